@@ -2,8 +2,8 @@
 //!
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>. A request is taken as far as it is
-//! valid. What is not is refused with a 400, which tells the sender not to send it again; the rest
-//! counts, and 2.0 is told how much that is. A request that is sent again counts once: totals are
+//! valid. What is not is refused with a 400, which tells the sender not to send it again, or with a
+//! 503 if the state is full; the rest counts, and 2.0 is told how much that is. A request that is sent again counts once: totals are
 //! followed, and other values replace what is there.
 
 mod families;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
 use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 use self_cell::self_cell;
 
@@ -164,10 +164,15 @@ impl Steps for Writing {
     }
 }
 
-/// 204, or 400 if something was refused. Only 2.0 is told what was written.
+/// 204, or 400 if something was refused, or 503 if that may be sent again. Only 2.0 is told what was
+/// written.
 fn response(version: WriteVersion, taking: &mut Taking) -> Response {
+    let is_full = taking.is_full();
     let (Written { samples, histograms, exemplars }, tally) = taking.finish();
     let mut response = tally.response(None);
+    if is_full {
+        ask_again(&mut response);
+    }
     if version == WriteVersion::Two {
         for (name, count) in [(SAMPLES, samples), (HISTOGRAMS, histograms), (EXEMPLARS, exemplars)]
         {
@@ -178,6 +183,26 @@ fn response(version: WriteVersion, taking: &mut Taking) -> Response {
     response
 }
 
+/// Makes the sender send the request again; what was written then counts once.
+fn ask_again(response: &mut Response) {
+    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+}
+
 const SAMPLES: &str = "x-prometheus-remote-write-samples-written";
 const HISTOGRAMS: &str = "x-prometheus-remote-write-histograms-written";
 const EXEMPLARS: &str = "x-prometheus-remote-write-exemplars-written";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sender_is_asked_again() {
+        let mut response = text(StatusCode::BAD_REQUEST, "1 taken, 1 refused:\n");
+        ask_again(&mut response);
+        assert_eq!(response.status(), 503);
+        assert!(response.headers().contains_key(RETRY_AFTER));
+        assert!(response.body().starts_with(b"1 taken"));
+    }
+}

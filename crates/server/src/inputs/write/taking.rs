@@ -27,6 +27,8 @@ struct Part {
     version: WriteVersion,
     now_ms: i64,
     written: Written,
+    /// Whether a value was refused since the state is full, which it need not stay.
+    is_full: bool,
     tally: Tally,
     /// The number of the series in the request, from 1 on.
     number: u64,
@@ -84,6 +86,7 @@ impl Taking {
             version,
             now_ms,
             written: Written::default(),
+            is_full: false,
             tally: Tally::new(Input::RemoteWrite, inputs, request),
             number: 0,
             last_name: String::new(),
@@ -105,6 +108,11 @@ impl Taking {
     /// Refuses the rest of a request that cannot be read.
     pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
         self.part.refuse_request(error);
+    }
+
+    /// Whether values were refused that can be taken when they are sent again.
+    pub(super) fn is_full(&self) -> bool {
+        self.part.is_full
     }
 
     /// What was written, and what was taken and refused.
@@ -329,6 +337,7 @@ impl Step<'_> {
     /// Lets a value that was refused be sent again.
     fn forget(&mut self, named: &Named<'_>, refused: Refused) -> Fault {
         self.inputs.shared().order.forget(named.hash);
+        self.part.is_full |= refused == Refused::Full;
         (refused.reason(), refused.to_string())
     }
 }
