@@ -59,6 +59,9 @@ pub enum Entry<'r, 'a> {
     Series(Series<'r, 'a>),
     /// What is known of all series of a family, in remote write 1.0.
     Family(FamilyMetadata<'a>),
+    /// Fields that are skipped, a thousand of them: a chance to do something else before the next
+    /// ones. A request can have millions.
+    Skipped,
 }
 
 /// A series of a request, with its samples.
@@ -166,6 +169,8 @@ const MOST_SYMBOLS: usize = 1 << 20;
 const MOST_LABELS: usize = 1 << 12;
 const MOST_SAMPLES: usize = 1 << 16;
 const MOST_EXEMPLARS: usize = 1 << 16;
+/// The most fields that are skipped at a time.
+const MOST_SKIPPED: usize = 1000;
 
 impl<'a> WriteReader<'a> {
     /// A reader at the beginning of a request. The texts of a request in version 2.0 are read now.
@@ -196,7 +201,10 @@ impl<'a> WriteReader<'a> {
     /// that contradict themselves, are not such errors: they are reported in their places.
     #[allow(clippy::should_implement_trait, reason = "an entry borrows from the reader")]
     pub fn next(&mut self) -> Option<Result<Entry<'_, 'a>, Error>> {
-        while !self.has_ended && !self.input.is_empty() {
+        for _ in 0..MOST_SKIPPED {
+            if self.has_ended || self.input.is_empty() {
+                return None;
+            }
             let mut input = self.input;
             let read = self.read(&mut input);
             self.input = input;
@@ -212,7 +220,7 @@ impl<'a> WriteReader<'a> {
                 }
             }
         }
-        None
+        Some(Ok(Entry::Skipped))
     }
 
     /// How many bytes of the request were read.

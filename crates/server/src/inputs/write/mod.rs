@@ -148,7 +148,8 @@ impl Steps for Writing {
                             taking.series(&series);
                         }
                         Some(Ok(Entry::Family(family))) => taking.family(&family),
-                        Some(Ok(_)) => {}
+                        // Entry::Skipped, of many fields.
+                        Some(Ok(_)) => work = WORK_PER_LOOK,
                         Some(Err(error)) => {
                             taking.refuse_request(&error);
                             return true;
@@ -196,6 +197,20 @@ const EXEMPLARS: &str = "x-prometheus-remote-write-exemplars-written";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fields_that_are_skipped_are_read_in_parts() {
+        // Empty fields that no version has.
+        let request = b"\x7a\0".repeat(2500);
+        for version in [WriteVersion::One, WriteVersion::Two] {
+            let mut reader = WriteReader::new(version, &request).unwrap();
+            for part in [2000, 4000] {
+                assert!(matches!(reader.next(), Some(Ok(Entry::Skipped))));
+                assert_eq!(reader.position(), part);
+            }
+            assert!(reader.next().is_none());
+        }
+    }
 
     #[test]
     fn a_sender_is_asked_again() {
