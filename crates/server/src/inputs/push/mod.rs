@@ -3,13 +3,13 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | [`path`], [`options`] | what a request says of its group, and of how to treat it |
-//! | [`parse`], [`batch`] | the body |
-//! | [`groups`], [`names`], [`packed`] | the index: which series a group has |
-//! | [`check`] | contradictions between groups |
-//! | [`apply`] | changes of the segment, in steps that a scrape does not see |
-//! | [`routes`], [`changing`] | the steps of requests |
-//! | [`restore`], [`values`], [`json`] | the way back: from the segment to the index and to clients |
+//! | `path`, `options` | what a request says of its group, and of how to treat it |
+//! | `parse`, `batch` | the body |
+//! | `groups`, `names`, `packed` | the index: which series a group has |
+//! | `check` | contradictions between groups |
+//! | `apply` | changes of the segment, in steps that a scrape does not see |
+//! | `routes`, `changing` | the steps of requests |
+//! | `restore`, `values`, `json` | the way back: from the segment to the index and to clients |
 
 mod apply;
 mod batch;
