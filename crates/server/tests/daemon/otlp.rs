@@ -45,7 +45,7 @@ fn request(metrics: serde_json::Value) -> String {
 /// A counter at a total.
 fn counted(total: u64, start: u64) -> String {
     request(json!([{"name": "hits", "sum": {"aggregationTemporality": 2, "isMonotonic": true,
-        "dataPoints": [{"asInt": total, "startTimeUnixNano": start, "timeUnixNano": start + 9}]}}]))
+        "dataPoints": [{"asInt": total, "startTimeUnixNano": start, "timeUnixNano": start + total}]}}]))
 }
 
 /// The labels of each series of `request`.
