@@ -93,6 +93,7 @@ fn faults_refuse_a_push_and_leave_the_others() {
         ("/metrics/job/a/b", "y 1\n", 400, "odd number of components"),
         ("/metrics/job/", "y 1\n", 400, "job name is required"),
         ("/metrics/jobs/a", "y 1\n", 404, "/metrics/job/NAME"),
+        ("/metrics/job/a", "quipu_x 1\n", 400, "names that begin with"),
         ("/metrics/job/a?mode=sum", "y 1\n", 400, "give replace or add"),
         ("/metrics/job/a?ttl=soon", "y 1\n", 400, "such as"),
     ] {
@@ -102,7 +103,8 @@ fn faults_refuse_a_push_and_leave_the_others() {
     // What fails for what it says marks its group; what cannot be read does not.
     assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"b\"}") > 1.6e9);
     assert_eq!(daemon.sample("push_time_seconds{instance=\"\",job=\"b\"}"), 0.0);
-    daemon.put("/metrics/job/c", "y 1\n");
+    // Programs that use the library have such series beside theirs.
+    daemon.put("/metrics/job/c", "quipu_series_overflowed_total{family=\"x\"} 1\ny 1\n");
     daemon.push("PUT", "/metrics/job/d", "y 1\n").expect_refusal(429, "--push-groups");
     assert_eq!(daemon.push("PATCH", "/metrics/job/a", "").status, 405);
     let refused = daemon.get("/refused").text();
@@ -119,7 +121,30 @@ fn a_limit_refuses_what_has_no_room() {
     let answer = daemon.push("PUT", "/metrics/job/a", &body);
     answer.expect_refusal(400, "4 of 7 series were not taken, the others were");
     assert_eq!(daemon.pushed().len(), 4);
+    // The index forgets what was not taken.
+    let listed = || {
+        let listing = daemon.get("/api/v1/metrics").json();
+        let groups = listing["data"].as_array().unwrap().clone();
+        let group = groups.into_iter().find(|group| group["labels"]["job"] == "a").unwrap();
+        group["x"]["metrics"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(listed(), 3);
     assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"a\"}") > 1.6e9);
+    let header = "Quipu-Push-Id: 1\r\n";
+    for _ in 0..2 {
+        // A repetition is answered as the push was, and adds nothing.
+        let body = "# TYPE x untyped\nx{n=\"0\"} 1\nx{n=\"9\"} 1\n";
+        let path = "/metrics/job/a?mode=add&gauges=sum";
+        let answer = send(&mut daemon.connect(), "POST", path, header, body.as_bytes());
+        answer.expect_refusal(400, "1 of 2 series were not taken");
+        assert_eq!(daemon.sample("x{instance=\"\",job=\"a\",n=\"0\"}"), 1.0);
+        assert_eq!(listed(), 3);
+    }
+    // One of which nothing was taken may be sent again.
+    let path = "/metrics/job/a?mode=add";
+    let again = || send(&mut daemon.connect(), "POST", path, "Quipu-Push-Id: 2\r\n", b"new 1\n");
+    again().expect_refusal(400, "1 of 1 series");
+    again().expect_refusal(400, "1 of 1 series");
     // A group that goes makes room.
     assert_eq!(daemon.push("DELETE", "/metrics/job/a", "").status, 202);
     daemon.put("/metrics/job/c", "x 1\n");

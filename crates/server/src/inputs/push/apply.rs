@@ -1,7 +1,7 @@
 //! Applies a change of groups to the segment, in steps: series that go, values that come, and the
 //! times of the group. The index is changed first; no scrape and no other change runs in between.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Refused};
@@ -27,6 +27,7 @@ pub(super) struct Work {
     /// Series that go after values came.
     last: Vec<Gone>,
     closing: Option<Times>,
+    settling: Option<Settling>,
     outcome: Outcome,
 }
 
@@ -62,10 +63,22 @@ struct Coming {
     family: usize,
     series: usize,
     at: usize,
+    /// See [`Settling::absent`].
+    absent: Vec<(Arc<str>, SeriesSet)>,
+}
+
+/// What the index learns when values came.
+#[derive(Debug)]
+struct Settling {
+    key: Key,
+    /// The identifier of a push that was added.
+    id: Option<u64>,
+    /// The series that were not taken, and are not there from before.
+    absent: Vec<(Arc<str>, SeriesSet)>,
 }
 
 /// What became of the values.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) taken: u64,
     pub(super) refused: u64,
@@ -99,9 +112,6 @@ impl Work {
         group.adds |= options.adds();
         group.ttl = options.ttl.or(group.ttl);
         let own_ttl = if was_expired { group.ttl } else { options.ttl };
-        if let Some(id) = options.id.filter(|_| options.adds()) {
-            group.remember(id);
-        }
         let ttl = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero());
         groups.set_deadline(&key, ttl.map(|ttl| after(now, ttl)));
         if options.adds() {
@@ -116,14 +126,25 @@ impl Work {
             work.opening = Some(Times { key: key.clone(), pushed: Some(0), failed, ttl: None });
         }
         work.closing = Some(Times { key: key.clone(), pushed: Some(now), failed, ttl: own_ttl });
-        work.coming = Some(Coming { key, batch, options, family: 0, series: 0, at: 0 });
+        work.coming =
+            Some(Coming { key, batch, options, family: 0, series: 0, at: 0, absent: Vec::new() });
         work
     }
 
     /// Begins to note that a push failed.
-    pub(super) fn fail(groups: &mut Groups, key: Key, now: Nanos) -> Self {
+    pub(super) fn fail(
+        groups: &mut Groups,
+        key: Key,
+        now: Nanos,
+        expiry: Option<Duration>,
+    ) -> Self {
         let is_new = groups.group(&key).is_none();
-        groups.create(&key).failed = now;
+        let group = groups.create(&key);
+        group.failed = now;
+        if group.pushed == 0 {
+            let ttl = expiry.filter(|ttl| !ttl.is_zero());
+            groups.set_deadline(&key, ttl.map(|ttl| after(now, ttl)));
+        }
         let times = Times { key, pushed: is_new.then_some(0), failed: Some(now), ttl: None };
         Self { closing: Some(times), ..Self::default() }
     }
@@ -164,7 +185,12 @@ impl Work {
     }
 
     /// Does a part of the work, for about 100 us. Returns the outcome at the end.
-    pub(super) fn step(&mut self, intake: &mut Intake, refusals: &Refusals) -> Option<Outcome> {
+    pub(super) fn step(
+        &mut self,
+        index: &Mutex<Groups>,
+        intake: &mut Intake,
+        refusals: &Refusals,
+    ) -> Option<Outcome> {
         let mut left = OPERATIONS;
         if let Some(times) = self.opening.take() {
             times.set(intake, &mut self.outcome);
@@ -174,11 +200,16 @@ impl Work {
             intake.set_source(coming.batch.grouping().job());
             coming.step(intake, refusals, &mut self.outcome, &mut left)?;
             refusals.took(Input::Push, self.outcome.taken);
-            self.coming = None;
+            self.settling = self.coming.take().map(Coming::settling);
         }
         step_gone(&mut self.last, intake, &mut left)?;
         if let Some(times) = self.closing.take() {
             times.set(intake, &mut self.outcome);
+        }
+        if let Some(settling) = self.settling.take() {
+            // The index is consistent between any two changes of it.
+            let mut groups = index.lock().unwrap_or_else(PoisonError::into_inner);
+            settling.settle(&mut groups, &self.outcome);
         }
         Some(std::mem::take(&mut self.outcome))
     }
@@ -301,10 +332,11 @@ impl Coming {
                         let job = self.batch.grouping().job();
                         let what = format_args!("{}{labels:?}", family.name);
                         refusals.refused(Input::Push, job, refused.reason(), &what);
-                        // Names that begin with quipu_ are the daemon's; programs that use the
-                        // library quipu may have them, too, and are not to fail for that.
-                        if refused != Refused::Reserved {
-                            outcome.refuse(&family.name, refused);
+                        outcome.refuse(&family.name, refused);
+                        let mut is_there = false;
+                        values::read(intake, &family.name, &labels, |_| is_there = true);
+                        if !is_there {
+                            forget(&mut self.absent, &family.name, own);
                         }
                     }
                 }
@@ -313,6 +345,11 @@ impl Coming {
             (self.family, self.series, self.at) = (self.family + 1, 0, 0);
         }
         Some(())
+    }
+
+    fn settling(self) -> Settling {
+        let id = self.options.id.filter(|_| self.options.adds());
+        Settling { key: self.key, id, absent: self.absent }
     }
 
     fn take(
@@ -386,7 +423,42 @@ impl Times {
     }
 }
 
+/// Notes a series that is not there.
+fn forget(absent: &mut Vec<(Arc<str>, SeriesSet)>, name: &Arc<str>, labels: &[u8]) {
+    match absent.last_mut().filter(|(last, _)| last == name) {
+        Some((_, series)) => _ = series.insert(labels),
+        None => {
+            let mut series = SeriesSet::default();
+            series.insert(labels);
+            absent.push((name.clone(), series));
+        }
+    }
+}
+
+impl Settling {
+    fn settle(self, groups: &mut Groups, outcome: &Outcome) {
+        for (name, mut series) in self.absent {
+            groups.forget(&self.key, &name, &mut series);
+        }
+        // A push of which nothing was taken may be sent again.
+        let counts = outcome.taken > 0 || outcome.refused == 0;
+        if let (Some(id), Some(group)) = (self.id.filter(|_| counts), groups.group_mut(&self.key)) {
+            group.remember(id, outcome.fault());
+        }
+    }
+}
+
 impl Outcome {
+    /// What the client is told of series that were not taken.
+    pub(super) fn fault(&self) -> Option<String> {
+        let (name, refused) = self.first.as_ref()?;
+        let all = self.taken + self.refused;
+        Some(format!(
+            "{} of {all} series were not taken, the others were; the first is of {name:?}: {refused}",
+            self.refused
+        ))
+    }
+
     fn refuse(&mut self, name: &Arc<str>, refused: Refused) {
         self.refused += 1;
         self.first.get_or_insert_with(|| (name.clone(), refused));

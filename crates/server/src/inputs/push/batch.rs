@@ -184,6 +184,14 @@ impl Batch {
             // They are the gateway's.
             return Ok(());
         }
+        if let Some(prefix) = self.limits.reserved.filter(|prefix| name.starts_with(*prefix)) {
+            if LIBRARY.contains(&name.strip_suffix("_total").unwrap_or(&name)) {
+                return Ok(());
+            }
+            let what =
+                format!("names that begin with {prefix:?} are the daemon's: choose another name");
+            return Err(malformed(&name, &what));
+        }
         if name.len() > self.limits.name_bytes {
             let what = format!("the name is longer than {} bytes", self.limits.name_bytes);
             return Err(malformed(&name, &what));
@@ -412,6 +420,10 @@ pub(super) const EXPIRY_HELP: &str =
     "Time after which this group expires if it is not pushed to; 0 for never.";
 /// All of them. The times of pushes are last: a group without them is none.
 pub(super) const OWN: [&str; 3] = [EXPIRY, FAILURE_TIME, PUSH_TIME];
+
+/// What programs that use the library quipu expose of their own accord, without `_total`. It is left
+/// out: their pushes are not to fail for it.
+const LIBRARY: [&str; 2] = ["quipu_series_overflowed", "quipu_variants_not_shown"];
 
 impl Fault {
     /// A word for it.

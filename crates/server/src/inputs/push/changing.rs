@@ -62,7 +62,8 @@ impl Changing {
                 let (key, response) = (key.clone(), bad(what));
                 self.change = Change::Nothing(response);
                 let room = self.make_room(&mut groups, &key);
-                room.ok().map(|room| Work::fail(&mut groups, key, now()).after(room))
+                let expiry = self.push.settings().expiry;
+                room.ok().map(|room| Work::fail(&mut groups, key, now(), expiry).after(room))
             }
             Change::Delete(key) => {
                 let work = Work::delete(&mut groups, key);
@@ -93,7 +94,12 @@ impl Changing {
         self.change = Change::Nothing(text(status, ""));
         let group = groups.group(&push.key);
         let id = push.options.id.filter(|_| push.options.adds());
-        if id.is_some_and(|id| group.is_some_and(|group| group.has_id(id))) {
+        if let (Some(id), Some(group)) = (id, group)
+            && let Some(told) = group.told(id)
+        {
+            if let Some(what) = told {
+                self.change = Change::Nothing(bad(what));
+            }
             return None;
         }
         let refused = |fault: &Fault| {
@@ -122,7 +128,7 @@ impl Changing {
                     let fault = Fault::Inconsistent(what);
                     refused(&fault);
                     self.change = Change::Nothing(bad(fault));
-                    Work::fail(&mut groups, push.key, push.now)
+                    Work::fail(&mut groups, push.key, push.now, push.expiry)
                 }
             }
             .after(room),
@@ -156,12 +162,7 @@ impl Changing {
     /// Notes that something of a push was refused.
     fn refuse(&mut self, outcome: &Outcome) {
         let Some(key) = self.pushed.take() else { return };
-        let Some((name, refused)) = &outcome.first else { return };
-        let all = outcome.taken + outcome.refused;
-        let what = format!(
-            "{} of {all} series were not taken, the others were; the first is of {name:?}: {refused}",
-            outcome.refused
-        );
+        let Some(what) = outcome.fault() else { return };
         self.change = Change::Fail(key, what);
     }
 }
@@ -179,7 +180,8 @@ impl Steps for Changing {
             self.work = self.begin().map(|work| (work, gate));
         }
         if let Some((work, _)) = &mut self.work {
-            let outcome = work.step(&mut self.inputs.intake(), self.inputs.refusals())?;
+            let (index, refusals) = (self.push.index(), self.inputs.refusals());
+            let outcome = work.step(index, &mut self.inputs.intake(), refusals)?;
             self.work = None;
             self.refuse(&outcome);
         }
@@ -194,7 +196,8 @@ impl Drop for Changing {
     /// A client that closes its connection leaves no change half done.
     fn drop(&mut self) {
         while let Some((work, _)) = &mut self.work {
-            if work.step(&mut self.inputs.intake(), self.inputs.refusals()).is_some() {
+            let (index, refusals) = (self.push.index(), self.inputs.refusals());
+            if work.step(index, &mut self.inputs.intake(), refusals).is_some() {
                 self.work = None;
             }
         }

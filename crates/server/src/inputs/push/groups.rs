@@ -43,8 +43,9 @@ pub(super) struct Group {
     is_expired: bool,
     /// Whether pushes were added up.
     pub(super) adds: bool,
-    /// The identifiers of the last pushes that were added, as hashes; the oldest first.
-    ids: Vec<u64>,
+    /// The identifiers of the last pushes that were added, as hashes, and what their clients were
+    /// told of series that were not taken; the oldest first.
+    ids: Vec<(u64, Option<Box<str>>)>,
 }
 
 /// A family of a group.
@@ -146,6 +147,16 @@ impl Groups {
             self.names.remove(&before.name, before.kind);
         }
         before
+    }
+
+    /// Takes series out of a family. A family without series goes.
+    pub(super) fn forget(&mut self, key: &[u8], name: &str, series: &mut SeriesSet) {
+        let Some(group) = self.groups.get_mut(key) else { return };
+        let Some(family) = group.family_mut(name) else { return };
+        family.series.remove(series);
+        if family.series.len() == 0 {
+            self.retain(key, |family| *family.name != *name);
+        }
     }
 
     /// Removes the families of a group that are not kept, and returns them.
@@ -262,17 +273,18 @@ impl Group {
         self.families.iter_mut().find(|family| *family.name == *name)
     }
 
-    /// Whether a push with that identifier was added.
-    pub(super) fn has_id(&self, id: u64) -> bool {
-        self.ids.contains(&id)
+    /// Whether a push with that identifier was added; if so, what its client was told of series that
+    /// were not taken.
+    pub(super) fn told(&self, id: u64) -> Option<Option<&str>> {
+        self.ids.iter().find(|(other, _)| *other == id).map(|(_, what)| what.as_deref())
     }
 
-    /// Remembers the identifier of a push.
-    pub(super) fn remember(&mut self, id: u64) {
+    /// Remembers the identifier of a push, and what its client is told.
+    pub(super) fn remember(&mut self, id: u64, what: Option<String>) {
         if self.ids.len() == MAX_IDS {
             self.ids.remove(0);
         }
-        self.ids.push(id);
+        self.ids.push((id, what.map(String::into_boxed_str)));
     }
 }
 
@@ -333,9 +345,15 @@ mod tests {
         let x = family("x", Kind::Counter, &[&[]]);
         assert_eq!(groups.put(&a, x).unwrap().series.len(), 2);
         assert_eq!(groups.names().groups("x", Kind::Gauge), 1);
+        let mut empty = SeriesSet::default();
+        empty.insert(&[]);
+        groups.forget(&b, "x", &mut empty);
+        let mut left = groups.group(&b).unwrap().families()[0].series.clone();
+        assert!(left.iter().eq([&*packed::pack([("n", "1")].into_iter())]));
         assert_eq!(groups.retain(&a, |_| false).len(), 1);
         assert_eq!(groups.names().groups("x", Kind::Counter), 0);
-        assert_eq!(groups.remove(&b).unwrap().len(), 1);
+        groups.forget(&b, "x", &mut left);
+        assert!(groups.remove(&b).unwrap().is_empty());
         assert!(groups.remove(&b).is_none());
         assert_eq!(groups.shapes.len(), 1);
         assert_eq!(groups.names().groups("x", Kind::Gauge), 0);
@@ -390,8 +408,9 @@ mod tests {
     fn a_group_remembers_the_last_pushes() {
         let mut group = Group::default();
         for id in 0..=MAX_IDS as u64 {
-            group.remember(id);
+            group.remember(id, (id == 1).then(|| "no".to_owned()));
         }
-        assert!(!group.has_id(0) && group.has_id(1) && group.has_id(MAX_IDS as u64));
+        assert_eq!((group.told(0), group.told(1)), (None, Some(Some("no"))));
+        assert_eq!(group.told(MAX_IDS as u64), Some(None));
     }
 }

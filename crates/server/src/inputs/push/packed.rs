@@ -92,6 +92,16 @@ impl SeriesSet {
         table.find(hash, |at| label_set(packed, *at) == labels).is_some()
     }
 
+    /// Removes label sets.
+    pub(super) fn remove(&mut self, gone: &mut Self) {
+        let mut left = Self::default();
+        for labels in self.iter().filter(|labels| !gone.contains(labels)) {
+            left.insert(labels);
+        }
+        left.shrink();
+        *self = left;
+    }
+
     /// Frees what is not needed to keep the label sets.
     pub(super) fn shrink(&mut self) {
         self.table = None;

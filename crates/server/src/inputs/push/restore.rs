@@ -33,10 +33,12 @@ pub(super) fn restore(
         let group = groups.create(&key);
         (group.pushed, group.failed) = (pushed, own(FAILURE_TIME).unwrap_or_default());
         group.ttl = own(EXPIRY).map(Duration::from_nanos);
+        let group_failed = group.failed;
         // Whether it was is not known.
         group.adds = true;
         if let Some(ttl) = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero()) {
-            groups.set_deadline(&key, Some(after(pushed, ttl)));
+            let last = if pushed == 0 { group_failed } else { pushed };
+            groups.set_deadline(&key, Some(after(last, ttl)));
         }
     }
     OWN.iter().for_each(|name| drop(found.series.remove(*name)));

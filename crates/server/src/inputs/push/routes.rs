@@ -132,6 +132,11 @@ impl Push {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The index, unlocked.
+    pub(super) fn index(&self) -> &Mutex<Groups> {
+        &self.groups
+    }
+
     /// A request for a group, whose path goes on like this.
     fn group(&'static self, inputs: &Inputs, request: &Request, rest: &str) -> Reply {
         let removes = match *request.method() {
