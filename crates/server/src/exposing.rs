@@ -11,7 +11,7 @@ use quipu::exposition::{
 
 use crate::http::{Request, Response, Steps, text};
 use crate::inputs::Inputs;
-use crate::inputs::gate::Scraping;
+use crate::inputs::gate::{Scraping, WaitingScrape};
 
 /// A scrape under way.
 pub struct Exposing {
@@ -22,6 +22,7 @@ pub struct Exposing {
     compressor: Option<Compressor>,
     /// `None` until no group of series is being replaced.
     scrape: Option<(Scrape, Scraping<'static>)>,
+    place: Option<WaitingScrape<'static>>,
     body: Vec<u8>,
 }
 
@@ -42,6 +43,7 @@ impl Exposing {
             compression,
             compressor: Compressor::new(compression),
             scrape: None,
+            place: None,
             body: Vec::new(),
         }
     }
@@ -68,7 +70,10 @@ impl Steps for Exposing {
     fn step(&mut self) -> Option<Response> {
         if self.scrape.is_none() {
             let shared = self.inputs.shared();
-            let scraping = shared.gate.scrape()?;
+            let Some(scraping) = shared.gate.scrape(&mut self.place) else {
+                shared.push.go_on(&mut self.inputs.intake(), &shared.refusals);
+                return None;
+            };
             let intake = self.inputs.intake();
             let scrape = intake.registry().scrape().format(self.format, self.escaping);
             drop(intake);
@@ -91,6 +96,10 @@ impl Steps for Exposing {
                 return None;
             }
         }
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.place.is_some()
     }
 }
 

@@ -195,6 +195,10 @@ impl<E: Steps> Steps for Scrape<E> {
         }
         self.exposing.step()
     }
+
+    fn is_waiting(&self) -> bool {
+        self.expiring.as_ref().map_or_else(|| self.exposing.is_waiting(), Steps::is_waiting)
+    }
 }
 
 /// The response to `/rate?format=json`, computed from every bucket of the window.

@@ -74,7 +74,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         .map_err(|error| Error::System("start a thread", error))?;
     let restored = shared.push.restore(state.intake.clone());
     restored.map_err(|error| Error::System("start a thread", error))?;
-    let sweeps = Sweeps::start(state).map_err(|error| Error::System("start a thread", error))?;
+    let sweeps =
+        Sweeps::start(state, shared).map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
     let statsd = listeners.start(state, shared, metrics).map_err(Error::Statsd)?;
     let top: &Top = Box::leak(Box::default());
@@ -115,6 +116,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         Err(error) if !has_started.load(Ordering::Relaxed) => return Err(Error::Http(error)),
         served => served,
     };
+    while shared.push.go_on(&mut state.intake.clone(), &shared.refusals) {}
     starting.done();
     let closed = state.segment.check_file().and_then(|()| state.segment.close());
     match &served {

@@ -187,6 +187,21 @@ fn an_answer_in_steps_lets_others_have_their_turn() {
 }
 
 #[test]
+fn a_step_that_waits_ends_the_turn() {
+    let server = Running::start(Options { threads: 1, ..Options::default() });
+    let (mut one, mut other) = (server.connect(), server.connect());
+    for client in [&mut one, &mut other] {
+        client.send("GET /waits HTTP/1.1\r\nHost: x\r\n\r\n");
+    }
+    server.wait_until(|seen| seen.changes > 100);
+    server.expect_service();
+    assert_eq!(one.answer().body, b"done\n");
+    assert_eq!(other.answer().body, b"done\n");
+    let seen = server.seen();
+    assert!(seen.most_alone < 10, "{seen:?}");
+}
+
+#[test]
 fn no_request_is_taken_while_the_answers_before_it_are_not() {
     let server = Running::start(Options::default());
     let mut client = server.connect();

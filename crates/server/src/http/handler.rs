@@ -54,6 +54,12 @@ pub trait Steps {
     /// Computes for about 100 us at most, and returns the response after the last step. A panic
     /// is treated as in [`Handler::handle`].
     fn step(&mut self) -> Option<Response>;
+
+    /// Whether the last step could do nothing but wait for another request. The next step is then
+    /// in another turn.
+    fn is_waiting(&self) -> bool {
+        false
+    }
 }
 
 impl From<Response> for Reply {

@@ -205,6 +205,10 @@ impl<H: Handler> Later<H> {
                 }
                 Stage::Steps(steps, started) => match service.step(steps, *started) {
                     Some(response) => return Poll::Ready(Ok(response)),
+                    None if steps.is_waiting() => {
+                        service.wire.wait_for_turn();
+                        return Poll::Pending;
+                    }
                     None => continue,
                 },
             }

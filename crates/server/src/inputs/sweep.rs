@@ -1,4 +1,5 @@
-//! A background thread that hides series which have expired, whether anybody scrapes or not.
+//! A background thread that hides series which have expired, whether anybody scrapes or not, and
+//! ends changes of groups whose clients left.
 
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
@@ -6,6 +7,7 @@ use std::time::Duration;
 
 use tracing::warn;
 
+use super::Shared;
 use crate::state::State;
 
 /// The running thread. Dropping this stops the thread and waits for it.
@@ -23,12 +25,13 @@ impl Sweeps {
     ///
     /// # Errors
     /// That of the system if it cannot create a thread.
-    pub fn start(state: &'static State) -> std::io::Result<Self> {
+    pub fn start(state: &'static State, shared: &'static Shared) -> std::io::Result<Self> {
         let (stop, stopped) = mpsc::channel();
         let mut intake = state.intake.clone();
         let run = move || {
             let mut is_failing = false;
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+                while shared.push.go_on(&mut intake, &shared.refusals) {}
                 let swept = intake.sweep();
                 if let (Err(error), false) = (&swept, is_failing) {
                     warn!(%error, "cannot look for series that have expired");

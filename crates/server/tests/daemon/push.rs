@@ -301,6 +301,35 @@ fn a_scrape_sees_a_push_whole_or_not_at_all() {
 }
 
 #[test]
+fn a_push_whose_client_leaves_is_applied_whole() {
+    let home = Home::new();
+    let mut daemon = home.start(&[]);
+    let body: String = (0..20_000).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
+    for job in 0..4 {
+        let head = format!(
+            "PUT /metrics/job/{job} HTTP/1.1\r\nHost: quipu\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut client = daemon.connect();
+        client.send([head.as_bytes(), body.as_bytes()].concat()).unwrap();
+        let is_begun = || !daemon.pushed().is_empty();
+        if job == 0 {
+            wait_until("the push is applied", is_begun);
+        }
+        drop(client);
+        let whole = daemon.pushed().len();
+        assert_eq!(whole % 20_000, 0);
+        if job % 2 == 1 {
+            daemon.stop();
+            daemon = home.start(&[]);
+            let whole = daemon.pushed().len();
+            assert_eq!(whole % 20_000, 0);
+        }
+    }
+    daemon.stop();
+}
+
+#[test]
 fn prometheus_client_pushes() {
     let home = Home::new();
     let daemon = home.start(&[]);

@@ -128,6 +128,12 @@ impl Drop for Running {
 pub(crate) struct Seen {
     pub(crate) requests: u64,
     pub(crate) slow: usize,
+    /// The steps of each response that waits, the last of them, and its steps while no other had one.
+    pub(crate) waits: Vec<usize>,
+    pub(crate) waiter: usize,
+    pub(crate) alone: usize,
+    pub(crate) most_alone: usize,
+    pub(crate) changes: usize,
     pub(crate) asleep: bool,
     pub(crate) accepted: usize,
     pub(crate) closed: HashMap<Closed, usize>,
@@ -166,6 +172,11 @@ impl Handler for Recorder {
         if request.path() == "/steps" {
             return Reply::Steps(Box::new(Climb(0)));
         }
+        if request.path() == "/waits" {
+            let number = self.0.lock().unwrap().waits.len();
+            self.0.lock().unwrap().waits.push(0);
+            return Reply::Steps(Box::new(Waits { seen: self.0.clone(), number }));
+        }
         self.answer(request).into()
     }
 
@@ -192,6 +203,33 @@ impl Steps for Climb {
         self.0 += 1;
         thread::sleep(Duration::from_micros(200));
         (self.0 == STEPS).then(|| text(StatusCode::OK, "done\n"))
+    }
+}
+
+/// A response that waits for another request. It records how often it steps while no other does.
+struct Waits {
+    seen: Arc<Mutex<Seen>>,
+    number: usize,
+}
+
+impl Steps for Waits {
+    fn step(&mut self) -> Option<Response> {
+        let mut seen = self.seen.lock().unwrap();
+        let seen = &mut *seen;
+        seen.waits[self.number] += 1;
+        if seen.waits.len() == 2 {
+            seen.alone += 1;
+            if seen.waiter != self.number {
+                (seen.waiter, seen.alone) = (self.number, 0);
+                seen.changes += 1;
+            }
+            seen.most_alone = seen.most_alone.max(seen.alone);
+        }
+        (seen.requests > 0).then(|| text(StatusCode::OK, "done\n"))
+    }
+
+    fn is_waiting(&self) -> bool {
+        true
     }
 }
 

@@ -10,7 +10,7 @@ use super::groups::{Groups, Key, MAX_SHAPES};
 use super::routes::{Push, bad, now};
 use crate::http::{Response, Steps, text};
 use crate::inputs::Inputs;
-use crate::inputs::gate::Replacing;
+use crate::inputs::gate::{Replacing, WaitingReplacement};
 use crate::inputs::refusals::Input;
 
 /// What is to change.
@@ -37,12 +37,22 @@ pub(super) struct Changing {
     change: Change,
     /// The group that is pushed to.
     pushed: Option<Key>,
-    work: Option<(Work, Replacing<'static>)>,
+    begun: Option<Begun>,
+    place: Option<WaitingReplacement<'static>>,
+    is_waiting: bool,
+}
+
+/// A change of the segment that has begun, and that scrapes do not see before its end.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) work: Work,
+    _gate: Replacing<'static>,
 }
 
 impl Changing {
     pub(super) fn new(push: &'static Push, inputs: &Inputs, change: Change) -> Self {
-        Self { push, inputs: inputs.clone(), change, pushed: None, work: None }
+        let inputs = inputs.clone();
+        Self { push, inputs, change, pushed: None, begun: None, place: None, is_waiting: false }
     }
 
     /// Begins what comes next. `None` if nothing does.
@@ -169,20 +179,30 @@ impl Changing {
 
 impl Steps for Changing {
     fn step(&mut self) -> Option<Response> {
-        if self.work.is_none() {
+        self.is_waiting = false;
+        if self.begun.is_none() {
             if let Change::Nothing(response) = &mut self.change {
                 return Some(std::mem::take(response));
             }
             if !self.push.is_ready() {
+                self.is_waiting = true;
                 return None;
             }
-            let gate = self.inputs.shared().gate.replace()?;
-            self.work = self.begin().map(|work| (work, gate));
+            let Some(gate) = self.inputs.shared().gate.replace(&mut self.place) else {
+                self.push.go_on(&mut self.inputs.intake(), self.inputs.refusals());
+                self.is_waiting = true;
+                return None;
+            };
+            self.begun = self.begin().map(|work| Begun { work, _gate: gate });
         }
-        if let Some((work, _)) = &mut self.work {
+        // A panic drops it.
+        if let Some(mut begun) = self.begun.take() {
             let (index, refusals) = (self.push.index(), self.inputs.refusals());
-            let outcome = work.step(index, &mut self.inputs.intake(), refusals)?;
-            self.work = None;
+            let outcome = begun.work.step(index, &mut self.inputs.intake(), refusals);
+            let Some(outcome) = outcome else {
+                self.begun = Some(begun);
+                return None;
+            };
             self.refuse(&outcome);
         }
         match &mut self.change {
@@ -190,16 +210,17 @@ impl Steps for Changing {
             _ => None,
         }
     }
+
+    fn is_waiting(&self) -> bool {
+        self.is_waiting
+    }
 }
 
 impl Drop for Changing {
     /// A client that closes its connection leaves no change half done.
     fn drop(&mut self) {
-        while let Some((work, _)) = &mut self.work {
-            let (index, refusals) = (self.push.index(), self.inputs.refusals());
-            if work.step(index, &mut self.inputs.intake(), refusals).is_some() {
-                self.work = None;
-            }
+        if let Some(begun) = self.begun.take() {
+            self.push.park(begun);
         }
     }
 }

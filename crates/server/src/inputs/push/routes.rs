@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::apply;
 use super::batch::{Batch, Fault};
-use super::changing::{Change, Changing};
+use super::changing::{Begun, Change, Changing};
 use super::groups::{Groups, Nanos};
 use super::json::{self, Listing};
 use super::options::{Options, Settings};
@@ -24,7 +24,7 @@ use crate::http::{Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::inputs::Inputs;
 use crate::inputs::body::Pieces;
 use crate::inputs::place::Place;
-use crate::inputs::refusals::Input;
+use crate::inputs::refusals::{Input, Refusals};
 
 /// What all threads share of the API.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub struct Push {
     started: SystemTime,
     /// The settings of the daemon, for `/api/v1/status`.
     flags: BTreeMap<String, String>,
+    /// A change whose client left.
+    parked: Mutex<Option<Begun>>,
     /// Whether the index has the groups that were in the segment at the start.
     is_ready: AtomicBool,
 }
@@ -46,6 +48,7 @@ impl Push {
             groups: Mutex::default(),
             started: SystemTime::now(),
             flags,
+            parked: Mutex::default(),
             is_ready: AtomicBool::new(false),
         }
     }
@@ -119,6 +122,26 @@ impl Push {
     pub fn expire(&'static self, inputs: &Inputs) -> Option<impl Steps + use<>> {
         let is_due = self.groups().next_to_expire(now()).is_some();
         is_due.then(|| Changing::new(self, inputs, Change::Expire))
+    }
+
+    /// Goes on with a change whose client left, for about 100 us, if there is one; to be done by those
+    /// whom it keeps out. Returns false if there is none.
+    pub fn go_on(&self, intake: &mut Intake, refusals: &Refusals) -> bool {
+        let Some(mut begun) = self.parked().take() else { return false };
+        if begun.work.step(&self.groups, intake, refusals).is_none() {
+            self.park(begun);
+        }
+        true
+    }
+
+    /// Leaves a change to others. The gate is closed until it is done, so there is one at most.
+    pub(super) fn park(&self, begun: Begun) {
+        *self.parked() = Some(begun);
+    }
+
+    fn parked(&self) -> MutexGuard<'_, Option<Begun>> {
+        // It is whole or not there.
+        self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The settings.
@@ -263,6 +286,13 @@ impl Steps for Pushing {
         *stage = Stage::Changing(Box::new(Changing::new(push, inputs, change)));
         None
     }
+
+    fn is_waiting(&self) -> bool {
+        match &self.stage {
+            Stage::Changing(changing) => changing.is_waiting(),
+            Stage::Reading(_) => self.is_large && self.place.is_none(),
+        }
+    }
 }
 
 /// `GET /api/v1/metrics`.
@@ -281,6 +311,10 @@ impl Steps for List {
         let listing = self.listing.get_or_insert_with(|| Listing::new(groups.keys()));
         listing.step(&groups, &mut self.inputs.intake())
     }
+
+    fn is_waiting(&self) -> bool {
+        self.listing.is_none()
+    }
 }
 
 /// The response, if it takes about 100 us or less, or else the rest of the steps.
@@ -290,7 +324,7 @@ fn begin(mut steps: impl Steps + 'static) -> Reply {
         if let Some(response) = steps.step() {
             return Reply::Now(response);
         }
-        if begun.elapsed() > TURN {
+        if steps.is_waiting() || begun.elapsed() > TURN {
             return Reply::Steps(Box::new(steps));
         }
     }
