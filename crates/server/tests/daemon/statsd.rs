@@ -130,8 +130,17 @@ fn a_client_with_too_many_series_leaves_room_for_others() {
     daemon.stop();
 }
 
+/// Raises the limit on open files, which is often 1024, to what the system allows.
+fn raise_open_files() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    setrlimit(Resource::Nofile, limit).unwrap();
+}
+
 #[test]
 fn connections_are_bounded_in_lines_and_number() {
+    raise_open_files();
     let home = Home::new();
     let daemon = home.start(&["--statsd", &listener(&home, "tcp")]);
     let connect = || TcpStream::connect((home.host(), 9125)).unwrap();

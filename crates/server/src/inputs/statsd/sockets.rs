@@ -5,14 +5,14 @@ use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use quipu_segment::printable;
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
-    sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
+    socket_with, sockopt,
 };
 use tracing::{info, warn};
 
@@ -39,15 +39,32 @@ pub(super) enum Transport {
     UnixStream,
 }
 
-/// A path that is removed when this is dropped.
+/// A path that is removed when this is dropped, unless it has become that of another file.
 #[derive(Debug)]
-struct BoundPath(PathBuf);
+struct BoundPath {
+    path: PathBuf,
+    /// The file: device and inode.
+    file: Option<(u64, u64)>,
+}
+
+impl BoundPath {
+    fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), file: file_at(path) }
+    }
+}
 
 impl Drop for BoundPath {
     fn drop(&mut self) {
-        // It may be gone already; nothing depends on it.
-        let _ = fs::remove_file(&self.0);
+        if self.file.is_some() && self.file == file_at(&self.path) {
+            // It may be gone already; nothing depends on it.
+            let _ = fs::remove_file(&self.path);
+        }
     }
+}
+
+/// Device and inode of a path, if it is there.
+fn file_at(path: &Path) -> Option<(u64, u64)> {
+    fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
 impl Socket {
@@ -64,7 +81,7 @@ impl Socket {
                     _ => Transport::UnixStream,
                 };
                 let descriptor = local(path, transport)?;
-                let path = Some(BoundPath(path.clone()));
+                let path = Some(BoundPath::new(path));
                 Ok(Self { address: address.to_string(), descriptor, transport, _path: path })
             }
         }
@@ -142,8 +159,8 @@ fn local(path: &Path, transport: Transport) -> io::Result<OwnedFd> {
     let address = SocketAddrUnix::new(path)?;
     let socket = socket_with(AddressFamily::UNIX, kind, FLAGS, None)?;
     match bind(&socket, &address) {
-        Err(rustix::io::Errno::ADDRINUSE) => {
-            remove_stale(path, is_stream)?;
+        Err(Errno::ADDRINUSE) => {
+            remove_stale(path, &address, kind)?;
             bind(&socket, &address)?;
         }
         bound => bound?,
@@ -154,23 +171,23 @@ fn local(path: &Path, transport: Transport) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn remove_stale(path: &Path, is_stream: bool) -> io::Result<()> {
+/// Does not block: a process whose queue of connections is full listens, too.
+fn remove_stale(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> io::Result<()> {
     let other = |what: String| Err(io::Error::new(io::ErrorKind::AddrInUse, what));
     if !fs::symlink_metadata(path)?.file_type().is_socket() {
         return other("the path is there, and is not a socket: remove it, or give another".into());
     }
-    let connected = match is_stream {
-        true => UnixStream::connect(path).map(drop),
-        false => UnixDatagram::unbound()?.connect(path),
-    };
-    match connected {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+    let socket = socket_with(AddressFamily::UNIX, kind, FLAGS, None)?;
+    match connect(&socket, address) {
+        Err(Errno::CONNREFUSED) => {
             fs::remove_file(path)?;
             info!(path = %printable(path), "removed the socket of a process that has ended");
             Ok(())
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Ok(()) => other("another process listens on it: stop it, or give another path".into()),
+        Err(Errno::NOENT) => Ok(()),
+        Ok(()) | Err(Errno::AGAIN) => {
+            other("another process listens on it: stop it, or give another path".into())
+        }
         Err(error) => other(format!(
             "the path is there, and cannot be connected to ({error}): remove it, or give another"
         )),
@@ -195,7 +212,48 @@ const BACKLOG: i32 = 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::UnixDatagram;
+
     use super::*;
+
+    #[test]
+    fn a_path_of_another_socket_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let address: Address = format!("unix:{}", path.display()).parse().unwrap();
+        let first = Socket::bind(&address, 0).unwrap();
+        // Something removed the path, and another process has bound its socket there.
+        fs::rename(&path, directory.path().join("b")).unwrap();
+        let second = Socket::bind(&address, 0).unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_process_whose_queue_is_full_listens() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a");
+        let local = SocketAddrUnix::new(&path).unwrap();
+        let open = || socket_with(AddressFamily::UNIX, SocketType::STREAM, FLAGS, None).unwrap();
+        let busy = open();
+        bind(&busy, &local).unwrap();
+        listen(&busy, 0).unwrap();
+        let mut clients = Vec::new();
+        loop {
+            let client = open();
+            let connected = connect(&client, &local);
+            clients.push(client);
+            match connected {
+                Ok(()) => continue,
+                connected => break assert_eq!(connected, Err(Errno::AGAIN)),
+            }
+        }
+        let address: Address = format!("unix:{}", path.display()).parse().unwrap();
+        let error = Socket::bind(&address, 0).unwrap_err().to_string();
+        assert!(error.contains("another process listens on it"), "{error}");
+    }
 
     #[test]
     fn a_path_is_taken_over_only_if_nothing_listens_on_it() {
