@@ -49,7 +49,12 @@ impl Place {
             let taken = self.places.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
             self.is_taken = taken.is_ok();
         }
-        self.is_taken || !self.is_needed
+        !self.is_waiting()
+    }
+
+    /// Whether the request has to wait for it.
+    pub fn is_waiting(&self) -> bool {
+        self.is_needed && !self.is_taken
     }
 }
 

@@ -290,7 +290,7 @@ impl Steps for Pushing {
     fn is_waiting(&self) -> bool {
         match &self.stage {
             Stage::Changing(changing) => changing.is_waiting(),
-            Stage::Reading(_) => self.is_large && self.place.is_none(),
+            Stage::Reading(_) => self.place.is_waiting(),
         }
     }
 }
