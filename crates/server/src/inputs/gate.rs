@@ -4,7 +4,7 @@
 //! Nothing blocks here. A handler that cannot enter returns to its thread and tries again, and keeps
 //! its place meanwhile: no scrape enters before a replacement that waits, and no replacement before
 //! the scrapes that waited for the last one. So neither side starves the other. A place holds others
-//! up for [`PATIENCE`] at most: a connection that is not served, since its client does not read, does
+//! up for `PATIENCE` at most: a connection that is not served, since its client does not read, does
 //! not use its place.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
