@@ -14,21 +14,13 @@ use quipu_wire::remote;
 
 use crate::http::{Request, Response, text};
 
-/// The body of a request without its compression, at most `limit` bytes of it. A body that is not
-/// compressed is shared, not copied.
+/// The coding in the header of a request, in lower case; empty without one.
 ///
 /// # Errors
 ///
-/// The response that refuses the request: 413 for a body that expands to more than the limit, 415
-/// for a coding that is not supported, 400 for a body that its coding does not allow.
+/// The response that refuses several codings.
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-pub fn decode(request: &Request, limit: usize) -> Result<Bytes, Response> {
-    uncompress(&coding(request)?, request.body(), limit)
-}
-
-/// The coding in the header, in lower case; empty without one.
-#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-fn coding(request: &Request) -> Result<String, Response> {
+pub(super) fn coding(request: &Request) -> Result<String, Response> {
     let codings = request.headers().get_all(CONTENT_ENCODING).iter();
     let codings: Vec<_> = codings.map(HeaderValue::as_bytes).collect();
     let coding = match codings[..] {
@@ -55,7 +47,7 @@ impl Pieces {
     ///
     /// # Errors
     ///
-    /// As [`decode`].
+    /// The response that refuses the request: 415 for a coding that is not supported.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub fn new(request: &Request, limit: usize) -> Result<Self, Response> {
         Self::of(coding(request)?, request.body(), limit)
@@ -90,7 +82,8 @@ impl Pieces {
     ///
     /// # Errors
     ///
-    /// As [`decode`]. What came before remains valid.
+    /// The response that refuses the request: 413 for a body that expands to more than the limit, 400
+    /// for one that its coding does not allow. What came before remains valid.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<usize, Response> {
         let reader = match &mut self.reader {
@@ -106,7 +99,13 @@ impl Pieces {
     }
 }
 
-/// The bytes of a body in this coding, at most `limit` of them.
+/// The bytes of a body without this coding, at most `limit` of them. A body that is not compressed is
+/// shared, not copied.
+///
+/// # Errors
+///
+/// The response that refuses the request: 413 for a body that expands to more than the limit, 415
+/// for a coding that is not supported, 400 for a body that its coding does not allow.
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
 pub(super) fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
     let expanded = match coding {

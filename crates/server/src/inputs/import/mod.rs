@@ -82,6 +82,10 @@ impl Steps for Importing {
         drop(step);
         Some(self.lines.tally().response(failed))
     }
+
+    fn is_waiting(&self) -> bool {
+        self.place.is_waiting()
+    }
 }
 
 fn format(request: &Request) -> Format {

@@ -185,6 +185,10 @@ impl Steps for Ingesting {
         };
         Some(self.tally.response(failed))
     }
+
+    fn is_waiting(&self) -> bool {
+        self.place.is_waiting()
+    }
 }
 
 fn refuse(tally: &mut Tally, message: u64, position: u64, (reason, what): Fault) {

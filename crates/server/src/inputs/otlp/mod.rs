@@ -24,6 +24,7 @@ use quipu::intake::Refused;
 use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
+use super::place::Place;
 use super::refusals::Input;
 use super::{Inputs, body};
 use crate::http::{Reply, Request, Response, Steps, method_not_allowed};
@@ -52,10 +53,67 @@ pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
     if request.method() != Method::POST {
         return method_not_allowed("POST").into();
     }
-    match Export::begin(inputs, request) {
-        Ok(export) => in_steps(export),
+    match Coming::new(inputs, request) {
+        Ok(coming) => in_steps(coming),
         Err(response) => Reply::Now(response),
     }
+}
+
+/// A request whose body is expanded once it has its place.
+struct Coming {
+    inputs: Inputs,
+    place: Place,
+    encoding: Encoding,
+    coding: String,
+    body: Bytes,
+    export: Option<Export>,
+}
+
+impl Coming {
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
+        let refused = |reason, response| refuse(inputs, reason, response);
+        let encoding = Encoding::of(request).map_err(|response| refused("type", response))?;
+        let coding = body::coding(request).map_err(|response| {
+            let message = String::from_utf8_lossy(response.body());
+            refused("body", encoding.failure(response.status(), message.trim_end()))
+        })?;
+        Ok(Self {
+            inputs: inputs.clone(),
+            place: Place::of(&inputs.shared().places, request),
+            encoding,
+            coding,
+            body: request.body().clone(),
+            export: None,
+        })
+    }
+}
+
+impl Steps for Coming {
+    fn step(&mut self) -> Option<Response> {
+        if !self.place.take() {
+            return None;
+        }
+        if self.export.is_none() {
+            let Self { inputs, encoding, coding, body, .. } = self;
+            match Export::begin(inputs, *encoding, coding, body) {
+                Ok(export) => self.export = Some(export),
+                Err(response) => return Some(response),
+            }
+        }
+        self.export.as_mut()?.step()
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.place.is_waiting()
+    }
+}
+
+/// Reports a request that is refused as a whole.
+fn refuse(inputs: &Inputs, reason: &'static str, response: Response) -> Response {
+    let what = String::from_utf8_lossy(response.body());
+    inputs.refusals().refused(Input::Otlp, "", reason, &what);
+    response
 }
 
 self_cell!(
@@ -105,19 +163,19 @@ impl Counts {
 
 impl Export {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn begin(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
+    fn begin(
+        inputs: &Inputs,
+        encoding: Encoding,
+        coding: &str,
+        body: &Bytes,
+    ) -> Result<Self, Response> {
         let shared = inputs.shared();
-        let refuse = |reason, response: Response| {
-            let what = String::from_utf8_lossy(response.body());
-            inputs.refusals().refused(Input::Otlp, "", reason, &what);
-            response
-        };
-        let encoding = Encoding::of(request).map_err(|response| refuse("type", response))?;
+        let refuse = |reason, response| refuse(inputs, reason, response);
         let (limit, or) = match encoding {
             Encoding::Protobuf => (shared.body_bytes, ""),
             Encoding::Json => (shared.body_bytes.min(JSON_LIMIT), ", or protobuf"),
         };
-        let bytes = body::decode(request, limit).map_err(|response| {
+        let bytes = body::uncompress(coding, body, limit).map_err(|response| {
             let or = if response.status() == StatusCode::PAYLOAD_TOO_LARGE { or } else { "" };
             let message = String::from_utf8_lossy(response.body());
             let message = format!("{}{or}", message.trim_end());
@@ -164,7 +222,8 @@ impl Export {
     }
 }
 
-impl Steps for Export {
+impl Export {
+    /// Takes points for about [`TURN`]; returns the response after the last.
     fn step(&mut self) -> Option<Response> {
         let Self { inputs, points, translator, counts, .. } = self;
         let begun = Instant::now();

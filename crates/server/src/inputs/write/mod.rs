@@ -163,6 +163,10 @@ impl Steps for Writing {
         });
         has_ended.then(|| response(*version, taking))
     }
+
+    fn is_waiting(&self) -> bool {
+        self.place.is_waiting()
+    }
 }
 
 /// 204, or 400 if something was refused, or 503 if that may be sent again. Only 2.0 is told what was
