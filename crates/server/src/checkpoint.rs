@@ -5,22 +5,19 @@
 //! thread syncs only once a minute, but it still checks at every period that the file is in place
 //! and whole: the counts would be lost with a file that was removed, replaced or truncated.
 
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use quipu_segment::ErrorKind;
 use tracing::{debug, error, info};
 
+use crate::background::Background;
 use crate::metrics::Metrics;
 use crate::state::State;
 
 /// The running checkpoint thread. Dropping this stops the thread and waits for it.
 #[derive(Debug)]
-pub struct Checkpoints {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Checkpoints(#[expect(dead_code, reason = "it is held to be dropped")] Background);
 
 impl Checkpoints {
     /// Syncs the state whenever `period` has passed since the last sync began.
@@ -32,8 +29,7 @@ impl Checkpoints {
         period: Duration,
         metrics: &'static Metrics,
     ) -> std::io::Result<Self> {
-        let (stop, stopped) = mpsc::channel();
-        let run = move || {
+        let run = move |stopped: Receiver<()>| {
             let mut failing = false;
             let mut synced = None;
             let mut last_sync = Instant::now();
@@ -80,20 +76,9 @@ impl Checkpoints {
                 }
             }
         };
-        let thread = thread::Builder::new().name("checkpoint".into()).spawn(run)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
+        Background::start("checkpoint", run).map(Self)
     }
 }
 
 /// The longest time without a sync while nothing is counted.
 const MAX_SPARED: Duration = Duration::from_secs(60);
-
-impl Drop for Checkpoints {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // The thread has already reported its panic, and the caller does the last sync.
-            let _ = thread.join();
-        }
-    }
-}

@@ -6,6 +6,7 @@
 //! of other programs. The program is the product: this library only names its parts, and its API is
 //! not stable.
 
+pub mod background;
 pub mod checkpoint;
 pub mod compare;
 pub mod config;

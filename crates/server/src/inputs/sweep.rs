@@ -1,21 +1,18 @@
 //! A background thread that hides series which have expired, whether anybody scrapes or not, and
 //! ends changes of groups whose clients left.
 
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use tracing::warn;
 
 use super::Shared;
+use crate::background::Background;
 use crate::state::State;
 
 /// The running thread. Dropping this stops the thread and waits for it.
 #[derive(Debug)]
-pub struct Sweeps {
-    stop: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+pub struct Sweeps(#[expect(dead_code, reason = "it is held to be dropped")] Background);
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -26,9 +23,8 @@ impl Sweeps {
     /// # Errors
     /// That of the system if it cannot create a thread.
     pub fn start(state: &'static State, shared: &'static Shared) -> std::io::Result<Self> {
-        let (stop, stopped) = mpsc::channel();
         let mut intake = state.intake.clone();
-        let run = move || {
+        let run = move |stopped: Receiver<()>| {
             let mut is_failing = false;
             while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                 while shared.push.go_on(&mut intake, &shared.refusals) {}
@@ -39,17 +35,6 @@ impl Sweeps {
                 is_failing = swept.is_err();
             }
         };
-        let thread = thread::Builder::new().name("sweep".into()).spawn(run)?;
-        Ok(Self { stop: Some(stop), thread: Some(thread) })
-    }
-}
-
-impl Drop for Sweeps {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            // The thread has already reported its panic.
-            let _ = thread.join();
-        }
+        Background::start("sweep", run).map(Self)
     }
 }
