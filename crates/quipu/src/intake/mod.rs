@@ -236,11 +236,7 @@ impl Intake {
     /// # Errors
     /// Those of a segment in a file.
     pub fn remove(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
-        let remove =
-            |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
-        let removed = self.for_each(name, labels, false, remove)?;
-        self.release(removed);
-        Ok(removed)
+        self.remove_from(name, labels, false)
     }
 
     /// As [`Intake::remove`], but only series that were taken with [`Metric::grouped`].
@@ -248,11 +244,7 @@ impl Intake {
     /// # Errors
     /// Those of a segment in a file.
     pub fn remove_grouped(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
-        let remove =
-            |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
-        let removed = self.for_each(name, labels, true, remove)?;
-        self.release(removed);
-        Ok(removed)
+        self.remove_from(name, labels, true)
     }
 
     /// Calls `visit` with every series that was taken with [`Metric::grouped`], hidden ones included:
@@ -357,6 +349,20 @@ impl Intake {
             }
         }
         Ok(count)
+    }
+
+    /// Removes the series of these labels from the families of that name that are grouped or not.
+    fn remove_from(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        grouped: bool,
+    ) -> Result<u64, Error> {
+        let remove =
+            |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
+        let removed = self.for_each(name, labels, grouped, remove)?;
+        self.release(removed);
+        Ok(removed)
     }
 
     /// Makes room for series that were removed.
