@@ -412,7 +412,7 @@ bench-rates: tools bench-build ## The windows and the daemon, compared to the Go
 	$(BENCH)/rates
 	$(BENCH_LTO)/rates --runs $(LTO_ROUNDS) --alone
 	$(BENCH)/report rates
-	target/release/rates_server --full --rounds 3
+	target/release/rates_server
 	$(BENCH)/report rates-server
 
 # What is measured with link-time optimisation. The other workloads take minutes, and depend on memory
