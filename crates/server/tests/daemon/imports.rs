@@ -89,6 +89,23 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
     answer.expect_refusal(400, "and 7 more\n");
 }
 
+/// More labels than have a place on the stack, with and without escapes; and a name that is a counter
+/// from its first line on.
+#[test]
+fn wide_lines_are_taken_and_a_name_keeps_its_type_within_a_text() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for value in ["plain", "a\\\\b"] {
+        let labels: Vec<String> = (10..30).map(|n| format!("l{n}=\"{value}\"")).collect();
+        let series = format!("wide{{{}}}", labels.join(","));
+        assert_eq!(import(&daemon, "", &format!("{series} 1\n")).status, 204);
+        assert_eq!(daemon.sample(&series), 1.0);
+    }
+    let answer = import(&daemon, "", "hits_total 2\nhits_total -2\n");
+    answer.expect_refusal(400, "1 taken, 1 refused");
+    assert_eq!(daemon.sample("hits_total"), 2.0);
+}
+
 #[test]
 fn a_family_that_takes_long_is_refused() {
     let home = Home::new();
@@ -134,11 +151,13 @@ fn openmetrics_and_compressed_texts_are_imported() {
     let openmetrics = "# TYPE took_seconds histogram\n# UNIT took_seconds seconds\n\
         took_seconds_bucket{le=\"1.0\"} 1 # {id=\"x\"} 0.5\ntook_seconds_bucket{le=\"+Inf\"} 2\n\
         took_seconds_count 2\ntook_seconds_sum 1.5\ntook_seconds_created 1.0\n\
-        # TYPE hits counter\nhits_total 7\nhits_created 1.25\n# EOF\n";
+        # TYPE hits counter\nhits_total 7\nhits_created 1.25\n\
+        # TYPE file_created gauge\nfile_created 8\n# EOF\n";
     let fields = [("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")];
     let target = "/api/v1/import/prometheus";
     assert_eq!(daemon.post_body(target, &fields, openmetrics.as_bytes()).status, 204);
     assert_eq!((daemon.sample("took_seconds_count"), daemon.sample("hits_total")), (2.0, 7.0));
+    assert_eq!(daemon.sample("file_created"), 8.0);
     let cut = openmetrics.replace("# EOF\n", "");
     let answer = daemon.post_body(target, &fields, cut.as_bytes());
     answer.expect_refusal(400, "# EOF");

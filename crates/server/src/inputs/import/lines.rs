@@ -46,6 +46,15 @@ struct Part {
     /// The number of the last line with a sample.
     line: u64,
     buckets: Vec<(f64, f64)>,
+    kept: Kept,
+}
+
+/// The type of the last sample that was not announced. It holds until a family is made.
+#[derive(Default)]
+struct Kept {
+    name: String,
+    families: u64,
+    series_type: SeriesType,
 }
 
 /// A family that was announced.
@@ -102,6 +111,7 @@ impl Lines {
             is_whole: false,
             line: 0,
             buckets: Vec::new(),
+            kept: Kept::default(),
         };
         Self { inputs: inputs.clone(), families: Families::new(format, LIMITS), part }
     }
@@ -207,27 +217,56 @@ impl Announced {
             _ => suffix.is_empty(),
         }
     }
+
+    /// Whether a sample of this name is the time since which a metric of the family counts.
+    fn has_start(&self, name: &str) -> bool {
+        name.strip_prefix(&*self.name) == Some("_created") && self.has(name)
+    }
 }
 
 impl Taker<'_> {
     /// Takes a sample that stands for itself.
     fn sample(&mut self, sample: &Sample<'_, '_>) {
         let name = sample.name.to_cow();
-        let has_family = self.part.family.has(&name);
-        if has_family && self.part.format == Format::OpenMetrics && name.ends_with("_created") {
-            // The start of a counter comes after its value, so it is known too late.
-            return;
+        let family = std::mem::take(&mut self.part.family);
+        // The start of a counter comes after its value, so it is known too late.
+        if !(self.part.format == Format::OpenMetrics && family.has_start(&name)) {
+            let mut few = [("", ""); FEW_LABELS];
+            let texts: Vec<(Cow<'_, str>, Cow<'_, str>)>;
+            let mut many = Vec::new();
+            let labels = match few_labels(sample, &mut few) {
+                Some(labels) => labels,
+                None => {
+                    let labels = sample.labels.iter();
+                    texts =
+                        labels.map(|label| (label.name.to_cow(), label.value.to_cow())).collect();
+                    many.extend(texts.iter().map(|(name, value)| (&**name, &**value)));
+                    &mut many
+                }
+            };
+            self.single(sample, &name, &family, labels);
         }
-        let family = if has_family { self.part.family.kind } else { Kind::Unknown };
-        let labels: Vec<(Cow<'_, str>, Cow<'_, str>)> =
-            sample.labels.iter().map(|label| (label.name.to_cow(), label.value.to_cow())).collect();
-        let labels = labels.iter().map(|(name, value)| (&**name, &**value));
-        let mut series_type = types::series_type(family);
-        if series_type == SeriesType::Unknown && !has_family {
-            series_type = types::kept(&mut self.intake, &name);
-        }
-        let has_bound = sample.labels.iter().any(|label| label.name == *"le");
-        let class = types::class(series_type, &name, has_bound, sample.value);
+        self.part.family = family;
+    }
+
+    /// Takes a sample with these labels.
+    fn single(
+        &mut self,
+        sample: &Sample<'_, '_>,
+        name: &str,
+        family: &Announced,
+        labels: &mut [(&str, &str)],
+    ) {
+        let (kind, help, unit) = match family.has(name) {
+            true => (Some(family.kind), &*family.help, &*family.unit),
+            false => (None, "", ""),
+        };
+        let series_type = match kind {
+            Some(kind) => types::series_type(kind),
+            None => self.kept(name),
+        };
+        let has_bound = labels.iter().any(|label| label.0 == "le");
+        let class = types::class(series_type, name, has_bound, sample.value);
         let (given, mode) = match class {
             Class::Counter => (Given::Counter(sample.value), Mode::Follow),
             Class::Gauge => (Given::Gauge(sample.value), Mode::Set),
@@ -235,11 +274,20 @@ impl Taker<'_> {
         };
         let timestamp_ms = sample.timestamp_ms;
         let valued = Valued { given, mode, class, timestamp_ms, start_ms: None };
-        let (help, unit) = match has_family {
-            true => (self.part.family.help.clone(), self.part.family.unit.clone()),
-            false => Default::default(),
-        };
-        self.series(&name, &help, &unit, labels.collect(), &valued);
+        self.series(name, help, unit, labels, &valued);
+    }
+
+    /// The type of samples of this name that was not announced. Samples of a name come together.
+    fn kept(&mut self, name: &str) -> SeriesType {
+        let kept = &mut self.part.kept;
+        if kept.name != name || kept.families != self.intake.usage().families {
+            kept.name.clear();
+            kept.name.push_str(name);
+            kept.series_type = types::kept(&mut self.intake, name);
+            // The look has taken in the families that others made.
+            kept.families = self.intake.usage().families;
+        }
+        kept.series_type
     }
 
     /// Takes the metrics of a family that was gathered.
@@ -259,10 +307,11 @@ impl Taker<'_> {
                 timestamp_ms: metric.timestamp_ms(),
                 start_ms: metric.created_ms(),
             });
-            let labels = metric.labels().collect();
+            let mut labels: Vec<_> = metric.labels().collect();
             match valued {
                 Ok(valued) => {
-                    self.series(family.name(), family.help(), family.unit(), labels, &valued);
+                    let (name, help, unit) = (family.name(), family.help(), family.unit());
+                    self.series(name, help, unit, &mut labels, &valued);
                 }
                 Err(what) => {
                     let shown = Shown { name: family.name(), labels: &labels };
@@ -276,31 +325,46 @@ impl Taker<'_> {
     }
 
     /// Takes a value of a series.
-    fn series<'l>(
+    fn series(
         &mut self,
         name: &str,
         help: &str,
         unit: &str,
-        mut labels: Vec<(&'l str, &'l str)>,
+        labels: &mut [(&str, &str)],
         valued: &Valued<'_>,
     ) {
         let extra = std::mem::take(&mut self.part.extra);
-        labels.retain(|label| extra.labels.iter().all(|(name, _)| name != label.0));
-        let mut all: Vec<(&str, &str)> = labels;
-        all.extend(extra.labels.iter().map(|(name, value)| (&**name, &**value)));
         let metric = Metric { help, unit: types::unit_of(name, unit), ..self.inputs.metric(name) };
         let timestamp_ms = valued.timestamp_ms.or(extra.timestamp_ms);
-        match self.take(metric, &mut all, valued, timestamp_ms) {
+        if extra.labels.is_empty() {
+            self.put(metric, labels, valued, timestamp_ms);
+        } else {
+            let is_own =
+                |label: &&(&str, &str)| extra.labels.iter().all(|(name, _)| name != label.0);
+            let mut all: Vec<(&str, &str)> = labels.iter().filter(is_own).copied().collect();
+            all.extend(extra.labels.iter().map(|(name, value)| (&**name, &**value)));
+            self.put(metric, &mut all, valued, timestamp_ms);
+        }
+        self.part.extra = extra;
+    }
+
+    /// Takes a value, and counts it.
+    fn put(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &mut [(&str, &str)],
+        valued: &Valued<'_>,
+        timestamp_ms: Option<i64>,
+    ) {
+        match self.take(metric, labels, valued, timestamp_ms) {
             Ok(()) => self.part.tally.took(1),
             Err((reason, what)) => {
                 let Part { line, tally, .. } = &mut *self.part;
-                let shown = Shown { name, labels: &all };
+                let shown = Shown { name: metric.name, labels };
                 let place = if is_whole_class(valued.class) { "up to line" } else { "line" };
                 tally.refused(reason, format_args!("text: {place} {line}: {shown}: {what}"));
             }
         }
-        drop(all);
-        self.part.extra = extra;
     }
 
     fn take(
@@ -336,6 +400,21 @@ impl Taker<'_> {
         })
     }
 }
+
+/// The labels of a sample that has few, without escapes.
+fn few_labels<'r, 's>(
+    sample: &Sample<'_, 's>,
+    room: &'r mut [(&'s str, &'s str); FEW_LABELS],
+) -> Option<&'r mut [(&'s str, &'s str)]> {
+    let labels = room.get_mut(..sample.labels.len())?;
+    for (room, label) in labels.iter_mut().zip(sample.labels) {
+        *room = (label.name.as_str()?, label.value.as_str()?);
+    }
+    Some(labels)
+}
+
+/// This number of labels needs no memory of the heap.
+const FEW_LABELS: usize = 16;
 
 fn is_whole_class(class: Class) -> bool {
     matches!(class, Class::Classic | Class::Native | Class::Summary)
