@@ -293,9 +293,15 @@ fn a_gauge_that_is_set_to_the_same_value_does_not_expire() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let expiry = Some(Duration::from_millis(300));
+    let one = Given::Gauge(1.0);
+    let quick = Metric { expiry, ..metric("quick") };
     let mut set = |name| {
         let brief = Metric { expiry, ..metric(name) };
-        intake.take(brief, &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+        intake.take(brief, &[], &one, Mode::Set, None).unwrap();
+        let prepared = intake.prepare(quick, &[], &one, Mode::Set);
+        if !prepared.is_some_and(|it| intake.take_prepared(&it, &[], &one, Mode::Set).unwrap()) {
+            intake.take(quick, &[], &one, Mode::Set, None).unwrap();
+        }
         intake
             .take(Metric { expiry, ..metric("c") }, &[], &Given::Counter(1.0), Mode::Follow, None)
             .unwrap();
@@ -305,7 +311,7 @@ fn a_gauge_that_is_set_to_the_same_value_does_not_expire() {
     let begun = std::time::Instant::now();
     while begun.elapsed() < Duration::from_millis(600) {
         set("often");
-        has(&registry, &["often 1", "c 1"]);
+        has(&registry, &["often 1", "quick 1", "c 1"]);
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(!registry.text().contains("once"));
@@ -462,4 +468,124 @@ fn hidden_series_give_way_when_there_is_no_room() {
         std::thread::sleep(Duration::from_millis(20));
     }
     has(&registry, &["c{pod=\"10\"} 1"]);
+}
+
+#[test]
+fn a_prepared_family_follows_what_happens_to_its_series() {
+    let registry = Registry::new();
+    let limits = Limits { series: 2, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let mut other = intake.clone();
+    let (hits, one, add) = (metric("hits"), Given::Counter(1.0), Mode::Add);
+    let labels = [("b", "2"), ("a", "1")];
+    assert!(intake.prepare(hits, &labels, &one, add).is_none());
+    intake.take(hits, &labels, &one, add, None).unwrap();
+    let prepared = intake.prepare(hits, &labels, &one, add).unwrap();
+    let take =
+        |intake: &mut Intake, values: &[&str]| intake.take_prepared(&prepared, values, &one, add);
+    assert_eq!(take(&mut intake, &["1", "2"]), Ok(true));
+    assert_eq!(take(&mut other, &["1", "2"]), Ok(true));
+    for values in [&["2", "1"][..], &["1"], &["1", "2", "3"], &["1", ""], &[]] {
+        assert_eq!(take(&mut intake, values), Ok(false), "{values:?}");
+    }
+    has(&registry, &["hits{a=\"1\",b=\"2\"} 3"]);
+    // It is removed, and another series may have its record.
+    assert_eq!(other.remove("hits", &labels).unwrap(), 1);
+    assert_eq!(take(&mut intake, &["1", "2"]), Ok(false));
+    other.take(hits, &[("a", "x"), ("b", "y")], &one, add, None).unwrap();
+    assert_eq!(take(&mut intake, &["1", "2"]), Ok(false));
+    intake.take(hits, &labels, &one, add, None).unwrap();
+    assert_eq!(take(&mut intake, &["1", "2"]), Ok(true));
+    // There is no room for a third one.
+    assert_eq!(take(&mut intake, &["3", "3"]), Ok(false));
+    let third = intake.take(hits, &[("a", "3"), ("b", "3")], &one, add, None);
+    assert_eq!(third, Err(Refused::Series));
+    let lines = ["hits{a=\"1\",b=\"2\"} 2", "hits{a=\"x\",b=\"y\"} 1"];
+    has(&registry, &lines);
+    // Values that are not increments of counters are none of this family.
+    let mut given =
+        |given: Given<'_>, mode| intake.take_prepared(&prepared, &["1", "2"], &given, mode);
+    assert_eq!(given(Given::Counter(-1.0), add), Err(Refused::Value));
+    assert_eq!(given(Given::Counter(9.0), Mode::Follow), Ok(false));
+    assert_eq!(given(Given::Gauge(9.0), Mode::Set), Ok(false));
+    assert_eq!(given(Given::Unknown(9.0), Mode::Set), Ok(false));
+    assert_eq!(intake.observe_prepared(&prepared, &["1", "2"], 9.0, 1.0), Ok(false));
+    has(&registry, &lines);
+}
+
+#[test]
+fn a_prepared_family_counts_as_others_do() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let shapes = [
+        ("classic", Shape::Classic(vec![0.5, 1.0])),
+        ("native", Shape::Native(3, 160)),
+        ("summary", Shape::Summary(vec![0.5], Duration::from_secs(60))),
+    ];
+    for (name, shape) in &shapes {
+        for labels in [&[][..], &[("l", "v")]] {
+            let values: Vec<&str> = labels.iter().map(|(_, value)| *value).collect();
+            assert!(intake.prepare_observations(metric(name), labels, shape).is_none());
+            intake.observe(metric(name), labels, shape, 0.25, 1.0).unwrap();
+            let prepared = intake.prepare_observations(metric(name), labels, shape).unwrap();
+            for (value, weight) in [(0.75, 10.0), (2.0, 1.0)] {
+                let taken = intake.observe_prepared(&prepared, &values, value, weight);
+                assert_eq!(taken, Ok(true));
+            }
+            for (value, weight) in [(f64::NAN, 1.0), (1.0, -1.0), (1.0, f64::NAN)] {
+                let taken = intake.observe_prepared(&prepared, &values, value, weight);
+                assert_eq!(taken, Err(Refused::Value));
+            }
+            let shown = if labels.is_empty() { "" } else { "{l=\"v\"}" };
+            let lines = [format!("{name}_count{shown} 12"), format!("{name}_sum{shown} 9.75")];
+            has(&registry, &lines.each_ref().map(String::as_str));
+        }
+    }
+    let mut gauge = |n: f64, mode| {
+        let (given, level) = (Given::Gauge(n), metric("level"));
+        match intake.prepare(level, &[], &given, mode) {
+            Some(prepared) => assert!(intake.take_prepared(&prepared, &[], &given, mode).unwrap()),
+            None => intake.take(level, &[], &given, mode, None).unwrap(),
+        }
+    };
+    gauge(5.0, Mode::Set);
+    gauge(-2.0, Mode::Add);
+    has(&registry, &["level 3"]);
+    gauge(1.0, Mode::Set);
+    has(&registry, &["level 1"]);
+    // Some values need more than additions to cells, and those of groups are shown again.
+    let one = Given::Counter(1.0);
+    let grouped = Metric { grouped: true, ..metric("a") };
+    for (metric, given, mode) in [
+        (grouped, one, Mode::Add),
+        (metric("b"), one, Mode::Follow),
+        (metric("c"), one, Mode::Set),
+        (metric("d"), Given::Unknown(1.0), Mode::Set),
+    ] {
+        intake.take(metric, &[], &given, mode, None).unwrap();
+        assert!(intake.prepare(metric, &[], &given, mode).is_none());
+    }
+}
+
+#[test]
+fn a_prepared_family_finds_a_series_that_expired() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let expiry = Some(Duration::from_millis(100));
+    let counter = (Metric { expiry, ..metric("c") }, Given::Counter(1.0), Mode::Add);
+    let gauge = (Metric { expiry, ..metric("g") }, Given::Gauge(1.0), Mode::Add);
+    let prepared = [counter, gauge].map(|(metric, given, mode)| {
+        intake.take(metric, &[], &given, mode, None).unwrap();
+        intake.prepare(metric, &[], &given, mode).unwrap()
+    });
+    let begun = std::time::Instant::now();
+    while registry.text().lines().any(|line| line.starts_with("c ") || line.starts_with("g ")) {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let [hidden, gone] = &prepared;
+    assert_eq!(intake.take_prepared(hidden, &[], &counter.1, counter.2), Ok(true));
+    assert_eq!(intake.take_prepared(gone, &[], &gauge.1, gauge.2), Ok(false));
+    intake.take(gauge.0, &[], &gauge.1, gauge.2, None).unwrap();
+    has(&registry, &["c 2", "g 1"]);
 }

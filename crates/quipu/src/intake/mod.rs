@@ -7,7 +7,8 @@
 //!
 //! Each set of label names under a name is a family of its own (see
 //! [`Description::variant`](crate::Description::variant)), found in a table of the intake, so an
-//! update of an existing series takes no lock and does not allocate.
+//! update of an existing series takes no lock and does not allocate. A caller that gets the same names
+//! again and again may look for their family once ([`Intake::prepare`]).
 //!
 //! ```
 //! use quipu::Registry;
@@ -31,6 +32,7 @@ pub(crate) mod class;
 mod existing;
 mod given;
 mod limits;
+mod prepared;
 mod refused;
 mod settings;
 mod table;
@@ -45,6 +47,7 @@ use quipu_segment::series::SeriesCells;
 
 pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};
+pub use prepared::Prepared;
 pub use refused::Refused;
 
 use crate::error::Error;
@@ -209,21 +212,12 @@ impl Intake {
         value: f64,
         weight: f64,
     ) -> Result<(), Refused> {
-        if value.is_nan() || !(0.0..=MAX_WEIGHT).contains(&weight) {
-            return Err(Refused::Value);
-        }
+        let times = self.times_of(value, weight)?;
         let labels = Sorted::new(labels, self.limits.labels, metric.grouped)?;
-        let times = self.whole(weight);
         let mut settings = std::mem::take(&mut self.settings);
         let taken = settings::of_shape(&metric, shape, &mut settings).and_then(|wanted| {
-            self.update(&metric, &wanted, &labels, |entry, cells| match &entry.kind {
-                AnyKind::Histogram(layout) => {
-                    layout.observe_many(&entry.family, cells, value, times);
-                }
-                AnyKind::Summary(layout) => {
-                    layout.observe_many(&entry.family, cells, value, times);
-                }
-                _ => {}
+            self.update(&metric, &wanted, &labels, |entry, cells| {
+                put_observation(entry, cells, value, times);
             })
         });
         self.settings = settings;
@@ -520,6 +514,15 @@ impl Intake {
         self.used.series.store(series, Ordering::Relaxed);
     }
 
+    /// How often an observation of that weight counts.
+    #[inline]
+    fn times_of(&mut self, value: f64, weight: f64) -> Result<u64, Refused> {
+        if value.is_nan() || !(0.0..=MAX_WEIGHT).contains(&weight) {
+            return Err(Refused::Value);
+        }
+        Ok(self.whole(weight))
+    }
+
     /// Rounds a weight to a whole number, up as often as its fraction says.
     fn whole(&mut self, weight: f64) -> u64 {
         // At most MAX_WEIGHT.
@@ -623,6 +626,16 @@ fn put(
         _ => {}
     }
     true
+}
+
+/// Counts an observation.
+#[inline]
+fn put_observation(entry: &Entry, cells: &SeriesCells<'_>, value: f64, times: u64) {
+    match &entry.kind {
+        AnyKind::Histogram(layout) => layout.observe_many(&entry.family, cells, value, times),
+        AnyKind::Summary(layout) => layout.observe_many(&entry.family, cells, value, times),
+        _ => {}
+    }
 }
 
 fn put_relay(

@@ -1,0 +1,170 @@
+//! Families that were found before: for callers that get the same names of metrics and labels again
+//! and again.
+//!
+//! A [`Prepared`] is the family of a metric with certain labels. It spares the caller the look for the
+//! family, which costs about as much as that for the series. It promises that a value goes to the series
+//! to which [`Intake::take`] and [`Intake::observe`] would add it, or nowhere: it contains nothing of
+//! any series, and a family is never removed. So series may come, expire, be hidden and be removed in any
+//! way; a value whose series is not there changes nothing, and the caller takes it in the usual way,
+//! which makes the series within the limits, or refuses the value.
+
+use std::sync::Arc;
+
+use quipu_segment::clock::Clock;
+use quipu_segment::series::{KeyWriter, SeriesCells};
+
+use super::given::{Given, Metric, Mode, Shape};
+use super::refused::Refused;
+use super::table::{Entry, Sorted, Wanted};
+use super::{Intake, put, put_observation, settings};
+use crate::kind::{AnyKind, Times};
+
+/// The family of a metric with certain labels. It belongs to the registry of the intake that prepared
+/// it, and may be used with any intake of that registry.
+#[derive(Clone)]
+pub struct Prepared {
+    entry: Arc<Entry>,
+    /// The number of its labels.
+    labels: usize,
+}
+
+impl Intake {
+    /// The family that takes values such as this one, with labels of these names, by
+    /// [`Intake::take_prepared`]. `None` if there is none yet, and for values that only
+    /// [`Intake::take`] takes: all but increments of counters, and gauges, outside of groups.
+    ///
+    /// ```
+    /// use quipu::Registry;
+    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    ///
+    /// let registry = Registry::new();
+    /// let mut intake = Intake::new(&registry, Limits::default())?;
+    /// let (hits, one, add) = (Metric::new("hits"), Given::Counter(1.0), Mode::Add);
+    /// let labels = [("code", "200"), ("path", "/")];
+    /// intake.take(hits, &labels, &one, add, None)?;
+    /// let prepared = intake.prepare(hits, &labels, &one, add).expect("the family exists by now");
+    /// assert!(intake.take_prepared(&prepared, &["200", "/"], &one, add)?);
+    /// // This series does not exist, and is not made.
+    /// assert!(!intake.take_prepared(&prepared, &["404", "/"], &one, add)?);
+    /// assert!(registry.text().contains("hits{code=\"200\",path=\"/\"} 2\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn prepare(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        given: &Given<'_>,
+        mode: Mode,
+    ) -> Option<Prepared> {
+        let mut settings = std::mem::take(&mut self.settings);
+        let wanted = settings::of_given(&metric, given, mode, &mut settings).ok();
+        let prepared = wanted.and_then(|wanted| self.find_prepared(&metric, &wanted, labels));
+        self.settings = settings;
+        prepared.filter(|prepared| is_plain(&prepared.entry.kind, given, mode))
+    }
+
+    /// The family that takes observations of this shape, with labels of these names, by
+    /// [`Intake::observe_prepared`]. `None` if there is none yet, and for groups.
+    pub fn prepare_observations(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        shape: &Shape,
+    ) -> Option<Prepared> {
+        let mut settings = std::mem::take(&mut self.settings);
+        let wanted = settings::of_shape(&metric, shape, &mut settings).ok();
+        let prepared = wanted.and_then(|wanted| self.find_prepared(&metric, &wanted, labels));
+        self.settings = settings;
+        prepared
+    }
+
+    fn find_prepared(
+        &mut self,
+        metric: &Metric<'_>,
+        wanted: &Wanted<'_>,
+        labels: &[(&str, &str)],
+    ) -> Option<Prepared> {
+        if metric.grouped {
+            // What is taken shows a series of a group again.
+            return None;
+        }
+        let labels = Sorted::new(labels, self.limits.labels, false).ok()?;
+        let entry = self.table.find(wanted, &labels)?;
+        Some(Prepared { entry: Arc::clone(entry), labels: labels.iter().count() })
+    }
+
+    /// Takes a value as [`Intake::take`] does, if its series is there; returns false, and changes
+    /// nothing, if it is not, or if the family does not take such values. `values` are those of the
+    /// labels, in the order of the labels' names; one that is empty, or a wrong number of them, has no
+    /// series.
+    ///
+    /// # Errors
+    /// As for [`Intake::take`], but never for a limit.
+    #[inline]
+    pub fn take_prepared(
+        &mut self,
+        prepared: &Prepared,
+        values: &[&str],
+        given: &Given<'_>,
+        mode: Mode,
+    ) -> Result<bool, Refused> {
+        let entry = &*prepared.entry;
+        if !is_plain(&entry.kind, given, mode) {
+            return Ok(false);
+        }
+        settings::check(given, mode)?;
+        let stamp = if matches!(given, Given::Gauge(_)) { self.clock.now() } else { 0 };
+        let times = Times { start: 0, sample: 0, stamp };
+        // Neither takes a lock that could be missing.
+        Ok(prepared.change(values, |cells| _ = put(entry, cells, given, mode, times)))
+    }
+
+    /// Observes a value as [`Intake::observe`] does, if its series is there; returns false, and
+    /// changes nothing, otherwise. `values` are as for [`Intake::take_prepared`].
+    ///
+    /// # Errors
+    /// As for [`Intake::observe`], but never for a limit.
+    #[inline]
+    pub fn observe_prepared(
+        &mut self,
+        prepared: &Prepared,
+        values: &[&str],
+        value: f64,
+        weight: f64,
+    ) -> Result<bool, Refused> {
+        let entry = &*prepared.entry;
+        if !matches!(entry.kind, AnyKind::Histogram(_) | AnyKind::Summary(_)) {
+            return Ok(false);
+        }
+        let times = self.times_of(value, weight)?;
+        Ok(prepared.change(values, |cells| put_observation(entry, cells, value, times)))
+    }
+}
+
+/// Whether values of that sort are put into the cells of this kind by a few additions or stores, and
+/// need nothing else.
+fn is_plain(kind: &AnyKind, given: &Given<'_>, mode: Mode) -> bool {
+    match given {
+        Given::Counter(_) => mode == Mode::Add && matches!(kind, AnyKind::MixedCounter(_)),
+        Given::Gauge(_) => matches!(kind, AnyKind::Gauge(_)),
+        _ => false,
+    }
+}
+
+impl Prepared {
+    /// Changes the cells of a series, if it is there.
+    #[inline]
+    fn change(&self, values: &[&str], act: impl Fn(&SeriesCells<'_>)) -> bool {
+        if values.len() != self.labels || values.iter().any(|value| value.is_empty()) {
+            return false;
+        }
+        let write = |key: &mut KeyWriter<'_>| {
+            if values.is_empty() {
+                // The value of the label ALONE.
+                key.text("");
+            }
+            values.iter().for_each(|value| key.text(value));
+        };
+        self.entry.family.change(write, |cells| act(&cells))
+    }
+}
