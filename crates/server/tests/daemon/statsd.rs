@@ -125,6 +125,12 @@ fn a_client_with_too_many_series_leaves_room_for_others() {
     other.send_to(b"d:1|c", (home.host(), 9125)).unwrap();
     wait_for_lines(&daemon, 5.0);
     assert_eq!(shown(&daemon), ["a 2", "b 1", "d 1"]);
+    // Its form is known, and what was refused is refused again.
+    one.send(b"c:1|c\na:1|c\nb:1|c|#e:f").unwrap();
+    wait_for_lines(&daemon, 8.0);
+    assert_eq!(shown(&daemon), ["a 3", "b 1", "d 1"]);
+    let limit = "quipu_input_refused_total{input=\"statsd\",reason=\"source_series_limit\"}";
+    assert_eq!(daemon.sample(limit), 3.0);
     let refused = daemon.get("/refused").text();
     assert!(refused.contains("source_series_limit") && refused.contains(home.host()), "{refused}");
     daemon.stop();
@@ -277,6 +283,114 @@ mappings:
     let text = daemon.get("/metrics").text();
     assert!(text.contains("# HELP web_requests_total Requests by host.\n"), "{text}");
     assert_eq!(daemon.sample("quipu_statsd_samples_dropped_total"), 1.0);
+    daemon.stop();
+}
+
+/// Lines with all that makes them differ, some of which are refused, from a few names and tags.
+fn many_lines() -> String {
+    let mut random = 88_172_645_463_325_252_u64;
+    let mut below = |most: usize| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (random >> 20) as usize % most
+    };
+    let wide: String = (0..20).map(|n| format!("t{n}:x,")).collect();
+    let long = format!("web.{}.requests.1", "a".repeat(600));
+    let names = ["a.b", "web.x.requests.200", "web.x.took", "secret.x", "kib", "x--y", "9", &long];
+    let in_names = ["", "", "", "", "#a=1", ",b=2", "[a=1]z", "#a.b=1,a-b=2"];
+    let values = ["1", "2.5", "-1", "+3", "1:2:3", "1:x:3", "-1:2", ""];
+    let kinds = ["c", "g", "ms", "h", "d", "m", "s"];
+    let rates = ["", "", "", "|@0.5", "|@0.25", "|@2", "|T1656581400"];
+    let mut lines = String::new();
+    for _ in 0..4000 {
+        let (one, other) = (below(4), below(3));
+        let tags = [
+            String::new(),
+            format!("|#a:{one}"),
+            format!("|#b:{one},a:{other}"),
+            format!("|#a:{other},b:{one}"),
+            format!("|#a:{one},a:{other}"),
+            format!("|#k-v:{one},k.v:{other},kv:0"),
+            format!("|#env,a:{one},:,x:"),
+            format!("|#host:{one},code:{other}"),
+            format!("|#{wide}"),
+        ];
+        for part in [names[below(names.len())], in_names[below(in_names.len())], ":"] {
+            lines.push_str(part);
+        }
+        for part in [values[below(values.len())], "|", kinds[below(kinds.len())]] {
+            lines.push_str(part);
+        }
+        lines.push_str(rates[below(rates.len())]);
+        lines.push_str(&tags[below(tags.len())]);
+        lines.push('\n');
+    }
+    lines
+}
+
+/// With rules, all lines go the long way; these rules match nothing.
+#[test]
+fn lines_of_known_forms_have_the_same_outcome_as_without_forms() {
+    let mapping = "
+defaults: {observer_type: histogram, histogram_options: {buckets: [0.1, 1]}}
+mappings:
+- {match: web.*.requests.*, name: web_requests, labels: {host: $1, code: $2}}
+- {match: web.*.took, name: web_took_seconds, labels: {host: $1, a: own}, honor_labels: true,
+   observer_type: summary}
+- {match: secret.*, action: drop, name: dropped}
+- {match: kib, name: bytes, scale: 1024}
+";
+    let rules = "metric_relabel_configs:\n\
+        - {source_labels: [__name__], regex: nothing, action: drop}\n";
+    let lines = many_lines();
+    let outcomes = [false, true].map(|has_rules| {
+        let home = Home::new();
+        fs::write(home.path("mapping.yml"), mapping).unwrap();
+        fs::write(home.path("rules.yml"), rules).unwrap();
+        let address = listener(&home, "tcp");
+        let mut flags = vec!["--statsd", &address, "--statsd-mapping", "mapping.yml"];
+        // Some series, and some sets of labels, find no room.
+        flags.extend(["--series", "250", "--families", "120"]);
+        if has_rules {
+            flags.extend(["--rules", "rules.yml"]);
+        }
+        let daemon = home.start(&flags);
+        let mut stream = TcpStream::connect((home.host(), 9125)).unwrap();
+        stream.write_all(lines.as_bytes()).unwrap();
+        drop(stream);
+        wait_for_lines(&daemon, 4000.0);
+        let text = daemon.get("/metrics").text();
+        let is_count = |line: &&str| {
+            let counts = ["samples_total", "samples_dropped", "tag_errors"];
+            line.starts_with("quipu_input_refused_total")
+                || counts.iter().any(|count| line.starts_with(&format!("quipu_statsd_{count}")))
+        };
+        let counts: Vec<String> = text.lines().filter(is_count).map(str::to_owned).collect();
+        let shown = shown(&daemon);
+        daemon.stop();
+        (shown, counts)
+    });
+    let [known, long] = outcomes;
+    assert!(known.0.len() > 50 && known.1.len() > 10, "{known:#?}");
+    assert_eq!(known, long);
+}
+
+#[test]
+fn series_that_expired_come_back_though_their_form_is_known() {
+    let home = Home::new();
+    let address = listener(&home, "udp");
+    let daemon = home.start(&["--statsd", &address, "--expiry", "1s"]);
+    let socket = udp(&home);
+    for round in [1, 2] {
+        // A scrape shows what has changed since the last one, however long ago.
+        wait_until("they expire", || shown(&daemon).is_empty());
+        socket.send(b"c:1|c|#a:b\ng:+1|g|#a:b\nc:1|c|#a:b\ng:+1|g|#a:b").unwrap();
+        wait_for_lines(&daemon, f64::from(round * 4));
+        // The counter goes on, and the gauge begins again.
+        let counter = format!("c{{a=\"b\"}} {}", round * 2);
+        assert_eq!(shown(&daemon), [counter.as_str(), "g{a=\"b\"} 2"]);
+    }
     daemon.stop();
 }
 

@@ -5,10 +5,12 @@
 
 mod address;
 mod datagrams;
+mod forms;
 pub mod mapping;
 mod metrics;
 mod names;
 mod receiver;
+mod recent;
 mod sockets;
 mod stop;
 mod streams;

@@ -3,14 +3,12 @@
 //! Characters that Prometheus does not have become underscores, as in statsd_exporter. Results of
 //! rules are cached, since a rule costs a walk or a search and several allocations.
 
-use std::collections::HashMap;
-use std::mem;
 use std::sync::Arc;
 
-use quipu_segment::hash::Seeded;
 use quipu_wire::remote::statsd::Name;
 
 use super::mapping::{Class, Mapped, Mapping, Treatment};
+use super::recent::Recent;
 
 /// Finds what names become. Each listener has its own.
 #[derive(Debug)]
@@ -18,7 +16,10 @@ pub(super) struct Names {
     mapping: Option<Arc<Mapping>>,
     /// Whether all counters end in `_total`.
     suffixes: bool,
-    cache: Cache,
+    /// What the mapping makes of names.
+    mapped: Recent<Option<Mapped>>,
+    /// The same for a name that is too long to keep.
+    long: Option<Mapped>,
     treatment: Treatment,
     /// A name that differs from that of the line, and a key of the cache; kept for their memory.
     text: Vec<u8>,
@@ -45,7 +46,8 @@ impl Names {
         Self {
             mapping: mapping.filter(|mapping| !mapping.is_empty()),
             suffixes,
-            cache: Cache::default(),
+            mapped: Recent::default(),
+            long: None,
             treatment,
             text: Vec::new(),
             key: String::new(),
@@ -61,11 +63,17 @@ impl Names {
             self.key.push(char::from(b'0' + class as u8));
             self.key.push_str(name.head);
             self.key.push_str(name.tail);
-            let mapped = self.cache.find(&self.key, |key| {
+            let make = |key: &str| {
                 let mut mapped = mapping.find(&key[1..], class)?;
                 mapped.name = escaped(&mapped.name, suffix);
                 Some(mapped)
-            });
+            };
+            let mapped = if self.key.len() > MAX_KEPT_NAME {
+                self.long = make(&self.key);
+                self.long.as_ref()
+            } else {
+                self.mapped.get_or_make(&self.key, make).and_then(Option::as_ref)
+            };
             if let Some(mapped) = mapped {
                 return Found {
                     name: &mapped.name,
@@ -170,49 +178,8 @@ const ESCAPED: [u8; 256] = {
     table
 };
 
-/// Results by name, of which the recently used ones are kept.
-///
-/// There are two tables: a name that is found in the older one moves to the newer one; when this is
-/// full, it becomes the older one, and the results that were not used meanwhile are dropped.
-#[derive(Debug, Default)]
-struct Cache {
-    newer: HashMap<Box<str>, Option<Mapped>, Seeded>,
-    older: HashMap<Box<str>, Option<Mapped>, Seeded>,
-    /// The result for a name that is too long to keep.
-    long: Option<Mapped>,
-}
-
-impl Cache {
-    #[inline]
-    fn find(&mut self, key: &str, make: impl FnOnce(&str) -> Option<Mapped>) -> Option<&Mapped> {
-        if key.len() > MAX_CACHED_NAME {
-            self.long = make(key);
-            return self.long.as_ref();
-        }
-        // Two look-ups for what is there: the borrow checker does not see that the first one ends.
-        if !self.newer.contains_key(key) {
-            self.add(key, make);
-        }
-        self.newer.get(key)?.as_ref()
-    }
-
-    #[cold]
-    fn add(&mut self, key: &str, make: impl FnOnce(&str) -> Option<Mapped>) {
-        let (key, mapped) = match self.older.remove_entry(key) {
-            Some(found) => found,
-            None => (key.into(), make(key)),
-        };
-        if self.newer.len() >= CACHED {
-            self.older = mem::take(&mut self.newer);
-        }
-        self.newer.insert(key, mapped);
-    }
-}
-
-/// Names in one table of a cache.
-const CACHED: usize = 8192;
-/// The longest name that a cache keeps. A name may be as long as a datagram.
-const MAX_CACHED_NAME: usize = 512;
+/// The longest name whose result is kept. A name may be as long as a datagram.
+const MAX_KEPT_NAME: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -254,22 +221,5 @@ mod tests {
         assert_eq!(find("a.total", Class::Counter), "a_total");
         assert_eq!(find("a", Class::Gauge), "a");
         assert_eq!(find("a", Class::Observer), "a");
-    }
-
-    #[test]
-    fn a_cache_forgets_names_that_are_not_used() {
-        let mut cache = Cache::default();
-        let mut made = 0;
-        for number in 0..100_000 {
-            for key in [&format!("c{number}"), "often", &"x".repeat(600)] {
-                let found = cache.find(key, |key| {
-                    made += usize::from(key == "often");
-                    None
-                });
-                assert!(found.is_none());
-            }
-        }
-        assert_eq!(made, 1);
-        assert!(cache.newer.len() <= CACHED && cache.older.len() <= CACHED);
     }
 }

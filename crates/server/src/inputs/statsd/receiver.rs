@@ -1,15 +1,20 @@
 //! What a listener does with the lines that it receives: it reads them, finds their names and
 //! labels, and puts their values into the intake. A line or a value that is refused is reported, and
 //! does not take its neighbours along.
+//!
+//! There is a short way for lines whose [form](Forms) is known, and a long way for all others; both
+//! put the same values into the same series. With rules, all lines go the long way: a rule may decide by
+//! the values of labels, and counts what it does.
 
 use std::cmp::Ordering;
 use std::fmt::Display;
 use std::mem;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+use quipu::intake::{Given, Intake, Metric, Mode, Prepared, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::statsd::{Line, Lines, Sample, Tags, Type, Value};
 
+use super::forms::Forms;
 use super::mapping::{Class, Treatment};
 use super::metrics::{Counts, ListenerMetrics};
 use super::names::{Names, escaped, is_name};
@@ -20,6 +25,8 @@ use crate::inputs::refusals::{Input, Refusals};
 pub(super) struct Receiver {
     intake: Intake,
     names: Names,
+    /// `None` if there are rules.
+    forms: Option<Forms>,
     shared: &'static Shared,
     metrics: ListenerMetrics,
     /// What was counted since [`Receiver::flush`].
@@ -41,7 +48,9 @@ impl Receiver {
         shared: &'static Shared,
         metrics: ListenerMetrics,
     ) -> Self {
-        Self { intake, names, shared, metrics, counts: Counts::default(), labels: Vec::new() }
+        let forms = shared.rules.is_none().then(Forms::default);
+        let counts = Counts::default();
+        Self { intake, names, forms, shared, metrics, counts, labels: Vec::new() }
     }
 
     /// Takes a datagram.
@@ -111,6 +120,50 @@ impl Receiver {
             let what = format_args!("{:.100}: sets are not supported", sample.name);
             return report.refused("set", &what);
         };
+        match self.take_known(sample, class, report) {
+            Left::Nothing => {}
+            left => self.take_any(sample, class, &left, report),
+        }
+    }
+
+    /// Takes a line whose form is known.
+    #[inline]
+    fn take_known(&mut self, sample: &Sample<'_>, class: Class, report: &Report<'_>) -> Left {
+        let Some(forms) = &mut self.forms else { return Left::From(0) };
+        let Some(tags) = forms.begin(sample, class) else { return Left::From(0) };
+        let Some(form) = forms.find() else { return Left::New };
+        let labels = form.labels(&tags);
+        for (done, value) in sample.values().enumerate() {
+            let asked = match value {
+                Ok(value) => Asked::of(sample, value, form.scale),
+                Err(error) => {
+                    report.refused(error.reason().as_str(), &error);
+                    continue;
+                }
+            };
+            let (intake, prepared, labels) = (&mut self.intake, &form.prepared, labels.as_slice());
+            let taken = asked.and_then(|asked| {
+                let taken = match asked {
+                    Asked::Put(given, mode) => intake.take_prepared(prepared, labels, &given, mode),
+                    Asked::Observe { value, weight } => {
+                        intake.observe_prepared(prepared, labels, value, weight)
+                    }
+                };
+                taken.map_err(NotTaken::Refused)
+            });
+            match taken {
+                Ok(true) => self.counts.samples[sample.kind as usize] += 1,
+                Ok(false) => return Left::From(done),
+                Err(why) => report.not_taken(sample, why),
+            }
+        }
+        self.counts.tag_errors += tags.faults;
+        Left::Nothing
+    }
+
+    /// Takes what is left of a line.
+    #[inline(never)]
+    fn take_any(&mut self, sample: &Sample<'_>, class: Class, left: &Left, report: &Report<'_>) {
         let found = self.names.find(sample.name, class);
         let Some(treatment) = found.treatment else {
             self.counts.dropped += 1;
@@ -145,7 +198,9 @@ impl Receiver {
         };
         let (shared, intake) = (self.shared, &mut self.intake);
         let mut taking = Taking { shared, intake, metric, labels: &labels, treatment };
-        for value in sample.values() {
+        let done = if let Left::From(done) = left { *done } else { 0 };
+        let mut is_taken = false;
+        for value in sample.values().skip(done) {
             let taken = match value {
                 Ok(value) => taking.take(sample, value),
                 Err(error) => {
@@ -154,12 +209,30 @@ impl Receiver {
                 }
             };
             match taken {
-                Ok(()) => self.counts.samples[sample.kind as usize] += 1,
+                Ok(()) => {
+                    self.counts.samples[sample.kind as usize] += 1;
+                    is_taken = true;
+                }
                 Err(refused) => report.not_taken(sample, refused),
             }
         }
+        if let (Left::New, true, Some(forms)) = (left, is_taken, &mut self.forms)
+            && let Some(prepared) = taking.prepare(class)
+        {
+            forms.add(sample, class, &labels, treatment.scale, prepared);
+        }
         self.labels = recycle(labels);
     }
+}
+
+/// What the short way leaves of a line.
+enum Left {
+    /// Nothing: all of its values were taken, or refused.
+    Nothing,
+    /// All of a line whose form is not known, and can be kept.
+    New,
+    /// The values from this one on.
+    From(usize),
 }
 
 /// A metric and its labels, for the values of a line.
@@ -181,11 +254,18 @@ enum NotTaken {
     Refused(Refused),
 }
 
-impl Taking<'_> {
+/// What a value asks of its series.
+enum Asked {
+    Put(Given<'static>, Mode),
+    Observe { value: f64, weight: f64 },
+}
+
+impl Asked {
+    /// What a value of a line asks, if it is multiplied by `scale`.
     #[inline]
-    fn take(&mut self, sample: &Sample<'_>, value: Value) -> Result<(), NotTaken> {
-        let scaled = |number: f64| self.treatment.scale.map_or(number, |scale| number * scale);
-        let (given, mode) = match sample.kind {
+    fn of(sample: &Sample<'_>, value: Value, scale: Option<f64>) -> Result<Self, NotTaken> {
+        let scaled = |number: f64| scale.map_or(number, |scale| number * scale);
+        Ok(match sample.kind {
             Type::Counter | Type::Meter => {
                 let amount = scaled(value.number / sample.rate);
                 if amount < 0.0 {
@@ -194,26 +274,46 @@ impl Taking<'_> {
                 if !amount.is_finite() {
                     return Err(NotTaken::Rate);
                 }
-                (Given::Counter(amount), Mode::Add)
+                Self::Put(Given::Counter(amount), Mode::Add)
             }
-            Type::Gauge if value.is_signed => (Given::Gauge(scaled(value.number)), Mode::Add),
-            Type::Gauge => (Given::Gauge(scaled(value.number)), Mode::Set),
+            Type::Gauge => {
+                let mode = if value.is_signed { Mode::Add } else { Mode::Set };
+                Self::Put(Given::Gauge(scaled(value.number)), mode)
+            }
             kind => {
                 // StatsD has durations in milliseconds, Prometheus in seconds.
                 let unit = if kind == Type::Timer { 1000.0 } else { 1.0 };
-                let observed = scaled(value.number / unit);
                 let weight = sample.rate.recip();
                 if weight > MAX_WEIGHT {
                     return Err(NotTaken::Rate);
                 }
-                let shape = &self.treatment.shape;
-                let Self { shared, metric, labels, .. } = *self;
-                let taken = shared.observe(self.intake, metric, labels, shape, observed, weight);
-                return taken.map_err(NotTaken::Refused);
+                Self::Observe { value: scaled(value.number / unit), weight }
+            }
+        })
+    }
+}
+
+impl Taking<'_> {
+    fn take(&mut self, sample: &Sample<'_>, value: Value) -> Result<(), NotTaken> {
+        let Self { shared, metric, labels, treatment, .. } = *self;
+        let taken = match Asked::of(sample, value, treatment.scale)? {
+            Asked::Put(given, mode) => shared.take(self.intake, metric, labels, &given, mode, None),
+            Asked::Observe { value, weight } => {
+                shared.observe(self.intake, metric, labels, &treatment.shape, value, weight)
             }
         };
-        let taken = self.shared.take(self.intake, self.metric, self.labels, &given, mode, None);
         taken.map_err(NotTaken::Refused)
+    }
+
+    /// The family of values of that class.
+    #[cold]
+    fn prepare(&mut self, class: Class) -> Option<Prepared> {
+        let Self { metric, labels, treatment, .. } = *self;
+        match class {
+            Class::Counter => self.intake.prepare(metric, labels, &Given::Counter(0.0), Mode::Add),
+            Class::Gauge => self.intake.prepare(metric, labels, &Given::Gauge(0.0), Mode::Set),
+            Class::Observer => self.intake.prepare_observations(metric, labels, &treatment.shape),
+        }
     }
 }
 
