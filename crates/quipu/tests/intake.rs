@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quipu::Registry;
 use quipu::exposition::{Escaping, Format};
-use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused, Shape};
+use quipu::intake::{Followed, Given, Intake, Limits, Metric, Mode, Refused, Shape};
 use quipu::snapshot::{Native, Timestamp};
 
 fn intake(registry: &Registry) -> Intake {
@@ -588,4 +588,48 @@ fn a_prepared_family_finds_a_series_that_expired() {
     assert_eq!(intake.take_prepared(gone, &[], &gauge.1, gauge.2), Ok(false));
     intake.take(gauge.0, &[], &gauge.1, gauge.2, None).unwrap();
     has(&registry, &["c 2", "g 1"]);
+}
+
+#[test]
+fn a_followed_counter_keeps_the_order_of_its_samples() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let time = |n: u64| Some(Timestamp(now.as_nanos() as u64 - 100 + n));
+    let labels = [("a", "b")];
+    let at = |n| Metric { time: time(n), ..metric("c") };
+    let follow = |intake: &mut Intake, total, n| intake.follow(at(n), &labels, total, None);
+    let take = |intake: &mut Intake, metric: Metric<'_>, total| {
+        intake.take(metric, &labels, &Given::Counter(total), Mode::Follow, None).unwrap();
+    };
+    // There is no series at first, and then none with a time.
+    assert_eq!(follow(&mut intake, 5.0, 1), Ok(None));
+    take(&mut intake, metric("c"), 5.0);
+    assert_eq!(follow(&mut intake, 6.0, 2), Ok(None));
+    assert_eq!(intake.last_sample("c", &labels), None);
+    take(&mut intake, at(2), 6.0);
+    for (total, n, expected) in [
+        (8.0, 3, Followed::Next),
+        (8.0, 3, Followed::Again),
+        (9.0, 3, Followed::Other),
+        (9.0, 1, Followed::Late(Duration::from_nanos(2))),
+    ] {
+        assert_eq!(follow(&mut intake, total, n), Ok(Some(expected)));
+    }
+    has(&registry, &["c{a=\"b\"} 8"]);
+    // The source restarted.
+    assert_eq!(follow(&mut intake, 1.0, 4), Ok(Some(Followed::Next)));
+    has(&registry, &["c{a=\"b\"} 9"]);
+    assert_eq!(intake.last_sample("c", &labels), time(4));
+    assert_eq!(intake.last_sample("c", &[]), None);
+    // These say nothing of an order.
+    assert_eq!(follow(&mut intake, 2.0, 10_u64.pow(18)), Ok(None));
+    assert_eq!(intake.follow(metric("c"), &labels, 2.0, None), Ok(None));
+    let grouped = Metric { grouped: true, ..at(5) };
+    assert_eq!(intake.follow(grouped, &labels, 2.0, None), Ok(None));
+    assert_eq!(follow(&mut intake, -1.0, 5), Err(Refused::Value));
+    has(&registry, &["c{a=\"b\"} 9"]);
+    intake.remove("c", &labels).unwrap();
+    assert_eq!(follow(&mut intake, 2.0, 6), Ok(None));
+    assert_eq!(intake.last_sample("c", &labels), None);
 }

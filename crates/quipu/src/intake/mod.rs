@@ -30,6 +30,7 @@
 
 pub(crate) mod class;
 mod existing;
+mod following;
 mod given;
 mod limits;
 mod prepared;
@@ -45,6 +46,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use quipu_segment::clock::{Clock, Coarse};
 use quipu_segment::series::SeriesCells;
 
+pub use following::Followed;
 pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};
 pub use prepared::Prepared;

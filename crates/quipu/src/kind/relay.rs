@@ -111,6 +111,19 @@ impl<'c> Relay<'c> {
         true
     }
 
+    /// The time of the last sample. `None` if no sample had one, or if a process died while it noted a
+    /// restart: the next sample completes that.
+    pub(crate) fn last_sample(&self) -> Option<u64> {
+        // Acquire: the values are at least as new as the time.
+        let time = self.cells.plain(TIME).load(Ordering::Acquire);
+        (time != 0 && self.phase().is_multiple_of(2)).then_some(time)
+    }
+
+    /// Whether these are the last values of the source.
+    pub(crate) fn is_last(&self, value: impl Fn(usize) -> f64) -> bool {
+        (0..self.count).all(|i| value(i).to_bits() == self.last(i).to_bits())
+    }
+
     fn compare(&self, times: Times, value: &impl Fn(usize) -> f64) -> Next {
         let known = self.cells.plain(START).load(Ordering::Relaxed);
         let last = self.cells.plain(TIME).load(Ordering::Relaxed);
