@@ -31,7 +31,7 @@ use quipu::snapshot::Timestamp;
 use crate::config::Settings;
 use crate::state::State;
 use gate::Gate;
-use order::Order;
+use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
 use place::Places;
 use push::Push;
 use refusals::Refusals;
@@ -102,6 +102,60 @@ impl Shared {
             None => intake.take(metric, labels, given, mode, start),
             Some(rules) => rules.take(intake, metric, labels, given, mode, start),
         }
+    }
+
+    /// Follows the total of a counter whose series keeps the order of its samples. Returns false, and
+    /// changes nothing, if it does not, or may not: a rule may lead two series into one. Then
+    /// [`Shared::place`] finds the place of the sample, and [`Shared::take`] takes it.
+    ///
+    /// The series keeps the order if it has the time of its last sample, which it gets with the first
+    /// one. A counter whose type changes has no series any more, and one whose type was another has none
+    /// yet; so the types of a series are compared whenever one begins.
+    ///
+    /// # Errors
+    /// The sample has no place, or as [`Intake::take`].
+    pub fn follow(
+        &self,
+        intake: &mut Intake,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        total: f64,
+        start: Option<Timestamp>,
+    ) -> Result<bool, NotFollowed> {
+        if self.rules.is_some() {
+            return Ok(false);
+        }
+        let followed = intake.follow(metric, labels, total, start).map_err(NotFollowed::Refused)?;
+        let Some(followed) = followed else { return Ok(false) };
+        Turn::of(followed).map(|_| true).map_err(NotFollowed::Misplaced)
+    }
+
+    /// Finds the place of a sample as [`Order::place`] does. If it begins a series that was a counter,
+    /// that one has the time of the last sample.
+    ///
+    /// # Errors
+    /// As [`Order::place`].
+    pub fn place(
+        &self,
+        intake: &mut Intake,
+        (name, labels): (&str, &[(&str, &str)]),
+        arrival: &Arrival,
+        now_ms: i64,
+    ) -> Result<Turn, Misplaced> {
+        let turn = self.order.place(arrival, now_ms)?;
+        let begins = matches!(turn, Turn::First | Turn::OtherClass);
+        if begins
+            && arrival.class != Class::Counter
+            && self.rules.is_none()
+            && let Some(last) = intake.last_sample(name, labels)
+        {
+            let last_ms = i64::try_from(last.0 / 1_000_000).unwrap_or(i64::MAX);
+            if arrival.timestamp_ms <= last_ms {
+                self.order.forget(arrival.series);
+                return order::late(last_ms.saturating_sub(arrival.timestamp_ms));
+            }
+        }
+        Ok(turn)
     }
 
     /// As [`Intake::observe`].

@@ -5,11 +5,15 @@
 //! the last one and another value, or is further in the future than [`AHEAD`], is refused.
 //!
 //! The times are in memory: after a restart of the daemon, the first sample of a gauge is taken whatever
-//! its time is. Totals that are followed have the time of their last sample in the segment, too.
+//! its time is. The series of a counter that is followed has the time of its last sample itself, so the
+//! table contains no later sample of it than the first one (see [`Shared::follow`]).
+//!
+//! [`Shared::follow`]: super::Shared::follow
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
+use quipu::intake::{Followed, Refused};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
 /// How much older than the last one a sample may be, in milliseconds: two hours.
@@ -79,6 +83,15 @@ pub enum Misplaced {
     TooNew,
 }
 
+/// Why a total was not followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotFollowed {
+    /// Its sample has no place.
+    Misplaced(Misplaced),
+    /// By the intake.
+    Refused(Refused),
+}
+
 /// A power of two.
 const SHARDS: usize = 16;
 /// The time between two searches for series without recent samples, in milliseconds.
@@ -134,8 +147,7 @@ impl Order {
         let mut shard = self.shard(series);
         if let Some(last) = shard.table.find_mut(series, |last| last.series == series) {
             if timestamp_ms < last.timestamp_ms {
-                let is_old = timestamp_ms < last.timestamp_ms.saturating_sub(LATE);
-                return if is_old { Err(Misplaced::TooOld) } else { Ok(Turn::Seen) };
+                return late(last.timestamp_ms.saturating_sub(timestamp_ms));
             }
             if timestamp_ms == last.timestamp_ms {
                 let is_same = value == last.value;
@@ -169,6 +181,29 @@ impl Order {
     }
 }
 
+/// What a sample is that is older than the last one by this many milliseconds.
+///
+/// # Errors
+/// It has no place.
+pub fn late(by_ms: i64) -> Result<Turn, Misplaced> {
+    if by_ms > LATE { Err(Misplaced::TooOld) } else { Ok(Turn::Seen) }
+}
+
+impl Turn {
+    /// That of a sample whose series keeps the order.
+    ///
+    /// # Errors
+    /// It has no place.
+    pub fn of(followed: Followed) -> Result<Self, Misplaced> {
+        match followed {
+            Followed::Next => Ok(Self::Next),
+            Followed::Again => Ok(Self::Seen),
+            Followed::Other => Err(Misplaced::Duplicate),
+            Followed::Late(by) => late(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)),
+        }
+    }
+}
+
 impl Shard {
     /// Removes the series whose last sample is so old that nothing more can be too late.
     fn sweep(&mut self, now_ms: i64) {
@@ -186,6 +221,16 @@ impl Misplaced {
             Self::TooOld => "out_of_order",
             Self::Duplicate => "duplicate",
             Self::TooNew => "too_new",
+        }
+    }
+}
+
+impl NotFollowed {
+    /// A word for it, as the value of a label, and a text.
+    pub fn fault(self) -> (&'static str, String) {
+        match self {
+            Self::Misplaced(misplaced) => (misplaced.reason(), misplaced.to_string()),
+            Self::Refused(refused) => (refused.reason(), refused.to_string()),
         }
     }
 }

@@ -132,6 +132,15 @@ fn parameters_add_labels_and_times() {
     assert_eq!(daemon.sample(name), 1.0);
     assert_eq!(import(&daemon, extra, "level{y=\"2\"} 4 1700000000001\n").status, 204);
     assert_eq!(daemon.sample(name), 4.0);
+    // A total keeps the order of its samples.
+    let hits = |value: u64, time: u64| {
+        import(&daemon, "", &format!("hits_total{{b=\"1\",a=\"2\"}} {value} 170000000000{time}\n"))
+    };
+    for (value, time) in [(5, 0), (7, 1), (7, 1), (6, 0)] {
+        assert_eq!(hits(value, time).status, 204);
+    }
+    hits(9, 1).expect_refusal(400, "line 1: hits_total{b=\"1\",a=\"2\"}: a duplicate");
+    assert_eq!(daemon.sample("hits_total{a=\"2\",b=\"1\"}"), 7.0);
     for (parameters, part) in [
         ("?timestamp=x", "milliseconds"),
         ("?extra_label=x", "name=value"),

@@ -72,6 +72,46 @@ fn totals_survive_kills_and_count_once() {
     }
 }
 
+/// The series of a counter has the time of its last sample.
+#[test]
+fn the_order_of_totals_survives_a_kill() {
+    const HOUR: i64 = 3_600_000;
+    let home = Home::new();
+    let mut daemon = home.start(&[]);
+    let now = now_ms();
+    let put = |daemon: &Daemon, series_type, value, time| {
+        let request = two(&[(&[("__name__", "hits_total")], series_type, value, time)]);
+        write(daemon, TWO, &request)
+    };
+    let counter = SeriesType::Counter;
+    for (total, time) in [(5.0, now - 5), (8.0, now - 4)] {
+        assert_eq!(put(&daemon, counter, total, time).status, 204);
+    }
+    for _ in 0..2 {
+        for (total, time) in [(8.0, now - 4), (5.0, now - 5), (1.0, now - HOUR)] {
+            assert_eq!(put(&daemon, counter, total, time).status, 204);
+        }
+        put(&daemon, counter, 9.0, now - 4).expect_refusal(400, "hits_total: a duplicate");
+        put(&daemon, counter, 9.0, now - 3 * HOUR).expect_refusal(400, "out of order");
+        put(&daemon, counter, 9.0, now + HOUR).expect_refusal(400, "too new");
+        assert_eq!(daemon.sample("hits_total"), 8.0);
+        daemon.kill();
+        daemon = home.start(&[]);
+    }
+    // Another type replaces the total only if it is later. The last total is in its series alone.
+    for (series_type, value, time, shown) in [
+        (SeriesType::Gauge, 1.0, now - 6, 8.0),
+        (SeriesType::Gauge, 1.5, now - 3, 1.5),
+        (counter, 3.0, now - 2, 3.0),
+        (counter, 4.0, now - 1, 4.0),
+        (SeriesType::Gauge, 1.0, now - 1, 4.0),
+        (counter, 2.0, now, 6.0),
+    ] {
+        assert_eq!(put(&daemon, series_type, value, time).status, 204);
+        assert_eq!(daemon.sample("hits_total"), shown);
+    }
+}
+
 #[test]
 fn what_is_wrong_is_refused_and_the_rest_is_written() {
     let home = Home::new();

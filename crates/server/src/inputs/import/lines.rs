@@ -12,7 +12,7 @@ use quipu_wire::remote::exposition::text::{Format, Item, LineError, Sample, Text
 use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
 
 use crate::http::Request;
-use crate::inputs::order::{Arrival, Class, Turn};
+use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
 use crate::inputs::refusals::Input;
 use crate::inputs::tally::{Shown, Tally};
 use crate::inputs::{Inputs, types};
@@ -374,29 +374,37 @@ impl Taker<'_> {
         valued: &Valued<'_>,
         timestamp_ms: Option<i64>,
     ) -> Result<(), Fault> {
+        let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
+        let start = valued.start_ms.and_then(types::timestamp);
+        let metric = Metric { time: timestamp_ms.and_then(types::timestamp), ..metric };
         // Only samples with times have an order.
         let mut series = None;
         if let Some(timestamp_ms) = timestamp_ms {
+            if let (Given::Counter(total), Mode::Follow) = (valued.given, valued.mode)
+                && shared
+                    .follow(intake, metric, labels, total, start)
+                    .map_err(NotFollowed::fault)?
+            {
+                return Ok(());
+            }
             labels.sort_unstable();
-            let hash = self.inputs.shared().order.hash(metric.name, labels);
+            let hash = shared.order.hash(metric.name, labels);
             let value = valued.bits();
             let arrival = Arrival { series: hash, timestamp_ms, value, class: valued.class };
-            let turn = self.inputs.shared().order.place(&arrival, self.part.now_ms);
-            match turn.map_err(|misplaced| (misplaced.reason(), misplaced.to_string()))? {
+            let named = (metric.name, &*labels);
+            let turn = shared.place(intake, named, &arrival, self.part.now_ms);
+            match turn.map_err(|misplaced| NotFollowed::Misplaced(misplaced).fault())? {
                 Turn::Seen => return Ok(()),
                 // Types that differ are kept apart.
                 Turn::First | Turn::Next | Turn::OtherClass => series = Some(hash),
             }
         }
-        let start = valued.start_ms.and_then(types::timestamp);
-        let metric = Metric { time: timestamp_ms.and_then(types::timestamp), ..metric };
-        let (shared, intake) = (self.inputs.shared(), &mut self.intake);
         let taken = shared.take(intake, metric, labels, &valued.given, valued.mode, start);
         taken.map_err(|refused| {
             if let Some(series) = series {
-                self.inputs.shared().order.forget(series);
+                shared.order.forget(series);
             }
-            (refused.reason(), refused.to_string())
+            NotFollowed::Refused(refused).fault()
         })
     }
 }

@@ -11,7 +11,7 @@ use quipu_wire::remote::{
 
 use super::families::Known;
 use crate::http::Request;
-use crate::inputs::order::{Arrival, Class, Turn};
+use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
 use crate::inputs::refusals::Input;
 use crate::inputs::tally::{Shown, Tally};
 use crate::inputs::{Inputs, types};
@@ -67,7 +67,6 @@ pub(super) struct Step<'t> {
 struct Named<'s> {
     name: &'s str,
     labels: &'s [(&'s str, &'s str)],
-    hash: u64,
     series_type: SeriesType,
     metric: Metric<'s>,
 }
@@ -182,8 +181,7 @@ impl Step<'_> {
             unit: types::unit_of(name, metadata.unit),
             ..self.inputs.metric(name)
         };
-        let hash = self.inputs.shared().order.hash(name, labels);
-        let named = Named { name, labels, hash, series_type: metadata.series_type, metric };
+        let named = Named { name, labels, series_type: metadata.series_type, metric };
         for sample in series.samples {
             let taken = self.sample(&named, sample);
             self.part.written.samples += u64::from(self.count(&named, taken));
@@ -229,8 +227,11 @@ impl Step<'_> {
         // The end of a series says nothing of its type.
         let value = if sample.is_stale() { 0.0 } else { sample.value };
         let class = types::class(named.series_type, named.name, has_bound, value);
+        if class == Class::Counter && !sample.is_stale() && self.follow(named, sample)? {
+            return Ok(());
+        }
         let arrival = Arrival {
-            series: named.hash,
+            series: self.hash(named),
             timestamp_ms: sample.timestamp_ms,
             value: sample.value.to_bits(),
             class,
@@ -259,7 +260,7 @@ impl Step<'_> {
         histogram: &HistogramSample<'_>,
     ) -> Result<(), Fault> {
         let arrival = Arrival {
-            series: named.hash,
+            series: self.hash(named),
             timestamp_ms: histogram.timestamp_ms,
             value: histogram.sum.to_bits() ^ histogram.count.to_bits().rotate_left(1),
             class: match histogram.schema {
@@ -282,10 +283,28 @@ impl Step<'_> {
         taken
     }
 
+    /// Follows a total whose series keeps the order of its samples; returns false if it does not.
+    fn follow(&mut self, named: &Named<'_>, sample: &Sample) -> Result<bool, Fault> {
+        let start = sample.start_ms.and_then(types::timestamp);
+        let metric = Metric { time: types::timestamp(sample.timestamp_ms), ..named.metric };
+        let (shared, intake) = (self.inputs.shared(), &mut self.intake);
+        let followed = shared.follow(intake, metric, named.labels, sample.value, start);
+        followed.map_err(|why| match why {
+            NotFollowed::Refused(refused) => self.forget(named, refused),
+            why => why.fault(),
+        })
+    }
+
+    /// What the order of samples has for a series.
+    fn hash(&self, named: &Named<'_>) -> u64 {
+        self.inputs.shared().order.hash(named.name, named.labels)
+    }
+
     /// Whether a value is to be taken, or is known already.
     fn is_next(&mut self, named: &Named<'_>, arrival: &Arrival) -> Result<bool, Fault> {
-        let turn = self.inputs.shared().order.place(arrival, self.part.now_ms);
-        match turn.map_err(|misplaced| (misplaced.reason(), misplaced.to_string()))? {
+        let (shared, series) = (self.inputs.shared(), (named.name, named.labels));
+        let turn = shared.place(&mut self.intake, series, arrival, self.part.now_ms);
+        match turn.map_err(|misplaced| NotFollowed::Misplaced(misplaced).fault())? {
             Turn::Next => Ok(true),
             Turn::Seen => Ok(false),
             // A daemon before this one may have taken the series as another type.
@@ -336,7 +355,7 @@ impl Step<'_> {
 
     /// Lets a value that was refused be sent again.
     fn forget(&mut self, named: &Named<'_>, refused: Refused) -> Fault {
-        self.inputs.shared().order.forget(named.hash);
+        self.inputs.shared().order.forget(self.hash(named));
         self.part.is_full |= refused == Refused::Full;
         (refused.reason(), refused.to_string())
     }
