@@ -23,6 +23,7 @@ use crate::snapshot::Kind;
 pub(super) struct Entry {
     pub(super) family: Family,
     pub(super) kind: AnyKind,
+    class: Class,
 }
 
 /// What a value needs of its family.
@@ -55,6 +56,8 @@ pub(super) const MAX_LABELS: usize = 64;
 pub(super) struct Table {
     entries: Vec<Arc<Entry>>,
     by_wanted: HashMap<Box<[u8]>, u32, Seeded>,
+    /// The family that was found last. Most senders put the series of a family together.
+    last: usize,
     by_labels: HashMap<Box<[u8]>, Vec<u32>>,
     /// The newest family of each name.
     by_name: HashMap<Box<str>, u32>,
@@ -77,7 +80,21 @@ impl Entry {
         if let Some(sides) = kind.side_allocations() {
             family.set_side_allocations(sides);
         }
-        Some(Self { family, kind })
+        let class = Class::of(family.schema());
+        Some(Self { family, kind, class })
+    }
+
+    /// Whether the family has what is wanted: then [`put_wanted`] writes the same bytes for both.
+    #[inline]
+    fn has(&self, wanted: &Wanted<'_>, labels: &Sorted<'_>) -> bool {
+        let schema = self.family.schema();
+        let count = if self.class.alone { 0 } else { schema.labels.len() };
+        schema.kind == wanted.kind
+            && count == labels.count
+            && schema.name == wanted.name
+            && Class { alone: wanted.class.alone, ..self.class } == wanted.class
+            && *schema.settings == *wanted.settings
+            && labels.iter().zip(&schema.labels).all(|((name, _), label)| name == label.name)
     }
 }
 
@@ -159,9 +176,11 @@ impl Table {
     /// The family that has what is wanted, if the table knows it.
     #[inline]
     pub(super) fn find(&mut self, wanted: &Wanted<'_>, labels: &Sorted<'_>) -> Option<&Arc<Entry>> {
-        put_wanted(wanted, labels.iter().map(|(name, _)| name), &mut self.bytes);
-        let at = *self.by_wanted.get(&*self.bytes)?;
-        self.entries.get(at as usize)
+        if !self.entries.get(self.last).is_some_and(|entry| entry.has(wanted, labels)) {
+            put_wanted(wanted, labels.iter().map(|(name, _)| name), &mut self.bytes);
+            self.last = *self.by_wanted.get(&*self.bytes)? as usize;
+        }
+        self.entries.get(self.last)
     }
 
     /// The newest family of that name.
@@ -229,7 +248,7 @@ impl Table {
         let named = |name: &str| Label { name: name.to_owned(), values: None };
         let class = Class { alone: labels.is_empty(), ..wanted.class };
         let base = base_of(wanted.name, wanted.shown);
-        let is_other = |Entry { family, kind }: &Entry| {
+        let is_other = |Entry { family, kind, .. }: &Entry| {
             let is_named = family.schema().identity == Identity::Name;
             let is_there = is_named || family.len() > family.hidden();
             is_there && base_of(&family.schema().name, kind.snapshot_kind()) != base
@@ -269,11 +288,11 @@ impl Table {
             return true;
         }
         let Some(entry) = Entry::new(family) else { return false };
-        let (family, kind) = (&entry.family, &entry.kind);
+        let Entry { family, kind, class } = &entry;
         let schema = family.schema();
         let names = || {
             let labels = schema.labels.iter().map(|label| &*label.name);
-            labels.filter(|name| !(Class::of(schema).alone && *name == ALONE))
+            labels.filter(|name| !(class.alone && *name == ALONE))
         };
         let wanted = Wanted {
             name: &schema.name,
@@ -281,7 +300,7 @@ impl Table {
             shown: kind.snapshot_kind(),
             cells: schema.cells,
             floats: schema.floats,
-            class: Class::of(schema),
+            class: *class,
             settings: &schema.settings,
         };
         put_wanted(&wanted, names(), &mut self.bytes);
@@ -297,6 +316,8 @@ impl Table {
         let entry = Arc::new(entry);
         self.take_samples(&entry);
         self.entries.push(entry);
+        // It takes the place of one that differs in its unit alone.
+        self.last = at as usize;
         true
     }
 
