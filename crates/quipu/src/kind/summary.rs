@@ -41,7 +41,8 @@ pub type SummaryFamily<L> = Family<Summary, L>;
 #[derive(Debug)]
 pub struct Layout {
     quantiles: Box<[f64]>,
-    window: Duration,
+    /// The nanoseconds of an age: at least a millisecond.
+    width: u64,
     /// Anchored to the segment, so that all processes have the same ticks.
     clock: Coarse,
 }
@@ -69,10 +70,9 @@ impl Layout {
     /// The shortest window.
     pub(crate) const MIN_WINDOW: Duration = MIN_WINDOW;
 
+    #[inline]
     fn tick(&self, now: u64) -> u64 {
-        let width = self.window.as_nanos() / u128::from(AGES);
-        // A window is at least 5 milliseconds: `describe` and `decode` check it.
-        now / u64::try_from(width).unwrap_or(u64::MAX).max(1)
+        now / self.width
     }
 
     #[inline]
@@ -290,15 +290,17 @@ impl MetricKind for Layout {
         let schema = family.schema();
         let fail = || damaged(schema);
         let (head, rest) = schema.settings.split_first_chunk::<8>().ok_or_else(fail)?;
-        let window = Duration::from_nanos(u64::from_le_bytes(*head));
-        if rest.len() % 8 != 0 || schema.cells != CELLS || window < MIN_WINDOW {
+        let window = u64::from_le_bytes(*head);
+        let is_short = Duration::from_nanos(window) < MIN_WINDOW;
+        if rest.len() % 8 != 0 || schema.cells != CELLS || is_short {
             return Err(fail());
         }
         let quantiles = rest
             .chunks_exact(8)
             .map(|chunk| f64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes")));
         let anchor = family.segment().anchor();
-        Ok(Self { quantiles: quantiles.collect(), window, clock: Coarse::anchored(anchor) })
+        let (quantiles, clock) = (quantiles.collect(), Coarse::anchored(anchor));
+        Ok(Self { quantiles, width: window / AGES, clock })
     }
 
     fn read(
