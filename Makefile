@@ -387,7 +387,7 @@ fmt: ## Format everything
 	gofmt -w $(GO_MODULES)
 
 .PHONY: bench
-bench: bench-rates bench-counting bench-scale bench-arena bench-wire bench-stores ## Run all benchmarks with their peers, and write docs/benchmarks
+bench: bench-rates bench-counting bench-scale bench-arena bench-wire bench-stores bench-daemon ## Run all benchmarks with their peers, and write docs/benchmarks
 	$(MAKE) bench-readme
 
 # Benchmarks of libraries are built and run twice: as Cargo builds a release by default, and, with
@@ -471,6 +471,32 @@ bench-stores: tools bench-wheel ## Stores from Rust, Ruby and Python, compared t
 	cd bindings/ruby && rake compile
 	target/release/stores $(if $(CLIENT_RUBY),--client-ruby $(CLIENT_RUBY))
 	target/release/report stores
+
+# The peers of the daemon. Each is pinned, with what it depends on: statsd_exporter by its own module,
+# which can be installed as it is, the others by modules of bench/peers/daemon. VictoriaMetrics takes
+# five minutes to build.
+STATSD_EXPORTER := github.com/prometheus/statsd_exporter@v0.31.0
+DAEMON_PEERS := $(CURDIR)/target/bench-daemon
+DAEMON_MODULES := bench/peers/daemon
+
+$(DAEMON_PEERS)/complete: $(wildcard $(DAEMON_MODULES)/*/go.* $(DAEMON_MODULES)/*/package*.json) | tools
+	mkdir -p $(DAEMON_PEERS)
+	GOBIN=$(DAEMON_PEERS) go install $(STATSD_EXPORTER)
+	cd $(DAEMON_MODULES)/pushgateway && GOBIN=$(DAEMON_PEERS) go install tool
+	cd $(DAEMON_MODULES)/victoria && GOBIN=$(DAEMON_PEERS) go install tool
+	cp $(DAEMON_MODULES)/statsd/package*.json $(DAEMON_PEERS)
+	cd $(DAEMON_PEERS) && npm ci --silent --omit=optional --ignore-scripts --no-audit --no-fund
+	touch $@
+
+bench-daemon: TOOLS += node:nodejs npm:npm
+
+# What is measured are other processes, so the program that loads them is built once.
+.PHONY: bench-daemon
+bench-daemon: tools $(DAEMON_PEERS)/complete ## The daemon, compared to bridges, gateways and agents
+	$(CARGO) build --release --locked --package quipu-server
+	$(CARGO) build --profile default-release --locked --package quipu-bench
+	$(BENCH)/daemon
+	$(BENCH)/report daemon
 
 # Retries for a mirror that fails once, and a timeout for the lock of another apt, as on a machine
 # that has just started. By itself, apt waits for the lock only when it installs.

@@ -9,6 +9,7 @@
 
 pub mod arena;
 pub mod counting;
+pub mod daemon;
 pub mod divan_table;
 pub mod error;
 pub mod machine;

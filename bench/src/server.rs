@@ -6,8 +6,10 @@
 //! process with an empty state, and the servers take turns.
 
 mod client;
+mod http;
 mod load;
 mod process;
+mod program;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,9 +20,12 @@ use crate::record::{Label, Record};
 use crate::{Error, Result};
 
 pub use client::{Tally, ask};
+pub use http::{Connection, Response, get};
 pub use load::{Figures, Load, Sizes};
-pub use process::{Program, Running};
-pub(crate) use process::{end_with_us, free_port};
+pub use process::Process;
+pub(crate) use process::end_with_us;
+pub(crate) use program::free_port;
+pub use program::{Program, Running};
 
 /// The window over which the servers count. In a longer trial, events would expire.
 const WINDOW: Duration = Duration::from_secs(60);
@@ -133,10 +138,10 @@ fn measure(program: &Program, load: Load, sizes: &Sizes, core: Option<usize>) ->
     let server = program.start(folder.path(), None, core)?;
     // Some keep-alive requests fault in the server's code and buffers.
     warm_up(&server);
-    let before = server.cpu_time()?;
+    let before = server.process().cpu_time()?;
     let figures = load.run(server.address(), sizes, core)?;
-    let spent = server.cpu_time()?.saturating_sub(before);
-    let memory = server.peak_memory()? as f64;
+    let spent = server.process().cpu_time()?.saturating_sub(before);
+    let memory = server.process().peak_memory()? as f64;
     server.stop()?;
     let completed = figures.completed.max(1) as f64;
     Ok(Sample { figures, cpu_us_per_request: spent.as_secs_f64() * 1e6 / completed, memory })
@@ -188,7 +193,7 @@ fn kill(program: &Program, after: Duration) -> Result<Outcome> {
     let started = Instant::now();
     let server = program.start(folder.path(), None, None)?;
     let (port, probes) = (server.port(), server.probes());
-    let mut load = load_for(&server, after, || server.kill());
+    let mut load = load_for(&server, after, || server.process().kill());
     load.sent += probes.sent;
     load.answered += probes.answered;
     drop(server);
@@ -238,7 +243,7 @@ fn load_for(server: &Running, duration: Duration, at_the_end: impl FnOnce()) -> 
 
 /// A time between 1 and 2 seconds after the start, spread evenly over the trials, so that kills hit
 /// every phase of a server that saves on a timer.
-fn time_to_kill(trial: usize) -> Duration {
+pub(crate) fn time_to_kill(trial: usize) -> Duration {
     let golden = 0.618_033_988_75;
     Duration::from_secs_f64(1.0 + (trial as f64 * golden).fract())
 }

@@ -1,9 +1,11 @@
-//! A small HTTP client that counts requests and responses exactly.
+//! A load that counts its requests and responses exactly.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+
+use super::http::{Connection, Response, invalid};
 
 /// The number of threads of a load, each with [`CONNECTIONS`].
 pub(super) const THREADS: usize = 2;
@@ -13,9 +15,6 @@ const CONNECTIONS: usize = 16;
 
 /// How long to wait for a response.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The maximum length of a response.
-const MAX_ANSWER: usize = 4096;
 
 /// The numbers of requests sent, at least in part, and of complete responses of 20 digits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -30,9 +29,9 @@ pub struct Tally {
 
 /// Asks a server for its count, which includes this request.
 pub fn ask(address: SocketAddr) -> io::Result<u64> {
-    let mut connection = Connection::open(address)?;
-    connection.send()?;
-    connection.receive()
+    let mut connection = Connection::open(address, PATIENCE)?;
+    send(&mut connection)?;
+    receive(&mut connection)
 }
 
 /// Sends requests on keep-alive connections until `stop` is set or all connections have failed.
@@ -41,15 +40,15 @@ pub fn ask(address: SocketAddr) -> io::Result<u64> {
 /// the tally.
 pub(super) fn load(address: SocketAddr, stop: &AtomicBool) -> Tally {
     let mut tally = Tally::default();
-    let mut connections: Vec<Connection> =
-        (0..CONNECTIONS).filter_map(|_| Connection::open(address).ok()).collect();
+    let open = |_| Connection::open(address, PATIENCE).ok();
+    let mut connections: Vec<Connection> = (0..CONNECTIONS).filter_map(open).collect();
     while !connections.is_empty() && !stop.load(Ordering::Relaxed) {
         connections.retain_mut(|connection| {
             tally.sent += 1;
-            connection.send().is_ok()
+            send(connection).is_ok()
         });
         connections.retain_mut(|connection| {
-            let answer = connection.receive();
+            let answer = receive(connection);
             if let Ok(count) = answer {
                 tally.answered += 1;
                 tally.greatest = tally.greatest.max(count);
@@ -60,98 +59,41 @@ pub(super) fn load(address: SocketAddr, stop: &AtomicBool) -> Tally {
     tally
 }
 
-struct Connection {
-    stream: TcpStream,
-    buffer: Vec<u8>,
+fn send(connection: &mut Connection) -> io::Result<()> {
+    connection.send(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n")
 }
 
-impl Connection {
-    fn open(address: SocketAddr) -> io::Result<Connection> {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(Connection { stream, buffer: Vec::new() })
-    }
-
-    fn send(&mut self) -> io::Result<()> {
-        self.stream.write_all(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\n\r\n")
-    }
-
-    fn receive(&mut self) -> io::Result<u64> {
-        loop {
-            if let Some((count, length)) = parse(&self.buffer)? {
-                self.buffer.drain(..length);
-                return Ok(count);
-            }
-            if self.buffer.len() > MAX_ANSWER {
-                return Err(invalid("the answer is too long"));
-            }
-            let mut chunk = [0; 1024];
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => self.buffer.extend_from_slice(&chunk[..read]),
-            }
-        }
-    }
+fn receive(connection: &mut Connection) -> io::Result<u64> {
+    count(connection.receive()?)
 }
 
-/// The count in a response and the response's length, or `None` if the response is incomplete.
-fn parse(bytes: &[u8]) -> io::Result<Option<(u64, usize)>> {
-    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
-        return Ok(None);
-    };
-    let head = std::str::from_utf8(&bytes[..end]).map_err(|_| invalid("a head is not UTF-8"))?;
-    let mut lines = head.split("\r\n");
-    let status = lines.next().unwrap_or_default();
-    if status.split(' ').nth(1) != Some("200") {
-        return Err(invalid(status));
+/// The count in a response.
+fn count(response: Response<'_>) -> io::Result<u64> {
+    if response.status != 200 {
+        return Err(invalid(&format!("the status is {}", response.status)));
     }
-    let length: Option<usize> = lines.find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
-    });
-    if length != Some(20) {
-        return Err(invalid("the body is not 20 bytes long"));
-    }
-    let body_start = end + 4;
-    let Some(body) = bytes.get(body_start..body_start + 20) else {
-        return Ok(None);
-    };
-    let digits = std::str::from_utf8(body).ok().filter(|t| t.bytes().all(|b| b.is_ascii_digit()));
+    let body = std::str::from_utf8(response.body).ok();
+    let digits = body.filter(|text| text.len() == 20 && text.bytes().all(|b| b.is_ascii_digit()));
     let count = digits.and_then(|text| text.parse().ok());
-    let count = count.ok_or_else(|| invalid("the body is not a count of 20 digits"))?;
-    Ok(Some((count, body_start + 20)))
-}
-
-fn invalid(problem: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, problem)
+    count.ok_or_else(|| invalid("the body is not a count of 20 digits"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     const ANSWER: &str = "HTTP/1.1 200 OK\r\nDate: now\r\ncontent-length: 20\r\n\r\n\
                           00000000000000000042";
 
     #[test]
-    fn reads_a_whole_answer_and_no_part_of_it() {
-        let bytes = ANSWER.as_bytes();
-        assert_eq!(parse(bytes).unwrap(), Some((42, bytes.len())));
-        for end in 0..bytes.len() {
-            assert_eq!(parse(&bytes[..end]).unwrap(), None, "{end}");
-        }
-        let two = ANSWER.repeat(2);
-        assert_eq!(parse(two.as_bytes()).unwrap(), Some((42, bytes.len())));
-    }
-
-    #[test]
-    fn refuses_other_answers() {
-        for (from, to) in [("200 OK", "503 No"), ("42", "4x"), (": 20", ": 21"), ("length", "l")] {
-            assert!(parse(ANSWER.replace(from, to).as_bytes()).is_err(), "{to}");
-        }
+    fn a_count_is_the_20_digits_of_a_successful_response() {
+        let counted = |status, body: &[u8]| count(Response { status, body }).ok();
+        assert_eq!(counted(200, b"00000000000000000042"), Some(42));
+        assert_eq!(counted(503, b"00000000000000000042"), None);
+        assert_eq!(counted(200, b"0000000000000000004x"), None);
+        assert_eq!(counted(200, b"42"), None);
     }
 
     #[test]

@@ -1,140 +1,48 @@
-//! Starts a server, measures its resources, and stops it.
+//! A process that a benchmark starts: its output, its resources, and its end.
 
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use super::client::{self, Tally};
 use crate::{Error, Result};
 
-/// How long a server may take to respond after its start, or to end after SIGTERM.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// A server that can be started.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Program {
-    /// The subject of its records.
-    pub subject: String,
-    /// The program and its arguments, in which `{port}` and `{state}` are replaced by the port to
-    /// listen on and the file for the count.
-    pub command: Vec<String>,
-}
-
-impl Program {
-    /// A program from a command line, which is split at spaces.
-    pub fn new(subject: &str, command: &str) -> Program {
-        let command = command.split_whitespace().map(String::from).collect();
-        Program { subject: subject.into(), command }
-    }
-
-    /// Parses `SUBJECT=COMMAND`.
-    pub fn parse(text: &str) -> std::result::Result<Program, String> {
-        let wanted = "SUBJECT=COMMAND, where the command holds {port} and {state}";
-        let (subject, command) = text.split_once('=').ok_or(wanted)?;
-        if subject.is_empty() || !command.contains("{port}") || !command.contains("{state}") {
-            return Err(wanted.into());
-        }
-        Ok(Program::new(subject, command))
-    }
-
-    /// Starts the server with its state in a folder, on a free port or on the given one, on all
-    /// cores or on the given one, and waits until it responds.
-    pub fn start(&self, folder: &Path, port: Option<u16>, core: Option<usize>) -> Result<Running> {
-        let port = port.map_or_else(free_port, Ok)?;
-        let state = folder.join("state").display().to_string();
-        let fill =
-            |text: &String| text.replace("{port}", &port.to_string()).replace("{state}", &state);
-        let words: Vec<String> = self.command.iter().map(fill).collect();
-        let mut command = on_core(core, &words);
-        let log = folder.join("log");
-        let output = File::options().create(true).append(true).open(&log);
-        let output = output.map_err(Error::file("write", &log))?;
-        let errors = output.try_clone().map_err(Error::file("write", &log))?;
-        command.current_dir(crate::root()).stdin(Stdio::null()).stdout(output).stderr(errors);
-        end_with_us(&mut command);
-        let child = command
-            .spawn()
-            .map_err(|error| self.failed(format!("cannot be started: {error}"), &log))?;
-
-        let pid = child.id();
-        let mut running = Running {
-            child: Mutex::new(child),
-            pid,
-            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port)),
-            probes: Tally::default(),
-            first_count: 0,
-        };
-        let started = Instant::now();
-        loop {
-            if let Some(status) = running.ended() {
-                return Err(self.failed(format!("ended with {status} at its start"), &log));
-            }
-            match client::ask(running.address) {
-                Ok(count) => {
-                    running.probes.sent += 1;
-                    running.probes.answered += 1;
-                    running.first_count = count;
-                    return Ok(running);
-                }
-                // Without a connection, nothing was sent.
-                Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {}
-                Err(error) if started.elapsed() > PATIENCE => {
-                    return Err(self.failed(format!("does not respond well: {error}"), &log));
-                }
-                Err(_) => running.probes.sent += 1,
-            }
-            if started.elapsed() > PATIENCE {
-                return Err(self.failed("does not listen".into(), &log));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
-
-    fn failed(&self, problem: String, log: &Path) -> Error {
-        let said = fs::read_to_string(log).unwrap_or_default();
-        let tail: Vec<&str> = said.lines().rev().take(5).collect();
-        let tail: Vec<&str> = tail.into_iter().rev().collect();
-        let said = if tail.is_empty() { String::new() } else { format!("\n{}", tail.join("\n")) };
-        Error::command(self.command.join(" "), format!("{problem}{said}"))
-    }
-}
-
-/// A running server. Dropping it kills the server; the kernel also kills it when the thread that
+/// A running process. Dropping it kills the process; the kernel also kills it when the thread that
 /// started it ends for any reason.
 #[derive(Debug)]
-pub struct Running {
+pub struct Process {
     child: Mutex<Child>,
     pid: u32,
-    address: SocketAddr,
-    probes: Tally,
-    first_count: u64,
+    /// The command line, for errors.
+    command: String,
+    log: PathBuf,
 }
 
-impl Running {
-    /// The address on which it listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// The port on which it listens.
-    pub fn port(&self) -> u16 {
-        self.address.port()
-    }
-
-    /// The requests that probed whether it responds.
-    pub fn probes(&self) -> Tally {
-        self.probes
-    }
-
-    /// The count in the first response after the start, which includes that probe.
-    pub fn first_count(&self) -> u64 {
-        self.first_count
+impl Process {
+    /// Starts a program in a folder, on all cores or on the given one. What it prints is appended
+    /// to a file.
+    pub fn start(
+        words: &[String],
+        core: Option<usize>,
+        folder: &Path,
+        log: &Path,
+    ) -> Result<Process> {
+        let mut command = on_core(core, words);
+        let output = File::options().create(true).append(true).open(log);
+        let output = output.map_err(Error::file("write", log))?;
+        let errors = output.try_clone().map_err(Error::file("write", log))?;
+        command.current_dir(folder).stdin(Stdio::null()).stdout(output).stderr(errors);
+        end_with_us(&mut command);
+        let line = words.join(" ");
+        let child = command
+            .spawn()
+            .map_err(|error| failed(&line, &format!("cannot be started: {error}"), log))?;
+        let pid = child.id();
+        Ok(Process { child: Mutex::new(child), pid, command: line, log: log.into() })
     }
 
     /// The user and system time of all its threads, with the resolution of a clock tick (10 ms).
@@ -148,12 +56,14 @@ impl Running {
         Ok(Duration::from_secs_f64(ticks as f64 / rate))
     }
 
+    /// The resident memory, in bytes.
+    pub fn memory(&self) -> Result<u64> {
+        self.status("VmRSS:")
+    }
+
     /// The peak resident memory so far, in bytes.
     pub fn peak_memory(&self) -> Result<u64> {
-        let path = self.proc("status");
-        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-        parse_peak(&text)
-            .ok_or_else(|| Error::line(path.display().to_string(), 1, "no VmHWM in this file"))
+        self.status("VmHWM:")
     }
 
     /// Sends SIGKILL and waits for the end.
@@ -165,25 +75,30 @@ impl Running {
     }
 
     /// Sends SIGTERM and waits for the end; sends SIGKILL if that takes too long.
-    pub fn stop(self) -> Result<()> {
+    pub fn stop(&self, patience: Duration) -> Result<()> {
         if let Some(pid) = Pid::from_raw(self.pid as i32) {
             // This fails only if the process has ended.
             let _ = rustix::process::kill_process(pid, Signal::TERM);
         }
         let asked = Instant::now();
         while self.ended().is_none() {
-            if asked.elapsed() > PATIENCE {
+            if asked.elapsed() > patience {
                 self.kill();
-                let problem = format!("does not end within {PATIENCE:?} after SIGTERM");
-                return Err(Error::command(format!("process {}", self.pid), problem));
+                return Err(self.failed(&format!("does not end within {patience:?} after SIGTERM")));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
 
-    fn ended(&self) -> Option<std::process::ExitStatus> {
+    /// Its status if it has ended.
+    pub fn ended(&self) -> Option<ExitStatus> {
         self.child().try_wait().ok().flatten()
+    }
+
+    /// An error about the process, with the last lines that it printed.
+    pub(crate) fn failed(&self, problem: &str) -> Error {
+        failed(&self.command, problem, &self.log)
     }
 
     fn child(&self) -> std::sync::MutexGuard<'_, Child> {
@@ -194,9 +109,17 @@ impl Running {
     fn proc(&self, file: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{file}", self.pid))
     }
+
+    fn status(&self, field: &str) -> Result<u64> {
+        let path = self.proc("status");
+        let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+        parse_status(&text, field).ok_or_else(|| {
+            Error::line(path.display().to_string(), 1, format!("no {field} in this file"))
+        })
+    }
 }
 
-impl Drop for Running {
+impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
@@ -219,13 +142,12 @@ pub(crate) fn end_with_us(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// A port on which no process listens. If another process takes it before the server does, the
-/// server reports that.
-pub(crate) fn free_port() -> Result<u16> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-        .and_then(|listener| listener.local_addr())
-        .map(|address| address.port())
-        .map_err(|error| Error::command("bind 127.0.0.1:0", format!("no free port: {error}")))
+fn failed(command: &str, problem: &str, log: &Path) -> Error {
+    let said = fs::read_to_string(log).unwrap_or_default();
+    let tail: Vec<&str> = said.lines().rev().take(5).collect();
+    let tail: Vec<&str> = tail.into_iter().rev().collect();
+    let said = if tail.is_empty() { String::new() } else { format!("\n{}", tail.join("\n")) };
+    Error::command(command, format!("{problem}{said}"))
 }
 
 /// utime + stime, the fields 14 and 15 of stat in proc(5), in clock ticks. The name before them may
@@ -238,9 +160,9 @@ fn parse_stat(text: &str) -> Option<u64> {
     Some(user + system)
 }
 
-/// VmHWM of status in proc(5), in bytes.
-fn parse_peak(text: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+/// A size of status in proc(5), in bytes.
+fn parse_status(text: &str, field: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(field))?;
     let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
     Some(kibibytes * 1024)
 }
@@ -254,28 +176,9 @@ mod tests {
         let stat = "42 (a) b) S 1 42 42 0 -1 4194560 100 0 0 0 250 31 0 0 20 0 5 0";
         assert_eq!(parse_stat(stat), Some(281));
         assert_eq!(parse_stat("42 (a"), None);
-        assert_eq!(parse_peak("Name:\tx\nVmHWM:\t    4300 kB\n"), Some(4300 * 1024));
-    }
-
-    #[test]
-    fn parses_a_program() {
-        let program = Program::parse("my server=bin/x -p {port} -s={state}").unwrap();
-        assert_eq!(program.subject, "my server");
-        assert_eq!(program.command, ["bin/x", "-p", "{port}", "-s={state}"]);
-        assert!(Program::parse("bin/x {port}").is_err());
-        assert!(Program::parse("x=bin/x {port}").is_err());
-    }
-
-    #[test]
-    fn a_server_that_cannot_start_says_why() {
-        let folder = tempfile::tempdir().unwrap();
-        let error = |command: &str| {
-            let program = Program::new("s", command);
-            program.start(folder.path(), None, None).unwrap_err().to_string()
-        };
-        let missing = error("no-such-program-here {port} {state}");
-        assert!(missing.contains("cannot be started"), "{missing}");
-        let ended = error("ls --no-such-option {port} {state}");
-        assert!(ended.contains("at its start\nls: "), "{ended}");
+        let status = "Name:\tx\nVmHWM:\t    4300 kB\nVmRSS:\t 42 kB\n";
+        assert_eq!(parse_status(status, "VmHWM:"), Some(4300 * 1024));
+        assert_eq!(parse_status(status, "VmRSS:"), Some(42 * 1024));
+        assert_eq!(parse_status(status, "VmSwap:"), None);
     }
 }

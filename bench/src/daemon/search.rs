@@ -1,0 +1,154 @@
+//! Searches for the greatest rate of StatsD lines at which nothing is lost.
+//!
+//! A rate holds if every countable line is shown afterwards, and if the subject has used less
+//! processor time than the load took: one whose queue takes an overload of some seconds would
+//! otherwise hold any rate.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::packets::{Packets, Sender, Sent};
+use super::subject::Running;
+use super::{LOAD_CORE, Plan};
+use crate::measure::on_core;
+use crate::{Error, Result};
+
+/// The rate of a first load, in lines a second, which shows what a line costs.
+const FIRST_RATE: f64 = 50_000.0;
+
+/// The search ends when a rate that holds is this near to one that does not.
+const NEAR: f64 = 1.03;
+
+/// A load, and what became of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    pub(super) sent: Sent,
+    /// Countable lines that are not shown.
+    pub(super) lost: f64,
+    /// The processor time until the subject has come to rest.
+    pub(super) cpu: Duration,
+}
+
+impl Probe {
+    /// Sends lines at this rate, and looks for all of them.
+    pub(super) fn take(
+        running: &Running,
+        packets: &Packets,
+        rate: f64,
+        time: Duration,
+    ) -> Result<Probe> {
+        let before = running.countable()?;
+        running.settle()?;
+        let cpu = running.process.cpu_time()?;
+        let mut sender = Sender::open(running.udp)?;
+        let never = AtomicBool::new(false);
+        let rate = rate / packets.lines_per_packet();
+        let sent = on_core(LOAD_CORE, || sender.send_for(packets, rate, time, &never));
+        running.settle()?;
+        let cpu = running.process.cpu_time()?.saturating_sub(cpu);
+        let shown = running.countable()? - before;
+        Ok(Probe { sent, lost: running.expected(&sent) as f64 - shown, cpu })
+    }
+
+    /// The rate that the sender has reached, in lines a second.
+    pub(super) fn rate(&self) -> f64 {
+        self.sent.lines as f64 / self.sent.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// The processor time of a line, in nanoseconds.
+    pub(super) fn cpu_per_line(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.sent.lines.max(1) as f64
+    }
+
+    /// The share of the core that was used, in percent.
+    pub(super) fn share(&self) -> f64 {
+        100.0 * self.cpu.as_secs_f64() / self.sent.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    fn holds(&self) -> bool {
+        self.lost == 0.0 && self.cpu < self.sent.elapsed
+    }
+}
+
+/// The probe with the greatest rate that holds.
+pub(super) fn search(running: &Running, packets: &Packets, plan: &Plan) -> Result<Probe> {
+    let first = Probe::take(running, packets, FIRST_RATE, plan.load / 2)?;
+    let mut range = Range::new(1e9 / first.cpu_per_line().max(10.0));
+    let mut best: Option<Probe> = None;
+    // Subjects that lose lines at low rates, too, need some more.
+    for number in 0..2 * plan.probes {
+        let is_enough = number >= plan.probes && best.is_some();
+        let Some(rate) = range.next().filter(|_| !is_enough) else { break };
+        let probe = Probe::take(running, packets, rate, plan.load)?;
+        let reached = probe.rate();
+        if probe.holds() {
+            if best.is_none_or(|best| best.rate() < reached) {
+                best = Some(probe);
+            }
+            range.holds(rate);
+            if reached < 0.95 * rate {
+                // The sender is the limit.
+                break;
+            }
+        } else {
+            range.fails(rate.min(reached));
+        }
+    }
+    best.ok_or_else(|| Error::command("the search for a rate", "each of the rates lost lines"))
+}
+
+/// The greatest rate that held, and the least that did not.
+struct Range {
+    guess: f64,
+    low: Option<f64>,
+    high: Option<f64>,
+}
+
+impl Range {
+    /// Around a guess.
+    fn new(guess: f64) -> Range {
+        Range { guess, low: None, high: None }
+    }
+
+    /// The rate to try next, or `None` if the search has ended.
+    fn next(&self) -> Option<f64> {
+        match (self.low, self.high) {
+            (None, None) => Some(self.guess),
+            (Some(low), None) => Some(low * 1.4),
+            (None, Some(high)) => Some(high * 0.7),
+            (Some(low), Some(high)) => (high > low * NEAR).then(|| (low * high).sqrt()),
+        }
+    }
+
+    fn holds(&mut self, rate: f64) {
+        self.low = Some(rate.max(self.low.unwrap_or(0.0)));
+    }
+
+    fn fails(&mut self, rate: f64) {
+        self.high = Some(rate.min(self.high.unwrap_or(f64::INFINITY)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_range_closes_in_on_the_limit() {
+        for (guess, limit) in [(100.0, 400.0), (1000.0, 400.0), (1000.0, 10.0)] {
+            let mut range = Range::new(guess);
+            let mut steps = 0;
+            while let Some(rate) = range.next() {
+                if rate <= limit {
+                    range.holds(rate)
+                } else {
+                    range.fails(rate)
+                }
+                steps += 1;
+            }
+            let low = range.low.unwrap();
+            assert!(low <= limit && low * NEAR * 1.01 >= limit, "{guess} {limit}: {low}");
+            assert!(steps < 22, "{guess} {limit}: {steps} steps");
+        }
+    }
+}
