@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-pub(crate) use self::contents::Contents;
+pub(crate) use self::contents::{Contents, Job, ToDo};
 use self::open::{DEFAULT_LOCK_TIMEOUT, FoundAs};
 pub use self::open::{Options, SetAside};
 pub use self::record::{Draft, Record};
@@ -54,6 +54,8 @@ pub struct Segment {
     dirty: u64,
     shared: Shared,
     contents: Arc<dyn Contents>,
+    /// What the contents left to be done before they are used.
+    jobs: std::sync::Arc<[Job]>,
 }
 
 /// How the file is shared, and what is left to do before it is used.
@@ -156,7 +158,8 @@ impl Segment {
         let (found, boot) = (FoundAs::New, readings.boot);
         let shared = Shared::new(access, false);
         let region = Arc::new(region);
-        Self { region, anchor, boot, found, torn: false, dirty: 0, shared, contents }
+        let (torn, dirty, jobs) = (false, 0, [].into());
+        Self { region, anchor, boot, found, torn, dirty, shared, contents, jobs }
     }
 
     /// Marks this process as present, and lets others open the file if it is to be shared.
@@ -272,7 +275,7 @@ impl Segment {
             let tokens = self.region.cell(at::TOKENS);
             tokens.fetch_add(MAX_LOST_TOKENS, Ordering::Relaxed);
         }
-        self.contents.mend(self)?;
+        self.contents.mend(self, &self.jobs)?;
         for at in [at::GROWING, at::GROWING_BROKEN] {
             self.region.cell(at).store(0, Ordering::Relaxed);
         }

@@ -284,9 +284,11 @@ impl Options {
         let shared = Shared::new(self.access, is_first);
         let region = Arc::new(region);
         let contents = (self.contents)();
-        let segment = Segment { region, anchor, boot, found, torn, dirty, shared, contents };
+        let jobs = [].into();
+        let mut segment =
+            Segment { region, anchor, boot, found, torn, dirty, shared, contents, jobs };
         if is_first {
-            segment.contents.inspect(&segment)?;
+            segment.jobs = segment.contents.inspect(&segment)?.into();
         }
         Ok(segment)
     }

@@ -1,21 +1,24 @@
-//! Checks all families when a file is opened, and mends them before they are used.
+//! Checks all families when a file is opened, and mends those that need it before they are used.
 //!
 //! The check lists the *extents* of records, families and claims, which are the words that they
 //! occupy: none may overlap, or end outside of the bytes in use. `all_families` opens each family,
 //! which checks the kind and version of its record.
 
 use super::dense::Slab;
-use super::family::{Series, all_families};
+use super::family::{Family, Series, all_families};
 use super::keyed::Moment;
+use super::names;
 use crate::error::Error;
 use crate::layout::{HEADER_BYTES, RECORD_BYTES};
 use crate::offset;
-use crate::segment::Segment;
+use crate::segment::{Job, Segment, ToDo};
 use crate::sync::Ordering;
 
 /// Validates all families, without changing any. If power was lost, what it may have destroyed is
-/// cut off later, when the families are mended.
-pub(super) fn inspect(segment: &Segment) -> Result<(), Error> {
+/// cut off later, when the families are mended. Lists the families with which something is to be
+/// done before they are used.
+pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
+    let mut jobs = Vec::new();
     let mut extents = Vec::new();
     if !segment.may_have_lost_power() {
         for block in segment.claim_blocks().iter() {
@@ -45,15 +48,19 @@ pub(super) fn inspect(segment: &Segment) -> Result<(), Error> {
         }
     }
     for family in all_families(segment)? {
-        match &family.inner.layout {
-            Series::Dense(dense) => extents.extend(dense.extents(&slabs)),
-            Series::Dynamic(keyed) => {
-                keyed.inspect(segment.may_have_lost_power(), &mut extents).map_err(|what| {
-                    let what = format!("its family {:?}: {what}", family.inner.schema.name);
-                    Error::damaged(segment, what)
-                })?;
+        let torn = segment.may_have_lost_power();
+        let to_do = match &family.inner.layout {
+            Series::Dense(dense) => {
+                extents.extend(dense.extents(&slabs));
+                // A power loss may have set back the number of words in use of its slab.
+                slabs.iter().any(|slab| slab.has_lost(dense)).then_some(ToDo::Mend)
             }
-        }
+            Series::Dynamic(keyed) => keyed.inspect(torn, &mut extents).map_err(|what| {
+                let what = format!("its family {:?}: {what}", family.inner.schema.name);
+                Error::damaged(segment, what)
+            })?,
+        };
+        jobs.extend(to_do.map(|to_do| Job { to_do, record: family.id() - RECORD_BYTES }));
     }
     let used = offset::words(segment.used());
     if let Some(extent) = extents.iter().find(|extent| extent.end > used) {
@@ -71,13 +78,14 @@ pub(super) fn inspect(segment: &Segment) -> Result<(), Error> {
             return Err(Error::damaged(segment, what));
         }
     }
-    Ok(())
+    Ok(jobs)
 }
 
-/// Mends all families, in a file that no other process has open.
-pub(super) fn mend(segment: &Segment) -> Result<(), Error> {
-    // All are opened before the first is changed.
-    let families = all_families(segment)?;
+/// Does the jobs, in a file that no other process has open.
+pub(super) fn mend(segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
+    // All families are opened before the first is changed.
+    let open = |job: &Job| Family::open(segment, &names::record(segment, job.record)?, None);
+    let families = jobs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
     let blocks = segment.claim_blocks();
     if segment.may_have_lost_power() {
         // The words there may now belong to something else.
@@ -90,11 +98,11 @@ pub(super) fn mend(segment: &Segment) -> Result<(), Error> {
     broken.store(0, Ordering::Relaxed);
     let slabs = segment.records().filter_map(|record| record.ok().as_ref().and_then(Slab::of));
     let slabs: Vec<Slab> = slabs.collect();
-    for family in families {
-        match &family.inner.layout {
-            // A power loss may have set back the number of words in use of a slab.
-            Series::Dense(dense) => slabs.iter().for_each(|slab| slab.keep(dense)),
-            Series::Dynamic(keyed) => keyed.mend_alone(Moment::now(segment))?,
+    for (job, family) in jobs.iter().zip(families) {
+        match (&family.inner.layout, job.to_do) {
+            (Series::Dense(dense), _) => slabs.iter().for_each(|slab| slab.keep(dense)),
+            (Series::Dynamic(keyed), ToDo::Unclaim) => keyed.unclaim_alone(),
+            (Series::Dynamic(keyed), ToDo::Mend) => keyed.mend_alone(Moment::now(segment))?,
         }
     }
     Ok(())

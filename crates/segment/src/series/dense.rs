@@ -83,10 +83,18 @@ impl Slab {
 
     /// Marks the words of a family as in use, if they lie in this slab.
     pub(crate) fn keep(&self, dense: &Dense) {
-        if self.has(dense) {
-            let end = dense.offsets[0] + dense.used() - self.first;
-            self.cells[0].fetch_max(end, Ordering::Relaxed);
+        if self.has_lost(dense) {
+            self.cells[0].fetch_max(self.end_of(dense), Ordering::Relaxed);
         }
+    }
+
+    /// Whether the words of a family lie in this slab, and are not marked as in use.
+    pub(crate) fn has_lost(&self, dense: &Dense) -> bool {
+        self.has(dense) && self.cells[0].load(Ordering::Relaxed) < self.end_of(dense)
+    }
+
+    fn end_of(&self, dense: &Dense) -> u64 {
+        dense.offsets[0] + dense.used() - self.first
     }
 
     fn has(&self, dense: &Dense) -> bool {

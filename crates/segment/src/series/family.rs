@@ -238,7 +238,11 @@ impl Family {
         Self::open(segment, &record, clock)
     }
 
-    fn open(segment: &Segment, record: &Record, clock: Option<Manual>) -> Result<Self, Error> {
+    pub(super) fn open(
+        segment: &Segment,
+        record: &Record,
+        clock: Option<Manual>,
+    ) -> Result<Self, Error> {
         let fail =
             |what: &str| Error::damaged(segment, format!("its family {:?}: {what}", record.name()));
         if record.kind() != FAMILY {

@@ -173,6 +173,13 @@ impl<M: Memory> Index<'_, M> {
         })
     }
 
+    /// The number of slots of the table that are not empty, counted. Requires the lock.
+    pub(crate) fn used_slots(&self) -> u64 {
+        let table = Table::unpack(self.table.load(Ordering::Relaxed));
+        let slots = table.map_or_else(Default::default, |table| self.slots(table));
+        slots.iter().map(|slot| u64::from(slot.load(Ordering::Relaxed) != EMPTY)).sum()
+    }
+
     /// Makes an empty table the current one, and the current one its predecessor. There must be no
     /// predecessor. Requires the lock.
     pub(crate) fn replace(&self, table: Table) {

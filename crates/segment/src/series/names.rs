@@ -14,7 +14,7 @@ use crate::error::{Error, ErrorKind};
 use crate::fork::ForkSafeMutex;
 use crate::layout::{check_at, walk};
 use crate::lock::Busy;
-use crate::segment::{Contents, Record, Segment};
+use crate::segment::{Contents, Job, Record, Segment};
 
 /// The records of families by name, and the slabs, as far as this process has seen them.
 #[derive(Default)]
@@ -43,12 +43,12 @@ unsafe impl Sync for Names {}
 const SLABS_SEARCHED: usize = 4;
 
 impl Contents for Names {
-    fn inspect(&self, segment: &Segment) -> Result<(), Error> {
+    fn inspect(&self, segment: &Segment) -> Result<Vec<Job>, Error> {
         check::inspect(segment)
     }
 
-    fn mend(&self, segment: &Segment) -> Result<(), Error> {
-        check::mend(segment)
+    fn mend(&self, segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
+        check::mend(segment, jobs)
     }
 }
 
@@ -137,7 +137,7 @@ impl Known {
 }
 
 /// The record at an offset, validated again: other processes can write to it.
-fn record(segment: &Segment, offset: u64) -> Result<Record, Error> {
+pub(super) fn record(segment: &Segment, offset: u64) -> Result<Record, Error> {
     let fail = |kind: ErrorKind| Error::new(segment.path(), kind);
     let found = check_at(&*segment.region, offset).map_err(fail)?;
     segment.record(found).map_err(fail)

@@ -100,7 +100,7 @@ impl DynamicSeries {
 
     /// The class of a record without a series; `None` if it is not such a record, as for an offset
     /// that another process wrote.
-    fn free_class(&self, at: WordOffset) -> Option<u32> {
+    pub(super) fn free_class(&self, at: WordOffset) -> Option<u32> {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let words = (meta & WORDS) as u32;
         let is_record = (self.header + self.cells.get()..=MAX_WORDS).contains(&words)
@@ -148,7 +148,7 @@ impl DynamicSeries {
     }
 
     /// The word with the bit of a class.
-    fn filled(&self, class: u32) -> &AtomicU64 {
+    pub(super) fn filled(&self, class: u32) -> &AtomicU64 {
         &self.head[at::FILLED + class as usize / 64]
     }
 

@@ -1,15 +1,10 @@
-//! Inspecting a family when its file is opened, and mending it after a process died during a
-//! change, or power was lost.
+//! Mending a family after a process died during a change, or power was lost.
 //!
-//! A survey walks the blocks up to the first word that contradicts the layout. Mending cuts off
-//! what follows, if no other process is counting, and rebuilds the lists of free records, the
-//! index, and the counts from the records.
+//! What follows the first word that contradicts the layout is cut off, if no other process is
+//! counting. The lists of free records, the index, and the counts are rebuilt from the records.
 
-use std::ops::Range;
-
-use super::blocks::{At, BLOCK_HEAD, MIN_BLOCK};
+use super::blocks::At;
 use super::head as at;
-use super::record::{is_padding, texts_end};
 use super::tables::bits_for;
 use super::{DynamicSeries, Moment, fingerprint};
 use crate::claims::Memory;
@@ -17,47 +12,20 @@ use crate::error::Error;
 use crate::lock;
 use crate::offset::{self, WordOffset};
 use crate::series::index::{Index, MAX_BITS, Table};
-use crate::series::meta::{self, ESCAPE_FREE, WORDS, is_series, state, state_of};
+use crate::series::meta::{is_series, state, state_of};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The valid part of a family's blocks.
-struct Survey {
-    /// The last valid block, or 0 if there is none, and the number of its valid words.
-    last: WordOffset,
-    used: u32,
-    /// What is wrong after that, as text.
-    flaw: Option<String>,
-}
-
 impl DynamicSeries {
-    /// Validates everything that an index and a walk will trust, without changing it. Adds the
-    /// words that the family occupies to `extents`. With `torn`, power was lost: damage that this
-    /// explains is mended later, and is not an error.
-    ///
-    /// # Errors
-    /// What contradicts the layout, as text.
-    pub(crate) fn inspect(&self, torn: bool, extents: &mut Vec<Range<u64>>) -> Result<(), String> {
-        let survey = self.survey(torn, |block| extents.push(block));
-        let tables = self.tables();
-        extents.extend(tables.iter().map(|table| table.words()));
-        if torn {
-            return Ok(());
-        }
-        if let Some(flaw) = survey.flaw {
-            return Err(flaw);
-        }
-        for word in self.table_words() {
-            let packed = word.load(Ordering::Relaxed);
-            if packed != 0 && !tables.iter().any(|table| table.pack() == packed) {
-                return Err(format!("its index {packed:#x} lies outside of the bytes in use"));
-            }
-        }
-        if !self.has_overflow() {
-            let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-            let byte = offset::bytes(overflow);
-            return Err(format!("it has no overflow series at byte {byte}"));
-        }
-        Ok(())
+    /// Whether the family remembers how many records were claimed when the claims were last read.
+    pub(super) fn remembers_claims(&self) -> bool {
+        let remembers = |at: usize| self.head[at].load(Ordering::Relaxed) != 0;
+        remembers(at::CLAIMED) || remembers(at::NEXT_READ)
+    }
+
+    /// Forgets that. No other process may have the segment open: nothing is claimed.
+    pub(crate) fn unclaim_alone(&self) {
+        self.head[at::CLAIMED].store(0, Ordering::Relaxed);
+        self.head[at::NEXT_READ].store(0, Ordering::Relaxed);
     }
 
     /// Mends the family. No other process may have the segment open.
@@ -194,11 +162,11 @@ impl DynamicSeries {
         let table = AtomicU64::new(in_use.pack());
         // No other thread sees it before it is complete.
         let index = Index { table: &table, ..self.index() };
-        let mut cursor = At::default();
+        let (mut cursor, mut buffer) = (At::default(), Vec::new());
         while let Some(at) = self.next_record(&mut cursor) {
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if is_series(meta) && !self.is_overflow(at) {
-                index.insert(fingerprint(self.hash(at)), at);
+                index.insert(fingerprint(self.hash_in(at, &mut buffer)), at);
             }
         }
         self.head[at::TABLE].store(in_use.pack(), Ordering::Release);
@@ -211,79 +179,23 @@ impl DynamicSeries {
         Ok(())
     }
 
-    /// Walks the blocks up to the first error. `each` gets the words of each block. With
-    /// `skip_label_checks`, a series may have labels that are not its own.
-    fn survey(&self, skip_label_checks: bool, mut each: impl FnMut(Range<u64>)) -> Survey {
-        let region = self.region();
-        let end = self.end();
-        let mut survey = Survey { last: WordOffset::NONE, used: 0, flaw: None };
-        let flaw = |at: u64, what: &str| Some(format!("{what}, at byte {}", offset::bytes(at)));
-        let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
-        // No block is shorter than MIN_BLOCK, so a circular list ends.
-        let mut left = end / u64::from(MIN_BLOCK) + 1;
-        while block != 0 {
-            left -= 1;
-            let at = u32::try_from(block).ok().filter(|_| left > 0 && block + 2 <= end);
-            let at = at.map(WordOffset::new);
-            let length = at.map(|at| region.word(at).load(Ordering::Acquire) >> 32);
-            let (Some(at), Some(length)) = (at, length) else {
-                survey.flaw = flaw(block, "a block that lies outside of the bytes in use");
-                return survey;
-            };
-            // Since the block ends inside, all of its offsets are word offsets, of 32 bits.
-            if length < MIN_BLOCK.into() || block + length > end {
-                survey.flaw = flaw(block, "a block that ends outside of the bytes in use");
-                return survey;
-            }
-            each(block..block + length);
-            (survey.last, survey.used) = (at, BLOCK_HEAD);
-            let used = self.word_of(at, 1).load(Ordering::Acquire);
-            if used < u64::from(BLOCK_HEAD) || used > length {
-                survey.flaw = flaw(block, "a block with more words in use than it has");
-                return survey;
-            }
-            while u64::from(survey.used) < used {
-                let record = at.plus(survey.used);
-                let meta = region.word(record).load(Ordering::Acquire);
-                let words = meta & WORDS;
-                let fits = meta::used_words(meta) >= u64::from(self.header + self.cells.get())
-                    && u64::from(survey.used) + words <= used;
-                if !fits || state_of(meta) > state::HIDDEN {
-                    survey.flaw = flaw(record.pack(), "a record that contradicts the layout");
-                    return survey;
-                }
-                if is_series(meta) && !skip_label_checks && !self.is_sound(record, meta) {
-                    survey.flaw = flaw(record.pack(), "a series whose labels are unreadable");
-                    return survey;
-                }
-                survey.used += words as u32;
-            }
-            let next = WordOffset::unpack(region.word(at).load(Ordering::Acquire)).pack();
-            if next != 0 && next <= block {
-                survey.flaw = flaw(next, "a block that does not lie after the one before");
-                return survey;
-            }
-            block = next;
-        }
-        survey
-    }
-
     /// The records, sorted, of series that a loss of power left incomplete: their labels are not
     /// their own, or another record has the same labels, since a removal was lost. Of the latter,
     /// the series that began last stays.
     fn torn_series(&self) -> Vec<WordOffset> {
         let (mut torn, mut whole) = (Vec::new(), Vec::new());
-        let mut cursor = At::default();
+        let (mut cursor, mut buffer) = (At::default(), Vec::new());
         while let Some(at) = self.next_record(&mut cursor) {
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if !is_series(meta) || self.is_overflow(at) {
                 continue;
             }
-            if self.is_sound(at, meta) {
-                let start = self.word_of(at, 1).load(Ordering::Relaxed) & u64::from(u32::MAX);
-                whole.push((self.hash(at), start, at));
-            } else {
-                torn.push(at);
+            match self.sound_hash(at, meta, &mut buffer) {
+                Some(hash) => {
+                    let start = self.word_of(at, 1).load(Ordering::Relaxed) & u64::from(u32::MAX);
+                    whole.push((hash, start, at));
+                }
+                None => torn.push(at),
             }
         }
         whole.sort_unstable();
@@ -300,25 +212,6 @@ impl DynamicSeries {
         }
         torn.sort_unstable();
         torn
-    }
-
-    /// Whether the labels of a series are valid for this family.
-    fn is_sound(&self, at: WordOffset, meta: u64) -> bool {
-        let group = self.word_of(at, 1).load(Ordering::Relaxed) >> 32;
-        let count = self.key_words(meta);
-        if count == 0 {
-            // With dynamic labels, only the overflow series has no texts, and its group is 0.
-            return if self.texts == 0 { group < self.groups.into() } else { group == 0 };
-        }
-        let key = self.key_at(at, count);
-        let bytes: Vec<u8> =
-            key.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes()).collect();
-        let Some(end) = texts_end(&bytes, self.texts) else { return false };
-        group < u64::from(self.groups)
-            && is_padding(&bytes[end..])
-            && meta::has_checksum(meta, self.hash(at))
-            && self.texts(&bytes).all(|text| std::str::from_utf8(text).is_ok())
-            && (meta & ESCAPE_FREE == 0 || self.is_escape_free(&bytes))
     }
 
     /// Whether a record belongs to a series without texts, as the overflow's does. With dynamic

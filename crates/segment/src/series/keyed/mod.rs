@@ -15,6 +15,7 @@ mod free;
 pub(crate) mod head;
 mod mend;
 mod record;
+mod survey;
 mod tables;
 
 use std::num::NonZeroU32;

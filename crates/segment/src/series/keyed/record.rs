@@ -187,8 +187,11 @@ impl DynamicSeries {
 
     /// Whether no text of a key needs an escape.
     pub(super) fn is_escape_free(&self, bytes: &[u8]) -> bool {
-        let is_free = |byte: &u8| !matches!(byte, b'"' | b'\\' | b'\n');
-        self.texts(bytes).all(|text| text.iter().all(is_free))
+        // Without an early end, which would keep the compiler from looking at many bytes at once.
+        let has_any = |text: &[u8]| {
+            text.iter().fold(false, |any, byte| any | matches!(byte, b'"' | b'\\' | b'\n'))
+        };
+        !self.texts(bytes).any(has_any)
     }
 
     /// The number of words of a record's key.
@@ -211,13 +214,29 @@ impl DynamicSeries {
 
     /// The hash of a record's key.
     pub(super) fn hash(&self, at: WordOffset) -> u64 {
-        let region = self.region();
-        let count = self.key_words(region.word(at).load(Ordering::Relaxed));
-        let key = self.key_at(at, count);
-        let bytes = key.iter().flat_map(|word| word.load(Ordering::Relaxed).to_le_bytes());
-        let bytes: Vec<u8> = bytes.collect();
+        self.hash_in(at, &mut Vec::new())
+    }
+
+    /// As [`DynamicSeries::hash`], for a caller with many records: `buffer` is memory for the key.
+    pub(super) fn hash_in(&self, at: WordOffset, buffer: &mut Vec<u8>) -> u64 {
+        let meta = self.region().word(at).load(Ordering::Relaxed);
         let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
-        self.secrets.of(group, self.texts, &bytes)
+        self.secrets.of(group, self.texts, self.key_bytes(at, meta, buffer))
+    }
+
+    /// Copies the key of a record, whose meta word is `meta`, to `buffer`.
+    pub(super) fn key_bytes<'b>(
+        &self,
+        at: WordOffset,
+        meta: u64,
+        buffer: &'b mut Vec<u8>,
+    ) -> &'b [u8] {
+        let key = self.key_at(at, self.key_words(meta));
+        buffer.resize(size_of_val(key), 0);
+        for (bytes, word) in buffer.as_chunks_mut().0.iter_mut().zip(key) {
+            *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        buffer
     }
 
     /// Digest of the cells, to detect idleness.

@@ -1,0 +1,320 @@
+//! Looking at a family before anything trusts it, when its file is opened and when it is mended.
+//!
+//! A survey walks the blocks up to the first word that contradicts the layout. When a file is opened,
+//! the same walk finds out whether the family is *whole*: no process died while it changed the
+//! family, and the index, the lists of free records and the counts agree with the records. A whole
+//! family is used as it is, so that a large file opens fast; any other one is mended.
+
+use std::ops::Range;
+
+use super::blocks::{BLOCK_HEAD, MIN_BLOCK};
+use super::free::CLASSES;
+use super::head as at;
+use super::record::{is_padding, texts_end};
+use super::{DynamicSeries, fingerprint};
+use crate::claims::Memory;
+use crate::offset::{self, WordOffset};
+use crate::segment::ToDo;
+use crate::series::meta::{self, ESCAPE_FREE, WORDS, is_series, state, state_of};
+use crate::sync::Ordering;
+
+/// The valid part of a family's blocks.
+pub(super) struct Survey {
+    /// The last valid block, or 0 if there is none, and the number of its valid words.
+    pub(super) last: WordOffset,
+    pub(super) used: u32,
+    /// What is wrong after that, as text.
+    pub(super) flaw: Option<String>,
+}
+
+/// What a survey comes across.
+pub(super) enum Part {
+    /// The words of a block.
+    Block(Range<u64>),
+    /// A record, its meta word, and the hash of its key if it has a series whose labels were checked.
+    Record(WordOffset, u64, Option<u64>),
+}
+
+/// What the records of a family say that its head should state.
+#[derive(Default)]
+struct Tally {
+    series: u64,
+    hidden: u64,
+    free: u64,
+    /// Whether a record is half made, or a series is not in the index.
+    is_odd: bool,
+}
+
+impl DynamicSeries {
+    /// Validates everything that an index and a walk will trust, without changing it. Adds the
+    /// words that the family occupies to `extents`. With `torn`, power was lost: damage that this
+    /// explains is mended later, and is not an error. Returns what is to be done before it is used.
+    ///
+    /// # Errors
+    /// What contradicts the layout, as text.
+    pub(crate) fn inspect(
+        &self,
+        torn: bool,
+        extents: &mut Vec<Range<u64>>,
+    ) -> Result<Option<ToDo>, String> {
+        let mut tally = Tally::default();
+        let survey = self.survey(torn, |part| match part {
+            Part::Block(words) => extents.push(words),
+            Part::Record(at, meta, hash) => self.count(&mut tally, at, meta, hash),
+        });
+        let tables = self.tables();
+        extents.extend(tables.iter().map(|table| table.words()));
+        if torn {
+            return Ok(Some(ToDo::Mend));
+        }
+        if let Some(flaw) = survey.flaw {
+            return Err(flaw);
+        }
+        for word in self.table_words() {
+            let packed = word.load(Ordering::Relaxed);
+            if packed != 0 && !tables.iter().any(|table| table.pack() == packed) {
+                return Err(format!("its index {packed:#x} lies outside of the bytes in use"));
+            }
+        }
+        if !self.has_overflow() {
+            let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
+            let byte = offset::bytes(overflow);
+            return Err(format!("it has no overflow series at byte {byte}"));
+        }
+        if !self.is_whole(survey.last, &tally) {
+            return Ok(Some(ToDo::Mend));
+        }
+        Ok(self.remembers_claims().then_some(ToDo::Unclaim))
+    }
+
+    fn count(&self, tally: &mut Tally, at: WordOffset, meta: u64, hash: Option<u64>) {
+        match state_of(meta) {
+            state::FREE => tally.free += 1,
+            state::LIVE | state::HIDDEN if !self.is_overflow(at) => {
+                tally.series += 1;
+                tally.hidden += u64::from(state_of(meta) == state::HIDDEN);
+                let is_it = |found: WordOffset| (found == at).then_some(());
+                let found =
+                    hash.and_then(|hash| self.index().find_locked(fingerprint(hash), is_it));
+                let is_second_overflow = self.texts > 0 && self.may_be_overflow(at);
+                tally.is_odd |= found.is_none() || is_second_overflow;
+            }
+            state::DRAFT => tally.is_odd = true,
+            _ => {}
+        }
+    }
+
+    /// Whether no process was changing the family, and its head states what its records do.
+    fn is_whole(&self, last_block: WordOffset, tally: &Tally) -> bool {
+        let states = |at: usize, count: u64| self.head[at].load(Ordering::Relaxed) == count;
+        states(at::LOCK, 0)
+            && states(at::BROKEN, 0)
+            && !tally.is_odd
+            && states(at::LIVE, tally.series)
+            && states(at::HIDDEN, tally.hidden)
+            && states(at::ENTRIES, self.index().used_slots())
+            && states(at::LAST_BLOCK, last_block.pack())
+            && self.listed(tally.free) == Some(tally.free)
+    }
+
+    /// The number of records on the lists of those without a series. `None` if that is more than
+    /// `most`, if something else is on a list, or if a count or a bit belies a list.
+    fn listed(&self, most: u64) -> Option<u64> {
+        let mut count = 0;
+        let mut walk = |first: usize, wanted: Option<u32>| {
+            let before = count;
+            let mut at = WordOffset::unpack(self.head[first].load(Ordering::Relaxed));
+            while at != WordOffset::NONE {
+                let class = self.free_class(at)?;
+                if count == most || wanted.is_some_and(|wanted| wanted != class) {
+                    return None;
+                }
+                (count, at) = (count + 1, self.link(at));
+            }
+            Some(count - before)
+        };
+        if walk(at::LIMBO, None)? != self.head[at::LIMBO_COUNT].load(Ordering::Relaxed) {
+            return None;
+        }
+        for class in 0..CLASSES {
+            let is_filled = walk(at::READY + class as usize, Some(class))? > 0;
+            let bit = self.filled(class).load(Ordering::Relaxed) >> (class % 64) & 1;
+            if is_filled != (bit == 1) {
+                return None;
+            }
+        }
+        Some(count)
+    }
+
+    /// Walks the blocks up to the first error. `each` gets the blocks and the records. With
+    /// `skip_label_checks`, a series may have labels that are not its own.
+    pub(super) fn survey(&self, skip_label_checks: bool, mut each: impl FnMut(Part)) -> Survey {
+        let mut buffer = Vec::new();
+        let region = self.region();
+        let end = self.end();
+        let mut survey = Survey { last: WordOffset::NONE, used: 0, flaw: None };
+        let flaw = |at: u64, what: &str| Some(format!("{what}, at byte {}", offset::bytes(at)));
+        let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
+        // No block is shorter than MIN_BLOCK, so a circular list ends.
+        let mut left = end / u64::from(MIN_BLOCK) + 1;
+        while block != 0 {
+            left -= 1;
+            let at = u32::try_from(block).ok().filter(|_| left > 0 && block + 2 <= end);
+            let at = at.map(WordOffset::new);
+            let length = at.map(|at| region.word(at).load(Ordering::Acquire) >> 32);
+            let (Some(at), Some(length)) = (at, length) else {
+                survey.flaw = flaw(block, "a block that lies outside of the bytes in use");
+                return survey;
+            };
+            // Since the block ends inside, all of its offsets are word offsets, of 32 bits.
+            if length < MIN_BLOCK.into() || block + length > end {
+                survey.flaw = flaw(block, "a block that ends outside of the bytes in use");
+                return survey;
+            }
+            each(Part::Block(block..block + length));
+            (survey.last, survey.used) = (at, BLOCK_HEAD);
+            let used = self.word_of(at, 1).load(Ordering::Acquire);
+            if used < u64::from(BLOCK_HEAD) || used > length {
+                survey.flaw = flaw(block, "a block with more words in use than it has");
+                return survey;
+            }
+            while u64::from(survey.used) < used {
+                let record = at.plus(survey.used);
+                let meta = region.word(record).load(Ordering::Acquire);
+                let words = meta & WORDS;
+                let fits = meta::used_words(meta) >= u64::from(self.header + self.cells.get())
+                    && u64::from(survey.used) + words <= used;
+                if !fits || state_of(meta) > state::HIDDEN {
+                    survey.flaw = flaw(record.pack(), "a record that contradicts the layout");
+                    return survey;
+                }
+                let mut hash = None;
+                if is_series(meta) && !skip_label_checks {
+                    hash = self.sound_hash(record, meta, &mut buffer);
+                    if hash.is_none() {
+                        survey.flaw = flaw(record.pack(), "a series whose labels are unreadable");
+                        return survey;
+                    }
+                }
+                each(Part::Record(record, meta, hash));
+                survey.used += words as u32;
+            }
+            let next = WordOffset::unpack(region.word(at).load(Ordering::Acquire)).pack();
+            if next != 0 && next <= block {
+                survey.flaw = flaw(next, "a block that does not lie after the one before");
+                return survey;
+            }
+            block = next;
+        }
+        survey
+    }
+
+    /// The hash of a series' key; `None` if its labels are not valid for this family. `buffer` is
+    /// memory for the key.
+    pub(super) fn sound_hash(
+        &self,
+        at: WordOffset,
+        meta: u64,
+        buffer: &mut Vec<u8>,
+    ) -> Option<u64> {
+        let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
+        let bytes = self.key_bytes(at, meta, buffer);
+        let hash = self.secrets.of(group, self.texts, bytes);
+        if self.key_words(meta) == 0 {
+            // With dynamic labels, only the overflow series has no texts, and its group is 0.
+            let is_sound = if self.texts == 0 { group < self.groups } else { group == 0 };
+            return is_sound.then_some(hash);
+        }
+        let end = texts_end(bytes, self.texts)?;
+        let is_sound = group < self.groups
+            && is_padding(&bytes[end..])
+            && meta::has_checksum(meta, hash)
+            && self.texts(bytes).all(|text| std::str::from_utf8(text).is_ok())
+            && (meta & ESCAPE_FREE == 0 || self.is_escape_free(bytes));
+        is_sound.then_some(hash)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::super::Moment;
+    use super::*;
+    use crate::segment::Segment;
+    use crate::series::family::{Family, Series};
+    use crate::series::schema::{Label, Schema};
+
+    fn family(segment: &Segment) -> Family {
+        let labels = vec![Label { name: "user".into(), values: None }];
+        let schema = Schema { name: "requests".into(), cells: 1, labels, ..Schema::default() };
+        let family = segment.family(&schema).unwrap();
+        // Enough that the index has grown, and that some records are in limbo, some ready.
+        let users: Vec<String> =
+            (0..100).map(|i| "u".repeat(1 + i % 40) + &i.to_string()).collect();
+        users.iter().for_each(|user| family.add(|key| key.text(user), 0, 1));
+        for user in &users[..50] {
+            family.remove(|key| key.text(user)).unwrap();
+        }
+        users[..5].iter().for_each(|user| family.add(|key| key.text(user), 0, 1));
+        family
+    }
+
+    fn to_do(keyed: &DynamicSeries) -> Option<ToDo> {
+        keyed.inspect(false, &mut Vec::new()).unwrap()
+    }
+
+    /// Each change leaves the family as a process that dies, or a bit that flips, could.
+    #[test]
+    fn a_family_is_mended_unless_it_is_whole() {
+        type Change = fn(&DynamicSeries);
+        let store = |keyed: &DynamicSeries, at: usize, to: fn(u64) -> u64| {
+            keyed.head[at].store(to(keyed.head[at].load(Ordering::Relaxed)), Ordering::Relaxed);
+        };
+        let words = [at::LOCK, at::BROKEN, at::LIVE, at::HIDDEN, at::ENTRIES, at::LIMBO_COUNT];
+        let changes: [Change; 5] = [
+            |keyed| keyed.head[at::LIMBO].store(0, Ordering::Relaxed),
+            |keyed| keyed.head[at::FILLED].store(0, Ordering::Relaxed),
+            |keyed| keyed.head[at::LAST_BLOCK].store(0, Ordering::Relaxed),
+            // A record that is half made, at the end.
+            |keyed| _ = keyed.take_new(8).unwrap(),
+            |keyed| {
+                let is_live = |at: &WordOffset| {
+                    let meta = keyed.region().word(*at).load(Ordering::Relaxed);
+                    state_of(meta) == state::LIVE && !keyed.is_overflow(*at)
+                };
+                let mut cursor = super::super::At::default();
+                let mut records = std::iter::from_fn(|| keyed.next_record(&mut cursor));
+                let at = records.find(is_live).unwrap();
+                keyed.index().remove(fingerprint(keyed.hash(at)), at);
+            },
+        ];
+        let segment = Segment::private(1 << 20).unwrap();
+        let family = family(&segment);
+        let Series::Dynamic(keyed) = &family.inner.layout else { panic!("its label is dynamic") };
+        assert_eq!(to_do(keyed), Some(ToDo::Unclaim));
+        keyed.unclaim_alone();
+        assert_eq!(to_do(keyed), None);
+        let count = family.len();
+        let is_mended = |what: &str| {
+            assert_eq!(to_do(keyed), Some(ToDo::Mend), "{what}");
+            keyed.mend_alone(Moment::now(&segment)).unwrap();
+            assert_eq!(to_do(keyed), None, "{what}");
+            assert_eq!(family.len(), count, "{what}");
+        };
+        for at in words {
+            store(keyed, at, |word| word + 1);
+            is_mended(&format!("word {at}"));
+        }
+        for (i, change) in changes.iter().enumerate() {
+            // Mending puts all free records in limbo: make some ready.
+            for i in 0..40 {
+                let user = format!("{i} comes and goes");
+                family.add(|key| key.text(&user), 0, 1);
+                family.remove(|key| key.text(&user)).unwrap();
+            }
+            change(keyed);
+            is_mended(&format!("change {i}"));
+        }
+    }
+}
