@@ -173,6 +173,26 @@ impl<M: Memory> Index<'_, M> {
         })
     }
 
+    /// Whether the entry of a record lies within `most` slots of its home. Requires the lock. A damaged
+    /// table may have no empty slot, at which a search for each of many records would end.
+    pub(crate) fn has_entry(&self, fingerprint: u32, record: WordOffset, most: u32) -> bool {
+        let entry = u64::from(fingerprint) << 32 | record.pack();
+        [(self.table, 0), (self.previous, self.moved())].into_iter().any(|(table, moved)| {
+            let Some(table) = Table::unpack(table.load(Ordering::Relaxed)) else { return false };
+            let slots = self.slots(table);
+            let Some(mask) = slots.len().checked_sub(1) else { return false };
+            let mut slot = table.home(fingerprint).max(moved) as usize & mask;
+            for _ in 0..most {
+                match slots[slot].load(Ordering::Relaxed) {
+                    found if found == entry => return true,
+                    EMPTY => return false,
+                    _ => slot = if slot == mask { moved as usize & mask } else { slot + 1 },
+                }
+            }
+            false
+        })
+    }
+
     /// The number of slots of the table that are not empty, counted. Requires the lock.
     pub(crate) fn used_slots(&self) -> u64 {
         let table = Table::unpack(self.table.load(Ordering::Relaxed));

@@ -45,6 +45,10 @@ struct Tally {
     is_odd: bool,
 }
 
+/// The most slots from the home of an entry to the entry in a whole index. With at most three of four
+/// slots in use, not one of 2^48 entries lies farther away.
+const MOST_SLOTS: u32 = 1024;
+
 impl DynamicSeries {
     /// Validates everything that an index and a walk will trust, without changing it. Adds the
     /// words that the family occupies to `extents`. With `torn`, power was lost: damage that this
@@ -93,11 +97,12 @@ impl DynamicSeries {
             state::LIVE | state::HIDDEN if !self.is_overflow(at) => {
                 tally.series += 1;
                 tally.hidden += u64::from(state_of(meta) == state::HIDDEN);
-                let is_it = |found: WordOffset| (found == at).then_some(());
-                let found =
-                    hash.and_then(|hash| self.index().find_locked(fingerprint(hash), is_it));
-                let is_second_overflow = self.texts > 0 && self.may_be_overflow(at);
-                tally.is_odd |= found.is_none() || is_second_overflow;
+                // Once it has to be mended, the rest does not matter.
+                tally.is_odd = tally.is_odd
+                    || self.texts > 0 && self.may_be_overflow(at)
+                    || hash.is_none_or(|hash| {
+                        !self.index().has_entry(fingerprint(hash), at, MOST_SLOTS)
+                    });
             }
             state::DRAFT => tally.is_odd = true,
             _ => {}
