@@ -17,6 +17,8 @@ mod expiry;
 mod imports;
 #[path = "daemon/ingests.rs"]
 mod ingests;
+#[path = "daemon/kept.rs"]
+mod kept;
 #[path = "daemon/keys.rs"]
 mod keys;
 #[path = "daemon/logs.rs"]
