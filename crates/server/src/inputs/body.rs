@@ -5,7 +5,10 @@
 //! to is bounded by the caller's limit before it is held, so a compression bomb costs no more than a
 //! body of that size.
 
-use std::io::{self, BufRead, Cursor, Read};
+use std::cell::Cell;
+use std::io::{self, BufRead, Cursor, ErrorKind, Read};
+use std::mem::take;
+use std::rc::Rc;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -37,9 +40,21 @@ pub struct Pieces {
     /// The body as it came, until its first piece is asked for: only then it takes more memory.
     body: Bytes,
     reader: Option<Box<dyn Read>>,
+    /// How many bytes of the body the reader may take for this piece.
+    ration: Rc<Cell<usize>>,
     coding: String,
     limit: usize,
     left: usize,
+}
+
+/// The outcome of [`Pieces::next`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Some bytes, at least one: how many.
+    Bytes(usize),
+    /// None yet: the part of the body that was read expands to nothing.
+    Nothing,
+    End,
 }
 
 impl Pieces {
@@ -57,79 +72,150 @@ impl Pieces {
     fn of(coding: String, body: &Bytes, limit: usize) -> Result<Self, Response> {
         match coding.as_str() {
             "" | "identity" | "gzip" | "x-gzip" | "deflate" | "zstd" | "snappy" => {
-                Ok(Self { body: body.clone(), reader: None, coding, limit, left: limit })
+                let (body, reader, ration) = (body.clone(), None, Rc::default());
+                Ok(Self { body, reader, ration, coding, limit, left: limit })
             }
             other => Err(unknown(other)),
         }
     }
 
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn open(coding: &str, body: Bytes, limit: usize) -> Result<Box<dyn Read>, Response> {
-        Ok(match coding {
-            "gzip" | "x-gzip" => Box::new(flate2::bufread::MultiGzDecoder::new(Cursor::new(body))),
-            "deflate" => Box::new(flate2::bufread::ZlibDecoder::new(Cursor::new(body))),
-            "zstd" => match zstd_decoder(Cursor::new(body)) {
+    fn open(&self, body: Bytes) -> Result<Box<dyn Read>, Response> {
+        let rationed = |body| Rationed { body: Cursor::new(body), ration: Rc::clone(&self.ration) };
+        Ok(match self.coding.as_str() {
+            "gzip" | "x-gzip" => Box::new(flate2::bufread::MultiGzDecoder::new(rationed(body))),
+            "deflate" => Box::new(flate2::bufread::ZlibDecoder::new(rationed(body))),
+            "zstd" => match zstd_decoder(rationed(body)) {
                 Ok(decoder) => Box::new(decoder),
-                Err(error) => return Err(damaged(coding, &error)),
+                Err(error) => return Err(damaged(&self.coding, &error)),
             },
-            // A block of Snappy can only be expanded as a whole.
-            _ => Box::new(Cursor::new(uncompress(coding, &body, limit)?)),
+            "snappy" if body.starts_with(FRAMED) => {
+                Box::new(snap::read::FrameDecoder::new(Cursor::new(body)))
+            }
+            "snappy" => Box::new(Cursor::new(expand_block(&body, self.limit)?)),
+            _ => Box::new(Cursor::new(body)),
         })
     }
 
-    /// Fills the buffer with the next bytes of the body, at least one; returns how many. 0 is the
-    /// end.
+    /// Fills the buffer with the next bytes of the body. Reads a bounded part of the body for it,
+    /// whatever the body expands to.
     ///
     /// # Errors
     ///
     /// The response that refuses the request: 413 for a body that expands to more than the limit, 400
     /// for one that its coding does not allow. What came before remains valid.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub fn next(&mut self, buffer: &mut [u8]) -> Result<usize, Response> {
-        let reader = match &mut self.reader {
+    pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece, Response> {
+        self.ration.set(RATION);
+        let mut reader = match self.reader.take() {
             Some(reader) => reader,
             None => {
-                let body = std::mem::take(&mut self.body);
-                self.reader.insert(Self::open(&self.coding, body, self.limit)?)
+                let body = take(&mut self.body);
+                self.open(body)?
             }
         };
-        let len = reader.read(buffer).map_err(|error| damaged(&self.coding, &error))?;
-        self.left = self.left.checked_sub(len).ok_or_else(|| too_large(self.limit))?;
+        let read = reader.read(buffer);
+        self.reader = Some(reader);
+        match read {
+            Ok(0) => Ok(Piece::End),
+            Ok(len) => {
+                self.left = self.left.checked_sub(len).ok_or_else(|| too_large(self.limit))?;
+                Ok(Piece::Bytes(len))
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Piece::Nothing),
+            Err(error) => Err(damaged(&self.coding, &error)),
+        }
+    }
+}
+
+/// The part of a body that is read for one piece. Without a bound, a body of many parts that expand
+/// to nothing would be read in one step.
+const RATION: usize = 64 << 10;
+
+/// A body of which a decoder gets a ration at a time, and then an error that says to come again.
+struct Rationed {
+    body: Cursor<Bytes>,
+    ration: Rc<Cell<usize>>,
+}
+
+impl BufRead for Rationed {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let rest = self.body.fill_buf()?;
+        match self.ration.get() {
+            0 if !rest.is_empty() => Err(ErrorKind::WouldBlock.into()),
+            ration => Ok(&rest[..rest.len().min(ration)]),
+        }
+    }
+
+    fn consume(&mut self, len: usize) {
+        self.body.consume(len);
+        self.ration.set(self.ration.get().saturating_sub(len));
+    }
+}
+
+impl Read for Rationed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.fill_buf()?.read(buffer)?;
+        self.consume(len);
         Ok(len)
     }
 }
 
-/// The bytes of a body without this coding, at most `limit` of them. A body that is not compressed is
-/// shared, not copied.
+/// A body that is needed as a whole, and expanded piece by piece.
+pub struct Whole {
+    pieces: Pieces,
+    bytes: Vec<u8>,
+}
+
+impl Whole {
+    /// A body with this coding, of at most `limit` bytes without it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pieces::new`].
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn new(coding: String, body: &Bytes, limit: usize) -> Result<Self, Response> {
+        Ok(Self { pieces: Pieces::of(coding, body, limit)?, bytes: Vec::new() })
+    }
+
+    /// Expands the next piece, and returns all bytes after the last one. A body that is not
+    /// compressed is shared, not copied.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pieces::next`].
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn step(&mut self) -> Result<Option<Bytes>, Response> {
+        if matches!(&*self.pieces.coding, "" | "identity") {
+            let Pieces { body, limit, .. } = &mut self.pieces;
+            let is_too_large = body.len() > *limit;
+            return if is_too_large { Err(too_large(*limit)) } else { Ok(Some(take(body))) };
+        }
+        let len = self.bytes.len();
+        self.bytes.resize(len + PIECE, 0);
+        let piece = self.pieces.next(&mut self.bytes[len..]);
+        let new = if let Ok(Piece::Bytes(new)) = piece { new } else { 0 };
+        self.bytes.truncate(len + new);
+        Ok((piece? == Piece::End).then(|| take(&mut self.bytes).into()))
+    }
+}
+
+/// The bytes that one step of a [`Whole`] expands to.
+const PIECE: usize = 32 << 10;
+
+/// The bytes of a Snappy block, at most `limit` of them. A block can only be expanded as a whole.
 ///
 /// # Errors
 ///
-/// The response that refuses the request: 413 for a body that expands to more than the limit, 415
-/// for a coding that is not supported, 400 for a body that its coding does not allow.
+/// The response that refuses the request: 413 for a block that expands to more than the limit, 400
+/// for one that the format does not allow.
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-pub(super) fn uncompress(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
-    let expanded = match coding {
-        "" | "identity" => Ok(body.clone()),
-        "gzip" | "x-gzip" => read(flate2::read::MultiGzDecoder::new(&body[..]), limit),
-        "deflate" => read(flate2::read::ZlibDecoder::new(&body[..]), limit),
-        "zstd" => zstd_decoder(&body[..]).and_then(|decoder| read(decoder, limit)),
-        "snappy" if body.starts_with(FRAMED) => {
-            read(snap::read::FrameDecoder::new(&body[..]), limit)
-        }
-        "snappy" => {
-            let mut out = Vec::new();
-            match remote::uncompress(body, limit, &mut out) {
-                Ok(()) => Ok(out.into()),
-                Err(error) if error.is_too_large() => return Err(too_large(limit)),
-                Err(error) => return Err(damaged(coding, &error)),
-            }
-        }
-        other => return Err(unknown(other)),
-    };
-    match expanded {
-        Ok(bytes) if bytes.len() > limit => Err(too_large(limit)),
-        Ok(bytes) => Ok(bytes),
-        Err(error) => Err(damaged(coding, &error)),
+pub(super) fn expand_block(block: &[u8], limit: usize) -> Result<Bytes, Response> {
+    let mut out = Vec::new();
+    match remote::uncompress(block, limit, &mut out) {
+        Ok(()) => Ok(out.into()),
+        Err(error) if error.is_too_large() => Err(too_large(limit)),
+        Err(error) => Err(damaged("snappy", &error)),
     }
 }
 
@@ -141,13 +227,6 @@ pub(super) fn may_exceed(body: &[u8], bytes: usize) -> bool {
 
 /// What the framing format of Snappy begins with.
 const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
-
-/// Reads to the end, or to one byte more than the limit.
-fn read(decoder: impl Read, limit: usize) -> io::Result<Bytes> {
-    let mut out = Vec::new();
-    decoder.take(limit as u64 + 1).read_to_end(&mut out)?;
-    Ok(out.into())
-}
 
 fn zstd_decoder<R: BufRead>(body: R) -> io::Result<impl Read + use<R>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
@@ -225,9 +304,42 @@ mod tests {
         let (mut all, mut buffer) = (Vec::new(), [0; 777]);
         loop {
             match pieces.next(&mut buffer)? {
-                0 => return Ok(all.into()),
-                len => all.extend_from_slice(&buffer[..len]),
+                Piece::End => return Ok(all.into()),
+                Piece::Bytes(len) => all.extend_from_slice(&buffer[..len]),
+                Piece::Nothing => {}
             }
+        }
+    }
+
+    #[expect(clippy::result_large_err, reason = "as the function under test")]
+    fn whole(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
+        let mut whole = Whole::new(coding.into(), body, limit)?;
+        loop {
+            if let Some(bytes) = whole.step()? {
+                return Ok(bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn what_expands_to_nothing_is_read_in_rations() {
+        const PARTS: usize = 10_000;
+        let gzip = compressed("gzip", b"").repeat(PARTS);
+        let deflate = [&b"\x78\x9c"[..], &b"\0\0\0\xff\xff".repeat(PARTS * 4)].concat();
+        let zstd = compressed("zstd", b"").repeat(PARTS * 2);
+        for (coding, body) in [("gzip", gzip), ("deflate", deflate), ("zstd", zstd)] {
+            let mut pieces = Pieces::of(coding.into(), &body.into(), 100).unwrap();
+            // The stream of deflate has no end.
+            let has_end = coding != "deflate";
+            let (mut rations, mut buffer) = (0, [0; 10]);
+            loop {
+                match pieces.next(&mut buffer) {
+                    Ok(Piece::Nothing) => rations += 1,
+                    Ok(other) => break assert!(has_end && other == Piece::End, "{coding}"),
+                    Err(error) => break assert!(!has_end && error.status() == 400, "{coding}"),
+                }
+            }
+            assert!(rations >= 1, "{coding} {rations}");
         }
     }
 
@@ -236,9 +348,9 @@ mod tests {
         let mut encoder = snap::write::FrameEncoder::new(Vec::new());
         encoder.write_all(&[7; 100_000]).unwrap();
         let body = Bytes::from(encoder.into_inner().unwrap());
-        assert_eq!(uncompress("snappy", &body, 100_000).unwrap().len(), 100_000);
-        assert_eq!(status(uncompress("snappy", &body, 99_999)), 413);
-        assert_eq!(status(uncompress("snappy", &body.slice(..body.len() - 1), 100_000)), 400);
+        assert_eq!(whole("snappy", &body, 100_000).unwrap().len(), 100_000);
+        assert_eq!(status(whole("snappy", &body, 99_999)), 413);
+        assert_eq!(status(whole("snappy", &body.slice(..body.len() - 1), 100_000)), 400);
     }
 
     #[test]
@@ -261,14 +373,14 @@ mod tests {
         let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n / 7) as u8).collect();
         for coding in CODINGS {
             let body = compressed(coding, &bytes);
-            assert_eq!(uncompress(coding, &body, bytes.len()).unwrap(), bytes, "{coding}");
-            assert_eq!(status(uncompress(coding, &body, bytes.len() - 1)), 413, "{coding}");
+            assert_eq!(whole(coding, &body, bytes.len()).unwrap(), bytes, "{coding}");
+            assert_eq!(status(whole(coding, &body, bytes.len() - 1)), 413, "{coding}");
             assert_eq!(pieces(coding, &body, bytes.len()).unwrap(), bytes, "{coding}");
             assert_eq!(status(pieces(coding, &body, bytes.len() - 1)), 413, "{coding}");
         }
-        assert_eq!(uncompress("", &Bytes::from_static(b"x"), 1).unwrap(), "x");
+        assert_eq!(whole("", &Bytes::from_static(b"x"), 1).unwrap(), "x");
         let two = [compressed("gzip", b"a"), compressed("gzip", b"b")].concat();
-        assert_eq!(uncompress("x-gzip", &two.into(), 2).unwrap(), "ab");
+        assert_eq!(whole("x-gzip", &two.into(), 2).unwrap(), "ab");
     }
 
     #[test]
@@ -279,18 +391,18 @@ mod tests {
             for len in 0..body.len() {
                 let part = body.slice(..len);
                 // No frame at all is a valid zstd stream of no bytes.
-                let outs = [uncompress(coding, &part, 2000), pieces(coding, &part, 2000)];
+                let outs = [whole(coding, &part, 2000), pieces(coding, &part, 2000)];
                 for out in outs.into_iter().flatten() {
                     assert!(len == 0 && out.is_empty(), "{coding} {len}");
                 }
             }
             // As a snappy block, it states a length of two.
             let garbage = Bytes::from_static(b"\x02\xff\xff garbage");
-            assert_eq!(status(uncompress(coding, &garbage, 1 << 20)), 400, "{coding}");
+            assert_eq!(status(whole(coding, &garbage, 1 << 20)), 400, "{coding}");
         }
         let body = Bytes::from_static(b"x");
         for coding in ["br", "gzip, zstd", "\u{e9}\u{e9}".repeat(40).as_str()] {
-            let response = uncompress(coding, &body, 10).unwrap_err();
+            let response = whole(coding, &body, 10).unwrap_err();
             assert_eq!(response.status(), 415);
             assert!(response.headers().contains_key(ACCEPT_ENCODING));
         }
@@ -303,6 +415,6 @@ mod tests {
         encoder.include_contentsize(false).unwrap();
         encoder.write_all(b"x").unwrap();
         let body: Bytes = encoder.finish().unwrap().into();
-        assert_eq!(status(uncompress("zstd", &body, 100)), 400);
+        assert_eq!(status(whole("zstd", &body, 100)), 400);
     }
 }

@@ -9,7 +9,7 @@ mod lines;
 use hyper::header::CONTENT_TYPE;
 use quipu_wire::remote::exposition::text::{Format, Options, Stream};
 
-use super::body::Pieces;
+use super::body::{Piece, Pieces};
 use super::parameters::{Parameters, bad};
 use super::place::Place;
 use super::{Inputs, now_ms};
@@ -66,8 +66,9 @@ impl Steps for Importing {
         }
         let mut step = self.lines.step();
         let failed = match self.pieces.next(&mut self.buffer) {
-            Ok(0) => None,
-            Ok(len) => {
+            Ok(Piece::End) => None,
+            Ok(Piece::Nothing) => return None,
+            Ok(Piece::Bytes(len)) => {
                 if let Some(stream) = &mut self.stream {
                     stream.push(&self.buffer[..len], |item| step.item(item));
                 }

@@ -15,7 +15,7 @@ use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, Message};
 
 use super::Inputs;
-use super::body::{Pieces, cut};
+use super::body::{Piece, Pieces, cut};
 use super::place::Place;
 use super::refusals::Input;
 use super::tally::Tally;
@@ -104,11 +104,12 @@ impl Ingesting {
             return Ok(());
         }
         match self.pieces.next(&mut self.buffer)? {
-            0 => {
+            Piece::End => {
                 self.decoder.end();
                 self.has_all = true;
             }
-            len => self.decoder.push(&self.buffer[..len]),
+            Piece::Bytes(len) => self.decoder.push(&self.buffer[..len]),
+            Piece::Nothing => {}
         }
         Ok(())
     }

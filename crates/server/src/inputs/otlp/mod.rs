@@ -24,9 +24,10 @@ use quipu::intake::Refused;
 use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
+use super::Inputs;
+use super::body::{self, Whole};
 use super::place::Place;
 use super::refusals::Input;
-use super::{Inputs, body};
 use crate::http::{Reply, Request, Response, Steps, method_not_allowed};
 use crate::routes::in_steps;
 use encoding::Encoding;
@@ -64,28 +65,48 @@ struct Coming {
     inputs: Inputs,
     place: Place,
     encoding: Encoding,
-    coding: String,
-    body: Bytes,
-    export: Option<Export>,
+    stage: Stage,
+}
+
+enum Stage {
+    Expanding(Whole),
+    Taking(Export),
 }
 
 impl Coming {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
-        let refused = |reason, response| refuse(inputs, reason, response);
-        let encoding = Encoding::of(request).map_err(|response| refused("type", response))?;
-        let coding = body::coding(request).map_err(|response| {
-            let message = String::from_utf8_lossy(response.body());
-            refused("body", encoding.failure(response.status(), message.trim_end()))
-        })?;
+        let encoding =
+            Encoding::of(request).map_err(|response| refuse(inputs, "type", response))?;
+        let limit = match encoding {
+            Encoding::Protobuf => inputs.shared().body_bytes,
+            Encoding::Json => inputs.shared().body_bytes.min(JSON_LIMIT),
+        };
+        let body = body::coding(request)
+            .and_then(|coding| Whole::new(coding, request.body(), limit))
+            .map_err(|response| refuse_body(inputs, encoding, &response))?;
         Ok(Self {
             inputs: inputs.clone(),
             place: Place::of(&inputs.shared().places, request),
             encoding,
-            coding,
-            body: request.body().clone(),
-            export: None,
+            stage: Stage::Expanding(body),
         })
+    }
+
+    /// Expands a piece of the body, or takes some points.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn go_on(&mut self) -> Result<Option<Response>, Response> {
+        let Self { inputs, encoding, stage, .. } = self;
+        let body = match stage {
+            Stage::Taking(export) => return Ok(export.step()),
+            Stage::Expanding(body) => {
+                body.step().map_err(|response| refuse_body(inputs, *encoding, &response))?
+            }
+        };
+        if let Some(bytes) = body {
+            *stage = Stage::Taking(Export::begin(inputs, *encoding, bytes)?);
+        }
+        Ok(None)
     }
 }
 
@@ -94,19 +115,21 @@ impl Steps for Coming {
         if !self.place.take() {
             return None;
         }
-        if self.export.is_none() {
-            let Self { inputs, encoding, coding, body, .. } = self;
-            match Export::begin(inputs, *encoding, coding, body) {
-                Ok(export) => self.export = Some(export),
-                Err(response) => return Some(response),
-            }
-        }
-        self.export.as_mut()?.step()
+        self.go_on().unwrap_or_else(Some)
     }
 
     fn is_waiting(&self) -> bool {
         self.place.is_waiting()
     }
+}
+
+/// Reports a body that cannot be read.
+fn refuse_body(inputs: &Inputs, encoding: Encoding, response: &Response) -> Response {
+    let is_too_large = response.status() == StatusCode::PAYLOAD_TOO_LARGE;
+    let or = if is_too_large && encoding == Encoding::Json { ", or protobuf" } else { "" };
+    let message = String::from_utf8_lossy(response.body());
+    let message = format!("{}{or}", message.trim_end());
+    refuse(inputs, "body", encoding.failure(response.status(), &message))
 }
 
 /// Reports a request that is refused as a whole.
@@ -163,30 +186,13 @@ impl Counts {
 
 impl Export {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn begin(
-        inputs: &Inputs,
-        encoding: Encoding,
-        coding: &str,
-        body: &Bytes,
-    ) -> Result<Self, Response> {
-        let shared = inputs.shared();
-        let refuse = |reason, response| refuse(inputs, reason, response);
-        let (limit, or) = match encoding {
-            Encoding::Protobuf => (shared.body_bytes, ""),
-            Encoding::Json => (shared.body_bytes.min(JSON_LIMIT), ", or protobuf"),
-        };
-        let bytes = body::uncompress(coding, body, limit).map_err(|response| {
-            let or = if response.status() == StatusCode::PAYLOAD_TOO_LARGE { or } else { "" };
-            let message = String::from_utf8_lossy(response.body());
-            let message = format!("{}{or}", message.trim_end());
-            refuse("body", encoding.failure(response.status(), &message))
-        })?;
+    fn begin(inputs: &Inputs, encoding: Encoding, bytes: Bytes) -> Result<Self, Response> {
         let bytes = match encoding {
             Encoding::Protobuf => bytes,
             Encoding::Json => remote::metrics_request_from_json(&bytes)
                 .map_err(|error| {
                     let response = encoding.failure(StatusCode::BAD_REQUEST, &error.to_string());
-                    refuse("malformed", response)
+                    refuse(inputs, "malformed", response)
                 })?
                 .into(),
         };
@@ -194,7 +200,7 @@ impl Export {
             inputs: inputs.clone(),
             encoding,
             points: Points::new(bytes, |bytes| MetricsReader::new(bytes)),
-            translator: Translator::new(shared),
+            translator: Translator::new(inputs.shared()),
             counts: Counts::default(),
         })
     }

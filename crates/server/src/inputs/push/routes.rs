@@ -22,7 +22,7 @@ use super::path::{Grouping, is_group};
 use super::restore;
 use crate::http::{Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::inputs::Inputs;
-use crate::inputs::body::Pieces;
+use crate::inputs::body::{Piece, Pieces};
 use crate::inputs::place::Place;
 use crate::inputs::refusals::{Input, Refusals};
 
@@ -229,11 +229,13 @@ impl Reading {
     fn step(&mut self) -> Result<bool, Stop> {
         let Self { pieces, parser, batch, .. } = self;
         let mut buffer = [0; PIECE];
-        let len =
-            pieces.next(&mut buffer).map_err(|response| Stop::Decoding(Box::new(response)))?;
-        if len > 0 {
-            parser.push(&buffer[..len], batch).map_err(Stop::Fault)?;
-            return Ok(false);
+        match pieces.next(&mut buffer).map_err(|response| Stop::Decoding(Box::new(response)))? {
+            Piece::Bytes(len) => {
+                parser.push(&buffer[..len], batch).map_err(Stop::Fault)?;
+                return Ok(false);
+            }
+            Piece::Nothing => return Ok(false),
+            Piece::End => {}
         }
         parser.finish(batch).map_err(Stop::Fault)?;
         batch.finish().map_err(Stop::Fault)?;
