@@ -8,6 +8,7 @@
 
 pub mod background;
 pub mod checkpoint;
+pub(crate) mod client;
 pub mod compare;
 pub mod config;
 pub mod convert;

@@ -57,11 +57,13 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         return Err(Error::Clock);
     }
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
-    check_open_files(settings)?;
+    let files = check_open_files(settings)?;
+    let mut http = settings.http.clone();
+    http.limits.other_files = settings.statsd.streams() * settings.statsd.connections(files);
     // Bind before opening the state: a daemon that cannot listen must not touch it.
-    let server = Server::bind(&settings.listen, &settings.http).map_err(Error::Http)?;
+    let server = Server::bind(&settings.listen, &http).map_err(Error::Http)?;
     let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
-    let listeners = statsd::Listeners::bind(&settings.statsd).map_err(Error::Statsd)?;
+    let listeners = statsd::Listeners::bind(&settings.statsd, files).map_err(Error::Statsd)?;
     // State and metrics live as long as the process, so requests count no references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let starting = Starting::new(state);
@@ -161,14 +163,17 @@ fn log_listening(server: &Server, settings: &Settings) {
     }
 }
 
-/// Raises the limit on open files, and checks that the daemon can serve with it.
-fn check_open_files(settings: &Settings) -> Result<(), Error> {
+/// Raises the limit on open files, and checks that the daemon can serve with it. Returns the limit.
+fn check_open_files(settings: &Settings) -> Result<usize, Error> {
     let least = MIN_FILES + settings.http.threads * (MIN_FILES_PER_THREAD + settings.listen.len());
-    if let Some(files) = raise_open_files().filter(|files| *files < least as u64) {
-        let what = format!("it may open {files} files and needs {least} (ulimit -n)");
-        return Err(Error::System("start", std::io::Error::other(what)));
+    let files = raise_open_files().and_then(|files| usize::try_from(files).ok());
+    match files.unwrap_or(usize::MAX) {
+        files if files < least => {
+            let what = format!("it may open {files} files and needs {least} (ulimit -n)");
+            Err(Error::System("start", std::io::Error::other(what)))
+        }
+        files => Ok(files),
     }
-    Ok(())
 }
 
 /// Raises the limit on open files to the hard limit, since each connection is an open file.

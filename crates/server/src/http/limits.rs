@@ -28,6 +28,9 @@ pub struct Limits {
     /// [vital](super::Handler::is_vital). The process's limit on open files may lower this further,
     /// see [`Server::connections`](super::Server::connections).
     pub connections: usize,
+    /// The open files of the process that others than the server may need, such as listeners of
+    /// other protocols.
+    pub other_files: usize,
     /// How long a connection must have been without a request before it gives way to a new one
     /// when all places are taken. One that has never sent a byte gives way at once.
     pub give_way: Duration,
@@ -55,6 +58,7 @@ impl Default for Limits {
             kept_body_bytes: 32 << 20,
             kept_bytes: 256 << 20,
             connections: 10_000,
+            other_files: 0,
             give_way: Duration::from_secs(1),
             keep_buffers: Duration::from_secs(1),
             read_timeout: Duration::from_secs(10),
@@ -86,13 +90,13 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(connections: usize, threads: usize) -> Places {
+    pub(super) fn new(limits: &Limits, threads: usize) -> Places {
         let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let files = usize::try_from(files).unwrap_or(usize::MAX);
-        Places::among(files, connections, threads)
+        Places::among(files.saturating_sub(limits.other_files), limits.connections, threads)
     }
 
-    /// Divides the open files of the process. If there are few, every share is smaller.
+    /// Divides the open files of the server. If there are few, every share is smaller.
     fn among(files: usize, connections: usize, threads: usize) -> Places {
         let lingering = (files / (8 * threads)).clamp(1, MAX_LINGERING);
         let reserve = (files / (16 * threads)).clamp(1, MAX_RESERVE);
@@ -156,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_place_is_free_again_when_dropped() {
-        let places = Places::new(2, 1);
+        let places = Places::among(1000, 2, 1);
         let first = places.take().unwrap();
         let _second = places.take().unwrap();
         assert!(places.take().is_none());

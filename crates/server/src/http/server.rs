@@ -56,7 +56,7 @@ impl Server {
             threads,
             addresses: bound,
             limits: options.limits.clone(),
-            places: Places::new(options.limits.connections, options.threads),
+            places: Places::new(&options.limits, options.threads),
         })
     }
 

@@ -6,7 +6,7 @@
 //! and 1 us more of processor time for each connection of `ab -c100`.)
 
 use std::future::{Future, poll_fn};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -27,6 +27,7 @@ use super::limits::{DEFAULT_HEADERS, Limits, Places};
 use super::listener;
 use super::refusal::Refusal;
 use super::wire::Wire;
+use crate::client;
 
 /// The parts that a thread needs to serve.
 pub(super) struct Worker<H> {
@@ -139,7 +140,7 @@ impl<H: Handler> Worker<H> {
         match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((socket, address)) => {
                 let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-                self.admit(socket, address.map(|address| client(address.ip())));
+                self.admit(socket, address.map(|address| client::identity(address.ip())));
                 Accepted::Connection
             }
             Err(Errno::AGAIN) => Accepted::Nothing,
@@ -199,17 +200,6 @@ impl<H: Handler> Worker<H> {
         wire.send_now(&Refusal::Busy.response(&self.connections.limits));
         wire.dismiss();
         self.connections.linger(wire);
-    }
-}
-
-/// The address that identifies a client. For an IPv6 address, it is the network of 64 bits: a
-/// client may have all addresses of that network.
-fn client(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
-        }
-        address => address,
     }
 }
 

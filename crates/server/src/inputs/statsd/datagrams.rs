@@ -13,6 +13,7 @@ use tracing::{error, warn};
 use super::receiver::Receiver;
 use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
+use crate::client;
 
 /// Receives until it is stopped, and then what the socket still holds.
 pub(super) fn run(socket: &Socket, stop: &Stop, receiver: &mut Receiver) {
@@ -224,7 +225,7 @@ impl Source {
 impl std::fmt::Display for SourceOr<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.0 {
-            Some(address) => write!(f, "{}", address.to_canonical()),
+            Some(address) => write!(f, "{}", client::identity(address.into())),
             None => f.write_str(&self.1.address),
         }
     }

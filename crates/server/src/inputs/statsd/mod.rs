@@ -30,6 +30,7 @@ use names::Names;
 use receiver::Receiver;
 use sockets::{Socket, Transport};
 use stop::Stop;
+use streams::MAX_CONNECTIONS;
 
 use crate::inputs::Shared;
 use crate::metrics::Metrics;
@@ -48,12 +49,28 @@ pub struct Options {
     pub receive_buffer: usize,
 }
 
+impl Options {
+    /// The most connections of each listener, in a process that may open that many files.
+    pub fn connections(&self, files: usize) -> usize {
+        (files / 4 / self.streams().max(1)).min(MAX_CONNECTIONS)
+    }
+
+    /// The number of listeners with connections.
+    pub fn streams(&self) -> usize {
+        let is_stream =
+            |address: &&Address| matches!(address, Address::Tcp(_) | Address::UnixStream(_));
+        self.addresses.iter().filter(is_stream).count()
+    }
+}
+
 /// Bound sockets, which nothing reads yet.
 #[derive(Debug)]
 pub struct Listeners {
     sockets: Vec<Socket>,
     mapping: Option<Arc<Mapping>>,
     suffixes: bool,
+    /// The most connections of each listener.
+    connections: usize,
 }
 
 /// Listeners at work. Dropping this stops them, after they have read what their sockets hold.
@@ -77,11 +94,11 @@ pub enum Error {
 }
 
 impl Listeners {
-    /// Reads the mapping file, and binds all sockets.
+    /// Reads the mapping file, and binds all sockets. The process may open `files` files.
     ///
     /// # Errors
     /// [`Error`], which names the flag.
-    pub fn bind(options: &Options) -> Result<Self, Error> {
+    pub fn bind(options: &Options, files: usize) -> Result<Self, Error> {
         let mapping = options.mapping.as_deref().map(Mapping::read);
         let mapping = mapping.transpose().map_err(Error::Mapping)?.map(Arc::new);
         let bind = |address: &Address| {
@@ -89,7 +106,8 @@ impl Listeners {
             socket.map_err(|error| Error::Bind(address.clone(), error))
         };
         let sockets = options.addresses.iter().map(bind).collect::<Result<_, _>>()?;
-        Ok(Self { sockets, mapping, suffixes: options.suffixes })
+        let connections = options.connections(files);
+        Ok(Self { sockets, mapping, suffixes: options.suffixes, connections })
     }
 
     /// Starts a thread for each socket.
@@ -117,13 +135,13 @@ impl Listeners {
             }
             let names = Names::new(self.mapping.clone(), self.suffixes);
             let mut receiver = Receiver::new(state.intake.clone(), names, shared, metrics);
-            let stop = Arc::clone(&running.stop);
+            let (stop, most) = (Arc::clone(&running.stop), self.connections);
             let run = move || match socket.transport {
                 Transport::Udp(_) | Transport::UnixDatagram => {
                     datagrams::run(&socket, &stop, &mut receiver);
                 }
                 Transport::Tcp | Transport::UnixStream => {
-                    if let Err(error) = streams::run(&socket, &stop, &mut receiver) {
+                    if let Err(error) = streams::run(&socket, &stop, &mut receiver, most) {
                         error!(%error, address = socket.address, "receiving StatsD has ended");
                     }
                 }

@@ -17,10 +17,17 @@ use tracing::{debug, error};
 use super::receiver::Receiver;
 use super::sockets::{Socket, Transport};
 use super::stop::Stop;
+use crate::client;
 
 /// Accepts and reads until it is stopped, and then what the sockets still hold.
-pub(super) fn run(socket: &Socket, stop: &Stop, receiver: &mut Receiver) -> io::Result<()> {
-    let mut connections = Connections::new(socket, stop)?;
+/// At most `most` connections are open at a time.
+pub(super) fn run(
+    socket: &Socket,
+    stop: &Stop,
+    receiver: &mut Receiver,
+    most: usize,
+) -> io::Result<()> {
+    let mut connections = Connections::new(socket, stop, most)?;
     let mut events = Vec::with_capacity(EVENTS);
     let sweep = Timespec { tv_sec: SWEEP.as_secs() as i64, tv_nsec: 0 };
     let mut swept = Instant::now();
@@ -32,7 +39,7 @@ pub(super) fn run(socket: &Socket, stop: &Stop, receiver: &mut Receiver) -> io::
         for event in events.drain(..) {
             match event.data.u64() {
                 STOP => {}
-                LISTENER => connections.accept(receiver),
+                LISTENER => _ = connections.accept(receiver),
                 place => connections.read(place, receiver),
             }
         }
@@ -51,6 +58,8 @@ pub(super) fn run(socket: &Socket, stop: &Stop, receiver: &mut Receiver) -> io::
 struct Connections<'a> {
     socket: &'a Socket,
     epoll: OwnedFd,
+    /// The most of them.
+    most: usize,
     places: Vec<Option<Connection>>,
     free: Vec<usize>,
     buffer: Vec<u8>,
@@ -59,7 +68,7 @@ struct Connections<'a> {
 struct Connection {
     descriptor: OwnedFd,
     input: Input,
-    /// The address of the client without its port; that of the listener for a unix socket.
+    /// The client; the address of the listener for a unix socket.
     source: String,
     last_read: Instant,
 }
@@ -86,18 +95,18 @@ enum Read {
 }
 
 impl<'a> Connections<'a> {
-    fn new(socket: &'a Socket, stop: &Stop) -> io::Result<Self> {
+    fn new(socket: &'a Socket, stop: &Stop, most: usize) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let (listener, stopped) =
             (epoll::EventData::new_u64(LISTENER), epoll::EventData::new_u64(STOP));
         epoll::add(&epoll, &socket.descriptor, listener, epoll::EventFlags::IN)?;
         epoll::add(&epoll, stop, stopped, epoll::EventFlags::IN)?;
         let buffer = Vec::with_capacity(READ_BYTES);
-        Ok(Self { socket, epoll, places: Vec::new(), free: Vec::new(), buffer })
+        Ok(Self { socket, epoll, most, places: Vec::new(), free: Vec::new(), buffer })
     }
 
-    /// Accepts the connections that wait.
-    fn accept(&mut self, receiver: &Receiver) {
+    /// Accepts some of the connections that wait. Returns whether there may be more.
+    fn accept(&mut self, receiver: &Receiver) -> bool {
         for _ in 0..ACCEPTS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let accepted = match self.socket.transport {
@@ -109,21 +118,22 @@ impl<'a> Connections<'a> {
             };
             match accepted {
                 Ok((descriptor, source)) => self.add(descriptor, source, receiver),
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => return false,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
                     // No descriptors or memory are left. The connection waits in the queue.
                     error!(%error, address = self.socket.address, "cannot accept a connection");
                     thread::sleep(PAUSE_AFTER_ERROR);
-                    return;
+                    return false;
                 }
             }
         }
+        true
     }
 
     fn add(&mut self, descriptor: OwnedFd, source: Option<String>, receiver: &Receiver) {
         let metrics = receiver.metrics();
-        if self.places.len() - self.free.len() >= CONNECTIONS {
+        if self.places.len() - self.free.len() >= self.most {
             metrics.refused.inc();
             return;
         }
@@ -178,7 +188,8 @@ impl<'a> Connections<'a> {
     /// end yet is not taken: its client still writes it.
     fn read_the_rest(&mut self, receiver: &mut Receiver) {
         let begun = Instant::now();
-        self.accept(receiver);
+        // The queue of a listener is bounded, but clients may go on connecting.
+        while self.accept(receiver) && begun.elapsed() < LAST_READS {}
         for place in 0..self.places.len() {
             while let Some(connection) = &mut self.places[place] {
                 let read = connection.read(&mut self.buffer, receiver);
@@ -237,7 +248,7 @@ impl Input {
 
 fn source(address: rustix::net::SocketAddrAny) -> Option<String> {
     let address = std::net::SocketAddr::try_from(address).ok()?;
-    Some(address.ip().to_canonical().to_string())
+    Some(client::identity(address.ip()).to_string())
 }
 
 /// What an event is about; smaller numbers are places of connections.
@@ -248,8 +259,8 @@ const STOP: u64 = u64::MAX - 1;
 const EVENTS: usize = 64;
 /// Connections that are accepted before others are read.
 const ACCEPTS: usize = 64;
-/// Open connections of one listener.
-const CONNECTIONS: usize = 1024;
+/// The most open connections of one listener.
+pub(super) const MAX_CONNECTIONS: usize = 1024;
 /// Bytes of a line.
 const MAX_LINE: usize = 16_384;
 /// Bytes of a packet on a stream; clients send 8 KiB at most.

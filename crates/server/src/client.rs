@@ -1,0 +1,30 @@
+//! Which client an address belongs to, for limits that each client has.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The address that identifies a client. For an IPv6 address, it is the network of 64 bits: a
+/// client may have all addresses of that network.
+pub(crate) fn identity(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_of_64_bits_is_one_client() {
+        for (address, client) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ] {
+            assert_eq!(identity(address.parse().unwrap()).to_string(), client);
+        }
+    }
+}
