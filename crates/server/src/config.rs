@@ -3,20 +3,23 @@
 //! One table, [`Flags`], declares every setting: clap reads it from flags and `QUIPU_*` variables,
 //! serde from the TOML file, whose keys are the names of the flags.
 
-use std::collections::BTreeMap;
 mod time;
+mod values;
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use quipu::intake;
 use quipu_segment::printable;
 use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 use serde::{Deserialize, Serialize};
 pub use time::Time;
+pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
 use crate::http;
 use crate::inputs::rules::{self, Rules};
@@ -104,6 +107,14 @@ pub struct Flags {
     /// or a credential [default: none]
     #[arg(long, env = "QUIPU_SERIES_PER_SOURCE", value_name = "COUNT")]
     pub series_per_source: Option<u64>,
+
+    /// Maximum number of samples a second that come in [default: none]
+    #[arg(long, env = "QUIPU_SAMPLE_RATE", value_name = "COUNT")]
+    pub sample_rate: Option<NonZeroU64>,
+
+    /// Maximum number of samples a second that one source may bring: an address [default: none]
+    #[arg(long, env = "QUIPU_SAMPLE_RATE_PER_SOURCE", value_name = "COUNT")]
+    pub sample_rate_per_source: Option<NonZeroU64>,
 
     /// Maximum number of families that come in: sets of label names and types under all names
     /// [default: 20000]
@@ -225,52 +236,6 @@ pub struct Flags {
     pub log_level: Option<LogLevel>,
 }
 
-/// What to do with a truncated or damaged state file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Damaged {
-    /// Refuse to start, and leave the file untouched.
-    Refuse,
-    /// Rename the file, and start with a new one.
-    SetAside,
-}
-
-/// Whether something is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Switch {
-    /// It is.
-    On,
-    /// It is not.
-    Off,
-}
-
-/// Format of a log line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// Plain text, for people.
-    Text,
-    /// One JSON object per line, for programs.
-    Json,
-}
-
-/// The lowest severity that is logged.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogLevel {
-    /// Failures.
-    Error,
-    /// Conditions that may lead to failures.
-    Warn,
-    /// Events of normal operation.
-    Info,
-    /// Details of those events.
-    Debug,
-    /// Everything.
-    Trace,
-}
-
 /// The effective settings, checked and converted.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -288,6 +253,8 @@ pub struct Settings {
     pub input_bytes: u64,
     /// What comes in at most.
     pub intake: intake::Limits,
+    /// How many samples a second may come in: of all sources, and of each.
+    pub sample_rates: [Option<NonZeroU64>; 2],
     /// The time after which a series that came in and was not updated is hidden.
     pub expiry: Option<Duration>,
     /// How pushed metrics are treated.
@@ -356,6 +323,8 @@ impl Flags {
             input_bytes: self.input_bytes.or(other.input_bytes),
             series: self.series.or(other.series),
             series_per_source: self.series_per_source.or(other.series_per_source),
+            sample_rate: self.sample_rate.or(other.sample_rate),
+            sample_rate_per_source: self.sample_rate_per_source.or(other.sample_rate_per_source),
             families: self.families.or(other.families),
             expiry: self.expiry.or(other.expiry),
             push: self.push.or(other.push),
@@ -406,6 +375,8 @@ impl Flags {
             input_bytes: Some(1 << 30),
             series: Some(intake.series),
             series_per_source: None,
+            sample_rate: None,
+            sample_rate_per_source: None,
             families: Some(intake.families),
             expiry: None,
             push: Some(Switch::On),
@@ -553,6 +524,7 @@ impl Settings {
                 reserved: Some(PREFIX),
                 ..intake::Limits::default()
             },
+            sample_rates: [flags.sample_rate, flags.sample_rate_per_source],
             expiry: flags.expiry.map(|expiry| expiry.0),
             push: push::Settings {
                 enabled: set(flags.push) == Switch::On,

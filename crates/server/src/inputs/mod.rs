@@ -13,6 +13,7 @@ pub mod otlp;
 pub mod parameters;
 pub mod place;
 pub mod push;
+pub mod rate;
 pub mod refusals;
 pub mod rules;
 pub mod statsd;
@@ -29,12 +30,14 @@ use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 
 use crate::config::Settings;
+use crate::http::{Request, Response};
 use crate::state::State;
 use gate::Gate;
 use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
 use place::Places;
 use push::Push;
-use refusals::Refusals;
+use rate::{Allowance, Rates};
+use refusals::{Input, Refusals};
 use rules::Rules;
 use write::Families;
 
@@ -50,6 +53,8 @@ pub struct Shared {
     pub gate: Gate,
     /// The places for requests that take much memory.
     pub places: Places,
+    /// How many samples a second may come in.
+    pub rates: Rates,
     /// Pushgateway's API.
     pub push: Push,
     /// The time after which a series that was not updated is hidden, unless its way in says
@@ -73,6 +78,7 @@ impl Shared {
             families: Families::default(),
             gate: Gate::default(),
             places: Places::default(),
+            rates: Rates::new(settings.sample_rates),
             push,
             expiry: settings.expiry,
             otlp: settings.otlp.clone(),
@@ -223,10 +229,37 @@ impl Inputs {
         &self.shared.refusals
     }
 
+    /// What the client of a request may bring at the moment; `None` if that is not limited.
+    ///
+    /// # Errors
+    ///
+    /// The response that refuses the request: 429.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    fn admit(
+        &self,
+        input: Input,
+        request: &Request,
+    ) -> Result<Option<Allowance<'static>>, Response> {
+        let source = source(request);
+        let Some(allowance) = self.shared.rates.of(&source) else { return Ok(None) };
+        match allowance.check() {
+            Ok(()) => Ok(Some(allowance)),
+            Err(excess) => {
+                self.refusals().refused(input, &source, excess.reason, &excess);
+                Err(excess.response())
+            }
+        }
+    }
+
     /// A metric with the expiry of the settings.
     pub fn metric<'a>(&self, name: &'a str) -> Metric<'a> {
         Metric { expiry: self.shared.expiry, ..Metric::new(name) }
     }
+}
+
+/// The address of the client.
+fn source(request: &Request) -> String {
+    request.client().map_or_else(String::new, |address| address.to_string())
 }
 
 /// Now, in milliseconds since 1970.

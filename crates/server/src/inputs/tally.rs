@@ -4,10 +4,11 @@ use std::fmt::{self, Write};
 
 use hyper::StatusCode;
 
-use super::Inputs;
 use super::body::cut;
 use super::brief::push_brief;
+use super::rate::Allowance;
 use super::refusals::{Input, Refusals};
+use super::{Inputs, source};
 use crate::http::{Request, Response, text};
 
 /// Counts one request.
@@ -15,10 +16,14 @@ pub struct Tally {
     input: Input,
     refusals: &'static Refusals,
     source: String,
+    /// What the source may bring, if that is limited.
+    allowance: Option<Allowance<'static>>,
     taken: u64,
     /// What was taken and not reported yet.
     fresh: u64,
     refused: u64,
+    /// What was refused and not reported yet.
+    fresh_refused: u64,
     /// What the response says of what was refused.
     first: String,
     told: u64,
@@ -31,17 +36,24 @@ const TOLD_BYTES: usize = 400;
 
 impl Tally {
     /// Nothing yet. The source is the client's address.
-    pub fn new(input: Input, inputs: &Inputs, request: &Request) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// The response that refuses the request: 429 if the source has brought too much.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub fn new(input: Input, inputs: &Inputs, request: &Request) -> Result<Self, Response> {
+        Ok(Self {
             input,
             refusals: inputs.refusals(),
-            source: request.client().map_or_else(String::new, |address| address.to_string()),
+            source: source(request),
+            allowance: inputs.admit(input, request)?,
             taken: 0,
             fresh: 0,
             refused: 0,
+            fresh_refused: 0,
             first: String::new(),
             told: 0,
-        }
+        })
     }
 
     /// Where the request comes from.
@@ -58,6 +70,7 @@ impl Tally {
     /// refused.
     pub fn refused(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
         self.refused += 1;
+        self.fresh_refused += 1;
         self.refusals.refused(self.input, &self.source, reason, &what);
         if self.told < TOLD {
             self.told += 1;
@@ -66,8 +79,12 @@ impl Tally {
         }
     }
 
-    /// Reports what was taken since the last report.
+    /// Reports what was brought since the last report.
     pub fn report(&mut self) {
+        if let Some(allowance) = self.allowance {
+            allowance.brought(self.fresh + self.fresh_refused);
+        }
+        self.fresh_refused = 0;
         if self.fresh > 0 {
             self.refusals.took(self.input, self.fresh);
             self.taken += self.fresh;

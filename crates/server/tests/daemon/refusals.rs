@@ -253,3 +253,42 @@ fn expect_closed(daemon: &Daemon, request: &str, status: u16, part: &str) {
     assert_eq!(answer.fields["connection"], "close", "{answer:?}");
     client.expect_end();
 }
+
+#[test]
+fn a_source_over_its_rate_is_refused_for_a_while() {
+    let home = Home::new();
+    let statsd = format!("{}:18125", home.host());
+    let listener = format!("udp://{statsd}");
+    let daemon = home.start(&["--sample-rate-per-source", "10", "--statsd", &listener]);
+    // What comes at once is taken, and has to be paid for later: ten seconds at most.
+    let text: String = (0..500).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
+    let import = "/api/v1/import/prometheus";
+    assert_eq!(daemon.post_body(import, &[], text.as_bytes()).status, 204);
+    let json = [("Content-Type", "application/json")];
+    for (target, body) in [
+        (import, "x 1\n"),
+        ("/api/v1/write", ""),
+        ("/ingest?format=statsd", "x:1|c\n"),
+        ("/metrics/job/a", "x 1\n"),
+        ("/v1/metrics", "{}"),
+    ] {
+        let fields = if target == "/v1/metrics" { &json[..] } else { &[] };
+        let answer = daemon.post_body(target, fields, body.as_bytes());
+        assert!(answer.fields["retry-after"].parse::<u64>().unwrap() >= 1, "{target} {answer:?}");
+        answer.expect_refusal(429, "--sample-rate-per-source");
+    }
+    // The sender of the datagram has the same address.
+    let sender = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+    sender.send_to(b"y:1|c\ny:1|c\ny:1|c", &statsd).unwrap();
+    let refused = |input: &str| {
+        let labels = format!("input=\"{input}\",reason=\"source_sample_rate\"");
+        daemon.sample(&format!("quipu_input_refused_total{{{labels}}}"))
+    };
+    for input in ["import", "remote_write", "ingest", "push", "otlp"] {
+        assert_eq!(refused(input), 1.0, "{input}");
+    }
+    let name = "quipu_input_refused_total{input=\"statsd\"";
+    wait_until("the lines", || daemon.get("/metrics").text().contains(name));
+    assert_eq!(refused("statsd"), 3.0);
+    assert_eq!(daemon.sample("x{n=\"499\"}"), 1.0);
+}

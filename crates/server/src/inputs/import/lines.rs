@@ -11,7 +11,7 @@ use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition::text::{Format, Item, LineError, Sample, Text};
 use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
 
-use crate::http::Request;
+use crate::http::{Request, Response};
 use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
 use crate::inputs::refusals::Input;
 use crate::inputs::tally::{Shown, Tally};
@@ -95,25 +95,26 @@ type Fault = (&'static str, String);
 const LIMITS: Limits = Limits { samples: 20_000, bytes: 8 << 20 };
 
 impl Lines {
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub(super) fn new(
         inputs: &Inputs,
         request: &Request,
         format: Format,
         extra: Extra,
         now_ms: i64,
-    ) -> Self {
+    ) -> Result<Self, Response> {
         let part = Part {
             format,
             extra,
             now_ms,
-            tally: Tally::new(Input::Import, inputs, request),
+            tally: Tally::new(Input::Import, inputs, request)?,
             family: Announced::default(),
             is_whole: false,
             line: 0,
             buckets: Vec::new(),
             kept: Kept::default(),
         };
-        Self { inputs: inputs.clone(), families: Families::new(format, LIMITS), part }
+        Ok(Self { inputs: inputs.clone(), families: Families::new(format, LIMITS), part })
     }
 
     /// Begins to take a few lines.

@@ -53,7 +53,7 @@ impl Importing {
             place: Place::of(&inputs.shared().places, request),
             pieces,
             stream: Some(Stream::new(Options::new(format))),
-            lines: Lines::new(inputs, request, format, extra, now_ms()),
+            lines: Lines::new(inputs, request, format, extra, now_ms())?,
             buffer: vec![0; PIECE],
         })
     }

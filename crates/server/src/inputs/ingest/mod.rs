@@ -88,7 +88,7 @@ impl Ingesting {
             decoder: format.decoder(kind, framing).limit(limit),
             arena: Arena::new(),
             timers,
-            tally: Tally::new(Input::Ingest, inputs, request),
+            tally: Tally::new(Input::Ingest, inputs, request)?,
             messages: 0,
             batch: None,
             holds: false,

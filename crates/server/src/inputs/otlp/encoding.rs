@@ -64,7 +64,7 @@ impl Encoding {
     pub(super) fn failure(self, status: StatusCode, message: &str) -> Response {
         let code = match status {
             StatusCode::SERVICE_UNAVAILABLE => UNAVAILABLE,
-            StatusCode::PAYLOAD_TOO_LARGE => RESOURCE_EXHAUSTED,
+            StatusCode::PAYLOAD_TOO_LARGE | StatusCode::TOO_MANY_REQUESTS => RESOURCE_EXHAUSTED,
             StatusCode::UNSUPPORTED_MEDIA_TYPE => UNIMPLEMENTED,
             _ => INVALID_ARGUMENT,
         };

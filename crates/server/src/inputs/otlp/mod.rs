@@ -27,6 +27,7 @@ use self_cell::self_cell;
 use super::Inputs;
 use super::body::{self, Whole};
 use super::place::Place;
+use super::rate::Allowance;
 use super::refusals::Input;
 use crate::http::{Reply, Request, Response, Steps, method_not_allowed};
 use crate::routes::in_steps;
@@ -65,6 +66,8 @@ struct Coming {
     inputs: Inputs,
     place: Place,
     encoding: Encoding,
+    /// What the client may bring, if that is limited.
+    allowance: Option<Allowance<'static>>,
     stage: Stage,
 }
 
@@ -78,6 +81,14 @@ impl Coming {
     fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
         let encoding =
             Encoding::of(request).map_err(|response| refuse(inputs, "type", response))?;
+        let allowance = inputs.admit(Input::Otlp, request).map_err(|refused| {
+            let message = String::from_utf8_lossy(refused.body());
+            let mut response = encoding.failure(refused.status(), message.trim_end());
+            if let Some(after) = refused.headers().get(RETRY_AFTER) {
+                response.headers_mut().insert(RETRY_AFTER, after.clone());
+            }
+            response
+        })?;
         let limit = match encoding {
             Encoding::Protobuf => inputs.shared().body_bytes,
             Encoding::Json => inputs.shared().body_bytes.min(JSON_LIMIT),
@@ -89,6 +100,7 @@ impl Coming {
             inputs: inputs.clone(),
             place: Place::of(&inputs.shared().places, request),
             encoding,
+            allowance,
             stage: Stage::Expanding(body),
         })
     }
@@ -107,6 +119,15 @@ impl Coming {
             *stage = Stage::Taking(Export::begin(inputs, *encoding, bytes)?);
         }
         Ok(None)
+    }
+}
+
+impl Drop for Coming {
+    /// What a request brought counts even if its client leaves.
+    fn drop(&mut self) {
+        if let (Some(allowance), Stage::Taking(export)) = (self.allowance, &self.stage) {
+            allowance.brought(export.counts.taken + export.counts.refused);
+        }
     }
 }
 

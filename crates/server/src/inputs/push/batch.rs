@@ -138,7 +138,6 @@ impl Batch {
     }
 
     /// The number of series.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.len
     }

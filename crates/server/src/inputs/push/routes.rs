@@ -24,6 +24,7 @@ use crate::http::{Reply, Request, Response, Steps, method_not_allowed, text};
 use crate::inputs::Inputs;
 use crate::inputs::body::{Piece, Pieces};
 use crate::inputs::place::Place;
+use crate::inputs::rate::Allowance;
 use crate::inputs::refusals::{Input, Refusals};
 
 /// What all threads share of the API.
@@ -178,6 +179,10 @@ impl Push {
         let refuse = |what: &dyn std::fmt::Display| {
             inputs.refusals().refused(Input::Push, grouping.job(), "malformed", what);
         };
+        let allowance = match inputs.admit(Input::Push, request) {
+            Ok(allowance) => allowance,
+            Err(response) => return response.into(),
+        };
         let options = match Options::of(&self.settings, &grouping, request) {
             Ok(options) => options,
             Err(fault) => {
@@ -198,7 +203,7 @@ impl Push {
         let batch = Batch::new(grouping, inputs.intake().limits());
         let reading = Reading { pieces, parser, batch, options, removes };
         let stage = Stage::Reading(Box::new(reading));
-        begin(Pushing { push: self, inputs: inputs.clone(), stage, place })
+        begin(Pushing { push: self, inputs: inputs.clone(), stage, place, allowance })
     }
 }
 
@@ -208,6 +213,8 @@ struct Pushing {
     inputs: Inputs,
     stage: Stage,
     place: Place,
+    /// What the client may bring, if that is limited.
+    allowance: Option<Allowance<'static>>,
 }
 
 enum Stage {
@@ -251,7 +258,7 @@ enum Stop {
 
 impl Steps for Pushing {
     fn step(&mut self) -> Option<Response> {
-        let Self { push, inputs, stage, place } = self;
+        let Self { push, inputs, stage, place, allowance } = self;
         let reading = match stage {
             Stage::Changing(changing) => return changing.step(),
             Stage::Reading(reading) => reading,
@@ -266,6 +273,9 @@ impl Steps for Pushing {
                 let Reading { options, removes, .. } = **reading;
                 let empty = Batch::new(reading.batch.grouping().clone(), inputs.intake().limits());
                 let batch = std::mem::replace(&mut reading.batch, empty);
+                if let Some(allowance) = allowance {
+                    allowance.brought(batch.len() as u64);
+                }
                 let expiry = push.settings.expiry;
                 let push = apply::Push { key, batch, options, removes, now: now(), expiry };
                 Change::Push(Box::new(push))

@@ -102,6 +102,15 @@ impl Receiver {
             self.intake.set_source(&source.to_string());
         }
         let report = Report { refusals: &self.shared.refusals, source };
+        let allowance = self.shared.rates.of(source);
+        let before = self.counts.lines;
+        if let Some(Err(excess)) = allowance.map(|allowance| allowance.check()) {
+            for _ in input.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                self.counts.lines += 1;
+                report.refused(excess.reason, &excess);
+            }
+            return;
+        }
         for line in Lines::new(input, Tags::ALL) {
             self.counts.lines += 1;
             match line {
@@ -111,6 +120,9 @@ impl Receiver {
                 Err(error) => report.refused(error.reason().as_str(), &error),
                 Ok(_) => {}
             }
+        }
+        if let Some(allowance) = allowance {
+            allowance.brought(self.counts.lines - before);
         }
     }
 

@@ -54,7 +54,7 @@ fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
         body,
         limit: inputs.shared().body_bytes.min(MOST_BYTES),
         reading: None,
-        taking: Taking::new(inputs, request, version, now_ms()),
+        taking: Taking::new(inputs, request, version, now_ms())?,
         version,
     })
 }

@@ -10,7 +10,7 @@ use quipu_wire::remote::{
 };
 
 use super::families::Known;
-use crate::http::Request;
+use crate::http::{Request, Response};
 use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
 use crate::inputs::refusals::Input;
 use crate::inputs::tally::{Shown, Tally};
@@ -75,25 +75,26 @@ struct Named<'s> {
 type Fault = (&'static str, String);
 
 impl Taking {
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub(super) fn new(
         inputs: &Inputs,
         request: &Request,
         version: WriteVersion,
         now_ms: i64,
-    ) -> Self {
+    ) -> Result<Self, Response> {
         let part = Part {
             version,
             now_ms,
             written: Written::default(),
             is_full: false,
-            tally: Tally::new(Input::RemoteWrite, inputs, request),
+            tally: Tally::new(Input::RemoteWrite, inputs, request)?,
             number: 0,
             last_name: String::new(),
             known: None,
             kept: SeriesType::Unknown,
             buckets: Buckets::default(),
         };
-        Self { inputs: inputs.clone(), part }
+        Ok(Self { inputs: inputs.clone(), part })
     }
 
     /// Begins to take a few series.
