@@ -131,7 +131,7 @@ fn a_real_prometheus_sees_each_increment_once_over_kills() {
             }
             received += BEFORE_A_KILL;
             wait_until("packets", || packets(&daemon) == Some(received as f64));
-            wait_until("answers", || {
+            wait_until("responses", || {
                 [&imports, &pushes].iter().all(|n| n.load(Ordering::SeqCst) >= BEFORE_A_KILL)
             });
             daemon.kill();
