@@ -131,11 +131,11 @@ impl Excess {
 
 impl Display for Excess {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (who, flag) = match self.reason {
+        let (subject, flag) = match self.reason {
             "sample_rate" => ("all sources together bring", "--sample-rate"),
             _ => ("the source brings", "--sample-rate-per-source"),
         };
-        write!(f, "{who} more than {} samples a second ({flag})", self.rate)
+        write!(f, "{subject} more than {} samples a second ({flag})", self.rate)
     }
 }
 
