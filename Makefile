@@ -202,6 +202,25 @@ judge-statsd: ## Send the cases of statsd_exporter's tests to it and to the daem
 	$(CARGO) build --locked --package quipu-server
 	cd crates/server/tests/judges/statsd && go run . $(CURDIR)/target/debug/quipu
 
+DATADOG_GO := github.com/DataDog/datadog-go/v5@v5.9.1
+HOT_SHOTS := hot-shots@17.1.1
+STATSD_PYTHON := datadog==0.56.0 statsd==4.0.1
+STATSD_CLIENTS := $(CURDIR)/target/judge-statsd-clients
+
+judge-statsd-clients: TOOLS += node:nodejs npm:npm
+
+.PHONY: judge-statsd-clients
+judge-statsd-clients: tools ## Real clients of StatsD in Go, JavaScript and Python, over every transport
+	$(CARGO) build --locked --package quipu-server
+	mkdir -p $(STATSD_CLIENTS)
+	cp $(addprefix crates/server/tests/judges/statsd-clients/sender.,go js) $(STATSD_CLIENTS)
+	cd $(STATSD_CLIENTS) && rm -f go.mod go.sum && go mod init judge && go get $(DATADOG_GO) && \
+		go build -o sender-go sender.go
+	cd $(STATSD_CLIENTS) && npm install --silent --no-save $(HOT_SHOTS)
+	python3 -m venv $(STATSD_CLIENTS)/venv
+	$(STATSD_CLIENTS)/venv/bin/pip install --quiet --disable-pip-version-check $(STATSD_PYTHON)
+	python3 crates/server/tests/judges/statsd-clients/judge.py target/debug/quipu $(STATSD_CLIENTS)
+
 PUSHGATEWAY := github.com/prometheus/pushgateway
 
 .PHONY: judge-push
