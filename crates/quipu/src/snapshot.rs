@@ -54,9 +54,9 @@ pub struct Family<'a> {
     pub labels: &'a [Label<'a>],
     /// The number of groups: the product of the labels' numbers of values, or 1 if none has any.
     pub groups: u32,
-    /// Whether the text format 0.0.4 and the protobuf format show the name of a counter as it is,
-    /// without `_total`: that of a program that follows another convention. OpenMetrics requires
-    /// the suffix.
+    /// Whether the name of a counter is shown as it is, without `_total`: that of a program that
+    /// follows another convention. OpenMetrics 1.0 requires the suffix of counters, and so shows it
+    /// as a metric of an unknown type.
     pub bare: bool,
 }
 

@@ -59,7 +59,7 @@ fn increments_add_up_whatever_the_order_of_labels() {
     ];
     has(&registry, &lines);
     let text = open_metrics(&registry);
-    for line in ["# TYPE hits counter\n", "hits_total{a=\"1\"} 4", "done_total 2", "level 1.5\n"] {
+    for line in ["# TYPE hits unknown\n", "\nhits{a=\"1\"} 4", "done_total 2", "level 1.5\n"] {
         assert!(text.contains(line), "{line} is not in\n{text}");
     }
 }

@@ -127,7 +127,7 @@ impl Text {
         self.groups.resize(if groups <= MAX_GROUPS { groups } else { 0 }, NOT_YET);
         self.has_labels = !family.labels.is_empty();
         self.main = match family.kind {
-            Kind::Counter if self.is_bare(family) => Suffix::None,
+            Kind::Counter if family.bare => Suffix::None,
             Kind::Counter => Suffix::Total,
             Kind::Info => Suffix::Info,
             _ => Suffix::None,
@@ -152,8 +152,7 @@ impl Text {
     #[inline]
     pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
         self.header(family, out);
-        let bare = self.is_bare(family);
-        for &suffix in Suffix::of(&series.value, bare) {
+        for &suffix in Suffix::of(&series.value, family.bare) {
             if self.heads[suffix as usize] == NOT_YET {
                 self.heads[suffix as usize] =
                     self.render(|text, out| text.put_head(family, suffix, out));
@@ -164,11 +163,13 @@ impl Text {
             Value::Counter { total: Number::Float(total), .. }
                 if total.is_nan() && self.dialect != Dialect::Text => {}
             Value::Counter { total, exemplar } => {
-                let suffix = if bare { Suffix::None } else { Suffix::Total };
+                let suffix = if family.bare { Suffix::None } else { Suffix::Total };
                 self.put_line_head(suffix, family, series, out);
                 number::put(*total, out);
                 self.put_start(series, out);
-                self.put_exemplar(exemplar.as_ref(), out);
+                if !self.is_unknown(family) {
+                    self.put_exemplar(exemplar.as_ref(), out);
+                }
                 out.push(b'\n');
             }
             Value::Gauge(value) | Value::Unknown(value) => {
@@ -232,10 +233,11 @@ impl Text {
         true
     }
 
-    /// Whether a counter's samples have the name as it is.
+    /// Whether a counter's samples have a name without the suffix that OpenMetrics 1.0 requires of
+    /// counters: there, they are values of an unknown kind, so that all formats have the same name.
     #[inline]
-    fn is_bare(&self, family: &Family<'_>) -> bool {
-        family.bare && self.dialect == Dialect::Text
+    fn is_unknown(&self, family: &Family<'_>) -> bool {
+        family.bare && family.kind == Kind::Counter && self.dialect == Dialect::OpenMetrics
     }
 
     /// Writes the header of the family, unless it has been written.
@@ -254,7 +256,7 @@ impl Text {
         // counters and infos have theirs.
         let suffix = match (family.kind, self.dialect) {
             (_, Dialect::OpenMetrics) => "",
-            (Kind::Counter, _) if self.is_bare(family) => "",
+            (Kind::Counter, _) if family.bare => "",
             (Kind::Counter, _) => "_total",
             (Kind::Info, _) => "_info",
             _ => "",
@@ -291,6 +293,7 @@ impl Text {
         }
         put_name("# TYPE ", out);
         let kind = match (family.kind, dialect) {
+            (Kind::Counter, _) if self.is_unknown(family) => "unknown",
             (Kind::Counter, _) => "counter",
             (Kind::Gauge, _) | (Kind::Info | Kind::StateSet, Dialect::Text) => "gauge",
             (Kind::Histogram, _) => "histogram",

@@ -54,6 +54,7 @@ pub enum Piece {
     Bytes(usize),
     /// None yet: the part of the body that was read expands to nothing.
     Nothing,
+    /// The end of the body.
     End,
 }
 
