@@ -73,7 +73,7 @@ struct Coming {
 
 enum Stage {
     Expanding(Whole),
-    Taking(Export),
+    Taking(Box<Export>),
 }
 
 impl Coming {
@@ -116,7 +116,7 @@ impl Coming {
             }
         };
         if let Some(bytes) = body {
-            *stage = Stage::Taking(Export::begin(inputs, *encoding, bytes)?);
+            *stage = Stage::Taking(Box::new(Export::begin(inputs, *encoding, bytes)?));
         }
         Ok(None)
     }
