@@ -20,6 +20,7 @@ pub mod inspect;
 pub mod logs;
 pub mod metrics;
 pub mod routes;
+mod routing;
 pub mod scrape;
 pub mod serve;
 pub mod signals;

@@ -13,6 +13,7 @@ use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
 use crate::inputs::{self, Inputs, otlp};
 use crate::metrics::Metrics;
+use crate::routing::{self, ROWS, Route, Row};
 use crate::state::State;
 use crate::top::{Asked, MAX_KEYS, Page, Top};
 
@@ -41,62 +42,63 @@ impl Routes {
         if path == "*" && request.method() == Method::OPTIONS {
             return Ok(options().into());
         }
-        let (first, rest) = match path.strip_prefix('/').map(|path| path.split_once('/')) {
-            Some(Some((first, rest))) => (first, Some(rest)),
-            Some(None) => (&path[1..], None),
-            None => return Err(Refused::NotFound),
-        };
-        match (first, rest) {
-            ("", None) => {
-                read_only(request)?;
-                Ok(number(self.state.requests.add_and_count(1)).into())
-            }
-            ("rate", None) => {
-                read_only(request)?;
-                self.rate(request)
-            }
-            ("rate", Some(key)) => {
-                read_only(request)?;
-                self.key_rate(request, key).map(Reply::Now)
-            }
-            ("hit", Some(key)) => {
-                post(request)?;
-                self.hit(request, key).map(Reply::Now)
-            }
-            ("top", None) => {
-                read_only(request)?;
-                self.top(request)
-            }
-            ("metrics", None) => {
-                read_only(request)?;
-                let expiring = self.push().expire(&self.inputs);
-                let exposing = Exposing::new(&self.inputs, request);
+        let (row, rest) = self.find(path).ok_or(Refused::NotFound)?;
+        if !row.takes(request.method()) {
+            return Err(Refused::Method(row.methods));
+        }
+        let inputs = &self.inputs;
+        match row.route {
+            Route::Count => Ok(number(self.state.requests.add_and_count(1)).into()),
+            Route::Rate => self.rate(request),
+            Route::KeyRate => self.key_rate(request, rest).map(Reply::Now),
+            Route::Hit => self.hit(request, rest).map(Reply::Now),
+            Route::Top => self.top(request),
+            Route::Metrics => {
+                let expiring = self.push().expire(inputs);
+                let exposing = Exposing::new(inputs, request);
                 Ok(in_steps(Scrape { expiring, exposing }))
             }
-            ("api", Some("v1/write")) => {
-                post(request)?;
-                Ok(inputs::write::respond(&self.inputs, request))
+            Route::Group => Ok(self.push().group(inputs, request)),
+            Route::Groups => Ok(self.push().list(inputs, request)),
+            Route::Status => Ok(self.push().status(request).into()),
+            Route::Wipe => Ok(self.push().wipe(inputs)),
+            Route::RemoteWrite => Ok(inputs::write::respond(inputs, request)),
+            Route::Import => Ok(inputs::import::respond(inputs, request)),
+            Route::Otlp => Ok(otlp::respond(inputs, request)),
+            Route::Ingest => Ok(inputs::ingest::respond(inputs, request)),
+            Route::Refused => Ok(json(&refused(inputs.refusals())).into()),
+            Route::Health => Ok(text(StatusCode::OK, "ok\n").into()),
+        }
+    }
+
+    /// The row of a path in the table of routes, if the settings have the route.
+    fn find<'p>(&self, path: &'p str) -> Option<(&'static Row, &'p str)> {
+        routing::find(path).filter(|(row, _)| self.has(row.route))
+    }
+
+    /// Whether the settings have a route.
+    fn has(&self, route: Route) -> bool {
+        let push = self.push().settings();
+        match route {
+            Route::Group | Route::Groups | Route::Status => push.enabled,
+            Route::Wipe => push.enabled && push.admin,
+            Route::Otlp => self.inputs.shared().otlp.enabled,
+            _ => true,
+        }
+    }
+
+    /// The response to a request that is refused.
+    fn refuse(&self, refused: Refused, path: &str) -> Response {
+        match refused {
+            Refused::Bad(what) => text(StatusCode::BAD_REQUEST, what + "\n"),
+            Refused::NotFound => {
+                let rows = ROWS.iter().filter(|row| self.has(row.route));
+                let routes: Vec<_> = rows.map(|row| [row.start, row.parameter].concat()).collect();
+                let routes = routes.join(", ");
+                let what = format!("nothing at {path}; the routes are {routes}\n");
+                text(StatusCode::NOT_FOUND, what)
             }
-            ("api", Some("v1/import/prometheus")) => {
-                post(request)?;
-                Ok(inputs::import::respond(&self.inputs, request))
-            }
-            ("ingest", None) => {
-                post(request)?;
-                Ok(inputs::ingest::respond(&self.inputs, request))
-            }
-            ("refused", None) => {
-                read_only(request)?;
-                Ok(json(&refused(self.inputs.refusals())).into())
-            }
-            ("v1", Some("metrics")) if self.inputs.shared().otlp.enabled => {
-                Ok(otlp::respond(&self.inputs, request))
-            }
-            ("-", Some("healthy" | "ready")) => {
-                read_only(request)?;
-                Ok(text(StatusCode::OK, "ok\n").into())
-            }
-            _ => self.push().reply(&self.inputs, request).ok_or(Refused::NotFound),
+            Refused::Method(allow) => method_not_allowed(allow),
         }
     }
 
@@ -244,19 +246,18 @@ impl Handler for Routes {
     fn handle(&self, request: &Request) -> Reply {
         self.respond(request).unwrap_or_else(|refused| {
             debug!(method = %request.method(), target = %request.uri(), why = ?refused, "refused");
-            refused.response(request.path()).into()
+            self.refuse(refused, request.path()).into()
         })
     }
 
     fn is_vital(&self, _method: &Method, path: &str) -> bool {
-        matches!(path, "/-/healthy" | "/-/ready")
+        routing::find(path).is_some_and(|(row, _)| row.route == Route::Health)
     }
 
     fn keeps_body(&self, method: &Method, path: &str) -> bool {
-        let is_post = *method == Method::POST;
-        let is_otlp = path == otlp::PATH && self.inputs.shared().otlp.enabled;
-        let is_other = matches!(path, "/api/v1/write" | "/api/v1/import/prometheus" | "/ingest");
-        is_post && (is_otlp || is_other) || self.push().takes(method, path)
+        let is_push = matches!(*method, Method::PUT | Method::POST);
+        let row = self.find(path).map(|(row, _)| row);
+        is_push && row.is_some_and(|row| row.route.brings_metrics() && row.takes(method))
     }
 
     fn event(&self, event: Event) {
@@ -330,22 +331,6 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Refuses methods other than GET and HEAD.
-fn read_only(request: &Request) -> Result<(), Refused> {
-    match *request.method() {
-        Method::GET | Method::HEAD => Ok(()),
-        _ => Err(Refused::Method("GET, HEAD")),
-    }
-}
-
-/// Refuses methods other than POST.
-fn post(request: &Request) -> Result<(), Refused> {
-    match *request.method() {
-        Method::POST => Ok(()),
-        _ => Err(Refused::Method("POST")),
-    }
-}
-
 fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     if key.is_empty() {
         return Err(bad("the key is empty; give one after the slash"));
@@ -365,7 +350,9 @@ fn decode(key: &str) -> Result<Vec<u8>, Refused> {
 /// The response to `OPTIONS *`: the methods of the daemon as a whole.
 fn options() -> Response {
     let mut response = Response::default();
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD, POST, OPTIONS"));
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static("GET, HEAD, PUT, POST, DELETE, OPTIONS"));
     response
 }
 
@@ -403,23 +390,6 @@ enum Refused {
     NotFound,
     /// 405, with the methods that the route supports.
     Method(&'static str),
-}
-
-impl Refused {
-    fn response(self, path: &str) -> Response {
-        match self {
-            Self::Bad(what) => text(StatusCode::BAD_REQUEST, what + "\n"),
-            Self::NotFound => text(
-                StatusCode::NOT_FOUND,
-                format!(
-                    "nothing at {path}; the routes are /, /rate, /rate/KEY, /hit/KEY, /top, \
-                     /metrics, /metrics/job/NAME, /api/v1/metrics, /v1/metrics, /api/v1/write, \
-                     /api/v1/import/prometheus, /ingest, /refused, /-/healthy and /-/ready\n"
-                ),
-            ),
-            Self::Method(allow) => method_not_allowed(allow),
-        }
-    }
 }
 
 /// The number of buckets that one step reads, in about 100 us.

@@ -57,11 +57,11 @@ fn what_is_not_there_is_told_what_is() {
         let answer = daemon.get(target);
         answer.expect_refusal(404, &format!("nothing at {target}; the routes are /, /rate,"));
     }
-    daemon.post("/hit").expect_refusal(404, "/hit/KEY");
+    daemon.post("/hit").expect_refusal(404, "/hit/{key}");
     daemon.get("*").expect_refusal(404, "the routes are /");
     let options = daemon.connect().request("OPTIONS", "*").unwrap();
     assert_eq!((options.status, options.body.len()), (200, 0));
-    assert_eq!(options.fields["allow"], "GET, HEAD, POST, OPTIONS");
+    assert_eq!(options.fields["allow"], "GET, HEAD, PUT, POST, DELETE, OPTIONS");
     assert_eq!(daemon.count("/rate"), 0);
 }
 

@@ -17,9 +17,9 @@ mod values;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
+use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use hyper::{Method, StatusCode};
 use quipu::intake::Refused;
 use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
@@ -29,7 +29,7 @@ use super::body::{self, Whole};
 use super::place::Place;
 use super::rate::Allowance;
 use super::refusals::Input;
-use crate::http::{Reply, Request, Response, Steps, method_not_allowed};
+use crate::http::{Reply, Request, Response, Steps};
 use crate::routes::in_steps;
 use encoding::Encoding;
 use points::{Rejected, Translator};
@@ -47,14 +47,8 @@ pub struct Options {
     pub promote: Vec<String>,
 }
 
-/// The path of requests.
-pub const PATH: &str = "/v1/metrics";
-
-/// Handles a request to [`PATH`].
+/// Takes a request.
 pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
-    if request.method() != Method::POST {
-        return method_not_allowed("POST").into();
-    }
     match Coming::new(inputs, request) {
         Ok(coming) => in_steps(coming),
         Err(response) => Reply::Now(response),

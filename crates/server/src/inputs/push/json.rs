@@ -274,9 +274,11 @@ fn time(time: SystemTime) -> String {
     humantime::format_rfc3339_nanos(time).to_string()
 }
 
-/// The response to `OPTIONS`.
+/// The response to `OPTIONS`, which has no body.
 pub(super) fn options() -> Response {
-    respond(Vec::new())
+    let mut response = respond(Vec::new());
+    response.headers_mut().remove(CONTENT_TYPE);
+    response
 }
 
 /// A response with the headers of Pushgateway's API.

@@ -89,11 +89,6 @@ impl Grouping {
     }
 }
 
-/// Whether the part of a path after `/metrics/` is that of a group.
-pub(super) fn is_group(rest: &str) -> bool {
-    rest.split_once('/').is_some_and(|(first, _)| first == "job" || first == BASE64)
-}
-
 /// The first part of a path whose job is in base64.
 const BASE64: &str = "job@base64";
 

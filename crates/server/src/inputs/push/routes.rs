@@ -18,9 +18,9 @@ use super::groups::{Groups, Nanos};
 use super::json::{self, Listing};
 use super::options::{Options, Settings};
 use super::parse::Parser;
-use super::path::{Grouping, is_group};
+use super::path::Grouping;
 use super::restore;
-use crate::http::{Reply, Request, Response, Steps, method_not_allowed, text};
+use crate::http::{Reply, Request, Response, Steps, text};
 use crate::inputs::Inputs;
 use crate::inputs::body::{Piece, Pieces};
 use crate::inputs::place::Place;
@@ -84,39 +84,25 @@ impl Push {
         is_ready
     }
 
-    /// Whether a request brings metrics to this API.
-    pub fn takes(&self, method: &Method, path: &str) -> bool {
-        let is_push = matches!(*method, Method::PUT | Method::POST);
-        let rest = path.strip_prefix("/metrics/");
-        is_push && self.settings.enabled && rest.is_some_and(is_group)
+    /// `GET /api/v1/metrics`.
+    pub fn list(&'static self, inputs: &Inputs, request: &Request) -> Reply {
+        match *request.method() {
+            Method::OPTIONS => json::options().into(),
+            _ => begin(List { push: self, inputs: inputs.clone(), listing: None }),
+        }
     }
 
-    /// The reply to a request, if its path is one of this API.
-    pub fn reply(&'static self, inputs: &Inputs, request: &Request) -> Option<Reply> {
-        if !self.settings.enabled {
-            return None;
+    /// `GET /api/v1/status`.
+    pub fn status(&self, request: &Request) -> Response {
+        match *request.method() {
+            Method::OPTIONS => json::options(),
+            _ => json::status(&self.flags, self.started),
         }
-        let path = request.path();
-        let of_group = path.strip_prefix("/metrics/").filter(|rest| is_group(rest));
-        if let Some(rest) = of_group {
-            return Some(self.group(inputs, request, rest));
-        }
-        let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
-        Some(match path {
-            "/api/v1/status" if is_read => json::status(&self.flags, self.started).into(),
-            "/api/v1/metrics" if is_read => {
-                begin(List { push: self, inputs: inputs.clone(), listing: None })
-            }
-            "/api/v1/status" | "/api/v1/metrics" => match *request.method() {
-                Method::OPTIONS => json::options().into(),
-                _ => method_not_allowed("GET, HEAD, OPTIONS").into(),
-            },
-            "/api/v1/admin/wipe" if self.settings.admin => match *request.method() {
-                Method::PUT => begin(Changing::new(self, inputs, Change::Wipe(None))),
-                _ => method_not_allowed("PUT").into(),
-            },
-            _ => return None,
-        })
+    }
+
+    /// `PUT /api/v1/admin/wipe`.
+    pub fn wipe(&'static self, inputs: &Inputs) -> Reply {
+        begin(Changing::new(self, inputs, Change::Wipe(None)))
     }
 
     /// Hides the groups whose time is over, if there are any; to be done before a scrape.
@@ -146,7 +132,7 @@ impl Push {
     }
 
     /// The settings.
-    pub(super) fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
@@ -161,13 +147,11 @@ impl Push {
         &self.groups
     }
 
-    /// A request for a group, whose path goes on like this.
-    fn group(&'static self, inputs: &Inputs, request: &Request, rest: &str) -> Reply {
-        let removes = match *request.method() {
-            Method::PUT => true,
-            Method::POST | Method::DELETE => false,
-            _ => return method_not_allowed("PUT, POST, DELETE").into(),
-        };
+    /// PUT, POST and DELETE of a group, whose labels are in the path.
+    pub fn group(&'static self, inputs: &Inputs, request: &Request) -> Reply {
+        let removes = *request.method() == Method::PUT;
+        let path = request.path();
+        let rest = path.strip_prefix("/metrics/").unwrap_or(path);
         let grouping = match Grouping::parse(rest) {
             Ok(grouping) => grouping,
             Err(fault) => return bad(fault).into(),
