@@ -92,13 +92,17 @@ fn faults_refuse_a_push_and_leave_the_others() {
         ("/metrics/job/b", "y 1\ny{ 2\n", 400, "line 2"),
         ("/metrics/job/a/b", "y 1\n", 400, "odd number of components"),
         ("/metrics/job/", "y 1\n", 400, "job name is required"),
-        ("/metrics/jobs/a", "y 1\n", 404, "/metrics/job/NAME"),
+        ("/metrics/jobs/a", "y 1\n", 404, "/metrics/job/{job}"),
         ("/metrics/job/a", "quipu_x 1\n", 400, "names that begin with"),
         ("/metrics/job/a?mode=sum", "y 1\n", 400, "give replace or add"),
         ("/metrics/job/a?ttl=soon", "y 1\n", 400, "such as"),
     ] {
         daemon.push("PUT", path, body).expect_refusal(status, part);
     }
+    // The query precedes the header, which must be one that can be read.
+    let header = "Quipu-Push-Mode: sum\r\n";
+    let answer = send(&mut daemon.connect(), "PUT", "/metrics/job/a?mode=add", header, b"y 1\n");
+    answer.expect_refusal(400, "give replace or add");
     assert_eq!(daemon.pushed(), lines(&["x{instance=\"\",job=\"a\"} 1"]));
     // What fails for what it says marks its group; what cannot be read does not.
     assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"b\"}") > 1.6e9);
@@ -245,7 +249,7 @@ fn an_expired_group_goes_on_from_its_totals() {
     let body = "# TYPE c_total counter\nc_total 2\n";
     let shown = |daemon: &Daemon| daemon.get("/metrics").text().contains("job=\"a\"");
     daemon.put("/metrics/job/a?mode=add&ttl=1ms", body);
-    daemon.put("/metrics/job/b?ttl=1h", body);
+    daemon.put("/metrics/job/b?ttl=59m+30s%2030s", body);
     wait_until("the group expires", || !shown(&daemon));
     assert_eq!(daemon.pushed(), lines(&["c_total{instance=\"\",job=\"b\"} 2"]));
     assert_eq!(daemon.sample("push_expiry_seconds{instance=\"\",job=\"b\"}"), 3600.0);

@@ -1,11 +1,13 @@
 //! How pushes are treated: by the settings of the daemon, and by what a push asks for in its query or
 //! its header.
 
+use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use super::path::Grouping;
@@ -78,28 +80,29 @@ impl Options {
         grouping: &Grouping,
         request: &Request,
     ) -> Result<Self, String> {
-        let query = |name: &str| {
-            let mut pairs = request.query().unwrap_or_default().split('&');
-            pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
-        };
         let header = |name: &str| match request.headers().get(name).map(|value| value.to_str()) {
             Some(Err(_)) => Err(format!("the header {name} is not text: use ASCII")),
             Some(Ok(value)) => Ok(Some(value.trim())),
             None => Ok(None),
         };
-        let asked = |parameter, name| Ok::<_, String>(query(parameter).or(header(name)?));
-        let job = grouping.job();
-        let mode = match asked("mode", "quipu-push-mode")? {
-            Some(mode) => choice("mode", mode)?,
-            None if settings.add_jobs.iter().any(|pattern| matches(pattern, job)) => Mode::Add,
+        let mode = asked(query(request, "mode")?, header("quipu-push-mode")?, |mode| {
+            choice("mode", mode)
+        })?;
+        let mode = match mode {
+            Some(mode) => mode,
+            None if settings.add_jobs.iter().any(|pattern| matches(pattern, grouping.job())) => {
+                Mode::Add
+            }
             None => settings.mode,
         };
-        let gauges = match asked("gauges", "quipu-push-gauges")? {
-            Some(gauges) => choice("gauges", gauges)?,
-            None => settings.gauges,
-        };
-        let ttl = asked("ttl", "quipu-push-ttl")?.map(str::parse::<Time>).transpose();
-        let ttl = ttl.map_err(|error| format!("the ttl cannot be read: {error}"))?;
+        let gauges = asked(query(request, "gauges")?, header("quipu-push-gauges")?, |gauges| {
+            choice("gauges", gauges)
+        })?;
+        let gauges = gauges.unwrap_or(settings.gauges);
+        let ttl = asked(query(request, "ttl")?, header("quipu-push-ttl")?, |ttl| {
+            let parsed = ttl.parse::<Time>();
+            parsed.map_err(|error| format!("the ttl cannot be read: {error}"))
+        })?;
         let id = header("quipu-push-id")?.filter(|id| !id.is_empty()).map(|id| {
             let mut hasher = DefaultHasher::new();
             id.hash(&mut hasher);
@@ -112,6 +115,31 @@ impl Options {
     pub(super) fn adds(&self) -> bool {
         self.mode == Mode::Add
     }
+}
+
+/// The value of a parameter of the query, decoded.
+fn query(request: &Request, name: &str) -> Result<Option<String>, String> {
+    let mut pairs = request.query().unwrap_or_default().split('&');
+    let value = pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
+    let decode = |value: &str| {
+        let value = value.replace('+', " ");
+        percent_decode_str(&value).decode_utf8().map(Cow::into_owned)
+    };
+    value.map(decode).transpose().map_err(|_| {
+        format!("the parameter {name:?} is not UTF-8; percent-encode the bytes of a UTF-8 text")
+    })
+}
+
+/// What a push asks for. The query precedes the header, but a header that cannot be read is a fault
+/// beside it, too.
+fn asked<T>(
+    query: Option<String>,
+    header: Option<&str>,
+    read: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    let header = header.map(&read).transpose()?;
+    let query = query.as_deref().map(&read).transpose()?;
+    Ok(query.or(header))
 }
 
 fn choice<T: ValueEnum>(name: &str, value: &str) -> Result<T, String> {
