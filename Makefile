@@ -240,6 +240,18 @@ judge-remote-write: ## Run the receiver suite of remote write 2.0 against the da
 	$(CARGO) build --locked --package quipu-server
 	crates/server/tests/judges/remote-write target/debug/quipu $(RECEIVER_SUITE)
 
+JUDGE_OPENAPI := target/judge-openapi
+
+$(JUDGE_OPENAPI)/complete: crates/server/tests/judges/openapi/requirements.txt
+	python3 -m venv --clear $(JUDGE_OPENAPI)
+	$(JUDGE_OPENAPI)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+.PHONY: judge-openapi
+judge-openapi: $(JUDGE_OPENAPI)/complete ## Send generated requests for all of docs/openapi.yaml to the daemon
+	$(CARGO) build --locked --package quipu-server
+	$(JUDGE_OPENAPI)/bin/python crates/server/tests/judges/openapi/judge.py target/debug/quipu
+
 # If rustup cannot install a target, the build says so instead of failing, since the code is not at
 # fault.
 ARENA_TARGETS := i686-unknown-linux-gnu thumbv7em-none-eabihf x86_64-unknown-none

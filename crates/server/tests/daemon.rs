@@ -25,6 +25,8 @@ mod keys;
 mod logs;
 #[path = "daemon/metrics.rs"]
 mod metrics;
+#[path = "daemon/openapi.rs"]
+mod openapi;
 #[path = "daemon/otlp.rs"]
 mod otlp;
 #[path = "daemon/push.rs"]
