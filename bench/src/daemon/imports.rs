@@ -92,7 +92,8 @@ fn turns<'a>(
 fn shown(metrics: &[u8], program: Program, [ours, theirs]: [&str; 2]) -> f64 {
     let prefix = match program {
         Program::Quipu => format!("quipu_input_samples_total{{input=\"{ours}\"}}"),
-        Program::Vmagent => format!("vmagent_rows_inserted_total{{type=\"{theirs}\"}}"),
+        // Those that it aggregates, whatever the way in.
+        Program::Vmagent => "vm_streamaggr_matched_samples_total{".into(),
         _ => format!("vm_rows_inserted_total{{type=\"{theirs}\"}}"),
     };
     sum(metrics, &prefix)
