@@ -43,9 +43,9 @@ fn turn<'a>(
         let running = subject.start(bench, folder.path())?;
         create(&running, &Packets::each(series), FILL_RATE)?;
         let memory = running.process.memory()?;
-        let (mut time, mut text) = (0.0, Vec::new());
+        let (mut time, mut cpu, mut text) = (0.0, 0.0, Vec::new());
         for _ in 0..scrapes {
-            (time, text) = scrape(&running)?;
+            (time, cpu, text) = scrape(&running)?;
         }
         let expected = (0..series).filter(|series| Series(*series).kind() != Kind::Gauge).count();
         let shown = Shown::of(&text).series;
@@ -57,18 +57,24 @@ fn turn<'a>(
             Figure::new("memory", "B", memory as f64),
             Figure::new("memory after scrapes", "B", running.process.memory()? as f64),
             Figure::new("scrape", "ms", time),
+            Figure::new("cpu time of a scrape", "ms", cpu),
             Figure::new("bytes of a scrape", "B", text.len() as f64),
         ])
     };
     Turn { case, subject: name, run: Box::new(run) }
 }
 
-/// The time of a scrape, in milliseconds, and what it returned.
-fn scrape(running: &Running) -> Result<(f64, Vec<u8>)> {
+/// The elapsed time and the processor time of a scrape, in milliseconds, and what it returned.
+fn scrape(running: &Running) -> Result<(f64, f64, Vec<u8>)> {
     running.settle()?;
-    on_core(LOAD_CORE, || {
+    let before = running.process.cpu_time()?;
+    let (elapsed, text) = on_core(LOAD_CORE, || {
         let started = Instant::now();
-        let text = running.metrics()?;
-        Ok((started.elapsed().as_secs_f64() * 1e3, text))
-    })
+        let text = running.metrics();
+        (started.elapsed(), text)
+    });
+    let text = text?;
+    running.settle()?;
+    let cpu = running.process.cpu_time()?.saturating_sub(before);
+    Ok((elapsed.as_secs_f64() * 1e3, cpu.as_secs_f64() * 1e3, text))
 }

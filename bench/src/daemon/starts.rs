@@ -80,10 +80,11 @@ fn turn<'a>(
             End::Kill => before.process.kill(),
         }
         let running = subject.start(bench, folder.path())?;
-        let memory = running.process.memory()?;
+        let (cpu, memory) = (running.process.cpu_time()?, running.process.memory()?);
         let shown = (state.shown)(&running.metrics()?);
         Ok(vec![
             Figure::new("time until ready", "ms", running.started_in.as_secs_f64() * 1e3),
+            Figure::new("cpu time until ready", "ms", cpu.as_secs_f64() * 1e3),
             Figure::new("memory", "B", memory as f64),
             Figure::new("not shown", "series or groups", state.expected as f64 - shown as f64),
         ])
