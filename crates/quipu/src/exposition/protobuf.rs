@@ -12,9 +12,9 @@ pub(super) struct Protobuf {
     escaping: Escaping,
     is_begun: bool,
     family: Vec<u8>,
-    /// The name and the kind of the current family.
+    /// The name of the current family, its kind, and whether the name is shown as it is.
     name: String,
-    kind: Option<Kind>,
+    kind: Option<(Kind, bool)>,
 }
 
 /// Field numbers.
@@ -65,7 +65,8 @@ impl Protobuf {
     }
 
     pub(super) fn family(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
-        let is_same = self.name == family.name && self.kind == Some(family.kind);
+        let kind = Some((family.kind, family.bare));
+        let is_same = self.name == family.name && self.kind == kind;
         if self.is_begun && is_same && !family.name.is_empty() {
             // Another variant of the same metric.
             return;
@@ -73,7 +74,7 @@ impl Protobuf {
         self.finish(out);
         self.name.clear();
         self.name.push_str(family.name);
-        self.kind = Some(family.kind);
+        self.kind = kind;
         let suffix = match family.kind {
             Kind::Counter if family.bare => "",
             Kind::Counter => "_total",

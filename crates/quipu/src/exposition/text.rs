@@ -73,6 +73,11 @@ pub(super) struct Text {
     /// The name of the family whose header was written last. A family of the same name that follows
     /// shares this header.
     begun: String,
+    /// Whether the name of that family is shown as it is.
+    begun_bare: bool,
+    /// Whether the family is a counter whose name another one has before its suffix, in OpenMetrics
+    /// 1.0, where names of families have none: both are one family, and a label tells them apart.
+    is_second: bool,
     /// The rendered names and labels of the family.
     rendered: Rendered,
     /// The heads of lines with labels, by suffix: the name and an opening brace; or an opening
@@ -120,14 +125,17 @@ impl Text {
 
     /// Starts a family. Nothing is written before its first series.
     pub(super) fn family(&mut self, family: &Family<'_>) {
-        self.is_begun = !family.name.is_empty() && self.begun == family.name;
+        let is_same = !family.name.is_empty() && self.begun == family.name;
+        let is_other = is_same && family.bare != self.begun_bare;
+        self.is_begun = is_same && !(is_other && self.dialect != Dialect::OpenMetrics);
+        self.is_second = is_other && family.bare && self.dialect == Dialect::OpenMetrics;
         self.rendered.clear();
         self.groups.clear();
         let groups = family.groups as usize;
         self.groups.resize(if groups <= MAX_GROUPS { groups } else { 0 }, NOT_YET);
         self.has_labels = !family.labels.is_empty();
         self.main = match family.kind {
-            Kind::Counter if family.bare => Suffix::None,
+            Kind::Counter if self.is_bare(family) => Suffix::None,
             Kind::Counter => Suffix::Total,
             Kind::Info => Suffix::Info,
             _ => Suffix::None,
@@ -152,7 +160,8 @@ impl Text {
     #[inline]
     pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
         self.header(family, out);
-        for &suffix in Suffix::of(&series.value, family.bare) {
+        let bare = self.is_bare(family);
+        for &suffix in Suffix::of(&series.value, bare) {
             if self.heads[suffix as usize] == NOT_YET {
                 self.heads[suffix as usize] =
                     self.render(|text, out| text.put_head(family, suffix, out));
@@ -163,7 +172,7 @@ impl Text {
             Value::Counter { total: Number::Float(total), .. }
                 if total.is_nan() && self.dialect != Dialect::Text => {}
             Value::Counter { total, exemplar } => {
-                let suffix = if family.bare { Suffix::None } else { Suffix::Total };
+                let suffix = if bare { Suffix::None } else { Suffix::Total };
                 self.put_line_head(suffix, family, series, out);
                 number::put(*total, out);
                 self.put_start(series, out);
@@ -237,7 +246,14 @@ impl Text {
     /// counters: there, they are values of an unknown kind, so that all formats have the same name.
     #[inline]
     fn is_unknown(&self, family: &Family<'_>) -> bool {
-        family.bare && family.kind == Kind::Counter && self.dialect == Dialect::OpenMetrics
+        let is_bare_counter = self.is_bare(family) && family.kind == Kind::Counter;
+        is_bare_counter && self.dialect == Dialect::OpenMetrics
+    }
+
+    /// Whether a counter's samples have the name as it is.
+    #[inline]
+    fn is_bare(&self, family: &Family<'_>) -> bool {
+        family.bare && !self.is_second
     }
 
     /// Writes the header of the family, unless it has been written.
@@ -248,6 +264,7 @@ impl Text {
             self.put_header(family, out);
             self.begun.clear();
             self.begun.push_str(family.name);
+            self.begun_bare = family.bare;
         }
     }
 
@@ -585,6 +602,11 @@ impl Text {
         } else {
             self.put_name(family.name, suffix.text(), out);
             out.push(b'{');
+        }
+        if self.is_second {
+            out.extend_from_slice(b"quipu_name=\"");
+            escape::put_quoted(family.name, out);
+            out.extend_from_slice(b"\",");
         }
     }
 
