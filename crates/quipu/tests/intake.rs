@@ -633,3 +633,146 @@ fn a_followed_counter_keeps_the_order_of_its_samples() {
     assert_eq!(follow(&mut intake, 2.0, 6), Ok(None));
     assert_eq!(intake.last_sample("c", &labels), None);
 }
+
+/// Senders of increments and of totals, in both orders, and over the end of a process.
+#[test]
+fn increments_and_totals_of_one_name_add_up() {
+    let directory = tempfile::tempdir().unwrap();
+    let added = (2.0, Mode::Add);
+    let followed = (5.0, Mode::Follow);
+    for (name, first) in [("added", [added, followed]), ("followed", [followed, added])] {
+        let path = directory.path().join(name);
+        let take = |intake: &mut Intake, (number, mode): (f64, Mode)| {
+            let labels = [("a", "b")];
+            let given = Given::Counter(number);
+            intake.take(metric("hits_total"), &labels, &given, mode, None).unwrap();
+            let buckets = [(1.0, number), (f64::INFINITY, 0.0)];
+            let given = Given::Histogram { buckets: &buckets, sum: number };
+            intake.take(metric("took"), &labels, &given, mode, None).unwrap();
+        };
+        let shown = |registry: &Registry, total: f64| {
+            let lines =
+                ["hits_total{a=\"b\"}", "took_bucket{a=\"b\",le=\"1\"}", "took_sum{a=\"b\"}"];
+            let lines = lines.map(|line| format!("{line} {total}"));
+            has(registry, &lines.each_ref().map(String::as_str));
+            let text = registry.text();
+            assert!(!text.contains("not_shown") && text.matches("# TYPE").count() == 2, "{text}");
+        };
+        {
+            let registry = Registry::open(&path).unwrap();
+            let mut intake = intake(&registry);
+            first.into_iter().for_each(|one| take(&mut intake, one));
+            shown(&registry, 7.0);
+        }
+        let registry = Registry::open(&path).unwrap();
+        let mut one = intake(&registry);
+        let mut other = intake(&registry);
+        take(&mut one, (6.0, Mode::Follow));
+        take(&mut other, (1.0, Mode::Add));
+        shown(&registry, 9.0);
+        // The same again, and a restart of the source.
+        take(&mut other, (6.0, Mode::Follow));
+        shown(&registry, 9.0);
+        take(&mut other, (3.0, Mode::Follow));
+        take(&mut one, (3.0, Mode::Follow));
+        shown(&registry, 12.0);
+        let shape = Shape::Classic(vec![1.0]);
+        one.observe(metric("took"), &[("a", "b")], &shape, 2.0, 3.0).unwrap();
+        one.observe(metric("took"), &[("a", "b")], &shape, 1.0, 1.0).unwrap();
+        has(&registry, &["took_bucket{a=\"b\",le=\"1\"} 13", "took_sum{a=\"b\"} 19"]);
+        has(&registry, &["took_count{a=\"b\"} 16"]);
+        // A source with other labels has series that differ from all of these.
+        one.take(metric("hits_total"), &[], &Given::Counter(4.0), Mode::Follow, None).unwrap();
+        has(&registry, &["hits_total 4", "hits_total{a=\"b\"} 12"]);
+    }
+}
+
+#[test]
+fn threads_that_add_and_follow_lose_nothing() {
+    for is_added_first in [true, false] {
+        let registry = Registry::new();
+        let mut intake = intake(&registry);
+        let mode = if is_added_first { Mode::Add } else { Mode::Follow };
+        intake.take(metric("c"), &[], &Given::Counter(0.0), mode, None).unwrap();
+        let take = |intake: &mut Intake, number: u32, mode: Mode| {
+            let given = Given::Counter(number.into());
+            intake.take(metric("c"), &[], &given, mode, None).unwrap();
+        };
+        let (mut adds, mut follows) = (intake.clone(), intake.clone());
+        std::thread::scope(|scope| {
+            scope.spawn(move || (0..2000).for_each(|_| take(&mut adds, 1, Mode::Add)));
+            // A source that restarts again and again.
+            let totals = (0..200).flat_map(|_| 1..=5);
+            scope.spawn(move || totals.for_each(|n| take(&mut follows, n, Mode::Follow)));
+        });
+        has(&registry, &["c 3000"]);
+    }
+}
+
+#[test]
+fn a_help_that_comes_later_is_shown_and_kept() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let take = |intake: &mut Intake, name: &str, label: &str, help: &str| {
+        let metric = Metric { help, ..metric(name) };
+        intake.take(metric, &[(label, "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+    };
+    {
+        let registry = Registry::open(&path).unwrap();
+        let (mut one, mut other) = (intake(&registry), intake(&registry));
+        take(&mut one, "c_total", "a", "");
+        assert!(!registry.text().contains("HELP"), "{}", registry.text());
+        take(&mut one, "c_total", "a", "The c.");
+        has(&registry, &["# HELP c_total The c."]);
+        let usage = one.usage();
+        // The first help stays.
+        take(&mut other, "c_total", "a", "Other.");
+        take(&mut one, "c_total", "a", "Other.");
+        has(&registry, &["# HELP c_total The c.", "c_total{a=\"1\"} 4"]);
+        assert_eq!((one.usage(), usage.series, usage.families), (usage, 1, 2));
+        // A help of other label sets is that of the name.
+        take(&mut one, "d_total", "a", "");
+        take(&mut one, "d_total", "b", "The d.");
+        has(&registry, &["# HELP d_total The d."]);
+    }
+    let registry = Registry::open(&path).unwrap();
+    has(&registry, &["# HELP c_total The c.", "# HELP d_total The d."]);
+    let mut again = intake(&registry);
+    take(&mut again, "c_total", "a", "Other.");
+    let text = registry.text();
+    assert_eq!(text.matches("# HELP").count(), 2, "{text}");
+    assert_eq!(again.usage().families, 4);
+}
+
+/// Prometheus knows these as two metrics, unless it reads OpenMetrics.
+#[test]
+fn a_counter_and_one_with_the_suffix_are_both_shown() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut take = |name: &str, help: &str, labels: &[(&str, &str)], n: f64| {
+        let metric = Metric { help, ..metric(name) };
+        intake.take(metric, labels, &Given::Counter(n), Mode::Follow, None).unwrap();
+    };
+    take("x", "Plain.", &[("a", "1")], 1.0);
+    take("x_total", "With suffix.", &[("a", "1")], 2.0);
+    take("x", "", &[], 4.0);
+    take("x_total", "", &[], 8.0);
+    let expected = "# HELP x_total With suffix.\n# TYPE x_total counter\n\
+                    x_total{a=\"1\"} 2\nx_total 8\n\
+                    # HELP x Plain.\n# TYPE x counter\nx{a=\"1\"} 1\nx 4\n";
+    assert_eq!(registry.text(), expected);
+    let expected = "# TYPE x counter\n# HELP x With suffix.\nx_total{a=\"1\"} 2.0\nx_total 8.0\n\
+                    x_total{quipu_name=\"x\",a=\"1\"} 1.0\nx_total{quipu_name=\"x\"} 4.0\n# EOF\n";
+    let sorted = |text: &str| {
+        let mut lines: Vec<_> = text.lines().map(|line| line.replace(".0", "")).collect();
+        lines.sort();
+        lines
+    };
+    assert_eq!(sorted(&open_metrics(&registry)), sorted(expected));
+    let mut out = Vec::new();
+    let scrape = registry.scrape();
+    scrape.format(Format::Protobuf, Escaping::default()).append_to(&mut out);
+    for name in [&b"\x0a\x01x"[..], b"\x0a\x07x_total"] {
+        assert_eq!(out.windows(name.len()).filter(|bytes| *bytes == name).count(), 1);
+    }
+}

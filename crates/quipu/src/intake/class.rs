@@ -10,6 +10,8 @@ pub(crate) const ALONE: &str = "__none";
 const BARE: u8 = 1;
 const GROUPED: u8 = 2;
 const ALONE_BIT: u8 = 4;
+/// The lowest of the two bits of the role.
+const ROLE: u32 = 3;
 
 /// The class of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -20,6 +22,27 @@ pub(crate) struct Class {
     pub(crate) grouped: bool,
     /// Its only label is [`ALONE`].
     pub(crate) alone: bool,
+    /// What it is for.
+    pub(crate) role: Role,
+}
+
+/// What a family is for. Scrapes show those of one role.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Role {
+    /// It has series that scrapes show.
+    #[default]
+    Shown,
+    /// It has the last totals of sources that are followed into a shown family of the same name and
+    /// labels, to which others add.
+    Beside,
+    /// It has the last totals of sources that are followed into other series.
+    Apart,
+    /// It has the help that came after the families of its name were made, and no series.
+    Help,
+}
+
+impl Role {
+    const ALL: [Self; 4] = [Self::Shown, Self::Beside, Self::Apart, Self::Help];
 }
 
 impl Class {
@@ -30,11 +53,15 @@ impl Class {
         }
         let has = |bit| schema.class & bit != 0;
         let alone = has(ALONE_BIT) && matches!(&*schema.labels, [label] if label.name == ALONE);
-        Self { bare: has(BARE), grouped: has(GROUPED), alone }
+        let role = Role::ALL[usize::from(schema.class >> ROLE) % Role::ALL.len()];
+        Self { bare: has(BARE), grouped: has(GROUPED), alone, role }
     }
 
     /// The number in the schema.
     pub(crate) const fn number(self) -> u8 {
-        (self.bare as u8 * BARE) | (self.grouped as u8 * GROUPED) | (self.alone as u8 * ALONE_BIT)
+        (self.bare as u8 * BARE)
+            | (self.grouped as u8 * GROUPED)
+            | (self.alone as u8 * ALONE_BIT)
+            | ((self.role as u8) << ROLE)
     }
 }

@@ -333,7 +333,7 @@ fn apply(entry: &Entry, cells: &SeriesCells<'_>, change: &Change<'_>, now: u64) 
         (AnyKind::RelayCounter(_), Change::Add(n)) => {
             let times = Times { start: 0, sample: 0, stamp: now };
             // Without the lock that a death in a restart asks for, nothing is added.
-            let _ = RelayCounter::relay(*cells).add(entry.family.segment(), times, |_| n);
+            let _ = RelayCounter::relay(*cells).add_beside(entry.family.segment(), times, |_| n);
         }
         (AnyKind::IntGauge(_), Change::Set(n)) => {
             cells.plain(0).store(whole(n).unwrap_or(0).cast_unsigned(), Ordering::Relaxed);

@@ -35,7 +35,8 @@ pub enum Followed {
 impl Intake {
     /// Follows the total of a counter as [`Intake::take`] does with [`Mode::Follow`], if its series
     /// has the time of its last sample, and returns what it is to that sample. Returns `None`, and
-    /// changes nothing, if the series is not there or does not have that time; if the sample has no
+    /// changes nothing, if the series is not there, does not have that time, or is one that others add
+    /// to; if the help is new; if the sample has no
     /// [time](Metric::time), or one that is far ahead; and for a group.
     ///
     /// # Errors
@@ -58,6 +59,10 @@ impl Intake {
         let wanted = settings::of_given(&metric, &given, Mode::Follow, &mut settings);
         let followed = wanted.and_then(|wanted| {
             let Some(entry) = self.table.find(&wanted, &labels) else { return Ok(None) };
+            let is_followed = matches!(entry.kind, AnyKind::RelayCounter(_));
+            if !is_followed || !(metric.help.is_empty() || entry.has_help()) {
+                return Ok(None);
+            }
             let mut followed = Ok(None);
             change(entry, &labels, &mut |entry: &Entry, cells: &SeriesCells<'_>| {
                 followed = follow_in(entry, &RelayCounter::relay(*cells), total, times);

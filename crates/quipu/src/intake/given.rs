@@ -117,7 +117,8 @@ pub enum Mode {
     /// It is the current total of a source that may restart. What the source counted before a
     /// restart is kept: the series only grows. A gauge is set.
     Follow,
-    /// It replaces what is there.
+    /// It replaces what is there. A counter or a classic histogram that others add to cannot be
+    /// replaced: it follows the value.
     Set,
 }
 

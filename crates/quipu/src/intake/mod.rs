@@ -32,8 +32,10 @@ pub(crate) mod class;
 mod existing;
 mod following;
 mod given;
+mod growth;
 mod limits;
 mod prepared;
+mod put;
 mod refused;
 mod settings;
 mod table;
@@ -43,6 +45,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use quipu_segment::ForkSafeCell;
 use quipu_segment::clock::{Clock, Coarse};
 use quipu_segment::series::SeriesCells;
 
@@ -53,14 +56,12 @@ pub use prepared::Prepared;
 pub use refused::Refused;
 
 use crate::error::Error;
-use crate::kind::{
-    AnyKind, GAUGE_STAMP, GAUGE_VALUE, MixedCounter, Relay, RelayCounter, RelayHistogram,
-    RelaySummary, Scratch, Times,
-};
+use crate::kind::{AnyKind, Scratch, Times};
 use crate::names;
 use crate::registry::Registry;
 use crate::snapshot::{Kind, Texts, Timestamp};
-use class::Class;
+use class::{Class, Role};
+use put::{Put, put_observation};
 use table::{Entry, Sorted, Table, Wanted};
 
 /// Takes in metrics from outside. Each thread has its own; clones share the registry, the limits,
@@ -78,12 +79,16 @@ pub struct Intake {
     settings: Vec<u8>,
     /// The state of the numbers by which fractions of a weight are rounded.
     random: u64,
+    /// Whether it is adding what a source has grown by.
+    is_in_step: bool,
 }
 
 /// What all intakes of a registry have made.
 #[derive(Debug, Default)]
 struct Used {
     series: AtomicU64,
+    /// Locked while what a source has grown by is added and its total stored.
+    step: ForkSafeCell<()>,
 }
 
 /// The most sources whose series are counted. If there are more, all counts begin again.
@@ -109,6 +114,7 @@ impl Intake {
             source: String::new(),
             settings: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
+            is_in_step: false,
         };
         intake.count();
         Ok(intake)
@@ -171,6 +177,9 @@ impl Intake {
     /// and an earlier one a value that arrives late, which is left out. Without it, a total that is
     /// less than the last one is a restart.
     ///
+    /// Counters and classic histograms take increments and totals: a series to which some senders
+    /// add grows by what the total of another has grown by.
+    ///
     /// A native histogram that is followed passes restarts of its source on: its buckets begin at
     /// zero again.
     ///
@@ -186,19 +195,14 @@ impl Intake {
     ) -> Result<(), Refused> {
         settings::check(given, mode)?;
         let labels = Sorted::new(labels, self.limits.labels, metric.grouped)?;
-        let mut settings = std::mem::take(&mut self.settings);
-        let taken = settings::of_given(&metric, given, mode, &mut settings).and_then(|wanted| {
-            let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
-            let stamp = if is_gauge || mode != Mode::Add { self.clock.now() } else { 0 };
-            let times = self.times(&metric, start, mode, stamp);
-            let mut is_locked = false;
-            self.update(&metric, &wanted, &labels, |entry, cells| {
-                is_locked |= !put(entry, cells, given, mode, times);
-            })?;
-            if is_locked { Err(Refused::Full) } else { Ok(()) }
-        });
-        self.settings = settings;
-        taken
+        let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
+        let stamp = if is_gauge || mode != Mode::Add { self.clock.now() } else { 0 };
+        let times = self.times(&metric, start, mode, stamp);
+        match self.put(&metric, Role::Shown, &labels, given, mode, times)? {
+            Put::Done => Ok(()),
+            Put::Locked => Err(Refused::Full),
+            Put::Added => self.follow_beside(&metric, &labels, given, times),
+        }
     }
 
     /// Observes a value, `weight` times: in a histogram or a summary of the given shape. A weight
@@ -217,13 +221,14 @@ impl Intake {
         let times = self.times_of(value, weight)?;
         let labels = Sorted::new(labels, self.limits.labels, metric.grouped)?;
         let mut settings = std::mem::take(&mut self.settings);
+        let mut is_done = true;
         let taken = settings::of_shape(&metric, shape, &mut settings).and_then(|wanted| {
             self.update(&metric, &wanted, &labels, |entry, cells| {
-                put_observation(entry, cells, value, times);
+                is_done = put_observation(entry, cells, value, times);
             })
         });
         self.settings = settings;
-        taken
+        taken.and(if is_done { Ok(()) } else { Err(Refused::Full) })
     }
 
     /// Removes the series of these labels from all families of that name that have them and are not
@@ -389,6 +394,41 @@ impl Intake {
         Times { start, sample, stamp }
     }
 
+    /// Stores a value in its series of that role.
+    fn put(
+        &mut self,
+        metric: &Metric<'_>,
+        role: Role,
+        labels: &Sorted<'_>,
+        given: &Given<'_>,
+        mode: Mode,
+        times: Times,
+    ) -> Result<Put, Refused> {
+        let mut done = Put::Done;
+        self.with_cells(metric, role, labels, (given, mode), |entry, cells| {
+            done = put::put(entry, cells, given, mode, times);
+        })?;
+        Ok(done)
+    }
+
+    /// Calls `act` with the cells of the series of that role that a value belongs to.
+    fn with_cells(
+        &mut self,
+        metric: &Metric<'_>,
+        role: Role,
+        labels: &Sorted<'_>,
+        (given, mode): (&Given<'_>, Mode),
+        act: impl FnMut(&Entry, &SeriesCells<'_>),
+    ) -> Result<(), Refused> {
+        let mut settings = std::mem::take(&mut self.settings);
+        let updated = settings::of_given(metric, given, mode, &mut settings).and_then(|wanted| {
+            let wanted = Wanted { class: Class { role, ..wanted.class }, ..wanted };
+            self.update(metric, &wanted, labels, act)
+        });
+        self.settings = settings;
+        updated
+    }
+
     /// Changes the cells of a series. Makes the series, and its family, within the limits.
     fn update(
         &mut self,
@@ -400,10 +440,18 @@ impl Intake {
         if let Some(entry) = self.table.find(wanted, labels)
             && change(entry, labels, &mut act)
         {
-            return show(entry, labels);
+            let shown = show(entry, labels);
+            if !metric.help.is_empty() && !entry.has_help() {
+                let entry = Arc::clone(entry);
+                self.keep_help(&entry, metric);
+            }
+            return shown;
         }
         self.check_names(metric.name, labels)?;
         let entry = self.family(metric, wanted, labels)?;
+        if !metric.help.is_empty() && !entry.has_help() {
+            self.keep_help(&entry, metric);
+        }
         if change(&entry, labels, &mut act) {
             return show(&entry, labels);
         }
@@ -415,13 +463,25 @@ impl Intake {
         self.used.series.fetch_add(1, Ordering::Relaxed);
         let is_relayed =
             matches!(entry.kind, AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_));
-        if metric.grouped || is_relayed {
+        if wanted.class.role == Role::Shown && (metric.grouped || is_relayed) {
             self.replace_others(&entry, labels);
         }
         if self.limits.series_per_source < u64::MAX {
             self.add_to_source();
         }
         Ok(())
+    }
+
+    /// Keeps the help of a name whose families were made without one. It is not kept if there is no
+    /// room for it.
+    fn keep_help(&mut self, entry: &Entry, metric: &Metric<'_>) {
+        let registry = self.registry.clone();
+        // A segment that cannot be read takes no help either.
+        let _ = self.table.refresh(registry.segment());
+        if (self.table.len() as u64) < self.limits.families {
+            self.table.keep_help(registry.segment(), metric);
+        }
+        entry.set_help();
     }
 
     /// Removes the series of these labels from the other families, if they are of groups as this one,
@@ -462,6 +522,8 @@ impl Intake {
             // Without room for a series, its family would stay empty.
             self.check_room()?;
             self.table.make(registry.segment(), wanted, labels, metric)?;
+            // Another thread may have made one before it that takes the same values.
+            self.table.refresh(registry.segment()).map_err(|_| Refused::Full)?;
         }
         self.table.find(wanted, labels).map(Arc::clone).ok_or(Refused::Full)
     }
@@ -574,82 +636,4 @@ fn show(entry: &Entry, labels: &Sorted<'_>) -> Result<(), Refused> {
     }
     let shown = entry.family.set_shown(|key| labels.write(key), true);
     shown.map_or(Err(Refused::Full), |_| Ok(()))
-}
-
-/// Stores a value. Returns false if a lock that it needs cannot be had in time.
-fn put(
-    entry: &Entry,
-    cells: &SeriesCells<'_>,
-    given: &Given<'_>,
-    mode: Mode,
-    times: Times,
-) -> bool {
-    let segment = entry.family.segment();
-    match (&entry.kind, given) {
-        (AnyKind::MixedCounter(_), Given::Counter(n)) => MixedCounter::add_to(*cells, *n),
-        (AnyKind::RelayCounter(_), Given::Counter(total)) => {
-            return put_relay(RelayCounter::relay(*cells), segment, mode, times, |_| *total);
-        }
-        (AnyKind::Gauge(_) | AnyKind::Unknown(_), Given::Gauge(n) | Given::Unknown(n)) => {
-            match mode {
-                Mode::Add => cells.add_float(GAUGE_VALUE, *n),
-                _ => cells.plain(GAUGE_VALUE).store(n.to_bits(), Ordering::Relaxed),
-            }
-            if cells.len() > GAUGE_STAMP {
-                // A variant that an application registered has none.
-                cells.plain(GAUGE_STAMP).store(times.stamp, Ordering::Relaxed);
-            }
-        }
-        (AnyKind::Histogram(layout), Given::Histogram { buckets, sum }) => {
-            layout.add_classic(cells, buckets, *sum);
-        }
-        (AnyKind::Histogram(layout), Given::Native { buckets, sum }) => match mode {
-            Mode::Add => layout.add_native(&entry.family, cells, buckets, *sum),
-            mode => {
-                // Two threads that follow one source would both add what is missing.
-                let Ok(_guard) = segment.lock_registration() else { return false };
-                match mode {
-                    Mode::Follow => layout.follow_native(&entry.family, cells, buckets, *sum),
-                    _ => layout.set_native(&entry.family, cells, buckets, *sum),
-                }
-            }
-        },
-        (AnyKind::RelayHistogram(_), Given::Histogram { buckets, sum }) => {
-            let value = |i: usize| buckets.get(i).map_or(*sum, |(_, count)| *count);
-            let relay = RelayHistogram::relay(*cells, buckets.len().saturating_sub(1));
-            return put_relay(relay, segment, mode, times, value);
-        }
-        (AnyKind::RelaySummary(_), Given::Summary { quantiles, count, sum }) => {
-            RelaySummary::put_quantiles(cells, quantiles);
-            let value = |i: usize| if i == 0 { *count } else { *sum };
-            return put_relay(RelaySummary::relay(*cells), segment, mode, times, value);
-        }
-        // `settings` chose the kind for the value.
-        _ => {}
-    }
-    true
-}
-
-/// Counts an observation.
-#[inline]
-fn put_observation(entry: &Entry, cells: &SeriesCells<'_>, value: f64, times: u64) {
-    match &entry.kind {
-        AnyKind::Histogram(layout) => layout.observe_many(&entry.family, cells, value, times),
-        AnyKind::Summary(layout) => layout.observe_many(&entry.family, cells, value, times),
-        _ => {}
-    }
-}
-
-fn put_relay(
-    relay: Relay<'_>,
-    segment: &quipu_segment::Segment,
-    mode: Mode,
-    times: Times,
-    value: impl Fn(usize) -> f64,
-) -> bool {
-    match mode {
-        Mode::Follow => relay.follow(segment, times, value),
-        Mode::Set => relay.set(segment, times, value),
-        Mode::Add => relay.add(segment, times, value),
-    }
 }

@@ -14,9 +14,10 @@ use quipu_segment::clock::Clock;
 use quipu_segment::series::{KeyWriter, SeriesCells};
 
 use super::given::{Given, Metric, Mode, Shape};
+use super::put::{put, put_observation};
 use super::refused::Refused;
 use super::table::{Entry, Sorted, Wanted};
-use super::{Intake, put, put_observation, settings};
+use super::{Intake, settings};
 use crate::kind::{AnyKind, Times};
 
 /// The family of a metric with certain labels. It belongs to the registry of the intake that prepared
@@ -64,7 +65,8 @@ impl Intake {
     }
 
     /// The family that takes observations of this shape, with labels of these names, by
-    /// [`Intake::observe_prepared`]. `None` if there is none yet, and for groups.
+    /// [`Intake::observe_prepared`]. `None` if there is none yet, or one that others send totals to, and
+    /// for groups.
     pub fn prepare_observations(
         &mut self,
         metric: Metric<'_>,
@@ -75,7 +77,7 @@ impl Intake {
         let wanted = settings::of_shape(&metric, shape, &mut settings).ok();
         let prepared = wanted.and_then(|wanted| self.find_prepared(&metric, &wanted, labels));
         self.settings = settings;
-        prepared
+        prepared.filter(|prepared| is_observed(&prepared.entry.kind))
     }
 
     fn find_prepared(
@@ -133,11 +135,12 @@ impl Intake {
         weight: f64,
     ) -> Result<bool, Refused> {
         let entry = &*prepared.entry;
-        if !matches!(entry.kind, AnyKind::Histogram(_) | AnyKind::Summary(_)) {
+        if !is_observed(&entry.kind) {
             return Ok(false);
         }
         let times = self.times_of(value, weight)?;
-        Ok(prepared.change(values, |cells| put_observation(entry, cells, value, times)))
+        // These kinds take no lock.
+        Ok(prepared.change(values, |cells| _ = put_observation(entry, cells, value, times)))
     }
 }
 
@@ -149,6 +152,11 @@ fn is_plain(kind: &AnyKind, given: &Given<'_>, mode: Mode) -> bool {
         Given::Gauge(_) => matches!(kind, AnyKind::Gauge(_)),
         _ => false,
     }
+}
+
+/// Whether observations are put into the cells of this kind by additions alone.
+fn is_observed(kind: &AnyKind) -> bool {
+    matches!(kind, AnyKind::Histogram(_) | AnyKind::Summary(_))
 }
 
 impl Prepared {

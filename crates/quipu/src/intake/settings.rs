@@ -115,10 +115,37 @@ fn wanted<'a>(
         return Err(Refused::Buckets);
     }
     let is_counter = kind == MixedCounter::NUMBER || kind == RelayCounter::NUMBER;
-    let class = Class { bare: is_counter, grouped: metric.grouped, alone: false };
+    let class = Class { bare: is_counter, grouped: metric.grouped, ..Class::default() };
     // At most MAX_CELLS.
     let (shown, cells) = (shown(kind), cells as u16);
     Ok(Wanted { name: metric.name, kind, shown, cells, floats, class, settings })
+}
+
+/// The other kind that takes values of the same type, with its settings: a family is added to, or it
+/// follows totals.
+pub(super) fn other_kind(wanted: &Wanted<'_>) -> Option<(u8, Vec<u8>)> {
+    match wanted.kind {
+        MixedCounter::NUMBER => Some((RelayCounter::NUMBER, Vec::new())),
+        RelayCounter::NUMBER => Some((MixedCounter::NUMBER, Vec::new())),
+        RelayHistogram::NUMBER => {
+            let mut settings = classic_head();
+            settings.extend_from_slice(wanted.settings);
+            Some((HistogramLayout::NUMBER, settings))
+        }
+        HistogramLayout::NUMBER => {
+            // A native histogram, or one that an application registered, begins otherwise.
+            let bounds = wanted.settings.strip_prefix(&*classic_head())?;
+            Some((RelayHistogram::NUMBER, bounds.to_vec()))
+        }
+        _ => None,
+    }
+}
+
+/// The settings of a classic histogram before its bounds.
+fn classic_head() -> Vec<u8> {
+    let mut settings = Vec::new();
+    put_histogram(None, [].into_iter(), &mut settings);
+    settings
 }
 
 /// The type that formats show for a kind.

@@ -3,20 +3,26 @@
 //! A sender gives a name, a set of labels, and a value. The kind of the value, its settings (such as
 //! bounds) and the names of the labels, sorted, select a family. Several intakes, each with a table,
 //! may use one segment: a table takes in what others made when it does not find a family.
+//!
+//! Counters and classic histograms have two kinds of family: one that is added to, and one that
+//! follows totals. The first of both that was made takes the values for both, so that a name is one
+//! metric whatever its senders send.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use quipu_segment::Segment;
 use quipu_segment::series::{Family, Identity, KeyWriter, Label, Schema};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
-use super::class::{ALONE, Class};
+use super::class::{ALONE, Class, Role};
 use super::refused::Refused;
+use super::settings;
 use crate::error::Error;
 use crate::exposition::ShownNames;
-use crate::kind::AnyKind;
+use crate::kind::{AnyKind, InfoKind, MetricKind};
 use crate::snapshot::Kind;
 
 /// A family, with the meaning of its cells.
@@ -24,6 +30,8 @@ pub(super) struct Entry {
     pub(super) family: Family,
     pub(super) kind: AnyKind,
     class: Class,
+    /// Whether there is a help for its name, or no room for one.
+    has_help: AtomicBool,
 }
 
 /// What a value needs of its family.
@@ -65,6 +73,10 @@ pub(super) struct Table {
     registered: HashMap<String, Arc<Entry>>,
     /// The numbers of all families.
     known: HashSet<u64>,
+    /// The names that have a help.
+    helped: HashSet<Box<str>>,
+    /// The number of families that have nothing but a help.
+    helps: usize,
     /// The names of all samples, each with the families that have it.
     samples: HashMap<String, Vec<Arc<Entry>>>,
     /// The newest record of the segment that the table has seen.
@@ -81,7 +93,19 @@ impl Entry {
             family.set_side_allocations(sides);
         }
         let class = Class::of(family.schema());
-        Some(Self { family, kind, class })
+        let has_help = AtomicBool::new(!family.schema().help.is_empty());
+        Some(Self { family, kind, class, has_help })
+    }
+
+    /// Whether nothing is to be done for the help of its name.
+    #[inline]
+    pub(super) fn has_help(&self) -> bool {
+        self.has_help.load(Ordering::Relaxed)
+    }
+
+    /// Notes that nothing is to be done for the help of its name.
+    pub(super) fn set_help(&self) {
+        self.has_help.store(true, Ordering::Relaxed);
     }
 
     /// Whether the family has what is wanted: then [`put_wanted`] writes the same bytes for both.
@@ -165,7 +189,7 @@ impl<'a> Sorted<'a> {
 impl Table {
     /// The number of families.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.helps
     }
 
     /// All families.
@@ -214,7 +238,8 @@ impl Table {
             let class = Class::of(schema);
             let is_suffixed = kind == Kind::Counter && !class.bare;
             let base = name.strip_suffix("_total").filter(|_| is_suffixed);
-            !class.grouped && (schema.name == name || base == Some(&schema.name))
+            let is_single = !class.grouped && class.role == Role::Shown;
+            is_single && (schema.name == name || base == Some(&schema.name))
         };
         self.entries.iter().filter(is_of).cloned().collect()
     }
@@ -255,7 +280,8 @@ impl Table {
         };
         let is_taken =
             |name: String| self.samples.get(&name).into_iter().flatten().any(|e| is_other(e));
-        if ShownNames::of(base, wanted.shown).any(is_taken) {
+        let is_shown = class.role == Role::Shown;
+        if is_shown && ShownNames::of(base, wanted.shown).any(is_taken) {
             return Err(Refused::Collision);
         }
         let schema = Schema {
@@ -281,6 +307,26 @@ impl Table {
         self.put(family).then_some(()).ok_or(Refused::Full)
     }
 
+    /// Keeps the help of a name whose families were made without one, in a family without series:
+    /// what the record of a family says never changes. If there is no room, it is not kept.
+    pub(super) fn keep_help(&mut self, segment: &Segment, about: &super::Metric<'_>) {
+        if self.helped.contains(about.name) {
+            return;
+        }
+        let schema = Schema {
+            name: about.name.to_owned(),
+            help: about.help.to_owned(),
+            kind: InfoKind::NUMBER,
+            cells: 1,
+            identity: Identity::Variant,
+            class: Class { role: Role::Help, ..Class::default() }.number(),
+            ..Schema::default()
+        };
+        if let Ok(family) = segment.family(&schema) {
+            self.put(family);
+        }
+    }
+
     /// Returns false if the kind of the family is unknown to this version, or its settings damaged.
     fn put(&mut self, family: Family) -> bool {
         // A family that this table made comes again with the next refresh.
@@ -288,37 +334,69 @@ impl Table {
             return true;
         }
         let Some(entry) = Entry::new(family) else { return false };
-        let Entry { family, kind, class } = &entry;
-        let schema = family.schema();
-        let names = || {
-            let labels = schema.labels.iter().map(|label| &*label.name);
-            labels.filter(|name| !(class.alone && *name == ALONE))
-        };
-        let wanted = Wanted {
-            name: &schema.name,
-            kind: schema.kind,
-            shown: kind.snapshot_kind(),
-            cells: schema.cells,
-            floats: schema.floats,
-            class: *class,
-            settings: &schema.settings,
-        };
-        put_wanted(&wanted, names(), &mut self.bytes);
-        let by_wanted = self.bytes.as_slice().into();
-        let mut by_labels = Vec::new();
-        put_names(&schema.name, names(), &mut by_labels);
+        let (schema, class) = (entry.family.schema(), entry.class);
+        self.known.insert(entry.family.id());
+        if entry.has_help() && class.role != Role::Beside && class.role != Role::Apart {
+            self.helped.insert(schema.name.as_str().into());
+        }
+        if class.role == Role::Help {
+            self.helps += 1;
+            return true;
+        }
+        if self.helped.contains(&*schema.name) {
+            entry.set_help();
+        }
         // The segment has far fewer records than 2^32.
         let at = self.entries.len() as u32;
-        self.by_wanted.insert(by_wanted, at);
-        self.by_labels.entry(by_labels.into()).or_default().push(at);
-        self.by_name.insert(schema.name.as_str().into(), at);
-        self.known.insert(family.id());
         let entry = Arc::new(entry);
-        self.take_samples(&entry);
+        self.put_first(&entry, at);
+        let name = schema_name(&entry);
+        if class.role == Role::Shown {
+            let mut by_labels = Vec::new();
+            put_names(&name, label_names(entry.family.schema()), &mut by_labels);
+            self.by_labels.entry(by_labels.into()).or_default().push(at);
+            self.by_name.insert(name, at);
+            self.take_samples(&entry);
+        } else {
+            self.by_name.entry(name).or_insert(at);
+        }
         self.entries.push(entry);
-        // It takes the place of one that differs in its unit alone.
-        self.last = at as usize;
+        // What was found last may no longer be the first one for what it is wanted for.
+        self.last = usize::MAX;
         true
+    }
+
+    /// Makes a family the one for what it is wanted for: also for the values of the other kind of its
+    /// type, unless a family of that kind was made before it.
+    fn put_first(&mut self, entry: &Entry, at: u32) {
+        let (schema, class) = (entry.family.schema(), entry.class);
+        let mut wanted = Wanted {
+            name: &schema.name,
+            kind: schema.kind,
+            shown: entry.kind.snapshot_kind(),
+            cells: schema.cells,
+            floats: schema.floats,
+            class,
+            settings: &schema.settings,
+        };
+        let is_single = !class.grouped && class.role == Role::Shown;
+        let other = settings::other_kind(&wanted).filter(|_| is_single);
+        self.put_key(&wanted, entry, at);
+        if let Some((kind, settings)) = &other {
+            wanted.kind = *kind;
+            wanted.settings = settings;
+            self.put_key(&wanted, entry, at);
+        }
+    }
+
+    fn put_key(&mut self, wanted: &Wanted<'_>, entry: &Entry, at: u32) {
+        put_wanted(wanted, label_names(entry.family.schema()), &mut self.bytes);
+        let before = self.by_wanted.get(&*self.bytes);
+        let before = before.and_then(|&before| self.entries.get(before as usize));
+        // Families are made one after the other, so all tables agree which one is the first.
+        if before.is_none_or(|before| before.family.id() > entry.family.id()) {
+            self.by_wanted.insert(self.bytes.as_slice().into(), at);
+        }
     }
 
     fn put_registered(&mut self, family: Family) {
@@ -348,6 +426,17 @@ fn put_wanted<'n>(wanted: &Wanted<'_>, names: impl Iterator<Item = &'n str>, out
     put_names(wanted.name, names, out);
 }
 
+/// The names of the labels that are shown.
+fn label_names(schema: &Schema) -> impl Iterator<Item = &str> {
+    let is_alone = Class::of(schema).alone;
+    let names = schema.labels.iter().map(|label| &*label.name);
+    names.filter(move |name| !(is_alone && *name == ALONE))
+}
+
+fn schema_name(entry: &Entry) -> Box<str> {
+    entry.family.schema().name.as_str().into()
+}
+
 /// Writes a name and label names, each with its length.
 #[inline]
 fn put_names<'n>(name: &str, names: impl Iterator<Item = &'n str>, out: &mut Vec<u8>) {
@@ -365,11 +454,12 @@ fn base_of(name: &str, kind: Kind) -> &str {
 }
 
 /// The bit of a class that the labels decide.
-const ALONE_IN_CLASS: u8 = Class { bare: false, grouped: false, alone: true }.number();
+const ALONE_IN_CLASS: u8 =
+    Class { bare: false, grouped: false, alone: true, role: Role::Shown }.number();
 
 /// Whether values of the kind are set, not added up.
 fn is_set(kind: u8) -> bool {
-    use crate::kind::{GaugeKind, MetricKind, UnknownKind};
+    use crate::kind::{GaugeKind, UnknownKind};
     kind == GaugeKind::NUMBER || kind == UnknownKind::NUMBER
 }
 

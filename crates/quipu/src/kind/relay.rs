@@ -70,6 +70,17 @@ enum Next {
     Restarted,
 }
 
+/// What is known of the growth of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Growth {
+    /// All of it.
+    Known,
+    /// The sample arrives late, or again.
+    Late,
+    /// Nothing: a lock cannot be had in time.
+    Locked,
+}
+
 impl<'c> Relay<'c> {
     /// The number of cells of a series with that many values.
     pub(crate) const fn cells(count: usize) -> usize {
@@ -171,11 +182,53 @@ impl<'c> Relay<'c> {
         if !self.is_completed(segment) {
             return false;
         }
+        self.add_all(times, value);
+        true
+    }
+
+    /// As [`Relay::add`], while another thread may follow the source: a restart that it notes at the
+    /// same time would lose what is added, so this holds the lock.
+    pub(crate) fn add_beside(
+        &self,
+        segment: &Segment,
+        times: Times,
+        value: impl Fn(usize) -> f64,
+    ) -> bool {
+        let Ok(_guard) = segment.lock_registration() else { return false };
+        self.complete();
+        self.add_all(times, value);
+        true
+    }
+
+    fn add_all(&self, times: Times, value: impl Fn(usize) -> f64) {
         for i in 0..self.count {
             self.cells.add_float(FIRST + self.count + i, value(i));
         }
         self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
-        true
+    }
+
+    /// Passes to `emit` by how much each value has grown since what was followed last: by all of it
+    /// if the source restarted. A sum that is not a number has not grown. Changes nothing.
+    pub(crate) fn growth(
+        &self,
+        segment: &Segment,
+        times: Times,
+        value: impl Fn(usize) -> f64,
+        mut emit: impl FnMut(f64),
+    ) -> Growth {
+        if !self.is_completed(segment) {
+            return Growth::Locked;
+        }
+        let next = self.compare(times, &value);
+        if next == Next::Late {
+            return Growth::Late;
+        }
+        for i in 0..self.count {
+            let last = if next == Next::Restarted { 0.0 } else { self.last(i) };
+            let grown = value(i) - last;
+            emit(if grown.is_finite() { grown } else { 0.0 });
+        }
+        Growth::Known
     }
 
     /// Completes what a dead process left. Returns false if the lock for that cannot be had in time.
@@ -301,6 +354,26 @@ impl RelayHistogram {
     pub(crate) fn relay(cells: SeriesCells<'_>, bounds: usize) -> Relay<'_> {
         Relay::new(cells, Self::values(bounds), bounds + 1)
     }
+
+    /// Observes a value that is a number `n` times, beside what the source counts. Returns false,
+    /// and changes nothing, if a lock cannot be had in time.
+    pub(crate) fn observe_many(
+        &self,
+        segment: &Segment,
+        cells: &SeriesCells<'_>,
+        observed: f64,
+        n: u64,
+    ) -> bool {
+        let (bounds, n) = (&self.0, n as f64);
+        let bucket = bounds.partition_point(|bound| *bound < observed);
+        let value = |i: usize| match i {
+            i if i == bucket => n,
+            i if i > bounds.len() => observed * n,
+            _ => 0.0,
+        };
+        let times = Times { start: 0, sample: 0, stamp: 0 };
+        Self::relay(*cells, bounds.len()).add_beside(segment, times, value)
+    }
 }
 
 impl RelaySummary {
@@ -309,6 +382,14 @@ impl RelaySummary {
     /// The values of a series.
     pub(crate) fn relay(cells: SeriesCells<'_>) -> Relay<'_> {
         Relay::new(cells, Self::VALUES, 1)
+    }
+
+    /// The mean of the observations; `None` if there are none.
+    pub(crate) fn mean(cells: &SeriesCells<'_>) -> Option<f64> {
+        let mut values = [0.0; Self::VALUES];
+        Self::relay(*cells).read(|i, value| values[i] = value);
+        let [count, sum] = values;
+        (count > 0.0).then(|| sum / count)
     }
 
     /// Stores the quantiles' values.

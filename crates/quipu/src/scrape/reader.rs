@@ -11,7 +11,7 @@ use quipu_segment::{ForkSafeCell, Segment};
 
 use super::walk::Walk;
 use crate::error::Error;
-use crate::intake::class::{self, Class};
+use crate::intake::class::{self, Class, Role};
 use crate::kind::{Aggregation, AnyKind, MetricKind, Scratch};
 use crate::snapshot::{Family, Kind, Label, Series, Sink, Texts, Timestamp, Value};
 
@@ -36,6 +36,8 @@ pub(crate) struct ReaderList {
     contradicting: Vec<Arc<Reader>>,
     /// The index of the first reader of each name, sorted by name.
     by_name: Vec<usize>,
+    /// The help of names whose families were made without one.
+    helps: HashMap<String, String>,
 }
 
 impl ReaderList {
@@ -72,11 +74,20 @@ impl ReaderList {
     fn with(&self, families: Vec<series::Family>) -> Self {
         // Known families are skipped: a damaged list of records may contain one twice.
         let known: HashSet<u64> = self.all().map(|reader| reader.family.id()).collect();
+        let mut list = Self { helps: self.helps.clone(), ..Self::default() };
         let is_new = |family: &series::Family| {
             family.schema().identity != Identity::Apart && !known.contains(&family.id())
         };
+        let mut is_shown = |family: &series::Family| {
+            let schema = family.schema();
+            let role = Class::of(schema).role;
+            if role == Role::Help {
+                list.helps.insert(schema.name.clone(), schema.help.clone());
+            }
+            role == Role::Shown
+        };
         // Families of unknown kinds, from later versions, are not shown.
-        let new = families.into_iter().filter(is_new);
+        let new = families.into_iter().filter(|family| is_new(family) && is_shown(family));
         let new = new.filter_map(|family| Reader::new(family).ok().map(Arc::new));
         let all: Vec<Arc<Reader>> = self.all().cloned().chain(new).collect();
         let mut by_name: Vec<usize> = (0..all.len()).collect();
@@ -84,11 +95,10 @@ impl ReaderList {
         let is_same = |one: &usize, other: &usize| all[*one].name() == all[*other].name();
         let mut names: Vec<&[usize]> = by_name.chunk_by(is_same).collect();
         names.sort_by_key(|variants| variants[0]);
-        let mut list = Self::default();
         for variants in names {
             list.push(variants.iter().map(|&at| &all[at]).collect());
         }
-        let Self { readers, contradicting, by_name } = &mut list;
+        let Self { readers, contradicting, by_name, .. } = &mut list;
         by_name.sort_by(|&one, &other| readers[one].name().cmp(readers[other].name()));
         contradicting.sort_by(|one, other| one.name().cmp(other.name()));
         list
@@ -105,19 +115,17 @@ impl ReaderList {
             (is_variant, is_variant && !reader.has_shown(), is_variant && is_unknown)
         });
         let start = self.readers.len();
-        // What `shares_labels` says of the first family that is shown with these labels.
-        let mut label_sets: HashMap<Vec<&str>, Option<bool>> = HashMap::new();
-        for reader in variants {
-            let kind = reader.kind.snapshot_kind();
-            let first = self.readers.get(start).unwrap_or(reader);
-            let is_alike =
-                kind == first.kind.snapshot_kind() && reader.is_bare() == first.is_bare();
+        let kind = variants.first().map(|first| first.kind.snapshot_kind());
+        // What `shares_labels` says of the first family that is shown with these labels, which a
+        // counter with the suffix `_total` and one without it may both have.
+        let mut label_sets: HashMap<(bool, Vec<&str>), Option<bool>> = HashMap::new();
+        for &reader in &variants {
             let mut labels: Vec<&str> =
                 reader.labels.all().iter().map(|label| label.name).collect();
             labels.sort_unstable();
             let shares = reader.shares_labels();
-            let is_shown = is_alike
-                && match label_sets.entry(labels) {
+            let is_shown = kind == Some(reader.kind.snapshot_kind())
+                && match label_sets.entry((reader.is_bare(), labels)) {
                     Entry::Occupied(first) => shares.is_some() && *first.get() == shares,
                     Entry::Vacant(none) => {
                         none.insert(shares);
@@ -130,7 +138,21 @@ impl ReaderList {
             };
             list.push(Arc::clone(reader));
         }
+        // Formats show the counters of each kind of name together.
+        self.readers[start..].sort_by_key(|reader| reader.is_bare());
         self.by_name.push(start);
+        // The help of those with and without the suffix.
+        let mut helps = [None; 2];
+        for reader in variants.iter().filter(|reader| !reader.family.schema().help.is_empty()) {
+            helps[usize::from(reader.is_bare())].get_or_insert(&reader.family.schema().help);
+        }
+        let Self { readers, helps: late, .. } = self;
+        for reader in &mut readers[start..] {
+            let help = helps[usize::from(reader.is_bare())];
+            if let Some(help) = help.or_else(|| late.get(&reader.family.schema().name)) {
+                reader.take_help(help);
+            }
+        }
     }
 }
 
@@ -199,6 +221,8 @@ pub(crate) struct Reader {
     /// The text that distinguishes the overflow series of a variant from those of others: its label
     /// names. None for other families.
     overflow: Vec<u8>,
+    /// The help of another variant, or one that came later, if the family has none.
+    late_help: String,
 }
 
 impl Reader {
@@ -214,7 +238,27 @@ impl Reader {
         if family.schema().identity == Identity::Variant && !labels.all().is_empty() {
             Texts::push(&mut overflow, &list_of(labels.all()));
         }
-        Ok(Self { labels, family, kind, overflow })
+        Ok(Self { labels, family, kind, overflow, late_help: String::new() })
+    }
+
+    /// Takes over the help of another variant, or one that came later. Scrapes that are under way
+    /// have the old reader.
+    fn take_help(self: &mut Arc<Self>, help: &str) {
+        let is_variant = self.family.schema().identity == Identity::Variant;
+        if is_variant
+            && self.help().is_empty()
+            && let Ok(reader) = Self::new(self.family.clone())
+        {
+            *self = Arc::new(Self { late_help: help.to_owned(), ..reader });
+        }
+    }
+
+    /// The help; empty if there is none.
+    fn help(&self) -> &str {
+        match &*self.family.schema().help {
+            "" => &self.late_help,
+            help => help,
+        }
     }
 
     /// How the series of several processes are combined, if each process has its own. Such a family
@@ -280,7 +324,7 @@ impl Reader {
         let schema = self.family.schema();
         Family {
             name: self.name(),
-            help: &schema.help,
+            help: self.help(),
             unit: &schema.unit,
             kind: self.kind.snapshot_kind(),
             labels: self.labels.all(),

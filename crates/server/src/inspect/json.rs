@@ -5,13 +5,12 @@ use std::path::Path;
 
 use quipu_segment::inspect::{Damage, FamilySeen, Inspection, SeriesSeen};
 use quipu_segment::printable;
-use quipu_segment::series::Identity;
 use serde_json::{Map, Value as Json, json};
 
 use super::openmetrics::{ALONE, number};
 use super::processes;
 use super::text::hex;
-use super::value::{Type, Value, kind_name, value};
+use super::value::{Type, Value, identity, kind_name, value};
 
 /// Writes the object: families and series one after the other, everything else at once. Returns
 /// whether the file is sound.
@@ -88,18 +87,13 @@ fn write_family(
     let schema = &family.schema;
     let labels = schema.labels.iter().filter(|label| label.name != ALONE);
     let labels = labels.map(|label| json!({"name": label.name, "values": label.values}));
-    let identity = match schema.identity {
-        Identity::Name => "name",
-        Identity::Variant => "variant",
-        Identity::Apart => "apart",
-    };
     let about = json!({
         "name": schema.name,
         "help": schema.help,
         "unit": schema.unit,
         "type": Type::of(schema).name(),
         "kind": kind_name(schema.kind),
-        "identity": identity,
+        "identity": identity(schema),
         "labels": Json::from_iter(labels),
         "limit": schema.limit,
         "idle_seconds": schema.idle.map(|idle| idle.as_secs_f64()),

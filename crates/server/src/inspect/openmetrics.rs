@@ -7,13 +7,14 @@ use std::io::{self, Write};
 
 use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
 
-use super::value::{Type, Value, value};
+use super::value::{Type, Value, is_shown, value};
 
 /// Writes the exposition. Returns whether the file is sound.
 pub(super) fn write(inspection: &Inspection, out: &mut impl Write) -> io::Result<bool> {
     let mut families: Vec<(String, Vec<&FamilySeen>)> = Vec::new();
     let mut by_name: HashMap<String, usize> = HashMap::new();
-    for family in &inspection.report().families {
+    let families_seen = inspection.report().families.iter();
+    for family in families_seen.filter(|family| is_shown(&family.schema)) {
         let name = base_name(family);
         let at = *by_name.entry(name.clone()).or_insert_with(|| {
             families.push((name, Vec::new()));

@@ -7,11 +7,10 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use quipu_segment::inspect::{FamilySeen, HeaderSeen, Inspection, Report};
 use quipu_segment::printable;
-use quipu_segment::series::Identity;
 
 use super::openmetrics::{ALONE, number, series_text};
 use super::processes;
-use super::value::{Type, Value, kind_name, value};
+use super::value::{Type, Value, identity, kind_name, value};
 
 /// Writes everything. Returns whether the file is sound.
 pub(super) fn write(
@@ -156,17 +155,12 @@ fn row(family: &FamilySeen) -> Vec<String> {
             None => shown(&label.name),
         })
         .collect();
-    let identity = match schema.identity {
-        Identity::Name => "name",
-        Identity::Variant => "variant",
-        Identity::Apart => "apart",
-    };
     let each = family.series_bytes.checked_div(family.series + family.hidden);
     vec![
         shown(&schema.name),
         kind_name(schema.kind).into(),
         labels.join(","),
-        identity.into(),
+        identity(schema).into(),
         family.series.to_string(),
         family.hidden.to_string(),
         family.overflowed.to_string(),

@@ -2,7 +2,7 @@
 //! lies beside the cells (exemplars, exponential buckets, quantiles) is left out.
 
 use quipu_segment::inspect::{FamilySeen, SeriesSeen};
-use quipu_segment::series::Schema;
+use quipu_segment::series::{Identity, Schema};
 
 /// What a family counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +41,26 @@ pub(super) enum Value {
     /// Of a kind that this version does not know: its cells.
     Cells(Vec<u64>),
 }
+
+/// What distinguishes a family. One of an intake that no scrape shows is named by what it has: the
+/// last totals of sources, and a help that came late.
+pub(super) fn identity(schema: &Schema) -> &'static str {
+    match (schema.identity, (schema.class >> 3) & 3) {
+        (Identity::Name, _) => "name",
+        (Identity::Apart, _) => "apart",
+        (Identity::Variant, 0) => "variant",
+        (Identity::Variant, 3) => HELP,
+        (Identity::Variant, _) => FOLLOWED,
+    }
+}
+
+/// Whether scrapes show the family.
+pub(super) fn is_shown(schema: &Schema) -> bool {
+    ![HELP, FOLLOWED].contains(&identity(schema))
+}
+
+const HELP: &str = "help";
+const FOLLOWED: &str = "followed";
 
 impl Type {
     pub(super) fn of(schema: &Schema) -> Self {

@@ -1,0 +1,182 @@
+//! Totals that are followed into series that others add to.
+//!
+//! A series that is added to holds a sum alone, which says nothing of the source of a total. So the
+//! last total of each source is in a series that no scrape shows, of a family with another [`Role`]:
+//! what it has grown since is added. The growth is added first and the total stored second: a process
+//! that dies in between adds it again when the source sends its next total, and never loses it.
+
+use std::sync::Arc;
+
+use quipu_segment::clock::Clock;
+
+use super::class::Role;
+use super::given::{Given, Metric, Mode};
+use super::put::{self, Put};
+use super::table::Sorted;
+use super::{Intake, Refused};
+use crate::kind::{Growth, RelaySummary, Times};
+use crate::snapshot::Timestamp;
+
+/// The times of what is added.
+const NO_TIMES: Times = Times { start: 0, sample: 0, stamp: 0 };
+
+impl Given<'_> {
+    /// Whether it has counts that [`Intake::follow_into`] can follow: a counter, a classic histogram
+    /// or a summary.
+    pub fn has_growth(&self) -> bool {
+        matches!(self, Self::Counter(_) | Self::Histogram { .. } | Self::Summary { .. })
+    }
+}
+
+impl Intake {
+    /// Follows the total of a source, as [`Intake::take`] does with [`Mode::Follow`], and calls `give`
+    /// with the increment that it has grown by, which is to be added elsewhere: to a sum over many
+    /// sources. The first total of a source has grown from zero. No scrape shows the series of the
+    /// source itself. `give` is not called for a sample that arrives late, or again; the increment of a
+    /// summary has no quantiles.
+    ///
+    /// Clones of one intake may follow the same source at the same time; others, and other processes
+    /// that share the segment, must not.
+    ///
+    /// ```
+    /// use quipu::Registry;
+    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    ///
+    /// let registry = Registry::new();
+    /// let mut intake = Intake::new(&registry, Limits::default())?;
+    /// let jobs = Metric::new("jobs_total");
+    /// for (host, total) in [("a", 2.0), ("b", 5.0), ("a", 3.0), ("b", 1.0)] {
+    ///     let total = Given::Counter(total);
+    ///     intake.follow_into(jobs, &[("host", host)], &total, None, |intake, grown| {
+    ///         intake.take(jobs, &[], grown, Mode::Add, None)
+    ///     })?;
+    /// }
+    /// // The source `b` restarted.
+    /// assert!(registry.text().contains("jobs_total 9\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refused::Value`] for a value without counts ([`Given::has_growth`]), the errors of
+    /// [`Intake::take`], and that of `give`, after which the source may send the same total again.
+    pub fn follow_into(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        given: &Given<'_>,
+        start: Option<Timestamp>,
+        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        super::settings::check(given, Mode::Follow)?;
+        if !given.has_growth() {
+            return Err(Refused::Value);
+        }
+        let metric = Metric { grouped: false, ..metric };
+        let labels = Sorted::new(labels, self.limits.labels, false)?;
+        let times = self.times(&metric, start, Mode::Follow, self.clock.now());
+        self.follow_apart(&metric, Role::Apart, &labels, given, times, give)
+    }
+
+    /// Adds a value to a mean over all values, and sets a gauge to it. The sum and the number of the
+    /// values are in a series that no scrape shows.
+    ///
+    /// # Errors
+    /// As for [`Intake::take`]; a value or a weight that is infinite or not a number is refused.
+    pub fn average(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        value: f64,
+        weight: f64,
+    ) -> Result<(), Refused> {
+        let given = Given::Summary { quantiles: &[], count: weight, sum: value * weight };
+        super::settings::check(&given, Mode::Add)?;
+        if !value.is_finite() {
+            return Err(Refused::Value);
+        }
+        let metric = Metric { grouped: false, ..metric };
+        let sorted = Sorted::new(labels, self.limits.labels, false)?;
+        self.in_step(|intake| {
+            let hidden = Metric { help: "", ..metric };
+            let (mut done, mut mean) = (Put::Done, None);
+            let value = (&given, Mode::Add);
+            intake.with_cells(&hidden, Role::Apart, &sorted, value, |entry, cells| {
+                done = put::put(entry, cells, &given, Mode::Add, NO_TIMES);
+                mean = RelaySummary::mean(cells);
+            })?;
+            match (done, mean) {
+                (Put::Done, Some(mean)) => {
+                    intake.take(metric, labels, &Given::Gauge(mean), Mode::Set, None)
+                }
+                // All weights are zero.
+                (Put::Done, None) => Ok(()),
+                _ => Err(Refused::Full),
+            }
+        })
+    }
+
+    /// Follows a total into the series of its name and labels, to which others add.
+    pub(super) fn follow_beside(
+        &mut self,
+        metric: &Metric<'_>,
+        labels: &Sorted<'_>,
+        given: &Given<'_>,
+        times: Times,
+    ) -> Result<(), Refused> {
+        self.follow_apart(metric, Role::Beside, labels, given, times, |intake, grown| match intake
+            .put(
+            metric,
+            Role::Shown,
+            labels,
+            grown,
+            Mode::Add,
+            NO_TIMES,
+        )? {
+            Put::Done => Ok(()),
+            _ => Err(Refused::Full),
+        })
+    }
+
+    fn follow_apart(
+        &mut self,
+        metric: &Metric<'_>,
+        role: Role,
+        labels: &Sorted<'_>,
+        given: &Given<'_>,
+        times: Times,
+        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let hidden = Metric { help: "", ..*metric };
+        self.in_step(|intake| {
+            let mut growth = (Growth::Late, Vec::new());
+            intake.with_cells(&hidden, role, labels, (given, Mode::Follow), |entry, cells| {
+                growth = put::growth(entry, cells, given, times);
+            })?;
+            match growth.0 {
+                Growth::Known => {}
+                Growth::Late => return Ok(()),
+                Growth::Locked => return Err(Refused::Full),
+            }
+            put::with_increment(given, &growth.1, |grown| give(intake, grown))?;
+            match intake.put(&hidden, role, labels, given, Mode::Follow, times)? {
+                Put::Done => Ok(()),
+                _ => Err(Refused::Full),
+            }
+        })
+    }
+
+    /// Calls `act` while no clone adds what a source has grown by: no two add the same. What `act`
+    /// calls may do that.
+    fn in_step<R>(&mut self, act: impl FnOnce(&mut Self) -> R) -> R {
+        if self.is_in_step {
+            return act(self);
+        }
+        let used = Arc::clone(&self.used);
+        used.step.read(|()| {
+            self.is_in_step = true;
+            let done = act(self);
+            self.is_in_step = false;
+            done
+        })
+    }
+}

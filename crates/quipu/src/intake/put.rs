@@ -1,0 +1,172 @@
+//! How a complete value changes the cells of its series, and by how much a total has grown.
+
+use std::sync::atomic::Ordering;
+
+use quipu_segment::series::SeriesCells;
+
+use super::class::Class;
+use super::given::{Given, Mode};
+use super::table::Entry;
+use crate::kind::{
+    AnyKind, GAUGE_STAMP, GAUGE_VALUE, Growth, MixedCounter, Relay, RelayCounter, RelayHistogram,
+    RelaySummary, Times,
+};
+
+/// What became of a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Put {
+    /// It was stored.
+    Done,
+    /// A lock that it needs cannot be had in time.
+    Locked,
+    /// The series is one that others add to, which cannot follow a total.
+    Added,
+}
+
+/// Stores a value.
+pub(super) fn put(
+    entry: &Entry,
+    cells: &SeriesCells<'_>,
+    given: &Given<'_>,
+    mode: Mode,
+    times: Times,
+) -> Put {
+    let segment = entry.family.segment();
+    if let Some(relay) = relay(entry, cells, given) {
+        if let Given::Summary { quantiles, .. } = given {
+            RelaySummary::put_quantiles(cells, quantiles);
+        }
+        let value = |i| value(given, i);
+        return done(match mode {
+            Mode::Follow => relay.follow(segment, times, value),
+            Mode::Set => relay.set(segment, times, value),
+            // A push that adds to a group has it for itself.
+            Mode::Add if Class::of(entry.family.schema()).grouped => {
+                relay.add(segment, times, value)
+            }
+            Mode::Add => relay.add_beside(segment, times, value),
+        });
+    }
+    match (&entry.kind, given) {
+        (AnyKind::MixedCounter(_), Given::Counter(_))
+        | (AnyKind::Histogram(_), Given::Histogram { .. })
+            if mode != Mode::Add =>
+        {
+            return Put::Added;
+        }
+        (AnyKind::MixedCounter(_), Given::Counter(n)) => MixedCounter::add_to(*cells, *n),
+        (AnyKind::Gauge(_) | AnyKind::Unknown(_), Given::Gauge(n) | Given::Unknown(n)) => {
+            match mode {
+                Mode::Add => cells.add_float(GAUGE_VALUE, *n),
+                _ => cells.plain(GAUGE_VALUE).store(n.to_bits(), Ordering::Relaxed),
+            }
+            if cells.len() > GAUGE_STAMP {
+                // A variant that an application registered has none.
+                cells.plain(GAUGE_STAMP).store(times.stamp, Ordering::Relaxed);
+            }
+        }
+        (AnyKind::Histogram(layout), Given::Histogram { buckets, sum }) => {
+            layout.add_classic(cells, buckets, *sum);
+        }
+        (AnyKind::Histogram(layout), Given::Native { buckets, sum }) => match mode {
+            Mode::Add => layout.add_native(&entry.family, cells, buckets, *sum),
+            mode => {
+                // Two threads that follow one source would both add what is missing.
+                let Ok(_guard) = segment.lock_registration() else { return Put::Locked };
+                match mode {
+                    Mode::Follow => layout.follow_native(&entry.family, cells, buckets, *sum),
+                    _ => layout.set_native(&entry.family, cells, buckets, *sum),
+                }
+            }
+        },
+        // `settings` chose the kind for the value.
+        _ => {}
+    }
+    Put::Done
+}
+
+/// Counts an observation. Returns false if a lock that it needs cannot be had in time.
+#[inline]
+pub(super) fn put_observation(
+    entry: &Entry,
+    cells: &SeriesCells<'_>,
+    value: f64,
+    times: u64,
+) -> bool {
+    match &entry.kind {
+        AnyKind::Histogram(layout) => layout.observe_many(&entry.family, cells, value, times),
+        AnyKind::Summary(layout) => layout.observe_many(&entry.family, cells, value, times),
+        // Others send totals of the same buckets.
+        AnyKind::RelayHistogram(kind) => {
+            return kind.observe_many(entry.family.segment(), cells, value, times);
+        }
+        _ => {}
+    }
+    true
+}
+
+/// By how much a total has grown since it was followed last: a value for each of the series'.
+pub(super) fn growth(
+    entry: &Entry,
+    cells: &SeriesCells<'_>,
+    given: &Given<'_>,
+    times: Times,
+) -> (Growth, Vec<f64>) {
+    let Some(relay) = relay(entry, cells, given) else { return (Growth::Late, Vec::new()) };
+    let mut by = Vec::new();
+    let known = relay.growth(entry.family.segment(), times, |i| value(given, i), |n| by.push(n));
+    (known, by)
+}
+
+/// Calls `act` with the increment that has these values, and the bounds of `given`.
+pub(super) fn with_increment<R>(
+    given: &Given<'_>,
+    by: &[f64],
+    act: impl FnOnce(&Given<'_>) -> R,
+) -> R {
+    let value = |i: usize| by.get(i).copied().unwrap_or(0.0);
+    match given {
+        Given::Histogram { buckets, .. } => {
+            let counts = buckets.iter().enumerate().map(|(i, (bound, _))| (*bound, value(i)));
+            let counts: Vec<(f64, f64)> = counts.collect();
+            act(&Given::Histogram { buckets: &counts, sum: value(buckets.len()) })
+        }
+        Given::Summary { .. } => {
+            // Quantiles of several sources have no sum.
+            act(&Given::Summary { quantiles: &[], count: value(0), sum: value(1) })
+        }
+        _ => act(&Given::Counter(value(0))),
+    }
+}
+
+/// The values of a series that is relayed, if the given value is one for it.
+fn relay<'c>(entry: &Entry, cells: &SeriesCells<'c>, given: &Given<'_>) -> Option<Relay<'c>> {
+    match (&entry.kind, given) {
+        (AnyKind::RelayCounter(_), Given::Counter(_)) => Some(RelayCounter::relay(*cells)),
+        (AnyKind::RelayHistogram(_), Given::Histogram { buckets, .. }) => {
+            Some(RelayHistogram::relay(*cells, buckets.len().saturating_sub(1)))
+        }
+        (AnyKind::RelaySummary(_), Given::Summary { .. }) => Some(RelaySummary::relay(*cells)),
+        _ => None,
+    }
+}
+
+/// A value of a relayed series, by its number.
+fn value(given: &Given<'_>, i: usize) -> f64 {
+    match given {
+        Given::Counter(total) => *total,
+        Given::Histogram { buckets, sum } => buckets.get(i).map_or(*sum, |(_, count)| *count),
+        Given::Summary { count, sum, .. } => {
+            if i == 0 {
+                *count
+            } else {
+                *sum
+            }
+        }
+        _ => 0.0,
+    }
+}
+
+fn done(is_done: bool) -> Put {
+    if is_done { Put::Done } else { Put::Locked }
+}
