@@ -107,6 +107,25 @@ fn wide_lines_are_taken_and_a_name_keeps_its_type_within_a_text() {
 }
 
 #[test]
+fn a_help_may_come_later_and_a_suffix_makes_another_counter() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    for text in [
+        "# TYPE jobs counter\njobs 1\n# TYPE jobs_total counter\njobs_total 2\n",
+        "# HELP jobs_total The jobs.\n# TYPE jobs_total counter\njobs_total 3\n",
+    ] {
+        assert_eq!(import(&daemon, "", text).status, 204);
+    }
+    let shown = "# HELP jobs_total The jobs.\n# TYPE jobs_total counter\njobs_total 3\n\
+                 # TYPE jobs counter\njobs 1\n";
+    let text = daemon.get("/metrics").text();
+    assert!(text.contains(shown), "{text}");
+    daemon.kill();
+    let text = home.start(&[]).get("/metrics").text();
+    assert!(text.contains(shown), "{text}");
+}
+
+#[test]
 fn a_family_that_takes_long_is_refused() {
     let home = Home::new();
     let daemon = home.start(&[]);

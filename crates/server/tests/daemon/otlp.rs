@@ -170,6 +170,31 @@ fn totals_are_counted_once_over_restarts_of_both() {
     expect_lines(&daemon, &line(15));
 }
 
+/// One SDK sends increments and another one totals, under one name and with the same labels.
+#[test]
+fn delta_and_cumulative_data_of_one_name_add_up() {
+    let delta = request(json!([{"name": "hits", "sum": {"aggregationTemporality": 1,
+        "isMonotonic": true, "dataPoints": [{"asInt": 2}]}}]));
+    for is_delta_first in [true, false] {
+        let home = Home::new();
+        for (total, sum) in [(5, 7), (6, 10), (6, 12)] {
+            let daemon = home.start(&[]);
+            let cumulative = counted(total, 1000);
+            let mut bodies = [&delta, &cumulative, &cumulative];
+            if !is_delta_first {
+                bodies.reverse();
+            }
+            for body in bodies {
+                let answer = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
+                assert_eq!(answer.status, 200, "{answer:?}");
+            }
+            expect_lines(&daemon, &[format!("hits_total{{{LABELS}}} {sum}")]);
+            assert!(!daemon.get("/metrics").text().contains("not_shown{"));
+            daemon.kill();
+        }
+    }
+}
+
 #[test]
 fn gauges_end_when_nothing_is_recorded() {
     let home = Home::new();

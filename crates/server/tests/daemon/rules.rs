@@ -49,11 +49,47 @@ aggregations:
     assert_eq!(daemon.sample("visits_total{job=\"cart\"}"), 6.0);
 }
 
+/// Sources that send totals, restart, and send what they sent before; the daemon is killed meanwhile.
+#[test]
+fn totals_of_many_sources_are_summed() {
+    let home = Home::new();
+    let rules =
+        "aggregations:\n- {match: 'hits_total|took', without: [instance], outputs: [sum]}\n";
+    fs::write(home.path("rules.yml"), rules).unwrap();
+    for (a, b, sum) in [(5, 1, 6.0), (7, 1, 8.0), (2, 4, 13.0)] {
+        let daemon = home.start(&["--rules", "rules.yml"]);
+        let mut text = "# TYPE hits_total counter\n".to_owned();
+        for (instance, n) in [("a", a), ("b", b)] {
+            text += &format!("hits_total{{instance=\"{instance}\",job=\"j\"}} {n}\n");
+        }
+        text += "# TYPE took histogram\n";
+        for (instance, n) in [("a", a), ("b", b)] {
+            for bound in ["1", "+Inf"] {
+                text += &format!("took_bucket{{instance=\"{instance}\",le=\"{bound}\"}} {n}\n");
+            }
+        }
+        for _ in 0..2 {
+            let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+            assert_eq!(answer.status, 204, "{answer:?}");
+        }
+        assert_eq!(daemon.sample("hits_total{job=\"j\"}"), sum);
+        assert_eq!(daemon.sample("took_bucket{le=\"1\"}"), sum);
+        assert_eq!(daemon.sample("quipu_rule_kept_total{aggregation=\"1\"}"), 0.0);
+        let shown = daemon.get("/metrics").text();
+        assert!(!shown.contains("instance=") && !shown.contains("not_shown{"), "{shown}");
+        daemon.kill();
+    }
+}
+
 #[test]
 fn rules_that_cannot_be_used_are_refused_at_the_start() {
     let home = Home::new();
     fs::write(home.path("rules.yml"), "metric_relabel_configs:\n- action: rename\n").unwrap();
     let parts = ["rules.yml, line 2: key `action`: \"rename\" is unknown; give replace"];
+    home.expect_refusal(&["--rules", "rules.yml"], 1, &parts);
+    let rules = "aggregations:\n- {match: x, by: [], outputs: ['histogram(2, 1, 2)']}\n";
+    fs::write(home.path("rules.yml"), rules).unwrap();
+    let parts = ["rules.yml, line 2: key `outputs`: \"histogram(2, 1, 2)\" needs its upper bounds"];
     home.expect_refusal(&["--rules", "rules.yml"], 1, &parts);
     assert_eq!(home.files(), ["rules.yml"]);
 }

@@ -1,23 +1,25 @@
 //! Aggregation: series with fewer labels, which samples are added to as they come.
 //!
-//! Nothing is kept for the series of the sources, so an output can be made only of samples that need
-//! no comparison with earlier ones of their source:
-//!
 //! | output | of | gives |
 //! |---|---|---|
-//! | `sum` | increments: counters, gauges, histograms and summaries that are added | the same, under the same name |
-//! | `last`, `min`, `max` | gauges that are set | a gauge with that suffix |
+//! | `sum` | increments, and what totals have grown by | the same, under the same name |
 //! | `count` | all | a counter of samples, `_samples_total` |
+//! | `last`, `min`, `max`, `avg` | values: gauges that are set, and observations | a gauge with that suffix |
+//! | `histogram` | values | a classic histogram, `_histogram` |
+//! | `quantiles` | values | a summary, `_quantiles` |
 //!
-//! A sample of which an output cannot be made, such as the total of a counter, is kept as it is.
+//! The intake keeps the last total of each source, without showing it. A sample of which an output
+//! cannot be made is kept as it is.
 
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
-use quipu::snapshot::Value;
+use quipu::snapshot::{Timestamp, Value};
 use regex::Regex;
 
-use super::file::{self, Output};
+use super::file;
+use super::output::Output;
 use super::pattern::anchored;
 
 /// An aggregation.
@@ -25,7 +27,8 @@ use super::pattern::anchored;
 pub(super) struct Aggregation {
     pattern: Regex,
     labels: Which,
-    outputs: Vec<Output>,
+    /// `sum` comes first, so that nothing is made of a sample that cannot be added.
+    outputs: Vec<Made>,
     pub(super) keep_input: bool,
 }
 
@@ -35,12 +38,37 @@ enum Which {
     Without(Vec<String>),
 }
 
+/// An output, with the shape of its observations.
+#[derive(Debug)]
+struct Made {
+    output: Output,
+    shape: Option<Shape>,
+}
+
 /// The value of a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a> {
-    Given(&'a Given<'a>, Mode),
+    /// A complete value, with the start of its source.
+    Given(&'a Given<'a>, Mode, Option<Timestamp>),
+    /// What a total has grown by.
+    Grown(&'a Given<'a>),
+    /// An observation with its weight.
     Observed(&'a Shape, f64, f64),
 }
+
+/// What became of a sample in some aggregations.
+#[derive(Debug, Default)]
+pub(super) struct Aggregated {
+    /// Whether any output was made.
+    pub(super) any: bool,
+    /// Whether an output cannot be made of such a sample.
+    pub(super) is_partial: bool,
+    /// Why an output could not be made of this one.
+    pub(super) fault: Option<Refused>,
+}
+
+/// The time that quantiles cover.
+const WINDOW: Duration = Duration::from_secs(600);
 
 impl Aggregation {
     /// Checks an aggregation.
@@ -54,58 +82,128 @@ impl Aggregation {
             (None, Some(names)) => Which::Without(names.clone()),
             _ => return Err("keys `by` and `without`: give one of them".into()),
         };
-        if rule.outputs.is_empty() {
-            return Err("key `outputs`: give sum, last, min, max or count".into());
+        let mut outputs: Vec<Output> = Vec::new();
+        for text in &rule.outputs {
+            let output =
+                text.parse::<Output>().map_err(|wrong| format!("key `outputs`: {wrong}"))?;
+            if outputs.iter().any(|other| other.name() == output.name()) {
+                return Err(format!("key `outputs`: {output} is there twice: remove one"));
+            }
+            outputs.push(output);
         }
-        let (outputs, keep_input) = (rule.outputs.clone(), rule.keep_input);
-        Ok(Self { pattern, labels, outputs, keep_input })
+        if outputs.is_empty() {
+            return Err("key `outputs`: give one, such as sum".into());
+        }
+        outputs.sort_by_key(|output| *output != Output::Sum);
+        let outputs = outputs.into_iter().map(|output| {
+            let shape = match &output {
+                Output::Histogram(bounds) => Some(Shape::Classic(bounds.clone())),
+                Output::Quantiles(quantiles) => Some(Shape::Summary(quantiles.clone(), WINDOW)),
+                _ => None,
+            };
+            Made { output, shape }
+        });
+        Ok(Self { pattern, labels, outputs: outputs.collect(), keep_input: rule.keep_input })
     }
 
     pub(super) fn matches(&self, name: &str) -> bool {
         self.pattern.is_match(name)
     }
 
-    /// Makes the outputs of a sample. Returns whether all could be made.
-    ///
-    /// # Errors
-    /// Those of the intake.
+    /// Whether it adds up what totals have grown by.
+    pub(super) fn sums(&self) -> bool {
+        self.outputs.iter().any(|made| made.output == Output::Sum)
+    }
+
+    /// Makes the outputs of a sample.
     pub(super) fn give(
         &self,
         intake: &mut Intake,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
         input: Input<'_>,
-    ) -> Result<bool, Refused> {
+    ) -> Aggregated {
         let is_wanted = |name: &str| match &self.labels {
             Which::By(names) => names.iter().any(|wanted| wanted == name),
             Which::Without(names) => !names.iter().any(|other| other == name),
         };
         let labels: Vec<_> = labels.iter().copied().filter(|(name, _)| is_wanted(name)).collect();
-        let mut all = true;
-        for output in &self.outputs {
-            all &= match output {
-                Output::Sum => sum(intake, metric, &labels, input)?,
-                Output::Count => {
-                    let weight = match input {
-                        Input::Observed(_, _, weight) => weight,
-                        Input::Given(..) => 1.0,
-                    };
-                    let name = format!("{}_samples_total", base(metric.name));
-                    let metric = Metric { expiry: metric.expiry, ..Metric::new(&name) };
-                    intake.take(metric, &labels, &Given::Counter(weight), Mode::Add, None)?;
-                    true
+        // The time of the sample is that of one source among many.
+        let metric = Metric { time: None, ..metric };
+        let mut outcome = Aggregated::default();
+        for made in &self.outputs {
+            match made.give(intake, metric, &labels, input) {
+                Ok(true) => outcome.any = true,
+                Ok(false) => outcome.is_partial = true,
+                Err(refused) => {
+                    outcome.fault.get_or_insert(refused);
+                    if !outcome.any {
+                        // The whole sample is refused.
+                        break;
+                    }
                 }
-                Output::Last => level(intake, metric, &labels, input, "last", |_, new| new)?,
-                Output::Min => level(intake, metric, &labels, input, "min", f64::min)?,
-                Output::Max => level(intake, metric, &labels, input, "max", f64::max)?,
-            };
+            }
         }
-        Ok(all)
+        outcome
+    }
+}
+
+impl Made {
+    /// Makes the output of a sample. Returns false if there is none of such a sample.
+    fn give(
+        &self,
+        intake: &mut Intake,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        input: Input<'_>,
+    ) -> Result<bool, Refused> {
+        match self.output {
+            Output::Sum => return sum(intake, metric, labels, input),
+            Output::Count => {
+                let weight = match input {
+                    Input::Observed(_, _, weight) => weight,
+                    _ => 1.0,
+                };
+                let name = format!("{}_samples_total", base(metric.name));
+                let metric = Metric { expiry: metric.expiry, ..Metric::new(&name) };
+                intake.take(metric, labels, &Given::Counter(weight), Mode::Add, None)?;
+                return Ok(true);
+            }
+            _ => {}
+        }
+        let Some((value, weight)) = value(input) else { return Ok(false) };
+        let name = format!("{}_{}", metric.name, self.output);
+        let metric = Metric { name: &name, unit: "", ..metric };
+        match (&self.output, &self.shape) {
+            (Output::Last, _) => level(intake, metric, labels, value, |_, new| new)?,
+            (Output::Min, _) => level(intake, metric, labels, value, f64::min)?,
+            (Output::Max, _) => level(intake, metric, labels, value, f64::max)?,
+            // What is not a number has no place in a mean or a bucket.
+            (Output::Avg, _) if value.is_finite() => {
+                intake.average(metric, labels, value, weight)?;
+            }
+            (_, Some(shape)) if !value.is_nan() => {
+                intake.observe(metric, labels, shape, value, weight)?;
+            }
+            _ => {}
+        }
+        Ok(true)
     }
 }
 
 fn base(name: &str) -> &str {
     name.strip_suffix("_total").unwrap_or(name)
+}
+
+/// The value of a sample that has one, and its weight.
+fn value(input: Input<'_>) -> Option<(f64, f64)> {
+    match input {
+        Input::Given(Given::Gauge(value) | Given::Unknown(value), Mode::Set | Mode::Follow, _) => {
+            Some((*value, 1.0))
+        }
+        Input::Observed(_, value, weight) => Some((value, weight)),
+        _ => None,
+    }
 }
 
 fn sum(
@@ -118,12 +216,14 @@ fn sum(
         Input::Observed(shape, value, weight) => {
             intake.observe(metric, labels, shape, value, weight)?;
         }
-        Input::Given(&Given::Summary { count, sum, .. }, Mode::Add) => {
+        Input::Given(&Given::Summary { count, sum, .. }, Mode::Add, _) => {
             // Quantiles of several sources have no sum.
             let given = Given::Summary { quantiles: &[], count, sum };
             intake.take(metric, labels, &given, Mode::Add, None)?;
         }
-        Input::Given(given, Mode::Add) => intake.take(metric, labels, given, Mode::Add, None)?,
+        Input::Given(given, Mode::Add, _) | Input::Grown(given) => {
+            intake.take(metric, labels, given, Mode::Add, None)?;
+        }
         Input::Given(..) => return Ok(false),
     }
     Ok(true)
@@ -134,27 +234,19 @@ fn level(
     intake: &mut Intake,
     metric: Metric<'_>,
     labels: &[(&str, &str)],
-    input: Input<'_>,
-    suffix: &str,
+    new: f64,
     combine: fn(f64, f64) -> f64,
-) -> Result<bool, Refused> {
-    let Input::Given(Given::Gauge(new) | Given::Unknown(new), Mode::Set | Mode::Follow) = input
-    else {
-        return Ok(false);
-    };
+) -> Result<(), Refused> {
     /// Reading and setting is one step: no other thread sets the gauge in between.
     static STEP: Mutex<()> = Mutex::new(());
     let _step = STEP.lock().unwrap_or_else(PoisonError::into_inner);
-    let name = format!("{}_{suffix}", metric.name);
-    let metric = Metric { name: &name, ..metric };
     let mut before = None;
     // An inconsistent segment is refused when it is opened.
-    let _ = intake.read(&name, labels, |taken| {
+    let _ = intake.read(metric.name, labels, |taken| {
         if let Value::Gauge(value) = taken.value {
             before = Some(value.as_f64());
         }
     });
-    let value = before.map_or(*new, |before| combine(before, *new));
-    intake.take(metric, labels, &Given::Gauge(value), Mode::Set, None)?;
-    Ok(true)
+    let value = before.map_or(new, |before| combine(before, new));
+    intake.take(metric, labels, &Given::Gauge(value), Mode::Set, None)
 }

@@ -33,18 +33,7 @@ pub(super) struct Aggregation {
     pub(super) pattern: String,
     pub(super) by: Option<Vec<String>>,
     pub(super) without: Option<Vec<String>>,
-    pub(super) outputs: Vec<Output>,
+    pub(super) outputs: Vec<String>,
     #[serde(default)]
     pub(super) keep_input: bool,
-}
-
-/// What an aggregation makes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Output {
-    Sum,
-    Last,
-    Min,
-    Max,
-    Count,
 }

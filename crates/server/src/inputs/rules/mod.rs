@@ -7,6 +7,7 @@
 mod aggregate;
 mod file;
 mod labels;
+mod output;
 mod pattern;
 mod relabel;
 
@@ -125,7 +126,7 @@ impl Rules {
     ) -> Result<(), Refused> {
         let Some(sample) = self.relabelled(metric.name, labels) else { return Ok(()) };
         let (metric, labels) = (Metric { name: sample.get(NAME), ..metric }, sample.pairs());
-        if self.aggregate(intake, metric, &labels, Input::Given(given, mode))? {
+        if self.aggregate(intake, metric, &labels, Input::Given(given, mode, start))? {
             intake.take(metric, &labels, given, mode, start)?;
         }
         Ok(())
@@ -195,20 +196,59 @@ impl Rules {
         labels: &[(&str, &str)],
         input: Input<'_>,
     ) -> Result<bool, Refused> {
-        let (mut is_matched, mut is_kept) = (false, false);
-        for (aggregation, counts) in &self.aggregations {
-            if !aggregation.matches(metric.name) {
+        let matching = self.aggregations.iter().filter(|(one, _)| one.matches(metric.name));
+        let matching: Vec<_> = matching.collect();
+        if matching.is_empty() {
+            return Ok(true);
+        }
+        let (given, start) = match input {
+            Input::Given(given, Mode::Follow, start) if given.has_growth() => (given, start),
+            _ => return give(&matching, intake, metric, labels, input).1,
+        };
+        if !matching.iter().any(|(one, _)| one.sums()) {
+            return give(&matching, intake, metric, labels, input).1;
+        }
+        // Of a sample that arrives late, or again, no output is made.
+        let mut is_kept = Ok(matching.iter().any(|(one, _)| one.keep_input));
+        intake.follow_into(metric, labels, given, start, |intake, grown| {
+            let any;
+            (any, is_kept) = give(&matching, intake, metric, labels, Input::Grown(grown));
+            // Once it is in one sum, it must not come again with the next total of its source.
+            match is_kept {
+                Err(refused) if !any => Err(refused),
+                _ => Ok(()),
+            }
+        })?;
+        is_kept
+    }
+}
+
+/// Makes the outputs of aggregations. Returns whether any was made, and whether the sample itself is
+/// kept.
+fn give(
+    aggregations: &[&(Aggregation, Counts)],
+    intake: &mut Intake,
+    metric: Metric<'_>,
+    labels: &[(&str, &str)],
+    input: Input<'_>,
+) -> (bool, Result<bool, Refused>) {
+    let (mut any, mut is_kept, mut fault) = (false, false, None);
+    for (aggregation, counts) in aggregations {
+        let made = aggregation.give(intake, metric, labels, input);
+        any |= made.any;
+        if made.fault.is_some() {
+            fault = fault.or(made.fault);
+            if any {
                 continue;
             }
-            is_matched = true;
-            let all = aggregation.give(intake, metric, labels, input)?;
-            is_kept |= !all || aggregation.keep_input;
-            if let Some([taken, kept]) = counts {
-                if all { taken } else { kept }.inc();
-            }
+            break;
         }
-        Ok(is_kept || !is_matched)
+        is_kept |= made.is_partial || aggregation.keep_input;
+        if let Some([taken, kept]) = counts {
+            if made.is_partial { kept } else { taken }.inc();
+        }
     }
+    (any, fault.map_or(Ok(is_kept), Err))
 }
 
 fn number_text(number: usize) -> String {

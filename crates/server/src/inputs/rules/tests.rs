@@ -12,7 +12,10 @@ metric_relabel_configs:
 aggregations:
 - {match: 'requests(_total)?', without: [instance], outputs: [sum, count]}
 - {match: 'level', by: [job], outputs: [min, max, last], keep_input: true}
-- {match: 'took', by: [], outputs: [sum]}
+- match: took
+  by: []
+  outputs: [sum, min, max, last, avg, 'histogram(2, 0)', 'quantiles(0, 1)']
+- {match: 'level', by: [], outputs: [avg, 'histogram(4)']}
 ";
 
 /// Rules, and an intake for them.
@@ -62,28 +65,89 @@ fn samples_are_relabelled_and_counted() {
 }
 
 #[test]
-fn increments_are_summed_and_totals_are_kept() {
+fn increments_and_growing_totals_are_summed() {
     let mut bench = Bench::new(RULES);
     for instance in ["a", "b", "b"] {
         let labels = [("instance", instance), ("job", "j")];
         bench.take("requests_total", &labels, Given::Counter(2.0), Mode::Add);
     }
-    let labels = [("instance", "a"), ("job", "k")];
-    bench.take("requests_total", &labels, Given::Counter(7.0), Mode::Follow);
-    let mut shown = bench.shown(false);
-    shown.sort();
-    assert_eq!(
-        shown,
-        [
-            "requests_samples_total{job=\"j\"} 3",
-            "requests_samples_total{job=\"k\"} 1",
-            "requests_total{instance=\"a\",job=\"k\"} 7",
-            "requests_total{job=\"j\"} 6",
-        ]
-    );
+    let mut follow = |instance: &str, total: f64, sum: &str| {
+        let labels = [("instance", instance), ("job", "j")];
+        bench.take("requests_total", &labels, Given::Counter(total), Mode::Follow);
+        let shown = bench.shown(false);
+        assert!(shown.contains(&format!("requests_total{{job=\"j\"}} {sum}")), "{shown:#?}");
+        assert_eq!(shown.len(), 2, "{shown:#?}");
+    };
+    follow("a", 7.0, "13");
+    follow("b", 1.0, "14");
+    // The same again, more, and a restart.
+    follow("a", 7.0, "14");
+    follow("a", 7.5, "14.5");
+    follow("b", 0.5, "15");
+    follow("b", 3.0, "17.5");
     let own = bench.shown(true);
-    assert!(own.contains(&"quipu_rule_aggregated_total{aggregation=\"1\"} 3".into()), "{own:#?}");
+    assert!(own.contains(&"quipu_rule_aggregated_total{aggregation=\"1\"} 9".into()), "{own:#?}");
+    assert!(!own.iter().any(|line| line.starts_with("quipu_variants_not_shown")), "{own:#?}");
+    // An exponential histogram is followed as a whole: nothing says what it has grown by.
+    let native = quipu::snapshot::Native {
+        schema: 0,
+        zero_threshold: 0.0,
+        zero_count: 1,
+        positive: &[],
+        negative: &[],
+        exemplars: &[],
+    };
+    let given = Given::Native { buckets: native, sum: 0.0 };
+    bench.take("requests", &[("instance", "a")], given, Mode::Follow);
+    let own = bench.shown(true);
     assert!(own.contains(&"quipu_rule_kept_total{aggregation=\"1\"} 1".into()), "{own:#?}");
+}
+
+#[test]
+fn histograms_and_summaries_that_are_followed_are_summed() {
+    let mut bench = Bench::new("aggregations: [{match: '.*', without: [pod], outputs: [sum]}]");
+    for (pod, low, high, sum) in [("a", 1.0, 2.0, 5.0), ("b", 4.0, 0.0, 2.0), ("a", 2.0, 2.0, 4.0)]
+    {
+        let labels = [("pod", pod)];
+        let buckets = [(1.0, low), (f64::INFINITY, high)];
+        let given = Given::Histogram { buckets: &buckets, sum };
+        bench.take("took", &labels, given, Mode::Follow);
+        let quantiles = &[(0.5, 1.0)];
+        let given = Given::Summary { quantiles, count: low + high, sum };
+        bench.take("size", &labels, given, Mode::Follow);
+    }
+    let expected = [
+        "took_bucket{le=\"1\"} 6",
+        "took_bucket{le=\"+Inf\"} 8",
+        "took_sum 6",
+        "took_count 8",
+        "size_sum 6",
+        "size_count 8",
+    ];
+    assert_eq!(bench.shown(false), expected);
+}
+
+/// A sum that has no room takes nothing of a total; the next total brings all of it.
+#[test]
+fn what_a_total_has_grown_by_waits_for_room() {
+    let rules = "aggregations: [{match: '.*', by: [job], outputs: [count, sum]}]";
+    let registry = Registry::new();
+    let rules = Rules::parse(rules).unwrap();
+    // The source, and a series of another name: the sum would be the third.
+    let limits = Limits { series: 2, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    intake.take(Metric::new("other"), &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+    let follow = |intake: &mut Intake, total: f64| {
+        let given = Given::Counter(total);
+        let labels = [("job", "a"), ("pod", "b")];
+        rules.take(intake, Metric::new("x_total"), &labels, &given, Mode::Follow, None)
+    };
+    assert_eq!(follow(&mut intake, 5.0), Err(Refused::Series));
+    assert_eq!(intake.remove("other", &[]).unwrap(), 1);
+    // The sum has room, the counter of samples has none: what was added is not added again.
+    assert_eq!(follow(&mut intake, 6.0), Err(Refused::Series));
+    assert_eq!(follow(&mut intake, 8.0), Err(Refused::Series));
+    assert!(registry.text().contains("x_total{job=\"a\"} 8\n"), "{}", registry.text());
 }
 
 #[test]
@@ -104,9 +168,25 @@ fn gauges_and_observations_are_aggregated() {
         "level{instance=\"c\",job=\"j\"} 3",
         "took_count 3",
         "took_bucket{le=\"1\"} 1",
+        "took_min -1",
+        "took_max 5",
+        "took_last 3",
+        "took_histogram_bucket{le=\"0\"} 1",
+        "took_histogram_bucket{le=\"2\"} 1",
+        "took_histogram_sum 7",
+        "took_quantiles_sum 7",
+        "took_quantiles_count 3",
+        "level_histogram_bucket{le=\"4\"} 2",
     ] {
         assert!(shown.iter().any(|found| found == line), "no {line}: {shown:#?}");
     }
+    for name in ["took_avg ", "level_avg "] {
+        let avg = shown.iter().find_map(|line| line.strip_prefix(name)).unwrap();
+        assert!((avg.parse::<f64>().unwrap() - 7.0 / 3.0).abs() < 1e-12, "{name}{avg}");
+    }
+    // A value that is not a number changes no mean and no bucket.
+    bench.take("level", &[], Given::Gauge(f64::NAN), Mode::Set);
+    assert!(bench.shown(false).contains(&"level_histogram_count 3".into()));
 }
 
 #[test]
@@ -119,8 +199,19 @@ fn files_that_cannot_be_used_name_the_line_and_the_key() {
         ("metric_relabel_configs:\n- action: keep\n- action: rename", "line 3: key `action`"),
         ("metric_relabel_configs:\n- {action: drop, regex: '['}", "line 2: key `regex`"),
         ("aggregations:\n- {match: a, outputs: [sum]}", "line 2: keys `by` and `without`"),
-        ("aggregations:\n- {match: a, by: [], outputs: [avg]}", "line 2"),
-        ("aggregations:\n- {match: a, by: [], outputs: []}", "key `outputs`: give sum"),
+        (
+            "aggregations:\n- {match: a, by: [], outputs: [median]}",
+            "line 2: key `outputs`: \"median\" is unknown; give some of sum",
+        ),
+        (
+            "aggregations:\n- {match: a, by: [], outputs: ['quantiles(0.5, 99)']}",
+            "line 2: key `outputs`: \"quantiles(0.5, 99)\" needs quantiles from 0 to 1",
+        ),
+        (
+            "aggregations:\n- {match: a, by: [], outputs: [sum, sum]}",
+            "line 2: key `outputs`: sum is there twice",
+        ),
+        ("aggregations:\n- {match: a, by: [], outputs: []}", "key `outputs`: give one"),
         ("[", "rules.yml"),
     ] {
         std::fs::write(&path, text).unwrap();
