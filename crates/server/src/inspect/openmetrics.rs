@@ -22,14 +22,14 @@ pub(super) fn write(inspection: &Inspection, out: &mut impl Write) -> io::Result
         });
         let others = &mut families[at].1;
         let is_first = others.is_empty();
-        if is_first || Type::of(&others[0].schema) == Type::of(&family.schema) {
+        if is_first || type_of(others[0]) == type_of(family) {
             others.push(family);
         }
     }
     let mut is_sound = inspection.report().damage.is_empty();
     for (name, variants) in &families {
         let Some(first) = variants.first() else { continue };
-        writeln!(out, "# TYPE {} {}", quoted_name(name), Type::of(&first.schema).name())?;
+        writeln!(out, "# TYPE {} {}", quoted_name(name), type_of(first).name())?;
         if !first.schema.unit.is_empty() {
             writeln!(out, "# UNIT {} {}", quoted_name(name), first.schema.unit)?;
         }
@@ -41,7 +41,7 @@ pub(super) fn write(inspection: &Inspection, out: &mut impl Write) -> io::Result
             let damage = inspection.series(family, |series| {
                 if written.is_ok() && !series.is_hidden {
                     let value = value(family, series);
-                    written = samples(out, name, Type::of(&family.schema), series, &value);
+                    written = samples(out, name, type_of(family), series, &value);
                 }
             });
             is_sound &= damage.is_empty();
@@ -52,10 +52,21 @@ pub(super) fn write(inspection: &Inspection, out: &mut impl Write) -> io::Result
     Ok(is_sound)
 }
 
+/// What the format calls the family. It requires a suffix of counters: one whose name is to be shown as
+/// it is has an unknown type.
+fn type_of(family: &FamilySeen) -> Type {
+    let schema = &family.schema;
+    let is_bare = schema.class & 1 == 1 && !schema.name.ends_with("_total");
+    match Type::of(schema) {
+        Type::Counter if is_bare => Type::Unknown,
+        other => other,
+    }
+}
+
 /// The name without the suffixes that the format adds.
 fn base_name(family: &FamilySeen) -> String {
     let name = &family.schema.name;
-    let base = match Type::of(&family.schema) {
+    let base = match type_of(family) {
         Type::Counter => name.strip_suffix("_total"),
         Type::Info => name.strip_suffix("_info"),
         _ => None,
@@ -74,7 +85,10 @@ fn samples(
         write_sample(out, &format!("{name}{suffix}"), series, more, number)
     };
     match value {
-        Value::Whole(n) => write_text(out, &format!("{name}_total"), series, &n.to_string()),
+        Value::Whole(n) => {
+            let suffix = if of == Type::Counter { "_total" } else { "" };
+            write_text(out, &format!("{name}{suffix}"), series, &n.to_string())
+        }
         Value::Signed(n) => write_text(out, name, series, &n.to_string()),
         Value::Float(n) => sample(if of == Type::Counter { "_total" } else { "" }, None, *n),
         Value::Histogram { sum, buckets, is_whole } => {
