@@ -16,6 +16,10 @@ use crate::{Error, Result};
 /// The rate of a first load, in lines a second, which shows what a line costs.
 const FIRST_RATE: f64 = 50_000.0;
 
+/// A subject that loses lines while it uses less of its core, in percent, gets a second chance: the
+/// reason may be something else that ran for a moment.
+const BUSY: f64 = 85.0;
+
 /// The search ends when a rate that holds is this near to one that does not.
 const NEAR: f64 = 1.03;
 
@@ -79,7 +83,10 @@ pub(super) fn search(running: &Running, packets: &Packets, plan: &Plan) -> Resul
     for number in 0..2 * plan.probes {
         let is_enough = number >= plan.probes && best.is_some();
         let Some(rate) = range.next().filter(|_| !is_enough) else { break };
-        let probe = Probe::take(running, packets, rate, plan.load)?;
+        let mut probe = Probe::take(running, packets, rate, plan.load)?;
+        if !probe.holds() && probe.share() < BUSY {
+            probe = Probe::take(running, packets, rate, plan.load)?;
+        }
         let reached = probe.rate();
         if probe.holds() {
             if best.is_none_or(|best| best.rate() < reached) {
