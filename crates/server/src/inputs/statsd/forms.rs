@@ -7,24 +7,25 @@
 //! and their names checked; its series is found by the values of its tags alone.
 //!
 //! A form knows nothing of series (see [`Prepared`]): it stays right whatever happens to them. A line
-//! whose series is not there goes the long way. The table is bounded ([`Recent`]), and belongs to one
-//! listener; a form is kept once a line of it was taken.
+//! whose series is not there goes the long way. The table is bounded: when it is full, it is emptied. It
+//! belongs to one listener, and a form is kept once a line of it was taken.
 
+use std::collections::HashMap;
 use std::ptr;
 
 use quipu::intake::Prepared;
+use quipu_segment::hash::Seeded;
 use quipu_wire::remote::statsd::Sample;
 
 use super::mapping::Class;
-use super::recent::Recent;
 
 /// The forms of the lines of one listener.
 #[derive(Default)]
 pub(super) struct Forms {
-    known: Recent<Form>,
-    /// What identifies the form of the current line: the class, the name, and the names of the tags,
-    /// with line feeds between them, which none of them has.
-    key: String,
+    /// By class, and then by name.
+    known: [HashMap<Box<str>, Vec<Form>, Seeded>; 3],
+    /// The number of all forms.
+    count: usize,
 }
 
 /// What lines of one form have in common.
@@ -37,6 +38,8 @@ pub(super) struct Form {
     pub(super) prepared: Prepared,
     /// What their values are multiplied by.
     pub(super) scale: Option<f64>,
+    /// The names of their tags.
+    tags: Box<[Box<str>]>,
     /// From where each label gets its value, in the order of the labels' names.
     labels: Box<[Source]>,
 }
@@ -49,57 +52,47 @@ enum Source {
     Text(Box<str>),
 }
 
-/// The tags of a line that have a name and a value.
+/// The values of the tags of a line, without those that have no name or no value.
+#[derive(Default)]
 pub(super) struct TagValues<'a> {
     values: [&'a str; MAX_TAGS],
-    count: usize,
-    /// The number of other tags.
+    /// The number of tags without a name or a value.
     pub(super) faults: u64,
-}
-
-/// The values of the labels of a line, in the order of the labels' names.
-pub(super) struct LabelValues<'a> {
-    values: [&'a str; MAX_TAGS],
-    count: usize,
 }
 
 /// The most tags, and labels, of a line whose form is kept.
 const MAX_TAGS: usize = 16;
-/// The most bytes of a name and the names of tags that are kept.
-const MAX_KEY: usize = 512;
+/// The most bytes of a name, and of the names of the tags, that are kept.
+const MAX_NAMES: usize = 256;
+/// The most forms that are kept, and the most of one name, of which more take turns.
+const MOST: usize = 8192;
+const MOST_OF_NAME: usize = 8;
 
 impl Forms {
-    /// Begins with a line. `None` if it is too long for its form to be kept.
+    /// The form of a line, if it is known. Then `values` has the values of its tags.
     #[inline]
-    pub(super) fn begin<'a>(&mut self, sample: &Sample<'a>, class: Class) -> Option<TagValues<'a>> {
-        let key = &mut self.key;
-        key.clear();
-        key.push(char::from(b'0' + class as u8));
-        key.push_str(sample.name.head);
-        key.push_str(sample.name.tail);
-        let mut tags = TagValues { values: [""; MAX_TAGS], count: 0, faults: 0 };
-        for tag in sample.tags() {
-            match tag {
-                Ok((name, value)) => {
-                    *tags.values.get_mut(tags.count)? = value;
-                    tags.count += 1;
-                    key.push('\n');
-                    key.push_str(name);
-                }
-                Err(_) => tags.faults += 1,
-            }
-        }
-        (key.len() <= MAX_KEY).then_some(tags)
+    pub(super) fn find<'f, 'a>(
+        &'f self,
+        sample: &Sample<'a>,
+        class: Class,
+        values: &mut TagValues<'a>,
+    ) -> Option<&'f Form> {
+        let forms = self.known[class as usize].get(name_of(sample)?)?;
+        forms.iter().find(|form| form.matches(sample, values))
     }
 
-    /// The form of the line that was begun with, if it is known.
-    #[inline]
-    pub(super) fn find(&mut self) -> Option<&Form> {
-        self.known.get(&self.key)
+    /// Whether the form of a line is short enough to be kept.
+    pub(super) fn may_keep(sample: &Sample<'_>) -> bool {
+        let (mut count, mut bytes) = (0, 0);
+        let is_short = sample.tags().flatten().all(|(name, _)| {
+            (count, bytes) = (count + 1, bytes + name.len());
+            count <= MAX_TAGS && bytes <= MAX_NAMES
+        });
+        is_short && name_of(sample).is_some()
     }
 
     /// Keeps the form of a line that was taken with these labels, which are in the order of their
-    /// names.
+    /// names. [`Forms::may_keep`] was true.
     #[cold]
     pub(super) fn add(
         &mut self,
@@ -109,47 +102,123 @@ impl Forms {
         scale: Option<f64>,
         prepared: Prepared,
     ) {
-        let Some(tags) = self.begin(sample, class) else { return };
+        let Some(name) = name_of(sample) else { return };
         // The intake leaves labels without a value out.
         let labels = labels.iter().filter(|(_, value)| !value.is_empty());
-        let labels: Box<[Source]> = labels.map(|(_, value)| tags.source_of(value)).collect();
-        if labels.len() <= MAX_TAGS && self.find().is_none() {
-            let key = self.key.as_str().into();
-            self.known.insert(key, Form { prepared, scale, labels });
+        let labels: Box<[_]> = labels.map(|(_, value)| Source::of(value, sample)).collect();
+        let tags = sample.tags().flatten().map(|(name, _)| name.into()).collect();
+        if labels.len() > MAX_TAGS {
+            return;
         }
+        if self.count >= MOST {
+            *self = Self::default();
+        }
+        self.count += 1;
+        let forms = self.known[class as usize].entry(name.into()).or_default();
+        if forms.len() >= MOST_OF_NAME {
+            forms.pop();
+            self.count -= 1;
+        }
+        forms.insert(0, Form { prepared, scale, tags, labels });
     }
 }
 
+/// The name of a line, if it is one text and short.
+#[inline]
+fn name_of<'a>(sample: &Sample<'a>) -> Option<&'a str> {
+    let name = sample.name;
+    (name.tail.is_empty() && name.head.len() <= MAX_NAMES).then_some(name.head)
+}
+
 impl Form {
-    /// The values of the labels of a line of this form with these tags.
+    /// Whether the tags of a line have the names of this form. Puts their values into `values`.
     #[inline]
-    pub(super) fn labels<'a>(&'a self, tags: &TagValues<'a>) -> LabelValues<'a> {
-        let mut labels = LabelValues { values: [""; MAX_TAGS], count: self.labels.len() };
-        for (value, source) in labels.values.iter_mut().zip(&self.labels) {
+    fn matches<'a>(&self, sample: &Sample<'a>, values: &mut TagValues<'a>) -> bool {
+        values.faults = 0;
+        let mut wanted = self.tags.iter().zip(&mut values.values);
+        for tag in sample.tags() {
+            let Ok((name, value)) = tag else {
+                values.faults += 1;
+                continue;
+            };
+            match wanted.next() {
+                Some((wanted, place)) if **wanted == *name => *place = value,
+                _ => return false,
+            }
+        }
+        wanted.next().is_none()
+    }
+
+    /// The values of the labels of a line of this form, in the order of the labels' names. `room` is
+    /// memory for them.
+    #[inline]
+    pub(super) fn labels<'r, 'a>(
+        &'a self,
+        tags: &TagValues<'a>,
+        room: &'r mut [&'a str; MAX_TAGS],
+    ) -> &'r [&'a str] {
+        for (value, source) in room.iter_mut().zip(&self.labels) {
             *value = match source {
                 Source::Tag(at) => tags.values.get(*at).copied().unwrap_or_default(),
                 Source::Text(text) => text,
             };
         }
-        labels
+        room.get(..self.labels.len()).unwrap_or_default()
     }
 }
 
-impl LabelValues<'_> {
-    #[inline]
-    pub(super) fn as_slice(&self) -> &[&str] {
-        self.values.get(..self.count).unwrap_or_default()
-    }
-}
-
-impl TagValues<'_> {
+impl Source {
     /// From where a value comes that a label of the line got: from the tag where it lies in the line, or
     /// else from the mapping.
-    fn source_of(&self, value: &str) -> Source {
-        let is_it = |tag: &&str| ptr::eq(*tag, value);
-        match self.values.iter().take(self.count).position(is_it) {
-            Some(at) => Source::Tag(at),
-            None => Source::Text(value.into()),
+    fn of(value: &str, sample: &Sample<'_>) -> Self {
+        let mut tags = sample.tags().flatten();
+        match tags.position(|(_, tag)| ptr::eq(tag, value)) {
+            Some(at) => Self::Tag(at),
+            None => Self::Text(value.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quipu::Registry;
+    use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    use quipu_wire::remote::statsd::{Line, Lines, Tags};
+
+    use super::*;
+
+    fn sample(line: &str) -> Sample<'_> {
+        match Lines::new(line.as_bytes(), Tags::ALL).next() {
+            Some(Ok(Line::Sample(sample))) => sample,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_number_and_the_length_of_forms_are_bounded() {
+        let registry = Registry::new();
+        let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+        let (metric, one) = (Metric::new("m"), Given::Counter(1.0));
+        intake.take(metric, &[], &one, Mode::Add, None).unwrap();
+        let prepared = intake.prepare(metric, &[], &one, Mode::Add).unwrap();
+        let mut forms = Forms::default();
+        let is_known = |forms: &Forms, line: &str| {
+            forms.find(&sample(line), Class::Counter, &mut TagValues::default()).is_some()
+        };
+        for number in 0..2 * MOST {
+            for line in [format!("n{number}:1|c"), format!("often:1|c|#t{number}:v")] {
+                assert!(!is_known(&forms, &line) && Forms::may_keep(&sample(&line)));
+                forms.add(&sample(&line), Class::Counter, &[], None, prepared.clone());
+                assert!(is_known(&forms, &line));
+            }
+        }
+        let lengths = || forms.known.iter().flat_map(HashMap::values).map(Vec::len);
+        assert!(forms.count <= MOST && forms.count == lengths().sum::<usize>());
+        assert_eq!(lengths().max(), Some(MOST_OF_NAME));
+        let many: String = (0..=MAX_TAGS).map(|tag| format!("t{tag}:v,")).collect();
+        let long = "x".repeat(MAX_NAMES + 1);
+        for line in [format!("a:1|c|#{many}"), format!("{long}:1|c"), format!("a:1|c|#{long}:v")] {
+            assert!(!Forms::may_keep(&sample(&line)), "{line}");
         }
     }
 }

@@ -14,7 +14,7 @@ use quipu::intake::{Given, Intake, Metric, Mode, Prepared, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::statsd::{Line, Lines, Sample, Tags, Type, Value};
 
-use super::forms::Forms;
+use super::forms::{Forms, TagValues};
 use super::mapping::{Class, Treatment};
 use super::metrics::{Counts, ListenerMetrics};
 use super::names::{Names, escaped, is_name};
@@ -141,10 +141,11 @@ impl Receiver {
     /// Takes a line whose form is known.
     #[inline]
     fn take_known(&mut self, sample: &Sample<'_>, class: Class, report: &Report<'_>) -> Left {
-        let Some(forms) = &mut self.forms else { return Left::From(0) };
-        let Some(tags) = forms.begin(sample, class) else { return Left::From(0) };
-        let Some(form) = forms.find() else { return Left::New };
-        let labels = form.labels(&tags);
+        let Some(forms) = &self.forms else { return Left::From(0) };
+        let mut tags = TagValues::default();
+        let Some(form) = forms.find(sample, class, &mut tags) else { return Left::New };
+        let mut room = Default::default();
+        let labels = form.labels(&tags, &mut room);
         for (done, value) in sample.values().enumerate() {
             let asked = match value {
                 Ok(value) => Asked::of(sample, value, form.scale),
@@ -153,7 +154,7 @@ impl Receiver {
                     continue;
                 }
             };
-            let (intake, prepared, labels) = (&mut self.intake, &form.prepared, labels.as_slice());
+            let (intake, prepared) = (&mut self.intake, &form.prepared);
             let taken = asked.and_then(|asked| {
                 let taken = match asked {
                     Asked::Put(given, mode) => intake.take_prepared(prepared, labels, &given, mode),
@@ -229,6 +230,7 @@ impl Receiver {
             }
         }
         if let (Left::New, true, Some(forms)) = (left, is_taken, &mut self.forms)
+            && Forms::may_keep(sample)
             && let Some(prepared) = taking.prepare(class)
         {
             forms.add(sample, class, &labels, treatment.scale, prepared);
@@ -241,7 +243,7 @@ impl Receiver {
 enum Left {
     /// Nothing: all of its values were taken, or refused.
     Nothing,
-    /// All of a line whose form is not known, and can be kept.
+    /// All of a line whose form is not known.
     New,
     /// The values from this one on.
     From(usize),

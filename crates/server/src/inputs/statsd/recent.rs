@@ -28,16 +28,6 @@ struct Generation<V> {
 const MOST: usize = 8192;
 
 impl<V> Recent<V> {
-    /// The value of a key, if it is kept.
-    #[inline]
-    pub(super) fn get(&mut self, key: &str) -> Option<&V> {
-        let place = match self.newer.places.get(key) {
-            Some(place) => *place,
-            None => self.renew(key)?,
-        };
-        self.newer.value(place)
-    }
-
     /// The value of a key, which is made if none is kept. (It is always there.)
     #[inline]
     pub(super) fn get_or_make(&mut self, key: &str, make: impl FnOnce(&str) -> V) -> Option<&V> {
@@ -48,11 +38,11 @@ impl<V> Recent<V> {
                 None => self.insert(key.into(), make(key)),
             },
         };
-        self.newer.value(place)
+        self.newer.values.get(place)?.as_ref()
     }
 
     /// Keeps a value under a key that has none, and returns its place.
-    pub(super) fn insert(&mut self, key: Box<str>, value: V) -> usize {
+    fn insert(&mut self, key: Box<str>, value: V) -> usize {
         if self.newer.values.len() >= MOST {
             self.older = mem::take(&mut self.newer);
         }
@@ -68,13 +58,6 @@ impl<V> Recent<V> {
         let (key, place) = self.older.places.remove_entry(key)?;
         let value = self.older.values.get_mut(place)?.take()?;
         Some(self.insert(key, value))
-    }
-}
-
-impl<V> Generation<V> {
-    #[inline]
-    fn value(&self, place: usize) -> Option<&V> {
-        self.values.get(place)?.as_ref()
     }
 }
 
@@ -109,10 +92,5 @@ mod tests {
         }
         assert_eq!(made, 1);
         assert!(recent.newer.places.len() <= MOST && recent.older.places.len() <= MOST);
-        assert_eq!(recent.get("often"), Some(&5));
-        assert_eq!(recent.get("c99999"), Some(&6));
-        assert_eq!(recent.get("c0"), None);
-        recent.insert("new".into(), 7);
-        assert_eq!(recent.get("new"), Some(&7));
     }
 }
