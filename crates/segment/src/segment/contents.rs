@@ -9,7 +9,7 @@ use crate::error::Error;
 /// What is to be done with a record before it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ToDo {
-    /// To forget what processes that have ended had claimed.
+    /// To forget how much processes that have ended had claimed.
     Unclaim,
     /// To mend what a change left half done, or what a loss of power destroyed.
     Mend,
@@ -33,8 +33,8 @@ pub(crate) trait Contents: Any + Debug + Send + Sync {
     /// What contradicts the layout. The file is then refused.
     fn inspect(&self, segment: &Segment) -> Result<Vec<Job>, Error>;
 
-    /// Does these jobs, and forgets all claims and locks. The process that opened the file first calls this before it counts,
-    /// while no other process has the file open.
+    /// Does these jobs, and forgets all claims and the lock of registration. The process that opened
+    /// the file first calls this before it counts, while no other process has the file open.
     ///
     /// # Errors
     /// What cannot be mended, and the errors of the disk.

@@ -173,8 +173,8 @@ impl<M: Memory> Index<'_, M> {
         })
     }
 
-    /// Whether the entry of a record lies within `most` slots of its home. Requires the lock. A damaged
-    /// table may have no empty slot, at which a search for each of many records would end.
+    /// Whether the entry of a record lies within `most` slots of its home. No other thread may change
+    /// the table. A damaged one may have no empty slot to end the search, and there are many records.
     pub(crate) fn has_entry(&self, fingerprint: u32, record: WordOffset, most: u32) -> bool {
         let entry = u64::from(fingerprint) << 32 | record.pack();
         [(self.table, 0), (self.previous, self.moved())].into_iter().any(|(table, moved)| {
@@ -193,7 +193,7 @@ impl<M: Memory> Index<'_, M> {
         })
     }
 
-    /// The number of slots of the table that are not empty, counted. Requires the lock.
+    /// The number of slots of the table that are not empty, counted. No other thread may change it.
     pub(crate) fn used_slots(&self) -> u64 {
         let table = Table::unpack(self.table.load(Ordering::Relaxed));
         let slots = table.map_or_else(Default::default, |table| self.slots(table));

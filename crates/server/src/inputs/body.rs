@@ -91,7 +91,9 @@ impl Pieces {
                 Err(error) => return Err(damaged(&self.coding, &error)),
             },
             "snappy" if body.starts_with(FRAMED) => {
-                Box::new(snap::read::FrameDecoder::new(Cursor::new(body)))
+                let body = Cursor::new(body);
+                let chunks = Chunks { body, ration: Rc::clone(&self.ration), left: 0 };
+                Box::new(snap::read::FrameDecoder::new(chunks))
             }
             "snappy" => Box::new(Cursor::new(expand_block(&body, self.limit)?)),
             _ => Box::new(Cursor::new(body)),
@@ -133,7 +135,7 @@ impl Pieces {
 /// to nothing would be read in one step.
 const RATION: usize = 64 << 10;
 
-/// A body of which a decoder gets a ration at a time, and then an error that says to come again.
+/// A body of which a decoder gets a ration at a time, and then [`ErrorKind::WouldBlock`].
 struct Rationed {
     body: Cursor<Bytes>,
     ration: Rc<Cell<usize>>,
@@ -162,6 +164,38 @@ impl Read for Rationed {
     }
 }
 
+/// The chunks of Snappy's framing format, of which a decoder gets some at a time, and then
+/// [`ErrorKind::WouldBlock`]. It gets a chunk whole, since its decoder does not go on in the middle.
+struct Chunks {
+    body: Cursor<Bytes>,
+    ration: Rc<Cell<usize>>,
+    /// The bytes of the current chunk that are left.
+    left: usize,
+}
+
+impl Read for Chunks {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = self.body.fill_buf()?;
+        if self.left == 0 && !rest.is_empty() {
+            if self.ration.get() == 0 {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+            // A type, and a length of three bytes.
+            self.left = match *rest {
+                [_, low, middle, high, ..] => {
+                    4 + u32::from_le_bytes([low, middle, high, 0]) as usize
+                }
+                _ => rest.len(),
+            };
+        }
+        let len = (&rest[..rest.len().min(self.left)]).read(buffer)?;
+        self.body.consume(len);
+        self.left -= len;
+        self.ration.set(self.ration.get().saturating_sub(len));
+        Ok(len)
+    }
+}
+
 /// A body that is needed as a whole, and expanded piece by piece.
 pub struct Whole {
     pieces: Pieces,
@@ -179,7 +213,7 @@ impl Whole {
         Ok(Self { pieces: Pieces::of(coding, body, limit)?, bytes: Vec::new() })
     }
 
-    /// Expands the next piece, and returns all bytes after the last one. A body that is not
+    /// Expands the next piece, and returns all bytes once there is no other. A body that is not
     /// compressed is shared, not copied.
     ///
     /// # Errors
@@ -328,7 +362,9 @@ mod tests {
         let gzip = compressed("gzip", b"").repeat(PARTS);
         let deflate = [&b"\x78\x9c"[..], &b"\0\0\0\xff\xff".repeat(PARTS * 4)].concat();
         let zstd = compressed("zstd", b"").repeat(PARTS * 2);
-        for (coding, body) in [("gzip", gzip), ("deflate", deflate), ("zstd", zstd)] {
+        let snappy = [FRAMED, &b"\xfe\0\0\0".repeat(PARTS * 4)].concat();
+        let bodies = [("gzip", gzip), ("deflate", deflate), ("zstd", zstd), ("snappy", snappy)];
+        for (coding, body) in bodies {
             let mut pieces = Pieces::of(coding.into(), &body.into(), 100).unwrap();
             // The stream of deflate has no end.
             let has_end = coding != "deflate";

@@ -30,9 +30,13 @@ impl DynamicSeries {
 
     /// Mends the family. No other process may have the segment open.
     pub(crate) fn mend_alone(&self, now: Moment) -> Result<(), Error> {
-        self.head[at::LOCK].store(0, Ordering::Relaxed);
+        // If this process dies before it is done, the next one must not take the family for whole.
+        self.head[at::BROKEN].store(1, Ordering::Relaxed);
+        // Release: after the store above.
+        self.head[at::LOCK].store(0, Ordering::Release);
         self.mend(true, now)?;
-        self.head[at::BROKEN].store(0, Ordering::Relaxed);
+        // Release: after all stores of the mending.
+        self.head[at::BROKEN].store(0, Ordering::Release);
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 //! A survey walks the blocks up to the first word that contradicts the layout. When a file is opened,
 //! the same walk finds out whether the family is *whole*: no process died while it changed the
 //! family, and the index, the lists of free records and the counts agree with the records. A whole
-//! family is used as it is, so that a large file opens fast; any other one is mended.
+//! family is used as it is, so that a large file opens fast; another one is mended, or refused.
 
 use std::ops::Range;
 
@@ -15,6 +15,7 @@ use super::{DynamicSeries, fingerprint};
 use crate::claims::Memory;
 use crate::offset::{self, WordOffset};
 use crate::segment::ToDo;
+use crate::series::index::{MAX_BITS, Table};
 use crate::series::meta::{self, ESCAPE_FREE, WORDS, is_series, state, state_of};
 use crate::sync::Ordering;
 
@@ -41,12 +42,20 @@ struct Tally {
     series: u64,
     hidden: u64,
     free: u64,
+    /// The digests of the offsets of those records, added up.
+    free_digests: u64,
     /// Whether a record is half made, or a series is not in the index.
     is_odd: bool,
 }
 
-/// The most slots from the home of an entry to the entry in a whole index. With at most three of four
-/// slots in use, not one of 2^48 entries lies farther away.
+/// A number for an offset such that different sets of offsets have different sums.
+fn digest(at: WordOffset) -> u64 {
+    let product = at.pack().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (product ^ product >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
+}
+
+/// The most slots from the home of an entry to the entry in a whole index. If three of four slots are
+/// in use, a search passes `n` slots with a probability of about `exp(-n / 26)`.
 const MOST_SLOTS: u32 = 1024;
 
 impl DynamicSeries {
@@ -93,7 +102,10 @@ impl DynamicSeries {
 
     fn count(&self, tally: &mut Tally, at: WordOffset, meta: u64, hash: Option<u64>) {
         match state_of(meta) {
-            state::FREE => tally.free += 1,
+            state::FREE => {
+                tally.free += 1;
+                tally.free_digests = tally.free_digests.wrapping_add(digest(at));
+            }
             state::LIVE | state::HIDDEN if !self.is_overflow(at) => {
                 tally.series += 1;
                 tally.hidden += u64::from(state_of(meta) == state::HIDDEN);
@@ -119,13 +131,38 @@ impl DynamicSeries {
             && states(at::HIDDEN, tally.hidden)
             && states(at::ENTRIES, self.index().used_slots())
             && states(at::LAST_BLOCK, last_block.pack())
-            && self.listed(tally.free) == Some(tally.free)
+            && self.tables_are_whole()
+            && self.listed(tally.free) == Some((tally.free, tally.free_digests))
     }
 
-    /// The number of records on the lists of those without a series. `None` if that is more than
-    /// `most`, if something else is on a list, or if a count or a bit belies a list.
-    fn listed(&self, most: u64) -> Option<u64> {
-        let mut count = 0;
+    /// Whether each table is named once, under its size, and the free ones are empty.
+    fn tables_are_whole(&self) -> bool {
+        let tables = self.tables();
+        let named = self.table_words().filter(|word| word.load(Ordering::Relaxed) != 0).count();
+        let has_its_size = |bits: u32| {
+            let words = self.retired(bits).iter().map(|word| word.load(Ordering::Relaxed));
+            words.filter_map(Table::unpack).all(|table| table.bits == bits)
+        };
+        let previous = Table::unpack(self.head[at::PREVIOUS].load(Ordering::Relaxed));
+        let migrated = self.head[at::MIGRATED].load(Ordering::Relaxed);
+        let in_use = usize::from(previous.is_some()) + 1;
+        let is_empty = |table: &Table| {
+            let mut slots = self.region().words(table.at, table.slots()).iter();
+            slots.all(|slot| slot.load(Ordering::Relaxed) == 0)
+        };
+        named == tables.len()
+            && (0..=MAX_BITS).all(has_its_size)
+            && previous.is_none_or(|previous| migrated <= previous.slots().into())
+            // `tables` lists the current one and its predecessor first.
+            && (self.head[at::TABLE].load(Ordering::Relaxed) != 0 || tables.is_empty())
+            && tables.iter().skip(in_use).all(is_empty)
+    }
+
+    /// The number of records on the lists of those without a series, and the digests of their
+    /// offsets, added up. `None` if they are more than `most`, if something else is on a list, or if a
+    /// count or a bit contradicts a list.
+    fn listed(&self, most: u64) -> Option<(u64, u64)> {
+        let (mut count, mut digests) = (0, 0_u64);
         let mut walk = |first: usize, wanted: Option<u32>| {
             let before = count;
             let mut at = WordOffset::unpack(self.head[first].load(Ordering::Relaxed));
@@ -134,6 +171,7 @@ impl DynamicSeries {
                 if count == most || wanted.is_some_and(|wanted| wanted != class) {
                     return None;
                 }
+                digests = digests.wrapping_add(digest(at));
                 (count, at) = (count + 1, self.link(at));
             }
             Some(count - before)
@@ -148,7 +186,7 @@ impl DynamicSeries {
                 return None;
             }
         }
-        Some(count)
+        Some((count, digests))
     }
 
     /// Walks the blocks up to the first error. `each` gets the blocks and the records. With

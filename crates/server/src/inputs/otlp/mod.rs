@@ -102,9 +102,16 @@ impl Coming {
     /// Expands a piece of the body, or takes some points.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     fn go_on(&mut self) -> Result<Option<Response>, Response> {
-        let Self { inputs, encoding, stage, .. } = self;
+        let Self { inputs, encoding, allowance, stage, .. } = self;
         let body = match stage {
-            Stage::Taking(export) => return Ok(export.step()),
+            Stage::Taking(export) => {
+                let before = export.counts.brought();
+                let response = export.step();
+                if let Some(allowance) = allowance {
+                    allowance.brought(export.counts.brought() - before);
+                }
+                return Ok(response);
+            }
             Stage::Expanding(body) => {
                 body.step().map_err(|response| refuse_body(inputs, *encoding, &response))?
             }
@@ -113,15 +120,6 @@ impl Coming {
             *stage = Stage::Taking(Box::new(Export::begin(inputs, *encoding, bytes)?));
         }
         Ok(None)
-    }
-}
-
-impl Drop for Coming {
-    /// What a request brought counts even if its client leaves.
-    fn drop(&mut self) {
-        if let (Some(allowance), Stage::Taking(export)) = (self.allowance, &self.stage) {
-            allowance.brought(export.counts.taken + export.counts.refused);
-        }
     }
 }
 
@@ -184,6 +182,10 @@ struct Counts {
 }
 
 impl Counts {
+    fn brought(&self) -> u64 {
+        self.taken + self.refused
+    }
+
     fn refused(&mut self, name: &str, rejected: &Rejected) {
         self.refused += 1;
         self.later += u64::from(is_temporary(rejected));

@@ -240,6 +240,15 @@ enum Stop {
     Fault(Fault),
 }
 
+impl Drop for Pushing {
+    /// What a push brought counts even if it cannot be read to its end, or its client leaves.
+    fn drop(&mut self) {
+        if let (Some(allowance), Stage::Reading(reading)) = (self.allowance, &self.stage) {
+            allowance.brought(reading.batch.len() as u64);
+        }
+    }
+}
+
 impl Steps for Pushing {
     fn step(&mut self) -> Option<Response> {
         let Self { push, inputs, stage, place, allowance } = self;
@@ -275,7 +284,12 @@ impl Steps for Pushing {
                 inputs.refusals().refused(Input::Push, job, fault.reason(), &fault);
                 match fault {
                     Fault::Malformed(_) => return Some(bad(fault)),
-                    Fault::Inconsistent(_) => Change::Fail(key, fault.to_string()),
+                    Fault::Inconsistent(_) => {
+                        if let Some(allowance) = allowance {
+                            allowance.brought(reading.batch.len() as u64);
+                        }
+                        Change::Fail(key, fault.to_string())
+                    }
                 }
             }
         };

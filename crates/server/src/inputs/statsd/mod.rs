@@ -52,7 +52,7 @@ pub struct Options {
 impl Options {
     /// The most connections of each listener, in a process that may open that many files.
     pub fn connections(&self, files: usize) -> usize {
-        (files / 4 / self.streams().max(1)).min(MAX_CONNECTIONS)
+        (files / 4 / self.streams().max(1)).clamp(1, MAX_CONNECTIONS)
     }
 
     /// The number of listeners with connections.
