@@ -223,6 +223,10 @@ impl<'c> Relay<'c> {
         if next == Next::Late {
             return Growth::Late;
         }
+        // Noting the restart takes the lock: without it, the growth would be given again and again.
+        if next == Next::Restarted && segment.lock_registration().is_err() {
+            return Growth::Locked;
+        }
         for i in 0..self.count {
             let last = if next == Next::Restarted { 0.0 } else { self.last(i) };
             let grown = value(i) - last;
