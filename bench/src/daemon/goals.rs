@@ -2,7 +2,7 @@
 
 use crate::record::{Label, Record};
 
-/// A figure of quipu by that of a peer, or by another one of its own.
+/// A figure of quipu by that of a peer, or by another figure of quipu.
 struct Goal {
     name: &'static str,
     case: &'static str,

@@ -123,17 +123,9 @@ impl Intake {
         given: &Given<'_>,
         times: Times,
     ) -> Result<(), Refused> {
-        self.follow_apart(metric, Role::Beside, labels, given, times, |intake, grown| match intake
-            .put(
-            metric,
-            Role::Shown,
-            labels,
-            grown,
-            Mode::Add,
-            NO_TIMES,
-        )? {
-            Put::Done => Ok(()),
-            _ => Err(Refused::Full),
+        self.follow_apart(metric, Role::Beside, labels, given, times, |intake, grown| {
+            let put = intake.put(metric, Role::Shown, labels, grown, Mode::Add, NO_TIMES)?;
+            if matches!(put, Put::Done) { Ok(()) } else { Err(Refused::Full) }
         })
     }
 

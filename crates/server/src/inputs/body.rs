@@ -213,7 +213,7 @@ impl Whole {
         Ok(Self { pieces: Pieces::of(coding, body, limit)?, bytes: Vec::new() })
     }
 
-    /// Expands the next piece, and returns all bytes once there is no other. A body that is not
+    /// Expands the next piece, and returns all bytes after the end. A body that is not
     /// compressed is shared, not copied.
     ///
     /// # Errors

@@ -229,23 +229,18 @@ impl Inputs {
         &self.shared.refusals
     }
 
-    /// What the client of a request may bring at the moment; `None` if that is not limited.
+    /// What a source may bring at the moment; `None` if that is not limited.
     ///
     /// # Errors
     ///
     /// The response that refuses the request: 429.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn admit(
-        &self,
-        input: Input,
-        request: &Request,
-    ) -> Result<Option<Allowance<'static>>, Response> {
-        let source = source(request);
+    fn admit(&self, input: Input, source: &str) -> Result<Option<Allowance<'static>>, Response> {
         let Some(allowance) = self.shared.rates.of(&source) else { return Ok(None) };
         match allowance.check() {
             Ok(()) => Ok(Some(allowance)),
             Err(excess) => {
-                self.refusals().refused(input, &source, excess.reason, &excess);
+                self.refusals().refused(input, source, excess.reason, &excess);
                 Err(excess.response())
             }
         }

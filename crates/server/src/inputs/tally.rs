@@ -42,11 +42,12 @@ impl Tally {
     /// The response that refuses the request: 429 if the source has brought too much.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub fn new(input: Input, inputs: &Inputs, request: &Request) -> Result<Self, Response> {
+        let source = source(request);
         Ok(Self {
             input,
             refusals: inputs.refusals(),
-            source: source(request),
-            allowance: inputs.admit(input, request)?,
+            allowance: inputs.admit(input, &source)?,
+            source,
             taken: 0,
             fresh: 0,
             refused: 0,

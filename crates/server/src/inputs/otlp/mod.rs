@@ -24,11 +24,11 @@ use quipu::intake::Refused;
 use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
-use super::Inputs;
 use super::body::{self, Whole};
 use super::place::Place;
 use super::rate::Allowance;
 use super::refusals::Input;
+use super::{Inputs, source};
 use crate::http::{Reply, Request, Response, Steps};
 use crate::routes::in_steps;
 use encoding::Encoding;
@@ -75,7 +75,7 @@ impl Coming {
     fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
         let encoding =
             Encoding::of(request).map_err(|response| refuse(inputs, "type", response))?;
-        let allowance = inputs.admit(Input::Otlp, request).map_err(|refused| {
+        let allowance = inputs.admit(Input::Otlp, &source(request)).map_err(|refused| {
             let message = String::from_utf8_lossy(refused.body());
             let mut response = encoding.failure(refused.status(), message.trim_end());
             if let Some(after) = refused.headers().get(RETRY_AFTER) {

@@ -21,11 +21,11 @@ use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
 use crate::http::{Reply, Request, Response, Steps, text};
-use crate::inputs::Inputs;
 use crate::inputs::body::{Piece, Pieces};
 use crate::inputs::place::Place;
 use crate::inputs::rate::Allowance;
 use crate::inputs::refusals::{Input, Refusals};
+use crate::inputs::{Inputs, source};
 
 /// What all threads share of the API.
 #[derive(Debug)]
@@ -163,7 +163,7 @@ impl Push {
         let refuse = |what: &dyn std::fmt::Display| {
             inputs.refusals().refused(Input::Push, grouping.job(), "malformed", what);
         };
-        let allowance = match inputs.admit(Input::Push, request) {
+        let allowance = match inputs.admit(Input::Push, &source(request)) {
             Ok(allowance) => allowance,
             Err(response) => return response.into(),
         };
