@@ -418,7 +418,7 @@ fmt: ## Format everything
 	gofmt -w $(GO_MODULES)
 
 .PHONY: bench
-bench: bench-rates bench-counting bench-scale bench-arena bench-wire bench-stores bench-daemon ## Run all benchmarks with their peers, and write docs/benchmarks
+bench: bench-rates bench-counting bench-scale bench-arena bench-wire bench-stores bench-daemon bench-agent ## Run all benchmarks with their peers, and write docs/benchmarks
 	$(MAKE) bench-readme
 
 # Benchmarks of libraries are built and run twice: as Cargo builds a release by default, and, with
@@ -528,6 +528,14 @@ bench-daemon: tools $(DAEMON_PEERS)/complete ## The daemon, compared to bridges,
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(BENCH)/daemon
 	$(BENCH)/report daemon
+
+# Takes ten minutes in which the disk is busy. The folder for files on a disk is target.
+.PHONY: bench-agent
+bench-agent: ## Segments on a busy disk: the worst case of an increment; how long it takes to inspect one
+	$(CARGO) build --release --locked --package quipu-server
+	$(CARGO) build --profile default-release --locked --package quipu-bench
+	$(BENCH)/agent
+	$(BENCH)/report agent
 
 # Retries for a mirror that fails once, and a timeout for the lock of another apt, as on a machine
 # that has just started. By itself, apt waits for the lock only when it installs.

@@ -7,6 +7,7 @@
 //! tables and plots of `docs/benchmarks/NAME.md` from these two files and the text of
 //! `bench/reports/NAME.md`, and from nothing else: the figures of every table can be looked up.
 
+pub mod agent;
 pub mod arena;
 pub mod counting;
 pub mod daemon;

@@ -1,0 +1,249 @@
+//! The worst case of an increment, in segments in memory and on a busy disk.
+//!
+//! One thread adds to a series in each place in rotation, and times each addition. So whatever else
+//! the machine does meets all places alike, and a subject that does nothing but read the clock shows
+//! what that is. Another thread writes files to the same disk as fast as it can: the kernel writes
+//! dirty pages back all the time, and slows down those that make more of them.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use quipu::{CounterFamily, Description, Registry};
+
+use super::{Bench, failed, folder};
+use crate::counting::data::Random;
+use crate::measure::{on_core, pin};
+use crate::progress::Progress;
+use crate::record::{Label, Record};
+use crate::{Error, Result};
+
+/// The series of each place: they take some hundred pages.
+const SERIES: usize = 10_000;
+/// The names of series, in the order in which they are added to.
+const NAMES: usize = 1 << 16;
+/// How often a place is synced, if it is: as the daemon does.
+const SYNC: Duration = Duration::from_millis(500);
+/// The files that are written meanwhile, and the bytes of each.
+const FILES: usize = 8;
+const FILE_BYTES: usize = 256 << 20;
+const BLOCK: usize = 1 << 20;
+
+const CORE: usize = 0;
+const OTHER_CORE: usize = 1;
+
+/// What is read of the times.
+const QUANTILES: [(&str, f64); 4] =
+    [("median", 0.5), ("99 %", 0.99), ("99.99 %", 0.9999), ("99.9999 %", 0.999_999)];
+
+/// Measures it.
+pub(super) fn worst(bench: &Bench) -> Result<Vec<Record>> {
+    let mut rounds: Vec<Vec<(String, Times)>> = Vec::new();
+    let mut progress = Progress::new(bench.runs as usize);
+    for round in 1..=bench.runs {
+        progress.step(&format!("round {round}: increments on a busy disk"));
+        rounds.push(one_round(bench)?);
+    }
+    progress.finish("done");
+    let Some(first) = rounds.first() else { return Ok(Vec::new()) };
+    let mut records = Vec::new();
+    for (number, (subject, _)) in first.iter().enumerate() {
+        let mut record = |metric: &str, unit: &str, of: &dyn Fn(&Times) -> f64| {
+            let values: Vec<f64> = rounds.iter().map(|round| of(&round[number].1)).collect();
+            records.push(Label::new("worst case", subject, metric, unit).of(&values));
+        };
+        for (metric, quantile) in QUANTILES {
+            record(metric, "ns", &|times| times.quantile(quantile));
+        }
+        record("greatest", "ns", &|times| times.greatest.as_nanos() as f64);
+        record("over 1 ms", "increments", &|times| times.over as f64);
+        record("timed", "increments", &|times| times.count as f64);
+    }
+    Ok(records)
+}
+
+/// A place to count in.
+struct Place {
+    subject: &'static str,
+    family: Option<CounterFamily<[&'static str; 1]>>,
+    times: Times,
+}
+
+/// All places, each with the number of additions and their times.
+fn one_round(bench: &Bench) -> Result<Vec<(String, Times)>> {
+    let memory = Path::new("/dev/shm");
+    let in_memory = folder(memory)?;
+    let on_disk = folder(&bench.disk)?;
+    let synced = Registry::open(on_disk.path().join("synced.quipu")).map_err(failed)?;
+    let places = [
+        ("the clock alone", None),
+        ("quipu (private memory)", Some(Registry::new())),
+        ("quipu (file on tmpfs)", Some(open(&in_memory.path().join("shared.quipu"))?)),
+        ("quipu (file on ext4)", Some(open(&on_disk.path().join("shared.quipu"))?)),
+        ("quipu (file on ext4, synced)", Some(synced.clone())),
+    ];
+    let names: Vec<String> = (0..SERIES).map(|number| format!("name-{number:05}")).collect();
+    let names: &'static [String] = names.leak();
+    let mut random = Random::new(1);
+    let order: Vec<&'static str> =
+        (0..NAMES).map(|_| names[random.below(SERIES)].as_str()).collect();
+    let mut counting = Vec::new();
+    for (subject, registry) in places {
+        let family = registry.map(|registry| make(&registry, names)).transpose()?;
+        counting.push(Place { subject, family, times: Times::default() });
+    }
+
+    let has_ended = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            pin(OTHER_CORE);
+            write_files(on_disk.path(), &has_ended)
+        });
+        let syncer = scope.spawn(|| {
+            pin(OTHER_CORE);
+            while !has_ended.load(Ordering::Relaxed) {
+                std::thread::sleep(SYNC);
+                synced.segment().sync().map_err(failed)?;
+            }
+            Ok(())
+        });
+        on_core(CORE, || count(&mut counting, &order, bench.worst));
+        has_ended.store(true, Ordering::Relaxed);
+        // A panic of a thread is a panic of the benchmark.
+        let written = writer.join().expect("the writer panicked");
+        written.and(syncer.join().expect("the syncer panicked"))
+    });
+    written?;
+    Ok(counting.into_iter().map(|place| (place.subject.to_owned(), place.times)).collect())
+}
+
+/// Adds in all places until the time is over.
+fn count(places: &mut [Place], order: &[&'static str], time: Duration) {
+    let begun = Instant::now();
+    let mut names = order.iter().cycle();
+    while begun.elapsed() < time {
+        let Some(name) = names.next() else { return };
+        for place in &mut *places {
+            let start = Instant::now();
+            if let Some(family) = &place.family {
+                family.inc(&[*name]);
+            }
+            place.times.add(start.elapsed());
+        }
+    }
+}
+
+/// A family with all series, so that the additions that are timed create none.
+fn make(registry: &Registry, names: &'static [String]) -> Result<CounterFamily<[&'static str; 1]>> {
+    let description = Description::new("requests", "Requests.").labels(["name"]);
+    let family: CounterFamily<[&'static str; 1]> =
+        registry.register(description).map_err(failed)?;
+    names.iter().for_each(|name| family.inc(&[name.as_str()]));
+    Ok(family)
+}
+
+/// Writes files as fast as it can, each synced at its end, over and over.
+fn write_files(folder: &Path, has_ended: &AtomicBool) -> Result<()> {
+    let block: Vec<u8> = (0..BLOCK).map(|i| (i * 31) as u8).collect();
+    let mut number = 0;
+    while !has_ended.load(Ordering::Relaxed) {
+        let path = folder.join(format!("written-{}", number % FILES));
+        number += 1;
+        let write = || {
+            let mut file = File::create(&path)?;
+            for _ in 0..FILE_BYTES / BLOCK {
+                file.write_all(&block)?;
+                if has_ended.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+            file.sync_all()
+        };
+        write().map_err(Error::file("write", &path))?;
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<Registry> {
+    Registry::open(path).map_err(failed)
+}
+
+/// Times of additions: how many took how long, to 3 %.
+struct Times {
+    /// By [`Times::bucket`].
+    counts: Vec<u64>,
+    count: u64,
+    over: u64,
+    greatest: Duration,
+}
+
+/// The binary digits that a bucket keeps of a time.
+const DIGITS: u32 = 5;
+
+impl Default for Times {
+    fn default() -> Self {
+        Times { counts: vec![0; 64 << DIGITS], count: 0, over: 0, greatest: Duration::ZERO }
+    }
+}
+
+impl Times {
+    fn add(&mut self, time: Duration) {
+        self.counts[Times::bucket(time.as_nanos() as u64)] += 1;
+        self.count += 1;
+        self.over += u64::from(time > Duration::from_millis(1));
+        self.greatest = self.greatest.max(time);
+    }
+
+    /// The first digits of a time, and how many follow them.
+    fn bucket(nanoseconds: u64) -> usize {
+        let shift = (64 - nanoseconds.leading_zeros()).saturating_sub(DIGITS + 1);
+        ((shift as usize) << DIGITS) + (nanoseconds >> shift) as usize
+    }
+
+    /// The greatest time in a bucket.
+    fn most_of(bucket: usize) -> f64 {
+        let shift = (bucket >> DIGITS).saturating_sub(1);
+        let first = bucket - (shift << DIGITS);
+        ((first + 1) as f64) * (shift as f64).exp2() - 1.0
+    }
+
+    /// The time that this share of the additions did not exceed, in nanoseconds.
+    fn quantile(&self, share: f64) -> f64 {
+        let rank = (share * self.count as f64).ceil() as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank.max(1) {
+                return Times::most_of(bucket).min(self.greatest.as_nanos() as f64);
+            }
+        }
+        0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_exact_to_three_percent() {
+        let mut times = Times::default();
+        (1..=100_000).for_each(|nanoseconds| times.add(Duration::from_nanos(nanoseconds)));
+        for share in [0.000_1, 0.01, 0.5, 0.99, 0.9999] {
+            let (found, expected) = (times.quantile(share), share * 100_000.0);
+            assert!(found >= expected && found <= expected * 1.04, "{share}: {found}");
+        }
+        assert_eq!(times.quantile(1.0), 100_000.0);
+    }
+
+    #[test]
+    fn each_time_has_a_bucket_that_contains_it() {
+        for time in (0..5_000).chain([u64::from(u32::MAX), u64::MAX >> 1, u64::MAX]) {
+            let bucket = Times::bucket(time);
+            assert!(bucket < 64 << DIGITS, "{time}");
+            assert!(Times::most_of(bucket) >= time as f64 * 0.999_999, "{time}");
+        }
+    }
+}
