@@ -1,0 +1,93 @@
+//! The help, the order of precedence, and the checks of settings.
+
+use super::*;
+use clap::{Command, CommandFactory, FromArgMatches, Parser};
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+fn resolve(toml: &str) -> Result<Settings, Error> {
+    Settings::resolve(toml::from_str(toml).unwrap())
+}
+
+#[test]
+fn the_help_names_the_defaults_that_hold() {
+    let defaults = toml::Table::try_from(Settings::resolve(Flags::default()).unwrap().flags);
+    let defaults = defaults.unwrap();
+    let command: Command = Line::command();
+    for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
+        let name = argument.get_long().unwrap();
+        let help = argument.get_help().unwrap().to_string();
+        let env = argument.get_env().unwrap().to_str().unwrap();
+        assert_eq!(env, format!("QUIPU_{}", name.to_uppercase().replace('-', "_")));
+        let shown = match defaults.get(name) {
+            None => "none".to_owned(),
+            Some(toml::Value::String(text)) => text.replace("1m", "60s"),
+            Some(toml::Value::Array(list)) => list[0].as_str().unwrap().to_owned(),
+            Some(other) => other.to_string(),
+        };
+        let derived = ["span", "key-accuracy"].contains(&name);
+        assert!(derived || help.contains(&format!("[default: {shown}]")), "{name}: {help}");
+    }
+}
+
+#[test]
+fn flags_weigh_more_than_the_file() {
+    let line = ["quipu", "--window", "10s", "--keys", "5"];
+    let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
+    let file: Flags = toml::from_str("window = \"20s\"\naccuracy = \"1s\"").unwrap();
+    let settings = Settings::resolve(flags.or(file)).unwrap();
+    let shown = settings.to_toml();
+    for part in ["window = \"10s\"", "accuracy = \"1s\"", "keys = 5", "span = \"1h\""] {
+        assert!(shown.contains(part), "{part} in {shown}");
+    }
+    // The output works as a settings file.
+    let again = resolve(&shown).unwrap();
+    assert_eq!(again.flags, settings.flags);
+}
+
+#[test]
+fn senseless_values_name_the_flag_and_the_way_out() {
+    for (toml, flag, way) in [
+        ("window = \"0s\"", "--window", "at least a nanosecond"),
+        ("window = \"1s\"\naccuracy = \"300ms\"", "--window", "take 900ms or 1.2s"),
+        ("accuracy = \"2m\"", "--window", "take 120s, or a finer accuracy"),
+        ("span = \"30s\"", "--span", "give at least 1m"),
+        ("key-bytes = 0", "--key-bytes", "give 1 to 4096"),
+        ("checkpoint = \"0s\"", "--checkpoint", "give at least 1ms"),
+        ("keys = 0", "--keys", "room for 1 to 2^28 keys"),
+        ("threads = 0", "--threads", "give 1 to 1024"),
+        ("connections = 0", "--connections", "give 1 to"),
+        ("read-timeout = \"1ms\"", "--read-timeout", "give at least 10ms"),
+        ("accuracy = \"1ns\"", "--window", "a coarser accuracy"),
+        ("statsd-receive-buffer = 1", "--statsd-receive-buffer", "give 4096 to"),
+    ] {
+        let message = resolve(toml).unwrap_err().to_string();
+        assert!(message.contains(flag) && message.contains(way), "{toml}: {message}");
+    }
+    assert!("tomorrow".parse::<Time>().unwrap_err().contains("such as 200ms"));
+    assert!("-1s".parse::<Time>().is_err());
+    assert!("99999999999999999999s".parse::<Time>().is_err());
+}
+
+#[test]
+fn a_file_with_what_is_no_setting_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("quipu.toml");
+    for (text, part) in [
+        ("windw = \"60s\"", "unknown field `windw`"),
+        ("window = 60", "invalid type"),
+        ("window = \"60 parsecs\"", "such as 200ms"),
+        ("statsd = [\"localhost:9125\"]", "udp://127.0.0.1:9125"),
+        ("window", "quipu.toml"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let message = Flags::read(&path).unwrap_err().to_string();
+        assert!(message.contains(part) && message.contains("quipu.toml"), "{message}");
+    }
+    let missing = Flags::read(&directory.path().join("none")).unwrap_err().to_string();
+    assert!(missing.contains("name a TOML file"), "{missing}");
+}
