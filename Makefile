@@ -12,7 +12,7 @@ TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
 	taskset:util-linux unshare:util-linux faketime:faketime fusermount3:fuse3 \
 	python3:python3 valgrind:valgrind ruby:ruby rake:rake puma:puma \
-	redis-server:redis-server redis-cli:redis-tools
+	redis-server:redis-server redis-cli:redis-tools tmux:tmux
 # Those of the other languages whose libraries `make bench-counting` measures. A path is a file of
 # its package.
 COUNTING_TOOLS := javac:default-jdk-headless mvn:maven node:nodejs npm:npm \

@@ -2,10 +2,10 @@
 //! file that is damaged. `quipu_segment::inspect` reads it; this only shows it.
 
 mod json;
-mod openmetrics;
+pub(crate) mod openmetrics;
 mod processes;
-mod text;
-mod value;
+pub(crate) mod text;
+pub(crate) mod value;
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};

@@ -10,6 +10,8 @@ use std::process::{Command, Output};
 mod count;
 #[path = "files/inspect.rs"]
 mod inspect;
+#[path = "files/top.rs"]
+mod top;
 
 /// A directory with a segment file, which does not exist at first.
 struct Home(tempfile::TempDir);

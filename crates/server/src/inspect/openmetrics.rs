@@ -144,9 +144,6 @@ pub(super) fn series_text(
     series: &SeriesSeen<'_>,
     more: Option<(&str, &str)>,
 ) -> String {
-    let overflow = series.is_overflow.then_some(("quipu_overflow", "true"));
-    let labels = series.labels.iter().copied().filter(|(name, _)| *name != ALONE);
-    let labels = labels.chain(overflow).chain(more);
     let mut text = String::new();
     let name = quoted_name(name);
     let (is_quoted, mut is_first) = (name.starts_with('"'), true);
@@ -154,16 +151,11 @@ pub(super) fn series_text(
         text.push('{');
     }
     text.push_str(&name);
-    for (name, value) in labels {
+    for (name, value) in shown_labels(series).chain(more.map(|(name, value)| (name, value.into())))
+    {
         text.push(if is_first && !is_quoted { '{' } else { ',' });
         is_first = false;
-        text.push_str(&quoted_name(name));
-        text.push_str("=\"");
-        match super::processes::of_label(name, value) {
-            Some((_, pid)) => text.push_str(&pid.to_string()),
-            None => text.push_str(&escaped(value)),
-        }
-        text.push('"');
+        append_label(&mut text, name, &value);
     }
     if is_quoted || !is_first {
         text.push('}');
@@ -171,11 +163,32 @@ pub(super) fn series_text(
     text
 }
 
+/// The labels of a series that formats show: that of the overflow series is added, and the name of a
+/// process is its process ID.
+pub(crate) fn shown_labels<'s>(
+    series: &'s SeriesSeen<'_>,
+) -> impl Iterator<Item = (&'s str, Cow<'s, str>)> {
+    let overflow = series.is_overflow.then_some(("quipu_overflow", "true"));
+    let labels = series.labels.iter().copied().filter(|(name, _)| *name != ALONE);
+    labels.chain(overflow).map(|(name, value)| match super::processes::of_label(name, value) {
+        Some((_, pid)) => (name, pid.to_string().into()),
+        None => (name, value.into()),
+    })
+}
+
+/// Appends `name="value"`.
+pub(crate) fn append_label(text: &mut String, name: &str, value: &str) {
+    text.push_str(&quoted_name(name));
+    text.push_str("=\"");
+    text.push_str(&escaped(value));
+    text.push('"');
+}
+
 /// The label of families without labels that came from outside.
-pub(super) const ALONE: &str = "__none";
+pub(crate) const ALONE: &str = "__none";
 
 /// A name, in quotes if it has other characters than names had before Prometheus 3.
-fn quoted_name(name: &str) -> Cow<'_, str> {
+pub(crate) fn quoted_name(name: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
     let is_first = |byte: &u8| !byte.is_ascii_digit();
     match name.bytes().all(is_plain) && name.as_bytes().first().is_some_and(is_first) {
@@ -192,7 +205,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
 }
 
 /// A number as OpenMetrics writes it.
-pub(super) fn number(n: f64) -> String {
+pub(crate) fn number(n: f64) -> String {
     if n == f64::INFINITY {
         "+Inf".into()
     } else if n == f64::NEG_INFINITY {

@@ -10,7 +10,7 @@ use quipu_segment::printable;
 
 use super::openmetrics::{ALONE, number, series_text};
 use super::processes;
-use super::value::{Type, Value, identity, kind_name, value};
+use super::value::{Value, identity, kind_name, shown_name, value};
 
 /// Writes everything. Returns whether the file is sound.
 pub(super) fn write(
@@ -198,10 +198,7 @@ fn values(
     out: &mut impl Write,
 ) -> io::Result<Vec<quipu_segment::inspect::Damage>> {
     let mut written = Ok(());
-    let is_suffixed = Type::of(&family.schema) == Type::Counter
-        && !family.schema.name.ends_with("_total")
-        && family.schema.class & 1 == 0;
-    let name = format!("{}{}", family.schema.name, if is_suffixed { "_total" } else { "" });
+    let name = shown_name(&family.schema);
     // Many series start in the same second.
     let mut since = (0, date(0));
     let damage = inspection.series(family, |series| {
@@ -281,7 +278,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// Nanoseconds of Unix time as a date.
-fn date(nanos: u64) -> String {
+pub(crate) fn date(nanos: u64) -> String {
     if nanos == 0 {
         return "never".into();
     }

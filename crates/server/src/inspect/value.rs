@@ -5,8 +5,8 @@ use quipu_segment::inspect::{FamilySeen, SeriesSeen};
 use quipu_segment::series::{Identity, Schema};
 
 /// What a family counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Type {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Type {
     Counter,
     Gauge,
     Histogram,
@@ -18,7 +18,7 @@ pub(super) enum Type {
 
 /// The value of a series.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Whole(u64),
     Signed(i64),
     Float(f64),
@@ -44,7 +44,7 @@ pub(super) enum Value {
 
 /// What distinguishes a family. One of an intake that no scrape shows is named by what it has: the
 /// last totals of sources, and a help that came late.
-pub(super) fn identity(schema: &Schema) -> &'static str {
+pub(crate) fn identity(schema: &Schema) -> &'static str {
     match (schema.identity, (schema.class >> 3) & 3) {
         (Identity::Name, _) => "name",
         (Identity::Apart, _) => "apart",
@@ -55,15 +55,26 @@ pub(super) fn identity(schema: &Schema) -> &'static str {
 }
 
 /// Whether scrapes show the family.
-pub(super) fn is_shown(schema: &Schema) -> bool {
+pub(crate) fn is_shown(schema: &Schema) -> bool {
     ![HELP, FOLLOWED].contains(&identity(schema))
+}
+
+/// The name as Prometheus' text format shows it.
+pub(crate) fn shown_name(schema: &Schema) -> String {
+    let name = &schema.name;
+    let suffix = match Type::of(schema) {
+        Type::Counter if schema.class & 1 == 0 => "_total",
+        Type::Info => "_info",
+        _ => "",
+    };
+    format!("{}{suffix}", name.strip_suffix(suffix).unwrap_or(name))
 }
 
 const HELP: &str = "help";
 const FOLLOWED: &str = "followed";
 
 impl Type {
-    pub(super) fn of(schema: &Schema) -> Self {
+    pub(crate) fn of(schema: &Schema) -> Self {
         match schema.kind {
             1 | 2 | 10 | 12 => Self::Counter,
             3 | 4 | 9 => Self::Gauge,
@@ -75,7 +86,7 @@ impl Type {
         }
     }
 
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Counter => "counter",
             Self::Gauge => "gauge",
@@ -89,7 +100,7 @@ impl Type {
 }
 
 /// What the kind of a family is called.
-pub(super) fn kind_name(kind: u8) -> &'static str {
+pub(crate) fn kind_name(kind: u8) -> &'static str {
     const NAMES: [&str; 14] = [
         "counter",
         "float counter",
@@ -118,7 +129,7 @@ const MOST_RECENT: u8 = 8;
 const RELAY_HEAD: usize = 3;
 
 /// Reads the value of a series. Cells that are missing, in a damaged file, count as zero.
-pub(super) fn value(family: &FamilySeen, series: &SeriesSeen<'_>) -> Value {
+pub(crate) fn value(family: &FamilySeen, series: &SeriesSeen<'_>) -> Value {
     let schema = &family.schema;
     let sum = |at: usize| series.sums.get(at).copied().unwrap_or(0);
     let plain = |at: usize| series.plain.get(at).copied().unwrap_or(0);

@@ -37,28 +37,36 @@ fn inspected(home: &Home) -> Value {
 }
 
 /// A process that has the file open, and is killed in the end.
-struct Holder(Child);
+pub(super) struct Holder {
+    child: Child,
+    address: String,
+}
 
 impl Holder {
     /// A command that serves the file.
-    fn start(home: &Home) -> Self {
+    pub(super) fn start(home: &Home) -> Self {
         let mut command = home.quipu(&["scrape", "--listen", "127.0.0.1:0", "app.quipu"]);
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
-        assert!(line.contains("listening"), "{line}");
-        Self(child)
+        let address = line.trim_end().strip_prefix("quipu: listening on http://").expect(&line);
+        let address = address.strip_suffix("/metrics").unwrap().to_owned();
+        Self { child, address }
     }
 
-    fn pid(&self) -> u64 {
-        self.0.id().into()
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(super) fn pid(&self) -> u64 {
+        self.child.id().into()
     }
 }
 
 impl Drop for Holder {
     fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
@@ -138,7 +146,7 @@ fn processes_are_seen_running_stopped_and_dead() {
     };
     let open = look(true);
     assert_eq!(open[0]["pid"], holder.pid());
-    let pid = Pid::from_child(&holder.0);
+    let pid = Pid::from_child(&holder.child);
     kill_process(pid, Signal::STOP).unwrap();
     let begun = Instant::now();
     while look(true)[0]["state"] != "T" {

@@ -91,7 +91,12 @@ impl Steps for Importing {
 
 fn format(request: &Request) -> Format {
     let given = request.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
-    let name = given.unwrap_or_default().split(';').next().unwrap_or_default();
+    text_format(given.unwrap_or_default())
+}
+
+/// The format of a text of this content type.
+pub(crate) fn text_format(content_type: &str) -> Format {
+    let name = content_type.split(';').next().unwrap_or_default();
     match name.trim().eq_ignore_ascii_case("application/openmetrics-text") {
         true => Format::OpenMetrics,
         false => Format::Prometheus,

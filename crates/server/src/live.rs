@@ -1,0 +1,178 @@
+//! `quipu top`: metrics live in the terminal, or one frame of them as text. A thread looks, `model`
+//! turns looks into rows with rates, `list` says what is listed, `app` knows where the user is,
+//! `view` draws.
+
+mod app;
+mod filter;
+mod history;
+mod list;
+mod model;
+mod number;
+mod page;
+mod reader;
+mod screen;
+mod view;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use crate::config::Time;
+use crate::look::{Source, Target};
+use app::App;
+use history::Levels;
+use list::{FamilyKey, Place};
+use reader::Reader;
+
+pub use list::Sort;
+pub use screen::End;
+
+/// Arguments of `quipu top`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  quipu top /run/app.quipu
+  quipu top http://127.0.0.1:8081/metrics
+  quipu top --once --sort rate --rows 20 /run/quipu
+  quipu top --once --family http_requests_total --by path 4711
+
+Press ? for the keys. Nothing is changed, and no process waits.")]
+pub struct Top {
+    /// Segment file, directory of segments or of files of other clients, URL of an exposition
+    /// (http), or ID of a process that has mapped segments
+    #[arg(value_name = "FILE|DIR|URL|PID")]
+    target: OsString,
+
+    /// Writes one frame as text: two looks, an interval apart
+    #[arg(long)]
+    once: bool,
+
+    /// Time from one look to the next
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    interval: Time,
+
+    /// Order of the list
+    #[arg(long, value_enum, value_name = "ORDER", default_value = "name")]
+    sort: Sort,
+
+    /// Shows the series that have all of these words in their name or labels; !WORD must be missing
+    #[arg(long, value_name = "WORDS", default_value = "")]
+    filter: String,
+
+    /// Lists all series, instead of families
+    #[arg(long, conflicts_with = "family")]
+    all: bool,
+
+    /// Lists the series of this family
+    #[arg(long, value_name = "NAME")]
+    family: Option<String>,
+
+    /// Groups them by the values of this label
+    #[arg(long, value_name = "LABEL", requires = "family")]
+    by: Option<String>,
+
+    /// The most lines of the list
+    #[arg(long, value_name = "N", requires = "once")]
+    rows: Option<usize>,
+}
+
+/// Why nothing could be shown.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The bounds of the interval.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
+
+/// Shows metrics.
+///
+/// # Errors
+/// A target that cannot be read at first, or a terminal that cannot be used.
+pub fn run(arguments: &Top) -> Result<End, Error> {
+    let interval = arguments.interval.0;
+    if interval < INTERVALS[0] || interval > INTERVALS[1] {
+        return Err(Error(format!("--interval {}: give 10ms to 1h", arguments.interval)));
+    }
+    if !arguments.once && !io::stdout().is_terminal() {
+        return Err(Error("standard output is not a terminal: use --once".into()));
+    }
+    let target = Target::parse(&arguments.target);
+    // A server may be about to start, and may be slow: its errors are shown on the screen.
+    let is_awaited =
+        matches!(target, Target::Url(_)) && !arguments.once && arguments.family.is_none();
+    let mut app = App::new(target.name(), interval);
+    app.sort = arguments.sort;
+    if !is_utf8() {
+        app.levels = Levels::ASCII;
+    }
+    let mut source = Source::new(target);
+    let mut delay = Duration::ZERO;
+    if !is_awaited {
+        let first = source.look().map_err(Error)?;
+        app.look(&Ok(first), Duration::ZERO);
+        delay = interval;
+    }
+    let begun = Instant::now();
+    app.start_at(place(arguments, &app)?);
+    app.set_filter(&arguments.filter);
+    if arguments.once {
+        return once(arguments, app, source, begun);
+    }
+    let failed = |error: io::Error| Error(format!("the terminal: {error}"));
+    let reader = Reader::start(source, interval, delay).map_err(failed)?;
+    screen::run(&mut app, &reader, begun).map_err(failed)
+}
+
+/// Where the arguments want to begin.
+fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
+    let Some(wanted) = &arguments.family else {
+        return Ok(if arguments.all { Place::All } else { Place::Families });
+    };
+    let mut families = app.model.families().iter();
+    let Some(found) = families.find(|family| family.name == *wanted) else {
+        return Err(Error(format!("{}: it has no family {wanted:?}", app.target)));
+    };
+    let family: FamilyKey = (found.name.clone(), found.of);
+    Ok(Place::Family { family, chosen: Vec::new(), by: arguments.by.clone() })
+}
+
+/// Writes one frame.
+fn once(arguments: &Top, mut app: App, mut source: Source, begun: Instant) -> Result<End, Error> {
+    std::thread::sleep(app.interval);
+    let second = source.look().map_err(Error)?;
+    app.look(&Ok(second), begun.elapsed());
+    app.fit(usize::MAX);
+    let screen = view::screen(&app, None, arguments.rows.unwrap_or(usize::MAX));
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let lines = screen.head.iter().chain(&screen.body).map(ToString::to_string);
+    let mut lines = lines.filter(|line| !line.is_empty());
+    let written = lines.try_for_each(|line| writeln!(out, "{}", line.trim_end()));
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Error(format!("standard output: {error}")))
+        }
+        _ => Ok(End::Quit),
+    }
+}
+
+/// Whether the terminal shows more than ASCII, as the locale says.
+fn is_utf8() -> bool {
+    let names = ["LC_ALL", "LC_CTYPE", "LANG"];
+    let set =
+        names.iter().filter_map(|name| std::env::var(name).ok()).find(|value| !value.is_empty());
+    let value = set.unwrap_or_default().to_ascii_lowercase();
+    value.contains("utf-8") || value.contains("utf8")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,451 @@
+//! What the user sees and does: where they are, what is selected, what is typed. Keys and looks
+//! change it; `view` draws it.
+
+use std::time::Duration;
+
+use quipu_segment::printable;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+
+use super::filter::Filter;
+use super::history::Levels;
+use super::list::{FamilyKey, Item, Place, Sort, What, label_names, list};
+use super::model::{Model, Row};
+use crate::look::Look;
+
+/// The state of the program.
+#[derive(Debug)]
+pub(super) struct App {
+    /// The name of what is looked at.
+    pub(super) target: String,
+    pub(super) model: Model,
+    /// Where the user is, and the places before. It is never empty.
+    places: Vec<Visit>,
+    pub(super) sort: Sort,
+    pub(super) is_reversed: bool,
+    /// The filter as typed, and as it is used.
+    pub(super) filter: (String, Filter),
+    /// What is searched for.
+    search: String,
+    pub(super) items: Vec<Item>,
+    /// The first item or line on the screen.
+    pub(super) offset: usize,
+    /// How many of them there is room for.
+    room: usize,
+    /// What is being typed.
+    pub(super) input: Option<Input>,
+    /// What the last look could not do.
+    pub(super) problems: Vec<String>,
+    pub(super) interval: Duration,
+    pub(super) is_paused: bool,
+    pub(super) is_help: bool,
+    pub(super) levels: Levels,
+}
+
+/// A place, and what is selected there.
+#[derive(Debug)]
+struct Visit {
+    place: Place,
+    selected: usize,
+    /// What the user selected: it is found again when the list changes. Otherwise, the first item
+    /// is selected.
+    key: Option<Key>,
+}
+
+/// What an item is, whatever its number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Key {
+    Family(FamilyKey),
+    Group(String),
+    Row(FamilyKey, String),
+}
+
+/// A text that is being typed.
+#[derive(Debug)]
+pub(super) struct Input {
+    pub(super) of: Purpose,
+    pub(super) text: String,
+    /// The filter before.
+    before: String,
+}
+
+/// What a text is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Filter,
+    Search,
+}
+
+/// What the caller has to do after a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Action {
+    Nothing,
+    Quit,
+    /// The interval or the pause has changed.
+    Pace,
+}
+
+/// The bounds of the interval that keys set.
+const INTERVALS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
+/// The most characters of a filter or search.
+const MAX_INPUT: usize = 200;
+
+impl App {
+    pub(super) fn new(target: String, interval: Duration) -> Self {
+        Self {
+            target,
+            model: Model::default(),
+            places: vec![Visit { place: Place::Families, selected: 0, key: None }],
+            sort: Sort::Name,
+            is_reversed: false,
+            filter: Default::default(),
+            search: String::new(),
+            items: Vec::new(),
+            offset: 0,
+            room: 1,
+            input: None,
+            problems: Vec::new(),
+            interval,
+            is_paused: false,
+            is_help: false,
+            levels: Levels::BLOCKS,
+        }
+    }
+
+    /// Takes a look of this moment, or why there is none: then the rows stay as they are.
+    pub(super) fn look(&mut self, look: &Result<Look, String>, at: Duration) {
+        match look {
+            Ok(look) => {
+                self.model.update(look, at);
+                self.problems = look.problems();
+                if self.model.duplicates() > 0 {
+                    let count = self.model.duplicates();
+                    let what = "series have the name and labels of another: the first is shown";
+                    self.problems.push(format!("{count} {what}"));
+                }
+                self.list();
+            }
+            Err(error) => self.problems = vec![error.clone()],
+        }
+    }
+
+    /// Goes to a place that has none before it.
+    pub(super) fn start_at(&mut self, place: Place) {
+        self.places.clear();
+        self.go(place);
+    }
+
+    pub(super) fn set_filter(&mut self, text: &str) {
+        self.filter = (text.to_owned(), Filter::parse(text));
+        self.list();
+    }
+
+    fn visit(&mut self) -> &mut Visit {
+        self.places.last_mut().expect("the first place is never left")
+    }
+
+    pub(super) fn place(&self) -> &Place {
+        &self.places.last().expect("the first place is never left").place
+    }
+
+    pub(super) fn selected(&self) -> usize {
+        self.places.last().map_or(0, |visit| visit.selected)
+    }
+
+    /// The series that is shown alone, if it is still there.
+    pub(super) fn row(&self) -> Option<&Row> {
+        let Place::Series { family, labels } = self.place() else { return None };
+        let row = self.model.find(self.model.number(family)?, labels)?;
+        self.model.rows().get(row as usize)
+    }
+
+    /// Makes the list again, and keeps what is selected.
+    pub(super) fn list(&mut self) {
+        self.items = list(&self.model, self.place(), &self.filter.1, self.sort, self.is_reversed);
+        let selected = match &self.visit().key.clone() {
+            None => 0,
+            Some(key) => {
+                let found = self.items.iter().position(|item| self.is(item, key));
+                found.unwrap_or(self.selected().min(self.items.len().saturating_sub(1)))
+            }
+        };
+        self.visit().selected = selected;
+        self.fit(self.room);
+    }
+
+    fn is(&self, item: &Item, key: &Key) -> bool {
+        let is_family = |number: u32, (name, of): &FamilyKey| {
+            let family = &self.model.families()[number as usize];
+            family.name == *name && family.of == *of
+        };
+        match (&item.what, key) {
+            (What::Family(number), Key::Family(family)) => is_family(*number, family),
+            (What::Group(value), Key::Group(other)) => value == other,
+            (What::Row(row), Key::Row(family, labels)) => {
+                let row = &self.model.rows()[*row as usize];
+                *row.labels == **labels && is_family(row.family, family)
+            }
+            _ => false,
+        }
+    }
+
+    fn family_key(&self, number: u32) -> FamilyKey {
+        let family = &self.model.families()[number as usize];
+        (family.name.clone(), family.of)
+    }
+
+    fn key_of(&self, item: &Item) -> Key {
+        match &item.what {
+            What::Family(number) => Key::Family(self.family_key(*number)),
+            What::Group(value) => Key::Group(value.clone()),
+            What::Row(row) => {
+                let row = &self.model.rows()[*row as usize];
+                Key::Row(self.family_key(row.family), row.labels.to_string())
+            }
+        }
+    }
+
+    fn select(&mut self, selected: usize) {
+        let key = self.items.get(selected).map(|item| self.key_of(item));
+        let visit = self.visit();
+        visit.selected = selected;
+        // An empty list may fill again.
+        visit.key = key.or(visit.key.take());
+        self.fit(self.room);
+    }
+
+    /// Scrolls so that what is selected is among the lines that there is room for.
+    pub(super) fn fit(&mut self, room: usize) {
+        self.room = room.max(1);
+        if matches!(self.place(), Place::Series { .. }) {
+            return;
+        }
+        let selected = self.selected();
+        let lowest = (selected + 1).saturating_sub(self.room);
+        self.offset = self.offset.clamp(lowest, selected.max(lowest));
+        let last = self.items.len().saturating_sub(self.room);
+        self.offset = self.offset.min(last);
+    }
+
+    /// Moves the selection, or scrolls.
+    fn step(&mut self, lines: isize) {
+        if matches!(self.place(), Place::Series { .. }) {
+            self.offset = self.offset.saturating_add_signed(lines).min(MAX_SCROLL);
+            return;
+        }
+        let last = self.items.len().saturating_sub(1);
+        self.select(self.selected().saturating_add_signed(lines).min(last));
+    }
+
+    fn go(&mut self, place: Place) {
+        self.places.push(Visit { place, selected: 0, key: None });
+        self.offset = 0;
+        self.list();
+    }
+
+    fn back(&mut self) {
+        if self.places.len() > 1 {
+            self.places.pop();
+            self.list();
+        } else if !self.filter.0.is_empty() {
+            self.set_filter("");
+        }
+    }
+
+    /// Opens what is selected.
+    fn open(&mut self) {
+        let Some(item) = self.items.get(self.selected()) else { return };
+        let place = match (&item.what, self.place()) {
+            (What::Family(number), _) if item.count > 1 => {
+                Place::Family { family: self.family_key(*number), chosen: Vec::new(), by: None }
+            }
+            (What::Group(value), Place::Family { family, chosen, by: Some(by) }) => {
+                let mut chosen = chosen.clone();
+                chosen.push((by.clone(), value.clone()));
+                Place::Family { family: family.clone(), chosen, by: None }
+            }
+            _ => {
+                let row = &self.model.rows()[item.row as usize];
+                let labels = row.labels.to_string();
+                Place::Series { family: self.family_key(row.family), labels }
+            }
+        };
+        self.go(place);
+    }
+
+    /// Groups the series of a family by their next label, after the last one by none.
+    fn group(&mut self) {
+        let Place::Family { family, chosen, by } = self.place() else { return };
+        let names = label_names(&self.model, family, chosen);
+        let at = by.as_ref().and_then(|by| names.iter().position(|name| name == by));
+        let next = names.into_iter().nth(at.map_or(0, |at| at + 1));
+        let visit = self.visit();
+        if let Place::Family { by, .. } = &mut visit.place {
+            *by = next;
+        }
+        visit.key = None;
+        self.list();
+    }
+
+    fn flatten(&mut self) {
+        self.start_at(match self.places.first().map(|visit| &visit.place) {
+            Some(Place::All) => Place::Families,
+            _ => Place::All,
+        });
+    }
+
+    /// Selects the next item that has the text in its name, or the one before.
+    fn find(&mut self, is_forward: bool) {
+        let (count, selected) = (self.items.len(), self.selected());
+        let wanted = Filter::parse(&self.search);
+        let step = |i| if is_forward { selected + i } else { selected + count - i };
+        let found = (1..=count)
+            .map(|i| step(i) % count)
+            .find(|&at| self.items.get(at).is_some_and(|item| self.has(item, &wanted)));
+        match found {
+            Some(at) => self.select(at),
+            None => {
+                self.problems = vec![format!("nothing here has {:?} in its name", self.search)];
+            }
+        }
+    }
+
+    fn has(&self, item: &Item, wanted: &Filter) -> bool {
+        match &item.what {
+            What::Family(number) => {
+                wanted.matches(&self.model.families()[*number as usize].name, "")
+            }
+            What::Group(value) => wanted.matches(value, ""),
+            What::Row(row) => {
+                let row = &self.model.rows()[*row as usize];
+                wanted.matches(&self.model.family(row).name, &row.labels)
+            }
+        }
+    }
+
+    /// Does what a key asks for.
+    pub(super) fn key(&mut self, key: KeyEvent) -> Action {
+        if key.kind == KeyEventKind::Release {
+            return Action::Nothing;
+        }
+        if key.modifiers.contains(KeyModifiers::CONTROL) {
+            return match key.code {
+                KeyCode::Char('c') => Action::Quit,
+                _ => Action::Nothing,
+            };
+        }
+        if self.input.is_some() {
+            self.typed(key.code);
+            return Action::Nothing;
+        }
+        if std::mem::take(&mut self.is_help) {
+            return if key.code == KeyCode::Char('q') { Action::Quit } else { Action::Nothing };
+        }
+        self.command(key.code)
+    }
+
+    fn command(&mut self, code: KeyCode) -> Action {
+        let page = isize::try_from(self.room).unwrap_or(isize::MAX);
+        match code {
+            KeyCode::Char('q') => return Action::Quit,
+            KeyCode::Up | KeyCode::Char('k') => self.step(-1),
+            KeyCode::Down | KeyCode::Char('j') => self.step(1),
+            KeyCode::PageUp => self.step(-page),
+            KeyCode::PageDown => self.step(page),
+            KeyCode::Home | KeyCode::Char('g') => self.step(isize::MIN),
+            KeyCode::End | KeyCode::Char('G') => self.step(isize::MAX),
+            KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => self.open(),
+            KeyCode::Esc | KeyCode::Left | KeyCode::Backspace | KeyCode::Char('h') => self.back(),
+            KeyCode::Char('f') => self.type_in(Purpose::Filter),
+            KeyCode::Char('/') => self.type_in(Purpose::Search),
+            KeyCode::Char('n') => self.find(true),
+            KeyCode::Char('N') => self.find(false),
+            KeyCode::Char('s') => {
+                self.sort = match self.sort {
+                    Sort::Name => Sort::Rate,
+                    Sort::Rate => Sort::Value,
+                    Sort::Value => Sort::Series,
+                    Sort::Series => Sort::Name,
+                };
+                self.list();
+            }
+            KeyCode::Char('r') => {
+                self.is_reversed = !self.is_reversed;
+                self.list();
+            }
+            KeyCode::Char('b') => self.group(),
+            KeyCode::Char('a') => self.flatten(),
+            KeyCode::Char('?') => self.is_help = true,
+            KeyCode::Char('p' | ' ') => {
+                self.is_paused = !self.is_paused;
+                return Action::Pace;
+            }
+            KeyCode::Char('+') => {
+                self.interval = (self.interval / 2).max(INTERVALS[0]);
+                return Action::Pace;
+            }
+            KeyCode::Char('-') => {
+                self.interval = (self.interval * 2).min(INTERVALS[1]);
+                return Action::Pace;
+            }
+            _ => {}
+        }
+        Action::Nothing
+    }
+
+    fn type_in(&mut self, of: Purpose) {
+        let before = self.filter.0.clone();
+        let text = if of == Purpose::Filter { before.clone() } else { String::new() };
+        self.input = Some(Input { of, text, before });
+    }
+
+    fn typed(&mut self, code: KeyCode) {
+        let Some(input) = &mut self.input else { return };
+        match code {
+            KeyCode::Char(c) if input.text.len() < MAX_INPUT => input.text.push(c),
+            KeyCode::Backspace => {
+                input.text.pop();
+            }
+            KeyCode::Enter | KeyCode::Esc => {
+                let Some(Input { of, text, before }) = self.input.take() else { return };
+                match (of, code) {
+                    (Purpose::Filter, KeyCode::Enter) => {}
+                    (Purpose::Filter, _) => self.set_filter(&before),
+                    (Purpose::Search, KeyCode::Enter) => {
+                        self.search = text;
+                        self.find(true);
+                    }
+                    (Purpose::Search, _) => {}
+                }
+                return;
+            }
+            _ => return,
+        }
+        if input.of == Purpose::Filter {
+            let text = input.text.clone();
+            self.set_filter(&text);
+        }
+    }
+
+    /// Where the user is, as text.
+    pub(super) fn path(&self) -> String {
+        let text = match self.place() {
+            Place::Families => "families".to_owned(),
+            Place::All => "all series".to_owned(),
+            Place::Family { family, chosen, by } => {
+                let mut text = family.0.clone();
+                for (name, value) in chosen {
+                    text.push_str(&format!(" > {name}={value:?}"));
+                }
+                if let Some(by) = by {
+                    text.push_str(&format!(" by {by}"));
+                }
+                text
+            }
+            Place::Series { family, labels } => crate::look::series_name(&family.0, labels),
+        };
+        printable(&text).to_string()
+    }
+}
+
+/// The most lines that the page of a series is scrolled by.
+const MAX_SCROLL: usize = 10_000;

@@ -1,0 +1,54 @@
+//! Which series are shown: those that have all words of a filter in their name or labels.
+
+/// The words of a filter, and whether each must be missing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Filter {
+    words: Vec<(bool, Vec<u8>)>,
+}
+
+impl Filter {
+    /// Words that are separated by spaces. One that begins with `!` must not be there. Letters of
+    /// ASCII match in either case.
+    pub(super) fn parse(text: &str) -> Self {
+        let words = text.split_whitespace().map(|word| match word.strip_prefix('!') {
+            Some(word) => (true, word.into()),
+            None => (false, word.into()),
+        });
+        Self { words: words.filter(|(_, word): &(_, Vec<u8>)| !word.is_empty()).collect() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    pub(super) fn matches(&self, name: &str, labels: &str) -> bool {
+        let has = |word| contains(name.as_bytes(), word) || contains(labels.as_bytes(), word);
+        self.words.iter().all(|(is_not, word)| has(word) != *is_not)
+    }
+}
+
+fn contains(text: &[u8], word: &[u8]) -> bool {
+    let Some((first, rest)) = word.split_first() else { return true };
+    let Some(last) = text.len().checked_sub(word.len()) else { return false };
+    (0..=last).any(|at| {
+        text[at].eq_ignore_ascii_case(first)
+            && text[at + 1..][..rest.len()].eq_ignore_ascii_case(rest)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_words_match_somewhere() {
+        let matches = |filter, name, labels| Filter::parse(filter).matches(name, labels);
+        assert!(matches("", "a", ""));
+        assert!(matches("HTTP  code=\"500\"", "http_hits", "path=\"/\",code=\"500\""));
+        assert!(!matches("http post", "http_hits", "path=\"/\""));
+        assert!(matches("http !post", "http_hits", "path=\"/\""));
+        assert!(!matches("!HITS", "http_hits", ""));
+        assert!(matches("!", "a", "") && Filter::parse(" ! ").is_empty());
+        assert!(!matches("longer_than_all", "a", "b"));
+    }
+}

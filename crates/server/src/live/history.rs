@@ -1,0 +1,89 @@
+//! The last values of a series, for its sparkline.
+
+/// How many values are kept.
+pub(super) const LENGTH: usize = 60;
+
+/// The last values, oldest first, in a ring.
+#[derive(Debug, Clone)]
+pub(super) struct History {
+    values: Box<[f32; LENGTH]>,
+    next: u8,
+    length: u8,
+}
+
+impl History {
+    /// A history that begins with this value, as often as it was seen.
+    pub(super) fn of(value: f64, seen: usize) -> Self {
+        let length = seen.min(LENGTH);
+        let values = Box::new([value as f32; LENGTH]);
+        // LENGTH fits in a byte.
+        Self { values, next: (length % LENGTH) as u8, length: length as u8 }
+    }
+
+    pub(super) fn push(&mut self, value: f64) {
+        self.values[usize::from(self.next)] = value as f32;
+        self.next = (self.next + 1) % LENGTH as u8;
+        self.length = (self.length + 1).min(LENGTH as u8);
+    }
+
+    /// The values, oldest first.
+    pub(super) fn values(&self) -> impl ExactSizeIterator<Item = f32> {
+        let (next, length) = (usize::from(self.next), usize::from(self.length));
+        (0..length).map(move |i| self.values[(next + LENGTH - length + i) % LENGTH])
+    }
+}
+
+/// The characters of a sparkline, lowest first.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Levels([char; 8]);
+
+impl Levels {
+    /// Blocks of an eighth to eight eighths.
+    pub(super) const BLOCKS: Self = Self([
+        '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
+        '\u{2588}',
+    ]);
+    /// For terminals that have ASCII only.
+    pub(super) const ASCII: Self = Self(['_', '.', ':', '-', '=', '+', '*', '#']);
+
+    /// The last values as a text of at most so many characters. The lowest value has the lowest
+    /// character, the highest the highest; values that are all equal have the lowest.
+    pub(super) fn draw(self, values: impl ExactSizeIterator<Item = f32>, width: usize) -> String {
+        let skipped = values.len().saturating_sub(width);
+        let values: Vec<f32> = values.skip(skipped).collect();
+        let finite = || values.iter().copied().filter(|value| value.is_finite());
+        let (low, high) = (finite().fold(f32::MAX, f32::min), finite().fold(f32::MIN, f32::max));
+        let level = |value: f32| {
+            let share = (value - low) / (high - low);
+            // A NaN is converted to 0.
+            self.0[((share * 7.0).round() as usize).min(7)]
+        };
+        values.iter().map(|&value| if value.is_finite() { level(value) } else { ' ' }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_values_stay() {
+        let mut history = History::of(1.0, 2);
+        history.push(5.0);
+        assert!(history.values().eq([1.0, 1.0, 5.0]));
+        (0..200).for_each(|i| history.push(f64::from(i)));
+        assert!(history.values().eq((140..200_u8).map(f32::from)));
+        assert_eq!(History::of(0.0, 1000).values().len(), LENGTH);
+    }
+
+    #[test]
+    fn sparklines_span_their_values() {
+        let draw = |values: &[f32], width| Levels::ASCII.draw(values.iter().copied(), width);
+        assert_eq!(draw(&[0.0, 1.0, 0.5, 1.0], 9), "_#=#");
+        assert_eq!(draw(&[0.0, 7.0, 14.0, 14.0], 2), "__");
+        assert_eq!(draw(&[3.0, 3.0], 9), "__");
+        assert_eq!(draw(&[f32::NAN, 1.0, f32::INFINITY, 2.0], 9), " _ #");
+        assert_eq!(draw(&[f32::NAN], 9), " ");
+        assert_eq!(draw(&[], 9), "");
+    }
+}

@@ -1,0 +1,298 @@
+//! What a screen lists: families, groups of series by the value of a label, or series.
+
+use std::cmp::Ordering;
+use std::collections::HashMap;
+
+use clap::ValueEnum;
+
+use super::filter::Filter;
+use super::model::{Buckets, Model, Row, Shown};
+use crate::inspect::value::Type;
+use crate::look::{labels, quantile};
+
+/// What identifies a family.
+pub(super) type FamilyKey = (String, Type);
+
+/// Where the user is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// All families.
+    Families,
+    /// All series of all families.
+    All,
+    /// The series of a family that have these values of labels, maybe in groups by another label.
+    Family { family: FamilyKey, chosen: Vec<(String, String)>, by: Option<String> },
+    /// One series.
+    Series { family: FamilyKey, labels: String },
+}
+
+/// An order of what is listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// By name and labels
+    Name,
+    /// Most events a second first
+    Rate,
+    /// Greatest value first: of a gauge, or the total of what counts
+    Value,
+    /// Most series first
+    Series,
+}
+
+/// A line of a list.
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) what: What,
+    /// The number of its series.
+    pub(super) count: usize,
+    pub(super) of: Type,
+    /// The sum of what its series count, or the value of a gauge.
+    pub(super) total: f64,
+    /// The lowest and the highest value of gauges.
+    pub(super) range: (f64, f64),
+    /// Events a second.
+    pub(super) rate: Option<f64>,
+    /// The first of its rows.
+    pub(super) row: u32,
+    buckets: Option<Merged>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum What {
+    /// The number of a family.
+    Family(u32),
+    /// The series with this value of the label.
+    Group(String),
+    /// The number of a row.
+    Row(u32),
+}
+
+/// The buckets of several histograms.
+#[derive(Debug)]
+struct Merged {
+    buckets: Buckets,
+    /// Whether all have the same bounds. Otherwise, they have no common quantiles.
+    is_uniform: bool,
+}
+
+/// Lists what is at a place: by name, or sorted.
+pub(super) fn list(
+    model: &Model,
+    place: &Place,
+    filter: &Filter,
+    sort: Sort,
+    is_reversed: bool,
+) -> Vec<Item> {
+    let mut items = match place {
+        Place::Families => families(model, filter),
+        Place::All => rows(model, filter, None, &[]),
+        Place::Family { family, chosen, by } => match (model.number(family), by) {
+            (None, _) => Vec::new(),
+            (Some(family), None) => rows(model, filter, Some(family), chosen),
+            (Some(family), Some(by)) => groups(model, filter, family, chosen, by),
+        },
+        Place::Series { .. } => Vec::new(),
+    };
+    // Stable: items with the same numbers stay in the order of names.
+    match sort {
+        Sort::Name => {}
+        Sort::Rate => items.sort_by(|a, b| descending(a.rate, b.rate)),
+        Sort::Value => items.sort_by(|a, b| descending(Some(a.total), Some(b.total))),
+        Sort::Series => items.sort_by_key(|item| std::cmp::Reverse(item.count)),
+    }
+    if is_reversed {
+        items.reverse();
+    }
+    items
+}
+
+/// The greatest number first, and what has none last.
+fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
+    let number = |n: Option<f64>| n.filter(|n| !n.is_nan());
+    match (number(a), number(b)) {
+        (Some(a), Some(b)) => b.total_cmp(&a),
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
+}
+
+fn families(model: &Model, filter: &Filter) -> Vec<Item> {
+    let mut items: Vec<Item> = Vec::new();
+    // The rows of a family follow each other in this order.
+    for &number in model.order() {
+        let row = &model.rows()[number as usize];
+        let family = model.family(row);
+        if !filter.is_empty() && !filter.matches(&family.name, &row.labels) {
+            continue;
+        }
+        match items.last_mut().filter(|item| item.what == What::Family(row.family)) {
+            Some(item) => item.add(row),
+            None => items.push(Item::new(What::Family(row.family), family.of, number, row)),
+        }
+    }
+    items
+}
+
+fn rows(
+    model: &Model,
+    filter: &Filter,
+    family: Option<u32>,
+    chosen: &[(String, String)],
+) -> Vec<Item> {
+    let order = model.order().iter();
+    let all = order.map(|&number| (number, &model.rows()[number as usize]));
+    all.filter(|(_, row)| family.is_none_or(|family| row.family == family) && has(row, chosen))
+        .filter(|(_, row)| {
+            filter.is_empty() || filter.matches(&model.family(row).name, &row.labels)
+        })
+        .map(|(number, row)| Item::of_row(model.family(row).of, number, row))
+        .collect()
+}
+
+fn groups(
+    model: &Model,
+    filter: &Filter,
+    family: u32,
+    chosen: &[(String, String)],
+    by: &str,
+) -> Vec<Item> {
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let mut items: Vec<Item> = Vec::new();
+    for (number, row) in (0..).zip(model.rows()) {
+        let (name, of) = (&model.family(row).name, model.family(row).of);
+        if row.family != family || !has(row, chosen) || !filter.matches(name, &row.labels) {
+            continue;
+        }
+        let value = labels(&row.labels).find(|(name, _)| *name == by);
+        let value = value.map_or_else(String::new, |(_, value)| value.into_owned());
+        match places.get(&value) {
+            Some(&at) => items[at].add(row),
+            None => {
+                places.insert(value.clone(), items.len());
+                items.push(Item::new(What::Group(value), of, number, row));
+            }
+        }
+    }
+    items.sort_by(|a, b| match (&a.what, &b.what) {
+        (What::Group(a), What::Group(b)) => a.cmp(b),
+        _ => Ordering::Equal,
+    });
+    items
+}
+
+/// Whether a row has all of these labels.
+fn has(row: &Row, chosen: &[(String, String)]) -> bool {
+    chosen.iter().all(|(name, value)| {
+        let found = labels(&row.labels).find(|(other, _)| other == name);
+        found.map_or(value.is_empty(), |(_, found)| found == *value)
+    })
+}
+
+/// The names of the labels that the series of a family have, without those that are chosen.
+pub(super) fn label_names(
+    model: &Model,
+    family: &FamilyKey,
+    chosen: &[(String, String)],
+) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let number = model.number(family);
+    for row in model.rows().iter().filter(|row| Some(row.family) == number) {
+        for (name, _) in labels(&row.labels) {
+            let is_chosen = chosen.iter().any(|(other, _)| *other == name);
+            if !is_chosen && !names.iter().any(|other| *other == name) {
+                names.push(name.into_owned());
+            }
+        }
+    }
+    names
+}
+
+impl Item {
+    fn of_row(of: Type, number: u32, row: &Row) -> Self {
+        let total = row.total();
+        Self {
+            what: What::Row(number),
+            count: 1,
+            of,
+            total,
+            range: (total, total),
+            rate: row.rate,
+            row: number,
+            buckets: None,
+        }
+    }
+
+    fn new(what: What, of: Type, number: u32, row: &Row) -> Self {
+        let buckets = match &row.value {
+            Shown::Histogram(buckets) => {
+                Some(Merged { buckets: (**buckets).clone(), is_uniform: true })
+            }
+            _ => None,
+        };
+        Self { what, buckets, ..Self::of_row(of, number, row) }
+    }
+
+    fn add(&mut self, row: &Row) {
+        let total = row.total();
+        self.count += 1;
+        self.total += total;
+        self.range = (self.range.0.min(total), self.range.1.max(total));
+        self.rate = match (self.rate, row.rate) {
+            (Some(a), Some(b)) => Some(a + b),
+            (a, b) => a.or(b),
+        };
+        if let (Some(merged), Shown::Histogram(buckets)) = (&mut self.buckets, &row.value) {
+            merged.add(buckets);
+        }
+    }
+
+    /// Quantiles of what its series observed, if they can be known, and whether they are those of
+    /// the observations since the look before.
+    pub(super) fn quantiles<const N: usize>(
+        &self,
+        model: &Model,
+        wanted: [f64; N],
+    ) -> ([Option<f64>; N], bool) {
+        match (&self.buckets, &model.rows()[self.row as usize].value) {
+            (Some(merged), _) if !merged.is_uniform => ([None; N], false),
+            (Some(Merged { buckets, .. }), _) => of_buckets(buckets, wanted),
+            (None, Shown::Histogram(buckets)) if self.count == 1 => of_buckets(buckets, wanted),
+            (None, Shown::Summary { quantiles, .. }) if self.count == 1 => {
+                let known = |q| quantiles.iter().find(|(other, _)| *other == q);
+                (wanted.map(|q| known(q).map(|(_, value)| *value)), true)
+            }
+            _ => ([None; N], false),
+        }
+    }
+}
+
+/// Quantiles of a histogram, and whether they are those of the observations since the look before.
+pub(super) fn of_buckets<const N: usize>(
+    buckets: &Buckets,
+    wanted: [f64; N],
+) -> ([Option<f64>; N], bool) {
+    let (latest, is_recent) = buckets.latest();
+    (wanted.map(|q| quantile(q, latest.clone())), is_recent)
+}
+
+impl Merged {
+    fn add(&mut self, more: &Buckets) {
+        let all = &mut self.buckets;
+        self.is_uniform &= all.now.len() == more.now.len()
+            && all.now.iter().zip(&more.now).all(|(a, b)| a.0.to_bits() == b.0.to_bits());
+        if !self.is_uniform {
+            return;
+        }
+        all.count += more.count;
+        all.sum += more.sum;
+        all.now.iter_mut().zip(&more.now).for_each(|(a, b)| a.1 += b.1);
+        // A series that is new has no recent observations yet.
+        if all.recent.is_empty() {
+            all.recent.clone_from(&more.recent);
+        } else {
+            all.recent.iter_mut().zip(&more.recent).for_each(|(a, b)| *a += b);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+#![allow(clippy::unwrap_used)]
+use super::*;
+use crate::look::{Source, Target};
+
+/// Looks at texts, a second apart.
+struct Watched {
+    file: tempfile::NamedTempFile,
+    source: Source,
+    model: Model,
+    at: u64,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let source = Source::new(Target::File(file.path().into()));
+        Self { file, source, model: Model::default(), at: 0 }
+    }
+
+    fn look(&mut self, text: &str) {
+        std::fs::write(self.file.path(), text).unwrap();
+        self.model.update(&self.source.look().unwrap(), Duration::from_secs(self.at));
+        self.at += 1;
+    }
+
+    fn row(&self, name: &str, labels: &str) -> Option<&Row> {
+        let families = self.model.families();
+        let number = families.iter().position(|family| family.name == name)?;
+        self.model.find(number as u32, labels).map(|row| &self.model.rows()[row as usize])
+    }
+
+    fn rate(&self, name: &str, labels: &str) -> Option<f64> {
+        self.row(name, labels).unwrap().rate
+    }
+}
+
+#[test]
+fn rates_come_from_growth_and_see_resets() {
+    let mut watched = Watched::new();
+    watched.look("# TYPE a counter\na{x=\"1\"} 10\na{x=\"2\"} 5\n# TYPE b gauge\nb 3\n");
+    assert_eq!(watched.rate("a", "x=\"1\""), None);
+    watched.look("# TYPE a counter\na{x=\"1\"} 30\na{x=\"2\"} 5\n# TYPE b gauge\nb 1\n");
+    assert_eq!(
+        (watched.rate("a", "x=\"1\""), watched.rate("a", "x=\"2\"")),
+        (Some(20.0), Some(0.0))
+    );
+    assert_eq!(watched.rate("b", ""), None);
+    watched.look("# TYPE a counter\na{x=\"1\"} 4\n# TYPE b gauge\nb 7\n");
+    let row = watched.row("a", "x=\"1\"").unwrap();
+    assert_eq!((row.rate, row.resets, row.points()), (Some(4.0), 1, vec![20.0, 4.0]));
+    assert_eq!(watched.row("b", "").unwrap().points(), [3.0, 1.0, 7.0]);
+    // A series that is gone has no row, and begins again when it returns.
+    assert!(watched.row("a", "x=\"2\"").is_none());
+    watched.look("# TYPE a counter\na{x=\"2\"} 500\n");
+    assert_eq!((watched.rate("a", "x=\"2\""), watched.model.rows().len()), (None, 1));
+}
+
+#[test]
+fn a_start_time_that_moves_is_a_reset() {
+    let mut watched = Watched::new();
+    let text = |value: u32, start: u32| {
+        format!("# TYPE a counter\na_total {value}\na_created {start}\n# EOF\n")
+    };
+    watched.look(&text(10, 100));
+    watched.look(&text(12, 100));
+    assert_eq!(watched.rate("a_total", ""), Some(2.0));
+    watched.look(&text(15, 101));
+    let row = watched.row("a_total", "").unwrap();
+    assert_eq!((row.rate, row.resets), (Some(15.0), 1));
+}
+
+#[test]
+fn histograms_know_their_recent_observations() {
+    let mut watched = Watched::new();
+    let text = |one: u32, all: u32| {
+        format!(
+            "# TYPE h histogram\nh_bucket{{le=\"1\"}} {one}\nh_bucket{{le=\"+Inf\"}} {all}\n\
+             h_sum 1\nh_count {all}\n"
+        )
+    };
+    let latest = |watched: &Watched| {
+        let Shown::Histogram(buckets) = &watched.row("h", "").unwrap().value else { panic!() };
+        let (counts, is_recent) = buckets.latest();
+        (counts.map(|(_, count)| count).collect::<Vec<_>>(), is_recent)
+    };
+    watched.look(&text(3, 5));
+    assert_eq!(latest(&watched), (vec![3.0, 2.0], false));
+    watched.look(&text(4, 9));
+    assert_eq!(latest(&watched), (vec![1.0, 3.0], true));
+    assert_eq!(watched.rate("h", ""), Some(4.0));
+    watched.look(&text(4, 9));
+    assert_eq!(latest(&watched), (vec![4.0, 5.0], false));
+    watched.look(&text(1, 2));
+    assert_eq!((latest(&watched), watched.rate("h", "")), ((vec![1.0, 1.0], true), Some(2.0)));
+}
+
+#[test]
+fn series_of_the_same_name_and_labels_count_once() {
+    let mut look = Look::default();
+    let text = |n: f64| Value::Number(Number::Float(n));
+    let family =
+        Family { name: "a".into(), of: Type::Gauge, help: String::new(), unit: String::new() };
+    let number = look.family(family);
+    look.add(number, [("x", "1")].into_iter(), None, text(1.0));
+    look.add(number, [("x", "1")].into_iter(), None, text(2.0));
+    let mut model = Model::default();
+    model.update(&look, Duration::ZERO);
+    model.update(&look, Duration::from_secs(1));
+    assert_eq!((model.rows().len(), model.duplicates()), (1, 1));
+    assert_eq!(model.rows()[0].total(), 1.0);
+}
+
+#[test]
+fn names_that_come_and_go_are_forgotten() {
+    let mut watched = Watched::new();
+    for round in 0..3 {
+        let mut text = String::from("# TYPE kept counter\nkept 1\n");
+        for i in 0..MAX_EMPTY {
+            text.push_str(&format!("n{round}_{i} 1\n"));
+        }
+        watched.look(&text);
+    }
+    assert!(watched.model.families().len() <= 2 * MAX_EMPTY + 2);
+    assert_eq!(watched.rate("kept", ""), Some(0.0));
+}

@@ -1,0 +1,130 @@
+//! The page of one series: its labels, what is known of it, its buckets.
+
+use quipu::snapshot::Number;
+use quipu_segment::printable;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::app::App;
+use super::history::LENGTH;
+use super::list::of_buckets;
+use super::model::{Buckets, Row, Shown};
+use super::number::short;
+use crate::inspect::openmetrics::number;
+use crate::inspect::text::date;
+use crate::look::labels;
+
+/// The most labels and buckets that have a line.
+const MAX_LINES: usize = 1000;
+
+/// The lines of the page.
+pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
+    let Some(row) = app.row() else {
+        return vec![Line::raw("this series is gone")];
+    };
+    let family = app.model.family(row);
+    let mut page = Page(Vec::new());
+    page.add("type", family.of.name());
+    page.add("help", &family.help);
+    page.add("unit", &family.unit);
+    for (name, value) in labels(&row.labels).take(MAX_LINES) {
+        page.add("label", &format!("{name} = {value}"));
+    }
+    page.add("since", &row.start.map_or_else(String::new, date));
+    if row.resets > 0 {
+        page.add("resets", &format!("{} times it began again from zero", row.resets));
+    }
+    page.numbers(row);
+    let points = row.points();
+    if let (Some(low), Some(high)) = (extreme(&points, f32::min), extreme(&points, f32::max)) {
+        let room = width.saturating_sub(INDENT).min(LENGTH);
+        page.add("trend", &app.levels.draw(points.into_iter(), room));
+        page.add("", &format!("{} to {}", short(low), short(high)));
+    }
+    match &row.value {
+        Shown::Histogram(buckets) => page.buckets(buckets, width),
+        Shown::Summary { quantiles, .. } => {
+            for (q, value) in quantiles.iter().take(MAX_LINES) {
+                page.add("quantile", &format!("{q}: {}", number(*value)));
+            }
+        }
+        Shown::Number(_) => {}
+    }
+    page.0
+}
+
+/// The column in which texts begin.
+const INDENT: usize = 10;
+
+struct Page(Vec<Line<'static>>);
+
+impl Page {
+    /// Adds a line, unless it has no text.
+    fn add(&mut self, name: &'static str, text: &str) {
+        if !text.is_empty() {
+            let name =
+                Span::styled(format!("{name:<INDENT$}"), Style::new().add_modifier(Modifier::DIM));
+            self.0.push(Line::from(vec![name, Span::raw(printable(text).to_string())]));
+        }
+    }
+
+    fn numbers(&mut self, row: &Row) {
+        let mean = |sum: f64, count: f64| match count > 0.0 {
+            true => format!(", mean {}", short(sum / count)),
+            false => String::new(),
+        };
+        match &row.value {
+            Shown::Number(n) => self.add("value", &exact(*n)),
+            Shown::Histogram(buckets) => {
+                let Buckets { count, sum, .. } = **buckets;
+                let mean = mean(sum, count);
+                self.add("value", &format!("count {}, sum {}{mean}", number(count), number(sum)));
+            }
+            Shown::Summary { count, sum, .. } => {
+                let mean = mean(*sum, *count);
+                self.add("value", &format!("count {}, sum {}{mean}", number(*count), number(*sum)));
+            }
+        }
+        if let Some(rate) = row.rate {
+            self.add("rate", &format!("{} a second", short(rate)));
+        }
+        if let Shown::Histogram(buckets) = &row.value {
+            let (quantiles, is_recent) = of_buckets(buckets, [0.5, 0.9, 0.99, 0.999]);
+            let names = ["p50", "p90", "p99", "p99.9"].iter().zip(quantiles);
+            let known = names.filter_map(|(name, q)| Some(format!("{name} {}", short(q?))));
+            let known = known.collect::<Vec<_>>().join(", ");
+            self.add(if is_recent { "recent" } else { "all" }, &known);
+        }
+    }
+
+    fn buckets(&mut self, buckets: &Buckets, width: usize) {
+        if buckets.now.is_empty() {
+            return;
+        }
+        let head = format!("{:<INDENT$}{:>12}{:>14}{:>12}", "", "up to", "observations", "recent");
+        self.0.push(Line::styled(head, Style::new().add_modifier(Modifier::BOLD)));
+        let most = buckets.now.iter().map(|(_, count)| *count).fold(0.0, f64::max);
+        let room = width.saturating_sub(INDENT + 12 + 14 + 12 + 1).min(40);
+        for (i, (bound, count)) in buckets.now.iter().enumerate().take(MAX_LINES) {
+            let recent = buckets.recent.get(i).map_or_else(String::new, |n| short(*n));
+            let share = if most > 0.0 { count.max(0.0) / most } else { 0.0 };
+            // At most the room.
+            let bar = "#".repeat((share * room as f64).round() as usize);
+            let (bound, count) = (number(*bound), short(*count));
+            let text = format!("{:<INDENT$}{bound:>12}{count:>14}{recent:>12} {bar}", "");
+            self.0.push(Line::raw(text));
+        }
+    }
+}
+
+fn exact(n: Number) -> String {
+    match n {
+        Number::Unsigned(n) => n.to_string(),
+        Number::Signed(n) => n.to_string(),
+        Number::Float(n) => number(n),
+    }
+}
+
+fn extreme(points: &[f32], of: fn(f32, f32) -> f32) -> Option<f64> {
+    points.iter().copied().filter(|point| point.is_finite()).reduce(of).map(f64::from)
+}

@@ -1,0 +1,68 @@
+//! The thread that looks: a file that is slow or a server that hangs does not stop the screen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::{Builder, Thread};
+use std::time::{Duration, Instant};
+
+use crate::look::{Look, Source};
+
+/// A look, and when it was taken.
+pub(super) type Looked = (Instant, Result<Look, String>);
+
+/// The thread. It ends with the process, or when nothing takes its looks.
+pub(super) struct Reader {
+    pub(super) looks: Receiver<Looked>,
+    thread: Thread,
+    /// Milliseconds from one look to the next; 0 is a pause.
+    interval: Arc<AtomicU64>,
+}
+
+impl Reader {
+    /// Begins to look after a delay.
+    ///
+    /// # Errors
+    /// If the system starts no thread.
+    pub(super) fn start(
+        mut source: Source,
+        interval: Duration,
+        delay: Duration,
+    ) -> std::io::Result<Self> {
+        // One look waits while another is shown.
+        let (sender, looks) = sync_channel(1);
+        let interval = Arc::new(AtomicU64::new(millis(interval)));
+        let pace = Arc::clone(&interval);
+        let thread = Builder::new().name("look".into()).spawn(move || {
+            std::thread::park_timeout(delay);
+            loop {
+                // Relaxed: nothing else is published with the number.
+                while pace.load(Ordering::Relaxed) == 0 {
+                    std::thread::park();
+                }
+                let begun = Instant::now();
+                let look = source.look();
+                // The values are of the time after a wait for them.
+                if sender.send((Instant::now(), look)).is_err() {
+                    return;
+                }
+                loop {
+                    let interval = Duration::from_millis(pace.load(Ordering::Relaxed));
+                    let Some(rest) = interval.checked_sub(begun.elapsed()) else { break };
+                    std::thread::park_timeout(rest);
+                }
+            }
+        })?;
+        Ok(Self { looks, thread: thread.thread().clone(), interval })
+    }
+
+    /// Changes the interval from now on; `None` is a pause.
+    pub(super) fn set_interval(&self, interval: Option<Duration>) {
+        self.interval.store(interval.map_or(0, millis), Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}
+
+fn millis(interval: Duration) -> u64 {
+    u64::try_from(interval.as_millis()).unwrap_or(u64::MAX).max(1)
+}

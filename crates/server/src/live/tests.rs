@@ -1,0 +1,272 @@
+//! Screens, as they are drawn after keys and looks.
+
+#![allow(clippy::unwrap_used)]
+
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::buffer::Cell;
+use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use ratatui::style::Modifier;
+
+use super::app::Action;
+use super::*;
+use crate::look::Text;
+
+/// A terminal with the program on it.
+struct Screened {
+    app: App,
+    terminal: Terminal<TestBackend>,
+    at: u64,
+}
+
+impl Screened {
+    fn new(width: u16, height: u16) -> Self {
+        let mut app = App::new("app.quipu".into(), Duration::from_secs(1));
+        app.levels = Levels::ASCII;
+        Self { app, terminal: Terminal::new(TestBackend::new(width, height)).unwrap(), at: 0 }
+    }
+
+    fn look(&mut self, text: &str) {
+        let text = Text::of_bytes(text.into());
+        self.app.look(&crate::look::of_text(&text), Duration::from_secs(self.at));
+        self.at += 1;
+    }
+
+    fn press(&mut self, keys: &str) -> Action {
+        let keys = keys.chars().map(|key| match key {
+            '\n' => KeyCode::Enter,
+            '\u{1b}' => KeyCode::Esc,
+            'v' => KeyCode::Down,
+            '^' => KeyCode::Up,
+            key => KeyCode::Char(key),
+        });
+        let pressed = keys.map(|key| self.app.key(KeyEvent::new(key, KeyModifiers::NONE)));
+        pressed.last().unwrap()
+    }
+
+    /// The lines of the screen, without spaces at their ends.
+    fn lines(&mut self) -> Vec<String> {
+        self.terminal.draw(|frame| view::draw(&mut self.app, frame)).unwrap();
+        let buffer = self.terminal.backend().buffer();
+        let width = usize::from(buffer.area.width);
+        let rows = buffer.content().chunks(width);
+        let text = |row: &[Cell]| -> String { row.iter().map(Cell::symbol).collect() };
+        rows.map(|row| text(row).trim_end().to_owned()).collect()
+    }
+
+    /// The lines of the list.
+    fn list(&mut self) -> Vec<String> {
+        let lines = self.lines();
+        lines[4..lines.len() - 1].iter().filter(|line| !line.is_empty()).cloned().collect()
+    }
+
+    /// The name of what is selected.
+    fn selected(&mut self) -> String {
+        self.list();
+        let buffer = self.terminal.backend().buffer();
+        let width = usize::from(buffer.area.width);
+        let is_reversed = |row: &&[Cell]| row[0].modifier.contains(Modifier::REVERSED);
+        let row = buffer.content().chunks(width).find(is_reversed).unwrap_or_default();
+        let text: String = row.iter().map(Cell::symbol).collect();
+        text.split_whitespace().next().unwrap_or_default().to_owned()
+    }
+}
+
+fn text(round: u32) -> String {
+    let mut text = String::from("# TYPE hits_total counter\n# HELP hits_total Requests.\n");
+    for (path, code, count) in [("/a", 200, 5), ("/a", 500, 1), ("/b", 200, 7)] {
+        text.push_str(&format!(
+            "hits_total{{path=\"{path}\",code=\"{code}\"}} {}\n",
+            count * round
+        ));
+    }
+    text.push_str("# TYPE level gauge\nlevel 2.5\n# TYPE took histogram\n");
+    for (bound, count) in [("0.1", 2), ("0.5", 3), ("+Inf", 4)] {
+        text.push_str(&format!("took_bucket{{le=\"{bound}\"}} {}\n", count * round));
+    }
+    text + &format!("took_sum {round}\ntook_count {}\n", 4 * round)
+}
+
+fn screened(width: u16, height: u16) -> Screened {
+    let mut screened = Screened::new(width, height);
+    (1..=3).for_each(|round| screened.look(&text(round)));
+    screened
+}
+
+#[test]
+fn families_are_shown_with_rates_quantiles_and_trends() {
+    let lines = screened(110, 9).lines();
+    assert_eq!(lines[0], "quipu top  app.quipu  3 families  5 series  every 1s");
+    assert_eq!(lines[1], "families");
+    assert_eq!(lines[2], "");
+    let columns: Vec<Vec<&str>> =
+        lines[3..7].iter().map(|line| line.split_whitespace().collect()).collect();
+    let names = ["NAME", "TYPE", "SERIES", "RATE", "VALUE", "P50", "P99"];
+    assert_eq!(columns[0][..7], names);
+    assert_eq!(columns[1][..5], ["hits_total", "counter", "3", "13", "39"]);
+    assert_eq!(columns[2][..5], ["level", "gauge", "1", "-", "2.5"]);
+    assert_eq!(columns[3][..7], ["took", "histogram", "1", "4", "12", "0.1", "0.5"]);
+    assert!(lines[8].starts_with("q quit"), "{lines:?}");
+    // Fewer columns, then shorter names, but never a panic.
+    for width in 1..130 {
+        for height in [1, 2, 5, 9] {
+            screened(width, height).lines();
+        }
+    }
+    let lines = screened(60, 9).lines();
+    assert!(lines[3].contains("VALUE") && !lines[3].contains("P50"), "{lines:?}");
+}
+
+#[test]
+fn a_family_is_opened_down_to_its_series() {
+    let mut screened = screened(100, 30);
+    screened.press("\n");
+    assert_eq!(screened.lines()[1], "hits_total");
+    assert_eq!(screened.list().len(), 3);
+    screened.press("b");
+    assert_eq!(screened.lines()[1], "hits_total by code");
+    assert!(screened.list()[0].starts_with("200 "));
+    screened.press("\n");
+    assert_eq!(screened.lines()[1], "hits_total > code=\"200\"");
+    screened.press("v\n");
+    assert_eq!(screened.lines()[1], "hits_total{code=\"200\",path=\"/b\"}");
+    let page = screened.list().join("\n");
+    for part in
+        ["help      Requests.", "label     path = /b", "value     21", "rate      7 a second"]
+    {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    screened.press("\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}");
+    assert_eq!(screened.lines()[1], "families");
+    // A histogram of one series opens as a page with its buckets.
+    screened.press("vv\n");
+    let page = screened.list().join("\n");
+    for part in ["count 12, sum 3, mean 0.25", "p50 0.1", "up to  observations", " 0.5 "] {
+        assert!(page.contains(part), "{part} is not in {page}");
+    }
+    screened.look("level 1\n");
+    assert_eq!(screened.list(), ["this series is gone"]);
+}
+
+#[test]
+fn the_selection_stays_on_its_series() {
+    let mut screened = screened(100, 12);
+    screened.press("a");
+    assert_eq!((screened.list().len(), screened.lines()[1].as_str()), (5, "all series"));
+    screened.press("v");
+    let name = "hits_total{code=\"200\",path=\"/b\"}";
+    assert_eq!(screened.selected(), name);
+    screened.press("s");
+    assert!(screened.lines()[1].contains("sorted by rate"));
+    assert_eq!(screened.selected(), name);
+    assert!(screened.list()[0].starts_with(name));
+    screened.press("r");
+    assert_eq!(screened.selected(), name);
+    screened.look("level 1\nother 2\n");
+    assert_eq!(screened.list().len(), 2);
+    assert!(["level", "other"].contains(&&*screened.selected()));
+    screened.look("");
+    assert_eq!(screened.list(), Vec::<String>::new());
+}
+
+#[test]
+fn without_a_selection_the_first_item_is_selected() {
+    let mut screened = screened(100, 7);
+    screened.press("as");
+    assert_eq!(screened.list()[0].split_whitespace().nth(2), Some("7"));
+    screened.press("r");
+    assert!(screened.selected().starts_with("level"), "{:?}", screened.list());
+}
+
+#[test]
+fn filters_hide_and_searches_move() {
+    let mut screened = screened(100, 12);
+    screened.press("af500");
+    assert_eq!(screened.list().len(), 1);
+    assert_eq!(screened.lines().last().unwrap(), "filter: 500_");
+    screened.press("\n");
+    assert!(screened.lines()[1].ends_with("filter: 500"));
+    // Escape gives up what is typed, and then the filter.
+    screened.press("fx\u{1b}");
+    assert_eq!(screened.list().len(), 1);
+    screened.press("\u{1b}");
+    assert_eq!(screened.list().len(), 5);
+    screened.press("/took\n");
+    assert_eq!(screened.selected(), "took");
+    screened.press("/hits\n");
+    assert!(screened.selected().starts_with("hits_total"));
+    screened.press("/nothing\n");
+    assert!(screened.lines()[2].contains("nothing here has \"nothing\""));
+}
+
+#[test]
+fn problems_are_a_line_and_the_rows_stay() {
+    let mut screened = screened(100, 12);
+    screened.app.look(&Err("app.quipu: No such file".into()), Duration::from_secs(9));
+    let lines = screened.lines();
+    assert_eq!(lines[2], "app.quipu: No such file");
+    assert_eq!(screened.list().len(), 3);
+    screened.look("a 1\nb{\n");
+    assert!(screened.lines()[2].contains("line 2"));
+    screened.look("a 1\n{\"\u{1b}[31m\",x=\"\u{1b}[2J\"} 1\n");
+    screened.press("a");
+    assert!(!screened.lines().concat().contains('\u{1b}'));
+    assert!(screened.list().concat().contains("\\u{1b}[2J"));
+}
+
+#[test]
+fn keys_end_pause_and_help() {
+    let mut screened = screened(100, 24);
+    assert_eq!(screened.press("?"), Action::Nothing);
+    assert!(screened.list().join("\n").contains("P99 are quantiles"));
+    assert_eq!(screened.press("x"), Action::Nothing);
+    assert_eq!(screened.press("p"), Action::Pace);
+    assert!(screened.lines()[0].ends_with("paused"));
+    assert_eq!(screened.press("p+++++++++"), Action::Pace);
+    assert!(screened.lines()[0].ends_with("every 100ms"));
+    assert_eq!(screened.press("q"), Action::Quit);
+    let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+    assert_eq!(screened.app.key(key), Action::Quit);
+    // Any keys, in any order.
+    let keys = "jkgGlhfa/bn\nNsrb?v^\u{1b}ab\n\n\nb\n";
+    for i in 0..2000 {
+        let at = (i * 7 + i / 5) % keys.chars().count();
+        screened.press(&keys.chars().nth(at).unwrap().to_string());
+        screened.lines();
+        if i % 50 == 0 {
+            screened.look(&text(1 + i as u32 % 3));
+        }
+    }
+}
+
+/// Prints how long a refresh takes: the look, the rows, the screen.
+#[test]
+#[ignore = "a measurement: cargo test --release --lib refresh -- --ignored --nocapture"]
+fn a_refresh_of_100_000_series() {
+    use quipu::label::Values;
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.quipu");
+    let registry = quipu::Registry::open(&path).unwrap();
+    for family in 0..10 {
+        let about = quipu::Description::new(format!("hits_{family}"), "Hits.").labels(["of", "by"]);
+        let hits: quipu::CounterFamily<Values> = registry.register(about).unwrap();
+        for i in 0..10_000 {
+            let (of, by) = (format!("client-{i}"), format!("/path/{}", i % 100));
+            hits.inc_by(&Values(&[&of, &by]), i);
+        }
+    }
+    let mut source = Source::new(Target::File(path));
+    let mut screened = Screened::new(120, 40);
+    screened.press("as");
+    for round in 0..10 {
+        let begun = Instant::now();
+        let look = source.look();
+        let looked = begun.elapsed();
+        screened.app.look(&look, Duration::from_secs(round));
+        let updated = begun.elapsed();
+        screened.lines();
+        let all = begun.elapsed();
+        let series = screened.app.items.len();
+        println!("{series} series: look {looked:?}, and rows {updated:?}, and screen {all:?}");
+    }
+}

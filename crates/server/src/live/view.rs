@@ -1,0 +1,289 @@
+//! Draws the state of the program as lines: a title, where the user is, what went wrong, a list or
+//! a series, and the keys. Only the lines that there is room for are formatted.
+
+use quipu_segment::printable;
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+
+use super::app::{App, Purpose};
+use super::history::LENGTH;
+use super::list::{Item, Place, Sort, What};
+use super::number::{count, short};
+use super::page;
+use crate::inspect::value::Type;
+use crate::look::series_name;
+
+/// What is drawn.
+pub(super) struct Screen {
+    pub(super) head: [Line<'static>; HEAD],
+    pub(super) body: Vec<Line<'static>>,
+    pub(super) foot: Line<'static>,
+}
+
+/// The lines of the head: title, place, problem, names of the columns.
+const HEAD: usize = 4;
+const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+const DIM: Style = Style::new().add_modifier(Modifier::DIM);
+const WRONG: Style = Style::new().fg(Color::Red);
+
+/// Draws on a terminal.
+pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
+    let area = frame.area();
+    let room = usize::from(area.height).saturating_sub(HEAD + 1);
+    app.fit(room);
+    let screen = screen(app, Some(usize::from(area.width)), room);
+    let is_list = !app.is_help && !matches!(app.place(), Place::Series { .. });
+    let chosen =
+        (is_list && !app.items.is_empty()).then(|| app.selected().saturating_sub(app.offset));
+    let buffer = frame.buffer_mut();
+    let mut put = |y: usize, line: &Line<'_>| {
+        // No line is beyond the area, whose height is a u16.
+        let y = u16::try_from(y).unwrap_or(u16::MAX);
+        if y < area.height {
+            buffer.set_line(0, y, line, area.width);
+        }
+    };
+    screen.head.iter().enumerate().for_each(|(y, line)| put(y, line));
+    screen.body.iter().take(room).enumerate().for_each(|(y, line)| put(HEAD + y, line));
+    put(usize::from(area.height).saturating_sub(1), &screen.foot);
+    if let Some(y) = chosen.and_then(|line| u16::try_from(HEAD + line).ok()).filter(|_| room > 0) {
+        let line = Rect { y, height: 1, ..area }.intersection(area);
+        buffer.set_style(line, Style::new().add_modifier(Modifier::REVERSED));
+    }
+}
+
+/// The lines of a screen of this width, with room for so many lines in its body. Without a width,
+/// the lines are as long as their names.
+pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
+    let problem = match &app.problems[..] {
+        [] => Line::default(),
+        [one] => Line::styled(one.clone(), WRONG),
+        [first, others @ ..] => Line::styled(format!("{first} (and {} more)", others.len()), WRONG),
+    };
+    let (columns, body) = match app.place() {
+        _ if app.is_help => (Line::default(), help()),
+        Place::Series { .. } => {
+            let lines = page::lines(app, width.unwrap_or(MAX_NAME)).into_iter();
+            (Line::default(), lines.skip(app.offset).take(room).collect())
+        }
+        _ => {
+            let columns = Columns::new(app, width, room);
+            let shown = app.items.iter().skip(app.offset).take(room);
+            (columns.names(), shown.map(|item| columns.line(app, item)).collect())
+        }
+    };
+    Screen { head: [title(app), place(app), problem, columns], body, foot: foot(app) }
+}
+
+fn title(app: &App) -> Line<'static> {
+    let interval = humantime::format_duration(app.interval);
+    let pace = match app.is_paused {
+        true => "paused".to_owned(),
+        false => format!("every {interval}"),
+    };
+    let text = match app.model.looks() {
+        0 => "nothing was read yet".to_owned(),
+        _ => {
+            let families = app.model.used();
+            let name = if families == 1 { "family" } else { "families" };
+            format!("{} {name}  {} series", count(families), count(app.model.rows().len()))
+        }
+    };
+    Line::from(vec![
+        Span::styled("quipu top", BOLD),
+        Span::raw(format!("  {}  {text}  {pace}", app.target)),
+    ])
+}
+
+fn place(app: &App) -> Line<'static> {
+    let order = match (app.sort, app.is_reversed) {
+        (Sort::Name, false) => None,
+        (Sort::Name, true) => Some("name"),
+        (Sort::Rate, _) => Some("rate"),
+        (Sort::Value, _) => Some("value"),
+        (Sort::Series, _) => Some("series"),
+    };
+    let mut text = String::new();
+    if let Some(order) = order {
+        text.push_str(&format!("  sorted by {order}"));
+        text.push_str(if app.is_reversed { ", reversed" } else { "" });
+    }
+    if !app.filter.0.is_empty() {
+        text.push_str(&format!("  filter: {}", printable(&app.filter.0)));
+    }
+    Line::from(vec![Span::styled(app.path(), BOLD), Span::styled(text, DIM)])
+}
+
+fn foot(app: &App) -> Line<'static> {
+    match &app.input {
+        Some(input) => {
+            let of = if input.of == Purpose::Filter { "filter" } else { "search" };
+            Line::raw(format!("{of}: {}_", printable(&input.text)))
+        }
+        None => Line::styled(KEYS, DIM),
+    }
+}
+
+const KEYS: &str =
+    "q quit  Enter open  Esc back  f filter  / search  s sort  b by label  a all  ? help";
+
+fn help() -> Vec<Line<'static>> {
+    HELP.lines().map(Line::raw).collect()
+}
+
+const HELP: &str = "\
+Up, Down, PageUp, PageDown, Home, End   select
+Enter, Right   open: a family, the series of a group, a series
+Esc, Left      back; at the top, remove the filter
+b              group the series of a family by the next label
+a              all series, or families again
+s, r           next order: name, rate, value, number of series; reverse it
+f              filter: all words must be in the name or the labels; !word must not
+/, n, N        search, next, previous
+p, Space       pause
++, -           look twice as often, half as often
+q              quit
+
+RATE is events a second since the look before. P50 and P99 are quantiles of what was
+observed since then; in parentheses, if there was nothing, of all that was observed.";
+
+/// Which columns there are room for.
+struct Columns {
+    name: usize,
+    has_type: bool,
+    has_count: bool,
+    has_quantiles: bool,
+    trend: usize,
+}
+
+/// The widths of the columns, with the space before them.
+const TYPE: usize = 10;
+const COUNT: usize = 8;
+const RATE: usize = 11;
+const VALUE: usize = 17;
+const QUANTILE: usize = 11;
+/// The least and the most room that names are given before another column is shown.
+const MIN_NAME: usize = 24;
+const MAX_NAME: usize = 100;
+/// The least room for a sparkline.
+const MIN_TREND: usize = 8;
+
+impl Columns {
+    fn new(app: &App, width: Option<usize>, room: usize) -> Self {
+        let shown = app.items.iter().skip(app.offset).take(room);
+        let longest = shown.map(|item| Span::raw(name(app, item)).width()).max().unwrap_or(0);
+        let wanted = longest.max(MIN_NAME).min(if width.is_some() { MAX_NAME } else { usize::MAX });
+        let is_flat = app.items.iter().all(|item| item.count == 1);
+        let mut rest = width.map_or(usize::MAX, |width| width.saturating_sub(RATE + VALUE));
+        // In the order of their use.
+        let mut take = |column: usize, is_wanted: bool| {
+            let has_room = is_wanted && rest >= column + MIN_NAME;
+            rest -= if has_room { column } else { 0 };
+            has_room
+        };
+        let has_count = take(COUNT, !is_flat);
+        let has_type = take(TYPE, !matches!(app.place(), Place::Family { .. }));
+        let has_quantiles = take(2 * QUANTILE, true);
+        // One space is before it. A frame as text is of two looks, which are no trend.
+        let room = if width.is_some() { rest.saturating_sub(wanted + 1) } else { 0 };
+        let trend = if room < MIN_TREND { 0 } else { room.min(LENGTH) };
+        Self { name: rest.min(wanted), has_type, has_count, has_quantiles, trend }
+    }
+
+    fn names(&self) -> Line<'static> {
+        let mut text = padded("NAME", self.name);
+        if self.has_type {
+            text.push_str(&format!(" {:<1$}", "TYPE", TYPE - 1));
+        }
+        if self.has_count {
+            text.push_str(&format!("{:>COUNT$}", "SERIES"));
+        }
+        text.push_str(&format!("{:>RATE$}{:>VALUE$}", "RATE", "VALUE"));
+        if self.has_quantiles {
+            text.push_str(&format!("{:>QUANTILE$}{:>QUANTILE$}", "P50", "P99"));
+        }
+        if self.trend > 0 {
+            text.push_str(" TREND");
+        }
+        Line::styled(text, BOLD)
+    }
+
+    fn line(&self, app: &App, item: &Item) -> Line<'static> {
+        let mut text = padded(&name(app, item), self.name);
+        if self.has_type {
+            text.push_str(&format!(" {:<1$}", item.of.name(), TYPE - 1));
+        }
+        if self.has_count {
+            text.push_str(&format!("{:>COUNT$}", item.count));
+        }
+        let rate = item.rate.map_or_else(|| "-".to_owned(), short);
+        text.push_str(&format!("{rate:>RATE$}{:>VALUE$}", value(item)));
+        if self.has_quantiles {
+            let (quantiles, is_recent) = item.quantiles(&app.model, [0.5, 0.99]);
+            for quantile in quantiles {
+                let quantile = match (quantile, is_recent) {
+                    (None, _) => String::new(),
+                    (Some(n), true) => short(n),
+                    (Some(n), false) => format!("({})", short(n)),
+                };
+                text.push_str(&format!("{quantile:>QUANTILE$}"));
+            }
+        }
+        if self.trend > 0 {
+            let points = match &item.what {
+                What::Family(number) => app.model.trend(*number),
+                What::Row(row) => app.model.rows()[*row as usize].points(),
+                What::Group(_) => Vec::new(),
+            };
+            text.push(' ');
+            text.push_str(&app.levels.draw(points.into_iter(), self.trend));
+        }
+        Line::raw(text)
+    }
+}
+
+/// The name of an item at the place where it is listed.
+fn name(app: &App, item: &Item) -> String {
+    let text = match (&item.what, app.place()) {
+        (What::Family(number), _) => app.model.families()[*number as usize].name.clone(),
+        (What::Group(value), _) if value.is_empty() => "(none)".to_owned(),
+        (What::Group(value), _) => value.clone(),
+        (What::Row(row), place) => {
+            let row = &app.model.rows()[*row as usize];
+            match place {
+                Place::Family { .. } if !row.labels.is_empty() => row.labels.to_string(),
+                _ => series_name(&app.model.family(row).name, &row.labels),
+            }
+        }
+    };
+    printable(&text).to_string()
+}
+
+/// A total, a value, or the range of several values.
+fn value(item: &Item) -> String {
+    let is_sum = matches!(item.of, Type::Counter | Type::Histogram | Type::Summary);
+    let (low, high) = item.range;
+    if is_sum || item.count == 1 || low == high {
+        return short(if is_sum { item.total } else { high });
+    }
+    let text = format!("{}..{}", short(low), short(high));
+    if text.len() < VALUE { text } else { format!("..{}", short(high)) }
+}
+
+/// A text in exactly this many columns of a terminal.
+pub(super) fn padded(text: &str, width: usize) -> String {
+    // Most characters take one column, and none of them less than a part of one.
+    let mut cut: String = text.chars().take(width + 1).collect();
+    let mut is_cut = cut.len() < text.len();
+    while Span::raw(&cut).width() + usize::from(is_cut) > width && cut.pop().is_some() {
+        is_cut = true;
+    }
+    if is_cut && width > 0 {
+        cut.push('~');
+    }
+    let missing = width.saturating_sub(Span::raw(&cut).width());
+    cut.extend(std::iter::repeat_n(' ', missing));
+    cut
+}

@@ -1,0 +1,284 @@
+//! One look at metrics, wherever they are: segments, files of other clients, expositions. `quipu
+//! top` shows looks, and `quipu diff` compares them.
+//!
+//! A look is flat: families, series that name their family by number, and the texts and buckets of
+//! all series in one allocation each, so that 100,000 series cost a few allocations.
+
+mod exposition;
+mod fetch;
+mod files;
+mod growth;
+mod labels;
+mod processes;
+mod quantile;
+mod segment;
+mod source;
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use quipu::snapshot::Number;
+
+use crate::inspect::openmetrics::append_label;
+use crate::inspect::value::Type;
+
+pub(crate) use exposition::Text;
+pub(crate) use fetch::fetch;
+pub(crate) use growth::{began_again, growth};
+pub(crate) use labels::labels;
+pub(crate) use quantile::quantile;
+pub(crate) use source::{Source, Target};
+
+/// What a source showed at one moment.
+#[derive(Debug, Default)]
+pub(crate) struct Look {
+    families: Vec<Family>,
+    series: Vec<Stored>,
+    /// The labels of all series, as [`Series::labels`] has them.
+    texts: String,
+    /// The buckets and quantiles of all series.
+    points: Vec<(f64, f64)>,
+    /// The numbers of the families.
+    numbers: HashMap<(String, Type), u32>,
+    /// A label that distinguishes the sources of a directory.
+    source: Option<String>,
+    problems: Vec<String>,
+    more_problems: usize,
+    left_out: usize,
+}
+
+/// A family of series.
+#[derive(Debug, Clone)]
+pub(crate) struct Family {
+    /// The name as Prometheus' text format shows it.
+    pub(crate) name: String,
+    pub(crate) of: Type,
+    pub(crate) help: String,
+    pub(crate) unit: String,
+}
+
+/// A series.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Series<'l> {
+    /// The number of its family.
+    pub(crate) family: u32,
+    /// `name="value",name="value"`, escaped as in the text formats.
+    pub(crate) labels: &'l str,
+    /// Nanoseconds of Unix time since which it counts, if that is known.
+    pub(crate) start: Option<u64>,
+    pub(crate) value: Value<'l>,
+}
+
+/// The value of a series.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Value<'l> {
+    /// Of a counter, a gauge, an info, a state, or a series of an unknown type.
+    Number(Number),
+    /// Upper bounds with the number of observations in each bucket alone.
+    Histogram { count: f64, sum: f64, buckets: &'l [(f64, f64)] },
+    /// Quantiles with their values.
+    Summary { count: f64, sum: f64, quantiles: &'l [(f64, f64)] },
+}
+
+/// A series as it is kept.
+#[derive(Debug)]
+struct Stored {
+    family: u32,
+    labels: Range<u32>,
+    start: Option<u64>,
+    value: Kept,
+}
+
+#[derive(Debug)]
+enum Kept {
+    Number(Number),
+    Histogram { count: f64, sum: f64, points: Range<u32> },
+    Summary { count: f64, sum: f64, points: Range<u32> },
+}
+
+/// The most series, bytes of labels, and buckets of a look. What is beyond is left out, and
+/// counted.
+const MAX_SERIES: usize = 4 << 20;
+const MAX_TEXTS: usize = 1 << 30;
+const MAX_POINTS: usize = 64 << 20;
+/// The most problems that are kept as texts.
+const MAX_PROBLEMS: usize = 100;
+
+impl Look {
+    pub(crate) fn families(&self) -> &[Family] {
+        &self.families
+    }
+
+    pub(crate) fn series(&self) -> impl ExactSizeIterator<Item = Series<'_>> {
+        self.series.iter().map(|stored| Series {
+            family: stored.family,
+            labels: &self.texts[stored.labels.start as usize..stored.labels.end as usize],
+            start: stored.start,
+            value: match &stored.value {
+                Kept::Number(number) => Value::Number(*number),
+                Kept::Histogram { count, sum, points } => {
+                    Value::Histogram { count: *count, sum: *sum, buckets: self.points(points) }
+                }
+                Kept::Summary { count, sum, points } => {
+                    Value::Summary { count: *count, sum: *sum, quantiles: self.points(points) }
+                }
+            },
+        })
+    }
+
+    fn points(&self, range: &Range<u32>) -> &[(f64, f64)] {
+        &self.points[range.start as usize..range.end as usize]
+    }
+
+    /// What could not be read, one sentence each.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems = self.problems.clone();
+        if self.left_out > 0 {
+            problems.push(format!("{} series are left out: there are too many", self.left_out));
+        }
+        if self.more_problems > 0 {
+            problems.push(format!("{} more problems", self.more_problems));
+        }
+        problems
+    }
+
+    fn problem(&mut self, what: impl Into<String>) {
+        match self.problems.len() < MAX_PROBLEMS {
+            true => self.problems.push(what.into()),
+            false => self.more_problems += 1,
+        }
+    }
+
+    /// From now on, series get the label `segment` with this value.
+    fn set_source(&mut self, name: Option<String>) {
+        self.source = name;
+    }
+
+    /// The number of a family, which is added if it is new.
+    pub(crate) fn family(&mut self, family: Family) -> u32 {
+        let key = (family.name.clone(), family.of);
+        if let Some(&number) = self.numbers.get(&key) {
+            return number;
+        }
+        // Each family has a series, a record or a line of its own in what was read.
+        let number =
+            u32::try_from(self.families.len()).expect("there are fewer than 2^32 families");
+        self.numbers.insert(key, number);
+        self.families.push(family);
+        number
+    }
+
+    /// Adds a series.
+    pub(crate) fn add<'a, V: AsRef<str>>(
+        &mut self,
+        family: u32,
+        labels: impl Iterator<Item = (&'a str, V)>,
+        start: Option<u64>,
+        value: Value<'_>,
+    ) {
+        let is_full = self.series.len() >= MAX_SERIES
+            || self.texts.len() >= MAX_TEXTS
+            || self.points.len() >= MAX_POINTS;
+        if is_full {
+            self.left_out += 1;
+            return;
+        }
+        let begin = self.texts.len();
+        if let Some(source) = &self.source {
+            append_label(&mut self.texts, SOURCE, source);
+        }
+        for (name, value) in labels {
+            if self.texts.len() > begin {
+                self.texts.push(',');
+            }
+            append_label(&mut self.texts, name, value.as_ref());
+        }
+        let value = match value {
+            Value::Number(number) => Kept::Number(number),
+            Value::Histogram { count, sum, buckets } => {
+                self.keep(buckets).map_or(Kept::Number(Number::Float(sum)), |points| {
+                    Kept::Histogram { count, sum, points }
+                })
+            }
+            Value::Summary { count, sum, quantiles } => {
+                self.keep(quantiles).map_or(Kept::Number(Number::Float(sum)), |points| {
+                    Kept::Summary { count, sum, points }
+                })
+            }
+        };
+        let labels = u32::try_from(begin).ok().zip(u32::try_from(self.texts.len()).ok());
+        match labels {
+            Some((begin, end)) => {
+                self.series.push(Stored { family, labels: begin..end, start, value });
+            }
+            None => {
+                self.texts.truncate(begin);
+                self.left_out += 1;
+            }
+        }
+    }
+
+    /// Where the points are kept, unless they are too many.
+    fn keep(&mut self, points: &[(f64, f64)]) -> Option<Range<u32>> {
+        let begin = u32::try_from(self.points.len()).ok()?;
+        let end = u32::try_from(self.points.len() + points.len()).ok()?;
+        self.points.extend_from_slice(points);
+        Some(begin..end)
+    }
+}
+
+/// A look at an exposition.
+///
+/// # Errors
+/// If not a single line can be read.
+#[cfg(test)]
+pub(crate) fn of_text(text: &Text) -> Result<Look, String> {
+    let mut look = Look::default();
+    exposition::read(text, &mut look)?;
+    Ok(look)
+}
+
+/// The label that names the segment of a series, where several segments are shown at once.
+const SOURCE: &str = "segment";
+
+/// A name with labels as people write it.
+pub(crate) fn series_name(name: &str, labels: &str) -> String {
+    let name = crate::inspect::openmetrics::quoted_name(name);
+    match (name.starts_with('"'), labels.is_empty()) {
+        (false, true) => name.into_owned(),
+        (false, false) => format!("{name}{{{labels}}}"),
+        (true, true) => format!("{{{name}}}"),
+        (true, false) => format!("{{{name},{labels}}}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn family(name: &str) -> Family {
+        Family { name: name.into(), of: Type::Counter, help: String::new(), unit: String::new() }
+    }
+
+    #[test]
+    fn a_look_keeps_series_by_family_and_labels() {
+        let mut look = Look::default();
+        let (a, b) = (look.family(family("a")), look.family(family("b")));
+        assert_eq!(look.family(family("a")), a);
+        let one = Value::Number(Number::Unsigned(1));
+        look.add(a, [("path", "/\"x")].into_iter(), None, one);
+        look.set_source(Some("app".into()));
+        let buckets = [(0.5, 1.0), (f64::INFINITY, 2.0)];
+        let took = Value::Histogram { count: 3.0, sum: 2.5, buckets: &buckets };
+        look.add(b, [("my label", "x"), ("y", "z")].into_iter(), Some(7), took);
+        let series: Vec<_> = look.series().collect();
+        assert_eq!(
+            (series[0].family, series[0].labels, series[0].value),
+            (a, "path=\"/\\\"x\"", one)
+        );
+        let labels = "segment=\"app\",\"my label\"=\"x\",y=\"z\"";
+        assert_eq!((series[1].labels, series[1].value, series[1].start), (labels, took, Some(7)));
+        assert_eq!(series_name("a.b", labels), format!("{{\"a.b\",{labels}}}"));
+        assert_eq!(series_name("a", ""), "a");
+    }
+}

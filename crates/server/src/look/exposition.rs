@@ -1,0 +1,192 @@
+//! Looks at expositions: Prometheus' text format and OpenMetrics.
+
+use quipu::snapshot::Number;
+use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader};
+use quipu_wire::remote::exposition::{self as wire, Families, Kind, Limits};
+
+use super::{Family, Look, Value};
+use crate::inputs::import::text_format;
+use crate::inspect::value::Type;
+
+/// An exposition.
+#[derive(Debug)]
+pub(crate) struct Text {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) format: Format,
+}
+
+impl Text {
+    /// A text of this content type.
+    pub(crate) fn of_type(bytes: Vec<u8>, content_type: &str) -> Self {
+        Self { bytes, format: text_format(content_type) }
+    }
+
+    /// A text that says itself which format it has: OpenMetrics, if it has a line that Prometheus'
+    /// format does not know.
+    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        let format = match lines.any(is_openmetrics) {
+            true => Format::OpenMetrics,
+            false => Format::Prometheus,
+        };
+        Self { bytes, format }
+    }
+}
+
+fn is_openmetrics(line: &[u8]) -> bool {
+    let kinds = [&b" info"[..], b" stateset", b" unknown", b" gaugehistogram"];
+    line == b"# EOF"
+        || line.starts_with(b"# UNIT ")
+        || line.starts_with(b"# TYPE ") && kinds.iter().any(|kind| line.ends_with(kind))
+}
+
+/// Adds the series of an exposition. Lines that cannot be read are left out, and reported.
+///
+/// # Errors
+/// If not a single line can be read.
+pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
+    let mut reader = Reader::new(&text.bytes, Options::new(text.format));
+    let mut families = Families::new(text.format, Limits::default());
+    let (mut is_read, mut first_error) = (false, None);
+    while let Some(item) = reader.next() {
+        let problem = match item {
+            Ok(item) => {
+                is_read |= !matches!(item, Item::Comment(_) | Item::End);
+                let pushed = families.push(&item, |family| add_family(look, text.format, family));
+                pushed.err().map(|error| match item {
+                    Item::Sample(sample) => format!("line {}: {error}", sample.line),
+                    _ => error.to_string(),
+                })
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(problem) = problem {
+            first_error.get_or_insert_with(|| problem.clone());
+            look.problem(problem);
+        }
+    }
+    families.finish(|family| add_family(look, text.format, family));
+    match first_error {
+        Some(error) if !is_read => {
+            Err(format!("neither a segment nor an exposition in Prometheus' text format: {error}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
+    let of = type_of(family.kind());
+    // OpenMetrics leaves these suffixes out of the name of the family.
+    let suffix = match (format, of) {
+        (Format::OpenMetrics, Type::Counter) => "_total",
+        (Format::OpenMetrics, Type::Info) => "_info",
+        _ => "",
+    };
+    let number = look.family(Family {
+        name: format!("{}{suffix}", family.name()),
+        of,
+        help: family.help().to_owned(),
+        unit: family.unit().to_owned(),
+    });
+    let mut buckets = Vec::new();
+    for metric in family.metrics() {
+        let start =
+            metric.created_ms().and_then(|ms| u64::try_from(ms).ok()?.checked_mul(1_000_000));
+        let value = match metric.value() {
+            wire::Value::Counter { total: n, .. }
+            | wire::Value::Gauge(n)
+            | wire::Value::Unknown(n) => Value::Number(Number::Float(n)),
+            wire::Value::Histogram(histogram) => {
+                fill(&mut buckets, histogram);
+                let counted = buckets.iter().map(|(_, count)| count).sum();
+                Value::Histogram {
+                    count: histogram.count.unwrap_or(counted),
+                    sum: histogram.sum.unwrap_or(f64::NAN),
+                    buckets: &buckets,
+                }
+            }
+            wire::Value::Summary(summary) => {
+                buckets.clear();
+                buckets.extend(summary.quantiles());
+                Value::Summary {
+                    count: summary.count.unwrap_or(f64::NAN),
+                    sum: summary.sum.unwrap_or(f64::NAN),
+                    quantiles: &buckets,
+                }
+            }
+            _ => continue,
+        };
+        look.add(number, metric.labels(), start, value);
+    }
+}
+
+/// The buckets, each alone. That without a bound may be missing in the text.
+fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) {
+    buckets.clear();
+    let mut before = 0.0;
+    for bucket in histogram.buckets() {
+        buckets.push((bucket.upper_bound, bucket.cumulative_count - before));
+        before = bucket.cumulative_count;
+    }
+    let has_all = buckets.last().is_some_and(|(bound, _)| *bound == f64::INFINITY);
+    if let (false, Some(count)) = (has_all || buckets.is_empty(), histogram.count) {
+        buckets.push((f64::INFINITY, count - before));
+    }
+}
+
+fn type_of(kind: Kind) -> Type {
+    match kind {
+        Kind::Counter => Type::Counter,
+        Kind::Gauge => Type::Gauge,
+        Kind::Histogram | Kind::GaugeHistogram => Type::Histogram,
+        Kind::Summary => Type::Summary,
+        Kind::Info => Type::Info,
+        Kind::StateSet => Type::StateSet,
+        _ => Type::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::look::series_name;
+
+    fn look(text: &str) -> Look {
+        let mut look = Look::default();
+        read(&Text::of_bytes(text.into()), &mut look).unwrap();
+        look
+    }
+
+    fn names(look: &Look) -> Vec<String> {
+        let name = |family: u32| &look.families()[family as usize].name;
+        look.series().map(|series| series_name(name(series.family), series.labels)).collect()
+    }
+
+    #[test]
+    fn both_formats_give_the_same_series() {
+        let prometheus = "# TYPE hits_total counter\nhits_total{a=\"1\"} 7\n# TYPE took histogram\n\
+                          took_bucket{le=\"1\"} 2\ntook_bucket{le=\"+Inf\"} 3\ntook_sum 4\n\
+                          took_count 3\n";
+        let openmetrics = prometheus.replace("TYPE hits_total", "TYPE hits") + "# EOF\n";
+        for text in [prometheus, &openmetrics] {
+            let look = look(text);
+            assert_eq!(names(&look), ["hits_total{a=\"1\"}", "took"]);
+            assert_eq!(look.families()[0].of, Type::Counter);
+            let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)];
+            let expected = Value::Histogram { count: 3.0, sum: 4.0, buckets };
+            assert_eq!(look.series().last().unwrap().value, expected);
+            assert!(look.problems().is_empty());
+        }
+    }
+
+    #[test]
+    fn lines_that_cannot_be_read_are_problems() {
+        let look = look("a 1\nb{ 2\nc 3\nc 4\n");
+        assert_eq!(names(&look), ["a", "c"]);
+        let problems = look.problems();
+        assert!(problems[0].contains("line 2") && problems[1].contains("line 4"), "{problems:?}");
+        let error = read(&Text::of_bytes(b"\xff\xfe{{{\n".into()), &mut Look::default());
+        assert!(error.unwrap_err().contains("neither a segment nor an exposition"));
+    }
+}

@@ -1,0 +1,51 @@
+//! Quantiles from buckets, as `histogram_quantile` of Prometheus estimates them.
+
+/// The quantile `q` of observations in buckets: upper bounds with the number of observations in
+/// each alone, by bound. Within a bucket, observations count as evenly spread; the first bucket
+/// begins at zero if its bound is positive. Observations beyond the last bound that is a number
+/// count as that bound. `None` if there are no observations.
+pub(crate) fn quantile(q: f64, buckets: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
+    let positive = |count: f64| if count > 0.0 { count } else { 0.0 };
+    let total: f64 = buckets.clone().map(|(_, count)| positive(count)).sum();
+    if total <= 0.0 || !total.is_finite() {
+        return None;
+    }
+    let rank = q * total;
+    let (mut below, mut lower, mut last) = (0.0, None, None);
+    for (bound, count) in buckets {
+        let count = positive(count);
+        if bound.is_finite() {
+            if below + count >= rank && count > 0.0 {
+                let lower = lower.unwrap_or(if bound > 0.0 { 0.0 } else { bound });
+                return Some(lower + (bound - lower) * ((rank - below) / count).clamp(0.0, 1.0));
+            }
+            last = Some(bound);
+        }
+        below += count;
+        lower = Some(bound);
+    }
+    last
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_prometheus() {
+        let of = |q, buckets: &[(f64, f64)]| quantile(q, buckets.iter().copied());
+        let inf = f64::INFINITY;
+        let buckets = [(1.0, 10.0), (2.0, 10.0), (4.0, 0.0), (inf, 0.0)];
+        assert_eq!(of(0.5, &buckets), Some(1.0));
+        assert_eq!(of(0.75, &buckets), Some(1.5));
+        assert_eq!(of(0.0, &buckets), Some(0.0));
+        assert_eq!(of(1.0, &buckets), Some(2.0));
+        // Beyond the last bound.
+        assert_eq!(of(0.99, &[(1.0, 1.0), (inf, 9.0)]), Some(1.0));
+        assert_eq!(of(0.99, &[(inf, 9.0)]), None);
+        assert_eq!(of(0.5, &[(-1.0, 4.0), (1.0, 4.0), (inf, 0.0)]), Some(-1.0));
+        assert_eq!(of(0.5, &[]), None);
+        assert_eq!(of(0.5, &[(1.0, 0.0), (inf, 0.0)]), None);
+        assert_eq!(of(0.5, &[(1.0, f64::NAN), (inf, -1.0)]), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! Looks into segment files: `quipu_segment::inspect` reads them, so nothing in them is changed,
+//! locked or trusted.
+
+use std::path::Path;
+
+use quipu::snapshot::Number;
+use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
+use quipu_segment::printable;
+
+use super::{Family, Look, Value};
+use crate::inspect::openmetrics::shown_labels;
+use crate::inspect::value::{self, Type, is_shown, shown_name, value};
+
+/// Adds the series of a segment file that scrapes show. What is damaged is left out, and reported.
+pub(super) fn read(path: &Path, look: &mut Look) -> Result<(), String> {
+    let inspection = Inspection::of_file(path).map_err(|error| error.to_string())?;
+    let mut damage = inspection.report().damage.clone();
+    for seen in inspection.report().families.iter().filter(|family| is_shown(&family.schema)) {
+        let family = look.family(Family {
+            name: shown_name(&seen.schema),
+            of: Type::of(&seen.schema),
+            help: seen.schema.help.clone(),
+            unit: seen.schema.unit.clone(),
+        });
+        damage.extend(inspection.series(seen, |series| {
+            if !series.is_hidden {
+                add(look, family, seen, series);
+            }
+        }));
+    }
+    if let Some(first) = damage.first() {
+        let others = match damage.len() {
+            1 => String::new(),
+            count => format!(", and {} more: see quipu inspect", count - 1),
+        };
+        let path = printable(path);
+        look.problem(format!("{path}: damaged at byte {}: {}{others}", first.at, first.what));
+    }
+    Ok(())
+}
+
+fn add(look: &mut Look, family: u32, seen: &FamilySeen, series: &SeriesSeen<'_>) {
+    let start = Some(series.start);
+    let number = |number| Value::Number(number);
+    let value = match value(seen, series) {
+        value::Value::Whole(n) => number(Number::Unsigned(n)),
+        value::Value::Signed(n) => number(Number::Signed(n)),
+        value::Value::Float(n) => number(Number::Float(n)),
+        value::Value::Info => number(Number::Unsigned(1)),
+        value::Value::Histogram { sum, buckets, is_whole } => {
+            // The count of exponential buckets is not read.
+            let count = match is_whole {
+                true => buckets.iter().map(|(_, count)| count).sum(),
+                false => f64::NAN,
+            };
+            let buckets = if is_whole { &*buckets } else { &[] };
+            let value = Value::Histogram { count, sum, buckets };
+            return look.add(family, shown_labels(series), start, value);
+        }
+        value::Value::Summary { sum, count } => Value::Summary { count, sum, quantiles: &[] },
+        value::Value::States(states) => {
+            for (name, is_on) in &states {
+                let state = (&*seen.schema.name, name.into());
+                let value = number(Number::Unsigned((*is_on).into()));
+                look.add(family, shown_labels(series).chain([state]), start, value);
+            }
+            return;
+        }
+        // A gauge that was not set, or a kind of a later version.
+        value::Value::Unset | value::Value::Cells(_) => return,
+    };
+    look.add(family, shown_labels(series), start, value);
+}

@@ -1,0 +1,271 @@
+//! `quipu top`: one frame as text, and live in a real terminal, that of tmux.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quipu::label::Values;
+use quipu::{CounterFamily, Description, Gauge, Histogram, Registry};
+
+use super::Home;
+use super::inspect::Holder;
+
+/// After this long, a test stops waiting and fails.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// A server of tmux with the program in its only window. It is killed in the end.
+struct Tmux {
+    socket: std::path::PathBuf,
+}
+
+impl Tmux {
+    /// Runs the program in a window of 100 columns and 20 lines, with a shell after it.
+    fn start(home: &Home, arguments: &str) -> Self {
+        let tmux = Self { socket: home.directory().join("tmux") };
+        let binary = env!("CARGO_BIN_EXE_quipu");
+        // The shell shows whether the terminal is as it was, and the exit code.
+        let script =
+            format!("'{binary}' top {arguments}; echo \"ended with $?\"; stty -a; exec cat");
+        let size = ["-x", "100", "-y", "20"];
+        let mut command = tmux.command(&["-f", "/dev/null", "new-session", "-d"]);
+        command.args(size).arg(script).current_dir(home.directory()).env("LC_ALL", "C.UTF-8");
+        let output = command.output().expect("tmux can be started: install it, make tools");
+        assert!(output.status.success(), "{output:?}");
+        tmux
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("tmux");
+        command.arg("-u").arg("-S").arg(&self.socket).args(arguments).env_remove("TMUX");
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command(arguments).output().unwrap();
+        assert!(status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&stderr));
+        String::from_utf8(stdout).unwrap()
+    }
+
+    fn press(&self, keys: &[&str]) {
+        self.run(&[&["send-keys"], keys].concat());
+    }
+
+    /// Waits until the screen is as wanted, and returns it.
+    fn wait(&self, is_so: impl Fn(&str) -> bool) -> String {
+        let begun = Instant::now();
+        loop {
+            let screen = self.run(&["capture-pane", "-p"]);
+            if is_so(&screen) {
+                return screen;
+            }
+            assert!(begun.elapsed() < DEADLINE, "{screen}");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Checks what `stty` has printed: a terminal that echoes and has lines.
+    fn is_as_before(&self) {
+        let screen = self.wait_for("icanon");
+        assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "{screen}");
+    }
+
+    fn wait_for(&self, text: &str) -> String {
+        self.wait(|screen| screen.contains(text))
+    }
+}
+
+impl Drop for Tmux {
+    fn drop(&mut self) {
+        let _ = self.command(&["kill-server"]).output();
+    }
+}
+
+/// A segment with a counter, a gauge and a histogram.
+struct Application {
+    hits: CounterFamily<Values<'static>>,
+    took: Histogram,
+    _registry: Registry,
+}
+
+impl Application {
+    fn start(home: &Home) -> Self {
+        let registry = Registry::open(home.file()).unwrap();
+        let hits = Description::new("hits", "Requests.").labels(["path", "code"]);
+        let hits: CounterFamily<Values<'static>> = registry.register(hits).unwrap();
+        registry.register::<Gauge>(Description::new("level", "Level.")).unwrap().set(2.5);
+        let took = Description::new("took", "Seconds.").buckets([0.1, 1.0]);
+        let took = registry.register(took).unwrap();
+        let application = Self { hits, took, _registry: registry };
+        application.work(1);
+        application
+    }
+
+    fn work(&self, times: u64) {
+        for _ in 0..times {
+            self.hits.inc(&Values(&["/a", "200"]));
+            self.hits.inc(&Values(&["/b", "500"]));
+            self.took.observe(0.05);
+        }
+    }
+}
+
+/// The words of the line that begins with this one.
+fn line<'t>(screen: &'t str, first: &str) -> Vec<&'t str> {
+    let mut lines = screen.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.find(|words| words.first() == Some(&first)).unwrap_or_default()
+}
+
+#[test]
+fn one_frame_has_rates() {
+    let home = Home::new();
+    let application = Application::start(&home);
+    // The second look sees more than the first one, whenever that is.
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                application.work(1);
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let holder = Holder::start(&home);
+        let pid = holder.pid().to_string();
+        for target in ["app.quipu", ".", &pid] {
+            let frame = home.succeed(&["top", "--once", "--interval", "100ms", target]);
+            let hits = line(&frame, "hits_total");
+            assert_eq!(hits[1..3], ["counter", "2"], "{frame}");
+            assert!(hits[3].parse::<f64>().unwrap() > 0.0, "{frame}");
+            assert_eq!(line(&frame, "level")[3..5], ["-", "2.5"], "{frame}");
+            assert!(line(&frame, "took")[3].parse::<f64>().unwrap() > 0.0, "{frame}");
+        }
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    let some = ["top", "--once", "--interval", "10ms", "app.quipu"];
+    let by = ["--family", "hits_total", "--by", "code", "--sort", "value"];
+    let frame = home.succeed(&[&some[..], &by].concat());
+    assert!(frame.contains("hits_total by code") && !line(&frame, "500").is_empty(), "{frame}");
+    let frame = home.succeed(&[&some[..], &["--all", "--filter", "path=\"/b\""]].concat());
+    assert!(!line(&frame, "hits_total{path=\"/b\",code=\"500\"}").is_empty(), "{frame}");
+    assert!(!frame.contains("level") && !frame.contains("/a"), "{frame}");
+    let frame = home.succeed(&[&some[..], &["--sort", "value", "--filter", "!level"]].concat());
+    assert!(!line(&frame, "hits_total").is_empty() && !line(&frame, "took").is_empty(), "{frame}");
+    let frame = home.succeed(&[&some[..], &["--rows", "1"]].concat());
+    assert!(frame.contains("hits_total") && !frame.contains("level"), "{frame}");
+}
+
+#[test]
+fn what_cannot_be_shown_is_an_error() {
+    let home = Home::new();
+    let refuse = |target: &str, parts: &[&str]| {
+        home.refuse(&["top", "--once", "--interval", "10ms", target], 1, parts);
+    };
+    refuse("none.quipu", &["none.quipu: No such file"]);
+    refuse(".", &[".: it has no segments"]);
+    refuse("https://127.0.0.1:1/", &["without TLS"]);
+    refuse("http://127.0.0.1:1/", &["http://127.0.0.1:1/: "]);
+    fs::write(home.file(), "no metrics {").unwrap();
+    refuse("app.quipu", &["neither a segment nor an exposition"]);
+    fs::remove_file(home.file()).unwrap();
+    home.refuse(&["top", "app.quipu"], 1, &["not a terminal: use --once"]);
+    home.refuse(&["top", "--interval", "1ms", "--once", "x"], 1, &["--interval 1ms: give 10ms"]);
+    Application::start(&home);
+    let family = ["top", "--once", "--interval", "10ms", "--family", "x", "app.quipu"];
+    home.refuse(&family, 1, &["app.quipu: it has no family \"x\""]);
+}
+
+#[test]
+fn a_terminal_shows_what_changes_and_is_given_back() {
+    let home = Home::new();
+    let application = Application::start(&home);
+    let tmux = Tmux::start(&home, "--interval 100ms app.quipu");
+    tmux.wait_for("3 families  4 series");
+    application.work(1000);
+    let screen = tmux.wait(|screen| line(screen, "hits_total").contains(&"2002"));
+    assert!(screen.starts_with("quipu top  app.quipu"), "{screen}");
+    // A rate is seen for as long as there are more.
+    let begun = Instant::now();
+    tmux.wait(|screen| {
+        application.work(10);
+        assert!(begun.elapsed() < DEADLINE);
+        line(screen, "hits_total").get(3).is_some_and(|rate| !["-", "0"].contains(rate))
+    });
+    tmux.press(&["Enter"]);
+    tmux.wait_for("path=\"/a\",code=\"200\"");
+    tmux.press(&["b"]);
+    tmux.wait_for("hits_total by path");
+    tmux.press(&["Enter"]);
+    tmux.wait_for("hits_total > path=\"/a\"");
+    tmux.press(&["Escape"]);
+    tmux.wait(|screen| !screen.contains('>'));
+    tmux.press(&["Escape"]);
+    tmux.wait_for("level");
+    // A filter hides the others while it is typed.
+    tmux.press(&["f", "t", "o", "o", "k"]);
+    tmux.wait(|screen| screen.contains("filter: took_") && !screen.contains("level"));
+    tmux.press(&["Enter", "Enter"]);
+    let page = tmux.wait_for("observations");
+    assert!(page.contains("mean 0.05"), "{page}");
+    // The file vanishes: the page stays, with the reason.
+    fs::rename(home.file(), home.directory().join("elsewhere")).unwrap();
+    let page = tmux.wait_for("app.quipu: No such file");
+    assert!(page.contains("observations"), "{page}");
+    // Cut short, and something else.
+    for bytes in [&b"quipu"[..], &fs::read(home.directory().join("elsewhere")).unwrap()[..5000]] {
+        fs::write(home.file(), bytes).unwrap();
+        tmux.wait(|screen| screen.contains("damaged at byte"));
+    }
+    fs::rename(home.directory().join("elsewhere"), home.file()).unwrap();
+    tmux.wait(|screen| !screen.contains("damaged"));
+    tmux.press(&["q"]);
+    tmux.wait_for("ended with 0");
+    tmux.is_as_before();
+}
+
+#[test]
+fn a_signal_gives_the_terminal_back() {
+    let home = Home::new();
+    let _application = Application::start(&home);
+    let tmux = Tmux::start(&home, "app.quipu");
+    tmux.wait_for("4 series");
+    let shell: u32 = tmux.run(&["display-message", "-p", "#{pane_pid}"]).trim().parse().unwrap();
+    let children = format!("/proc/{shell}/task/{shell}/children");
+    let pid = fs::read_to_string(children).unwrap().trim().parse().unwrap();
+    let pid = rustix::process::Pid::from_raw(pid).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    tmux.wait_for("ended with 143");
+    tmux.is_as_before();
+}
+
+#[test]
+fn a_server_that_hangs_or_never_ends_is_a_line_on_the_screen() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let tmux = Tmux::start(&home, &format!("--interval 100ms http://{address}/metrics"));
+    let accept = || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).unwrap();
+        stream
+    };
+    // It hangs: keys work nevertheless.
+    let hanging = accept();
+    tmux.wait_for("nothing was read yet");
+    tmux.press(&["?"]);
+    tmux.wait_for("remove the filter");
+    tmux.press(&["Escape"]);
+    drop(hanging);
+    tmux.wait_for(&format!("http://{address}/metrics: "));
+    let reply = |body: &str| format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{body}");
+    accept().write_all(reply("# TYPE a counter\na_total 7\n").as_bytes()).unwrap();
+    tmux.wait_for("1 family  1 series");
+    accept().write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").unwrap();
+    tmux.wait_for("the response is 404");
+    accept().write_all(reply("# TYPE a counter\na_total 7\nb{\n").as_bytes()).unwrap();
+    tmux.wait_for("line 3");
+    tmux.press(&["q"]);
+    tmux.wait_for("ended with 0");
+}
