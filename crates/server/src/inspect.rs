@@ -1,7 +1,7 @@
 //! `quipu inspect`: what a segment file holds, of a process that runs, is stopped, or died; also of a
 //! file that is damaged. `quipu_segment::inspect` reads it; this only shows it.
 
-mod json;
+pub(crate) mod json;
 pub(crate) mod openmetrics;
 mod processes;
 pub(crate) mod text;

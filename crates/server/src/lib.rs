@@ -13,6 +13,7 @@ pub mod compare;
 pub mod config;
 pub mod convert;
 pub mod count;
+pub mod diff;
 pub mod exposing;
 pub mod http;
 pub mod inputs;

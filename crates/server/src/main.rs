@@ -1,5 +1,5 @@
 //! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu inspect`, `quipu top`,
-//! `quipu inc` and its like, `quipu convert` and `quipu compare`.
+//! `quipu diff`, `quipu inc` and its like, `quipu convert` and `quipu compare`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,9 @@ use quipu_server::config::{self, Flags, Settings};
 use quipu_server::convert::Convert;
 use quipu_server::scrape::Scrape;
 use quipu_server::snapshot::{Restore, Snapshot};
-use quipu_server::{compare, convert, count, inspect, live, logs, scrape, serve, snapshot, wire};
+use quipu_server::{
+    compare, convert, count, diff, inspect, live, logs, scrape, serve, snapshot, wire,
+};
 
 /// A daemon that counts events over sliding windows, and tools for files of metrics and messages
 #[derive(Parser)]
@@ -38,6 +40,8 @@ enum Command {
     Inspect(inspect::Inspect),
     /// Shows metrics live in the terminal: of segments, of a process, of a URL
     Top(live::Top),
+    /// Compares metrics with each other, or with themselves some time later
+    Diff(diff::Diff),
     /// Adds to a counter or a gauge in a segment file
     Inc(count::Inc),
     /// Sets a gauge in a segment file
@@ -110,6 +114,10 @@ fn main() -> ExitCode {
         Command::Inspect(arguments) => inspect(&arguments),
         Command::Top(arguments) => match live::run(&arguments) {
             Ok(end) => ExitCode::from(end.code()),
+            Err(error) => fail(&error, 1),
+        },
+        Command::Diff(arguments) => match diff::run(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
         },
         Command::Inc(arguments) => counted(count::inc(&arguments)),

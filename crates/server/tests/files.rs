@@ -8,6 +8,8 @@ use std::process::{Command, Output};
 
 #[path = "files/count.rs"]
 mod count;
+#[path = "files/diff.rs"]
+mod diff;
 #[path = "files/inspect.rs"]
 mod inspect;
 #[path = "files/top.rs"]

@@ -142,7 +142,7 @@ fn series_json(family: &FamilySeen, series: &SeriesSeen<'_>) -> Json {
 }
 
 /// A number, or a text if JSON has no such number.
-fn float(n: f64) -> Json {
+pub(crate) fn float(n: f64) -> Json {
     if n.is_finite() { json!(n) } else { json!(number(n)) }
 }
 

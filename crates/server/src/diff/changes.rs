@@ -1,0 +1,254 @@
+//! What changed from one look to another.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use quipu::snapshot::Number;
+
+use crate::inspect::value::Type;
+use crate::look::{Look, Series, Value, began_again, growth};
+
+/// What changed, and how much did not.
+#[derive(Debug, Default)]
+pub(super) struct Changes<'l> {
+    /// By name.
+    pub(super) families: Vec<FamilyChange<'l>>,
+    /// The seconds between the looks, if they are known.
+    pub(super) seconds: Option<f64>,
+    pub(super) same_families: usize,
+    pub(super) same_series: usize,
+}
+
+/// A family with changes.
+#[derive(Debug)]
+pub(super) struct FamilyChange<'l> {
+    pub(super) name: &'l str,
+    pub(super) of: Type,
+    pub(super) is: Change,
+    /// In the order of the second look, those that are gone last.
+    pub(super) series: Vec<SeriesChange<'l>>,
+    /// How much all of its series grew.
+    pub(super) growth: Option<f64>,
+    /// Its series that did not change.
+    pub(super) same: usize,
+}
+
+/// A series that changed.
+#[derive(Debug)]
+pub(super) struct SeriesChange<'l> {
+    pub(super) labels: &'l str,
+    pub(super) is: Change,
+    pub(super) before: Option<Value<'l>>,
+    pub(super) after: Option<Value<'l>>,
+    /// How much it grew, if it is a sum. One that is new grew by all that it has.
+    pub(super) growth: Option<f64>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    New,
+    Gone,
+    /// Began again from zero.
+    Reset,
+    Changed,
+}
+
+impl Change {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Gone => "gone",
+            Self::Reset => "reset",
+            Self::Changed => "changed",
+        }
+    }
+}
+
+/// The series of a family in both looks, by labels.
+#[derive(Default)]
+struct Both<'l> {
+    before: Vec<Series<'l>>,
+    after: Vec<Series<'l>>,
+}
+
+impl<'l> Changes<'l> {
+    /// Compares two looks. The first of several series with the same name and labels counts.
+    pub(super) fn between(before: &'l Look, after: &'l Look, seconds: Option<f64>) -> Self {
+        let mut families: BTreeMap<(&str, &str), (Type, Both<'_>)> = BTreeMap::new();
+        for (look, is_after) in [(before, false), (after, true)] {
+            for series in look.series() {
+                let family = &look.families()[series.family as usize];
+                let key = (&*family.name, family.of.name());
+                let both = &mut families.entry(key).or_insert((family.of, Both::default())).1;
+                if is_after { &mut both.after } else { &mut both.before }.push(series);
+            }
+        }
+        let mut changes = Self { seconds, ..Self::default() };
+        for ((name, _), (of, both)) in families {
+            let family = FamilyChange::of(name, of, &both);
+            changes.same_series += family.same;
+            match family.series.is_empty() {
+                true => changes.same_families += 1,
+                false => changes.families.push(family),
+            }
+        }
+        changes
+    }
+}
+
+impl<'l> FamilyChange<'l> {
+    fn of(name: &'l str, of: Type, both: &Both<'l>) -> Self {
+        let is = match (both.before.is_empty(), both.after.is_empty()) {
+            (true, _) => Change::New,
+            (_, true) => Change::Gone,
+            _ => Change::Changed,
+        };
+        let mut family = Self { name, of, is, series: Vec::new(), growth: None, same: 0 };
+        // A series, and whether the second look has it.
+        let mut before: HashMap<&str, (&Series<'l>, bool)> = HashMap::new();
+        for series in &both.before {
+            before.entry(series.labels).or_insert((series, false));
+        }
+        let mut seen = HashSet::new();
+        for series in both.after.iter().filter(|series| seen.insert(series.labels)) {
+            let old = before.get_mut(series.labels).map(|(old, is_seen)| {
+                *is_seen = true;
+                *old
+            });
+            match SeriesChange::of(of, old, series) {
+                Some(change) => family.add(change),
+                None => family.same += 1,
+            }
+        }
+        for series in &both.before {
+            if let Some((old, false)) = before.remove(series.labels) {
+                family.add(SeriesChange {
+                    labels: old.labels,
+                    is: Change::Gone,
+                    before: Some(old.value),
+                    after: None,
+                    growth: None,
+                });
+            }
+        }
+        family
+    }
+
+    fn add(&mut self, series: SeriesChange<'l>) {
+        if let Some(growth) = series.growth {
+            *self.growth.get_or_insert(0.0) += growth;
+        }
+        self.series.push(series);
+    }
+}
+
+impl<'l> SeriesChange<'l> {
+    /// `None` if nothing changed.
+    fn of(of: Type, before: Option<&Series<'l>>, after: &Series<'l>) -> Option<Self> {
+        let Some(before) = before else {
+            return Some(Self {
+                labels: after.labels,
+                is: Change::New,
+                before: None,
+                after: Some(after.value),
+                growth: count(of, &after.value).map(Number::as_f64),
+            });
+        };
+        let is_new = began_again(before.start, after.start);
+        if !is_new && is_same(&before.value, &after.value) {
+            return None;
+        }
+        let counts = count(of, &before.value).zip(count(of, &after.value));
+        let grown = counts.map(|(before, after)| growth(before, after, is_new));
+        Some(Self {
+            labels: after.labels,
+            is: if grown.is_some_and(|(_, is_reset)| is_reset) {
+                Change::Reset
+            } else {
+                Change::Changed
+            },
+            before: Some(before.value),
+            after: Some(after.value),
+            growth: grown.map(|(growth, _)| growth),
+        })
+    }
+}
+
+/// What only grows: a counter, or a number of observations.
+fn count(of: Type, value: &Value<'_>) -> Option<Number> {
+    match value {
+        Value::Number(number) => (of == Type::Counter).then_some(*number),
+        Value::Histogram { count, .. } | Value::Summary { count, .. } => {
+            Some(Number::Float(*count))
+        }
+    }
+}
+
+/// Whether two values are the same, also if they are not numbers.
+fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
+    let float = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
+    let points = |a: &[(f64, f64)], b: &[(f64, f64)]| {
+        let mut pairs = a.iter().zip(b);
+        a.len() == b.len() && pairs.all(|(a, b)| float(a.0, b.0) && float(a.1, b.1))
+    };
+    match (a, b) {
+        (Value::Number(Number::Unsigned(a)), Value::Number(Number::Unsigned(b))) => a == b,
+        (Value::Number(a), Value::Number(b)) => float(a.as_f64(), b.as_f64()),
+        (
+            Value::Histogram { count, sum, buckets },
+            Value::Histogram { count: other, sum: other_sum, buckets: others },
+        )
+        | (
+            Value::Summary { count, sum, quantiles: buckets },
+            Value::Summary { count: other, sum: other_sum, quantiles: others },
+        ) => float(*count, *other) && float(*sum, *other_sum) && points(buckets, others),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::look::{Text, of_text};
+
+    fn look(text: &str) -> Look {
+        of_text(&Text::of_bytes(text.into())).unwrap()
+    }
+
+    #[test]
+    fn what_changed_is_found() {
+        let before = look(
+            "# TYPE a counter\na{x=\"1\"} 5\na{x=\"2\"} 7\na{x=\"3\"} 1\na{x=\"4\"} 9\n\
+             # TYPE b gauge\nb NaN\n# TYPE gone gauge\ngone 1\n# TYPE t gauge\nt 1\n",
+        );
+        let after = look(
+            "# TYPE a counter\na{x=\"5\"} 4\na{x=\"1\"} 8\na{x=\"2\"} 2\na{x=\"3\"} 1\n\
+             # TYPE b gauge\nb NaN\n# TYPE t counter\nt 1\n# TYPE h histogram\n\
+             h_bucket{le=\"+Inf\"} 3\nh_sum 1.5\nh_count 3\n",
+        );
+        let changes = Changes::between(&before, &after, Some(2.0));
+        let families =
+            changes.families.iter().map(|family| (family.name, family.is, family.growth));
+        let expected = [
+            ("a", Change::Changed, Some(9.0)),
+            ("gone", Change::Gone, None),
+            ("h", Change::New, Some(3.0)),
+            // Its type changed.
+            ("t", Change::New, Some(1.0)),
+            ("t", Change::Gone, None),
+        ];
+        assert_eq!(families.collect::<Vec<_>>(), expected);
+        assert_eq!((changes.same_families, changes.same_series), (1, 2));
+        let series = changes.families[0].series.iter();
+        let series = series.map(|series| (series.labels, series.is, series.growth));
+        let expected = [
+            ("x=\"5\"", Change::New, Some(4.0)),
+            ("x=\"1\"", Change::Changed, Some(3.0)),
+            ("x=\"2\"", Change::Reset, Some(2.0)),
+            ("x=\"4\"", Change::Gone, None),
+        ];
+        assert_eq!(series.collect::<Vec<_>>(), expected);
+        assert!(Changes::between(&after, &after, None).families.is_empty());
+    }
+}

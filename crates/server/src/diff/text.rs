@@ -1,0 +1,99 @@
+//! The form for people: a line for each family and each series that changed.
+
+use std::io::{self, Write};
+
+use quipu::snapshot::Number;
+use quipu_segment::printable;
+
+use super::changes::{Change, Changes, FamilyChange, SeriesChange};
+use crate::inspect::openmetrics::number;
+use crate::look::{Value, series_name};
+
+/// Writes all changes, and a summary.
+pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<()> {
+    for family in &changes.families {
+        write_family(family, changes.seconds, out)?;
+    }
+    let count = |is| changes.families.iter().filter(|family| family.is == is).count();
+    let (new, gone, changed) = (count(Change::New), count(Change::Gone), count(Change::Changed));
+    let all = changes.families.iter().flat_map(|family| &family.series);
+    let series = |is| all.clone().filter(|series| series.is == is).count();
+    let grown = series(Change::Changed) + series(Change::Reset);
+    writeln!(
+        out,
+        "families: {new} new, {gone} gone, {changed} changed, {} the same",
+        changes.same_families
+    )?;
+    writeln!(
+        out,
+        "series: {} new, {} gone, {grown} changed, {} the same",
+        series(Change::New),
+        series(Change::Gone),
+        changes.same_series
+    )
+}
+
+fn mark(is: Change) -> char {
+    match is {
+        Change::New => '+',
+        Change::Gone => '-',
+        Change::Reset => '!',
+        Change::Changed => ' ',
+    }
+}
+
+fn write_family(
+    family: &FamilyChange<'_>,
+    seconds: Option<f64>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let FamilyChange { name, of, is, series, growth, .. } = family;
+    let (mark, of) = (mark(*is), of.name());
+    write!(out, "{mark} {}  {of}, {} series", printable(*name), series.len())?;
+    match growth {
+        Some(growth) if *is == Change::Changed => writeln!(out, "  {}", grown(*growth, seconds))?,
+        _ => writeln!(out)?,
+    }
+    for one in series {
+        write_series(name, one, seconds, out)?;
+    }
+    Ok(())
+}
+
+fn write_series(
+    name: &str,
+    series: &SeriesChange<'_>,
+    seconds: Option<f64>,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    let SeriesChange { labels, is, before, after, growth } = series;
+    write!(out, "    {} {}  ", mark(*is), printable(&series_name(name, labels)))?;
+    match (before, after) {
+        (Some(before), Some(after)) => write!(out, "{} -> {}", text(before), text(after))?,
+        (Some(one), None) | (None, Some(one)) => write!(out, "{}", text(one))?,
+        (None, None) => {}
+    }
+    if let (Change::Changed | Change::Reset, Some(growth)) = (is, growth) {
+        write!(out, "  {}", grown(*growth, seconds))?;
+    }
+    writeln!(out, "{}", if *is == Change::Reset { ", began again from zero" } else { "" })
+}
+
+/// A growth, and the rate of it.
+fn grown(growth: f64, seconds: Option<f64>) -> String {
+    match seconds {
+        Some(seconds) => format!("+{}, {:.3}/s", number(growth), growth / seconds),
+        None => format!("+{}", number(growth)),
+    }
+}
+
+fn text(value: &Value<'_>) -> String {
+    match value {
+        Value::Number(Number::Unsigned(n)) => n.to_string(),
+        Value::Number(Number::Signed(n)) => n.to_string(),
+        Value::Number(Number::Float(n)) => number(*n),
+        Value::Histogram { count, sum, .. } | Value::Summary { count, sum, .. } => {
+            format!("count {} sum {}", number(*count), number(*sum))
+        }
+    }
+}
