@@ -18,6 +18,7 @@ pub mod exposing;
 pub mod http;
 pub mod inputs;
 pub mod inspect;
+pub mod lint;
 pub mod live;
 pub mod logs;
 mod look;

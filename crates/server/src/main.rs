@@ -13,7 +13,7 @@ use quipu_server::convert::Convert;
 use quipu_server::scrape::Scrape;
 use quipu_server::snapshot::{Restore, Snapshot};
 use quipu_server::{
-    compare, convert, count, diff, inspect, live, logs, scrape, serve, snapshot, wire,
+    compare, convert, count, diff, inspect, lint, live, logs, scrape, serve, snapshot, wire,
 };
 
 /// A daemon that counts events over sliding windows, and tools for files of metrics and messages
@@ -28,7 +28,7 @@ struct Cli {
 enum Command {
     /// Runs the daemon: an HTTP server that counts its requests
     Serve(Box<Serve>),
-    /// Checks files that the daemon reads, and says what is wrong with them
+    /// Checks settings of the daemon or an exposition of metrics, and says what is wrong with them
     Check(Check),
     /// Writes the whole state of the daemon, which may be running, as a stream with checks
     Snapshot(Snapshot),
@@ -87,6 +87,8 @@ enum Checked {
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
+    /// Checks an exposition: what no scraper reads, and what is against Prometheus' conventions
+    Metrics(lint::Metrics),
 }
 
 /// Exit code for unusable settings, the same as clap's for usage errors.
@@ -99,6 +101,12 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(Check { what: Checked::Config { file } }) => check_config(&file),
+        Command::Check(Check { what: Checked::Metrics(arguments) }) => {
+            match lint::run(&arguments) {
+                Ok(outcome) => ExitCode::from(outcome.code()),
+                Err(error) => fail(&error, 1),
+            }
+        }
         Command::Snapshot(arguments) => match snapshot::snapshot(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),

@@ -6,6 +6,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+#[path = "files/check.rs"]
+mod check;
 #[path = "files/count.rs"]
 mod count;
 #[path = "files/diff.rs"]

@@ -13,12 +13,14 @@ use crate::inspect::value::Type;
 pub(crate) struct Text {
     pub(crate) bytes: Vec<u8>,
     pub(crate) format: Format,
+    /// The content type, if it is from a server; empty if that gave none.
+    pub(crate) content_type: Option<String>,
 }
 
 impl Text {
     /// A text of this content type.
-    pub(crate) fn of_type(bytes: Vec<u8>, content_type: &str) -> Self {
-        Self { bytes, format: text_format(content_type) }
+    pub(crate) fn of_type(bytes: Vec<u8>, content_type: String) -> Self {
+        Self { bytes, format: text_format(&content_type), content_type: Some(content_type) }
     }
 
     /// A text that says itself which format it has: OpenMetrics, if it has a line that Prometheus'
@@ -29,7 +31,7 @@ impl Text {
             true => Format::OpenMetrics,
             false => Format::Prometheus,
         };
-        Self { bytes, format }
+        Self { bytes, format, content_type: None }
     }
 }
 

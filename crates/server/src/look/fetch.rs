@@ -43,5 +43,5 @@ pub(crate) fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
     let given = response.headers().get("content-type").and_then(|value| value.to_str().ok());
     let given = given.unwrap_or_default().to_owned();
     let body = response.body_mut().with_config().limit(MAX_BYTES).read_to_vec().map_err(failed)?;
-    Ok(Text::of_type(body, &given))
+    Ok(Text::of_type(body, given))
 }

@@ -1,0 +1,270 @@
+//! `quipu check metrics`: what is wrong with an exposition: lines that no scraper reads, and
+//! metrics that are not as Prometheus' conventions want them. `promlint` has the nine rules of
+//! Prometheus' `promtool check metrics`; `metric` and `all` have what they miss.
+
+mod all;
+mod findings;
+mod metric;
+mod promlint;
+mod report;
+mod units;
+
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use quipu_segment::printable;
+use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader, Sample};
+use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
+
+use crate::look::{Text, fetch};
+use all::Names;
+use findings::{Findings, Rule};
+
+/// Arguments of `quipu check metrics`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  quipu check metrics http://127.0.0.1:8081/metrics
+  app --print-metrics | quipu check metrics -
+
+The exit code is 0 if nothing was found, 1 if a line or the input cannot be read, and 3 if all lines \
+can be read, but something was found.")]
+pub struct Metrics {
+    /// Exposition in Prometheus' text format or OpenMetrics: a file, a URL (http), or - for
+    /// standard input
+    #[arg(value_name = "FILE|URL|-")]
+    source: OsString,
+
+    /// Format of the exposition, instead of what the Content-Type or its lines say
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    read_as: Option<FormatName>,
+
+    /// How many series a family may have
+    #[arg(long, value_name = "N", default_value = "1000")]
+    max_series: usize,
+
+    /// A rule that is not applied, by its name; can be given several times
+    #[arg(long, value_enum, value_name = "RULE")]
+    ignore: Vec<Rule>,
+
+    /// Format to write to standard output
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    format: report::FormatName,
+}
+
+/// A format of an exposition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatName {
+    /// Prometheus' text format
+    Text,
+    /// OpenMetrics 1.0
+    Openmetrics,
+}
+
+/// What a check has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing was found.
+    Sound,
+    /// Lines cannot be read.
+    Unreadable,
+    /// Something was found.
+    Found,
+}
+
+impl Outcome {
+    /// The exit code of the process, which is that of `promtool check metrics`.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Sound => 0,
+            Self::Unreadable => 1,
+            Self::Found => 3,
+        }
+    }
+}
+
+/// Why nothing could be checked.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The most bytes of an exposition.
+const MAX_BYTES: u64 = 256 << 20;
+/// How long a server may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Checks an exposition, and writes what was found.
+///
+/// # Errors
+/// An input that cannot be read at all, or output that cannot be written.
+pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
+    let mut text = read(&arguments.source)
+        .map_err(|error| Error(format!("{}: {error}", printable(&arguments.source))))?;
+    if let Some(format) = arguments.read_as {
+        text.format = match format {
+            FormatName::Text => Format::Prometheus,
+            FormatName::Openmetrics => Format::OpenMetrics,
+        };
+    }
+    let findings = check(&text, arguments.max_series, &arguments.ignore);
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let written = report::write(&findings, arguments.format, &mut out);
+    match written.and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Error(format!("standard output: {error}")))
+        }
+        _ => Ok(findings.outcome()),
+    }
+}
+
+fn read(source: &OsStr) -> Result<Text, String> {
+    let name = source.to_str().unwrap_or_default();
+    if name.starts_with("http://") || name.starts_with("https://") {
+        return fetch(name, TIMEOUT);
+    }
+    let mut bytes = Vec::new();
+    let read = match name {
+        "-" => io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes),
+        _ => File::open(source).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)),
+    };
+    read.map_err(|error| error.to_string())?;
+    match bytes.len() as u64 > MAX_BYTES {
+        true => Err(format!("it has more than {} MiB", MAX_BYTES >> 20)),
+        false => Ok(Text::of_bytes(bytes)),
+    }
+}
+
+/// Finds what is wrong with a text.
+fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
+    let mut lint = Lint {
+        format: text.format,
+        max_series,
+        findings: Findings::new(ignored),
+        names: Names::default(),
+        line: None,
+    };
+    if text.content_type.as_ref().is_some_and(String::is_empty) {
+        let what = "the response has no Content-Type, without which Prometheus 3 refuses it";
+        lint.findings.add("", Rule::ContentType, what, None);
+    }
+    let mut reader = Reader::new(&text.bytes, Options::new(text.format));
+    let mut families = Families::new(text.format, Limits::default());
+    while let Some(item) = reader.next() {
+        match item {
+            Ok(item) => lint.item(&mut families, &item),
+            Err(error) => lint.findings.unreadable(&error),
+        }
+    }
+    families.finish(|family| lint.family(family));
+    lint.names.finish(&mut lint.findings);
+    lint.findings
+}
+
+/// A check that runs.
+struct Lint {
+    format: Format,
+    max_series: usize,
+    findings: Findings,
+    names: Names,
+    /// The line of the first sample of the current family.
+    line: Option<u64>,
+}
+
+impl Lint {
+    fn item(&mut self, families: &mut Families, item: &Item<'_, '_>) {
+        match item {
+            Item::Help { name, .. } => self.names.has_help(&name.to_cow()),
+            Item::Type { name, .. } => self.names.has_type(&name.to_cow()),
+            _ => {}
+        }
+        let pushed = families.push(item, |family| self.family(family));
+        let (name, line) = match item {
+            Item::Help { name, .. } | Item::Type { name, .. } | Item::Unit { name, .. } => {
+                (name.to_cow(), None)
+            }
+            Item::Sample(sample) => {
+                self.line.get_or_insert(sample.line);
+                self.sample(sample);
+                (sample.name.to_cow(), Some(sample.line))
+            }
+            _ => return,
+        };
+        let Err(error) = pushed else { return };
+        let (rule, what) = match (error, line) {
+            (FamilyError::Duplicate, Some(_)) => (Rule::Duplicate, "metric not unique".to_owned()),
+            (FamilyError::MalformedBound, _) => (Rule::Bound, error.to_string()),
+            (FamilyError::TooLarge, _) => {
+                (Rule::Cardinality, format!("{error}: its other series were not checked"))
+            }
+            _ => (Rule::Misplaced, error.to_string()),
+        };
+        self.findings.add(&name, rule, what, line);
+    }
+
+    /// What only the line of a sample shows.
+    fn sample(&mut self, sample: &Sample<'_, '_>) {
+        let name = || sample.name.to_cow();
+        for label in sample.labels {
+            let value = label.value.to_cow();
+            let found = if value.is_empty() {
+                Some((Rule::LabelEmpty, "a label with an empty value is as good as none"))
+            } else if value.len() > MAX_VALUE {
+                Some((Rule::LabelLong, "a value of a label has more than 256 bytes"))
+            } else if value.contains(|c: char| c.is_control() && c != '\n') {
+                Some((Rule::Control, "a value of a label has control characters"))
+            } else {
+                None
+            };
+            if let Some((rule, what)) = found {
+                let what = format!("{what}: {}", printable(&*label.name.to_cow()));
+                self.findings.add(&name(), rule, what, Some(sample.line));
+            }
+        }
+        if sample.timestamp_ms.is_some() {
+            let what = "samples should not have timestamps: Prometheus never marks them as stale";
+            self.findings.add(&name(), Rule::Timestamp, what, Some(sample.line));
+        }
+    }
+
+    /// A family that is complete.
+    fn family(&mut self, family: Family<'_>) {
+        let line = self.line.take();
+        // OpenMetrics leaves these suffixes out of the name of the family.
+        let suffix = match (self.format, family.kind()) {
+            (Format::OpenMetrics, Kind::Counter) => "_total",
+            (Format::OpenMetrics, Kind::Info) => "_info",
+            _ => "",
+        };
+        let name = format!("{}{suffix}", family.name());
+        let (has_help, has_type) = self.names.described(family.name());
+        let mut add = |rule, what: &str| self.findings.add(&name, rule, what, line);
+        if !has_help {
+            add(Rule::Help, "no help text");
+        }
+        if !has_type {
+            add(Rule::Type, "no type: add a line `# TYPE` before its samples");
+        }
+        promlint::check(&name, family, &mut add);
+        metric::check(&name, family, self.max_series, &mut |rule, what| {
+            self.findings.add(&name, rule, what, line);
+        });
+        self.names.add(&name, family, self.format, line, &mut self.findings);
+    }
+}
+
+/// The most bytes that a value of a label should have.
+const MAX_VALUE: usize = 256;
+
+#[cfg(test)]
+mod tests;

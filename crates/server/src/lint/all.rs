@@ -1,0 +1,95 @@
+//! What only all families together show: names that come twice or collide, units that are mixed.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use quipu_wire::remote::exposition::text::Format;
+use quipu_wire::remote::exposition::{Family, Kind};
+
+use super::findings::{Findings, Rule};
+use super::units;
+
+/// The names so far.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Families with a help text, and with a type.
+    helped: HashSet<String>,
+    typed: HashSet<String>,
+    /// Families, and where they began.
+    families: HashMap<String, Option<u64>>,
+    /// Names of samples, and the families that they belong to.
+    samples: HashMap<String, String>,
+    /// Units by what the name is without them: the unit, the name of the family, its line.
+    units: BTreeMap<String, Vec<(String, String, Option<u64>)>>,
+}
+
+impl Names {
+    pub(super) fn has_help(&mut self, name: &str) {
+        self.helped.insert(name.to_owned());
+    }
+
+    pub(super) fn has_type(&mut self, name: &str) {
+        self.typed.insert(name.to_owned());
+    }
+
+    /// Whether a family has a help text, and whether it has a type.
+    pub(super) fn described(&self, name: &str) -> (bool, bool) {
+        (self.helped.contains(name), self.typed.contains(name))
+    }
+
+    /// Adds a family, `name` with the suffix that its samples have.
+    pub(super) fn add(
+        &mut self,
+        name: &str,
+        family: Family<'_>,
+        format: Format,
+        line: Option<u64>,
+        findings: &mut Findings,
+    ) {
+        findings.families += 1;
+        findings.series += family.metrics().len() as u64;
+        if self.families.insert(name.to_owned(), line).is_some() {
+            let what = "its lines are in several places, and should follow each other";
+            return findings.add(name, Rule::Split, what, line);
+        }
+        for sample in samples(name, family, format) {
+            let other = self.samples.entry(sample.clone()).or_insert_with(|| name.to_owned());
+            if other != name {
+                let what = format!("it has samples {sample:?}, as the family {other:?} has");
+                findings.add(name, Rule::Collision, what, line);
+            }
+        }
+        if let Some((unit, base)) = units::of_name(name) {
+            let key = name.replacen(unit, base, 1);
+            let others = self.units.entry(key).or_default();
+            others.push((unit.to_owned(), name.to_owned(), line));
+        }
+    }
+
+    /// Adds what is known when all families are.
+    pub(super) fn finish(&mut self, findings: &mut Findings) {
+        for families in self.units.values() {
+            for (unit, name, line) in families.iter().skip(1) {
+                let (first, other, _) = &families[0];
+                if unit != first {
+                    let what = format!("{other:?} has the same in {first}: use one unit");
+                    findings.add(name, Rule::MixedUnits, what, *line);
+                }
+            }
+        }
+    }
+}
+
+/// The names of the samples of a family.
+fn samples(name: &str, family: Family<'_>, format: Format) -> Vec<String> {
+    let suffixes: &[&str] = match (family.kind(), format) {
+        (Kind::Histogram, _) => &["_bucket", "_count", "_sum"],
+        (Kind::GaugeHistogram, _) => &["_bucket", "_gcount", "_gsum"],
+        (Kind::Summary, _) => &["", "_count", "_sum"],
+        _ => &[""],
+    };
+    let mut names: Vec<_> = suffixes.iter().map(|suffix| format!("{name}{suffix}")).collect();
+    if family.metrics().any(|metric| metric.created_ms().is_some()) {
+        names.push(format!("{}_created", family.name()));
+    }
+    names
+}

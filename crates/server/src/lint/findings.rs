@@ -1,0 +1,175 @@
+//! What was found.
+
+use std::collections::BTreeMap;
+
+use clap::ValueEnum;
+use quipu_wire::remote::exposition::text::LineError;
+
+use super::Outcome;
+
+/// A rule, by its name on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub(super) enum Rule {
+    /// promlint: a family needs a help text
+    Help,
+    /// promlint: names have base units, such as seconds
+    Unit,
+    /// promlint: the names of counters, and of nothing else, end in _total
+    Total,
+    /// promlint: suffixes and labels of histograms and summaries are theirs alone
+    Reserved,
+    /// promlint: a name does not repeat the type
+    TypeInName,
+    /// promlint: colons are for recording rules
+    Colon,
+    /// promlint: names are in snake_case
+    CamelCase,
+    /// promlint: units are not abbreviated
+    Abbreviation,
+    /// promlint: each series has one sample
+    Duplicate,
+    /// A family needs a type
+    Type,
+    /// Buckets and quantiles have a number in le and quantile
+    Bound,
+    /// A family has one type, one help and one unit, before its samples
+    Misplaced,
+    /// The lines of a family follow each other
+    Split,
+    /// No two families have samples of the same name
+    Collision,
+    /// A family does not use two units for the same thing
+    MixedUnits,
+    /// In OpenMetrics, the name ends in the unit
+    UnitSuffix,
+    /// Families have a bounded number of series
+    Cardinality,
+    /// The series of a family have the same labels
+    LabelNames,
+    /// Labels that begin with __, and those that scrapers set, are theirs
+    LabelReserved,
+    /// Labels have values
+    LabelEmpty,
+    /// Values of labels are short
+    LabelLong,
+    /// Texts have no control characters
+    Control,
+    /// Names need no quotes
+    Quoted,
+    /// Histograms have a bucket +Inf, counts that only grow, and agree with their count
+    Buckets,
+    /// Quantiles are from 0 to 1
+    Quantile,
+    /// Histograms and summaries have a sum and a count
+    Parts,
+    /// Counters are not negative, and numbers
+    CounterValue,
+    /// Samples have no timestamps
+    Timestamp,
+    /// Responses have a Content-Type
+    ContentType,
+}
+
+impl Rule {
+    pub(super) fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+/// What is wrong with a metric.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Finding {
+    /// The name of its family, or of a sample; empty if it is not about one.
+    pub(super) metric: String,
+    pub(super) rule: Rule,
+    pub(super) what: String,
+    /// The first line where it is seen.
+    pub(super) line: Option<u64>,
+    /// How often it is seen.
+    pub(super) count: u64,
+}
+
+/// A line that cannot be read.
+#[derive(Debug, Clone)]
+pub(super) struct Unreadable {
+    pub(super) line: u64,
+    pub(super) offset: usize,
+    pub(super) what: String,
+}
+
+/// All of it.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    /// By metric, rule and text.
+    found: BTreeMap<(String, Rule, String), (Option<u64>, u64)>,
+    unreadable: Vec<Unreadable>,
+    ignored: Vec<Rule>,
+    pub(super) more: u64,
+    pub(super) families: u64,
+    pub(super) series: u64,
+}
+
+/// The most findings, and the most lines, that are kept.
+const MAX: usize = 10_000;
+
+impl Findings {
+    pub(super) fn new(ignored: &[Rule]) -> Self {
+        Self { ignored: ignored.to_vec(), ..Self::default() }
+    }
+
+    /// Adds what was found. What is found again is counted.
+    pub(super) fn add(
+        &mut self,
+        metric: &str,
+        rule: Rule,
+        what: impl Into<String>,
+        line: Option<u64>,
+    ) {
+        if self.ignored.contains(&rule) {
+            return;
+        }
+        let key = (metric.to_owned(), rule, what.into());
+        if self.found.len() >= MAX && !self.found.contains_key(&key) {
+            self.more += 1;
+            return;
+        }
+        let (_, count) = self.found.entry(key).or_insert((line, 0));
+        *count += 1;
+    }
+
+    pub(super) fn unreadable(&mut self, error: &LineError) {
+        match self.unreadable.len() < MAX {
+            true => self.unreadable.push(Unreadable {
+                line: error.line(),
+                offset: error.offset(),
+                what: error.to_string(),
+            }),
+            false => self.more += 1,
+        }
+    }
+
+    /// The lines that cannot be read.
+    pub(super) fn lines(&self) -> &[Unreadable] {
+        &self.unreadable
+    }
+
+    /// What was found, by metric.
+    pub(super) fn all(&self) -> impl ExactSizeIterator<Item = Finding> {
+        self.found.iter().map(|((metric, rule, what), (line, count))| Finding {
+            metric: metric.clone(),
+            rule: *rule,
+            what: what.clone(),
+            line: *line,
+            count: *count,
+        })
+    }
+
+    pub(super) fn outcome(&self) -> Outcome {
+        match (self.unreadable.is_empty(), self.found.is_empty()) {
+            (false, _) => Outcome::Unreadable,
+            (true, false) => Outcome::Found,
+            (true, true) => Outcome::Sound,
+        }
+    }
+}

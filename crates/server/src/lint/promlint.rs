@@ -1,0 +1,90 @@
+//! The rules of Prometheus' promlint, with its texts. Whether a family has a help text, and whether
+//! its series are unique, is known to the caller.
+//!
+//! <https://github.com/prometheus/client_golang/tree/main/prometheus/testutil/promlint>
+
+use quipu_wire::remote::exposition::{Family, Kind};
+
+use super::findings::Rule;
+use super::units::{ABBREVIATIONS, of_name};
+
+/// Checks a family.
+pub(super) fn check(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &str)) {
+    let kind = family.kind();
+    if let Some((unit, base)) = of_name(name).filter(|(unit, base)| unit != base) {
+        add(Rule::Unit, &format!("use base unit {base:?} instead of {unit:?}"));
+    }
+    let is_typed = kind != Kind::Unknown;
+    match (kind, name.ends_with("_total")) {
+        (Kind::Counter, false) => {
+            add(Rule::Total, "counter metrics should have \"_total\" suffix");
+        }
+        (Kind::Counter | Kind::Unknown, _) | (_, false) => {}
+        (_, true) => add(Rule::Total, "non-counter metrics should not have \"_total\" suffix"),
+    }
+    if is_typed {
+        reserved(name, family, add);
+    }
+    let lower = name.to_ascii_lowercase();
+    let has =
+        |word: &str| lower.contains(&format!("_{word}_")) || lower.ends_with(&format!("_{word}"));
+    if let Some(word) = type_name(kind).filter(|word| has(word)) {
+        add(Rule::TypeInName, &format!("metric name should not include type '{word}'"));
+    }
+    if name.contains(':') {
+        add(Rule::Colon, "metric names should not contain ':'");
+    }
+    if is_camel(name) {
+        add(Rule::CamelCase, "metric names should be written in 'snake_case' not 'camelCase'");
+    }
+    let mut labels = family.metrics().flat_map(|metric| metric.labels());
+    if labels.any(|(name, _)| is_camel(name)) {
+        add(Rule::CamelCase, "label names should be written in 'snake_case' not 'camelCase'");
+    }
+    if ABBREVIATIONS.iter().any(|word| has(word)) {
+        add(Rule::Abbreviation, "metric names should not contain abbreviated units");
+    }
+}
+
+fn reserved(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &str)) {
+    let is_histogram = matches!(family.kind(), Kind::Histogram);
+    let is_summary = family.kind() == Kind::Summary;
+    if !is_histogram && name.ends_with("_bucket") {
+        add(Rule::Reserved, "non-histogram metrics should not have \"_bucket\" suffix");
+    }
+    for suffix in ["_count", "_sum"] {
+        if !is_histogram && !is_summary && name.ends_with(suffix) {
+            let what = "non-histogram and non-summary metrics should not have";
+            add(Rule::Reserved, &format!("{what} {suffix:?} suffix"));
+        }
+    }
+    let has = |label: &str| {
+        let mut labels = family.metrics().flat_map(|metric| metric.labels());
+        labels.any(|(name, _)| name == label)
+    };
+    if !is_histogram && has("le") {
+        add(Rule::Reserved, "non-histogram metrics should not have \"le\" label");
+    }
+    if !is_summary && has("quantile") {
+        add(Rule::Reserved, "non-summary metrics should not have \"quantile\" label");
+    }
+}
+
+/// The name of a type in names of metrics. Infos and state sets are OpenMetrics' own.
+fn type_name(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Counter => Some("counter"),
+        Kind::Gauge => Some("gauge"),
+        Kind::Histogram => Some("histogram"),
+        Kind::GaugeHistogram => Some("gauge_histogram"),
+        Kind::Summary => Some("summary"),
+        _ => None,
+    }
+}
+
+/// Whether an upper case letter follows a lower case one.
+fn is_camel(name: &str) -> bool {
+    name.as_bytes()
+        .windows(2)
+        .any(|pair| pair[0].is_ascii_lowercase() && pair[1].is_ascii_uppercase())
+}

@@ -1,0 +1,77 @@
+//! Writes what was found.
+
+use std::io::{self, Write};
+
+use clap::ValueEnum;
+use quipu_segment::printable;
+use serde_json::{Value as Json, json};
+
+use super::findings::{Finding, Findings, Unreadable};
+
+/// How it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum FormatName {
+    /// For people: a line for each
+    Text,
+    /// For programs: one object
+    Json,
+}
+
+pub(super) fn write(
+    findings: &Findings,
+    format: FormatName,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    match format {
+        FormatName::Text => text(findings, out),
+        FormatName::Json => json(findings, out),
+    }
+}
+
+fn text(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
+    for Unreadable { what, .. } in findings.lines() {
+        writeln!(out, "{what}")?;
+    }
+    for Finding { metric, rule, what, line, count } in findings.all() {
+        if let Some(line) = line {
+            write!(out, "line {line}: ")?;
+        }
+        if !metric.is_empty() {
+            write!(out, "{}: ", printable(&metric))?;
+        }
+        let times = if count > 1 { format!(", {count} times") } else { String::new() };
+        writeln!(out, "{} ({}{times})", printable(&what), rule.name())?;
+    }
+    if findings.more > 0 {
+        writeln!(out, "and {} more", findings.more)?;
+    }
+    let (families, series) = (findings.families, findings.series);
+    write!(out, "families: {families}, series: {series}, ")?;
+    match (findings.lines().len(), findings.all().len()) {
+        (0, 0) => writeln!(out, "nothing found"),
+        (lines, found) => writeln!(out, "lines that cannot be read: {lines}, findings: {found}"),
+    }
+}
+
+fn json(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
+    let lines = findings.lines().iter().map(
+        |Unreadable { line, offset, what }| json!({"line": line, "offset": offset, "what": what}),
+    );
+    let found = findings.all().map(|Finding { metric, rule, what, line, count }| {
+        json!({
+            "metric": metric,
+            "rule": rule.name(),
+            "what": what,
+            "line": line,
+            "count": count,
+        })
+    });
+    let object = json!({
+        "families": findings.families,
+        "series": findings.series,
+        "unreadable": Json::from_iter(lines),
+        "findings": Json::from_iter(found),
+        "more": findings.more,
+    });
+    writeln!(out, "{object}")
+}

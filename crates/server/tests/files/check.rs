@@ -1,0 +1,156 @@
+//! `quipu check metrics`: finds what promtool finds, by its texts and exit codes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+use super::Home;
+
+/// The rules of promlint, each broken at least once.
+const BROKEN: &str = "\
+# TYPE no_help gauge
+no_help 1
+# HELP took_milliseconds H.
+# TYPE took_milliseconds gauge
+took_milliseconds 1
+# HELP size_kibibits H.
+# TYPE size_kibibits gauge
+size_kibibits 1
+# HELP hits H.
+# TYPE hits counter
+hits 1
+# HELP level_total H.
+# TYPE level_total gauge
+level_total 1
+# HELP free_total H.
+# TYPE free_total untyped
+free_total 1
+# HELP a_bucket H.
+# TYPE a_bucket gauge
+a_bucket{le=\"1\"} 1
+# HELP b_count H.
+# TYPE b_count gauge
+b_count{quantile=\"1\"} 1
+# HELP b_sum H.
+# TYPE b_sum counter
+b_sum 1
+# HELP s_count H.
+# TYPE s_count summary
+s_count_sum{le=\"1\"} 1
+s_count_count{le=\"1\"} 1
+# HELP a_gauge_level H.
+# TYPE a_gauge_level gauge
+a_gauge_level 1
+# HELP a_counter H.
+# TYPE a_counter counter
+a_counter 1
+# HELP x:y H.
+# TYPE x:y gauge
+x:y 1
+# HELP camelCase H.
+# TYPE camelCase gauge
+camelCase{labelName=\"1\"} 1
+# HELP wait_ms H.
+# TYPE wait_ms gauge
+wait_ms 1
+# HELP wait_s_max H.
+# TYPE wait_s_max gauge
+wait_s_max 1
+# HELP d H.
+# TYPE d gauge
+d 1
+# HELP good_seconds H.
+# TYPE good_seconds histogram
+good_seconds_bucket{le=\"1\"} 1
+good_seconds_bucket{le=\"+Inf\"} 1
+good_seconds_sum 1
+good_seconds_count 1
+";
+
+/// What `promtool check metrics` prints, each line once, and its exit code.
+fn promtool(text: &str) -> (BTreeSet<String>, Option<i32>) {
+    let mut command = Command::new("promtool");
+    command.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("promtool: make tools");
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let Output { status, stderr, .. } = child.wait_with_output().unwrap();
+    let lines = String::from_utf8(stderr).unwrap();
+    (lines.lines().map(str::to_owned).collect(), status.code())
+}
+
+/// What we find by the rules of promlint, in the form of promtool, and the exit code.
+fn ours(home: &Home, text: &str) -> (BTreeSet<String>, Option<i32>) {
+    const RULES: [&str; 8] = [
+        "help",
+        "unit",
+        "total",
+        "reserved",
+        "type-in-name",
+        "colon",
+        "camel-case",
+        "abbreviation",
+    ];
+    fs::write(home.directory().join("text"), text).unwrap();
+    let output = home.quipu(&["check", "metrics", "--format", "json", "text"]).output().unwrap();
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let found = json["findings"].as_array().unwrap().iter();
+    let found = found.filter(|finding| RULES.contains(&finding["rule"].as_str().unwrap()));
+    let line = |finding: &Value| {
+        format!("{} {}", finding["metric"].as_str().unwrap(), finding["what"].as_str().unwrap())
+    };
+    (found.map(line).collect(), output.status.code())
+}
+
+#[test]
+fn promtool_finds_the_same() {
+    let home = Home::new();
+    let (theirs, code) = promtool(BROKEN);
+    assert!(theirs.len() >= 20 && code == Some(3), "{theirs:?}");
+    assert_eq!(ours(&home, BROKEN), (theirs, code));
+    // Each family alone: no finding depends on another family.
+    for part in BROKEN.split("# HELP").skip(1).map(|part| format!("# HELP{part}")) {
+        let ours = ours(&home, &part);
+        let theirs = promtool(&part);
+        assert_eq!(ours.0, theirs.0, "{part}");
+        // We have more rules.
+        assert!(ours.1 == theirs.1 || ours.1 == Some(3), "{part}");
+    }
+    // A line that cannot be read.
+    assert_eq!((promtool("a{\n").1, ours(&home, "a{\n").1), (Some(1), Some(1)));
+}
+
+#[test]
+fn findings_are_named_by_line_rule_and_reason() {
+    let home = Home::new();
+    let path = home.directory().join("text");
+    let check = |text: &str, more: &[&str], code: i32| {
+        fs::write(&path, text).unwrap();
+        let arguments = [&["check", "metrics", "text"], more].concat();
+        let output = home.quipu(&arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let sound = "# HELP a_total H.\n# TYPE a_total counter\na_total{x=\"1\"} 1\n";
+    assert_eq!(check(sound, &[], 0), "families: 1, series: 1, nothing found\n");
+    let text = check(&format!("{sound}a_total{{x=\"1\"}} 2\n"), &[], 3);
+    assert!(text.starts_with("line 4: a_total: metric not unique (duplicate)\n"), "{text}");
+    let text = check(&format!("{sound}a_total{{x=\"2\"}} 2\n"), &["--max-series", "1"], 3);
+    assert!(
+        text.contains("2 series, more than 1; the label \"x\" has 2 values (cardinality)"),
+        "{text}"
+    );
+    check(&format!("{sound}a_total{{x=\"1\"}} 2\n"), &["--ignore", "duplicate"], 0);
+    let text = check(&format!("{sound}b{{ 1\nb x\n"), &[], 1);
+    assert!(text.contains("text: line 4, byte") && text.contains("text: line 5, byte"), "{text}");
+    let text = check(sound, &["--read-as", "openmetrics"], 1);
+    assert!(text.contains("expected `# EOF` at the end"), "{text}");
+    home.refuse(&["check", "metrics", "none"], 1, &["none: No such file"]);
+    // What a scrape of our own file shows is sound, but for what the file cannot know.
+    home.succeed(&["inc", "--help-text", "Jobs.", "jobs_total{queue=\"mail\"}"]);
+    let text = home.succeed(&["scrape", "app.quipu"]);
+    fs::write(&path, text).unwrap();
+    assert!(home.succeed(&["check", "metrics", "text"]).ends_with("nothing found\n"));
+}
