@@ -34,6 +34,8 @@ pub mod hash;
 mod list;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod offset;
+#[cfg_attr(loom, allow(dead_code, reason = "a model uses a part of it"))]
+mod prefetch;
 mod rseq;
 mod stripes;
 pub mod sync;

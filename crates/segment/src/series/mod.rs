@@ -55,6 +55,8 @@ mod side;
 #[cfg(not(loom))]
 mod single;
 #[cfg(not(loom))]
+mod spot;
+#[cfg(not(loom))]
 mod strings;
 #[cfg(not(loom))]
 mod walk;
@@ -73,6 +75,8 @@ pub use key::{KeyWriter, Values};
 pub use schema::{Identity, Label, MAX_CELLS, Schema};
 #[cfg(not(loom))]
 pub use side::{SideAllocation, SideAllocations};
+#[cfg(not(loom))]
+pub use spot::Spot;
 #[cfg(not(loom))]
 pub use strings::StringSet;
 #[cfg(not(loom))]

@@ -40,11 +40,15 @@ use crate::error::Error;
 use crate::layout::HEADER_BYTES;
 use crate::lock::{self, Stuck};
 use crate::offset::WordOffset;
+use crate::prefetch::prefetch;
 use crate::readings;
 use crate::region::Region;
 use crate::segment::Segment;
 use crate::slots::{Claim, HandleClaim, Hold};
 use crate::sync::{AtomicU64, Ordering, fence};
+
+/// The words of a cache line.
+const LINE_WORDS: usize = 8;
 
 /// Stands for no record: no record lies at that offset, since none ends after it.
 const NO_RECORD: WordOffset = WordOffset::new(u32::MAX);
@@ -327,6 +331,13 @@ impl DynamicSeries {
         let meta = self.region().word(at).load(Ordering::Acquire);
         let is_it = meta::generation_of(meta) == generation && state_of(meta) == state::LIVE;
         is_it.then_some(Found { at, meta })
+    }
+
+    /// Begins to fetch a record, without its key.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: WordOffset) {
+        let words = self.region().known_slice(at, self.before_key as usize);
+        words.iter().step_by(LINE_WORDS).for_each(prefetch);
     }
 
     /// Whether the series of that generation has the record, shown or not.
