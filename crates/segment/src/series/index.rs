@@ -16,6 +16,7 @@
 
 use crate::claims::Memory;
 use crate::offset::WordOffset;
+use crate::prefetch::prefetch;
 use crate::sync::{AtomicU64, Ordering};
 
 /// A table: its word offset, and the binary logarithm of its number of slots.
@@ -191,6 +192,15 @@ impl<M: Memory> Index<'_, M> {
             }
             false
         })
+    }
+
+    /// Prefetches the slot in which a search for a fingerprint begins, in the current table.
+    pub(crate) fn prefetch(&self, fingerprint: u32) {
+        let table = Table::unpack(self.table.load(Ordering::Relaxed));
+        let slots = table.map(|table| (self.slots(table), table.home(fingerprint)));
+        if let Some(slot) = slots.and_then(|(slots, home)| slots.get(home as usize)) {
+            prefetch(slot);
+        }
     }
 
     /// The number of slots of the table that are not empty, counted. No other thread may change it.
