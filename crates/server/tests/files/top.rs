@@ -240,7 +240,27 @@ fn a_signal_gives_the_terminal_back() {
 }
 
 #[test]
-fn a_server_that_hangs_or_never_ends_is_a_line_on_the_screen() {
+fn a_response_that_never_ends_is_given_up() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+    let endless = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let _ = stream.read(&mut [0; 4096]).unwrap();
+        stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
+        // Until the reader gives up.
+        while stream.write_all(&b"a 1\n".repeat(1 << 14)).is_ok() {}
+    });
+    let output = home.quipu(&["top", "--once", &url]).output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    let is_bounded = ["more than 256 MiB", "no complete response within 10s"];
+    assert!(is_bounded.iter().any(|part| errors.contains(part)), "{errors}");
+    assert_eq!(output.status.code(), Some(1));
+    endless.join().unwrap();
+}
+
+#[test]
+fn a_server_that_hangs_is_a_line_on_the_screen() {
     let home = Home::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
