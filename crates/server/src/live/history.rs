@@ -46,7 +46,7 @@ impl Levels {
     /// For terminals that have ASCII only.
     pub(super) const ASCII: Self = Self(['_', '.', ':', '-', '=', '+', '*', '#']);
 
-    /// The last values as a text of at most so many characters. The lowest value has the lowest
+    /// The last values as a text of at most `width` characters. The lowest value has the lowest
     /// character, the highest the highest; values that are all equal have the lowest.
     pub(super) fn draw(self, values: impl ExactSizeIterator<Item = f32>, width: usize) -> String {
         let skipped = values.len().saturating_sub(width);

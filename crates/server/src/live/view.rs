@@ -54,8 +54,8 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     }
 }
 
-/// The lines of a screen of this width, with room for so many lines in its body. Without a width,
-/// the lines are as long as their names.
+/// The lines of a screen of this width, whose body has room for that number of lines. Without a
+/// width, the lines are as long as their names.
 pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
     let problem = match &app.problems[..] {
         [] => Line::default(),
