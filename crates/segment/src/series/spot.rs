@@ -1,5 +1,5 @@
-//! Spots: where series were found, for callers that come back to the same series again and again, and
-//! to too many of them to bind each.
+//! Spots: where series were found, for callers that come back to the same series again and again,
+//! and to too many of them to bind each.
 //!
 //! A spot names the record of a series, and the generation of that record. It claims nothing: the
 //! series may be removed at any time. Then its spot leads nowhere, also if another series has the
@@ -19,9 +19,9 @@ pub struct Spot {
 }
 
 impl Family {
-    /// Finds the series with the labels that `labels` writes, if it is there and shown. Returns `None`
-    /// also while the family's index is changing, and for a family whose labels all have fixed values:
-    /// its series are found by arithmetic.
+    /// Finds the series with the labels that `labels` writes, if it is there and shown. Returns
+    /// `None` also while the family's index is changing, and for a family whose labels all have
+    /// fixed values: its series are found by arithmetic.
     pub fn spot(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Option<Spot> {
         let Series::Dynamic(keyed) = &self.inner.layout else { return None };
         let mut texts = Texts::new(keyed.secrets());
@@ -33,9 +33,9 @@ impl Family {
         Some(Spot { at: found.at, generation: meta::generation_of(found.meta) })
     }
 
-    /// Changes the cells of the series at a spot as [`Family::update`] does, if it is still there and
-    /// shown; otherwise returns false, and changes nothing. Takes no lock. It may return false for a
-    /// series that is there: then [`Family::change`] finds it.
+    /// Changes the cells of the series at a spot as [`Family::update`] does, if it is still there
+    /// and shown; otherwise returns false, and changes nothing. Takes no lock. It may return false
+    /// for a series that is there: then [`Family::change`] finds it.
     #[inline]
     pub fn change_at(&self, spot: Spot, act: impl FnOnce(SeriesCells<'_>)) -> bool {
         let Series::Dynamic(keyed) = &self.inner.layout else { return false };
@@ -93,7 +93,7 @@ mod tests {
             before = Some(spot);
         }
         let other = segment.family(&Schema { name: "other".into(), ..schema.clone() }).unwrap();
-        // Another family's spot is no danger.
+        // The spot of another family does no harm.
         let spot = family.spot(|key| key.text("1")).unwrap();
         other.prefetch(spot);
         other.change_at(Spot { at: WordOffset::new(u32::MAX), ..spot }, |_| {});
