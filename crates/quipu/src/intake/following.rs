@@ -92,7 +92,7 @@ impl Intake {
     }
 }
 
-fn follow_in(
+pub(super) fn follow_in(
     entry: &Entry,
     relay: &Relay<'_>,
     total: f64,

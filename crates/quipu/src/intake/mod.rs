@@ -8,7 +8,8 @@
 //! Each set of label names under a name is a family of its own (see
 //! [`Description::variant`](crate::Description::variant)), found in a table of the intake, so an
 //! update of an existing series takes no lock and does not allocate. A caller that gets the same names
-//! again and again may look for their family once ([`Intake::prepare`]).
+//! again and again may look for their family once ([`Intake::prepare`]), or for their series
+//! ([`Intake::locate`]).
 //!
 //! ```
 //! use quipu::Registry;
@@ -34,6 +35,8 @@ mod following;
 mod given;
 mod growth;
 mod limits;
+mod located;
+mod moment;
 mod prepared;
 mod put;
 mod refused;
@@ -43,7 +46,6 @@ mod table;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quipu_segment::ForkSafeCell;
 use quipu_segment::clock::{Clock, Coarse};
@@ -52,6 +54,8 @@ use quipu_segment::series::SeriesCells;
 pub use following::Followed;
 pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};
+pub use located::Located;
+pub use moment::Moment;
 pub use prepared::Prepared;
 pub use refused::Refused;
 
@@ -322,6 +326,12 @@ impl Intake {
         self.for_each(name, labels, true, hide)
     }
 
+    /// A number that changes whenever a family is made, by any process. It does not always
+    /// increase.
+    pub fn version(&self) -> u64 {
+        self.registry.segment().newest()
+    }
+
     /// The type of the family of that name that was made last.
     ///
     /// # Errors
@@ -373,8 +383,7 @@ impl Intake {
         let _ = self.used.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
     }
 
-    /// What the source says of times. A time that is far ahead is wrong: a source that corrected its
-    /// clock later would be left out until then.
+    /// What the source says of times.
     fn times(
         &self,
         metric: &Metric<'_>,
@@ -385,13 +394,7 @@ impl Intake {
         if mode != Mode::Follow || (start.is_none() && metric.time.is_none()) {
             return Times { start: start.map_or(0, |start| start.0), sample: 0, stamp };
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let latest = u64::try_from((now + AHEAD).as_nanos()).unwrap_or(u64::MAX);
-        let known = |time: Option<Timestamp>| time.map_or(0, |time| time.0);
-        let (start, sample) = (known(start), known(metric.time));
-        let start = if start > latest { 0 } else { start };
-        let sample = if sample > latest { 0 } else { sample };
-        Times { start, sample, stamp }
+        Moment::at(stamp).times(start, metric.time)
     }
 
     /// Stores a value in its series of that role.
@@ -606,8 +609,6 @@ impl Intake {
 
 /// The most hidden series of a family that a sweep removes.
 const FORGOTTEN: usize = 10_000;
-/// How far a time may be ahead of this machine's clock.
-const AHEAD: Duration = Duration::from_secs(600);
 /// The greatest weight of an observation.
 const MAX_WEIGHT: f64 = 1e15;
 
