@@ -1,4 +1,5 @@
-//! Reads Prometheus' text and OpenMetrics: whole and in pieces, which must agree.
+//! Reads Prometheus' text and OpenMetrics: whole and in pieces, and with lines that are known,
+//! which must agree.
 //!
 //! The first byte selects the format, the limits, and the size of the pieces.
 
@@ -6,7 +7,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use quipu_wire::remote::exposition::text::{
-    Format, Item, Label, LineError, Options, Reader, Reason, Stream,
+    Format, Item, Label, LineError, Options, Reader, Reason, Stream, Visitor, value_and_time,
 };
 
 fuzz_target!(|input: &[u8]| {
@@ -34,7 +35,40 @@ fuzz_target!(|input: &[u8]| {
     }
     stream.finish(|item| pieces.push(show(item)));
     assert_eq!(whole, pieces);
+
+    let mut remembering = Remembering::default();
+    let mut stream = Stream::new(options);
+    stream.visit(bytes, &mut remembering);
+    stream.finish(|item| remembering.item(item));
+    assert_eq!(whole, remembering.items);
 });
+
+/// Knows the series of the lines before.
+#[derive(Default)]
+struct Remembering {
+    /// The bytes of a series, and how [`show`] shows it.
+    known: Vec<(String, String)>,
+    items: Vec<String>,
+}
+
+impl Visitor for Remembering {
+    fn known(&mut self, line: &str, _: u64) -> bool {
+        let found = self.known.iter().find_map(|(encoded, shown)| {
+            let (value, time) = value_and_time(line.strip_prefix(&**encoded)?)?;
+            Some(format!("{shown} {value} {time:?} None"))
+        });
+        self.items.extend(found.clone());
+        found.is_some()
+    }
+
+    fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+        if let Ok(Item::Sample(sample)) = &item {
+            let shown = format!("{} {:?}", sample.name, owned(sample.labels));
+            self.known.push((sample.encoded.into(), shown));
+        }
+        self.items.push(show(item));
+    }
+}
 
 /// An item as text, with the number of the line of an error.
 fn show(item: Result<Item<'_, '_>, LineError>) -> String {

@@ -4,13 +4,14 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quipu_wire::remote::{Entry, HistogramSample, WriteReader, WriteVersion};
+use quipu_wire::remote::{Entry, HistogramSample, Label, Sample, WriteReader, WriteVersion};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
     let version = if first & 1 == 0 { WriteVersion::One } else { WriteVersion::Two };
     let Ok(mut reader) = WriteReader::new(version, bytes) else { return };
     let mut position = 0;
+    let mut all = Vec::new();
     while let Some(entry) = reader.next() {
         let series = match entry {
             Ok(Entry::Series(series)) => series,
@@ -29,11 +30,51 @@ fuzz_target!(|input: &[u8]| {
             check(&histogram);
         }
         assert_eq!(series.exemplars().len(), series.exemplars().count());
+        all.push((series.encoded, series.labels.to_vec(), series.samples.to_vec()));
         assert!(reader.position() > position);
         position = reader.position();
     }
     assert_eq!(reader.position(), bytes.len());
+    if let Some(known) = all.iter().find_map(|series| series.0.filter(|known| !known.is_empty())) {
+        read_known(bytes, known, &all);
+    }
 });
+
+/// What was read of a series: the bytes of its labels, its labels, and its samples.
+type Read<'a> = (Option<&'a [u8]>, Vec<Label<'a>>, Vec<Sample>);
+
+/// Reads a request of version 1.0 again, and knows one of its series.
+fn read_known(bytes: &[u8], known: &[u8], all: &[Read<'_>]) {
+    let Ok(mut reader) = WriteReader::new(WriteVersion::One, bytes) else { return };
+    let mut all = all.iter();
+    loop {
+        let find = |series: &[u8]| series.starts_with(known).then_some((known.len(), 7));
+        match reader.next_known(find) {
+            None => break,
+            Some(Ok(Entry::Known { series, samples, .. })) => {
+                let (encoded, labels, expected) = all.next().expect("it was read before");
+                assert_eq!((series, *encoded), (7, Some(known)));
+                assert!(is_same(samples, expected));
+                let again = reader.again();
+                let Some(Ok(Entry::Series(again))) = again else { panic!("{again:?}") };
+                assert!(again.labels == labels && is_same(again.samples, expected));
+            }
+            Some(Ok(Entry::Series(series))) => {
+                let (_, labels, expected) = all.next().expect("it was read before");
+                assert!(series.labels == labels && is_same(series.samples, expected));
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => panic!("{error}"),
+        }
+    }
+    assert!(all.next().is_none());
+}
+
+/// Whether the samples are the same, also if they are not numbers.
+fn is_same(samples: &[Sample], others: &[Sample]) -> bool {
+    let bits = |sample: &Sample| (sample.value.to_bits(), sample.timestamp_ms, sample.start_ms);
+    samples.iter().map(bits).eq(others.iter().map(bits))
+}
 
 fn check(histogram: &HistogramSample<'_>) {
     for side in [histogram.negative, histogram.positive] {

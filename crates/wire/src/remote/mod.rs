@@ -95,5 +95,5 @@ pub use write_histogram::{HistogramFault, HistogramSample, ResetHint};
 #[cfg(feature = "remote-write")]
 pub use write_reader::{
     Entry, ExemplarSample, FamilyMetadata, LabelFault, Metadata, Sample, Series, SeriesType,
-    WriteReader, WriteVersion,
+    WriteReader, WriteVersion, encode_labels,
 };

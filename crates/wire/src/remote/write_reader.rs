@@ -48,6 +48,8 @@ pub struct WriteReader<'a> {
     input: Reader<'a>,
     symbols: Vec<&'a str>,
     room: Room<'a>,
+    /// The input before the series that [`WriteReader::next_known`] returned last.
+    known: Option<Reader<'a>>,
     has_ended: bool,
 }
 
@@ -57,6 +59,15 @@ pub struct WriteReader<'a> {
 pub enum Entry<'r, 'a> {
     /// A series, with its samples.
     Series(Series<'r, 'a>),
+    /// The samples of a series whose labels the caller knows: see [`WriteReader::next_known`].
+    Known {
+        /// The caller's number of the series.
+        series: u32,
+        /// Its samples, in the order of the request.
+        samples: &'r [Sample],
+        /// Its metadata, which only remote write 2.0 has.
+        metadata: Metadata<'a>,
+    },
     /// What is known of all series of a family, in remote write 1.0.
     Family(FamilyMetadata<'a>),
     /// Fields that are skipped, a thousand of them: a chance to do something else before the next
@@ -76,6 +87,10 @@ pub struct Series<'r, 'a> {
     pub samples: &'r [Sample],
     /// Its metadata, which only remote write 2.0 has.
     pub metadata: Metadata<'a>,
+    /// The bytes of its labels, if it is of remote write 1.0 and its labels come before all else.
+    /// Senders write the labels of a series in the same way again and again. For 2.0,
+    /// [`encode_labels`] makes the same bytes.
+    pub encoded: Option<&'a [u8]>,
     room: &'r Room<'a>,
 }
 
@@ -184,6 +199,7 @@ impl<'a> WriteReader<'a> {
             input: Reader::new(request),
             symbols: Vec::new(),
             room: Room::default(),
+            known: None,
             has_ended: false,
         };
         if version == WriteVersion::Two {
@@ -221,6 +237,47 @@ impl<'a> WriteReader<'a> {
             }
         }
         Some(Ok(Entry::Skipped))
+    }
+
+    /// As [`WriteReader::next`], for a caller that knows series by the bytes of their labels, which
+    /// are then not read. `find` gets the bytes of a series of remote write 1.0, or those that it
+    /// would have there. If these begin with the labels of a series that the caller knows, as
+    /// [`Series::encoded`] has them, it returns their number and the caller's number of the series.
+    /// A series that has other labels as well, or anything but samples and metadata, is read in the
+    /// usual way.
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteReader::next`].
+    pub fn next_known(
+        &mut self,
+        find: impl FnOnce(&[u8]) -> Option<(usize, u32)>,
+    ) -> Option<Result<Entry<'_, 'a>, Error>> {
+        if !self.has_ended {
+            let (mut input, room) = (self.input, &mut self.room);
+            let found = match self.version {
+                WriteVersion::One => room.read_known_1(&mut input, find),
+                WriteVersion::Two => room.read_known_2(&mut input, &self.symbols, find),
+            };
+            if let Some((series, metadata)) = found {
+                self.known = Some(mem::replace(&mut self.input, input));
+                let samples = &*self.room.samples;
+                return Some(Ok(Entry::Known { series, samples, metadata }));
+            }
+        }
+        self.next()
+    }
+
+    /// Reads the series that [`WriteReader::next_known`] returned last once more, with its labels.
+    ///
+    /// # Errors
+    ///
+    /// As [`WriteReader::next`].
+    pub fn again(&mut self) -> Option<Result<Entry<'_, 'a>, Error>> {
+        if let Some(before) = self.known.take() {
+            self.input = before;
+        }
+        self.next()
     }
 
     /// How many bytes of the request were read.
@@ -330,6 +387,9 @@ impl core::error::Error for LabelFault {}
 #[derive(Debug, Default)]
 struct Room<'a> {
     labels: Vec<Label<'a>>,
+    encoded: Option<&'a [u8]>,
+    /// Labels of remote write 2.0 as 1.0 has them.
+    bytes: Vec<u8>,
     fault: Option<LabelFault>,
     samples: Vec<Sample>,
     histograms: Histograms,
@@ -354,30 +414,97 @@ impl<'a> Room<'a> {
     }
 
     fn series(&self, metadata: Metadata<'a>) -> Series<'_, 'a> {
-        let Room { labels, fault, samples, .. } = self;
-        Series { labels, fault: *fault, samples, metadata, room: self }
+        let Room { labels, encoded, fault, samples, .. } = self;
+        Series { labels, fault: *fault, samples, metadata, encoded: *encoded, room: self }
     }
 
     fn read_1(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
         self.clear();
-        each_field(input, |tag, input| match tag {
-            0x0a => {
-                let label = nested(input, label)?;
-                push(&mut self.labels, label, MOST_LABELS)
-            }
-            0x12 => self.read_sample(input),
-            0x1a => self.read_exemplar(input, |labels, tag, input| match tag {
+        let bytes = input.rest();
+        // Where the labels at the beginning end; `None` if some come later.
+        let (mut labels_end, mut has_others) = (Some(0), false);
+        each_field(input, |tag, input| {
+            has_others |= tag != 0x0a;
+            match tag {
                 0x0a => {
                     let label = nested(input, label)?;
-                    push(labels, label, MOST_EXEMPLARS)
+                    labels_end = (!has_others).then(|| bytes.len() - input.len());
+                    push(&mut self.labels, label, MOST_LABELS)
                 }
-                tag => skip_unknown(input, tag, 0b1110),
-            }),
-            0x22 => nested(input, |input| self.histograms.read(input)),
-            tag => skip_unknown(input, tag, 0b11110),
+                0x12 => self.read_sample(input),
+                0x1a => self.read_exemplar(input, |labels, tag, input| match tag {
+                    0x0a => {
+                        let label = nested(input, label)?;
+                        push(labels, label, MOST_EXEMPLARS)
+                    }
+                    tag => skip_unknown(input, tag, 0b1110),
+                }),
+                0x22 => nested(input, |input| self.histograms.read(input)),
+                tag => skip_unknown(input, tag, 0b11110),
+            }
         })?;
+        self.encoded = labels_end.and_then(|end| bytes.get(..end));
         self.sort_labels();
         Ok(())
+    }
+
+    /// Reads the samples of a series whose labels the caller knows. `None` if it does not, or if
+    /// the series has anything else: then the whole of it is to be read.
+    fn read_known_1(
+        &mut self,
+        input: &mut Reader<'a>,
+        find: impl FnOnce(&[u8]) -> Option<(usize, u32)>,
+    ) -> Option<(u32, Metadata<'a>)> {
+        if !input.skip_literal(&[0x0a]) {
+            return None;
+        }
+        let body = bytes(input).ok()?;
+        let (labels, series) = find(body)?;
+        let mut rest = Reader::new(body.get(labels..)?);
+        self.clear();
+        while !rest.is_empty() {
+            if !rest.skip_literal(&[0x12]) {
+                return None;
+            }
+            self.read_sample(&mut rest).ok()?;
+        }
+        Some((series, Metadata::default()))
+    }
+
+    /// As [`Room::read_known_1`], with the metadata.
+    fn read_known_2(
+        &mut self,
+        input: &mut Reader<'a>,
+        symbols: &[&'a str],
+        find: impl FnOnce(&[u8]) -> Option<(usize, u32)>,
+    ) -> Option<(u32, Metadata<'a>)> {
+        if !input.skip_literal(&[0x2a]) {
+            return None;
+        }
+        let mut rest = Reader::new(bytes(input).ok()?);
+        if !rest.skip_literal(&[0x0a]) {
+            return None;
+        }
+        let mut numbers = Reader::new(bytes(&mut rest).ok()?);
+        self.bytes.clear();
+        while !numbers.is_empty() {
+            let name = symbol(&mut numbers, symbols).ok()?;
+            encode_label((name, symbol(&mut numbers, symbols).ok()?), &mut self.bytes)?;
+        }
+        let (_, series) = find(&self.bytes).filter(|(labels, _)| *labels == self.bytes.len())?;
+        self.clear();
+        let mut metadata = Metadata::default();
+        while !rest.is_empty() {
+            if rest.skip_literal(&[0x12]) {
+                self.read_sample(&mut rest).ok()?;
+            } else if rest.skip_literal(&[0x2a]) {
+                let read = |input: &mut Reader<'a>| read_metadata(&mut metadata, input, symbols);
+                nested(&mut rest, read).ok()?;
+            } else {
+                return None;
+            }
+        }
+        Some((series, metadata))
     }
 
     fn read_2(
@@ -386,6 +513,7 @@ impl<'a> Room<'a> {
         symbols: &[&'a str],
     ) -> Result<Metadata<'a>, Fault> {
         self.clear();
+        self.encoded = None;
         let mut metadata = Metadata::default();
         let mut created_ms = 0;
         let mut name = None;
@@ -476,6 +604,21 @@ impl<'a> Room<'a> {
     }
 }
 
+/// Appends labels as series of remote write 1.0 have them. `None` if one has more than 123 bytes.
+pub fn encode_labels(labels: &[Label<'_>], out: &mut Vec<u8>) -> Option<()> {
+    labels.iter().try_for_each(|label| encode_label(*label, out))
+}
+
+fn encode_label((name, value): Label<'_>, out: &mut Vec<u8>) -> Option<()> {
+    let length = u8::try_from(4 + name.len() + value.len()).ok().filter(|len| *len < 0x80)?;
+    // Both are shorter.
+    out.extend_from_slice(&[0x0a, length, 0x0a, name.len() as u8]);
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(&[0x12, value.len() as u8]);
+    out.extend_from_slice(value.as_bytes());
+    Some(())
+}
+
 fn push<T>(list: &mut Vec<T>, item: T, most: usize) -> Result<(), Fault> {
     if list.len() >= most {
         return Err(Fault::too_large("a series with fewer labels, samples or exemplars"));
@@ -515,6 +658,11 @@ fn label<'a>(input: &mut Reader<'a>) -> Result<Label<'a>, Fault> {
 }
 
 fn sample(input: &mut Reader<'_>) -> Result<Sample, Fault> {
+    let before = *input;
+    if let Some(sample) = plain_sample(input) {
+        return Ok(sample);
+    }
+    *input = before;
     let mut sample = Sample::default();
     each_field(input, |tag, input| {
         match tag {
@@ -529,6 +677,16 @@ fn sample(input: &mut Reader<'_>) -> Result<Sample, Fault> {
         Ok(())
     })?;
     Ok(sample)
+}
+
+/// Reads a sample that is a value and a time, as most are.
+#[inline(always)]
+fn plain_sample(input: &mut Reader<'_>) -> Option<Sample> {
+    let value = if input.skip_literal(&[0x09]) { double(input).ok()? } else { return None };
+    let time =
+        if input.skip_literal(&[0x10]) { input.varint("a time").ok()? } else { return None };
+    let sample = Sample { value, timestamp_ms: time.cast_signed(), start_ms: None };
+    input.is_empty().then_some(sample)
 }
 
 /// Reads a `MetricMetadata` of remote write 1.0.

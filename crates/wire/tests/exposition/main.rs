@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quipu_wire::remote::exposition::text::{
-    Format, Item, Label, LineError, Options, Reader, Stream,
+    Format, Item, Label, LineError, Options, Reader, Stream, Visitor, value_and_time,
 };
 
 type Labels = Vec<(String, String)>;
@@ -161,6 +161,33 @@ fn pieces(input: &[u8], options: Options, size: usize) -> Vec<String> {
     items
 }
 
+/// Knows the series of the lines before.
+#[derive(Default)]
+struct Remembering {
+    /// The bytes of a series, and how [`show`] shows it.
+    known: Vec<(String, String)>,
+    items: Vec<String>,
+}
+
+impl Visitor for Remembering {
+    fn known(&mut self, line: &str, _: u64) -> bool {
+        let found = self.known.iter().find_map(|(encoded, shown)| {
+            let (value, time) = value_and_time(line.strip_prefix(&**encoded)?)?;
+            Some(format!("{shown} {value} {time:?} None"))
+        });
+        self.items.extend(found.clone());
+        found.is_some()
+    }
+
+    fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+        if let Ok(Item::Sample(sample)) = &item {
+            let shown = format!("{} {:?}", sample.name, owned(sample.labels));
+            self.known.push((sample.encoded.into(), shown));
+        }
+        self.items.push(show(item));
+    }
+}
+
 /// Bytes that are often nearly lines.
 fn noise() -> impl Strategy<Value = Vec<u8>> {
     let words = [
@@ -237,6 +264,19 @@ proptest! {
         for item in whole(&clean, options) {
             prop_assert!(among.any(|other| other == item), "{item}");
         }
+    }
+
+    #[test]
+    fn known_lines_are_the_same(sent in vec(sent(), 1..5), noise in noise()) {
+        let lines: String = sent.iter().map(|sent| sent.line(Format::Prometheus) + "\n").collect();
+        let Ok(noise) = String::from_utf8(noise) else { return Ok(()) };
+        let input = format!("{lines}{noise}\n{noise}\n{lines}");
+        let options = Options::new(Format::Prometheus);
+        let mut remembering = Remembering::default();
+        let mut stream = Stream::new(options);
+        stream.visit(input.as_bytes(), &mut remembering);
+        stream.finish(|item| panic!("{item:?}"));
+        prop_assert_eq!(remembering.items, whole(input.as_bytes(), options));
     }
 
     #[test]

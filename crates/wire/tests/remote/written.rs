@@ -3,7 +3,7 @@
 
 use prost::Message as _;
 use quipu_wire::remote::{
-    Entry, HistogramSample, LabelFault, ResetHint, SeriesType, WriteReader, WriteVersion,
+    self, Entry, HistogramSample, LabelFault, ResetHint, SeriesType, WriteReader, WriteVersion,
 };
 
 use crate::oracle::{v1, v2};
@@ -156,6 +156,104 @@ fn all_of_remote_write_1_is_read() {
     let metadata = family.metadata;
     assert_eq!((family.name, metadata.series_type), ("x", SeriesType::Counter));
     assert_eq!((metadata.help, metadata.unit), ("What it is.", "bytes"));
+    assert!(reader.next().is_none());
+}
+
+/// A series whose labels are known is read without them. One that has anything but samples after
+/// them is not.
+#[test]
+fn known_labels_are_not_read() {
+    let sample = |value| v1::Sample { value, timestamp: TIME };
+    let series = |labels: &[&str], values: &[f64]| v1::TimeSeries {
+        labels: labels.iter().map(|name| label(name, "v")).collect(),
+        samples: values.iter().copied().map(sample).collect(),
+        ..Default::default()
+    };
+    let mut exemplary = series(&["a"], &[1.0]);
+    exemplary.exemplars = full_1().timeseries.remove(0).exemplars;
+    let all = [
+        series(&["a", "b"], &[1.0, 2.0]),
+        series(&["b", "a"], &[]),
+        series(&["a"], &[f64::INFINITY]),
+        exemplary,
+        series(&[], &[1.0]),
+        series(&["c", "c"], &[0.0]),
+    ];
+    let request = |timeseries: &[v1::TimeSeries]| {
+        let (timeseries, metadata) = (timeseries.to_vec(), full_1().metadata);
+        v1::WriteRequest { timeseries, metadata }.encode_to_vec()
+    };
+    // A label after a sample.
+    let late = [0x12, 0, 0x0a, 3, 0x0a, 1, b'd'];
+    let late = [&[0x0a, 15][..], &series(&["a"], &[]).encode_to_vec(), &late].concat();
+    let bytes = [request(&all), late].concat();
+    let mut reader = WriteReader::new(WriteVersion::One, &bytes).unwrap();
+    let (mut encoded, mut read) = (vec![], vec![]);
+    while let Some(entry) = reader.next() {
+        let Entry::Series(series) = entry.unwrap() else { continue };
+        encoded.push(series.encoded);
+        read.push((owned(series.labels), series.samples.to_vec()));
+    }
+    assert_eq!((encoded.len(), encoded[6]), (7, None));
+    for known in encoded.iter().flatten().filter(|known| !known.is_empty()) {
+        let mut reader = WriteReader::new(WriteVersion::One, &bytes).unwrap();
+        let (mut number, mut count) = (0, 0);
+        loop {
+            let find = |bytes: &[u8]| bytes.starts_with(known).then_some((known.len(), 9));
+            let entry = reader.next_known(find);
+            let is_known = match entry {
+                None => break,
+                Some(Ok(Entry::Known { series: 9, samples, .. })) => {
+                    assert_eq!((encoded[number], samples), (Some(*known), &read[number].1[..]));
+                    true
+                }
+                Some(Ok(Entry::Family(_))) => continue,
+                entry => {
+                    let Some(Ok(Entry::Series(series))) = entry else { panic!() };
+                    assert_eq!(owned(series.labels), read[number].0);
+                    false
+                }
+            };
+            if is_known {
+                count += 1;
+                let Some(Ok(Entry::Series(series))) = reader.again() else { panic!() };
+                assert_eq!(owned(series.labels), read[number].0);
+            }
+            number += 1;
+        }
+        assert_eq!((number, count), (7, 1));
+    }
+}
+
+/// The same for remote write 2.0, whose labels become the bytes that 1.0 has.
+#[test]
+fn known_labels_of_remote_write_2_are_not_read() {
+    let mut request = full_2();
+    let mut plain = request.timeseries[0].clone();
+    (plain.exemplars, plain.created_timestamp) = (vec![], 0);
+    request.timeseries.push(plain);
+    let bytes = request.encode_to_vec();
+    let mut known = vec![];
+    remote::encode_labels(&[("b", "2"), ("__name__", "x")], &mut known).unwrap();
+    let labels = vec![label("b", "2"), label("__name__", "x")];
+    assert_eq!(known, v1::TimeSeries { labels, ..Default::default() }.encode_to_vec());
+    let long = [("name", &*"v".repeat(120))];
+    assert_eq!(remote::encode_labels(&long, &mut vec![]), None);
+
+    let mut reader = WriteReader::new(WriteVersion::Two, &bytes).unwrap();
+    let find = |bytes: &[u8]| bytes.starts_with(&known).then_some((known.len(), 9));
+    // One with exemplars, and one with histograms.
+    for _ in 0..2 {
+        assert!(matches!(reader.next_known(find), Some(Ok(Entry::Series(_)))));
+    }
+    let entry = reader.next_known(find);
+    let Some(Ok(Entry::Known { series: 9, samples, metadata })) = entry else { panic!() };
+    let starts = samples.iter().map(|sample| (sample.value, sample.timestamp_ms, sample.start_ms));
+    assert!(starts.eq([(1.5, TIME, None), (1.5, TIME, Some(9))]));
+    let expected = ("What it is.", "bytes", SeriesType::Histogram);
+    assert_eq!((metadata.help, metadata.unit, metadata.series_type), expected);
+    let Some(Ok(Entry::Series(series))) = reader.again() else { panic!() };
+    assert_eq!(owned(series.labels), owned(&[("__name__", "x"), ("b", "2")]));
     assert!(reader.next().is_none());
 }
 

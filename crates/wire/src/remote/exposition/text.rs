@@ -163,6 +163,33 @@ pub struct Sample<'r, 'a> {
     pub exemplar: Option<Exemplar<'r, 'a>>,
     /// The number of its line in the input; that of the first line is 1.
     pub line: u64,
+    /// The line up to the end of the name and the labels. Most programs write those of a series in
+    /// the same way again and again.
+    pub encoded: &'a str,
+}
+
+/// Gets the lines of an input from a [`Stream`].
+pub trait Visitor {
+    /// Takes a line of Prometheus' format that the visitor knows, such as one that begins as
+    /// [`Sample::encoded`] of a line before: [`value_and_time`] reads the rest. Returns false for
+    /// any other line, which is then read. `number` is as [`Sample::line`].
+    fn known(&mut self, line: &str, number: u64) -> bool;
+
+    /// Takes what was read of a line.
+    fn item(&mut self, item: Result<Item<'_, '_>, LineError>);
+}
+
+/// A visitor that knows no line.
+struct Each<F>(F);
+
+impl<F: FnMut(Result<Item<'_, '_>, LineError>)> Visitor for Each<F> {
+    fn known(&mut self, _: &str, _: u64) -> bool {
+        false
+    }
+
+    fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+        self.0(item);
+    }
 }
 
 /// An example of the events that a sample counts.
@@ -324,18 +351,24 @@ impl Stream {
     }
 
     /// Adds a piece of the input, and calls the function with the lines that it completes.
-    pub fn push(&mut self, piece: &[u8], mut each: impl FnMut(Result<Item<'_, '_>, LineError>)) {
+    pub fn push(&mut self, piece: &[u8], each: impl FnMut(Result<Item<'_, '_>, LineError>)) {
+        self.visit(piece, &mut Each(each));
+    }
+
+    /// As [`Stream::push`], for a visitor.
+    pub fn visit(&mut self, piece: &[u8], visitor: &mut impl Visitor) {
         let Stream { buffer, state, room } = self;
-        buffer.push(piece, |cut| read_cut(cut, state, room, &mut each));
+        buffer.push(piece, |cut| read_cut(cut, state, room, visitor));
     }
 
     /// Ends the input: calls the function with its last line, if no line feed ended it, and with an
     /// error if OpenMetrics has no `# EOF`.
-    pub fn finish(mut self, mut each: impl FnMut(Result<Item<'_, '_>, LineError>)) {
+    pub fn finish(mut self, each: impl FnMut(Result<Item<'_, '_>, LineError>)) {
         let Stream { buffer, state, room } = &mut self;
-        buffer.finish(|cut| read_cut(cut, state, room, &mut each));
+        let mut visitor = Each(each);
+        buffer.finish(|cut| read_cut(cut, state, room, &mut visitor));
         if let Some(error) = state.finish() {
-            each(Err(error));
+            visitor.item(Err(error));
         }
     }
 }
@@ -344,15 +377,18 @@ fn read_cut(
     cut: Cut<'_>,
     state: &mut State,
     room: &mut [Vec<Label<'static>>; 2],
-    each: &mut impl FnMut(Result<Item<'_, '_>, LineError>),
+    visitor: &mut impl Visitor,
 ) {
     match cut {
         Cut::Lines(lines) => {
             let mut reader = Reader::with(lines, *state, mem::take(room));
+            let may_know = state.options.format == Format::Prometheus;
             // The input does not end here.
             while !reader.lines.is_empty() {
-                if let Some(item) = reader.next() {
-                    each(item);
+                match reader.next_line() {
+                    Some(Ok(line)) if may_know && visitor.known(line, reader.state.lines) => {}
+                    Some(line) => visitor.item(line.and_then(|line| reader.read(line))),
+                    None => {}
                 }
             }
             *state = reader.state;
@@ -360,9 +396,25 @@ fn read_cut(
         }
         Cut::TooLong => {
             state.lines += 1;
-            each(Err(state.error(state.options.max_line, Reason::TooLong)));
+            visitor.item(Err(state.error(state.options.max_line, Reason::TooLong)));
         }
     }
+}
+
+/// Reads what comes after the labels of a sample in Prometheus' format: a space, a value, and
+/// perhaps a space and a time in milliseconds since 1970. `None` for anything else, and for the
+/// little that only [`Reader`] reads: other spaces.
+#[inline]
+pub fn value_and_time(text: &str) -> Option<(f64, Option<i64>)> {
+    let text = text.strip_prefix(' ')?;
+    let end = find(text.as_bytes(), 0, *b" \t");
+    let value = lines::float(&text[..end])?;
+    let time = match text[end..].strip_prefix(' ') {
+        Some(time) => Some(time.parse().ok()?),
+        None if end == text.len() => None,
+        None => return None,
+    };
+    Some((value, time))
 }
 
 /// The allocation of these labels, for labels of another input.

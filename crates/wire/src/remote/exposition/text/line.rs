@@ -140,9 +140,11 @@ impl<'a> Line<'a> {
         if !matches!(self.peek(), None | Some(b' ' | b'\t' | b'{')) {
             return Err(self.fault(Reason::MalformedName));
         }
+        let mut encoded = self.at;
         self.skip_spaces();
         if self.peek() == Some(b'{') {
             self.braces(Braces::OfSample, &mut name, labels, max_labels)?;
+            encoded = self.at;
         }
         if name.raw.is_empty() {
             return Err(self.fault(Reason::MalformedName));
@@ -150,7 +152,8 @@ impl<'a> Line<'a> {
         self.space(Reason::MalformedValue)?;
         let value = self.number(Reason::MalformedValue)?;
         let line = self.number;
-        let mut sample = Sample { name, labels, value, timestamp_ms: None, exemplar: None, line };
+        let (timestamp_ms, exemplar, encoded) = (None, None, &self.line[..encoded]);
+        let mut sample = Sample { name, labels, value, timestamp_ms, exemplar, line, encoded };
         self.skip_spaces();
         if !self.is_at_end() {
             self.end(&mut sample, exemplar_labels, max_labels)?;
