@@ -21,6 +21,8 @@ mod ingests;
 mod kept;
 #[path = "daemon/keys.rs"]
 mod keys;
+#[path = "daemon/known.rs"]
+mod known;
 #[path = "daemon/logs.rs"]
 mod logs;
 #[path = "daemon/metrics.rs"]

@@ -5,6 +5,7 @@
 
 pub mod body;
 mod brief;
+mod encoded;
 pub mod gate;
 pub mod import;
 pub mod ingest;
@@ -32,6 +33,7 @@ use quipu::snapshot::Timestamp;
 use crate::config::Settings;
 use crate::http::{Request, Response};
 use crate::state::State;
+use encoded::EncodedSeries;
 use gate::Gate;
 use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
 use place::Places;
@@ -205,18 +207,32 @@ impl Shared {
 #[derive(Clone)]
 pub struct Inputs {
     intake: Rc<RefCell<Intake>>,
+    /// The known series of remote write, and of imported text.
+    written: Rc<RefCell<EncodedSeries>>,
+    imported: Rc<RefCell<EncodedSeries>>,
     shared: &'static Shared,
 }
 
 impl Inputs {
     /// Creates the inputs of one thread.
     pub fn new(state: &State, shared: &'static Shared) -> Self {
-        Self { intake: Rc::new(RefCell::new(state.intake.clone())), shared }
+        let intake = Rc::new(RefCell::new(state.intake.clone()));
+        Self { intake, written: Rc::default(), imported: Rc::default(), shared }
     }
 
     /// The intake of this thread. A route holds it only while it handles a request, or in one step.
     pub fn intake(&self) -> RefMut<'_, Intake> {
         self.intake.borrow_mut()
+    }
+
+    /// The series that are known by their bytes in remote write.
+    fn written(&self) -> RefMut<'_, EncodedSeries> {
+        self.written.borrow_mut()
+    }
+
+    /// The series that are known by their bytes in imported text.
+    fn imported(&self) -> RefMut<'_, EncodedSeries> {
+        self.imported.borrow_mut()
     }
 
     /// What all ways in share.

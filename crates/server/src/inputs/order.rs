@@ -143,7 +143,7 @@ impl Order {
         if timestamp_ms > now_ms.saturating_add(AHEAD) {
             return Err(Misplaced::TooNew);
         }
-        let value = (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        let value = part_of(value);
         let mut shard = self.shard(series);
         if let Some(last) = shard.table.find_mut(series, |last| last.series == series) {
             if timestamp_ms < last.timestamp_ms {
@@ -167,6 +167,34 @@ impl Order {
         Ok(Turn::First)
     }
 
+    /// Takes a sample as the last one of its series, if the one before is known and was of the same
+    /// type, and if `take`, which takes its value, returns true. Returns `None`, and changes
+    /// nothing, if not: then [`Order::place`] finds its place.
+    pub fn place_next(
+        &self,
+        arrival: &Arrival,
+        now_ms: i64,
+        take: impl FnOnce() -> bool,
+    ) -> Option<Turn> {
+        let Arrival { series, timestamp_ms, value, class } = *arrival;
+        if timestamp_ms > now_ms.saturating_add(AHEAD) {
+            return None;
+        }
+        let value = part_of(value);
+        let mut shard = self.shard(series);
+        let last = shard.table.find_mut(series, |last| last.series == series)?;
+        if last.class != class {
+            return None;
+        }
+        if timestamp_ms > last.timestamp_ms {
+            return take().then(|| {
+                *last = Last { series, timestamp_ms, value, class };
+                Turn::Next
+            });
+        }
+        (timestamp_ms == last.timestamp_ms && value == last.value).then_some(Turn::Seen)
+    }
+
     /// Forgets the last sample of a series, which could not be taken.
     pub fn forget(&self, series: u64) {
         let mut shard = self.shard(series);
@@ -179,6 +207,11 @@ impl Order {
         let shard = &self.shards[(series >> 20) as usize % SHARDS];
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is kept of a value.
+fn part_of(value: u64) -> u32 {
+    (value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 /// What a sample is that is older than the last one by this many milliseconds.
@@ -277,6 +310,26 @@ mod tests {
         order.forget(1);
         assert_eq!(place(i64::MIN, 0), Ok(Turn::First));
         assert_eq!(order.place(&arrival(2, NOW, 0), NOW), Ok(Turn::First));
+    }
+
+    #[test]
+    fn the_next_sample_is_taken_or_changes_nothing() {
+        let order = Order::new(100);
+        let next = |arrival: Arrival, takes| order.place_next(&arrival, NOW, || takes);
+        assert_eq!(next(arrival(1, NOW, 5), true), None);
+        assert_eq!(order.place(&arrival(1, NOW - 2, 5), NOW), Ok(Turn::First));
+        assert_eq!(next(arrival(1, NOW - 1, 5), false), None);
+        assert_eq!(next(arrival(1, NOW - 1, 5), true), Some(Turn::Next));
+        assert_eq!(next(arrival(1, NOW - 1, 5), false), Some(Turn::Seen));
+        for other in [
+            arrival(1, NOW - 1, 6),
+            arrival(1, NOW - 2, 5),
+            arrival(1, NOW + AHEAD + 1, 5),
+            Arrival { class: Class::Unknown, ..arrival(1, NOW, 5) },
+        ] {
+            assert_eq!(next(other, true), None, "{other:?}");
+        }
+        assert_eq!(order.place(&arrival(1, NOW - 1, 5), NOW), Ok(Turn::Seen));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The type of a series that comes alone: a sample with a name, and perhaps the type of its family.
 
-use quipu::intake::Intake;
+use quipu::intake::{Given, Intake, Mode};
 use quipu::snapshot::{Kind, Timestamp};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition;
@@ -31,6 +31,30 @@ pub fn class(family: SeriesType, name: &str, has_bound: bool, value: f64) -> Cla
             if is_counter && can_be { Class::Counter } else { Class::Unknown }
         }
         _ => Class::Gauge,
+    }
+}
+
+/// The type that a value is taken as, if it is that of a zero: then all values of the series that a
+/// counter can have are taken as that type.
+pub fn lasting_class(
+    family: SeriesType,
+    name: &str,
+    labels: &[(&str, &str)],
+    value: f64,
+) -> Option<Class> {
+    let has_bound = labels.iter().any(|label| label.0 == "le");
+    let found = class(family, name, has_bound, value);
+    (found == class(family, name, has_bound, 0.0)).then_some(found)
+}
+
+/// A single value of a type, and how it is taken: totals are followed, and other values replace
+/// what is there.
+#[inline]
+pub fn given(class: Class, value: f64) -> (Given<'static>, Mode) {
+    match class {
+        Class::Counter => (Given::Counter(value), Mode::Follow),
+        Class::Gauge => (Given::Gauge(value), Mode::Set),
+        _ => (Given::Unknown(value), Mode::Set),
     }
 }
 

@@ -6,12 +6,15 @@
 use std::borrow::Cow;
 use std::cell::RefMut;
 
-use quipu::intake::{Given, Intake, Metric, Mode};
+use quipu::intake::{Given, Intake, Metric, Mode, Moment};
 use quipu_wire::remote::SeriesType;
-use quipu_wire::remote::exposition::text::{Format, Item, LineError, Sample, Text};
+use quipu_wire::remote::exposition::text::{
+    Format, Item, LineError, Sample, Text, Visitor, value_and_time,
+};
 use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
 
 use crate::http::{Request, Response};
+use crate::inputs::encoded::{self, EncodedSeries, NameType, Timed};
 use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
 use crate::inputs::refusals::Input;
 use crate::inputs::tally::{Shown, Tally};
@@ -76,6 +79,9 @@ pub(super) struct Step<'t> {
 struct Taker<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
+    /// The series that are known by the bytes of their names and labels.
+    encoded: RefMut<'t, EncodedSeries>,
+    moment: Moment,
     part: &'t mut Part,
 }
 
@@ -122,7 +128,8 @@ impl Lines {
         let Self { inputs, families, part } = self;
         let mut intake = inputs.intake();
         intake.set_source(part.tally.source());
-        Step { families, taker: Taker { inputs, intake, part } }
+        let (encoded, moment) = (inputs.imported(), intake.moment());
+        Step { families, taker: Taker { inputs, intake, encoded, moment, part } }
     }
 
     /// What was taken and refused.
@@ -138,9 +145,13 @@ impl Drop for Step<'_> {
     }
 }
 
-impl Step<'_> {
-    /// Takes a line.
-    pub(super) fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+impl Visitor for Step<'_> {
+    #[inline]
+    fn known(&mut self, line: &str, number: u64) -> bool {
+        self.taker.known(line, number)
+    }
+
+    fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
         let item = match item {
             Ok(item) => item,
             Err(error) => {
@@ -182,7 +193,9 @@ impl Step<'_> {
             taker.part.tally.refused("family", what);
         }
     }
+}
 
+impl Step<'_> {
     /// Takes the histograms and summaries that were gathered.
     pub(super) fn finish(&mut self) {
         let taker = &mut self.taker;
@@ -198,6 +211,17 @@ impl Step<'_> {
                 Announced { name: name.to_cow().into_owned(), ..Default::default() };
         }
     }
+}
+
+/// The type of samples of this name that was not announced.
+fn unannounced(intake: &mut Intake, name: &str) -> NameType {
+    NameType { series_type: types::kept(intake, name), has_help: false }
+}
+
+/// Where the name and the labels end that a line begins with. The last brace of a line ends them.
+fn series_end(line: &[u8]) -> Option<usize> {
+    let brace = line.iter().rposition(|byte| *byte == b'}').map(|at| at + 1);
+    brace.or_else(|| line.iter().position(|byte| *byte == b' '))
 }
 
 /// Whether metrics of this type have several samples.
@@ -219,6 +243,12 @@ impl Announced {
         }
     }
 
+    /// The type of a sample of this name, if it belongs to the family.
+    fn type_of(&self, name: &str) -> Option<NameType> {
+        let (series_type, has_help) = (types::series_type(self.kind), !self.help.is_empty());
+        self.has(name).then_some(NameType { series_type, has_help })
+    }
+
     /// Whether a sample of this name is the time since which a metric of the family counts.
     fn has_start(&self, name: &str) -> bool {
         name.strip_prefix(&*self.name) == Some("_created") && self.has(name)
@@ -226,6 +256,70 @@ impl Announced {
 }
 
 impl Taker<'_> {
+    /// Takes a line of a series that is known. Returns false for any other line.
+    #[inline]
+    fn known(&mut self, line: &str, number: u64) -> bool {
+        let Self { inputs, intake, encoded, moment, part } = self;
+        let (shared, encoded) = (inputs.shared(), &mut **encoded);
+        if part.is_whole || !part.extra.labels.is_empty() {
+            return false;
+        }
+        let is_end = |rest: &[u8]| rest.first() == Some(&b' ');
+        let Some((end, series)) = encoded.find(line.as_bytes(), is_end, series_end) else {
+            return false;
+        };
+        let Some((value, timestamp_ms)) = line.get(end..).and_then(value_and_time) else {
+            return false;
+        };
+        let is_current = match part.family.type_of(encoded.name(series)) {
+            Some(kind) => encoded.series(series).is_some_and(|known| known.is(kind)),
+            None => {
+                let version = [intake.version(), 0];
+                encoded.is_current(series, version, |name| unannounced(intake, name))
+            }
+        };
+        let Some(known) = encoded.series(series).filter(|_| is_current) else { return false };
+        let timestamp_ms = timestamp_ms.or(part.extra.timestamp_ms);
+        let timed = Timed { value, timestamp_ms, start_ms: None };
+        let is_taken = shared.take_known(intake, known, timed, part.now_ms, moment);
+        if is_taken {
+            part.line = number;
+            part.tally.took(1);
+        }
+        is_taken
+    }
+
+    /// Keeps the series of a sample that was taken, if it may be known by its bytes.
+    fn keep(
+        &mut self,
+        sample: &Sample<'_, '_>,
+        name: &str,
+        family: &Announced,
+        labels: &mut [(&str, &str)],
+    ) {
+        let (shared, bytes) = (self.inputs.shared(), sample.encoded.as_bytes());
+        let is_plain = self.part.format == Format::Prometheus && self.part.extra.labels.is_empty();
+        if !is_plain || shared.rules.is_some() || !self.encoded.has_room(bytes) {
+            return;
+        }
+        // The type that it has now that its family is there.
+        let version = [self.intake.version(), 0];
+        let announced = family.type_of(name);
+        let kind = announced.unwrap_or_else(|| unannounced(&mut self.intake, name));
+        let Some(class) = types::lasting_class(kind.series_type, name, labels, sample.value) else {
+            return;
+        };
+        let (given, mode) = types::given(class, sample.value);
+        if let Some(located) = self.intake.locate(self.inputs.metric(name), labels, &given, mode) {
+            labels.sort_unstable();
+            let (series_type, order) = (kind.series_type, shared.order.hash(name, labels));
+            let known = encoded::Known { located, series_type, class, order };
+            // The next text may announce another type, or none.
+            let version = if announced.is_some() { [u64::MAX; 2] } else { version };
+            self.encoded.keep(bytes, (name, kind, version), known);
+        }
+    }
+
     /// Takes a sample that stands for itself.
     fn sample(&mut self, sample: &Sample<'_, '_>) {
         let name = sample.name.to_cow();
@@ -268,14 +362,12 @@ impl Taker<'_> {
         };
         let has_bound = labels.iter().any(|label| label.0 == "le");
         let class = types::class(series_type, name, has_bound, sample.value);
-        let (given, mode) = match class {
-            Class::Counter => (Given::Counter(sample.value), Mode::Follow),
-            Class::Gauge => (Given::Gauge(sample.value), Mode::Set),
-            _ => (Given::Unknown(sample.value), Mode::Set),
-        };
+        let (given, mode) = types::given(class, sample.value);
         let timestamp_ms = sample.timestamp_ms;
         let valued = Valued { given, mode, class, timestamp_ms, start_ms: None };
-        self.series(name, help, unit, labels, &valued);
+        if self.series(name, help, unit, labels, &valued) {
+            self.keep(sample, name, family, labels);
+        }
     }
 
     /// The type of samples of this name that was not announced. Samples of a name come together.
@@ -325,7 +417,7 @@ impl Taker<'_> {
         }
     }
 
-    /// Takes a value of a series.
+    /// Takes a value of a series; returns whether it was taken.
     fn series(
         &mut self,
         name: &str,
@@ -333,39 +425,42 @@ impl Taker<'_> {
         unit: &str,
         labels: &mut [(&str, &str)],
         valued: &Valued<'_>,
-    ) {
+    ) -> bool {
         let extra = std::mem::take(&mut self.part.extra);
         let metric = Metric { help, unit: types::unit_of(name, unit), ..self.inputs.metric(name) };
         let timestamp_ms = valued.timestamp_ms.or(extra.timestamp_ms);
-        if extra.labels.is_empty() {
-            self.put(metric, labels, valued, timestamp_ms);
+        let is_taken = if extra.labels.is_empty() {
+            self.put(metric, labels, valued, timestamp_ms)
         } else {
             let is_own =
                 |label: &&(&str, &str)| extra.labels.iter().all(|(name, _)| name != label.0);
             let mut all: Vec<(&str, &str)> = labels.iter().filter(is_own).copied().collect();
             all.extend(extra.labels.iter().map(|(name, value)| (&**name, &**value)));
-            self.put(metric, &mut all, valued, timestamp_ms);
-        }
+            self.put(metric, &mut all, valued, timestamp_ms)
+        };
         self.part.extra = extra;
+        is_taken
     }
 
-    /// Takes a value, and counts it.
+    /// Takes a value, and counts it; returns whether it was taken.
     fn put(
         &mut self,
         metric: Metric<'_>,
         labels: &mut [(&str, &str)],
         valued: &Valued<'_>,
         timestamp_ms: Option<i64>,
-    ) {
-        match self.take(metric, labels, valued, timestamp_ms) {
+    ) -> bool {
+        let taken = self.take(metric, labels, valued, timestamp_ms);
+        match taken {
             Ok(()) => self.part.tally.took(1),
-            Err((reason, what)) => {
+            Err((reason, ref what)) => {
                 let Part { line, tally, .. } = &mut *self.part;
                 let shown = Shown { name: metric.name, labels };
                 let place = if is_whole_class(valued.class) { "up to line" } else { "line" };
                 tally.refused(reason, format_args!("text: {place} {line}: {shown}: {what}"));
             }
         }
+        taken.is_ok()
     }
 
     fn take(

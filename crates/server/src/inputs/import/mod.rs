@@ -6,8 +6,10 @@
 
 mod lines;
 
+use std::time::{Duration, Instant};
+
 use hyper::header::CONTENT_TYPE;
-use quipu_wire::remote::exposition::text::{Format, Options, Stream};
+use quipu_wire::remote::exposition::text::{Format, Options, Stream, Visitor};
 
 use super::body::{Piece, Pieces};
 use super::parameters::{Parameters, bad};
@@ -39,8 +41,10 @@ struct Importing {
     buffer: Vec<u8>,
 }
 
-/// The bytes of the text that one step takes.
+/// The bytes of the text that are read at a time.
 const PIECE: usize = 16 << 10;
+/// A step that has taken this long reads no more.
+const STEP: Duration = Duration::from_micros(100);
 
 impl Importing {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
@@ -64,17 +68,22 @@ impl Steps for Importing {
         if !self.place.take() {
             return None;
         }
+        let begun = Instant::now();
         let mut step = self.lines.step();
-        let failed = match self.pieces.next(&mut self.buffer) {
-            Ok(Piece::End) => None,
-            Ok(Piece::Nothing) => return None,
-            Ok(Piece::Bytes(len)) => {
-                if let Some(stream) = &mut self.stream {
-                    stream.push(&self.buffer[..len], |item| step.item(item));
+        let failed = loop {
+            match self.pieces.next(&mut self.buffer) {
+                Ok(Piece::End) => break None,
+                Ok(Piece::Nothing) => return None,
+                Ok(Piece::Bytes(len)) => {
+                    if let Some(stream) = &mut self.stream {
+                        stream.visit(&self.buffer[..len], &mut step);
+                    }
+                    if begun.elapsed() >= STEP {
+                        return None;
+                    }
                 }
-                return None;
+                Err(response) => break Some(response),
             }
-            Err(response) => Some(response),
         };
         if let Some(stream) = self.stream.take() {
             stream.finish(|item| step.item(item));

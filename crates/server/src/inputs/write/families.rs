@@ -3,6 +3,7 @@
 //! It is in memory: Prometheus sends it again every minute.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use quipu_wire::remote::{FamilyMetadata, SeriesType};
@@ -11,7 +12,10 @@ use crate::inputs::types;
 
 /// What is known of families, by name. All threads share it.
 #[derive(Default)]
-pub struct Families(RwLock<HashMap<Box<str>, Arc<Known>>>);
+pub struct Families {
+    by_name: RwLock<HashMap<Box<str>, Arc<Known>>>,
+    changes: AtomicU64,
+}
 
 /// What is known of a family.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -38,7 +42,7 @@ impl Families {
                 && *known.help == *metadata.help
                 && *known.unit == *metadata.unit
         };
-        let families = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let families = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         match families.get(family.name) {
             Some(known) if is_known(known) => return,
             None if families.len() >= MOST => return,
@@ -49,13 +53,20 @@ impl Families {
             help: metadata.help.into(),
             unit: metadata.unit.into(),
         };
-        let mut families = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut families = self.by_name.write().unwrap_or_else(PoisonError::into_inner);
         families.insert(family.name.into(), Arc::new(known));
+        // With the lock: a thread that sees the number finds the family.
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often what is known has changed.
+    pub(super) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
     }
 
     /// What is known of the family that a series of this name belongs to.
     pub(super) fn of_series(&self, name: &str) -> Option<Arc<Known>> {
-        let families = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let families = self.by_name.read().unwrap_or_else(PoisonError::into_inner);
         if families.is_empty() {
             return None;
         }
@@ -97,7 +108,7 @@ mod tests {
             let name = format!("{n:06}");
             put(&families, &[b"\x1a\x08\x12\x06", name.as_bytes()].concat());
         }
-        assert_eq!(families.0.read().unwrap().len(), MOST);
+        assert_eq!(families.by_name.read().unwrap().len(), MOST);
         let long = [b"\x1a\x84\x08\x12\x81\x08".to_vec(), vec![b'a'; 1025]].concat();
         put(&families, &long);
         assert!(families.of_series(&"a".repeat(1025)).is_none());

@@ -22,7 +22,7 @@ use super::{Inputs, body, now_ms};
 use crate::http::{Reply, Request, Response, Steps, text};
 
 pub use families::Families;
-use taking::{Taking, Written};
+use taking::{Step, Taking, Written};
 
 /// The most bytes of a request before compression, as in Prometheus.
 const MOST_BYTES: usize = 32 << 20;
@@ -140,20 +140,9 @@ impl Steps for Writing {
             loop {
                 let mut work = 0;
                 while work < WORK_PER_LOOK {
-                    work += 1;
-                    match reader.next() {
+                    match take_next(reader, &mut taking) {
+                        Some(done) => work += done,
                         None => return true,
-                        Some(Ok(Entry::Series(series))) => {
-                            work += series.samples.len() + series.histograms().count();
-                            taking.series(&series);
-                        }
-                        Some(Ok(Entry::Family(family))) => taking.family(&family),
-                        // Entry::Skipped, of many fields.
-                        Some(Ok(_)) => work = WORK_PER_LOOK,
-                        Some(Err(error)) => {
-                            taking.refuse_request(&error);
-                            return true;
-                        }
                     }
                 }
                 if begun.elapsed() >= STEP {
@@ -166,6 +155,46 @@ impl Steps for Writing {
 
     fn is_waiting(&self) -> bool {
         self.place.is_waiting()
+    }
+}
+
+/// Takes the next entry of a request. Returns how much work that was; `None` if it was the last
+/// one.
+fn take_next(reader: &mut WriteReader<'_>, taking: &mut Step<'_>) -> Option<usize> {
+    let taken = match reader.next_known(|series| taking.find(series)) {
+        Some(Ok(Entry::Known { series, samples, metadata })) => {
+            let taken = taking.known(series, samples, &metadata);
+            if taken == samples.len() {
+                return Some(1 + taken);
+            }
+            taken
+        }
+        entry => return take(entry, 0, taking),
+    };
+    take(reader.again(), taken, taking)
+}
+
+/// Takes an entry, without the first `taken` samples of a series.
+fn take(
+    entry: Option<Result<Entry<'_, '_>, quipu_wire::Error>>,
+    taken: usize,
+    taking: &mut Step<'_>,
+) -> Option<usize> {
+    match entry? {
+        Ok(Entry::Series(series)) => {
+            taking.series(&series, taken);
+            Some(1 + series.samples.len() + series.histograms().count())
+        }
+        Ok(Entry::Family(family)) => {
+            taking.family(&family);
+            Some(1)
+        }
+        // Entry::Skipped, of many fields.
+        Ok(_) => Some(WORK_PER_LOOK),
+        Err(error) => {
+            taking.refuse_request(&error);
+            None
+        }
     }
 }
 

@@ -3,18 +3,20 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+use quipu::intake::{Given, Intake, Metric, Mode, Moment, Refused};
 use quipu::snapshot::{Kind, Native};
 use quipu_wire::remote::{
     FamilyMetadata, HistogramSample, Metadata, ResetHint, Sample, Series, SeriesType, WriteVersion,
+    encode_labels,
 };
 
 use super::families::Known;
 use crate::http::{Request, Response};
+use crate::inputs::encoded::{self, EncodedSeries, NameType, Timed, Version};
 use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
 use crate::inputs::refusals::Input;
 use crate::inputs::tally::{Shown, Tally};
-use crate::inputs::{Inputs, types};
+use crate::inputs::{Inputs, Shared, types};
 
 /// What a request has brought so far.
 pub(super) struct Taking {
@@ -38,6 +40,8 @@ struct Part {
     /// The type that the daemon's family of that name has.
     kept: SeriesType,
     buckets: Buckets,
+    /// Memory for the bytes of labels.
+    bytes: Vec<u8>,
 }
 
 /// What was written, as 2.0 counts it.
@@ -60,6 +64,9 @@ struct Buckets {
 pub(super) struct Step<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
+    /// The series that are known by the bytes of their labels.
+    encoded: RefMut<'t, EncodedSeries>,
+    moment: Moment,
     part: &'t mut Part,
 }
 
@@ -93,6 +100,7 @@ impl Taking {
             known: None,
             kept: SeriesType::Unknown,
             buckets: Buckets::default(),
+            bytes: Vec::new(),
         };
         Ok(Self { inputs: inputs.clone(), part })
     }
@@ -102,7 +110,8 @@ impl Taking {
         let Self { inputs, part } = self;
         let mut intake = inputs.intake();
         intake.set_source(part.tally.source());
-        Step { inputs, intake, part }
+        let (encoded, moment) = (inputs.written(), intake.moment());
+        Step { inputs, intake, encoded, moment, part }
     }
 
     /// Refuses the rest of a request that cannot be read.
@@ -148,8 +157,79 @@ impl Step<'_> {
         self.part.last_name.clear();
     }
 
-    /// Takes the samples of a series.
-    pub(super) fn series(&mut self, series: &Series<'_, '_>) {
+    /// The series whose labels these bytes begin with, if it is known: the number of its bytes, and
+    /// its number.
+    #[inline]
+    pub(super) fn find(&mut self, bytes: &[u8]) -> Option<(usize, u32)> {
+        let is_end = |rest: &[u8]| rest.first() != Some(&LABEL);
+        self.encoded.find(bytes, is_end, labels_end)
+    }
+
+    /// Takes samples of a known series. Returns the number of those that were taken; the others
+    /// have to be taken by [`Step::series`].
+    #[inline]
+    pub(super) fn known(
+        &mut self,
+        series: u32,
+        samples: &[Sample],
+        metadata: &Metadata<'_>,
+    ) -> usize {
+        let Self { inputs, intake, encoded, moment, part } = self;
+        let (shared, encoded) = (inputs.shared(), &mut **encoded);
+        let is_current = match stated(metadata) {
+            Some(stated) => encoded.series(series).is_some_and(|known| known.series_type == stated),
+            None => {
+                let version = version(shared, intake, part.version);
+                let look_up = |name: &str| name_type(shared, intake, part.version, name);
+                encoded.is_current(series, version, look_up)
+            }
+        };
+        let known = encoded
+            .series(series)
+            .filter(|known| is_current && (metadata.help.is_empty() || known.located.has_help()));
+        let Some(known) = known else { return 0 };
+        let take = |sample: &&Sample| {
+            let Sample { value, timestamp_ms, start_ms, .. } = **sample;
+            let timed = Timed { value, timestamp_ms: Some(timestamp_ms), start_ms };
+            !sample.is_stale() && shared.take_known(intake, known, timed, part.now_ms, moment)
+        };
+        let taken = samples.iter().take_while(take).count();
+        part.number += u64::from(taken == samples.len());
+        part.written.samples += taken as u64;
+        part.tally.took(taken as u64);
+        taken
+    }
+
+    /// Keeps the series of a value that was taken, if it may be known by the bytes of its labels.
+    fn keep(&mut self, bytes: &[u8], named: &Named<'_>, stated: Option<SeriesType>, value: f64) {
+        let shared = self.inputs.shared();
+        if shared.rules.is_some() || !self.encoded.has_room(bytes) {
+            return;
+        }
+        // The type that it has now that its family is there. That which is stated says nothing of
+        // others.
+        let (version, kind) = match stated {
+            Some(series_type) => ([u64::MAX; 2], NameType { series_type, has_help: false }),
+            None => {
+                let version = version(shared, &self.intake, self.part.version);
+                let kind = name_type(shared, &mut self.intake, self.part.version, named.name);
+                (version, kind)
+            }
+        };
+        let Some(class) = types::lasting_class(kind.series_type, named.name, named.labels, value)
+        else {
+            return;
+        };
+        let (given, mode) = types::given(class, value);
+        if let Some(located) = self.intake.locate(named.metric, named.labels, &given, mode) {
+            let (series_type, order) = (kind.series_type, self.hash(named));
+            let known = encoded::Known { located, series_type, class, order };
+            self.encoded.keep(bytes, (named.name, kind, version), known);
+        }
+    }
+
+    /// Takes the samples of a series, without the first `taken` ones, and all else that it has.
+    pub(super) fn series(&mut self, series: &Series<'_, '_>, taken: usize) {
         self.part.number += 1;
         let number = self.part.number;
         if let Some(fault) = series.fault {
@@ -183,9 +263,20 @@ impl Step<'_> {
             ..self.inputs.metric(name)
         };
         let named = Named { name, labels, series_type: metadata.series_type, metric };
-        for sample in series.samples {
+        let mut last = None;
+        for sample in series.samples.iter().skip(taken) {
             let taken = self.sample(&named, sample);
-            self.part.written.samples += u64::from(self.count(&named, taken));
+            let is_taken = self.count(&named, taken);
+            self.part.written.samples += u64::from(is_taken);
+            last = is_taken.then_some(sample);
+        }
+        let has_others = series.exemplars().len() > 0 || series.histograms().next().is_some();
+        if let Some(last) = last.filter(|last| !has_others && !last.is_stale()) {
+            let mut room = std::mem::take(&mut self.part.bytes);
+            if let Some(bytes) = encoded_labels(series, self.part.version, &mut room) {
+                self.keep(bytes, &named, stated(&series.metadata), last.value);
+            }
+            self.part.bytes = room;
         }
         for histogram in series.histograms() {
             let taken = match histogram {
@@ -247,11 +338,7 @@ impl Step<'_> {
                 _ => self.remove(named),
             };
         }
-        let (given, mode) = match class {
-            Class::Counter => (Given::Counter(sample.value), Mode::Follow),
-            Class::Gauge => (Given::Gauge(sample.value), Mode::Set),
-            _ => (Given::Unknown(sample.value), Mode::Set),
-        };
+        let (given, mode) = types::given(class, sample.value);
         self.take(named, &given, mode, (sample.timestamp_ms, sample.start_ms))
     }
 
@@ -408,5 +495,59 @@ impl Buckets {
     }
 }
 
+/// The bytes that the labels of a series have in remote write 1.0, if they are known. `room` is
+/// memory for those of 2.0.
+fn encoded_labels<'b>(
+    series: &Series<'_, 'b>,
+    version: WriteVersion,
+    room: &'b mut Vec<u8>,
+) -> Option<&'b [u8]> {
+    if version == WriteVersion::One {
+        return series.encoded;
+    }
+    room.clear();
+    encode_labels(series.labels, room)?;
+    Some(room)
+}
+
+/// The type that a series of 2.0 says it has.
+fn stated(metadata: &Metadata<'_>) -> Option<SeriesType> {
+    Some(metadata.series_type).filter(|series_type| *series_type != SeriesType::Unknown)
+}
+
+/// Numbers that change when the type of a name may, of series that do not state it.
+fn version(shared: &Shared, intake: &Intake, version: WriteVersion) -> Version {
+    let families = match version {
+        WriteVersion::One => shared.families.changes(),
+        WriteVersion::Two => u64::MAX,
+    };
+    [intake.version(), families]
+}
+
+/// The type of series of a name that do not state it.
+fn name_type(shared: &Shared, intake: &mut Intake, version: WriteVersion, name: &str) -> NameType {
+    let is_one = version == WriteVersion::One;
+    let known = is_one.then(|| shared.families.of_series(name)).flatten();
+    let known_type = known.as_ref().map(|known| known.series_type);
+    let series_type = match known_type {
+        None | Some(SeriesType::Unknown) => types::kept(intake, name),
+        Some(series_type) => series_type,
+    };
+    NameType { series_type, has_help: known.is_some_and(|known| !known.help.is_empty()) }
+}
+
+/// Where the labels end that a series begins with.
+fn labels_end(bytes: &[u8]) -> Option<usize> {
+    let mut end = 0;
+    while bytes.get(end) == Some(&LABEL) {
+        // A label with a longer length is read in the usual way.
+        let length = *bytes.get(end + 1).filter(|length| **length < 0x80)?;
+        end += 2 + usize::from(length);
+    }
+    Some(end)
+}
+
+/// The tag of a label in a series of remote write 1.0.
+const LABEL: u8 = 0x0a;
 /// The label with the name of the metric.
 const NAME: &str = "__name__";

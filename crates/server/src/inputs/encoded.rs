@@ -1,0 +1,392 @@
+//! Series that are known by the bytes of their names and labels in requests.
+//!
+//! A sender writes the name and the labels of a series in the same way again and again. What was
+//! found out about them once is kept under these bytes: then they are neither read, checked nor
+//! sorted again, and the series is found without a look for its family and its key.
+//!
+//! Bytes are compared as a whole, so no series is taken for another one. What is kept may be out of
+//! date, which is noticed before it is used: [`Located`] leads nowhere if the series was removed,
+//! and the type of a name is looked up again when a family was made. A sample that cannot be taken
+//! in this way is read and taken in the usual one, which keeps its series again.
+//!
+//! Most senders also keep the order of their series. So the series that came after this one before
+//! is compared first, without a look into the table, and those after it are prefetched.
+//!
+//! A table is bounded. When it is full, it stays as it is until many more series were looked for in
+//! vain than it has; then it is emptied. So series that come in turns and are too many for it cost
+//! little more than without a table, and those that no longer come make room.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+
+use hashbrown::HashTable;
+use quipu::intake::{Intake, Located, Mode, Moment};
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::SeriesType;
+
+use super::Shared;
+use super::order::{Arrival, Class, Turn};
+use super::types;
+
+/// The known series of one way in. Each thread has its own.
+#[derive(Default)]
+pub(super) struct EncodedSeries {
+    /// In the order in which they were kept first.
+    entries: Vec<Entry>,
+    /// Their bytes, one after the other.
+    bytes: Vec<u8>,
+    /// Their numbers by the hash of their bytes.
+    numbers: HashTable<u32>,
+    seeded: Seeded,
+    names: Vec<Name>,
+    by_name: HashMap<Box<str>, u32, Seeded>,
+    /// The number of the series that is expected next.
+    next: usize,
+    /// How many series were looked for in vain since one was added.
+    missed: usize,
+}
+
+struct Entry {
+    hash: u64,
+    /// Its bytes: where they begin, and their number.
+    start: u32,
+    length: u32,
+    /// The number of its name.
+    name: u32,
+    series: Known,
+}
+
+/// What is known of a series.
+pub(super) struct Known {
+    /// Where it is.
+    pub(super) located: Located,
+    /// The type of its name when it was kept.
+    pub(super) series_type: SeriesType,
+    /// The type that its values are taken as, as long as its name has the same type.
+    pub(super) class: Class,
+    /// What the order of samples has for it.
+    pub(super) order: u64,
+}
+
+/// A name of series, with the type of those that come without one.
+struct Name {
+    text: Box<str>,
+    kind: NameType,
+    /// When the type was looked up.
+    version: Version,
+}
+
+/// What is known of the type of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NameType {
+    /// The type.
+    pub(super) series_type: SeriesType,
+    /// Whether there is a help, which the family must have.
+    pub(super) has_help: bool,
+}
+
+/// Numbers that change with the types of names.
+pub(super) type Version = [u64; 2];
+
+/// A value with its times.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timed {
+    /// The value.
+    pub(super) value: f64,
+    /// In milliseconds since 1970.
+    pub(super) timestamp_ms: Option<i64>,
+    /// When counting began, if that is known.
+    pub(super) start_ms: Option<i64>,
+}
+
+/// The most series of a table, the most bytes of their names and labels, and those of one series.
+const MOST: usize = 1 << 17;
+const MOST_BYTES: usize = 16 << 20;
+const LONGEST: usize = 4 << 10;
+/// A full table is emptied when this number of series was looked for in vain.
+const PATIENCE: usize = 16 * MOST;
+/// The number of series from the one that was found to the one that is prefetched.
+const AHEAD: usize = 6;
+
+impl EncodedSeries {
+    /// The known series that these bytes begin with: the number of its bytes, and its number.
+    /// `is_end` tells whether a series ends before these bytes, and `end` where the first one ends.
+    #[inline]
+    pub(super) fn find(
+        &mut self,
+        bytes: &[u8],
+        is_end: impl Fn(&[u8]) -> bool,
+        end: impl Fn(&[u8]) -> Option<usize>,
+    ) -> Option<(usize, u32)> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let expected = self.entries.get(self.next);
+        let rest = expected.and_then(|entry| bytes.strip_prefix(self.bytes_of(entry)));
+        let found = match rest.is_some_and(is_end) {
+            true => self.next,
+            false => self.look_up(bytes.get(..end(bytes)?)?)?,
+        };
+        self.next = found + 1;
+        if let Some(ahead) = self.entries.get(found + AHEAD) {
+            ahead.series.located.prefetch();
+        }
+        // Fewer than MOST.
+        self.entries.get(found).map(|entry| (entry.length as usize, found as u32))
+    }
+
+    /// As [`EncodedSeries::position`], but counts what is not found.
+    #[inline(never)]
+    fn look_up(&mut self, bytes: &[u8]) -> Option<usize> {
+        let found = self.position(bytes);
+        self.missed += usize::from(found.is_none());
+        found
+    }
+
+    fn position(&self, bytes: &[u8]) -> Option<usize> {
+        let hash = self.seeded.hash_one(bytes);
+        let is_it = |number: &u32| {
+            let entry = self.entries.get(*number as usize);
+            entry.is_some_and(|entry| entry.hash == hash && self.bytes_of(entry) == bytes)
+        };
+        self.numbers.find(hash, is_it).map(|number| *number as usize)
+    }
+
+    #[inline]
+    fn bytes_of(&self, entry: &Entry) -> &[u8] {
+        let start = entry.start as usize;
+        self.bytes.get(start..start + entry.length as usize).unwrap_or_default()
+    }
+
+    /// A series, by its number.
+    #[inline]
+    pub(super) fn series(&self, number: u32) -> Option<&Known> {
+        self.entries.get(number as usize).map(|entry| &entry.series)
+    }
+
+    /// The name of a series.
+    pub(super) fn name(&self, number: u32) -> &str {
+        let entry = self.entries.get(number as usize);
+        let name = entry.and_then(|entry| self.names.get(entry.name as usize));
+        name.map_or("", |name| &name.text)
+    }
+
+    /// Whether a series may be taken as what it was: whether its name has the type that it had, and
+    /// its family a help if there is one. `look_up` finds the type of a name; it is called when the
+    /// version is another one.
+    #[inline]
+    pub(super) fn is_current(
+        &mut self,
+        number: u32,
+        version: Version,
+        look_up: impl FnOnce(&str) -> NameType,
+    ) -> bool {
+        let Some(entry) = self.entries.get(number as usize) else { return false };
+        let Some(name) = self.names.get_mut(entry.name as usize) else { return false };
+        if name.version != version {
+            name.kind = look_up(&name.text);
+            name.version = version;
+        }
+        entry.series.is(name.kind)
+    }
+
+    /// Whether a series may be kept under these bytes. If the table has been full for long, empties
+    /// it.
+    pub(super) fn has_room(&mut self, bytes: &[u8]) -> bool {
+        if !(1..=LONGEST).contains(&bytes.len()) {
+            return false;
+        }
+        let is_full = self.entries.len() >= MOST || self.bytes.len() + bytes.len() > MOST_BYTES;
+        if is_full && self.missed >= PATIENCE {
+            *self = Self::default();
+            return true;
+        }
+        !is_full || self.position(bytes).is_some()
+    }
+
+    /// Keeps a series under these bytes, in place of what is there. [`EncodedSeries::has_room`]
+    /// returned true. `kind` is the type of the name in this version.
+    pub(super) fn keep(&mut self, bytes: &[u8], name: (&str, NameType, Version), series: Known) {
+        let name = self.keep_name(name);
+        if let Some(known) = self.position(bytes) {
+            if let Some(entry) = self.entries.get_mut(known) {
+                (entry.name, entry.series) = (name, series);
+            }
+            return;
+        }
+        // All three are less than MOST_BYTES.
+        let (start, length) = (self.bytes.len() as u32, bytes.len() as u32);
+        let number = self.entries.len() as u32;
+        let hash = self.seeded.hash_one(bytes);
+        self.bytes.extend_from_slice(bytes);
+        self.entries.push(Entry { hash, start, length, name, series });
+        let entries = &self.entries;
+        let hash_of = |number: &u32| entries.get(*number as usize).map_or(0, |entry| entry.hash);
+        self.numbers.insert_unique(hash, number, hash_of);
+        self.next = entries.len();
+        self.missed = 0;
+    }
+
+    fn keep_name(&mut self, (text, kind, version): (&str, NameType, Version)) -> u32 {
+        if let Some(&known) = self.by_name.get(text) {
+            if let Some(name) = self.names.get_mut(known as usize) {
+                (name.kind, name.version) = (kind, version);
+            }
+            return known;
+        }
+        // At most one for each series.
+        let number = self.names.len() as u32;
+        self.names.push(Name { text: text.into(), kind, version });
+        self.by_name.insert(text.into(), number);
+        number
+    }
+}
+
+impl Known {
+    /// Whether it may be taken as what it was, if its name has this type.
+    #[inline]
+    pub(super) fn is(&self, kind: NameType) -> bool {
+        self.series_type == kind.series_type && (!kind.has_help || self.located.has_help())
+    }
+}
+
+impl Shared {
+    /// Takes a sample of a series that is known, as the ways in do that have its name and its
+    /// labels. Returns false, and changes nothing, if it has to be taken by these: if its series is
+    /// not where it was, and for all that is not the rule, such as what is refused.
+    #[inline]
+    pub(super) fn take_known(
+        &self,
+        intake: &Intake,
+        known: &Known,
+        sample: Timed,
+        now_ms: i64,
+        moment: &Moment,
+    ) -> bool {
+        let Known { located, class, .. } = known;
+        let (given, mode) = types::given(*class, sample.value);
+        let Some(timestamp_ms) = sample.timestamp_ms else {
+            // Only samples with times have an order.
+            return sample.start_ms.is_none() && intake.take_located(located, &given, mode, moment);
+        };
+        let Some(time) = types::timestamp(timestamp_ms) else { return false };
+        if mode == Mode::Follow {
+            let start = sample.start_ms.and_then(types::timestamp);
+            let followed = intake.follow_located(located, sample.value, Some(time), start, moment);
+            return followed.is_some_and(|followed| Turn::of(followed).is_ok());
+        }
+        let arrival = Arrival {
+            series: known.order,
+            timestamp_ms,
+            value: sample.value.to_bits(),
+            class: *class,
+        };
+        let take = || intake.take_located(located, &given, mode, moment);
+        self.order.place_next(&arrival, now_ms, take).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quipu::Registry;
+    use quipu::intake::{Limits, Metric};
+
+    use super::*;
+
+    const UNKNOWN: NameType = NameType { series_type: SeriesType::Unknown, has_help: false };
+
+    fn intake() -> Intake {
+        let mut intake = Intake::new(&Registry::new(), Limits::default()).unwrap();
+        let (given, mode) = types::given(Class::Gauge, 1.0);
+        intake.take(Metric::new("m"), &[], &given, mode, None).unwrap();
+        intake
+    }
+
+    fn known(intake: &mut Intake) -> Known {
+        let (given, mode) = types::given(Class::Gauge, 1.0);
+        let located = intake.locate(Metric::new("m"), &[], &given, mode).unwrap();
+        Known { located, series_type: SeriesType::Unknown, class: Class::Gauge, order: 0 }
+    }
+
+    fn keep(series: &mut EncodedSeries, bytes: &[u8], known: Known) {
+        assert!(series.has_room(bytes), "{}", series.entries.len());
+        series.keep(bytes, ("m", UNKNOWN, [1, 1]), known);
+    }
+
+    /// The number of the series of a line.
+    fn find(series: &mut EncodedSeries, line: &str) -> Option<u32> {
+        let is_end = |rest: &[u8]| rest.first() == Some(&b' ');
+        let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b' ');
+        let (length, number) = series.find(line.as_bytes(), is_end, end)?;
+        assert_eq!(Some(length), end(line.as_bytes()));
+        Some(number)
+    }
+
+    #[test]
+    fn series_are_found_by_all_their_bytes_in_any_order() {
+        let (mut series, mut intake) = (EncodedSeries::default(), intake());
+        assert_eq!(find(&mut series, "a 1"), None);
+        for bytes in ["a", "ab", "abc", "b", "ab"] {
+            keep(&mut series, bytes.as_bytes(), known(&mut intake));
+        }
+        let lines = ["a 1", "ab 1", "abc 1", "b 1"];
+        for first in 0..lines.len() {
+            for second in 0..lines.len() {
+                for at in [first, second, second] {
+                    assert_eq!(find(&mut series, lines[at]), Some(at as u32));
+                }
+                assert_eq!(find(&mut series, "abcd 1"), None);
+                assert_eq!(find(&mut series, "abc"), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_series_is_current_as_long_as_its_name_has_the_same_type() {
+        let (mut series, mut intake) = (EncodedSeries::default(), intake());
+        keep(&mut series, b"a", known(&mut intake));
+        let mut is_current = |version, kind| series.is_current(0, [version, 1], |_| kind);
+        let gauge = NameType { series_type: SeriesType::Gauge, ..UNKNOWN };
+        let helped = NameType { has_help: true, ..UNKNOWN };
+        // The type is looked up when the version is another one.
+        for (version, kind, expected) in [
+            (1, gauge, true),
+            (2, UNKNOWN, true),
+            (3, gauge, false),
+            (3, UNKNOWN, false),
+            (4, helped, false),
+            (5, UNKNOWN, true),
+        ] {
+            assert_eq!(is_current(version, kind), expected, "{version}");
+        }
+        assert!(!series.is_current(1, [1, 1], |_| UNKNOWN));
+    }
+
+    #[test]
+    fn a_full_table_is_emptied_when_others_come_for_long() {
+        let (mut series, mut intake) = (EncodedSeries::default(), intake());
+        let Known { located, series_type, class, order } = known(&mut intake);
+        let known = || Known { located: located.clone(), series_type, class, order };
+        for number in 0..MOST {
+            keep(&mut series, format!("{number}").as_bytes(), known());
+        }
+        assert!(!series.has_room(b"other"));
+        // Those that are there are kept again.
+        keep(&mut series, b"17", known());
+        for _ in 0..PATIENCE {
+            assert!(series.look_up(b"other").is_none() && series.entries.len() == MOST);
+        }
+        keep(&mut series, b"other", known());
+        assert_eq!((series.entries.len(), find(&mut series, "17 1")), (1, None));
+        let long = vec![b'a'; LONGEST];
+        let count = MOST_BYTES / LONGEST - 1;
+        for number in 0..count {
+            let bytes = [&long[8..], format!("{number:08}").as_bytes()].concat();
+            keep(&mut series, &bytes, known());
+        }
+        assert!(!series.has_room(&long) && series.bytes.len() <= MOST_BYTES);
+        for bytes in [&b""[..], &[b'a'; LONGEST + 1]] {
+            assert!(!EncodedSeries::default().has_room(bytes));
+        }
+    }
+}

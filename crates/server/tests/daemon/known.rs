@@ -1,0 +1,173 @@
+//! Series that are known by their bytes: senders that write a series in the same way each time, and
+//! senders that write it in another way each time, get the same responses and make the same series.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use quipu_wire::remote;
+
+use crate::common::{Answer, Daemon, Home};
+
+/// Totals, gauges, and what has no type but by its name.
+const NAMES: [&str; 7] = [
+    "known_hits_total",
+    "known_jobs",
+    "known_level",
+    "known_took_bucket",
+    "known_took_count",
+    "known_odd_sum",
+    "known_plain",
+];
+const STALE: u64 = 0x7ff0_0000_0000_0002;
+const HOUR: i64 = 3_600_000;
+
+/// Pseudo-random numbers: xorshift.
+struct Random(u64);
+
+/// A sample of one of a few series.
+struct Sample {
+    name: &'static str,
+    host: u64,
+    values: Vec<(f64, i64)>,
+}
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+
+    /// A value and its time in a round; `start` is the time of the first round.
+    fn value(&mut self, round: i64, start: i64) -> (f64, i64) {
+        let value = match self.below(24) {
+            0 => f64::NAN,
+            1 => -1.0,
+            2 => f64::from_bits(STALE),
+            3 => f64::INFINITY,
+            4 => self.below(5) as f64,
+            _ => (10 * round) as f64 + self.below(10) as f64,
+        };
+        let time = match self.below(24) {
+            0 => start - 3 * HOUR,
+            1 => start - 1,
+            2 => start + 2 * HOUR,
+            3 => 1000 * (start / 1000 + round - 1),
+            _ => 1000 * (start / 1000 + round) + self.below(2) as i64,
+        };
+        (value, time)
+    }
+
+    fn samples(&mut self, round: i64, start: i64) -> Vec<Sample> {
+        let count = 1 + self.below(12);
+        let sample = |_| Sample {
+            name: NAMES[self.below(NAMES.len() as u64) as usize],
+            host: self.below(3),
+            values: (0..=self.below(5) / 4).map(|_| self.value(round, start)).collect(),
+        };
+        (0..count).map(sample).collect()
+    }
+}
+
+fn field(tag: u8, body: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(body.len()).unwrap();
+    match length {
+        0..0x80 => [&[tag, length], body].concat(),
+        _ => [&[tag, length, 1], body].concat(),
+    }
+}
+
+/// A series of remote write 1.0. `mark` is in a field that no label has: it changes the bytes
+/// alone.
+fn series(sample: &Sample, mark: Option<u8>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let host = sample.host.to_string();
+    let mut labels = vec![("__name__", sample.name), ("host", &host)];
+    if sample.name.ends_with("_bucket") {
+        labels.push(("le", "1"));
+    }
+    for (name, value) in labels {
+        let mark = mark.map_or(vec![], |mark| vec![0x78, mark]);
+        let label = [field(0x0a, name.as_bytes()), field(0x12, value.as_bytes()), mark].concat();
+        bytes.extend(field(0x0a, &label));
+    }
+    for (value, time) in &sample.values {
+        let mut varint = vec![];
+        let mut rest = *time as u64;
+        while rest >= 0x80 {
+            varint.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        varint.push(rest as u8);
+        let sample = [&[0x09][..], &value.to_le_bytes(), &[0x10], &varint].concat();
+        bytes.extend(field(0x12, &sample));
+    }
+    field(0x0a, &bytes)
+}
+
+/// Lines of text. `mark` is a number of spaces before them.
+fn lines(sample: &Sample, mark: usize) -> String {
+    let bound = if sample.name.ends_with("_bucket") { ",le=\"1\"" } else { "" };
+    let line = |(value, time): &(f64, i64)| {
+        let value = if value.is_nan() { "NaN".into() } else { value.to_string() };
+        // Some have no time.
+        let time = if time % 7 == 0 { String::new() } else { format!(" {time}") };
+        let name = sample.name;
+        format!("{:mark$}{name}{{host=\"{}\"{bound}}} {value}{time}\n", "", sample.host)
+    };
+    sample.values.iter().map(line).collect()
+}
+
+/// All series of the test, and what was taken.
+fn shown(daemon: &Daemon) -> Vec<String> {
+    let text = daemon.get("/metrics").text();
+    let is_shown = |line: &&str| line.contains("known_") || line.contains("quipu_input_samples");
+    text.lines().filter(is_shown).map(str::to_owned).collect()
+}
+
+#[test]
+fn series_that_are_known_are_taken_as_others() {
+    let homes = [Home::new(), Home::new()];
+    let daemons = [homes[0].start(&[]), homes[1].start(&[])];
+    let [known, new] = &daemons;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let start = now - HOUR;
+    let mut random = Random(88_172_645_463_325_252);
+    for round in 1..120_u8 {
+        // What senders say of families, which changes now and then.
+        let mut families = vec![];
+        if random.below(6) == 0 {
+            let name = &NAMES[1 + random.below(2) as usize];
+            let kind = 1 + random.below(2) as u8;
+            let about = [&[0x08, kind][..], &field(0x12, name.as_bytes())].concat();
+            families = field(0x1a, &about);
+        }
+        let samples = random.samples(round.into(), start);
+        let [one, other] = [None, Some(round)].map(|mark| {
+            let series = samples.iter().flat_map(|sample| series(sample, mark));
+            families.iter().copied().chain(series).collect::<Vec<u8>>()
+        });
+        let write = |daemon: &Daemon, request: &[u8]| -> Answer {
+            let mut body = Vec::new();
+            remote::compress(request, &mut body).unwrap();
+            daemon.post_body("/api/v1/write", &[], &body)
+        };
+        let (one, other) = (write(known, &one), write(new, &other));
+        assert_eq!((one.status, one.text()), (other.status, other.text()), "{round}");
+
+        let kind = ["", "# TYPE known_jobs gauge\n", "# TYPE known_level counter\n"]
+            [(random.below(8) as usize).saturating_sub(5)];
+        let samples = random.samples(round.into(), start);
+        let [one, other] = [0, usize::from(round)].map(|mark| {
+            let lines: String = samples.iter().map(|sample| lines(sample, mark)).collect();
+            [kind, &lines].concat()
+        });
+        let import = |daemon: &Daemon, text: &str| {
+            daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes())
+        };
+        let (one, other) = (import(known, &one), import(new, &other));
+        assert_eq!((one.status, one.text()), (other.status, other.text()), "{round}");
+        assert_eq!(shown(known), shown(new), "{round}");
+    }
+    assert!(shown(known).len() > 2 * NAMES.len());
+}
