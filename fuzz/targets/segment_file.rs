@@ -27,6 +27,15 @@ fuzz_target!(|input: &[u8]| {
     }
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(&bytes).expect("a small file");
+    // A copy is refused, or walked to its end, whatever the labels of its series are.
+    if let Ok(copy) = Segment::copy_of(file.path(), file.as_file(), 1 << 26) {
+        for family in copy.families().unwrap_or_default() {
+            let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+                (0..view.cells.len()).for_each(|cell| _ = view.cells.sum(cell));
+                ControlFlow::Continue(())
+            });
+        }
+    }
     let segment = match Segment::open_or_create(file.path()) {
         Ok(segment) => segment,
         Err(error) => {

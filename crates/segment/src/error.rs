@@ -115,6 +115,12 @@ impl Error {
         Self { path: path.map(Path::to_owned), kind }
     }
 
+    /// The same error, of the file at that path.
+    #[cfg(unix)]
+    pub(crate) fn at(self, path: &Path) -> Self {
+        Self { path: Some(path.to_owned()), ..self }
+    }
+
     /// Returns the error for a record in `segment` that its reader cannot use.
     pub fn mismatch(segment: &crate::Segment, what: impl Into<String>) -> Self {
         Self::new(segment.path(), ErrorKind::Mismatch(what.into()))

@@ -96,6 +96,9 @@ fn now() -> u64 {
 /// The bits of a token in the word of a lock.
 const TOKEN_BITS: u32 = 38;
 
+/// The last token. No process draws it: a reader of a copy has it.
+pub(crate) const LAST_TOKEN: u64 = u64::MAX >> (u64::BITS - TOKEN_BITS);
+
 /// The value that the process of that token puts into the word of a lock this time.
 fn mark(token: u64) -> u64 {
     static ACQUISITIONS: AtomicU64 = AtomicU64::new(0);
@@ -104,7 +107,7 @@ fn mark(token: u64) -> u64 {
 }
 
 fn token_of(mark: u64) -> u64 {
-    mark & (u64::MAX >> (u64::BITS - TOKEN_BITS))
+    mark & LAST_TOKEN
 }
 
 /// Takes the lock for the process of that token. Also returns whether an earlier owner left its

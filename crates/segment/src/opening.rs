@@ -51,6 +51,20 @@ impl Segment {
         Self::in_shared_memory(limit, contents())
     }
 
+    /// Returns a copy of an open file in private memory, as the file is now: a reader of files in which
+    /// other processes count needs no lock that they wait for, and writes nothing into the file. Of these
+    /// processes, the copy knows which live. `path` is for messages.
+    ///
+    /// The copy is read and not mapped: a file that is cut meanwhile is an error. Counts that are added
+    /// meanwhile may be missing. What is counted in the copy stays there.
+    ///
+    /// # Errors
+    /// What [`Options::open`] refuses, a file with more than `most` bytes in use, and the system's.
+    #[cfg(unix)]
+    pub fn copy_of(path: &Path, file: &std::fs::File, most: u64) -> Result<Self, Error> {
+        Self::copied(path, file, most, contents)
+    }
+
     /// Opens or creates a file with the default [`Options`].
     ///
     /// # Errors

@@ -22,7 +22,11 @@ use crate::layout::LINE_BYTES;
 use crate::layout::Words;
 #[cfg(unix)]
 use crate::layout::at;
+#[cfg(unix)]
+use crate::lock::LAST_TOKEN;
 use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
+#[cfg(unix)]
+use crate::presence;
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -40,6 +44,9 @@ pub(crate) struct Region {
     known: AtomicU64,
     limit: u64,
     backing: Backing,
+    /// The file of which private memory is a copy: its locks say which processes live.
+    #[cfg(unix)]
+    origin: Option<std::fs::File>,
     /// Stands in for all cells that are not there.
     nowhere: AtomicU64,
     /// The claims of this process in the segment.
@@ -102,7 +109,24 @@ impl Region {
     fn new(base: NonNull<AtomicU64>, known: u64, limit: u64, backing: Backing) -> Self {
         let known = AtomicU64::new(whole_cells(known.min(limit)));
         let nowhere = AtomicU64::new(0);
-        Self { base, known, limit, backing, nowhere, slots: Slots::new() }
+        Self {
+            base,
+            known,
+            limit,
+            backing,
+            #[cfg(unix)]
+            origin: None,
+            nowhere,
+            slots: Slots::new(),
+        }
+    }
+
+    /// Reserves private memory for a copy of that file. `None` if the system refuses.
+    #[cfg(unix)]
+    pub(crate) fn copy_of(origin: std::fs::File, limit: u64) -> Option<Self> {
+        let mut region = Self::private(limit)?;
+        region.origin = Some(origin);
+        Some(region)
     }
 
     /// Returns the pages of a range of zeros to the system if the memory is private: the range
@@ -129,6 +153,10 @@ impl Region {
 
     /// The token of this process, which marks its locks; it is not 0.
     pub(crate) fn token(&self) -> Result<u64, Error> {
+        #[cfg(unix)]
+        if self.origin.is_some() {
+            return Ok(LAST_TOKEN);
+        }
         match &self.backing {
             #[cfg(unix)]
             Backing::File(file) => file.token(),
@@ -139,6 +167,15 @@ impl Region {
 
     /// Whether the process of that token may still be alive.
     pub(crate) fn is_alive(&self, token: u64) -> bool {
+        #[cfg(unix)]
+        if let Some(origin) = &self.origin {
+            // A token that cannot be asked for is not taken for that of a process that has ended.
+            return match token {
+                0 => false,
+                1..LAST_TOKEN => presence::is_locked(origin, token).unwrap_or(true),
+                token => token == LAST_TOKEN,
+            };
+        }
         match &self.backing {
             #[cfg(unix)]
             Backing::File(file) => file.is_alive(token),

@@ -5,11 +5,13 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use proptest::prelude::*;
 use quipu_segment::inspect::{Inspection, SeriesSeen};
-use quipu_segment::series::{Family, Identity, Label, Schema};
+use quipu_segment::series::{Cursor, Family, Identity, Label, Schema};
 use quipu_segment::{Options, Segment};
 
 fn label(name: &str, values: Option<&[&str]>) -> Label {
@@ -195,6 +197,73 @@ fn records_are_found_though_their_list_is_broken() {
     assert_eq!(look(vec![0; 4096]), (0, 1));
 }
 
+/// The number of series of each family, and the sum of their first cells, as a scrape walks them.
+fn walked(segment: &Segment) -> BTreeMap<String, (u64, u64)> {
+    let mut all = BTreeMap::new();
+    for family in segment.families().unwrap_or_default() {
+        let (mut series, mut sum) = (0, 0_u64);
+        let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+            series += 1;
+            sum = sum.wrapping_add(view.cells.sum(0));
+            ControlFlow::Continue(())
+        });
+        all.insert(family.schema().name.clone(), (series, sum));
+    }
+    all
+}
+
+#[test]
+fn a_copy_shows_the_same_and_what_is_counted_there_stays_there() {
+    let (_directory, segment) = file();
+    fill(&segment);
+    let path = segment.path().unwrap().to_owned();
+    let shown = walked(&segment);
+    let before = std::fs::read(&path).unwrap();
+    let open = File::open(&path).unwrap();
+    let copy = Segment::copy_of(&path, &open, 1 << 20).unwrap();
+    assert_eq!(walked(&copy), shown);
+    assert_eq!((copy.created(), copy.instance()), (segment.created(), segment.instance()));
+    for family in copy.families().unwrap() {
+        let texts = family.schema().labels.iter().map(|_| "get").collect::<Vec<_>>();
+        add(&family, &texts, 1);
+    }
+    assert_ne!(walked(&copy), shown);
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+    // The processes are those of the file.
+    assert!(copy.is_alive(1) && !copy.is_alive(2));
+    drop(segment);
+    assert!(!copy.is_alive(1));
+    assert_eq!(walked(&Segment::copy_of(&path, &open, 1 << 20).unwrap()), shown);
+    let error = Segment::copy_of(&path, &open, 1000).unwrap_err().to_string();
+    assert!(error.contains("at most 1000 are read"), "{error}");
+    // A file that is cut is an error, and ends no process.
+    File::options().write(true).open(&path).unwrap().set_len(5000).unwrap();
+    assert!(Segment::copy_of(&path, &open, 1 << 20).is_err());
+    assert_eq!(walked(&copy).len(), shown.len());
+}
+
+#[test]
+fn copies_of_a_file_in_use_are_whole() {
+    const COUNT: u64 = 20_000;
+    let (_directory, segment) = file();
+    let family = segment.family(&schema("keyed", vec![label("a", None)])).unwrap();
+    let path = segment.path().unwrap();
+    let open = File::open(path).unwrap();
+    let total = || walked(&Segment::copy_of(path, &open, 1 << 20).unwrap())["keyed"].1;
+    std::thread::scope(|scope| {
+        let counter = scope.spawn(|| {
+            (0..COUNT).for_each(|i| add(&family, &[&format!("name {}", i % 500)], 1));
+        });
+        let mut last = 0;
+        while !counter.is_finished() {
+            let now = total();
+            assert!((last..=COUNT).contains(&now), "{now} after {last}");
+            last = now;
+        }
+    });
+    assert_eq!(total(), COUNT);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
@@ -218,6 +287,15 @@ proptest! {
             let at = at * 8 % (bytes.len() - 8);
             bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
-        look(bytes);
+        look(bytes.clone());
+        // A whole file, which is as long as its header says.
+        bytes.resize(1 << 20, 0);
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), &bytes).unwrap();
+        let open = File::open(file.path()).unwrap();
+        if let Ok(copy) = Segment::copy_of(file.path(), &open, 1 << 20) {
+            walked(&copy);
+        }
+        prop_assert_eq!(std::fs::read(file.path()).unwrap(), bytes);
     }
 }

@@ -24,6 +24,7 @@ pub use owners::Owner;
 pub use records::{HeaderSeen, RecordSeen};
 
 use crate::layout::MAX_LIMIT;
+use crate::presence;
 use source::Source;
 
 /// A file that is being looked into.
@@ -61,6 +62,11 @@ pub struct Damage {
     pub at: u64,
     /// What is wrong there, and what was left out because of it.
     pub what: String,
+}
+
+/// Whether a process has that file open as a segment; `None` if that is not known. It takes no lock.
+pub fn is_open(file: &File) -> Option<bool> {
+    presence::is_present(file).ok()
 }
 
 /// The most contradictions that are listed.

@@ -5,6 +5,8 @@
 #![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
 
 mod contents;
+#[cfg(unix)]
+mod copy;
 mod open;
 mod record;
 
@@ -224,6 +226,20 @@ impl Segment {
     /// The bytes up to which the segment may grow.
     pub fn limit(&self) -> u64 {
         self.region.limit()
+    }
+
+    /// Nanoseconds of Unix time at which it was made.
+    pub fn created(&self) -> u64 {
+        self.region.cell(at::CREATED).load(Ordering::Relaxed)
+    }
+
+    /// 16 bytes that no other segment has.
+    pub fn instance(&self) -> [u8; 16] {
+        let word = |at: ByteOffset| self.region.cell(at).load(Ordering::Relaxed).to_le_bytes();
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&word(at::INSTANCE));
+        bytes[8..].copy_from_slice(&word(at::INSTANCE.plus(CELL_BYTES)));
+        bytes
     }
 
     /// The anchor of its time, which goes on across restarts and reboots.
