@@ -57,4 +57,4 @@ pub use quipu_derive::{LabelGroup, LabelValue, Metrics};
 pub use quipu_segment::series::KeyWriter;
 pub use registry::Registry;
 pub use scope::{Metrics, Register, Scope};
-pub use scrape::Scrape;
+pub use scrape::{FamilyNames, Scrape};

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::kind::{Counter, Gauge, Histogram, IntGauge};
 use crate::names::{Names, find, with, without};
 use crate::scope::{Metrics, Register, Scope};
-use crate::scrape::{Readers, Scrape, SpareBuffers, Walk};
+use crate::scrape::{FamilyNames, Readers, Scrape, SpareBuffers, Walk};
 use crate::snapshot;
 
 /// A set of metrics that are scraped together. Clones share it.
@@ -243,6 +243,14 @@ impl Registry {
         walk.begin(self)?;
         walk.step(sink, |_| false);
         Ok(())
+    }
+
+    /// The names of the families in the segment, as they are now.
+    ///
+    /// # Errors
+    /// If the families of the segment are inconsistent.
+    pub fn family_names(&self) -> Result<FamilyNames, Error> {
+        self.inner.readers.of(&self.inner.segment).map(FamilyNames::new)
     }
 
     /// Passes the family of that name to a sink, with all of its variants; returns false if there is

@@ -22,8 +22,8 @@ impl ShownNames {
         is_free
     }
 
-    /// The names under which a family is shown.
-    pub(crate) fn of(name: &str, kind: Kind) -> impl Iterator<Item = String> + use<> {
+    /// The names under which a family is shown, escaped: its own, and those of its samples.
+    pub fn of(name: &str, kind: Kind) -> impl Iterator<Item = String> + use<> {
         let suffixes: &[&str] = match kind {
             Kind::Counter => &["", "_total"],
             Kind::Histogram => &["", "_bucket", "_sum", "_count"],

@@ -5,8 +5,10 @@ mod walk;
 
 use std::fmt;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use reader::ReaderList;
 pub(crate) use reader::Readers;
 pub use reader::Source;
 pub(crate) use walk::Walk;
@@ -32,6 +34,8 @@ pub struct Scrape {
     buffers: Option<Box<Buffers>>,
     format: Format,
     escaping: Escaping,
+    /// The names of the families to show; `None` for all.
+    wanted: Option<Arc<[String]>>,
     stage: Stage,
 }
 
@@ -40,6 +44,27 @@ enum Stage {
     Fresh,
     Walking,
     Over,
+}
+
+/// The names of the families that a registry's segment had at one moment.
+#[derive(Clone)]
+pub struct FamilyNames(Arc<ReaderList>);
+
+impl FamilyNames {
+    pub(crate) fn new(readers: Arc<ReaderList>) -> Self {
+        Self(readers)
+    }
+
+    /// Whether there was a family of that name, which is given without a suffix that formats add.
+    pub fn contains(&self, name: &str) -> bool {
+        !self.0.named(name).is_empty()
+    }
+}
+
+impl fmt::Debug for FamilyNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FamilyNames").finish_non_exhaustive()
+    }
 }
 
 /// The memory of a scrape, reused by later ones.
@@ -61,12 +86,20 @@ const PIECE: usize = 64 << 10;
 impl Scrape {
     pub(crate) fn new(registry: Registry, buffers: Box<Buffers>) -> Self {
         let (format, escaping) = (Format::default(), Escaping::default());
-        Self { registry, buffers: Some(buffers), format, escaping, stage: Stage::Fresh }
+        let (wanted, stage) = (None, Stage::Fresh);
+        Self { registry, buffers: Some(buffers), format, escaping, wanted, stage }
     }
 
     /// Chooses the format; the default is text 0.0.4. It has no effect after the first piece.
     pub fn format(mut self, format: Format, escaping: Escaping) -> Self {
         (self.format, self.escaping) = (format, escaping);
+        self
+    }
+
+    /// Shows only the families that have one of these names, or samples with one of them. It has no
+    /// effect after the first piece.
+    pub fn only(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.wanted = Some(names.into_iter().collect());
         self
     }
 
@@ -80,7 +113,7 @@ impl Scrape {
         let Buffers { walk, encoder } = &mut **self.buffers.as_mut()?;
         match self.stage {
             Stage::Fresh => {
-                begin(walk, encoder, (&self.registry, self.format, self.escaping));
+                begin(walk, encoder, (&self.registry, self.format, self.escaping), &self.wanted);
                 self.stage = Stage::Walking;
             }
             Stage::Walking => encoder.buffer_mut().clear(),
@@ -99,7 +132,9 @@ impl Scrape {
     pub fn append_to(mut self, out: &mut Vec<u8>) {
         let Some(Buffers { walk, encoder }) = self.buffers.as_deref_mut() else { return };
         match self.stage {
-            Stage::Fresh => begin(walk, encoder, (&self.registry, self.format, self.escaping)),
+            Stage::Fresh => {
+                begin(walk, encoder, (&self.registry, self.format, self.escaping), &self.wanted);
+            }
             Stage::Walking => {}
             Stage::Over => return,
         }
@@ -122,11 +157,17 @@ impl Scrape {
 }
 
 /// Begins the walk of a scrape in that format.
-fn begin(walk: &mut Walk, encoder: &mut Encoder, scrape: (&Registry, Format, Escaping)) {
+fn begin(
+    walk: &mut Walk,
+    encoder: &mut Encoder,
+    scrape: (&Registry, Format, Escaping),
+    wanted: &Option<Arc<[String]>>,
+) {
     let (registry, format, escaping) = scrape;
     encoder.reset(format, escaping);
     // Inconsistent segments are rejected when they are opened.
     let _ = walk.begin(registry);
+    walk.only(wanted.clone());
 }
 
 impl Drop for Scrape {

@@ -10,6 +10,7 @@ use quipu_segment::series::Cursor;
 use super::reader::{Reader, ReaderList};
 use crate::collector::Collector;
 use crate::error::Error;
+use crate::exposition::ShownNames;
 use crate::kind::{Processes, Scratch};
 use crate::registry::Registry;
 use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
@@ -22,6 +23,8 @@ pub(crate) struct Walk {
     collectors: Arc<[Arc<dyn Collector>]>,
     /// The names of families that are not shown, sorted.
     hidden: Arc<[Arc<str>]>,
+    /// The names of the families that are shown; `None` for all.
+    wanted: Option<Arc<[String]>>,
     /// The index of the next family or, counting on after the families, of the next collector.
     next: usize,
     /// The position in the current family; `None` before its first series.
@@ -50,6 +53,7 @@ impl Walk {
         self.readers = Some(registry.readers().of(registry.segment())?);
         self.collectors = Arc::default();
         self.hidden = Arc::default();
+        self.wanted = None;
         self.next = 0;
         self.cursor = None;
         self.processes.forget();
@@ -70,11 +74,17 @@ impl Walk {
         !found.is_empty()
     }
 
+    /// Restricts the walk to the families that have one of these names, or samples with one of them.
+    pub(crate) fn only(&mut self, wanted: Option<Arc<[String]>>) {
+        self.wanted = wanted;
+    }
+
     /// Releases the families and collectors of the registry, and keeps the memory.
     pub(crate) fn end(&mut self) {
         self.readers = None;
         self.collectors = Arc::default();
         self.hidden = Arc::default();
+        self.wanted = None;
     }
 
     /// Continues the walk until `is_full` returns true, which is checked after each series and each
@@ -84,7 +94,7 @@ impl Walk {
         let end = self.end.unwrap_or(readers.len());
         while let Some(reader) = readers.get(self.next).filter(|_| self.next < end) {
             let family = reader.family();
-            if is_hidden(&self.hidden, family.name) {
+            if is_hidden(&self.hidden, family.name) || !is_wanted(&self.wanted, &family) {
                 self.next += 1;
                 continue;
             }
@@ -112,7 +122,14 @@ impl Walk {
         }
         while let Some(collector) = self.collectors.get(self.next - readers.len()) {
             self.next += 1;
-            collector.collect(sink);
+            match &self.wanted {
+                None => collector.collect(sink),
+                Some(_) => {
+                    let wanted = &self.wanted;
+                    let sink = &mut *sink;
+                    collector.collect(&mut Only { sink, wanted, is_shown: false });
+                }
+            }
             if is_full(sink) {
                 return true;
             }
@@ -167,6 +184,9 @@ impl Walk {
         number: impl Fn(&[Arc<Reader>], &[Arc<Reader>]) -> u64,
         sink: &mut impl Sink,
     ) {
+        if !is_wanted(&self.wanted, shown) {
+            return;
+        }
         let mut is_begun = false;
         for variants in readers.chunk_by(|one, other| one.name() == other.name()) {
             let (reader, name) = (&variants[0], variants[0].name());
@@ -192,6 +212,36 @@ impl Walk {
                 },
             };
             sink.series(shown, &series);
+        }
+    }
+}
+
+/// Whether a family has one of the wanted names, or samples with one of them.
+fn is_wanted(wanted: &Option<Arc<[String]>>, family: &Family<'_>) -> bool {
+    let has = |name: &str| wanted.iter().any(|wanted| wanted.iter().any(|other| other == name));
+    wanted.is_none()
+        || has(family.name)
+        || ShownNames::of(family.name, family.kind).any(|name| has(&name))
+}
+
+/// Passes on the wanted families of a collector.
+struct Only<'a, S: Sink> {
+    sink: &'a mut S,
+    wanted: &'a Option<Arc<[String]>>,
+    is_shown: bool,
+}
+
+impl<S: Sink> Sink for Only<'_, S> {
+    fn family(&mut self, family: &Family<'_>) {
+        self.is_shown = is_wanted(self.wanted, family);
+        if self.is_shown {
+            self.sink.family(family);
+        }
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        if self.is_shown {
+            self.sink.series(family, series);
         }
     }
 }
