@@ -25,6 +25,7 @@ pub use flags::Flags;
 pub use time::Time;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
+use crate::agent;
 use crate::http;
 use crate::inputs::rules::{self, Rules};
 use crate::inputs::statsd::mapping::{self, Mapping};
@@ -64,6 +65,8 @@ pub struct Settings {
     pub http: http::Options,
     /// Listeners for StatsD.
     pub statsd: statsd::Options,
+    /// What the agent watches.
+    pub segments: agent::Options,
     /// The format of log lines.
     pub log_format: LogFormat,
     /// The lowest severity that is logged.
@@ -237,6 +240,7 @@ impl Settings {
                     1 << 30,
                 )?,
             },
+            segments: segments(&flags)?,
             log_format: set(flags.log_format),
             log_level: set(flags.log_level),
             flags,
@@ -268,6 +272,27 @@ impl Settings {
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.flags).expect("flags are a flat table of plain values")
     }
+}
+
+/// What the agent watches.
+fn segments(flags: &Flags) -> Result<agent::Options, Error> {
+    let places = flags.segments.clone().unwrap_or_default();
+    for place in &places {
+        let what = match glob::Pattern::new(place) {
+            Ok(_) if !place.is_empty() => continue,
+            Ok(_) => "the path is empty; name a directory or a file".to_owned(),
+            Err(error) => format!("{place:?} cannot be a pattern of paths: {error}"),
+        };
+        return Err(Error::Value("segments", what));
+    }
+    Ok(agent::Options {
+        places,
+        labels: flags.segments_labels.clone().unwrap_or_default(),
+        keep: flags.segments_keep.map(|keep| keep.0),
+        most: number("segments-most", flags.segments_most, 1, 1 << 20)?,
+        bytes: set(flags.segments_bytes).min(1 << 40),
+        own: set(flags.state.clone()),
+    })
 }
 
 /// A setting after the defaults were filled in.

@@ -1,4 +1,6 @@
-//! `GET /metrics`: what came in, and the daemon's own metrics, in steps.
+//! `GET /metrics`: what is watched, what came in, and the daemon's own metrics, in steps.
+
+use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::header::{
@@ -6,9 +8,12 @@ use hyper::header::{
 };
 use quipu::Scrape;
 use quipu::exposition::{
-    Compression, Compressor, Escaping, Format, negotiate, negotiate_compression,
+    Compression, Compressor, Encoder, Escaping, Format, negotiate, negotiate_compression,
 };
+use quipu::snapshot::{Family, Series, Sink};
+use quipu_segment::printable;
 
+use crate::agent::{Asked, Filter, Walk, Watched};
 use crate::http::{Request, Response, Steps, text};
 use crate::inputs::Inputs;
 use crate::inputs::gate::{Scraping, WaitingScrape};
@@ -20,6 +25,8 @@ pub struct Exposing {
     escaping: Escaping,
     compression: Compression,
     compressor: Option<Compressor>,
+    filter: Filter,
+    watching: Watching,
     /// `None` until no group of series is being replaced.
     scrape: Option<(Scrape, Scraping<'static>)>,
     place: Option<WaitingScrape<'static>>,
@@ -27,8 +34,14 @@ pub struct Exposing {
 }
 
 impl Exposing {
-    /// A scrape in the format and the compression that the request prefers.
-    pub fn new(inputs: &Inputs, request: &Request) -> Self {
+    /// A scrape in the format and the compression that the request prefers: of what is watched, if
+    /// anything is; and of the rest, unless the filter names a watched source.
+    pub fn new(
+        inputs: &Inputs,
+        request: &Request,
+        watched: Option<&Watched>,
+        filter: Filter,
+    ) -> Self {
         let header = |name: HeaderName| {
             let values = request.headers().get_all(name).iter();
             let values = values.filter_map(|value| value.to_str().ok());
@@ -42,10 +55,56 @@ impl Exposing {
             escaping: wanted.escaping,
             compression,
             compressor: Compressor::new(compression),
+            filter,
+            watching: watched.map_or(Watching::Over, |watched| {
+                Watching::Reading(watched.clone(), watched.ask())
+            }),
             scrape: None,
             place: None,
             body: Vec::new(),
         }
+    }
+
+    /// A step of what is watched.
+    fn watch(&mut self) -> Option<Response> {
+        match &mut self.watching {
+            Watching::Reading(watched, asked) => {
+                // Other connections have their turns in between.
+                let merged = watched.wait(asked, STEP)?;
+                if !merged.has(&self.filter) {
+                    let source = self.filter.source.as_deref().unwrap_or_default();
+                    let what = format!(
+                        "no watched segment is called {}; quipu_segments_info in /metrics has the \
+                         names\n",
+                        printable(source)
+                    );
+                    return Some(text(StatusCode::NOT_FOUND, what));
+                }
+                let encoder = Encoder::new(self.format, self.escaping);
+                let walk = Walk::over(&merged, self.filter.clone());
+                self.watching = Watching::Walking(Box::new((walk, Paced { encoder, series: 0 })));
+            }
+            Watching::Walking(walking) => {
+                let (walk, paced) = &mut **walking;
+                paced.series = 0;
+                let is_more = walk.step(paced, Paced::is_full);
+                let is_all = self.filter.source.is_some();
+                // The rest of an exposition in text has its end.
+                if !is_more && (is_all || self.format == Format::Protobuf) {
+                    paced.encoder.finish();
+                }
+                put(&mut self.compressor, paced.encoder.buffer(), &mut self.body);
+                paced.encoder.buffer_mut().clear();
+                if !is_more {
+                    self.watching = Watching::Over;
+                    if is_all {
+                        return Some(self.response(&self.format.content_type(self.escaping)));
+                    }
+                }
+            }
+            Watching::Over => {}
+        }
+        None
     }
 
     fn response(&mut self, content_type: &str) -> Response {
@@ -68,6 +127,9 @@ impl Exposing {
 
 impl Steps for Exposing {
     fn step(&mut self) -> Option<Response> {
+        if !matches!(self.watching, Watching::Over) {
+            return self.watch();
+        }
         if self.scrape.is_none() {
             let shared = self.inputs.shared();
             let Some(scraping) = shared.gate.scrape(&mut self.place) else {
@@ -75,7 +137,10 @@ impl Steps for Exposing {
                 return None;
             };
             let intake = self.inputs.intake();
-            let scrape = intake.registry().scrape().format(self.format, self.escaping);
+            let mut scrape = intake.registry().scrape().format(self.format, self.escaping);
+            if !self.filter.names.is_empty() {
+                scrape = scrape.only(self.filter.names.iter().cloned());
+            }
             drop(intake);
             self.scrape = Some((scrape, scraping));
         }
@@ -88,10 +153,7 @@ impl Steps for Exposing {
                 return Some(self.response(&content_type));
             };
             let is_last = piece.len() < FULL;
-            match &mut self.compressor {
-                Some(compressor) => compressor.write(piece, &mut self.body),
-                None => self.body.extend_from_slice(piece),
-            }
+            put(&mut self.compressor, piece, &mut self.body);
             if !is_last {
                 return None;
             }
@@ -99,9 +161,54 @@ impl Steps for Exposing {
     }
 
     fn is_waiting(&self) -> bool {
-        self.place.is_some()
+        self.place.is_some() || matches!(self.watching, Watching::Reading(..))
     }
 }
+
+/// What is being done about watched sources.
+enum Watching {
+    /// They are being read.
+    Reading(Watched, Asked),
+    Walking(Box<(Walk, Paced)>),
+    /// All was shown.
+    Over,
+}
+
+/// An encoder, and the number of series in this step.
+struct Paced {
+    encoder: Encoder,
+    series: usize,
+}
+
+impl Paced {
+    fn is_full(&self) -> bool {
+        // A message of protobuf is in the buffer only once it is complete.
+        self.series >= SERIES || self.encoder.buffer().len() >= FULL
+    }
+}
+
+impl Sink for Paced {
+    fn family(&mut self, family: &Family<'_>) {
+        self.encoder.family(family);
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        self.series += 1;
+        self.encoder.series(family, series);
+    }
+}
+
+fn put(compressor: &mut Option<Compressor>, piece: &[u8], body: &mut Vec<u8>) {
+    match compressor {
+        Some(compressor) => compressor.write(piece, body),
+        None => body.extend_from_slice(piece),
+    }
+}
+
+/// The most series in a step.
+const SERIES: usize = 1000;
+/// How long a step waits for a reading.
+const STEP: Duration = Duration::from_micros(100);
 
 /// The least size of a piece that others follow.
 const FULL: usize = 64 << 10;

@@ -6,6 +6,7 @@
 //! of other programs. The program is the product: this library only names its parts, and its API is
 //! not stable.
 
+pub mod agent;
 pub mod background;
 pub mod checkpoint;
 pub(crate) mod client;
@@ -26,6 +27,7 @@ pub mod metrics;
 pub mod routes;
 mod routing;
 pub mod scrape;
+pub(crate) mod segment_file;
 pub mod serve;
 pub mod signals;
 pub mod snapshot;

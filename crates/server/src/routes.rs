@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use quipu_window::{Over, Peak, Window};
 use tracing::{debug, trace};
 
+use crate::agent::{Filter, Watched};
 use crate::config::Time;
 use crate::exposing::Exposing;
 use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
@@ -24,6 +25,7 @@ pub struct Routes {
     metrics: &'static Metrics,
     top: &'static Top,
     inputs: Inputs,
+    watched: Option<Watched>,
 }
 
 impl Routes {
@@ -33,8 +35,9 @@ impl Routes {
         metrics: &'static Metrics,
         top: &'static Top,
         inputs: Inputs,
+        watched: Option<Watched>,
     ) -> Self {
-        Self { state, metrics, top, inputs }
+        Self { state, metrics, top, inputs, watched }
     }
 
     fn respond(&self, request: &Request) -> Result<Reply, Refused> {
@@ -55,7 +58,11 @@ impl Routes {
             Route::Top => self.top(request),
             Route::Metrics => {
                 let expiring = self.push().expire(inputs);
-                let exposing = Exposing::new(inputs, request);
+                let filter = filter(request)?;
+                if filter.source.is_some() && self.watched.is_none() {
+                    return Err(bad("no segments are watched; start the daemon with --segments"));
+                }
+                let exposing = Exposing::new(inputs, request, self.watched.as_ref(), filter);
                 Ok(in_steps(Scrape { expiring, exposing }))
             }
             Route::Group => Ok(self.push().group(inputs, request)),
@@ -281,6 +288,34 @@ fn log(event: Event) {
     }
 }
 
+/// What a scrape asks for. Other parameters are ignored: a scraper may add its own.
+fn filter(request: &Request) -> Result<Filter, Refused> {
+    let mut filter = Filter::default();
+    for pair in request.query().unwrap_or_default().split('&') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match &*decoded(name, name)? {
+            "segment" => filter.source = Some(decoded(name, value)?),
+            "name[]" => filter.names.push(decoded(name, value)?),
+            _ => {}
+        }
+    }
+    if filter.names.len() > MAX_NAMES {
+        return Err(bad(format!("there are too many names; give at most {MAX_NAMES}")));
+    }
+    Ok(filter)
+}
+
+/// The value of a parameter.
+fn decoded(name: &str, value: &str) -> Result<String, Refused> {
+    let value = value.replace('+', " ");
+    let value = percent_decode_str(&value).decode_utf8().map_err(|_| {
+        bad(format!(
+            "the parameter {name:?} is not UTF-8; percent-encode the bytes of a UTF-8 text"
+        ))
+    })?;
+    Ok(value.into_owned())
+}
+
 /// The query parameters of a request, with names checked and values decoded.
 struct Query<'a>(Vec<(&'a str, String)>);
 
@@ -295,13 +330,7 @@ impl<'a> Query<'a> {
                     known.join(", ")
                 )));
             }
-            let value = value.replace('+', " ");
-            let value = percent_decode_str(&value).decode_utf8().map_err(|_| {
-                bad(format!(
-                    "the parameter {name:?} is not UTF-8; percent-encode the bytes of a UTF-8 text"
-                ))
-            })?;
-            parameters.push((name, value.into_owned()));
+            parameters.push((name, decoded(name, value)?));
         }
         Ok(Self(parameters))
     }
@@ -391,6 +420,9 @@ enum Refused {
     /// 405, with the methods that the route supports.
     Method(&'static str),
 }
+
+/// The most names of metrics in a request: each family is compared with all of them.
+const MAX_NAMES: usize = 100;
 
 /// The number of buckets that one step reads, in about 100 us.
 const BUCKETS_PER_STEP: u64 = 1 << 15;

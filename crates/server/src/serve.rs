@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use crate::agent::{self, Agent};
 use crate::checkpoint::Checkpoints;
 use crate::config::Settings;
 use crate::http::{self, Server};
@@ -59,7 +60,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
     let files = check_open_files(settings)?;
     let mut http = settings.http.clone();
-    http.limits.other_files = settings.statsd.streams() * settings.statsd.connections(files);
+    let most = settings.segments.most.min(files / 4);
+    http.limits.other_files = other_files(settings, files, most);
     // Bind before opening the state: a daemon that cannot listen must not touch it.
     let server = Server::bind(&settings.listen, &http).map_err(Error::Http)?;
     let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
@@ -80,6 +82,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         Sweeps::start(state, shared).map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
     let statsd = listeners.start(state, shared, metrics).map_err(Error::Statsd)?;
+    let agent = watch_files(state, metrics, settings, most)?;
+    let segments = agent.as_ref().map(Agent::watched);
     let top: &Top = Box::leak(Box::default());
     let has_started = AtomicBool::new(false);
     let started = || {
@@ -105,13 +109,14 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
             "stopping: no new connections, running requests finish; a second signal exits at once"
         );
     };
-    let routes = |_| Routes::new(state, metrics, top, Inputs::new(state, shared));
+    let routes = |_| Routes::new(state, metrics, top, Inputs::new(state, shared), segments.clone());
     let served = server.serve(routes, started, stopping);
     drop(statsd);
     // The final sync has no deadline: it takes as long as the disk needs.
     drop(ended);
 
     let begun = Instant::now();
+    drop(agent);
     drop(sweeps);
     drop(checkpoints);
     let served = match served {
@@ -131,6 +136,31 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     closed.map_err(Error::Sync)?;
     info!(took = ?begun.elapsed(), "synced the state and stopped");
     Ok(())
+}
+
+/// The files that the daemon may open beside those of the server: connections for StatsD, and at most
+/// `most` segments that are watched.
+fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
+    let watched = if settings.segments.places.is_empty() { 0 } else { most };
+    settings.statsd.streams() * settings.statsd.connections(files) + watched
+}
+
+/// Starts the agent, if it has anything to watch.
+fn watch_files(
+    state: &State,
+    metrics: &Metrics,
+    settings: &Settings,
+    most: usize,
+) -> Result<Option<Agent>, Error> {
+    let options = agent::Options { most, ..settings.segments.clone() };
+    if options.places.is_empty() {
+        return Ok(None);
+    }
+    let agent = Agent::start(options, state.intake.registry().clone())
+        .map_err(|error| Error::System("start a thread", error))?;
+    let own = metrics.registry().collect(agent::Own::new(agent.watched()));
+    own.map_err(|error| Error::Metrics(error, state::addresses(settings)))?;
+    Ok(Some(agent))
 }
 
 /// What all ways in share. From now on, a scrape of what came in shows the daemon's own metrics, too.

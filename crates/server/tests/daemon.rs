@@ -7,6 +7,9 @@
 
 mod common;
 
+#[path = "daemon/agent.rs"]
+mod agent;
+
 #[path = "daemon/contract.rs"]
 mod contract;
 #[path = "daemon/crash.rs"]

@@ -9,6 +9,7 @@ use quipu::intake;
 use serde::{Deserialize, Serialize};
 
 use super::{Damaged, Error, LogFormat, LogLevel, Switch, Time};
+use crate::agent;
 use crate::http;
 use crate::inputs::{otlp, push, statsd};
 
@@ -212,6 +213,30 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_STATSD_RECEIVE_BUFFER", value_name = "BYTES")]
     pub statsd_receive_buffer: Option<usize>,
 
+    /// Segment file, directory with such files, or pattern of paths, whose metrics are shown; may be
+    /// given several times [default: none]
+    #[arg(long, env = "QUIPU_SEGMENTS", value_name = "PATH", value_delimiter = ',')]
+    pub segments: Option<Vec<String>>,
+
+    /// Pattern of paths that gives labels to the metrics of a file, such as
+    /// /run/quipu/{app}/{instance}.quipu; may be given several times [default: none]
+    #[arg(long, env = "QUIPU_SEGMENTS_LABELS", value_name = "PATTERN", value_delimiter = ',')]
+    pub segments_labels: Option<Vec<agent::Pattern>>,
+
+    /// How long the last values of a segment are shown that no process has open, or that was removed;
+    /// without it, as long as the file is there [default: none]
+    #[arg(long, env = "QUIPU_SEGMENTS_KEEP", value_name = "TIME")]
+    pub segments_keep: Option<Time>,
+
+    /// Maximum number of segment files and directories that are watched [default: 1000]
+    #[arg(long, env = "QUIPU_SEGMENTS_MOST", value_name = "COUNT")]
+    pub segments_most: Option<usize>,
+
+    /// Maximum bytes that all watched segments together may have in use; those that follow are left
+    /// out [default: 1073741824]
+    #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
+    pub segments_bytes: Option<u64>,
+
     /// Format of the log [default: text]
     #[arg(long, env = "QUIPU_LOG_FORMAT", value_name = "FORM")]
     pub log_format: Option<LogFormat>,
@@ -276,6 +301,11 @@ impl Flags {
             statsd_mapping: self.statsd_mapping.or(other.statsd_mapping),
             statsd_suffixes: self.statsd_suffixes.or(other.statsd_suffixes),
             statsd_receive_buffer: self.statsd_receive_buffer.or(other.statsd_receive_buffer),
+            segments: self.segments.or(other.segments),
+            segments_labels: self.segments_labels.or(other.segments_labels),
+            segments_keep: self.segments_keep.or(other.segments_keep),
+            segments_most: self.segments_most.or(other.segments_most),
+            segments_bytes: self.segments_bytes.or(other.segments_bytes),
             log_format: self.log_format.or(other.log_format),
             log_level: self.log_level.or(other.log_level),
         }
@@ -328,6 +358,11 @@ impl Flags {
             statsd_mapping: None,
             statsd_suffixes: Some(false),
             statsd_receive_buffer: Some(4 << 20),
+            segments: None,
+            segments_labels: None,
+            segments_keep: None,
+            segments_most: Some(1000),
+            segments_bytes: Some(1 << 30),
             log_format: Some(LogFormat::Text),
             log_level: Some(LogLevel::Info),
         }

@@ -1,7 +1,6 @@
 //! The sources of metrics, directories and segments, as one registry.
 
-use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +9,16 @@ use quipu::Registry;
 use quipu::collector::Collector;
 use quipu::exposition::ShownNames;
 use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
-use quipu_segment::{Options, printable};
+use quipu_segment::printable;
 use quipu_store::files::{Directories, Hint};
 
 use super::{Error, warn};
+use crate::segment_file::{SegmentFile, is_segment};
 
 /// The directories and segments at the paths.
 #[derive(Default)]
 pub(super) struct Sources {
-    segments: Vec<Registry>,
+    segments: Vec<SegmentFile>,
     directories: Option<Directories>,
     /// The directories, as named by the user.
     paths: Vec<PathBuf>,
@@ -49,9 +49,11 @@ impl Sources {
                 }
                 sources.paths.push(path.clone());
             } else if metadata.is_file() && is_segment(path).map_err(|e| failed(&e.to_string()))? {
-                let segment = Options::new().shared().open(path);
-                let segment = segment.map_err(|error| Error(error.to_string()))?;
-                sources.segments.push(Registry::on(segment));
+                let segment =
+                    SegmentFile::open(path).map_err(|error| failed(&error.to_string()))?;
+                // One that cannot be shown is refused now.
+                segment.visit(u64::MAX, &mut Nowhere).map_err(Error)?;
+                sources.segments.push(segment);
             } else {
                 return Err(failed(
                     "neither a directory nor a quipu segment; name the directory that holds the \
@@ -129,12 +131,13 @@ fn segment_in(path: &Path) -> Option<PathBuf> {
     named.find(|path| is_segment(path).unwrap_or(false))
 }
 
-/// Whether a file begins like a segment. A segment that is being created may still be empty.
-fn is_segment(path: &Path) -> std::io::Result<bool> {
-    let mut head = Vec::new();
-    let length = quipu_segment::MAGIC.len();
-    File::open(path)?.take(length as u64).read_to_end(&mut head)?;
-    Ok(head == quipu_segment::MAGIC)
+/// Forgets what it gets.
+struct Nowhere;
+
+impl Sink for Nowhere {
+    fn family(&mut self, _: &Family<'_>) {}
+
+    fn series(&mut self, _: &Family<'_>, _: &Series<'_>) {}
 }
 
 impl Collector for Sources {
@@ -145,10 +148,10 @@ impl Collector for Sources {
     fn collect(&self, sink: &mut dyn Sink) {
         let mut once = Once { sink, shown: ShownNames::default(), is_repeated: false, repeated: 0 };
         for segment in &self.segments {
-            match segment.visit(&mut once) {
+            match segment.visit(u64::MAX, &mut once) {
                 // Relaxed: the same thread reads the flag.
                 Ok(_) => self.used.store(true, Ordering::Relaxed),
-                Err(error) => warn(&error),
+                Err(what) => warn(&what),
             }
         }
         if let Some(directories) = &self.directories {

@@ -1,0 +1,349 @@
+//! The families of all watched sources, by name, and the walk over them.
+//!
+//! Families of several sources that have the same name and type are one family, whose series differ in
+//! the labels of their sources. If the types differ, the family of the source that was seen first is
+//! shown, and the others are *apart*: they are shown when their own source is asked for. A different help
+//! keeps nothing apart: the first one is shown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use quipu::exposition::ShownNames;
+use quipu::snapshot::{Kind, Sink};
+
+use super::recorded::{Labels, Recorded};
+
+/// What was last read of a source.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Its name: the label `segment` of all its series.
+    pub name: String,
+    /// The labels of all its series.
+    pub labels: Labels,
+    /// Its families, with at least one series each.
+    pub families: Vec<Recorded>,
+    /// The number of all series.
+    pub series: usize,
+}
+
+/// The families of all sources at one moment.
+#[derive(Debug, Default)]
+pub struct Merged {
+    sources: Vec<Arc<Seen>>,
+    /// Sorted by name.
+    names: Vec<Named>,
+    /// What contradicts each other.
+    pub conflicts: Vec<Conflict>,
+}
+
+/// Families of one name.
+#[derive(Debug)]
+struct Named {
+    name: String,
+    /// One for each type, in the order of their first sources.
+    groups: Vec<Group>,
+}
+
+/// Families of one name and type.
+#[derive(Debug)]
+struct Group {
+    kind: Kind,
+    help: String,
+    /// Whether it is shown with all sources together.
+    is_shown: bool,
+    /// The numbers of the source and of its family.
+    parts: Vec<(usize, usize)>,
+}
+
+/// Two sources that contradict each other.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Conflict {
+    /// The name of the family.
+    pub name: String,
+    /// What they contradict each other in.
+    pub about: About,
+    /// The names of a source that was seen earlier, and of this one.
+    pub sources: [String; 2],
+}
+
+/// What two sources contradict each other in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum About {
+    /// The type.
+    Type,
+    /// The help.
+    Help,
+    /// The names of samples: a counter `x` and a gauge `x_total`.
+    Samples,
+    /// The name, which a metric has that the daemon takes in.
+    Daemon,
+}
+
+impl About {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Type, Self::Help, Self::Samples, Self::Daemon];
+
+    /// The name in a label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Type => "type",
+            Self::Help => "help",
+            Self::Samples => "samples",
+            Self::Daemon => "daemon",
+        }
+    }
+}
+
+/// Which families are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// The name of a source, or of a directory with sources; all if there is none.
+    pub source: Option<String>,
+    /// The names of families or of samples; all if there are none.
+    pub names: Vec<String>,
+}
+
+impl Filter {
+    fn has_source(&self, seen: &Seen) -> bool {
+        let Some(wanted) = &self.source else { return true };
+        let is_inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
+        seen.name.strip_prefix(wanted.trim_end_matches('/')).is_some_and(is_inside)
+    }
+
+    fn has_family(&self, family: &Recorded) -> bool {
+        self.names.is_empty() || family.is_one_of(&self.names)
+    }
+}
+
+impl Merged {
+    /// Merges sources, in the order in which they were seen first. `is_taken` says whether the daemon
+    /// itself shows a family of that name.
+    pub fn of(sources: Vec<Arc<Seen>>, is_taken: impl Fn(&str) -> bool) -> Self {
+        let mut by_name: BTreeMap<&str, Vec<Group>> = BTreeMap::new();
+        let mut conflicts = Vec::new();
+        for (number, source) in sources.iter().enumerate() {
+            for (at, family) in source.families.iter().enumerate() {
+                let groups = by_name.entry(&family.name).or_default();
+                let first = groups.first().map(|group| group.parts[0].0);
+                let mut conflict = |about, with: usize| {
+                    let sources = [&sources[with].name, &source.name].map(String::clone);
+                    conflicts.push(Conflict { name: family.name.clone(), about, sources });
+                };
+                match groups.iter_mut().find(|group| group.kind == family.kind) {
+                    Some(group) => {
+                        if group.help.is_empty() {
+                            group.help.clone_from(&family.help);
+                        } else if !family.help.is_empty() && family.help != group.help {
+                            conflict(About::Help, group.parts[0].0);
+                        }
+                        group.parts.push((number, at));
+                    }
+                    None => {
+                        if let Some(first) = first {
+                            conflict(About::Type, first);
+                        }
+                        groups.push(Group {
+                            kind: family.kind,
+                            help: family.help.clone(),
+                            is_shown: first.is_none(),
+                            parts: vec![(number, at)],
+                        });
+                    }
+                }
+            }
+        }
+        let names = by_name.into_iter();
+        let mut names: Vec<Named> =
+            names.map(|(name, groups)| Named { name: name.to_owned(), groups }).collect();
+        hide_samples(&mut names, &sources, &mut conflicts);
+        hide_taken(&mut names, &sources, &mut conflicts, is_taken);
+        for group in names.iter_mut().flat_map(|named| &mut named.groups) {
+            // Formats show the counters of each kind of name together.
+            group.parts.sort_by_key(|(source, family)| sources[*source].families[*family].bare);
+        }
+        conflicts.sort();
+        conflicts.dedup();
+        Self { sources, names, conflicts }
+    }
+
+    /// Whether a source of that name, or a directory with sources, is there.
+    pub fn has(&self, filter: &Filter) -> bool {
+        filter.source.is_none() || self.sources.iter().any(|seen| filter.has_source(seen))
+    }
+
+    /// The sources, in the order in which they were seen first.
+    pub fn sources(&self) -> &[Arc<Seen>] {
+        &self.sources
+    }
+
+    /// Passes all families to a sink: those that are shown with all sources together.
+    pub fn visit<S: Sink + ?Sized>(self: &Arc<Self>, sink: &mut S) {
+        let mut walk = Walk::over(self, Filter::default());
+        while walk.step(sink, |_| false) {}
+    }
+}
+
+/// Keeps a family apart whose samples have names that those of another one have: a reader would refuse
+/// the whole exposition.
+fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) {
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    order.sort_by_key(|&at| (names[at].groups[0].parts[0].0, at));
+    let mut shown = ShownNames::default();
+    for at in order {
+        let Named { name, groups } = &mut names[at];
+        let group = &mut groups[0];
+        if !shown.take(name, group.kind) {
+            group.is_shown = false;
+            let source = &sources[group.parts[0].0].name;
+            let sources = [String::new(), source.clone()];
+            conflicts.push(Conflict { name: name.clone(), about: About::Samples, sources });
+        }
+    }
+}
+
+/// Keeps a family apart if the daemon itself shows one that has its name, or samples with such names.
+fn hide_taken(
+    names: &mut [Named],
+    sources: &[Arc<Seen>],
+    conflicts: &mut Vec<Conflict>,
+    is_taken: impl Fn(&str) -> bool,
+) {
+    const SUFFIXES: [&str; 6] = ["", "_total", "_bucket", "_sum", "_count", "_info"];
+    for Named { name, groups } in names {
+        let is_one = |suffix: &str| {
+            let without = name.strip_suffix(suffix);
+            is_taken(&format!("{name}{suffix}")) || without.is_some_and(&is_taken)
+        };
+        if SUFFIXES.into_iter().any(is_one) {
+            groups[0].is_shown = false;
+            let source = &sources[groups[0].parts[0].0].name;
+            let sources = [String::new(), source.clone()];
+            conflicts.push(Conflict { name: name.clone(), about: About::Daemon, sources });
+        }
+    }
+}
+
+/// A walk over the families, in steps.
+#[derive(Debug)]
+pub struct Walk {
+    merged: Arc<Merged>,
+    filter: Filter,
+    name: usize,
+    /// The number of the part, in the group that is shown.
+    part: usize,
+    /// The number of the next series.
+    series: usize,
+}
+
+impl Walk {
+    /// Begins a walk.
+    pub fn over(merged: &Arc<Merged>, filter: Filter) -> Self {
+        Self { merged: Arc::clone(merged), filter, name: 0, part: 0, series: 0 }
+    }
+
+    /// Passes on families until `is_full` returns true after a series or a family. Returns whether there
+    /// is more.
+    pub fn step<S: Sink + ?Sized>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
+        let Self { merged, filter, name, part, series } = self;
+        let has = |(source, family): &(usize, usize)| {
+            let seen = &merged.sources[*source];
+            filter.has_source(seen) && filter.has_family(&seen.families[*family])
+        };
+        let mut looked_at = 0;
+        while let Some(named) = merged.names.get(*name) {
+            // With a source of its own, a family that is apart is shown.
+            let is_apart = |group: &&Group| !group.is_shown && filter.source.is_none();
+            let mut groups = named.groups.iter().filter(|group| !is_apart(group));
+            let group = groups.find(|group| group.parts.iter().any(has));
+            let parts = group.map_or(&[][..], |group| &group.parts);
+            while let Some(one) = parts.get(*part) {
+                if has(one) {
+                    let seen = &merged.sources[one.0];
+                    let family = &seen.families[one.1];
+                    let help = group.map_or("", |group| &group.help);
+                    if let Some(next) = family.pass(&seen.labels, help, *series, sink, &is_full) {
+                        *series = next;
+                        return true;
+                    }
+                }
+                (*part, *series) = (*part + 1, 0);
+                if is_full(sink) {
+                    return true;
+                }
+            }
+            (*name, *part, *series) = (*name + 1, 0, 0);
+            // Those that are left out take time, too.
+            looked_at += named.groups.iter().map(|group| group.parts.len()).sum::<usize>();
+            if looked_at > LOOKED_AT {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The number of families of sources that one step looks at.
+const LOOKED_AT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use quipu::Registry;
+    use quipu::exposition::{Encoder, Escaping, Format};
+
+    use super::super::recorded::Recorder;
+    use super::*;
+
+    fn seen(name: &str, registry: &Registry) -> Arc<Seen> {
+        let mut recorder = Recorder::default();
+        registry.visit(&mut recorder).unwrap();
+        let (families, series) = recorder.finish();
+        let labels = vec![("segment".to_owned(), name.to_owned())];
+        Arc::new(Seen { name: name.into(), labels, families, series })
+    }
+
+    fn text(merged: &Arc<Merged>, filter: Filter) -> String {
+        let mut walk = Walk::over(merged, filter);
+        let mut encoder = Encoder::new(Format::Text, Escaping::default());
+        // Each series in a step of its own.
+        while walk.step(&mut encoder, |_| true) {}
+        String::from_utf8(encoder.buffer().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn families_of_one_name_are_together_and_contradictions_apart() {
+        let registries = [(); 3].map(|()| Registry::new());
+        for registry in &registries[..2] {
+            registry.counter("jobs", "Jobs.").unwrap().inc();
+            registry.gauge("daemon", "").unwrap().set(1.0);
+        }
+        registries[1].gauge("size", "Bytes.").unwrap().set(2.0);
+        registries[2].gauge("jobs", "Something else.").unwrap().set(3.0);
+        registries[2].gauge("size", "Lines.").unwrap().set(4.0);
+        registries[2].gauge("jobs.total", "").unwrap().set(5.0);
+        let names = ["web/1", "web/2", "mail"];
+        let sources = names.iter().zip(&registries).map(|(name, registry)| seen(name, registry));
+        let merged = Arc::new(Merged::of(sources.collect(), |name| name == "daemon"));
+        let all = "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
+                   jobs_total{segment=\"web/1\"} 1\njobs_total{segment=\"web/2\"} 1\n\
+                   # HELP size Bytes.\n# TYPE size gauge\n\
+                   size{segment=\"web/2\"} 2\nsize{segment=\"mail\"} 4\n";
+        assert_eq!(text(&merged, Filter::default()), all);
+        let conflicts = merged.conflicts.iter().map(|one| (&*one.name, one.about));
+        let expected = [
+            ("daemon", About::Daemon),
+            ("jobs", About::Type),
+            ("jobs.total", About::Samples),
+            ("size", About::Help),
+        ];
+        assert_eq!(conflicts.collect::<Vec<_>>(), expected);
+        let of = |source: &str, names: &[&str]| {
+            let names = names.iter().map(|name| (*name).to_owned()).collect();
+            text(&merged, Filter { source: Some(source.into()), names })
+        };
+        assert!(of("mail", &["jobs"]).ends_with("jobs{segment=\"mail\"} 3\n"));
+        assert!(of("mail", &["jobs_total"]).ends_with("jobs_total{segment=\"mail\"} 5\n"));
+        assert_eq!(of("web", &["jobs_total"]).lines().count(), 4);
+        assert_eq!(of("web/2", &["jobs_total"]).lines().count(), 3);
+        assert_eq!(of("we", &[]), "");
+    }
+}

@@ -1,0 +1,181 @@
+//! The daemon's own metrics about the files that it watches.
+
+use std::time::Duration;
+
+use quipu::collector::Collector;
+use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+
+use super::Watched;
+use super::merged::About;
+use crate::segment_file::Header;
+
+/// What is known of the sources after a reading.
+#[derive(Debug, Default)]
+pub(super) struct Status {
+    pub(super) sources: Vec<Shown>,
+    /// By what they differ in, in the order of [`About::ALL`].
+    pub(super) conflicts: [usize; About::ALL.len()],
+    pub(super) left_out: usize,
+    pub(super) unwatched: usize,
+    pub(super) took: Duration,
+}
+
+/// What is known of a source.
+#[derive(Debug)]
+pub(super) struct Shown {
+    pub(super) name: String,
+    pub(super) path: String,
+    pub(super) kind: &'static str,
+    pub(super) header: Option<Header>,
+    /// Whether a process has it open; `None` if that is not known.
+    pub(super) is_open: Option<bool>,
+    pub(super) is_faulty: bool,
+    pub(super) is_shown: bool,
+    pub(super) series: usize,
+}
+
+/// A collector of these metrics.
+#[derive(Debug)]
+pub struct Own(Watched);
+
+impl Own {
+    /// Shows what the last reading found.
+    pub fn new(watched: Watched) -> Self {
+        Self(watched)
+    }
+}
+
+impl Collector for Own {
+    fn names(&self) -> Vec<String> {
+        let names =
+            [&SOURCES, &LEFT_OUT, &UNWATCHED, &CONFLICTS, &TOOK, &INFO, &OPEN, &START, &SERIES];
+        names.map(|family| family.name.to_owned()).into()
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let status = self.0.status();
+        let whole = |n: usize| Value::Gauge(Number::Unsigned(n as u64));
+        let count = |has: fn(&Shown) -> bool| status.sources.iter().filter(|one| has(one)).count();
+        sink.family(&SOURCES);
+        for (state, has) in STATES {
+            put(&SOURCES, &[state], whole(count(has)), sink);
+        }
+        sink.family(&LEFT_OUT);
+        put(&LEFT_OUT, &[], whole(status.left_out), sink);
+        sink.family(&UNWATCHED);
+        put(&UNWATCHED, &[], whole(status.unwatched), sink);
+        sink.family(&CONFLICTS);
+        for (about, count) in About::ALL.into_iter().zip(status.conflicts) {
+            put(&CONFLICTS, &[about.name()], whole(count), sink);
+        }
+        sink.family(&TOOK);
+        put(&TOOK, &[], Value::Gauge(Number::Float(status.took.as_secs_f64())), sink);
+        sink.family(&INFO);
+        for one in &status.sources {
+            let instance = one.header.map_or_else(String::new, |header| {
+                header.instance.iter().map(|byte| format!("{byte:02x}")).collect()
+            });
+            put(&INFO, &[&one.name, &one.path, one.kind, &instance], Value::Info, sink);
+        }
+        sink.family(&OPEN);
+        for one in &status.sources {
+            if let Some(is_open) = one.is_open {
+                put(&OPEN, &[&one.name], whole(usize::from(is_open)), sink);
+            }
+        }
+        sink.family(&START);
+        for one in &status.sources {
+            if let Some(header) = one.header {
+                let seconds = Duration::from_nanos(header.created).as_secs_f64();
+                put(&START, &[&one.name], Value::Gauge(Number::Float(seconds)), sink);
+            }
+        }
+        sink.family(&SERIES);
+        for one in &status.sources {
+            put(&SERIES, &[&one.name], whole(one.series), sink);
+        }
+    }
+}
+
+/// Passes on a series with these values of its labels.
+fn put(family: &Family<'_>, labels: &[&str], value: Value<'_>, sink: &mut dyn Sink) {
+    let mut texts = Vec::new();
+    labels.iter().for_each(|label| Texts::push(&mut texts, label));
+    let escape_free = !labels.iter().any(|label| label.contains(['"', '\\', '\n']));
+    let texts = Texts::new(&texts);
+    let series = Series { group: 0, texts, escape_free, overflow: false, start: None, value };
+    sink.series(family, &series);
+}
+
+/// A state of sources, and whether one is in it.
+type State = (&'static str, fn(&Shown) -> bool);
+
+/// The states of sources.
+const STATES: [State; 3] = [
+    ("shown", |one| one.is_shown),
+    ("unreadable", |one| one.is_faulty),
+    ("over", |one| !one.is_shown && !one.is_faulty),
+];
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    labels: &'static [Label<'static>],
+) -> Family<'static> {
+    Family { name, help, unit: "", kind: Kind::Gauge, labels, groups: 1, bare: false }
+}
+
+const SOURCES: Family<'static> = gauge(
+    "quipu_segments_watched",
+    "Watched segment files and directories, by state.",
+    &[Label { name: "state", values: None }],
+);
+
+const LEFT_OUT: Family<'static> = gauge(
+    "quipu_segments_left_out",
+    "Segment files and directories that are not watched, since there are too many.",
+    &[],
+);
+
+const UNWATCHED: Family<'static> = gauge(
+    "quipu_segments_directories_without_events",
+    "Watched directories in which new files are found within seconds, not at once.",
+    &[],
+);
+
+const CONFLICTS: Family<'static> = gauge(
+    "quipu_segments_conflicts",
+    "Families of watched files that contradict those of others, by what they differ in.",
+    &[Label { name: "about", values: None }],
+);
+
+const TOOK: Family<'static> =
+    gauge("quipu_segments_read_seconds", "Time that the last reading of all files took.", &[]);
+
+const INFO: Family<'static> = Family {
+    kind: Kind::Info,
+    ..gauge(
+        "quipu_segments",
+        "A watched segment file or directory.",
+        &[
+            Label { name: "segment", values: None },
+            Label { name: "path", values: None },
+            Label { name: "kind", values: None },
+            Label { name: "instance", values: None },
+        ],
+    )
+};
+
+const OF_SEGMENT: &[Label<'static>] = &[Label { name: "segment", values: None }];
+
+const OPEN: Family<'static> =
+    gauge("quipu_segments_open", "Whether a process has the segment file open.", OF_SEGMENT);
+
+const START: Family<'static> = gauge(
+    "quipu_segments_start_time_seconds",
+    "Unix time at which the segment file was made.",
+    OF_SEGMENT,
+);
+
+const SERIES: Family<'static> =
+    gauge("quipu_segments_series", "Series that were last read from the file.", OF_SEGMENT);

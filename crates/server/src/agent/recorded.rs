@@ -1,0 +1,474 @@
+//! Families and series that were recorded once, to be passed on in steps, under further labels.
+//!
+//! What is recorded was read from files that nothing vouches for: texts are UTF-8 from here on, and
+//! what is said of them is found out here.
+
+use std::ops::Range;
+
+use quipu::exposition::ShownNames;
+use quipu::snapshot::{
+    Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
+    Timestamp, Value,
+};
+
+use crate::metrics::PREFIX;
+
+/// Labels that all series of a source get: names and values.
+pub type Labels = Vec<(String, String)>;
+
+/// A sink that keeps what it gets.
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    families: Vec<Recorded>,
+    series: usize,
+}
+
+/// A family with its series.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The name, without a suffix that formats add.
+    pub name: String,
+    /// The help; may be empty.
+    pub help: String,
+    /// The kind of its values.
+    pub kind: Kind,
+    /// Whether the name of a counter is shown as it is.
+    pub bare: bool,
+    unit: String,
+    /// Names, and the values of a label of fixed cardinality.
+    labels: Vec<(String, Option<Vec<String>>)>,
+    groups: u32,
+    /// Those of the overflow series are at the end.
+    series: Vec<OneSeries>,
+    /// How many of them are of the overflow series.
+    overflows: usize,
+    /// Encoded as [`Texts`].
+    texts: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct OneSeries {
+    group: u32,
+    texts: Range<u32>,
+    escape_free: bool,
+    start: Option<Timestamp>,
+    value: OneValue,
+}
+
+#[derive(Debug)]
+enum OneValue {
+    Counter(Number, Option<Box<OneExemplar>>),
+    Gauge(Number),
+    Unknown(Number),
+    Info,
+    States(Box<[(String, bool)]>),
+    Summary(Box<OneSummary>),
+    Histogram(Box<OneHistogram>),
+}
+
+#[derive(Debug)]
+struct OneSummary {
+    quantiles: Vec<(f64, f64)>,
+    count: u64,
+    sum: f64,
+}
+
+#[derive(Debug)]
+struct OneHistogram {
+    count: u64,
+    sum: f64,
+    buckets: Vec<OneBucket>,
+    native: Option<OneNative>,
+}
+
+#[derive(Debug)]
+struct OneBucket {
+    bound: f64,
+    le: Option<Box<str>>,
+    count: u64,
+    exemplar: Option<Box<OneExemplar>>,
+}
+
+#[derive(Debug)]
+struct OneNative {
+    schema: i8,
+    zero_threshold: f64,
+    zero_count: u64,
+    positive: Vec<(i32, u64)>,
+    negative: Vec<(i32, u64)>,
+    exemplars: Vec<OneExemplar>,
+}
+
+#[derive(Debug)]
+struct OneExemplar {
+    labels: Vec<u8>,
+    value: f64,
+    time: Option<Timestamp>,
+}
+
+/// Families whose names begin like the daemon's own are shown under this prefix.
+const RENAMED: &str = "quipu_segment_";
+
+impl Recorder {
+    /// What was recorded: the families that have a series, and the number of all series.
+    pub(super) fn finish(mut self) -> (Vec<Recorded>, usize) {
+        self.families.retain(|family| !family.series.is_empty());
+        for family in &mut self.families {
+            family.texts.shrink_to_fit();
+            family.series.shrink_to_fit();
+        }
+        (self.families, self.series)
+    }
+}
+
+impl Sink for Recorder {
+    fn family(&mut self, family: &Family<'_>) {
+        let name = match family.name.strip_prefix(PREFIX) {
+            Some(rest) => format!("{RENAMED}{rest}"),
+            None => family.name.to_owned(),
+        };
+        let values = |label: &Label<'_>| {
+            let values = label.values?;
+            Some(values.iter().map(|value| (*value).to_owned()).collect())
+        };
+        let labels = family.labels.iter().map(|label| (label.name.to_owned(), values(label)));
+        self.families.push(Recorded {
+            name,
+            help: family.help.to_owned(),
+            kind: family.kind,
+            bare: family.bare,
+            unit: family.unit.to_owned(),
+            labels: labels.collect(),
+            groups: family.groups,
+            series: Vec::new(),
+            overflows: 0,
+            texts: Vec::new(),
+        });
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        let Some(recorded) = self.families.last_mut().filter(|it| !it.name.is_empty()) else {
+            return;
+        };
+        // Positions in the texts are of 32 bits.
+        let Ok(begin) = u32::try_from(recorded.texts.len()) else { return };
+        let mut escape_free = true;
+        let mut push = |text: &str, texts: &mut Vec<u8>| {
+            escape_free &= !text.contains(['"', '\\', '\n']);
+            Texts::push(texts, text);
+        };
+        if series.overflow {
+            push(series.overflow_value(), &mut recorded.texts);
+        } else {
+            let mut texts = series.texts;
+            for _ in family.dynamic() {
+                push(texts.next().unwrap_or(""), &mut recorded.texts);
+            }
+        }
+        let Ok(end) = u32::try_from(recorded.texts.len()) else {
+            recorded.texts.truncate(begin as usize);
+            return;
+        };
+        let one = OneSeries {
+            group: series.group,
+            texts: begin..end,
+            escape_free,
+            start: series.start,
+            value: OneValue::of(&series.value),
+        };
+        self.series += 1;
+        if series.overflow {
+            recorded.overflows += 1;
+            recorded.series.push(one);
+        } else {
+            // A family has one overflow series, which is the last one as a rule.
+            let at = recorded.series.len() - recorded.overflows;
+            recorded.series.insert(at, one);
+        }
+    }
+}
+
+impl Recorded {
+    /// Whether it, or one of its samples, has one of these names.
+    pub fn is_one_of(&self, names: &[String]) -> bool {
+        names.contains(&self.name)
+            || ShownNames::of(&self.name, self.kind).any(|name| names.contains(&name))
+    }
+
+    /// Passes on the series from number `from` on, until `is_full` returns true. Returns the number of
+    /// the next series; `None` after the last one. All get the labels `more`; a label of the family
+    /// that has the name of one of them is renamed, as a scrape of Prometheus does.
+    pub fn pass<S: Sink + ?Sized>(
+        &self,
+        more: &Labels,
+        help: &str,
+        from: usize,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> Option<usize> {
+        let first_overflow = self.series.len() - self.overflows;
+        let mut next = from;
+        while next < self.series.len() {
+            let is_overflow = next >= first_overflow;
+            let end = if is_overflow { self.series.len() } else { first_overflow };
+            let mut is_done = true;
+            self.with_family(more, help, is_overflow, |family| {
+                sink.family(family);
+                for one in &self.series[next..end] {
+                    one.pass(family, &self.texts, is_overflow, sink);
+                    next += 1;
+                    if is_full(sink) {
+                        is_done = false;
+                        return;
+                    }
+                }
+            });
+            if !is_done {
+                break;
+            }
+        }
+        (next < self.series.len()).then_some(next)
+    }
+
+    /// Calls `pass` with the family under further labels; with the label of overflow series instead of
+    /// its own.
+    fn with_family(
+        &self,
+        more: &Labels,
+        help: &str,
+        is_overflow: bool,
+        pass: impl FnOnce(&Family<'_>),
+    ) {
+        let further: Vec<[&str; 1]> = more.iter().map(|(_, value)| [value.as_str()]).collect();
+        let own: &[(String, Option<Vec<String>>)] = if is_overflow { &[] } else { &self.labels };
+        let values: Vec<Option<Vec<&str>>> = own
+            .iter()
+            .map(|(_, values)| Some(values.as_ref()?.iter().map(String::as_str).collect()))
+            .collect();
+        let names: Vec<String> = own.iter().map(|(name, _)| exported(name, more)).collect();
+        let mut labels: Vec<Label<'_>> = Vec::with_capacity(more.len() + own.len() + 1);
+        let further = more.iter().zip(&further);
+        labels.extend(further.map(|((name, _), value)| Label { name, values: Some(value) }));
+        let own = names.iter().zip(&values);
+        labels.extend(own.map(|(name, values)| Label { name, values: values.as_deref() }));
+        if is_overflow {
+            labels.push(Label { name: OVERFLOW, values: None });
+        }
+        pass(&Family {
+            name: &self.name,
+            help,
+            unit: &self.unit,
+            kind: self.kind,
+            labels: &labels,
+            groups: if is_overflow { 1 } else { self.groups },
+            bare: self.bare,
+        });
+    }
+}
+
+/// The label of overflow series.
+const OVERFLOW: &str = "quipu_overflow";
+
+/// The name of a label beside those of its source.
+fn exported(name: &str, more: &Labels) -> String {
+    let mut name = name.to_owned();
+    while more.iter().any(|(other, _)| *other == name) {
+        name.insert_str(0, "exported_");
+    }
+    name
+}
+
+impl OneSeries {
+    fn pass<S: Sink + ?Sized>(
+        &self,
+        family: &Family<'_>,
+        texts: &[u8],
+        is_overflow: bool,
+        sink: &mut S,
+    ) {
+        let texts = texts.get(self.texts.start as usize..self.texts.end as usize);
+        let mut pass = |value: Value<'_>| {
+            let series = Series {
+                group: if is_overflow { 0 } else { self.group },
+                texts: Texts::new(texts.unwrap_or_default()),
+                escape_free: self.escape_free,
+                overflow: false,
+                start: self.start,
+                value,
+            };
+            sink.series(family, &series);
+        };
+        match &self.value {
+            OneValue::Counter(total, exemplar) => {
+                let exemplar = exemplar.as_deref().map(OneExemplar::shown);
+                pass(Value::Counter { total: *total, exemplar });
+            }
+            OneValue::Gauge(number) => pass(Value::Gauge(*number)),
+            OneValue::Unknown(number) => pass(Value::Unknown(*number)),
+            OneValue::Info => pass(Value::Info),
+            OneValue::States(states) => {
+                let states: Vec<(&str, bool)> =
+                    states.iter().map(|(name, is_on)| (name.as_str(), *is_on)).collect();
+                pass(Value::StateSet(&states));
+            }
+            OneValue::Summary(summary) => {
+                let OneSummary { quantiles, count, sum } = &**summary;
+                pass(Value::Summary { quantiles, count: *count, sum: *sum });
+            }
+            OneValue::Histogram(histogram) => histogram.pass(pass),
+        }
+    }
+}
+
+impl OneValue {
+    fn of(value: &Value<'_>) -> Self {
+        let exemplar = |exemplar: &Exemplar<'_>| Box::new(OneExemplar::of(exemplar));
+        match value {
+            Value::Counter { total, exemplar: given } => {
+                Self::Counter(*total, given.as_ref().map(exemplar))
+            }
+            Value::Gauge(number) => Self::Gauge(*number),
+            Value::Unknown(number) => Self::Unknown(*number),
+            Value::Info => Self::Info,
+            Value::StateSet(states) => {
+                Self::States(states.iter().map(|(name, is_on)| ((*name).into(), *is_on)).collect())
+            }
+            Value::Summary { quantiles, count, sum } => Self::Summary(Box::new(OneSummary {
+                quantiles: quantiles.to_vec(),
+                count: *count,
+                sum: *sum,
+            })),
+            Value::Histogram(histogram) => Self::Histogram(Box::new(OneHistogram::of(histogram))),
+            // Of a later version of the library.
+            _ => Self::Unknown(Number::Float(f64::NAN)),
+        }
+    }
+}
+
+impl OneHistogram {
+    fn of(histogram: &Histogram<'_>) -> Self {
+        let bucket = |bucket: &Bucket<'_>| OneBucket {
+            bound: bucket.bound,
+            le: bucket.le.map(Into::into),
+            count: bucket.count,
+            exemplar: bucket.exemplar.as_ref().map(|given| Box::new(OneExemplar::of(given))),
+        };
+        Self {
+            count: histogram.count,
+            sum: histogram.sum,
+            buckets: histogram.buckets.iter().map(bucket).collect(),
+            native: histogram.native.as_ref().map(|native| OneNative {
+                schema: native.schema,
+                zero_threshold: native.zero_threshold,
+                zero_count: native.zero_count,
+                positive: native.positive.to_vec(),
+                negative: native.negative.to_vec(),
+                exemplars: native.exemplars.iter().map(OneExemplar::of).collect(),
+            }),
+        }
+    }
+
+    fn pass(&self, pass: impl FnOnce(Value<'_>)) {
+        let buckets: Vec<Bucket<'_>> = self
+            .buckets
+            .iter()
+            .map(|bucket| Bucket {
+                bound: bucket.bound,
+                le: bucket.le.as_deref(),
+                count: bucket.count,
+                exemplar: bucket.exemplar.as_deref().map(OneExemplar::shown),
+            })
+            .collect();
+        let exemplars: Vec<Exemplar<'_>> = self.native.as_ref().map_or_else(Vec::new, |native| {
+            native.exemplars.iter().map(OneExemplar::shown).collect()
+        });
+        let native = self.native.as_ref().map(|native| Native {
+            schema: native.schema,
+            zero_threshold: native.zero_threshold,
+            zero_count: native.zero_count,
+            positive: &native.positive,
+            negative: &native.negative,
+            exemplars: &exemplars,
+        });
+        let (count, sum) = (self.count, self.sum);
+        pass(Value::Histogram(Histogram { count, sum, buckets: &buckets, native }));
+    }
+}
+
+impl OneExemplar {
+    fn of(exemplar: &Exemplar<'_>) -> Self {
+        let mut labels = Vec::new();
+        exemplar.labels.for_each(|text| Texts::push(&mut labels, text));
+        Self { labels, value: exemplar.value, time: exemplar.time }
+    }
+
+    fn shown(&self) -> Exemplar<'_> {
+        Exemplar { labels: Texts::new(&self.labels), value: self.value, time: self.time }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quipu::exposition::{Encoder, Escaping, Format};
+    use quipu::{Description, HistogramFamily, Registry};
+
+    use super::*;
+
+    /// What an encoder makes of the families under these labels.
+    fn text(families: &[Recorded], more: &[(&str, &str)]) -> String {
+        let more = more.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
+        let mut encoder = Encoder::new(Format::Text, Escaping::default());
+        for family in families {
+            let mut from = Some(0);
+            while let Some(next) = from {
+                // One series at a time.
+                from = family.pass(&more, &family.help, next, &mut encoder, |_| true);
+            }
+        }
+        String::from_utf8(encoder.buffer().to_vec()).unwrap()
+    }
+
+    fn recorded(registry: &Registry) -> Vec<Recorded> {
+        let mut recorder = Recorder::default();
+        registry.visit(&mut recorder).unwrap();
+        recorder.finish().0
+    }
+
+    #[test]
+    fn what_is_recorded_is_shown_as_it_was() {
+        let registry = Registry::new();
+        registry.counter("jobs", "Jobs.").unwrap().inc();
+        registry.gauge("free", "").unwrap().set(0.5);
+        let sizes = Description::new("size", "Sizes.").labels(["kind"]).buckets([1.0, 2.0]);
+        let sizes: HistogramFamily<[&str; 1]> = registry.register(sizes).unwrap();
+        sizes.observe(&["a\"b"], 1.5);
+        sizes.observe(&["c"], 3.0);
+        let families = recorded(&registry);
+        assert_eq!(text(&families, &[]), registry.text());
+        let labelled = text(&families, &[("segment", "web/1"), ("kind", "x")]);
+        for line in [
+            "jobs_total{segment=\"web/1\",kind=\"x\"} 1",
+            "size_count{segment=\"web/1\",kind=\"x\",exported_kind=\"c\"} 1",
+        ] {
+            assert!(labelled.contains(line), "no {line} in {labelled}");
+        }
+    }
+
+    #[test]
+    fn overflow_series_have_the_labels_of_their_source() {
+        let registry = Registry::new();
+        let hits = Description::new("hits", "").labels(["user"]).limit(1);
+        let hits: quipu::CounterFamily<[&str; 1]> = registry.register(hits).unwrap();
+        hits.inc(&["a"]);
+        hits.inc(&["b"]);
+        let shown = text(&recorded(&registry), &[("segment", "s")]);
+        for line in [
+            "hits_total{segment=\"s\",user=\"a\"} 1",
+            "hits_total{segment=\"s\",quipu_overflow=\"true\"} 1",
+            "quipu_segment_series_overflowed_total{segment=\"s\",family=\"hits\"} 1",
+        ] {
+            assert!(shown.contains(line), "no {line} in {shown}");
+        }
+        assert_eq!(shown.matches("# TYPE hits_total").count(), 1, "{shown}");
+    }
+}

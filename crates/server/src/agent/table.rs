@@ -1,0 +1,187 @@
+//! The sources that are watched, in the order in which they were seen first.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use quipu_segment::printable;
+use tracing::{info, warn};
+
+use super::Options;
+use super::merged::{About, Conflict, Merged, Seen};
+use super::own::{Shown, Status};
+use super::pattern::{Matcher, SEGMENT};
+use super::places::{Found, Kind, Look};
+use super::recorded::Labels;
+use super::source::{Source, Terms};
+use crate::segment_file::file_id;
+
+/// The sources.
+#[derive(Debug)]
+pub(super) struct Table {
+    options: Options,
+    patterns: Vec<Matcher>,
+    sources: Vec<Source>,
+    /// The sources that are left out because there are too many, at the last look.
+    left_out: usize,
+    /// What was logged: each fault of a place and each conflict is logged once.
+    faults: HashMap<PathBuf, String>,
+    conflicts: BTreeSet<Conflict>,
+    was_cut: bool,
+}
+
+/// The most conflicts and faults that are remembered so as not to log them again.
+const MAX_LOGGED: usize = 10_000;
+
+impl Table {
+    /// An empty table.
+    pub(super) fn new(options: Options) -> Self {
+        let patterns = options.labels.iter().filter_map(super::Pattern::matcher).collect();
+        Self {
+            options,
+            patterns,
+            sources: Vec::new(),
+            left_out: 0,
+            faults: HashMap::new(),
+            conflicts: BTreeSet::new(),
+            was_cut: false,
+        }
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    fn terms(&self) -> Terms {
+        let own = std::fs::metadata(&self.options.own).ok();
+        Terms { keep: self.options.keep, own: own.as_ref().map(file_id) }
+    }
+
+    /// Takes over what a look has found.
+    pub(super) fn update(&mut self, look: Look) {
+        let terms = self.terms();
+        self.log_faults(&look);
+        let mut budget = self.options.bytes;
+        let found: HashSet<&PathBuf> = look.found.iter().map(|found| &found.path).collect();
+        self.sources.retain_mut(|source| {
+            let path = &source.found.path;
+            if source.is_replaced() {
+                info!(path = %printable(path), "a watched file was replaced");
+                return false;
+            }
+            let is_gone = !found.contains(path);
+            let was_gone = source.is_gone();
+            let is_kept = source.note_gone(is_gone, terms, &mut budget);
+            if !is_kept || is_gone && !was_gone {
+                let path = printable(&source.found.path);
+                info!(%path, kept = is_kept, "a watched file is gone");
+            }
+            is_kept
+        });
+        let known: HashSet<PathBuf> =
+            self.sources.iter().map(|source| source.found.path.clone()).collect();
+        let mut names: HashSet<String> =
+            self.sources.iter().map(|source| source.found.name.clone()).collect();
+        self.left_out = 0;
+        // Two places may lead to one file.
+        let mut taken = HashSet::new();
+        for mut found in look.found {
+            if known.contains(&found.path) || !taken.insert(found.path.clone()) {
+                continue;
+            }
+            if self.sources.len() >= self.options.most {
+                self.left_out += 1;
+                continue;
+            }
+            if !names.insert(found.name.clone()) {
+                found.name = found.path.to_string_lossy().into_owned();
+                names.insert(found.name.clone());
+            }
+            info!(path = %printable(&found.path), name = %printable(&found.name), "watching a file");
+            let labels = self.labels(&found);
+            let mut source = Source::new(found, labels);
+            source.open();
+            self.sources.push(source);
+        }
+        let is_cut = look.is_cut || self.left_out > 0;
+        if is_cut && !self.was_cut {
+            warn!(
+                watched = self.sources.len(),
+                left_out = self.left_out,
+                "there are more files than are watched; see --segments-most"
+            );
+        }
+        self.was_cut = is_cut;
+    }
+
+    fn labels(&self, found: &Found) -> Labels {
+        let mut labels = vec![(SEGMENT.to_owned(), found.name.clone())];
+        let more = self.patterns.iter().find_map(|pattern| pattern.labels(&found.path));
+        labels.extend(more.unwrap_or_default());
+        labels
+    }
+
+    fn log_faults(&mut self, look: &Look) {
+        let now: HashMap<&PathBuf, &String> =
+            look.faults.iter().take(MAX_LOGGED).map(|(path, what)| (path, what)).collect();
+        for (path, what) in &now {
+            if self.faults.get(*path) != Some(*what) {
+                warn!(path = %printable(*path), %what, "a place cannot be watched");
+            }
+        }
+        self.faults = now.into_iter().map(|(path, what)| (path.clone(), what.clone())).collect();
+    }
+
+    /// Reads all sources, and returns what is to be shown.
+    pub(super) fn read(&mut self) -> Vec<Arc<Seen>> {
+        let terms = self.terms();
+        let mut budget = self.options.bytes;
+        self.sources.iter_mut().for_each(|source| source.read(terms, &mut budget));
+        self.sources.iter().filter_map(|source| source.shown(terms).cloned()).collect()
+    }
+
+    /// Logs each conflict once.
+    pub(super) fn log(&mut self, conflicts: &[Conflict]) {
+        if self.conflicts.len() + conflicts.len() > MAX_LOGGED {
+            self.conflicts.clear();
+        }
+        for conflict in conflicts.iter().take(MAX_LOGGED) {
+            if self.conflicts.insert(conflict.clone()) {
+                let Conflict { name, about, sources: [first, second] } = conflict;
+                warn!(
+                    name = %printable(name),
+                    about = about.name(),
+                    first = %printable(first),
+                    second = %printable(second),
+                    "metrics of watched files contradict each other"
+                );
+            }
+        }
+    }
+
+    /// What the daemon's own metrics say of the sources.
+    pub(super) fn status(&self, merged: &Merged) -> Status {
+        let terms = self.terms();
+        let known = self.sources.iter().filter(|source| source.is_known());
+        let sources = known.map(|source| Shown {
+            name: source.found.name.clone(),
+            path: printable(&source.found.path).to_string(),
+            kind: match source.found.kind {
+                Kind::Segment => "segment",
+                Kind::Directory => "directory",
+            },
+            header: source.header,
+            is_open: source.is_open().map(|is_open| is_open && !source.is_gone()),
+            is_faulty: source.fault.is_some(),
+            is_shown: source.shown(terms).is_some(),
+            series: source.seen.series,
+        });
+        let count = |about| merged.conflicts.iter().filter(|one| one.about == about).count();
+        Status {
+            sources: sources.collect(),
+            conflicts: About::ALL.map(count),
+            left_out: self.left_out,
+            ..Status::default()
+        }
+    }
+}

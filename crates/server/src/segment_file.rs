@@ -1,0 +1,98 @@
+//! A segment file of another program, which is read without any effect on that program: for the agent,
+//! and for `quipu scrape`.
+//!
+//! The file stays open. Each reading walks over a copy: no lock is taken that the program waits for, and
+//! nothing is mapped, so that a file that is cut is an error, and ends no process.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use quipu::Registry;
+use quipu::snapshot::Sink;
+use quipu_segment::{Segment, inspect};
+use rustix::fs::OFlags;
+
+/// The device and the inode number of a file.
+pub(crate) type FileId = (u64, u64);
+
+/// An open segment file.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    path: PathBuf,
+    file: File,
+    id: FileId,
+}
+
+/// What the header of a segment says, and how much of it is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Header {
+    /// What tells the file from all others.
+    pub(crate) instance: [u8; 16],
+    /// Nanoseconds of Unix time at which it was made.
+    pub(crate) created: u64,
+    /// The bytes in use.
+    pub(crate) used: u64,
+}
+
+impl SegmentFile {
+    /// Opens a regular file for reading. Does not block on a pipe without a writer.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        // Both types of flags have the same bits.
+        let flags = OFlags::NONBLOCK.bits() as i32;
+        let file = File::options().read(true).custom_flags(flags).open(path)?;
+        let data = file.metadata()?;
+        if !data.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        }
+        Ok(Self { path: path.to_owned(), file, id: file_id(&data) })
+    }
+
+    /// What tells the file from others, whatever its name is.
+    pub(crate) fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Whether a process has the file open as a segment; `None` if that is not known.
+    pub(crate) fn is_open(&self) -> Option<bool> {
+        inspect::is_open(&self.file)
+    }
+
+    /// Whether the file has no bytes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.file.metadata().is_ok_and(|data| data.len() == 0)
+    }
+
+    /// When the file was last changed, as far as the file system knows.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.file.metadata().and_then(|data| data.modified()).ok()
+    }
+
+    /// Passes its families to a sink, as they are now.
+    ///
+    /// # Errors
+    /// A file that is not a segment, is damaged, or has more than `most` bytes in use: as text.
+    pub(crate) fn visit(&self, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
+        let copy = Segment::copy_of(&self.path, &self.file, most);
+        let copy = copy.map_err(|error| error.to_string())?;
+        let header =
+            Header { instance: copy.instance(), created: copy.created(), used: copy.used() };
+        Registry::on(copy).visit(sink).map_err(|error| error.to_string())?;
+        Ok(header)
+    }
+}
+
+/// The device and the inode number of a file.
+pub(crate) fn file_id(data: &Metadata) -> FileId {
+    (data.dev(), data.ino())
+}
+
+/// Whether a file begins like a segment. A segment that is being created may still be empty.
+pub(crate) fn is_segment(path: &Path) -> io::Result<bool> {
+    let mut head = Vec::new();
+    let length = quipu_segment::MAGIC.len();
+    File::open(path)?.take(length as u64).read_to_end(&mut head)?;
+    Ok(head == quipu_segment::MAGIC)
+}

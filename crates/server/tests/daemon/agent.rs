@@ -1,0 +1,235 @@
+//! Metrics in files of other programs: real segment files, written by the command line and by other
+//! daemons, which appear, go, are killed, damaged and cut.
+
+use std::fs::{self, File};
+
+use quipu_store::files::FileStore;
+use quipu_store::{Kind, Spec, Store};
+
+use crate::common::{Answer, Daemon, Home, wait_until};
+
+/// Counts in a file by the command line.
+fn count(home: &Home, command: &str, file: &str, series: &str, n: &str) {
+    let mut quipu = home.command();
+    quipu.args([command, "--file", file, series, n]);
+    let ended = home.finish(quipu);
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+}
+
+fn exposition(daemon: &Daemon) -> String {
+    daemon.get("/metrics").text()
+}
+
+/// Whether the exposition has that line.
+fn has(daemon: &Daemon, line: &str) -> bool {
+    exposition(daemon).lines().any(|other| other == line)
+}
+
+#[track_caller]
+fn wait_for(daemon: &Daemon, line: &str) {
+    wait_until(line, || has(daemon, line));
+}
+
+fn with(daemon: &Daemon, accept: &str) -> Answer {
+    let mut client = daemon.connect();
+    let head = format!("GET /metrics HTTP/1.1\r\nHost: quipu\r\nAccept: {accept}\r\n\r\n");
+    client.send(head).unwrap();
+    client.answer().unwrap()
+}
+
+#[test]
+fn files_are_shown_while_they_are_there() {
+    let home = Home::new();
+    let labels = "run/{app}-*.quipu";
+    let daemon = home.start(&["--segments", "run", "--segments-labels", labels]);
+    assert_eq!(daemon.sample("quipu_segments_watched{state=\"shown\"}"), 0.0);
+    // The directory appears later, too.
+    fs::create_dir(home.path("run")).unwrap();
+    count(&home, "inc", "run/web-1.quipu", "jobs_total{queue=\"a\"}", "1");
+    wait_for(&daemon, "jobs_total{segment=\"web-1\",app=\"web\",queue=\"a\"} 1");
+    // A scrape reads the files after it has come.
+    for n in 2..5 {
+        count(&home, "inc", "run/web-1.quipu", "jobs_total{queue=\"a\"}", "1");
+        let line = format!("jobs_total{{segment=\"web-1\",app=\"web\",queue=\"a\"}} {n}");
+        assert!(has(&daemon, &line), "{line}");
+    }
+    fs::create_dir(home.path("run/mail")).unwrap();
+    count(&home, "inc", "run/mail/x.quipu", "jobs_total{queue=\"b\"}", "7");
+    wait_for(&daemon, "jobs_total{segment=\"mail/x\",queue=\"b\"} 7");
+    let text = exposition(&daemon);
+    assert_eq!(text.matches("# TYPE jobs_total counter").count(), 1, "{text}");
+    assert_eq!(daemon.sample("quipu_segments_open{segment=\"mail/x\"}"), 0.0);
+    assert!(text.contains("quipu_segments_info{segment=\"mail/x\",path=\"run/mail/x.quipu\""));
+    // Other formats, and the end of an exposition.
+    let open = with(&daemon, "application/openmetrics-text;version=1.0.0").text();
+    assert!(open.contains("jobs_total{segment=\"mail/x\",queue=\"b\"} 7"), "{open}");
+    assert!(open.ends_with("# EOF\n") && open.matches("# EOF").count() == 1, "{open}");
+    let protobuf = with(
+        &daemon,
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+    );
+    let has_text = |text: &[u8]| protobuf.body.windows(text.len()).any(|bytes| bytes == text);
+    assert!(has_text(b"jobs_total") && has_text(b"mail/x") && has_text(b"quipu_keys"));
+    // A file that is gone is not shown, nor one that takes its place under the old name.
+    fs::remove_file(home.path("run/web-1.quipu")).unwrap();
+    wait_until("a file is gone", || !exposition(&daemon).contains("web-1"));
+    assert!(has(&daemon, "jobs_total{segment=\"mail/x\",queue=\"b\"} 7"));
+    count(&home, "inc", "other.quipu", "jobs_total{queue=\"c\"}", "9");
+    fs::rename(home.path("other.quipu"), home.path("run/mail/x.quipu")).unwrap();
+    wait_for(&daemon, "jobs_total{segment=\"mail/x\",queue=\"c\"} 9");
+    assert!(!exposition(&daemon).contains("queue=\"b\""));
+    daemon.stop();
+}
+
+#[test]
+fn the_last_values_of_a_killed_process_are_shown() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    let daemon = home.start(&["--segments", "run/*.quipu", "--segments-keep", "1h"]);
+    let other = home.start(&["--state", "run/other.quipu"]);
+    let body = b"# TYPE sent_total counter\nsent_total{to=\"a\"} 5\n";
+    assert_eq!(other.post_body("/api/v1/import/prometheus", &[], body).status, 204);
+    wait_for(&daemon, "sent_total{segment=\"other\",to=\"a\"} 5");
+    assert_eq!(daemon.sample("quipu_segments_open{segment=\"other\"}"), 1.0);
+    other.kill();
+    assert_eq!(daemon.sample("quipu_segments_open{segment=\"other\"}"), 0.0);
+    assert!(has(&daemon, "sent_total{segment=\"other\",to=\"a\"} 5"));
+    // Also after the file is gone, for as long as the settings say.
+    fs::remove_file(home.path("run/other.quipu")).unwrap();
+    daemon.wait_for("a watched file is gone");
+    assert!(has(&daemon, "sent_total{segment=\"other\",to=\"a\"} 5"));
+    daemon.stop();
+    let daemon = home.start(&["--segments", "run", "--segments-keep", "1ms"]);
+    count(&home, "inc", "run/x.quipu", "jobs_total", "1");
+    wait_for(&daemon, "quipu_segments_watched{state=\"over\"} 1");
+    assert!(!exposition(&daemon).contains("jobs_total"));
+}
+
+#[test]
+fn damaged_files_do_not_take_others_along() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    let series: Vec<String> = (0..200).map(|n| format!("jobs_total{{n=\"{n}\"}}")).collect();
+    for one in &series[..20] {
+        count(&home, "inc", "run/good.quipu", one, "1");
+    }
+    let whole = fs::read(home.path("run/good.quipu")).unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        // By another name at first: a file that is half written may be read.
+        fs::write(home.path("new"), bytes).unwrap();
+        fs::rename(home.path("new"), home.path("run").join(name)).unwrap();
+    };
+    let daemon = home.start(&["--segments", "run", "--segments-bytes", "4000000"]);
+    write("empty.quipu", b"");
+    write("short.quipu", &whole[..700]);
+    write("other.quipu", b"something else");
+    let mut damaged = whole.clone();
+    damaged[600..].fill(0xa5);
+    write("damaged.quipu", &damaged);
+    let mut huge = whole.clone();
+    // The cursor, which a checksum does not protect, and the size.
+    for at in [64, 72] {
+        huge[at..at + 8].copy_from_slice(&(256_u64 << 20).to_le_bytes());
+    }
+    write("huge.quipu", &huge);
+    write("in_use.quipu", &whole);
+    write("late.quipu", &whole);
+    let good = |name: &str| format!("jobs_total{{segment=\"{name}\",n=\"19\"}} 1");
+    wait_for(&daemon, "quipu_segments_watched{state=\"unreadable\"} 4");
+    for name in ["good", "in_use", "late"] {
+        assert!(has(&daemon, &good(name)), "{}", exposition(&daemon));
+    }
+    // A file that is cut while it is watched.
+    File::options().write(true).open(home.path("run/in_use.quipu")).unwrap().set_len(300).unwrap();
+    assert!(!has(&daemon, &good("in_use")) && has(&daemon, &good("late")));
+    assert_eq!(daemon.sample("quipu_segments_watched{state=\"unreadable\"}"), 5.0);
+    // Each fault is logged once.
+    let faults = || daemon.log().iter().filter(|line| line.contains("is left out")).count();
+    assert_eq!(faults(), 5, "{:#?}", daemon.log());
+    exposition(&daemon);
+    assert_eq!(faults(), 5);
+    write("in_use.quipu", &whole);
+    wait_for(&daemon, &good("in_use"));
+    daemon.stop();
+}
+
+#[test]
+fn contradictions_are_kept_apart_and_counted() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    count(&home, "inc", "run/a.quipu", "size_total", "3");
+    let daemon = home.start(&["--segments", "run"]);
+    wait_for(&daemon, "size_total{segment=\"a\"} 3");
+    count(&home, "set", "run/b.quipu", "size", "4");
+    count(&home, "set", "run/b.quipu", "sent", "6");
+    count(&home, "set", "run/b.quipu", "free", "5");
+    wait_for(&daemon, "free{segment=\"b\"} 5");
+    // The counter `size` is of the file that was there first.
+    let text = exposition(&daemon);
+    assert!(!text.contains("size{") && text.contains("size_total{segment=\"a\"} 3"), "{text}");
+    assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"type\"}"), 1.0);
+    daemon.wait_for("metrics of watched files contradict each other");
+    // What the daemon takes in has its name alone.
+    let body = b"# TYPE sent gauge\nsent 1\n";
+    assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 204);
+    let text = exposition(&daemon);
+    assert!(text.contains("\nsent 1\n") && !text.contains("sent{segment"), "{text}");
+    assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"daemon\"}"), 1.0);
+    // A source alone has all of its own.
+    let text = daemon.get("/metrics?segment=b").text();
+    let values = text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
+    let all = ["free{segment=\"b\"} 5", "sent{segment=\"b\"} 6", "size{segment=\"b\"} 4"];
+    assert_eq!(values, all);
+    let text = daemon.get("/metrics?segment=b&name[]=free").text();
+    assert!(text.ends_with("free{segment=\"b\"} 5\n") && text.lines().count() == 2, "{text}");
+    let text = daemon.get("/metrics?name%5B%5D=size_total&name[]=quipu_keys&name[]=sent").text();
+    let names = text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
+    assert_eq!(names, ["size_total{segment=\"a\"} 3", "sent 1", "quipu_keys 0"]);
+    daemon.get("/metrics?segment=none").expect_refusal(404, "no watched segment is called none");
+    daemon.stop();
+    let daemon = home.start(&[]);
+    daemon.get("/metrics?segment=a").expect_refusal(400, "--segments");
+}
+
+#[test]
+fn there_are_no_more_files_than_the_settings_allow() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    for name in ["a", "b", "c"] {
+        count(&home, "inc", &format!("run/{name}.quipu"), "jobs_total", "1");
+    }
+    let daemon = home.start(&["--segments", "run", "--segments-most", "2"]);
+    wait_for(&daemon, "quipu_segments_left_out 1");
+    assert_eq!(exposition(&daemon).matches("\njobs_total{").count(), 2);
+    fs::remove_file(home.path("run/a.quipu")).unwrap();
+    wait_for(&daemon, "jobs_total{segment=\"c\"} 1");
+    daemon.stop();
+    // Its own state is not a source.
+    let daemon = home.start(&["--segments", ".", "--segments-bytes", "500"]);
+    wait_for(&daemon, "quipu_segments_watched{state=\"unreadable\"} 2");
+    assert!(!exposition(&daemon).contains("segment=\"state\""));
+    for (value, part) in [
+        (["--segments", "run/[a"], "cannot use --segments"),
+        (["--segments-labels", "run/{app"], "a brace is not closed"),
+        (["--segments-most", "0"], "cannot use --segments-most"),
+    ] {
+        home.expect_refusal(&value, 2, &[part]);
+    }
+}
+
+#[test]
+fn files_of_several_processes_are_shown_beside_segments() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("run/ruby")).unwrap();
+    let store = FileStore::new(home.path("run/ruby")).unwrap();
+    let jobs = store.metric(&Spec::new("jobs", Kind::Counter).labels(["queue"])).unwrap();
+    jobs.increment(&["a"], 2.0);
+    count(&home, "inc", "run/web.quipu", "hits_total", "1");
+    let daemon = home.start(&["--segments", "run"]);
+    wait_for(&daemon, "hits_total{segment=\"web\"} 1");
+    let shown = |n: u64| format!("jobs{{segment=\"ruby\",queue=\"a\"}} {n}");
+    assert!(has(&daemon, &shown(2)), "{}", exposition(&daemon));
+    jobs.increment(&["a"], 1.0);
+    assert!(has(&daemon, &shown(3)));
+    daemon.stop();
+}
