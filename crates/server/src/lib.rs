@@ -21,6 +21,7 @@ pub mod inputs;
 pub mod inspect;
 pub mod lint;
 pub mod live;
+pub(crate) mod local_socket;
 pub mod logs;
 mod look;
 pub mod metrics;

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use quipu_segment::printable;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -183,6 +184,13 @@ fn take_in(
 fn log_listening(server: &Server, settings: &Settings) {
     for address in server.local_addresses() {
         info!(%address, connections = server.connections(), "listening");
+    }
+    for path in server.local_paths() {
+        info!(
+            address = format!("unix:{}", printable(path)),
+            connections = server.connections(),
+            "listening"
+        );
     }
     if server.connections() < settings.http.limits.connections {
         warn!(

@@ -17,8 +17,9 @@ use crate::inputs::{otlp, push, statsd};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Flags {
-    /// Address to listen on; may be given several times [default: 127.0.0.1:8081]
-    #[arg(long, env = "QUIPU_LISTEN", value_name = "HOST:PORT", value_delimiter = ',')]
+    /// Address to listen on: HOST:PORT, or unix:PATH for a unix socket; may be given several times
+    /// [default: 127.0.0.1:8081]
+    #[arg(long, env = "QUIPU_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
     pub listen: Option<Vec<String>>,
 
     /// Sliding window of GET / and of each key [default: 60s]

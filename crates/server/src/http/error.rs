@@ -3,6 +3,9 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use quipu_segment::printable;
 
 /// A failure to listen or to run. The message names the remedy and, if there is one, the address.
 #[derive(Debug)]
@@ -22,6 +25,13 @@ pub enum Error {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A unix socket cannot be opened.
+    Local {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        source: io::Error,
+    },
     /// No address was given.
     NoAddress,
     /// The runtime of a thread could not be built.
@@ -34,10 +44,13 @@ impl fmt::Display for Error {
             Error::Address { address, source } => write!(
                 f,
                 "cannot use {address:?} as a listening address: {source}; \
-                 write host:port, such as 127.0.0.1:8081, [::1]:8081 or :8081"
+                 write host:port, such as 127.0.0.1:8081, [::1]:8081 or :8081, or unix:PATH"
             ),
             Error::Listen { address, source } => {
                 write!(f, "cannot listen on {address}: {source}; {}", way_out(*address, source))
+            }
+            Error::Local { path, source } => {
+                write!(f, "cannot listen on unix:{}: {source}", printable(path))
             }
             Error::NoAddress => {
                 write!(f, "no address to listen on; give at least one, such as 127.0.0.1:8081")
@@ -54,7 +67,9 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Error::Address { source, .. } | Error::Listen { source, .. } => Some(source),
+            Error::Address { source, .. }
+            | Error::Listen { source, .. }
+            | Error::Local { source, .. } => Some(source),
             Error::NoAddress => None,
             Error::Runtime(source) => Some(source),
         }

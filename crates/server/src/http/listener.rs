@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 
 use rustix::net::{
     AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
@@ -11,6 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 use super::error::Error;
 use super::limits::Limits;
+use crate::local_socket::{self, BoundPath};
 
 /// How a server listens and runs.
 #[derive(Clone, Debug)]
@@ -73,6 +75,22 @@ pub(super) fn open(address: SocketAddr, options: &Options) -> Result<Vec<OwnedFd
         })
         .collect::<io::Result<_>>()
         .map_err(error)
+}
+
+/// Opens a listening socket at a path, and a descriptor of it for each thread. The kernel has no ports
+/// there that sockets could share.
+///
+/// The transport treats connections to it as those of TCP: the calls that it makes on them are the same.
+pub(super) fn open_local(
+    path: &Path,
+    options: &Options,
+) -> Result<(Vec<OwnedFd>, BoundPath), Error> {
+    let error = |source: io::Error| Error::Local { path: path.to_owned(), source };
+    let (socket, bound) = local_socket::listen_at(path, options.backlog).map_err(error)?;
+    let others = (1..options.threads.max(1)).map(|_| socket.try_clone());
+    let mut sockets = others.collect::<io::Result<Vec<_>>>().map_err(error)?;
+    sockets.push(socket);
+    Ok((sockets, bound))
 }
 
 /// The address that a listening socket is bound to.

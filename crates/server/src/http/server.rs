@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -15,6 +16,7 @@ use super::handler::Handler;
 use super::limits::{Limits, Places};
 use super::listener::{self, Options};
 use super::worker::Worker;
+use crate::local_socket::BoundPath;
 
 /// A server that is bound to its addresses, and handles requests from [`serve`](Server::serve) on.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub struct Server {
     /// The listeners of each thread.
     threads: Vec<Vec<OwnedFd>>,
     addresses: Vec<SocketAddr>,
+    /// The paths of unix sockets, which are removed when the server has ended.
+    paths: Vec<BoundPath>,
     limits: Limits,
     places: Places,
 }
@@ -35,12 +39,18 @@ pub struct Stopped {
 }
 
 impl Server {
-    /// Listens on every address, given as `host:port`, `[ipv6]:port` or `:port`.
+    /// Listens on every address, given as `host:port`, `[ipv6]:port`, `:port` or `unix:path`.
     pub fn bind<A: AsRef<str>>(addresses: &[A], options: &Options) -> Result<Server, Error> {
         let mut threads: Vec<Vec<OwnedFd>> = Vec::new();
         threads.resize_with(options.threads.max(1), Vec::new);
-        let mut bound = Vec::new();
+        let (mut bound, mut paths) = (Vec::new(), Vec::new());
         for text in addresses {
+            if let Some(path) = text.as_ref().strip_prefix(UNIX) {
+                let (sockets, path) = listener::open_local(Path::new(path), options)?;
+                threads.iter_mut().zip(sockets).for_each(|(all, socket)| all.push(socket));
+                paths.push(path);
+                continue;
+            }
             let address = listener::resolve(text.as_ref())?;
             let sockets = listener::open(address, options)?;
             let local = listener::local_address(&sockets[0]);
@@ -49,12 +59,13 @@ impl Server {
                 listeners.push(socket);
             }
         }
-        if bound.is_empty() {
+        if bound.is_empty() && paths.is_empty() {
             return Err(Error::NoAddress);
         }
         Ok(Server {
             threads,
             addresses: bound,
+            paths,
             limits: options.limits.clone(),
             places: Places::new(&options.limits, options.threads),
         })
@@ -63,6 +74,11 @@ impl Server {
     /// The addresses that the server listens on, in the order given, with the ports chosen for 0.
     pub fn local_addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// The paths of the unix sockets that the server listens on, in the order given.
+    pub fn local_paths(&self) -> impl Iterator<Item = &Path> {
+        self.paths.iter().map(BoundPath::path)
     }
 
     /// The most connections that are open at a time: [`Limits::connections`], or fewer if the limit
@@ -133,6 +149,9 @@ impl Server {
         })
     }
 }
+
+/// What the text of a unix socket begins with; the path follows.
+const UNIX: &str = "unix:";
 
 /// The polls of connections between two polls of the reactor for new connections, bytes and timers.
 /// If each connection uses its whole turn, the reactor is polled every 8 ms. (Polling the reactor

@@ -1,6 +1,8 @@
 //! Starts that fail: the messages and exit codes. Those about the state are in `state_file`.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 
 use crate::common::{Home, program};
@@ -155,6 +157,37 @@ fn an_address_in_use_leaves_a_state_that_was_closed() {
     let daemon = other.start(&[]);
     assert_eq!(daemon.count("/rate"), 1);
     assert_eq!(daemon.opened()["left_open"], false);
+}
+
+#[test]
+fn a_unix_socket_serves_beside_an_address() {
+    let home = Home::new();
+    let path = home.path("quipu.sock");
+    let listen = format!("{}:0,unix:quipu.sock", home.host());
+    let start = || home.start(&["--listen", &listen, "--threads", "2"]);
+    let get = || {
+        let mut stream = UnixStream::connect(&path).unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: quipu\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.") && answer.contains(" 200 OK"), "{answer}");
+        assert!(answer.contains("\nquipu_http_connections_open "), "{answer}");
+    };
+    let daemon = start();
+    get();
+    assert_eq!(daemon.count("/"), 1);
+    home.expect_refusal(
+        &["--listen", "unix:quipu.sock", "--state", "other.quipu"],
+        1,
+        &["cannot listen on unix:quipu.sock", "another process listens on it"],
+    );
+    // A process that was killed leaves its path.
+    daemon.kill();
+    assert!(path.exists());
+    let daemon = start();
+    (0..20).for_each(|_| get());
+    daemon.stop();
+    assert!(!path.exists());
 }
 
 #[test]

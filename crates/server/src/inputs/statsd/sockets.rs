@@ -1,22 +1,17 @@
 //! The sockets of listeners: bound before the daemon opens its state, so that a daemon that cannot
 //! listen does not touch it.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
 
-use quipu_segment::printable;
-use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, getsockname, listen,
-    socket_with, sockopt,
+    AddressFamily, SocketFlags, SocketType, bind, getsockname, listen, socket_with, sockopt,
 };
 use tracing::{info, warn};
 
 use super::address::{Address, resolve};
+use crate::local_socket::{self, BoundPath};
 
 /// A bound socket.
 #[derive(Debug)]
@@ -39,34 +34,6 @@ pub(super) enum Transport {
     UnixStream,
 }
 
-/// A path that is removed when this is dropped, unless it has become that of another file.
-#[derive(Debug)]
-struct BoundPath {
-    path: PathBuf,
-    /// The file: device and inode.
-    file: Option<(u64, u64)>,
-}
-
-impl BoundPath {
-    fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), file: file_at(path) }
-    }
-}
-
-impl Drop for BoundPath {
-    fn drop(&mut self) {
-        if self.file.is_some() && self.file == file_at(&self.path) {
-            // It may be gone already; nothing depends on it.
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Device and inode of a path, if it is there.
-fn file_at(path: &Path) -> Option<(u64, u64)> {
-    fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
-}
-
 impl Socket {
     /// Binds a socket. `buffer` is the receive buffer of UDP to ask for, in bytes.
     pub(super) fn bind(address: &Address, buffer: usize) -> io::Result<Self> {
@@ -80,9 +47,12 @@ impl Socket {
                     Address::UnixDatagram(_) => Transport::UnixDatagram,
                     _ => Transport::UnixStream,
                 };
-                let descriptor = local(path, transport)?;
-                let path = Some(BoundPath::new(path));
-                Ok(Self { address: address.to_string(), descriptor, transport, _path: path })
+                let (descriptor, path) = match transport {
+                    Transport::UnixStream => local_socket::listen_at(path, BACKLOG)?,
+                    _ => local_socket::bind_at(path, SocketType::DGRAM)?,
+                };
+                let (address, path) = (address.to_string(), Some(path));
+                Ok(Self { address, descriptor, transport, _path: path })
             }
         }
     }
@@ -151,49 +121,6 @@ fn tcp(address: SocketAddr) -> io::Result<(OwnedFd, String, Transport)> {
     Ok((socket, bound, Transport::Tcp))
 }
 
-/// Binds a unix socket. The path of a process that was killed stays; it is removed if nothing
-/// listens on it.
-fn local(path: &Path, transport: Transport) -> io::Result<OwnedFd> {
-    let is_stream = transport == Transport::UnixStream;
-    let kind = if is_stream { SocketType::STREAM } else { SocketType::DGRAM };
-    let address = SocketAddrUnix::new(path)?;
-    let socket = socket_with(AddressFamily::UNIX, kind, FLAGS, None)?;
-    match bind(&socket, &address) {
-        Err(Errno::ADDRINUSE) => {
-            remove_stale(path, &address, kind)?;
-            bind(&socket, &address)?;
-        }
-        bound => bound?,
-    }
-    if is_stream {
-        listen(&socket, BACKLOG)?;
-    }
-    Ok(socket)
-}
-
-/// Does not block: a process whose queue of connections is full listens, too.
-fn remove_stale(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> io::Result<()> {
-    let other = |what: String| Err(io::Error::new(io::ErrorKind::AddrInUse, what));
-    if !fs::symlink_metadata(path)?.file_type().is_socket() {
-        return other("the path is there, and is not a socket: remove it, or give another".into());
-    }
-    let socket = socket_with(AddressFamily::UNIX, kind, FLAGS, None)?;
-    match connect(&socket, address) {
-        Err(Errno::CONNREFUSED) => {
-            fs::remove_file(path)?;
-            info!(path = %printable(path), "removed the socket of a process that has ended");
-            Ok(())
-        }
-        Err(Errno::NOENT) => Ok(()),
-        Ok(()) | Err(Errno::AGAIN) => {
-            other("another process listens on it: stop it, or give another path".into())
-        }
-        Err(error) => other(format!(
-            "the path is there, and cannot be connected to ({error}): remove it, or give another"
-        )),
-    }
-}
-
 fn family(address: SocketAddr) -> AddressFamily {
     match address {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -212,7 +139,11 @@ const BACKLOG: i32 = 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::net::UnixDatagram;
+
+    use rustix::io::Errno;
+    use rustix::net::{SocketAddrUnix, connect};
 
     use super::*;
 
