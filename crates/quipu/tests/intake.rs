@@ -553,17 +553,48 @@ fn a_prepared_family_counts_as_others_do() {
     has(&registry, &["level 3"]);
     gauge(1.0, Mode::Set);
     has(&registry, &["level 1"]);
-    // Some values need more than additions to cells, and those of groups are shown again.
+    // Some values need more than additions to cells.
     let one = Given::Counter(1.0);
-    let grouped = Metric { grouped: true, ..metric("a") };
     for (metric, given, mode) in [
-        (grouped, one, Mode::Add),
         (metric("b"), one, Mode::Follow),
         (metric("c"), one, Mode::Set),
-        (metric("d"), Given::Unknown(1.0), Mode::Set),
+        (metric("d"), Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Add),
     ] {
         intake.take(metric, &[], &given, mode, None).unwrap();
         assert!(intake.prepare(metric, &[], &given, mode).is_none());
+    }
+}
+
+#[test]
+fn a_prepared_family_of_groups_takes_what_its_groups_hold() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let labels = [("job", "j"), ("instance", "")];
+    let grouped = |name| Metric { grouped: true, help: "Help.", ..metric(name) };
+    for (name, given) in
+        [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))]
+    {
+        assert!(intake.prepare(grouped(name), &labels, &given, Mode::Set).is_none());
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        let prepared = intake.prepare(grouped(name), &labels, &given, Mode::Set).unwrap();
+        let take = |intake: &mut Intake, values: &[&str], mode| {
+            intake.take_prepared(&prepared, values, &given, mode).unwrap()
+        };
+        let shown = |n| format!("{name}{{instance=\"\",job=\"j\"}} {n}");
+        prepared.fetch(prepared.seek(&["", "j"]));
+        assert!(take(&mut intake, &["", "j"], Mode::Set));
+        has(&registry, &[&shown(5)]);
+        assert!(take(&mut intake, &["", "j"], Mode::Add));
+        has(&registry, &[&shown(10)]);
+        assert!(!take(&mut intake, &["j", ""], Mode::Set));
+        // What is hidden is shown in the usual way, which takes a lock.
+        intake.hide_grouped(name, &labels).unwrap();
+        assert!(!take(&mut intake, &["", "j"], Mode::Set));
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        has(&registry, &[&shown(5)]);
+        intake.remove_grouped(name, &labels).unwrap();
+        assert!(!take(&mut intake, &["", "j"], Mode::Set));
+        assert!(!registry.text().contains(&shown(5)));
     }
 }
 

@@ -56,7 +56,7 @@ pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};
 pub use located::Located;
 pub use moment::Moment;
-pub use prepared::Prepared;
+pub use prepared::{Prepared, Sought};
 pub use refused::Refused;
 
 use crate::error::Error;

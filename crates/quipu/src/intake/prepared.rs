@@ -8,13 +8,15 @@
 //! way; a value whose series is not there changes nothing, and the caller takes it in the usual way,
 //! which makes the series within the limits, or refuses the value.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use quipu_segment::clock::Clock;
+pub use quipu_segment::series::Sought;
 use quipu_segment::series::{KeyWriter, SeriesCells};
 
 use super::given::{Given, Metric, Mode, Shape};
-use super::put::{put, put_observation};
+use super::put::{Put, put, put_observation};
 use super::refused::Refused;
 use super::table::{Entry, Sorted, Wanted};
 use super::{Intake, settings};
@@ -32,7 +34,8 @@ pub struct Prepared {
 impl Intake {
     /// The family that takes values such as this one, with labels of these names, by
     /// [`Intake::take_prepared`]. `None` if there is none yet, and for values that only
-    /// [`Intake::take`] takes: all but increments of counters, and gauges, outside of groups.
+    /// [`Intake::take`] takes: all but gauges, values of unknown type, increments of counters, and
+    /// counters of groups. A help that came later is not kept: prepare once a value was taken.
     ///
     /// ```
     /// use quipu::Registry;
@@ -61,7 +64,7 @@ impl Intake {
         let wanted = settings::of_given(&metric, given, mode, &mut settings).ok();
         let prepared = wanted.and_then(|wanted| self.find_prepared(&metric, &wanted, labels));
         self.settings = settings;
-        prepared.filter(|prepared| is_plain(&prepared.entry.kind, given, mode))
+        prepared.filter(|prepared| is_plain(&prepared.entry, given, mode))
     }
 
     /// The family that takes observations of this shape, with labels of these names, by
@@ -74,7 +77,9 @@ impl Intake {
         shape: &Shape,
     ) -> Option<Prepared> {
         let mut settings = std::mem::take(&mut self.settings);
+        // What is taken shows a series of a group again.
         let wanted = settings::of_shape(&metric, shape, &mut settings).ok();
+        let wanted = wanted.filter(|_| !metric.grouped);
         let prepared = wanted.and_then(|wanted| self.find_prepared(&metric, &wanted, labels));
         self.settings = settings;
         prepared.filter(|prepared| is_observed(&prepared.entry.kind))
@@ -86,19 +91,15 @@ impl Intake {
         wanted: &Wanted<'_>,
         labels: &[(&str, &str)],
     ) -> Option<Prepared> {
-        if metric.grouped {
-            // What is taken shows a series of a group again.
-            return None;
-        }
-        let labels = Sorted::new(labels, self.limits.labels, false).ok()?;
+        let labels = Sorted::new(labels, self.limits.labels, metric.grouped).ok()?;
         let entry = self.table.find(wanted, &labels)?;
         Some(Prepared { entry: Arc::clone(entry), labels: labels.iter().count() })
     }
 
     /// Takes a value as [`Intake::take`] does, if its series is there; returns false, and changes
     /// nothing, if it is not, or if the family does not take such values. `values` are those of the
-    /// labels, in the order of the labels' names; one that is empty, or a wrong number of them, has no
-    /// series.
+    /// labels, in the order of the labels' names; a wrong number of them has no series, and neither
+    /// has one that is empty, outside of groups.
     ///
     /// # Errors
     /// As for [`Intake::take`], but never for a limit.
@@ -111,14 +112,23 @@ impl Intake {
         mode: Mode,
     ) -> Result<bool, Refused> {
         let entry = &*prepared.entry;
-        if !is_plain(&entry.kind, given, mode) {
+        // What is taken shows a series of a group again, which takes a lock.
+        let may_be_hidden = entry.class.grouped && entry.family.hidden() > 0;
+        if may_be_hidden || !is_plain(entry, given, mode) {
             return Ok(false);
         }
         settings::check(given, mode)?;
-        let stamp = if matches!(given, Given::Gauge(_)) { self.clock.now() } else { 0 };
+        let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
+        let stamp = if is_gauge || mode != Mode::Add { self.clock.now() } else { 0 };
         let times = Times { start: 0, sample: 0, stamp };
-        // Neither takes a lock that could be missing.
-        Ok(prepared.change(values, |cells| _ = put(entry, cells, given, mode, times)))
+        let done = Cell::new(Put::Done);
+        let is_there =
+            prepared.change(values, |cells| done.set(put(entry, cells, given, mode, times)));
+        match done.get() {
+            Put::Done => Ok(is_there),
+            // It was not changed. These kinds add as they follow, so it is not `Added`.
+            Put::Locked | Put::Added => Err(Refused::Full),
+        }
     }
 
     /// Observes a value as [`Intake::observe`] does, if its series is there; returns false, and
@@ -144,12 +154,14 @@ impl Intake {
     }
 }
 
-/// Whether values of that sort are put into the cells of this kind by a few additions or stores, and
+/// Whether values of that sort are put into the cells of this family by a few additions or stores, and
 /// need nothing else.
-fn is_plain(kind: &AnyKind, given: &Given<'_>, mode: Mode) -> bool {
-    match given {
-        Given::Counter(_) => mode == Mode::Add && matches!(kind, AnyKind::MixedCounter(_)),
-        Given::Gauge(_) => matches!(kind, AnyKind::Gauge(_)),
+fn is_plain(entry: &Entry, given: &Given<'_>, mode: Mode) -> bool {
+    match (given, &entry.kind) {
+        (Given::Counter(_), AnyKind::MixedCounter(_)) => mode == Mode::Add,
+        // A group has its series for itself.
+        (Given::Counter(_), AnyKind::RelayCounter(_)) => entry.class.grouped,
+        (Given::Gauge(_), AnyKind::Gauge(_)) | (Given::Unknown(_), AnyKind::Unknown(_)) => true,
         _ => false,
     }
 }
@@ -160,19 +172,38 @@ fn is_observed(kind: &AnyKind) -> bool {
 }
 
 impl Prepared {
+    /// Begins to search for a series, for a caller that has many values: with many series, taking one
+    /// mostly waits for memory. So the caller begins all searches, then [fetches](Prepared::fetch) all
+    /// series, and then takes one value after the other; the memory comes meanwhile. `values` are as for
+    /// [`Intake::take_prepared`].
+    #[inline]
+    pub fn seek(&self, values: &[&str]) -> Sought {
+        self.entry.family.seek(|key| write(key, values))
+    }
+
+    /// Begins to fetch the series that [`Prepared::seek`] began to search.
+    #[inline]
+    pub fn fetch(&self, sought: Sought) {
+        self.entry.family.fetch(sought);
+    }
+
     /// Changes the cells of a series, if it is there.
     #[inline]
     fn change(&self, values: &[&str], act: impl Fn(&SeriesCells<'_>)) -> bool {
-        if values.len() != self.labels || values.iter().any(|value| value.is_empty()) {
+        let has_empty = || values.iter().any(|value| value.is_empty());
+        if values.len() != self.labels || !self.entry.class.grouped && has_empty() {
             return false;
         }
-        let write = |key: &mut KeyWriter<'_>| {
-            if values.is_empty() {
-                // The value of the label ALONE.
-                key.text("");
-            }
-            values.iter().for_each(|value| key.text(value));
-        };
-        self.entry.family.change(write, |cells| act(&cells))
+        self.entry.family.change(|key| write(key, values), |cells| act(&cells))
     }
+}
+
+/// Writes the values of labels as the key of a series.
+#[inline]
+fn write(key: &mut KeyWriter<'_>, values: &[&str]) {
+    if values.is_empty() {
+        // The value of the label ALONE.
+        key.text("");
+    }
+    values.iter().for_each(|value| key.text(value));
 }

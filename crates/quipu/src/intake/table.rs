@@ -29,7 +29,7 @@ use crate::snapshot::Kind;
 pub(super) struct Entry {
     pub(super) family: Family,
     pub(super) kind: AnyKind,
-    class: Class,
+    pub(super) class: Class,
     /// Whether there is a help for its name, or no room for one.
     has_help: AtomicBool,
 }

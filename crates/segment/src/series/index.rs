@@ -195,8 +195,10 @@ impl<M: Memory> Index<'_, M> {
     }
 
     /// Prefetches the slot in which a search for a fingerprint begins, in the current table.
+    #[inline]
     pub(crate) fn prefetch(&self, fingerprint: u32) {
-        let table = Table::unpack(self.table.load(Ordering::Relaxed));
+        // Acquire: as in `find`.
+        let table = Table::unpack(self.table.load(Ordering::Acquire));
         let slots = table.map(|table| (self.slots(table), table.home(fingerprint)));
         if let Some(slot) = slots.and_then(|(slots, home)| slots.get(home as usize)) {
             prefetch(slot);

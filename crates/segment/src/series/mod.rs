@@ -76,6 +76,8 @@ pub use schema::{Identity, Label, MAX_CELLS, Schema};
 #[cfg(not(loom))]
 pub use side::{SideAllocation, SideAllocations};
 #[cfg(not(loom))]
+pub use single::Sought;
+#[cfg(not(loom))]
 pub use spot::Spot;
 #[cfg(not(loom))]
 pub use strings::StringSet;
