@@ -7,10 +7,11 @@ use std::time::Duration;
 use quipu::intake::{Given, Intake, Metric, Mode, Refused};
 
 use super::batch::{
-    Batch, EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Family, Held, Kind, OWN, PUSH_HELP,
-    PUSH_TIME,
+    EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Kind, OWN, PUSH_HELP, PUSH_TIME,
 };
+use super::content::{Content, Families, Family, Held};
 use super::groups::{self, Groups, Key, Nanos};
+use super::known::{self, Known};
 use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
 use super::values;
@@ -57,12 +58,13 @@ struct Gone {
 #[derive(Debug)]
 struct Coming {
     key: Key,
-    batch: Batch,
+    content: Content,
     options: Options,
-    /// The next family and series, and where its labels begin.
-    family: usize,
-    series: usize,
-    at: usize,
+    /// The next series, and its number among all.
+    place: known::Place,
+    number: usize,
+    /// What is being found out of a form that is new.
+    new: Option<Known>,
     /// See [`Settling::absent`].
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
@@ -90,7 +92,7 @@ pub(super) struct Outcome {
 #[derive(Debug)]
 pub(super) struct Push {
     pub(super) key: Key,
-    pub(super) batch: Batch,
+    pub(super) content: Content,
     pub(super) options: Options,
     /// Whether families that are not pushed go (PUT).
     pub(super) removes: bool,
@@ -102,7 +104,7 @@ pub(super) struct Push {
 impl Work {
     /// Begins a push.
     pub(super) fn push(groups: &mut Groups, push: Push) -> Self {
-        let Push { key, batch, options, removes, now, expiry } = push;
+        let Push { key, content, options, removes, now, expiry } = push;
         let mut work = Self::default();
         let is_new = groups.group(&key).is_none();
         let group = groups.create(&key);
@@ -115,19 +117,19 @@ impl Work {
         let ttl = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero());
         groups.set_deadline(&key, ttl.map(|ttl| after(now, ttl)));
         if options.adds() {
-            work.add(groups, &key, &batch, now);
+            work.add(groups, &key, &content.families, now);
         } else {
-            let is_kept = |name: &str| !removes && !was_expired || batch.family(name).is_some();
+            let families = &content.families;
+            let is_kept = |name: &str| !removes && !was_expired || families.get(name).is_some();
             let gone = groups.retain(&key, |family| is_kept(&family.name));
             work.last.extend(gone.into_iter().map(|family| Gone::family(&key, family, false)));
-            work.replace(groups, &key, &batch, now);
+            work.replace(groups, &key, families, now);
         }
         if is_new {
             work.opening = Some(Times { key: key.clone(), pushed: Some(0), failed, ttl: None });
         }
         work.closing = Some(Times { key: key.clone(), pushed: Some(now), failed, ttl: own_ttl });
-        work.coming =
-            Some(Coming { key, batch, options, family: 0, series: 0, at: 0, absent: Vec::new() });
+        work.coming = Some(Coming::new(key, content, options));
         work
     }
 
@@ -197,7 +199,7 @@ impl Work {
         }
         step_gone(&mut self.first, intake, &mut left)?;
         if let Some(coming) = &mut self.coming {
-            intake.set_source(coming.batch.grouping().job());
+            intake.set_source(&coming.content.job);
             coming.step(intake, refusals, &mut self.outcome, &mut left)?;
             refusals.took(Input::Push, self.outcome.taken);
             self.settling = self.coming.take().map(Coming::settling);
@@ -215,13 +217,13 @@ impl Work {
     }
 
     /// Adds the series of a push to the index.
-    fn add(&mut self, groups: &mut Groups, key: &Key, batch: &Batch, now: Nanos) {
-        for family in batch.families() {
+    fn add(&mut self, groups: &mut Groups, key: &Key, families: &Families, now: Nanos) {
+        for family in families.iter() {
             let group = groups.group_mut(key);
             match group.and_then(|group| group.family_mut(&family.name)) {
                 Some(before) if before.kind == family.kind => {
                     before.time = now;
-                    if !before.series.is_same(&family.series) {
+                    if before.series != family.series {
                         for labels in family.series.iter() {
                             before.series.insert(labels);
                         }
@@ -236,12 +238,12 @@ impl Work {
     }
 
     /// Replaces families in the index by those of a push.
-    fn replace(&mut self, groups: &mut Groups, key: &Key, batch: &Batch, now: Nanos) {
-        for family in batch.families() {
+    fn replace(&mut self, groups: &mut Groups, key: &Key, families: &Families, now: Nanos) {
+        for family in families.iter() {
             let group = groups.group_mut(key);
             let before = group.and_then(|group| group.family_mut(&family.name));
             let is_same = |before: &&mut groups::Family| {
-                before.kind == family.kind && before.series.is_same(&family.series)
+                before.kind == family.kind && before.series == family.series
             };
             if let Some(before) = before.filter(is_same) {
                 before.time = now;
@@ -313,6 +315,13 @@ impl Gone {
 }
 
 impl Coming {
+    fn new(key: Key, content: Content, options: Options) -> Self {
+        let is_new = content.form.as_ref().is_some_and(|form| form.known().is_none());
+        let new = is_new.then(Known::default);
+        let place = known::Place { family: 0, at: 0 };
+        Self { key, content, options, place, number: 0, new, absent: Vec::new() }
+    }
+
     fn step(
         &mut self,
         intake: &mut Intake,
@@ -320,36 +329,110 @@ impl Coming {
         outcome: &mut Outcome,
         left: &mut usize,
     ) -> Option<()> {
+        if let Some(form) = self.content.form.clone()
+            && let Some(known) = form.known()
+        {
+            return self.step_known(known, intake, refusals, outcome, left);
+        }
+        let (key, families) = (Arc::clone(&self.key), Arc::clone(&self.content.families));
         let mut labels = Vec::new();
-        while let Some(family) = self.batch.families().get(self.family) {
-            while let Some((own, next)) = family.series.next(self.at) {
+        while let Some(family) = families.at(self.place.family) {
+            while let Some((own, next)) = family.series.next(self.place.at) {
                 *left = left.checked_sub(1)?;
-                full_labels(&self.key, own, &mut labels);
-                let held = &family.values[self.series];
-                match self.take(intake, family, &labels, held) {
-                    Ok(()) => outcome.taken += 1,
-                    Err(refused) => {
-                        let job = self.batch.grouping().job();
-                        let what = format_args!("{}{labels:?}", family.name);
-                        refusals.refused(Input::Push, job, refused.reason(), &what);
-                        outcome.refuse(&family.name, refused);
-                        let mut is_there = false;
-                        values::read(intake, &family.name, &labels, |_| is_there = true);
-                        if !is_there {
-                            forget(&mut self.absent, &family.name, own);
-                        }
-                    }
-                }
-                (self.series, self.at) = (self.series + 1, next);
+                full_labels(&key, own, &mut labels);
+                self.take_next(intake, refusals, outcome, (family, own, &labels));
+                (self.place.at, self.number) = (next, self.number + 1);
             }
-            (self.family, self.series, self.at) = (self.family + 1, 0, 0);
+            self.place = known::Place { family: self.place.family + 1, at: 0 };
+        }
+        if let (Some(form), Some(known)) = (&self.content.form, self.new.take()) {
+            form.know(known);
         }
         Some(())
+    }
+
+    /// As [`Coming::step`], for a form of which it is known where the values go.
+    fn step_known(
+        &mut self,
+        known: &Known,
+        intake: &mut Intake,
+        refusals: &Refusals,
+        outcome: &mut Outcome,
+        left: &mut usize,
+    ) -> Option<()> {
+        let (key, families) = (Arc::clone(&self.key), Arc::clone(&self.content.families));
+        let group: Vec<&str> = packed::unpack(&key).map(|(_, value)| value).collect();
+        known.prefetch(self.number..self.number + *left, &group);
+        while let Some(place) = known.place(self.number)
+            && let Some(family) = families.at(place.family)
+        {
+            *left = left.checked_sub(1)?;
+            let values = &self.content.values;
+            let is_taken = self.mode(family.kind).is_some_and(|mode| {
+                values.with_given(&values.held[self.number], |given| {
+                    let taken = known.take(self.number, &group, intake, (given, mode));
+                    // What is refused is refused again in the usual way, which reports it.
+                    taken.unwrap_or(false)
+                })
+            });
+            if is_taken {
+                outcome.taken += 1;
+            } else if let Some((own, _)) = family.series.next(place.at) {
+                let mut labels = Vec::new();
+                full_labels(&key, own, &mut labels);
+                self.take_next(intake, refusals, outcome, (family, own, &labels));
+            }
+            self.number += 1;
+        }
+        Some(())
+    }
+
+    /// Takes the value of the next series in the usual way: a series of that family, with these labels
+    /// of its own, and with all these labels.
+    fn take_next(
+        &mut self,
+        intake: &mut Intake,
+        refusals: &Refusals,
+        outcome: &mut Outcome,
+        (family, own, labels): (&Family, &[u8], &[(&str, &str)]),
+    ) {
+        let held = &self.content.values.held[self.number];
+        match self.take(intake, family, labels, held) {
+            Ok(()) => outcome.taken += 1,
+            Err(refused) => {
+                let what = format_args!("{}{labels:?}", family.name);
+                refusals.refused(Input::Push, &self.content.job, refused.reason(), &what);
+                outcome.refuse(&family.name, refused);
+                let mut is_there = false;
+                values::read(intake, &family.name, labels, |_| is_there = true);
+                if !is_there {
+                    forget(&mut self.absent, &family.name, own);
+                }
+            }
+        }
+        if let Some(known) = &mut self.new {
+            let prepared = self.content.values.with_given(held, |given| {
+                intake.prepare(metric_of(family), labels, given, Mode::Set)
+            });
+            known.add(self.place, &self.key, labels, prepared);
+        }
     }
 
     fn settling(self) -> Settling {
         let id = self.options.id.filter(|_| self.options.adds());
         Settling { key: self.key, id, absent: self.absent }
+    }
+
+    /// How a value of that type changes its series. `None` if that depends on the value there.
+    fn mode(&self, kind: Kind) -> Option<Mode> {
+        let is_plain = matches!(kind, Kind::Gauge | Kind::Untyped);
+        match self.options.gauges {
+            _ if !self.options.adds() => Some(Mode::Set),
+            _ if !is_plain => Some(Mode::Add),
+            Gauges::Set => Some(Mode::Set),
+            Gauges::Sum => Some(Mode::Add),
+            Gauges::Min | Gauges::Max => None,
+        }
     }
 
     fn take(
@@ -359,23 +442,12 @@ impl Coming {
         labels: &[(&str, &str)],
         held: &Held,
     ) -> Result<(), Refused> {
-        let metric = Metric {
-            help: &family.help,
-            unit: &family.unit,
-            grouped: true,
-            ..Metric::new(&family.name)
+        let metric = metric_of(family);
+        let Some(mode) = self.mode(family.kind) else {
+            return self.bounded(intake, (metric, labels), held);
         };
-        let is_plain = matches!(family.kind, Kind::Gauge | Kind::Untyped);
-        let mode = match self.options.gauges {
-            _ if !self.options.adds() => Mode::Set,
-            _ if !is_plain => Mode::Add,
-            Gauges::Set => Mode::Set,
-            Gauges::Sum => Mode::Add,
-            bound @ (Gauges::Min | Gauges::Max) => {
-                return self.bounded(intake, (metric, labels), held, bound == Gauges::Max);
-            }
-        };
-        self.batch.with_given(held, |given| intake.take(metric, labels, given, mode, held.start))
+        let values = &self.content.values;
+        values.with_given(held, |given| intake.take(metric, labels, given, mode, held.start))
     }
 
     /// Sets a value to the lesser or the greater one of the pushed one and the one that is there.
@@ -384,10 +456,10 @@ impl Coming {
         intake: &mut Intake,
         (metric, labels): (Metric<'_>, &[(&str, &str)]),
         held: &Held,
-        is_max: bool,
     ) -> Result<(), Refused> {
+        let is_max = self.options.gauges == Gauges::Max;
         let there = values::number(intake, metric.name, labels);
-        self.batch.with_given(held, |given| {
+        self.content.values.with_given(held, |given| {
             let merged = |value: f64| match there {
                 Some(there) if is_max => there.max(value),
                 Some(there) => there.min(value),
@@ -401,6 +473,12 @@ impl Coming {
             intake.take(metric, labels, &given, Mode::Set, held.start)
         })
     }
+}
+
+/// The metric of a family, as an intake takes it.
+fn metric_of(family: &Family) -> Metric<'_> {
+    let Family { name, help, unit, .. } = family;
+    Metric { help, unit, grouped: true, ..Metric::new(name) }
 }
 
 impl Times {

@@ -1,14 +1,13 @@
-//! What the body of a push holds, with the grouping labels in place: families, their label sets, and
-//! a value for each. It is complete and checked in itself before anything of it is applied.
+//! From the families that are read from the body of a push to its [`Content`].
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::mem::take;
 use std::sync::Arc;
 
-use quipu::intake::{Given, Limits};
-use quipu::snapshot::{Native, Timestamp};
+use quipu::intake::Limits;
+use quipu::snapshot::Timestamp;
 use quipu_wire::remote::exposition as wire;
 
+use super::content::{Amount, Content, Families, Family, Held, NativeBuckets, Values};
 use super::packed::{self, SeriesSet};
 use super::path::Grouping;
 
@@ -22,58 +21,14 @@ pub(super) enum Kind {
     Untyped,
 }
 
-/// A family of a push.
-#[derive(Debug)]
-pub(super) struct Family {
-    /// The name, as the text format shows it.
-    pub(super) name: Arc<str>,
-    pub(super) help: String,
-    pub(super) unit: String,
-    pub(super) kind: Kind,
-    /// The labels of its series that are not grouping labels.
-    pub(super) series: SeriesSet,
-    /// The values of the series, in the same order.
-    pub(super) values: Vec<Held>,
-}
-
-/// A value of a series.
-#[derive(Debug, Clone)]
-pub(super) struct Held {
-    form: Form,
-    sum: f64,
-    /// When the sender began to count, if it says so.
-    pub(super) start: Option<Timestamp>,
-}
-
-#[derive(Debug, Clone)]
-enum Form {
-    Counter(f64),
-    Gauge(f64),
-    Untyped(f64),
-    Histogram(Range<usize>),
-    Native(usize),
-    Summary(Range<usize>, f64),
-}
-
-/// The buckets of a native histogram.
-#[derive(Debug)]
-struct NativeBuckets {
-    schema: i8,
-    zero_threshold: f64,
-    zero_count: u64,
-    positive: Vec<(i32, u64)>,
-    negative: Vec<(i32, u64)>,
-}
-
-/// The families of a push.
+/// What has been read of a push.
 #[derive(Debug)]
 pub(super) struct Batch {
     grouping: Grouping,
     limits: Limits,
-    families: Vec<Family>,
-    /// The number of series.
-    len: usize,
-    by_name: HashMap<Arc<str>, usize>,
+    families: Families,
+    /// The values of the series of each family.
+    held: Vec<Vec<Held>>,
     points: Vec<(f64, f64)>,
     natives: Vec<NativeBuckets>,
     /// Packed labels of the series that is being added.
@@ -112,9 +67,8 @@ impl Batch {
         Self {
             grouping,
             limits: limits.clone(),
-            families: Vec::new(),
-            len: 0,
-            by_name: HashMap::new(),
+            families: Families::default(),
+            held: Vec::new(),
             points: Vec::new(),
             natives: Vec::new(),
             labels: Vec::new(),
@@ -127,24 +81,31 @@ impl Batch {
         &self.grouping
     }
 
-    /// The families, each name once.
-    pub(super) fn families(&self) -> &[Family] {
-        &self.families
-    }
-
-    /// The family of that name.
-    pub(super) fn family(&self, name: &str) -> Option<&Family> {
-        self.by_name.get(name).map(|at| &self.families[*at])
+    /// The limits that it is checked for.
+    pub(super) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// The number of series.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.families.len()
     }
 
-    /// Ends the batch: returns the first fault that does not concern the form of the body.
-    pub(super) fn finish(&mut self) -> Result<(), Fault> {
-        self.fault.take().map_or(Ok(()), Err)
+    /// What was read. Nothing of it is left here.
+    ///
+    /// # Errors
+    /// The first fault that does not concern the form of the body.
+    pub(super) fn finish(&mut self) -> Result<Content, Fault> {
+        if let Some(fault) = self.fault.take() {
+            return Err(fault);
+        }
+        let values = Values {
+            held: take(&mut self.held).into_iter().flatten().collect(),
+            points: take(&mut self.points),
+            natives: take(&mut self.natives),
+        };
+        let families = Arc::new(take(&mut self.families));
+        Ok(Content { job: self.grouping.job().to_owned(), families, values, form: None })
     }
 
     /// Notes a series that came twice.
@@ -202,35 +163,6 @@ impl Batch {
         Ok(())
     }
 
-    /// The value of a series, as an intake takes it.
-    pub(super) fn with_given<R>(&self, held: &Held, act: impl FnOnce(&Given<'_>) -> R) -> R {
-        let sum = held.sum;
-        match &held.form {
-            Form::Counter(total) => act(&Given::Counter(*total)),
-            Form::Gauge(value) => act(&Given::Gauge(*value)),
-            Form::Untyped(value) => act(&Given::Unknown(*value)),
-            Form::Histogram(points) => {
-                act(&Given::Histogram { buckets: &self.points[points.clone()], sum })
-            }
-            Form::Summary(points, count) => {
-                let quantiles = &self.points[points.clone()];
-                act(&Given::Summary { quantiles, count: *count, sum })
-            }
-            Form::Native(at) => {
-                let native = &self.natives[*at];
-                let buckets = Native {
-                    schema: native.schema,
-                    zero_threshold: native.zero_threshold,
-                    zero_count: native.zero_count,
-                    positive: &native.positive,
-                    negative: &native.negative,
-                    exemplars: &[],
-                };
-                act(&Given::Native { buckets, sum })
-            }
-        }
-    }
-
     /// The family of that name. A second part of a family adds to the first, if that is not
     /// ambiguous.
     fn family_at(
@@ -239,29 +171,33 @@ impl Batch {
         kind: Kind,
         family: wire::Family<'_>,
     ) -> Result<usize, Fault> {
-        if let Some(&at) = self.by_name.get(name) {
-            let is_plain = !matches!(self.families[at].kind, Kind::Histogram | Kind::Summary);
+        if let Some(at) = self.families.position(name) {
+            let is_plain = !matches!(self.kind_at(at), Some(Kind::Histogram | Kind::Summary));
             return match kind {
                 Kind::Untyped if is_plain => Ok(at),
                 _ => Err(malformed(name, "the lines of the family must come together")),
             };
         }
-        if self.families.len() as u64 >= self.limits.families {
+        if self.families.count() as u64 >= self.limits.families {
             let what = format!("a push has at most {} families", self.limits.families);
             return Err(malformed(name, &what));
         }
-        let name: Arc<str> = name.into();
-        let at = self.families.len();
-        self.by_name.insert(name.clone(), at);
-        self.families.push(Family {
-            name,
+        self.held.push(Vec::new());
+        Ok(self.families.add(Family {
+            name: name.into(),
             help: family.help().to_owned(),
             unit: family.unit().to_owned(),
             kind,
             series: SeriesSet::default(),
-            values: Vec::new(),
-        });
-        Ok(at)
+        }))
+    }
+
+    fn kind_at(&self, at: usize) -> Option<Kind> {
+        self.families.at(at).map(|family| family.kind)
+    }
+
+    fn name_at(&self, at: usize) -> Arc<str> {
+        self.families.at(at).map_or_else(|| "".into(), |family| family.name.clone())
     }
 
     fn series(&mut self, at: usize, metric: wire::Metric<'_>) -> Result<(), Fault> {
@@ -270,30 +206,27 @@ impl Batch {
         }
         self.labels(at, metric)?;
         let Some(held) = self.held(at, metric) else {
-            let name = self.families[at].name.clone();
+            let name = self.name_at(at);
             let what = "a count is not a whole number that is at least zero, or cumulative counts \
                         of buckets fall";
             self.note(format!("{name:?} cannot be taken: {what}"));
             return Ok(());
         };
-        let family = &mut self.families[at];
-        if self.len as u64 >= self.limits.series {
+        if self.len() as u64 >= self.limits.series {
             let what = format!("a push has at most {} series", self.limits.series);
-            return Err(malformed(&family.name, &what));
+            return Err(malformed(&self.name_at(at), &what));
         }
-        if family.series.insert(&self.labels) {
-            family.values.push(held);
-            self.len += 1;
+        if self.families.add_series(at, &self.labels) {
+            self.held[at].push(held);
         } else {
-            let name = family.name.clone();
-            self.twice(&name);
+            self.twice(&self.name_at(at));
         }
         Ok(())
     }
 
     /// Packs the labels of a series that are not the group's.
     fn labels(&mut self, at: usize, metric: wire::Metric<'_>) -> Result<(), Fault> {
-        let Self { grouping, limits, labels, families, .. } = self;
+        let Self { grouping, limits, labels, .. } = self;
         labels.clear();
         let mut count = grouping.labels().count() + 1;
         for (name, value) in metric.labels() {
@@ -309,11 +242,11 @@ impl Batch {
                 packed::push(labels, [(name, value)].into_iter());
                 continue;
             };
-            return Err(malformed(&families[at].name, &format!("{fault}: {name:?}")));
+            return Err(malformed(&self.name_at(at), &format!("{fault}: {name:?}")));
         }
         if count > limits.labels {
             let what = format!("there are more than {} labels", limits.labels);
-            return Err(malformed(&families[at].name, &what));
+            return Err(malformed(&self.name_at(at), &what));
         }
         Ok(())
     }
@@ -321,15 +254,17 @@ impl Batch {
     /// The value of a series. `None` if it is not possible.
     fn held(&mut self, at: usize, metric: wire::Metric<'_>) -> Option<Held> {
         let mut sum = 0.0;
-        let form = match metric.value() {
+        let amount = match metric.value() {
             // The second part of a family has no type.
-            wire::Value::Unknown(value) => match self.families[at].kind {
-                Kind::Counter => Form::Counter(is_count(value).then_some(value)?),
-                Kind::Gauge => Form::Gauge(value),
-                _ => Form::Untyped(value),
+            wire::Value::Unknown(value) => match self.kind_at(at) {
+                Some(Kind::Counter) => Amount::Counter(is_count(value).then_some(value)?),
+                Some(Kind::Gauge) => Amount::Gauge(value),
+                _ => Amount::Untyped(value),
             },
-            wire::Value::Counter { total, .. } => Form::Counter(is_count(total).then_some(total)?),
-            wire::Value::Gauge(value) => Form::Gauge(value),
+            wire::Value::Counter { total, .. } => {
+                Amount::Counter(is_count(total).then_some(total)?)
+            }
+            wire::Value::Gauge(value) => Amount::Gauge(value),
             wire::Value::Histogram(histogram) => {
                 sum = histogram.sum.unwrap_or(0.0);
                 match histogram.native {
@@ -342,17 +277,17 @@ impl Batch {
                 let start = self.points.len();
                 self.points.extend(summary.quantiles());
                 let count = summary.count.unwrap_or(0.0);
-                Form::Summary(start..self.points.len(), is_count(count).then_some(count)?)
+                Amount::Summary(start..self.points.len(), is_count(count).then_some(count)?)
             }
             _ => return None,
         };
         let start = metric.created_ms().and_then(|ms| u64::try_from(ms).ok());
         let start = start.map(|ms| Timestamp(ms.saturating_mul(1_000_000)));
-        Some(Held { form, sum, start })
+        Some(Held { amount, sum, start })
     }
 
     /// The counts of buckets alone; the last bucket has no bound.
-    fn histogram(&mut self, histogram: wire::Histogram<'_>) -> Option<Form> {
+    fn histogram(&mut self, histogram: wire::Histogram<'_>) -> Option<Amount> {
         let start = self.points.len();
         let mut before = 0.0;
         let mut is_ended = false;
@@ -368,10 +303,10 @@ impl Batch {
             let count = histogram.count.unwrap_or(before).max(before);
             self.points.push((f64::INFINITY, is_count(count).then_some(count - before)?));
         }
-        Some(Form::Histogram(start..self.points.len()))
+        Some(Amount::Histogram(start..self.points.len()))
     }
 
-    fn native(&mut self, native: wire::Native<'_>) -> Option<Form> {
+    fn native(&mut self, native: wire::Native<'_>) -> Option<Amount> {
         let buckets = |buckets: &[(i32, f64)]| {
             let whole = buckets.iter().map(|(index, count)| Some((*index, whole(*count)?)));
             whole.collect::<Option<Vec<_>>>()
@@ -383,7 +318,7 @@ impl Batch {
             positive: buckets(native.positive)?,
             negative: buckets(native.negative)?,
         });
-        Some(Form::Native(self.natives.len() - 1))
+        Some(Amount::Native(self.natives.len() - 1))
     }
 
     fn note(&mut self, what: String) {
@@ -391,7 +326,8 @@ impl Batch {
     }
 }
 
-fn is_count(count: f64) -> bool {
+/// Whether it can be a number of events.
+pub(super) fn is_count(count: f64) -> bool {
     count >= 0.0
 }
 

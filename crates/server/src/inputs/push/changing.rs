@@ -113,7 +113,7 @@ impl Changing {
             return None;
         }
         let refused = |fault: &Fault| {
-            let job = push.batch.grouping().job();
+            let job = &push.content.job;
             self.inputs.refusals().refused(Input::Push, job, fault.reason(), fault);
         };
         let room = match self.make_room(&mut groups, &push.key) {
@@ -125,7 +125,7 @@ impl Changing {
             }
         };
         let checked = match settings.checks {
-            true => check(&mut groups, &push.key, &push.batch, push.removes),
+            true => check(&mut groups, &push.key, &push.content.families, push.removes),
             false => Ok(()),
         };
         Some(

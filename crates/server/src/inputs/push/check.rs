@@ -2,8 +2,10 @@
 //! time that depends on the push alone: one name has one type, no two groups have the same series,
 //! and no name collides with the parts of a histogram or summary.
 
-use super::batch::{Batch, Kind};
-use super::groups::Groups;
+use super::batch::Kind;
+use super::content::Families;
+use super::groups::{Group, Groups};
+use super::names::Names;
 use super::packed;
 
 /// Looks for a contradiction, and describes it. `replaces` says that the push replaces all families
@@ -11,14 +13,13 @@ use super::packed;
 pub(super) fn check(
     groups: &mut Groups,
     key: &[u8],
-    batch: &Batch,
+    families: &Families,
     replaces: bool,
 ) -> Result<(), String> {
-    let there = There { groups, key, batch, replaces };
-    for family in batch.families() {
+    let there = There { names: groups.names(), own: groups.group(key), families, replaces };
+    for family in families.iter() {
         let (name, kind) = (&*family.name, family.kind);
-        let others = Kind::ALL.into_iter().filter(|other| *other != kind);
-        if let Some(other) = others.into_iter().find(|other| there.in_other_groups(name, *other)) {
+        if let Some(other) = there.other_kind(name, kind) {
             let (kind, other) = (kind.name(), other.name());
             return Err(format!(
                 "collected metric {name:?} is not a {kind}: other groups have it as a {other}"
@@ -26,31 +27,41 @@ pub(super) fn check(
         }
         there.check_suffixes(name, kind)?;
     }
-    check_series(groups, key, batch)
+    check_series(groups, key, families)
 }
 
 /// What there will be beside a family.
 struct There<'a> {
-    groups: &'a Groups,
-    key: &'a [u8],
-    batch: &'a Batch,
+    names: &'a Names,
+    /// The group.
+    own: Option<&'a Group>,
+    families: &'a Families,
     replaces: bool,
 }
 
 impl There<'_> {
+    /// Another type that other groups have given to a name.
+    fn other_kind(&self, name: &str, kind: Kind) -> Option<Kind> {
+        let mut others = Kind::ALL.into_iter().filter(|other| *other != kind);
+        others.find(|other| self.in_other_groups(name, *other))
+    }
+
     fn in_other_groups(&self, name: &str, kind: Kind) -> bool {
-        let own = self.groups.group(self.key).and_then(|group| group.family(name));
-        let own = u32::from(own.is_some_and(|family| family.kind == kind));
-        self.groups.names().groups(name, kind) > own
+        let groups = self.names.groups(name, kind);
+        let is_own = || {
+            let own = self.own.and_then(|group| group.family(name));
+            own.is_some_and(|family| family.kind == kind)
+        };
+        groups > 1 || groups == 1 && !is_own()
     }
 
     fn has(&self, name: &str, kind: Kind) -> bool {
-        if let Some(family) = self.batch.family(name) {
+        if let Some(family) = self.families.get(name) {
             return family.kind == kind;
         }
         match self.replaces {
             true => self.in_other_groups(name, kind),
-            false => self.groups.names().groups(name, kind) > 0,
+            false => self.names.groups(name, kind) > 0,
         }
     }
 
@@ -84,12 +95,12 @@ fn collision(name: &str, kind: &str, other: &str) -> String {
 }
 
 /// Looks for another group that has one of the series.
-fn check_series(groups: &mut Groups, key: &[u8], batch: &Batch) -> Result<(), String> {
+fn check_series(groups: &mut Groups, key: &[u8], families: &Families) -> Result<(), String> {
     if !groups.has_rivals(key) {
         return Ok(());
     }
     let mut labels = Vec::new();
-    for family in batch.families() {
+    for family in families.iter() {
         for own in family.series.iter() {
             labels.clear();
             labels.extend(packed::unpack(key).chain(packed::unpack(own)));
@@ -111,31 +122,32 @@ fn check_series(groups: &mut Groups, key: &[u8], batch: &Batch) -> Result<(), St
 mod tests {
     use quipu::intake::Limits;
 
+    use super::super::batch::Batch;
+    use super::super::content::Content;
     use super::super::groups::{Family, Key};
     use super::super::parse::Parser;
     use super::super::path::Grouping;
     use super::*;
 
-    fn batch(path: &str, text: &str) -> (Key, Batch) {
+    fn read(path: &str, text: &str) -> (Key, Content) {
         let grouping = Grouping::parse(path).unwrap();
         let key = grouping.key().into();
         let mut batch = Batch::new(grouping, &Limits::default());
         let mut parser = Parser::new("");
         parser.push(text.as_bytes(), &mut batch).unwrap();
         parser.finish(&mut batch).unwrap();
-        batch.finish().unwrap();
-        (key, batch)
+        (key, batch.finish().unwrap())
     }
 
     /// Pushes if that is consistent.
     fn push(groups: &mut Groups, path: &str, text: &str, replaces: bool) -> Result<(), String> {
-        let (key, batch) = batch(path, text);
-        check(groups, &key, &batch, replaces)?;
+        let (key, Content { families, .. }) = read(path, text);
+        check(groups, &key, &families, replaces)?;
         groups.create(&key);
         if replaces {
             groups.retain(&key, |_| false);
         }
-        for family in batch.families() {
+        for family in families.iter() {
             let series = family.series.clone();
             let family = Family { name: family.name.clone(), kind: family.kind, time: 1, series };
             groups.put(&key, family);
@@ -151,7 +163,7 @@ mod tests {
         assert!(error.contains("\"x\" is not a COUNTER"), "{error}");
         push(&mut groups, "job/b", "# TYPE x gauge\nx 1\n", false).unwrap();
         assert!(push(&mut groups, "job/a", "x 1\n", false).is_err());
-        groups.remove(&batch("job/b", "").0);
+        groups.remove(&read("job/b", "").0);
         // A group that is alone with a name can change its type.
         push(&mut groups, "job/a", "x 1\n", false).unwrap();
     }

@@ -5,6 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use quipu_segment::hash::Seeded;
+
 use super::batch::Kind;
 use super::names::Names;
 use super::packed::{self, SeriesSet};
@@ -18,7 +20,7 @@ pub(super) type Nanos = u64;
 /// All groups.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: HashMap<Key, Group>,
+    groups: HashMap<Key, Group, Seeded>,
     names: Names,
     /// The sets of label names that groups have.
     shapes: Vec<Shape>,

@@ -4,7 +4,8 @@
 //! | file | has |
 //! |---|---|
 //! | `path`, `options` | what a request says of its group, and of how to treat it |
-//! | `parse`, `batch` | the body |
+//! | `parse`, `batch`, `content` | the body |
+//! | `forms`, `known` | what is known of bodies that are like earlier ones |
 //! | `groups`, `names`, `packed` | the index: which series a group has |
 //! | `check` | contradictions between groups |
 //! | `apply` | changes of the segment, in steps that a scrape does not see |
@@ -15,8 +16,11 @@ mod apply;
 mod batch;
 mod changing;
 mod check;
+mod content;
+mod forms;
 mod groups;
 mod json;
+mod known;
 mod names;
 mod options;
 mod packed;

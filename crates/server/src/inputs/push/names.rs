@@ -4,11 +4,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use quipu_segment::hash::Seeded;
+
 use super::batch::Kind;
 
 /// The names of all families, with the number of groups that have each as each type.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashMap<Arc<str>, [u32; Kind::ALL.len()]>);
+pub(super) struct Names(HashMap<Arc<str>, [u32; Kind::ALL.len()], Seeded>);
 
 impl Names {
     /// A group got a family. Returns the name that is shared by all groups.

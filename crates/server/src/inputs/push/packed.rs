@@ -1,10 +1,11 @@
 //! Label sets as bytes: each name and each value followed by the byte 0xFF, which UTF-8 never has.
 //! Equal label sets in the same order are equal bytes. [`SeriesSet`] keeps many of them.
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::LazyLock;
 
 use hashbrown::HashTable;
+use quipu_segment::hash::Seeded;
 
 /// Ends a name or a value.
 const END: u8 = 0xff;
@@ -46,6 +47,15 @@ pub(super) struct SeriesSet {
     table: Option<HashTable<u32>>,
 }
 
+impl PartialEq for SeriesSet {
+    /// Whether both have the same label sets in the same order.
+    fn eq(&self, other: &Self) -> bool {
+        self.packed == other.packed
+    }
+}
+
+impl Eq for SeriesSet {}
+
 impl SeriesSet {
     /// The number of label sets.
     pub(super) fn len(&self) -> usize {
@@ -63,11 +73,6 @@ impl SeriesSet {
         let rest = self.packed.get(at..).filter(|rest| !rest.is_empty())?;
         let end = rest.iter().position(|byte| *byte == LAST)?;
         Some((&rest[..end], at + end + 1))
-    }
-
-    /// Whether this has the same label sets in the same order.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.packed == other.packed
     }
 
     /// Adds a label set; false if it was there. A set has at most 4 GiB: more are not added.
@@ -128,7 +133,7 @@ impl SeriesSet {
 
 /// A hash that no sender can predict.
 fn hash_of(labels: &[u8]) -> u64 {
-    static STATE: LazyLock<RandomState> = LazyLock::new(RandomState::new);
+    static STATE: LazyLock<Seeded> = LazyLock::new(Seeded::default);
     STATE.hash_one(labels)
 }
 

@@ -47,6 +47,11 @@ impl Parser {
         Self(reading)
     }
 
+    /// Whether the body is Prometheus' text.
+    pub(super) fn is_text(&self) -> bool {
+        matches!(self.0, Reading::Text(_, Format::Prometheus))
+    }
+
     /// Reads a piece of the body into the batch.
     ///
     /// # Errors
@@ -189,11 +194,12 @@ mod tests {
     use quipu::intake::Limits;
 
     use super::super::batch::Kind;
+    use super::super::content::Content;
     use super::super::packed::unpack;
     use super::super::path::Grouping;
     use super::*;
 
-    fn read(content_type: &str, body: &[u8]) -> Result<Batch, Fault> {
+    fn read(content_type: &str, body: &[u8]) -> Result<Content, Fault> {
         let grouping = Grouping::parse("job/a/zone/z").unwrap();
         let mut batch = Batch::new(grouping, &Limits::default());
         let mut parser = Parser::new(content_type);
@@ -201,29 +207,31 @@ mod tests {
             parser.push(piece, &mut batch)?;
         }
         parser.finish(&mut batch)?;
-        batch.finish()?;
-        Ok(batch)
+        batch.finish()
     }
 
-    fn series(batch: &Batch, name: &str) -> Vec<Vec<(String, String)>> {
+    fn series(content: &Content, name: &str) -> Vec<Vec<(String, String)>> {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        let family = batch.family(name).unwrap();
+        let family = content.families.get(name).unwrap();
         family.series.iter().map(|labels| unpack(labels).map(owned).collect()).collect()
     }
 
-    fn given(batch: &Batch, name: &str, at: usize) -> String {
-        batch.with_given(&batch.family(name).unwrap().values[at], |given| format!("{given:?}"))
+    fn given(content: &Content, name: &str, at: usize) -> String {
+        let before = content.families.iter().take_while(|family| *family.name != *name);
+        let first: usize = before.map(|family| family.series.len()).sum();
+        let Content { values, .. } = content;
+        values.with_given(&values.held[first + at], |given| format!("{given:?}"))
     }
 
     #[test]
     fn grouping_labels_replace_those_of_the_series() {
         let text = b"# TYPE x counter\n# HELP x Help.\nx{job=\"b\",zone=\"y\",a=\"1\"} 2\nx 3\ny 4";
-        let batch = read("text/plain; version=0.0.4", text).unwrap();
-        assert_eq!(series(&batch, "x"), [vec![("a".into(), "1".into())], vec![]]);
-        let x = batch.family("x").unwrap();
+        let content = read("text/plain; version=0.0.4", text).unwrap();
+        assert_eq!(series(&content, "x"), [vec![("a".into(), "1".into())], vec![]]);
+        let x = content.families.get("x").unwrap();
         assert_eq!((x.kind, &*x.help), (Kind::Counter, "Help."));
-        assert_eq!(given(&batch, "x", 0), "Counter(2.0)");
-        assert_eq!(given(&batch, "y", 0), "Unknown(4.0)");
+        assert_eq!(given(&content, "x", 0), "Counter(2.0)");
+        assert_eq!(given(&content, "y", 0), "Unknown(4.0)");
         let twice = read("", b"x{job=\"b\"} 1\nx{job=\"c\"} 1\n").unwrap_err();
         assert!(matches!(&twice, Fault::Inconsistent(_)), "{twice:?}");
         assert!(twice.to_string().contains("collected before"), "{twice}");
@@ -234,13 +242,13 @@ mod tests {
         let text = b"# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 5\nh_sum 7\n\
             h_count 5\n# TYPE i histogram\ni_bucket{le=\"1\"} 2\ni_count 3\n\
             # TYPE s summary\ns{quantile=\"0.5\"} 1\ns_sum 2\ns_count 3\n";
-        let batch = read("text/plain", text).unwrap();
+        let content = read("text/plain", text).unwrap();
         let expected = "Histogram { buckets: [(1.0, 2.0), (inf, 3.0)], sum: 7.0 }";
-        assert_eq!(given(&batch, "h", 0), expected);
+        assert_eq!(given(&content, "h", 0), expected);
         let expected = "Histogram { buckets: [(1.0, 2.0), (inf, 1.0)], sum: 0.0 }";
-        assert_eq!(given(&batch, "i", 0), expected);
+        assert_eq!(given(&content, "i", 0), expected);
         let expected = "Summary { quantiles: [(0.5, 1.0)], count: 3.0, sum: 2.0 }";
-        assert_eq!(given(&batch, "s", 0), expected);
+        assert_eq!(given(&content, "s", 0), expected);
         let falls = b"# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 1\n";
         assert!(matches!(read("", falls), Err(Fault::Inconsistent(_))));
     }
@@ -249,10 +257,10 @@ mod tests {
     fn openmetrics_names_get_their_suffixes() {
         let text = b"# TYPE hits counter\nhits_total 1\nhits_created 12\n\
             # TYPE build info\nbuild_info{v=\"1\"} 1\n# EOF\n";
-        let batch = read("application/openmetrics-text; version=1.0.0", text).unwrap();
-        let names: Vec<_> = batch.families().iter().map(|family| &*family.name).collect();
+        let content = read("application/openmetrics-text; version=1.0.0", text).unwrap();
+        let names: Vec<_> = content.families.iter().map(|family| &*family.name).collect();
         assert_eq!(names, ["hits_total", "build_info"]);
-        assert_eq!(batch.families()[0].values[0].start.unwrap().0, 12_000_000_000);
+        assert_eq!(content.values.held[0].start.unwrap().0, 12_000_000_000);
     }
 
     #[test]
@@ -261,8 +269,8 @@ mod tests {
         let content_type = "application/vnd.google.protobuf; \
             proto=io.prometheus.client.MetricFamily; encoding=delimited";
         let twice: Vec<u8> = [&body[..], &body[..]].concat();
-        let batch = read(content_type, body).unwrap();
-        assert_eq!(given(&batch, "hits", 0), "Counter(7.0)");
+        let content = read(content_type, body).unwrap();
+        assert_eq!(given(&content, "hits", 0), "Counter(7.0)");
         assert!(read(content_type, &twice).is_err());
         assert!(read(content_type, &body[..9]).is_err());
         assert!(read("text/plain", body).is_err());
@@ -284,8 +292,11 @@ mod tests {
             assert!(fault.contains(part), "{text:?}: {fault}");
         }
         assert!(read("application/openmetrics-text", b"x 1\n").is_err());
-        assert_eq!(read("", b"").unwrap().len(), 0);
-        assert_eq!(read("", b"push_time_seconds 1\nx 1\ny 2\nx{a=\"1\"} 3\n").unwrap().len(), 3);
+        assert_eq!(read("", b"").unwrap().families.len(), 0);
+        let parts = read("", b"push_time_seconds 1\nx 1\ny 2\nx{a=\"1\"} 3\n").unwrap();
+        assert_eq!(parts.families.len(), 3);
+        assert_eq!([0, 1].map(|at| given(&parts, "x", at)), ["Unknown(1.0)", "Unknown(3.0)"]);
+        assert_eq!(given(&parts, "y", 0), "Unknown(2.0)");
     }
 
     #[test]
@@ -316,6 +327,6 @@ mod tests {
     #[test]
     fn a_long_body_is_read_in_pieces() {
         let lines: String = (0..5000).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
-        assert_eq!(read("", lines.as_bytes()).unwrap().len(), 5000);
+        assert_eq!(read("", lines.as_bytes()).unwrap().families.len(), 5000);
     }
 }

@@ -1,6 +1,7 @@
 //! The routes of Pushgateway's API, and what all threads share of it.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -14,6 +15,8 @@ use tracing::warn;
 use super::apply;
 use super::batch::{Batch, Fault};
 use super::changing::{Begun, Change, Changing};
+use super::content::Content;
+use super::forms::Forms;
 use super::groups::{Groups, Nanos};
 use super::json::{self, Listing};
 use super::options::{Options, Settings};
@@ -32,6 +35,7 @@ use crate::inputs::{Inputs, source};
 pub struct Push {
     settings: Settings,
     groups: Mutex<Groups>,
+    forms: Forms,
     started: SystemTime,
     /// The settings of the daemon, for `/api/v1/status`.
     flags: BTreeMap<String, String>,
@@ -47,6 +51,7 @@ impl Push {
         Self {
             settings,
             groups: Mutex::default(),
+            forms: Forms::default(),
             started: SystemTime::now(),
             flags,
             parked: Mutex::default(),
@@ -185,7 +190,7 @@ impl Push {
         };
         let place = Place::of(&inputs.shared().places, request);
         let batch = Batch::new(grouping, inputs.intake().limits());
-        let reading = Reading { pieces, parser, batch, options, removes };
+        let reading = Reading { pieces, parser, batch, options, removes, is_begun: false };
         let stage = Stage::Reading(Box::new(reading));
         begin(Pushing { push: self, inputs: inputs.clone(), stage, place, allowance })
     }
@@ -213,25 +218,53 @@ struct Reading {
     batch: Batch,
     options: Options,
     removes: bool,
+    /// Whether a piece of it was read.
+    is_begun: bool,
 }
 
 impl Reading {
-    /// Reads a piece. Returns whether the body is at its end.
-    fn step(&mut self) -> Result<bool, Stop> {
-        let Self { pieces, parser, batch, .. } = self;
+    /// Reads a piece. Returns what the body holds at its end.
+    fn step(&mut self, forms: &Forms) -> Result<Option<Content>, Stop> {
+        let Self { pieces, parser, batch, is_begun, .. } = self;
         let mut buffer = [0; PIECE];
-        match pieces.next(&mut buffer).map_err(|response| Stop::Decoding(Box::new(response)))? {
-            Piece::Bytes(len) => {
-                parser.push(&buffer[..len], batch).map_err(Stop::Fault)?;
-                return Ok(false);
-            }
-            Piece::Nothing => return Ok(false),
-            Piece::End => {}
+        let decoding = |response| Stop::Decoding(Box::new(response));
+        let (len, is_end) = piece(pieces, &mut buffer).map_err(decoding)?;
+        let body = &buffer[..len];
+        let is_whole = !mem::replace(is_begun, true) && is_end && parser.is_text();
+        let scanned = if is_whole { forms.scan(body, batch.grouping()) } else { None };
+        if let Some(scanned) = &scanned
+            && let Some(form) = forms.find(scanned, batch.grouping())
+            && let Some(content) = form.read(scanned, batch.grouping().job())
+        {
+            return Ok(Some(content));
+        }
+        parser.push(body, batch).map_err(Stop::Fault)?;
+        if !is_end {
+            return Ok(None);
         }
         parser.finish(batch).map_err(Stop::Fault)?;
-        batch.finish().map_err(Stop::Fault)?;
-        Ok(true)
+        let mut content = batch.finish().map_err(Stop::Fault)?;
+        content.form = scanned.and_then(|scanned| forms.learn(&scanned, &content, batch));
+        Ok(Some(content))
     }
+}
+
+/// Reads a piece of a body. Returns its length, and whether the body ends with it.
+#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+fn piece(pieces: &mut Pieces, buffer: &mut [u8]) -> Result<(usize, bool), Response> {
+    let mut len = 0;
+    // A short body and its end.
+    for _ in 0..2 {
+        match pieces.next(&mut buffer[len..])? {
+            Piece::Bytes(more) => len += more,
+            Piece::Nothing => break,
+            Piece::End => return Ok((len, true)),
+        }
+        if len == buffer.len() {
+            break;
+        }
+    }
+    Ok((len, false))
 }
 
 /// Why the reading of a body ends early.
@@ -260,17 +293,15 @@ impl Steps for Pushing {
             return None;
         }
         let key = reading.batch.grouping().key().into();
-        let change = match reading.step() {
-            Ok(false) => return None,
-            Ok(true) => {
+        let change = match reading.step(&push.forms) {
+            Ok(None) => return None,
+            Ok(Some(content)) => {
                 let Reading { options, removes, .. } = **reading;
-                let empty = Batch::new(reading.batch.grouping().clone(), inputs.intake().limits());
-                let batch = std::mem::replace(&mut reading.batch, empty);
                 if let Some(allowance) = allowance {
-                    allowance.brought(batch.len() as u64);
+                    allowance.brought(content.families.len() as u64);
                 }
                 let expiry = push.settings.expiry;
-                let push = apply::Push { key, batch, options, removes, now: now(), expiry };
+                let push = apply::Push { key, content, options, removes, now: now(), expiry };
                 Change::Push(Box::new(push))
             }
             Err(Stop::Decoding(response)) => {

@@ -417,6 +417,20 @@ pub fn value_and_time(text: &str) -> Option<(f64, Option<i64>)> {
     Some((value, time))
 }
 
+/// Reads the value of a sample as both formats have it: what is a number in a line is one here. For
+/// callers that know what comes before the value.
+///
+/// ```
+/// use quipu_wire::remote::exposition::text::number;
+///
+/// assert_eq!((number("1e3"), number("+Inf")), (Some(1000.0), Some(f64::INFINITY)));
+/// assert_eq!((number(""), number("1 "), number("0x1")), (None, None, None));
+/// ```
+#[inline]
+pub fn number(text: &str) -> Option<f64> {
+    lines::float(text)
+}
+
 /// The allocation of these labels, for labels of another input.
 fn emptied<'b>(mut labels: Vec<Label<'_>>) -> Vec<Label<'b>> {
     labels.clear();

@@ -1,0 +1,176 @@
+//! What a push holds, with the grouping labels in place: families with their series, and a value for
+//! each series. It is complete and checked in itself before anything of it is applied.
+//!
+//! The families are apart from the values: pushes whose bodies differ in values alone share them. See
+//! [`super::forms`].
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use quipu::intake::Given;
+use quipu::snapshot::{Native, Timestamp};
+use quipu_segment::hash::Seeded;
+
+use super::batch::Kind;
+use super::forms::Form;
+use super::packed::SeriesSet;
+
+/// What a push holds.
+#[derive(Debug)]
+pub(super) struct Content {
+    /// The job of the group.
+    pub(super) job: String,
+    pub(super) families: Arc<Families>,
+    /// The values of all series, in the order of the families and their series.
+    pub(super) values: Values,
+    /// The form of its body, if that is known.
+    pub(super) form: Option<Arc<Form>>,
+}
+
+/// The families of a push, each name once.
+#[derive(Debug, Default)]
+pub(super) struct Families {
+    list: Vec<Family>,
+    by_name: HashMap<Arc<str>, usize, Seeded>,
+    /// The number of series.
+    series: usize,
+}
+
+/// A family of a push.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Family {
+    /// The name, as the text format shows it.
+    pub(super) name: Arc<str>,
+    pub(super) help: String,
+    pub(super) unit: String,
+    pub(super) kind: Kind,
+    /// The labels of its series that are not grouping labels.
+    pub(super) series: SeriesSet,
+}
+
+/// The values of series.
+#[derive(Debug, Default)]
+pub(super) struct Values {
+    pub(super) held: Vec<Held>,
+    /// The buckets and quantiles that values refer to.
+    pub(super) points: Vec<(f64, f64)>,
+    /// The native histograms that values refer to.
+    pub(super) natives: Vec<NativeBuckets>,
+}
+
+/// The value of a series.
+#[derive(Debug, Clone)]
+pub(super) struct Held {
+    pub(super) amount: Amount,
+    /// Of a histogram or a summary.
+    pub(super) sum: f64,
+    /// When the sender began to count, if it says so.
+    pub(super) start: Option<Timestamp>,
+}
+
+/// A value by its type, without a sum.
+#[derive(Debug, Clone)]
+pub(super) enum Amount {
+    Counter(f64),
+    Gauge(f64),
+    Untyped(f64),
+    /// Its buckets: bound and count of each alone.
+    Histogram(Range<usize>),
+    Native(usize),
+    /// Its quantiles, and the count.
+    Summary(Range<usize>, f64),
+}
+
+/// The buckets of a native histogram.
+#[derive(Debug)]
+pub(super) struct NativeBuckets {
+    pub(super) schema: i8,
+    pub(super) zero_threshold: f64,
+    pub(super) zero_count: u64,
+    pub(super) positive: Vec<(i32, u64)>,
+    pub(super) negative: Vec<(i32, u64)>,
+}
+
+impl Families {
+    /// The families.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Family> {
+        self.list.iter()
+    }
+
+    /// The number of families.
+    pub(super) fn count(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The number of series.
+    pub(super) fn len(&self) -> usize {
+        self.series
+    }
+
+    /// The family of that name.
+    pub(super) fn get(&self, name: &str) -> Option<&Family> {
+        self.at(self.position(name)?)
+    }
+
+    /// The family at a position, of which 0 is the first.
+    pub(super) fn at(&self, at: usize) -> Option<&Family> {
+        self.list.get(at)
+    }
+
+    /// The position of the family of that name.
+    pub(super) fn position(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+
+    /// Adds a family, whose name is not there, without series. Returns its position.
+    pub(super) fn add(&mut self, family: Family) -> usize {
+        let at = self.list.len();
+        self.by_name.insert(family.name.clone(), at);
+        self.list.push(family);
+        at
+    }
+
+    /// Adds a series to the family at a position; false if it was there.
+    pub(super) fn add_series(&mut self, at: usize, labels: &[u8]) -> bool {
+        let is_new = self.list.get_mut(at).is_some_and(|family| family.series.insert(labels));
+        self.series += usize::from(is_new);
+        is_new
+    }
+
+    /// Whether these are the same families, with the same series in the same order.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.list == other.list
+    }
+}
+
+impl Values {
+    /// A value, as an intake takes it.
+    pub(super) fn with_given<R>(&self, held: &Held, act: impl FnOnce(&Given<'_>) -> R) -> R {
+        let sum = held.sum;
+        match &held.amount {
+            Amount::Counter(total) => act(&Given::Counter(*total)),
+            Amount::Gauge(value) => act(&Given::Gauge(*value)),
+            Amount::Untyped(value) => act(&Given::Unknown(*value)),
+            Amount::Histogram(points) => {
+                act(&Given::Histogram { buckets: &self.points[points.clone()], sum })
+            }
+            Amount::Summary(points, count) => {
+                let quantiles = &self.points[points.clone()];
+                act(&Given::Summary { quantiles, count: *count, sum })
+            }
+            Amount::Native(at) => {
+                let native = &self.natives[*at];
+                let buckets = Native {
+                    schema: native.schema,
+                    zero_threshold: native.zero_threshold,
+                    zero_count: native.zero_count,
+                    positive: &native.positive,
+                    negative: &native.negative,
+                    exemplars: &[],
+                };
+                act(&Given::Native { buckets, sum })
+            }
+        }
+    }
+}
