@@ -17,6 +17,8 @@ const NAMES: [&str; 7] = [
     "known_odd_sum",
     "known_plain",
 ];
+const ONE: &str = "application/x-protobuf";
+const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 const HOUR: i64 = 3_600_000;
 
@@ -91,18 +93,49 @@ fn series(sample: &Sample, mark: Option<u8>) -> Vec<u8> {
         let label = [field(0x0a, name.as_bytes()), field(0x12, value.as_bytes()), mark].concat();
         bytes.extend(field(0x0a, &label));
     }
-    for (value, time) in &sample.values {
-        let mut varint = vec![];
-        let mut rest = *time as u64;
-        while rest >= 0x80 {
-            varint.push(rest as u8 | 0x80);
-            rest >>= 7;
-        }
-        varint.push(rest as u8);
-        let sample = [&[0x09][..], &value.to_le_bytes(), &[0x10], &varint].concat();
-        bytes.extend(field(0x12, &sample));
-    }
+    bytes.extend(values(sample));
     field(0x0a, &bytes)
+}
+
+/// The samples of a series of remote write.
+fn values(sample: &Sample) -> Vec<u8> {
+    let value = |(value, time): &(f64, i64)| {
+        let time = varint(*time as u64);
+        field(0x12, &[&[0x09][..], &value.to_le_bytes(), &[0x10], &time].concat())
+    };
+    sample.values.iter().flat_map(value).collect()
+}
+
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = vec![];
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// A request of remote write 2.0. Labels that are not in their order are not known.
+fn request_2(samples: &[(Sample, u8)], is_ordered: bool) -> Vec<u8> {
+    let (mut symbols, mut all) = (vec![String::new(), "A help.".into()], vec![]);
+    for (sample, kind) in samples {
+        let mut labels = vec![("__name__", sample.name.into()), ("host", sample.host.to_string())];
+        if !is_ordered {
+            labels.reverse();
+        }
+        let mut numbers = vec![];
+        for text in labels.into_iter().flat_map(|(name, value)| [name.into(), value]) {
+            numbers.extend(varint(symbols.len() as u64));
+            symbols.push(text);
+        }
+        // Some have a help.
+        let about = [0x08, *kind, 0x18, u8::from(sample.host == 1)];
+        let series = [field(0x0a, &numbers), values(sample), field(0x2a, &about)].concat();
+        all.extend(field(0x2a, &series));
+    }
+    let symbols = symbols.iter().flat_map(|text| field(0x22, text.as_bytes()));
+    symbols.chain(all).collect()
 }
 
 /// Lines of text. `mark` is a number of spaces before them.
@@ -123,6 +156,12 @@ fn shown(daemon: &Daemon) -> Vec<String> {
     let text = daemon.get("/metrics").text();
     let is_shown = |line: &&str| line.contains("known_") || line.contains("quipu_input_samples");
     text.lines().filter(is_shown).map(str::to_owned).collect()
+}
+
+fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Answer {
+    let mut body = Vec::new();
+    remote::compress(request, &mut body).unwrap();
+    daemon.post_body("/api/v1/write", &[("Content-Type", content_type)], &body)
 }
 
 #[test]
@@ -147,12 +186,7 @@ fn series_that_are_known_are_taken_as_others() {
             let series = samples.iter().flat_map(|sample| series(sample, mark));
             families.iter().copied().chain(series).collect::<Vec<u8>>()
         });
-        let write = |daemon: &Daemon, request: &[u8]| -> Answer {
-            let mut body = Vec::new();
-            remote::compress(request, &mut body).unwrap();
-            daemon.post_body("/api/v1/write", &[], &body)
-        };
-        let (one, other) = (write(known, &one), write(new, &other));
+        let (one, other) = (write(known, ONE, &one), write(new, ONE, &other));
         assert_eq!((one.status, one.text()), (other.status, other.text()), "{round}");
 
         let kind = ["", "# TYPE known_jobs gauge\n", "# TYPE known_level counter\n"]
@@ -167,6 +201,22 @@ fn series_that_are_known_are_taken_as_others() {
         };
         let (one, other) = (import(known, &one), import(new, &other));
         assert_eq!((one.status, one.text()), (other.status, other.text()), "{round}");
+
+        let kinds = [1, 0, 2, 1, 1, 0, 0];
+        let samples: Vec<(Sample, u8)> = random
+            .samples(round.into(), start)
+            .into_iter()
+            .map(|sample| {
+                let at = NAMES.iter().position(|name| *name == sample.name).unwrap();
+                let kind = if random.below(10) == 0 { random.below(3) as u8 } else { kinds[at] };
+                (sample, kind)
+            })
+            .collect();
+        let [one, other] = [true, false].map(|is_ordered| request_2(&samples, is_ordered));
+        let (one, other) = (write(known, TWO, &one), write(new, TWO, &other));
+        assert_eq!((one.status, one.text()), (other.status, other.text()), "{round}");
+        let written = "x-prometheus-remote-write-samples-written";
+        assert_eq!(one.fields[written], other.fields[written], "{round}");
         assert_eq!(shown(known), shown(new), "{round}");
     }
     assert!(shown(known).len() > 2 * NAMES.len());
