@@ -243,6 +243,68 @@ fn pushes_of_many_add_up() {
 }
 
 #[test]
+fn pushes_that_differ_in_values_alone_are_told_apart() {
+    let home = Home::new();
+    let mut daemon = home.start(&[]);
+    let body = |n: &str| {
+        format!(
+            "# HELP c Of c.\n# TYPE c counter\nc{{a=\"1\"}} {n}\nc{{a=\"2\",instance=\"i\"}} {n}\n\
+             # TYPE g gauge\ng {n}\n# TYPE s summary\ns{{quantile=\"0.5\"}} {n}\ns_sum {n}\ns_count {n}\n"
+        )
+    };
+    let shown = |job: &str, n: &str| {
+        [("c{a=\"1\",", "", ""), ("c{a=\"2\",", "i", ""), ("g{", "", "")]
+            .into_iter()
+            .chain([("s{", "", ",quantile=\"0.5\""), ("s_sum{", "", ""), ("s_count{", "", "")])
+            .map(|(name, instance, end)| {
+                format!("{name}instance=\"{instance}\",job=\"{job}\"{end}}} {n}")
+            })
+            .collect::<Vec<String>>()
+    };
+    let jobs = ["a", "b", "c"];
+    for n in ["1", "20", "3", "45"] {
+        let value = |at: usize| format!("{n}{}", at + 1);
+        for (at, job) in jobs.into_iter().enumerate() {
+            daemon.put(&format!("/metrics/job/{job}"), &body(&value(at)));
+        }
+        let all = jobs.into_iter().enumerate().flat_map(|(at, job)| shown(job, &value(at)));
+        assert_eq!(daemon.pushed(), all.collect());
+    }
+    // What was removed comes back, also after a restart.
+    for job in ["b", "c"] {
+        assert_eq!(daemon.push("DELETE", &format!("/metrics/job/{job}"), "").status, 202);
+    }
+    for n in ["7", "8", "9"] {
+        daemon.put("/metrics/job/a", "x 1\n");
+        daemon.put("/metrics/job/a", &body(n));
+        assert_eq!(daemon.pushed(), shown("a", n).into_iter().collect());
+        daemon = (daemon.stop(), home.start(&[])).1;
+    }
+    // What cannot be taken changes nothing.
+    for _ in 0..2 {
+        daemon.put("/metrics/job/a", &body("6"));
+        daemon.push("PUT", "/metrics/job/a", &body("x")).expect_refusal(400, "line 3");
+        daemon.push("PUT", "/metrics/job/a", &body("-1")).expect_refusal(400, "cannot be taken");
+        daemon.push("PUT", "/metrics/job/a", &body("1 1")).expect_refusal(400, "timestamps");
+        assert_eq!(daemon.pushed(), shown("a", "6").into_iter().collect());
+    }
+    assert_eq!(daemon.push("DELETE", "/metrics/job/a", "").status, 202);
+    // A name changes its type.
+    for (kind, n) in [("gauge", 1), ("counter", 2), ("untyped", 3), ("gauge", 4), ("counter", 5)] {
+        for n in [n, n + 10] {
+            daemon.put("/metrics/job/t", &format!("# TYPE t {kind}\nt {n}\n"));
+            assert_eq!(daemon.pushed(), lines(&[&format!("t{{instance=\"\",job=\"t\"}} {n}")]));
+        }
+    }
+    // A push that is added follows the same rules.
+    for (n, total, most) in [(3, 3, 3), (5, 8, 5), (5, 13, 5), (4, 17, 5)] {
+        daemon.put("/metrics/job/s?mode=add&gauges=max", &body(&n.to_string()));
+        assert_eq!(daemon.sample("c{a=\"1\",instance=\"\",job=\"s\"}"), f64::from(total));
+        assert_eq!(daemon.sample("g{instance=\"\",job=\"s\"}"), f64::from(most));
+    }
+}
+
+#[test]
 fn an_expired_group_goes_on_from_its_totals() {
     let home = Home::new();
     let daemon = home.start(&[]);

@@ -247,7 +247,7 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
     };
     // Limits from too little address space for the state to enough for all but metrics or a thread.
     let (mut refused, mut advice) = (Vec::new(), Vec::new());
-    for kib in (60_000..120_000).step_by(4000) {
+    for kib in (60_000..180_000).step_by(4000) {
         let daemon = home.spawn(limited(kib, "v"));
         if !daemon.starts() {
             let ended = daemon.wait();
