@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use quipu::exposition::{Escaping, Format};
 use quipu::{Counter, Description, GaugeFamily, Histogram, Registry, Summary};
-use quipu_segment::clock::Manual;
+use quipu_segment::clock::{Clock, Manual};
+use quipu_segment::history::Options as Recording;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
 use quipu_window::{Bucketed, Exact, KeyedWindows, Window};
@@ -82,6 +83,7 @@ fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
         ("dense", 4),
         ("keyed", 8),
         ("families", 12),
+        ("recorded", 24),
     ];
     for (name, records) in parts {
         let path = directory.path().join(name);
@@ -103,6 +105,13 @@ fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
         }
         if records & 8 == 8 {
             keyed(&segment, clock)?;
+        }
+        if records & 16 == 16 {
+            let mut recorder = Recording::new().bytes(16 << 10).open(&segment)?;
+            for _ in 0..3 {
+                clock.advance(SECOND);
+                recorder.tick_at(clock.now(), clock.now())?;
+            }
         }
         let mut bytes = close(segment, &path)?;
         corpus("segment_file", name, &bytes)?;

@@ -19,6 +19,12 @@ fuzz_target!(|input: &[u8]| {
     let inspection = Inspection::of_bytes(bytes);
     let report = inspection.report();
     report.other_bytes();
+    let mut ticks = 0;
+    let replayed = inspection.history(0, |tick| {
+        ticks += 1;
+        assert!(tick.series().all(|(_, cells)| !cells.is_empty()));
+    });
+    assert_eq!(replayed.map_or(0, |replayed| replayed.ticks), ticks);
     for family in &report.families {
         let mut series = 0;
         inspection.series(family, |seen| {

@@ -32,7 +32,12 @@ impl BuildHasher for Seeded {
 /// FNV-1a, 64 bits (Fowler, Noll, Vo 1991): the same on all machines and in all versions. It is for
 /// short texts, and not for tables that outsiders fill.
 pub fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+    fnv1a_of(bytes.iter().copied())
+}
+
+/// [`fnv1a`] of bytes that do not lie side by side.
+pub(crate) fn fnv1a_of(bytes: impl Iterator<Item = u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }

@@ -31,6 +31,7 @@ mod cells;
 mod claims;
 pub mod clock;
 pub mod hash;
+pub mod history;
 mod list;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod offset;

@@ -14,6 +14,9 @@ use quipu_segment::inspect::{Inspection, SeriesSeen};
 use quipu_segment::series::{Cursor, Family, Identity, Label, Schema};
 use quipu_segment::{Options, Segment};
 
+#[path = "inspect/history.rs"]
+mod history;
+
 fn label(name: &str, values: Option<&[&str]>) -> Label {
     let values = values.map(|values| values.iter().map(|&value| value.to_owned()).collect());
     Label { name: name.to_owned(), values }

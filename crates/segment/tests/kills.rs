@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 use quipu_segment::series::{Cursor, Family, Label, Schema};
 use quipu_segment::{Options, Segment};
 
+#[path = "kills/recording.rs"]
+mod recording;
+
 /// The number of processes that work at a time.
 const WORKERS: usize = 4;
 /// The number of kills: mostly of one process at a time, sometimes of all.

@@ -1,5 +1,5 @@
-//! Every interleaving of publishing a record, of adding to stripes, and of a family's index and
-//! records.
+//! Every interleaving of publishing a record, of adding to stripes, of a family's index and
+//! records, and of reading the flight recorder while a chunk starts over.
 //!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p quipu-segment --test loom`.
 
@@ -8,6 +8,7 @@
 
 use loom::sync::Arc;
 use loom::thread;
+use quipu_segment::history::model::Chunks;
 use quipu_segment::model::List;
 use quipu_segment::series::model::{Record, Small};
 use quipu_segment::{Cells, Stripes};
@@ -64,6 +65,25 @@ fn one_line_gives_every_caller_a_sum_of_its_own() {
         };
         let mine = stripes.add_and_sum(1);
         assert_eq!(mine + other.join().unwrap(), 3);
+    });
+}
+
+#[test]
+fn a_frame_that_is_read_is_of_its_lap() {
+    loom::model(|| {
+        let chunks = Chunks::new();
+        chunks.write(2, 1);
+        let writer = {
+            let chunks = chunks.clone();
+            thread::spawn(move || chunks.write(2, 2))
+        };
+        // The chunk of the first lap starts over as the third.
+        let frames = chunks.read(1);
+        assert!(matches!(frames, None | Some(1)), "{frames:?}");
+        let frames = chunks.read(3);
+        assert!(matches!(frames, None | Some(0..=2)), "{frames:?}");
+        writer.join().unwrap();
+        assert_eq!((chunks.read(1), chunks.read(3), chunks.read(4)), (None, Some(2), Some(2)));
     });
 }
 

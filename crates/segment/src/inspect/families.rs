@@ -61,6 +61,9 @@ pub struct SeriesSeen<'a> {
     pub is_hidden: bool,
     /// Nanoseconds of Unix time since which it counts.
     pub start: u64,
+    /// Distinguishes it from the other series of its family, present and past: see
+    /// [`View::id`](crate::series::View::id).
+    pub id: u64,
     /// Its cells, added up over all lanes; the bits of a float where the family says so.
     pub sums: &'a [u64],
     /// Its cells, as they are if they are set.
@@ -287,6 +290,7 @@ impl FamilySeen {
                 is_overflow,
                 is_hidden: false,
                 start: if since == 0 { self.created } else { since },
+                id: number,
                 sums: &sums,
                 plain: &plain,
             });
@@ -384,6 +388,7 @@ impl FamilySeen {
                 is_overflow,
                 is_hidden,
                 start: self.created.saturating_add((origin & LOW) * TENTH),
+                id: at | u64::from(meta::generation_of(meta)) << 32,
                 sums: &values,
                 plain: &values,
             });

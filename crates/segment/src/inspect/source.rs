@@ -119,11 +119,28 @@ impl Source {
         });
     }
 
+    /// The words from one on, as they are now: those that were read before may have changed. What is
+    /// not there is zero.
+    pub(super) fn fresh(&self, first: u64, out: &mut [u64]) {
+        let mut bytes = vec![0; out.len() * 8];
+        if let Some(offset) = first.checked_mul(8).filter(|&offset| offset < self.length) {
+            self.fill(&mut bytes, offset);
+        }
+        for (word, bytes) in out.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
+        }
+    }
+
     fn read(&self, number: u64) -> Box<[u8]> {
         let mut chunk = vec![0; CHUNK as usize].into_boxed_slice();
+        self.fill(&mut chunk, number * CHUNK);
+        chunk
+    }
+
+    fn fill(&self, buffer: &mut [u8], offset: u64) {
         let mut filled = 0;
-        while filled < chunk.len() {
-            match self.bytes.read_at(&mut chunk[filled..], number * CHUNK + filled as u64) {
+        while filled < buffer.len() {
+            match self.bytes.read_at(&mut buffer[filled..], offset.saturating_add(filled as u64)) {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -133,7 +150,6 @@ impl Source {
                 }
             }
         }
-        chunk
     }
 }
 

@@ -5,6 +5,7 @@
 //! not: it claims the record (see `claims.rs`) and then reads this word. From then on, until the
 //! claim is cleared, the record belongs to the same series or to a removed one.
 
+use crate::offset::WordOffset;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The states of a record.
@@ -91,6 +92,13 @@ pub(crate) fn generation_of(meta: u64) -> u32 {
     (meta >> 32) as u32
 }
 
+/// Distinguishes a series from all others of its family: the offset of its record, and its generation
+/// there in the upper half.
+#[inline]
+pub(crate) fn series_id(at: WordOffset, meta: u64) -> u64 {
+    at.pack() | u64::from(generation_of(meta)) << 32
+}
+
 /// Changes the state, and returns the previous word. Requires the family's lock, except for the
 /// overflow series.
 pub(crate) fn set_state(word: &AtomicU64, state: u64) -> u64 {
@@ -119,7 +127,6 @@ pub mod model {
     use super::*;
     use crate::Cells;
     use crate::claims::{Block, Blocks, LINE, MIN_LINES, Memory, Stack, claim, release};
-    use crate::offset::WordOffset;
     use crate::sync::Arc;
 
     /// The record, the root of the blocks, and a block; and the family's lock.

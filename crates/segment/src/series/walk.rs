@@ -23,6 +23,10 @@ pub struct View<'a> {
     pub overflow: bool,
     /// When it started to count from zero, in nanoseconds of Unix time.
     pub start: u64,
+    /// Distinguishes it from the other series of its family, present and past: the lower half is the
+    /// number of its slot or the offset of its record in words, the upper half changes with each
+    /// series in that record.
+    pub id: u64,
     /// Its cells.
     pub cells: SeriesCells<'a>,
 }
@@ -115,7 +119,8 @@ impl Inner {
             0 => self.created,
             start => start,
         };
-        Some(View { group: slot, texts: &[], escape_free: true, overflow, start, cells })
+        let id = slot.into();
+        Some(View { group: slot, texts: &[], escape_free: true, overflow, start, id, cells })
     }
 }
 
@@ -127,6 +132,7 @@ pub(super) fn keyed_view(seen: keyed::Seen<'_>) -> View<'_> {
         escape_free: seen.escape_free,
         overflow: seen.overflow,
         start: seen.start,
+        id: seen.id,
         cells: seen.cells,
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct Seen<'s> {
     pub(crate) escape_free: bool,
     pub(crate) overflow: bool,
     pub(crate) start: u64,
+    /// The record's offset and, in the upper half, the generation that the series has in it.
+    pub(crate) id: u64,
     pub(crate) cells: SeriesCells<'s>,
     pub(super) meta: u64,
 }
@@ -104,6 +106,7 @@ impl DynamicSeries {
             escape_free: meta & ESCAPE_FREE != 0,
             overflow,
             start: self.created.saturating_add((origin & u64::from(u32::MAX)) * TENTH),
+            id: meta::series_id(at, meta),
             cells: SeriesCells::in_one_lane(head.get(self.header as usize..)?)?,
             meta,
         })

@@ -1,0 +1,362 @@
+//! The writer of the flight recorder: reads the series once a second, and adds a frame to the ring.
+//!
+//! One process at a time has the lead; the others take it over when it dies. Counting does not
+//! notice the recorder: it walks the series as a scrape does, and waits for no lock after it was
+//! opened.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use super::HISTORY;
+use super::code::Coder;
+use super::frame::{Entry, List, MAX_ALL_CELLS, SeriesId, most_words};
+use super::ring::{Geometry, Position, head};
+use crate::cells::Cells;
+use crate::clock::{Clock, Precise};
+use crate::error::Error;
+use crate::layout::RECORD_BYTES;
+use crate::lease::LeaderLease;
+use crate::readings::nanoseconds;
+use crate::segment::{Record, Segment};
+use crate::series::{Cursor, Family, Schema, SeriesCells};
+use crate::sync::Ordering;
+
+/// What to record, and in how much memory.
+///
+/// The memory is set aside when a segment gets its recorder, and stays as it is.
+#[derive(Debug, Clone)]
+pub struct Options {
+    bytes: u64,
+    series: usize,
+    interval: Duration,
+    families: Vec<String>,
+    filter: fn(&Schema) -> bool,
+}
+
+const BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=64 << 20;
+const SERIES: std::ops::RangeInclusive<usize> = 1..=MAX_ALL_CELLS;
+const INTERVALS: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(3600);
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Options {
+    /// The defaults: up to 1,000 series of all families, each second, in 4 MiB.
+    pub fn new() -> Self {
+        let interval = Duration::from_secs(1);
+        Self { bytes: 4 << 20, series: 1000, interval, families: Vec::new(), filter: |_| true }
+    }
+
+    /// The most bytes that it takes in the segment, 16 KiB to 64 MiB. When they are full, the oldest
+    /// sixteenth makes room. How long they last depends on how much the series change: a counter
+    /// that grows evenly takes a byte for each tick, one that stands still next to none.
+    ///
+    /// A segment that has a recorder keeps the bytes with which that was made.
+    pub fn bytes(mut self, bytes: u64) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
+    /// The most series that are recorded, 1 to 16,384: the first ones, in the order of their
+    /// families, and of their places in the family. A series is left out as well if all series
+    /// together would have more than 16,384 cells, or if a tick could take more than a sixteenth of
+    /// the bytes. What is left out is counted.
+    pub fn series(mut self, series: usize) -> Self {
+        self.series = series;
+        self
+    }
+
+    /// The time from one tick to the next, 1 ms to an hour.
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// The names of the families to record; without any, all of them.
+    pub fn families<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.families = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Which families may be recorded at all, for a layer above that has families of its own.
+    pub fn filter(mut self, filter: fn(&Schema) -> bool) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Opens the recorder of a segment, or makes it. Nothing is recorded until
+    /// [`Recorder::tick`] is called.
+    ///
+    /// # Errors
+    /// Options out of bounds, a segment without room, a recorder of another version, and the errors
+    /// of the disk and of the lock of registration.
+    pub fn open(&self, segment: &Segment) -> Result<Recorder, Error> {
+        self.check().map_err(|what| Error::request(segment, what))?;
+        segment.ensure_marked_open()?;
+        let record = match segment.find(HISTORY, "")? {
+            Some(record) => record,
+            None => {
+                let _registration = segment.lock_registration()?;
+                match segment.find(HISTORY, "")? {
+                    Some(record) => record,
+                    None => self.make(segment)?,
+                }
+            }
+        };
+        let cells = record.cells().clone();
+        let geometry = cells.first().map_or(0, |cell| cell.load(Ordering::Relaxed));
+        let geometry = Geometry::unpack(geometry)
+            .filter(|geometry| geometry.all_words() <= cells.len())
+            .ok_or_else(|| {
+                Error::damaged(segment, "the flight recorder's chunks do not lie in its record")
+            })?;
+        Ok(Recorder {
+            clock: Precise::anchored(segment.anchor()),
+            segment: segment.clone(),
+            options: self.clone(),
+            interval: nanoseconds(self.interval),
+            cells,
+            geometry,
+            lead: None,
+            families: Vec::new(),
+            newest: 0,
+            last: List::default(),
+            next: List::default(),
+            coder: Coder::default(),
+            frame: Vec::new(),
+            texts: Vec::new(),
+            until_count: 0,
+        })
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Self { bytes, series, interval, .. } = self;
+        if !BYTES.contains(bytes) {
+            return Err(format!(
+                "{bytes} bytes for the flight recorder are out of range: use {} to {}",
+                BYTES.start(),
+                BYTES.end()
+            ));
+        }
+        if !SERIES.contains(series) {
+            return Err(format!(
+                "{series} series for the flight recorder are out of range: use 1 to {MAX_ALL_CELLS}"
+            ));
+        }
+        if !INTERVALS.contains(interval) {
+            return Err(format!(
+                "an interval of {interval:?} for the flight recorder is out of range: use 1 ms to an \
+                 hour"
+            ));
+        }
+        Ok(())
+    }
+
+    fn make(&self, segment: &Segment) -> Result<Record, Error> {
+        let cells = (self.bytes - RECORD_BYTES) / 8;
+        // `check` has required enough of them.
+        let geometry = Geometry::of_cells(cells).ok_or_else(|| Error::full(segment, self.bytes))?;
+        let draft = segment.reserve(HISTORY, "", geometry.all_words())?;
+        draft.cells()[head::GEOMETRY].store(geometry.pack(), Ordering::Relaxed);
+        draft.publish()
+    }
+
+    /// Whether the family is to be recorded, under the name of its description or the one that
+    /// scrapes show.
+    fn has(&self, schema: &Schema) -> bool {
+        let is_named = |name: &String| {
+            *name == schema.name || name.strip_suffix("_total") == Some(schema.name.as_str())
+        };
+        (self.filter)(schema) && (self.families.is_empty() || self.families.iter().any(is_named))
+    }
+}
+
+/// Records the series of a segment, if no other process does.
+#[derive(Debug)]
+pub struct Recorder {
+    segment: Segment,
+    clock: Precise,
+    options: Options,
+    interval: u64,
+    cells: Cells,
+    geometry: Geometry,
+    /// Where to write, while this process has the lead.
+    lead: Option<(LeaderLease, Position)>,
+    /// The families to record, by their records' places.
+    families: Vec<Family>,
+    /// The newest record that was looked at.
+    newest: u64,
+    /// The last tick that was recorded; empty if the next frame has to be a key frame.
+    last: List,
+    next: List,
+    coder: Coder,
+    frame: Vec<u64>,
+    texts: Vec<u8>,
+    /// The ticks until the series that are left out are counted again.
+    until_count: u32,
+}
+
+/// Counting the series that are left out takes longer than a tick.
+const TICKS_PER_COUNT: u32 = 60;
+
+impl Recorder {
+    /// Records the series as they are now. Returns false if another process records, or if this tick
+    /// was recorded already.
+    ///
+    /// Waits for no lock. A tick that does not come, since the process
+    /// was stopped, is a gap.
+    ///
+    /// # Errors
+    /// The system's, where this process cannot be marked as alive; and families that cannot be read:
+    /// then those that are known were recorded.
+    pub fn tick(&mut self) -> Result<bool, Error> {
+        self.tick_at(self.clock.now(), self.clock.unix())
+    }
+
+    /// As [`Recorder::tick`], at a time of the segment and of the wall clock.
+    ///
+    /// # Errors
+    /// Those of [`Recorder::tick`].
+    pub fn tick_at(&mut self, now: u64, unix: u64) -> Result<bool, Error> {
+        let late = now % self.interval;
+        let time = now - late;
+        let Some(mut position) = self.lead()? else { return Ok(false) };
+        if time == position.time {
+            return Ok(false);
+        }
+        let looked = self.look_for_families();
+        let is_full = self.collect();
+        self.count_dropped(is_full);
+        self.encode(time);
+        if !position.has_room(self.frame.len()) {
+            position.start(&self.cells, time, unix.wrapping_sub(late));
+            self.last.clear();
+            self.encode(time);
+        }
+        position.commit(&self.cells, &mut self.frame);
+        position.time = time;
+        std::mem::swap(&mut self.last, &mut self.next);
+        if let Some((_, own)) = &mut self.lead {
+            *own = position;
+        }
+        looked.map(|()| true)
+    }
+
+    /// The time until the next tick is due.
+    pub fn until_next(&self) -> Duration {
+        Duration::from_nanos(self.interval - self.clock.now() % self.interval)
+    }
+
+    /// Whether this process records, as of the last tick.
+    pub fn is_leading(&self) -> bool {
+        self.lead.as_ref().is_some_and(|(lease, _)| lease.is_held())
+    }
+
+    /// The number of series that are left out, as of the last minute.
+    pub fn dropped(&self) -> u64 {
+        self.cells[head::DROPPED].load(Ordering::Relaxed)
+    }
+
+    /// Where to write; `None` if another process has the lead.
+    fn lead(&mut self) -> Result<Option<Position>, Error> {
+        if let Some((lease, position)) = &self.lead
+            && lease.is_held()
+        {
+            return Ok(Some(*position));
+        }
+        self.lead = None;
+        let Some(lease) = self.segment.lead(&self.cells, head::OWNER)? else { return Ok(None) };
+        let position = Position::find(&self.cells, self.geometry);
+        self.cells[head::INTERVAL].store(self.interval, Ordering::Relaxed);
+        self.last.clear();
+        self.until_count = 0;
+        self.lead = Some((lease, position));
+        Ok(Some(position))
+    }
+
+    /// Adds the families that were made since the last tick.
+    fn look_for_families(&mut self) -> Result<(), Error> {
+        if self.segment.newest() == self.newest {
+            return Ok(());
+        }
+        let (families, newest) = self.segment.families_since(self.newest)?;
+        for family in families.into_iter().filter(|family| self.options.has(family.schema())) {
+            // A damaged list of records may have one twice.
+            if let Err(at) = self.families.binary_search_by_key(&family.id(), Family::id) {
+                self.families.insert(at, family);
+            }
+        }
+        self.newest = newest;
+        Ok(())
+    }
+
+    /// Reads all series that are to be recorded. Returns whether some are left out.
+    fn collect(&mut self) -> bool {
+        let Self { families, next, texts, options, geometry, .. } = self;
+        next.clear();
+        let room = geometry.frame_words();
+        for family in &*families {
+            let schema = family.schema();
+            let record = family.id() - RECORD_BYTES;
+            let flow = family.walk(&mut Cursor::default(), texts, |view| {
+                let (series, cells) = (next.entries.len() + 1, view.cells.len());
+                let all = next.values.len() + cells;
+                if series > options.series || all > MAX_ALL_CELLS || most_words(series, all) > room
+                {
+                    return ControlFlow::Break(());
+                }
+                let id = SeriesId { family: record, id: view.id };
+                // At most 512 cells.
+                let entry = Entry::new(id, cells as u16, schema.floats);
+                next.push(entry, (0..cells).map(|cell| bits(schema, &view.cells, cell)));
+                ControlFlow::Continue(())
+            });
+            if flow.is_break() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Writes the frame of what was collected.
+    fn encode(&mut self, time: u64) {
+        // As they come in a walk.
+        let order = |series: SeriesId| (series.family, series.id as u32);
+        let Self { last, next, coder, frame, .. } = self;
+        next.encode(last, time, order, coder, frame);
+    }
+
+    fn count_dropped(&mut self, is_full: bool) {
+        let dropped = match (is_full, self.until_count) {
+            (false, _) => {
+                self.until_count = 0;
+                0
+            }
+            (true, 0) => {
+                self.until_count = TICKS_PER_COUNT;
+                let shown = |family: &Family| family.len().saturating_sub(family.hidden());
+                let all = self.families.iter().map(shown).fold(0, u64::saturating_add);
+                all.saturating_sub(self.next.entries.len() as u64).max(1)
+            }
+            (true, _) => {
+                self.until_count -= 1;
+                return;
+            }
+        };
+        self.cells[head::DROPPED].store(dropped, Ordering::Relaxed);
+    }
+}
+
+/// A cell as it is recorded.
+fn bits(schema: &Schema, cells: &SeriesCells<'_>, cell: usize) -> u64 {
+    let is_float = cell < 64 && schema.floats >> cell & 1 == 1;
+    match (schema.additive, is_float) {
+        (true, false) => cells.sum(cell),
+        (true, true) => cells.sum_float(cell).to_bits(),
+        (false, _) => cells.plain(cell).load(Ordering::Relaxed),
+    }
+}

@@ -1,0 +1,128 @@
+//! Reads what was recorded, while it is being written or after that. Nothing in it is trusted.
+
+use super::HISTORY;
+use super::frame::{List, SeriesId};
+use super::ring::{Geometry, KEY, Load, head};
+use crate::error::Error;
+use crate::segment::Segment;
+
+/// The series at one time.
+#[derive(Debug)]
+pub struct Tick<'l> {
+    /// The segment's time in nanoseconds.
+    pub time: u64,
+    /// The wall clock's Unix time in nanoseconds, as it was set when the chunk of this tick began.
+    pub unix: u64,
+    list: &'l List,
+}
+
+impl<'l> Tick<'l> {
+    /// The series with their cells: the sums of an additive family, otherwise the cells as they are.
+    /// A cell of floats is its bits.
+    pub fn series(&self) -> impl Iterator<Item = (SeriesId, &'l [u64])> + use<'l> {
+        let mut values = &self.list.values[..];
+        self.list.entries.iter().map_while(move |entry| {
+            let (cells, rest) = values.split_at_checked(entry.cells.into())?;
+            values = rest;
+            Some((entry.series, cells))
+        })
+    }
+}
+
+/// What is known of a recording beside its ticks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Replayed {
+    /// The number of ticks that were read.
+    pub ticks: u64,
+    /// The nanoseconds from one tick to the next, as the last writer set them.
+    pub interval: u64,
+    /// The series that were not recorded, since there were too many; as of the last minute.
+    pub dropped: u64,
+    /// The token of the process that records, or did so last; 0 if it ended in good order.
+    pub owner: u64,
+    /// The chunks that started over while they were read. Their ticks are missing.
+    pub overwritten: u64,
+    /// What contradicts the layout, and was left out because of it: the byte of the file, or of the
+    /// record's cells if it was not read from a file.
+    pub damage: Vec<(u64, String)>,
+}
+
+/// Reads what was recorded in a segment, from the segment's time `since` on, and perhaps some ticks
+/// before it. `None` if nothing ever was.
+///
+/// # Errors
+/// A recorder of another version, and a damaged list of records.
+pub fn replay(
+    segment: &Segment,
+    since: u64,
+    mut visit: impl FnMut(&Tick<'_>),
+) -> Result<Option<Replayed>, Error> {
+    let record = segment.find(HISTORY, "")?;
+    Ok(record.map(|record| replay_words(record.cells(), since, &mut visit)))
+}
+
+/// The cells that may be read for each word of the record: an idle series costs next to nothing in
+/// the record, but must be visited at each tick.
+const CELLS_PER_WORD: usize = 1 << 12;
+
+/// As [`replay`], for the words of a record.
+pub(crate) fn replay_words(
+    memory: &impl Load,
+    since: u64,
+    visit: &mut dyn FnMut(&Tick<'_>),
+) -> Replayed {
+    let mut replayed = Replayed {
+        interval: memory.load(head::INTERVAL),
+        dropped: memory.load(head::DROPPED),
+        owner: memory.load(head::OWNER),
+        ..Replayed::default()
+    };
+    let geometry = Geometry::unpack(memory.load(head::GEOMETRY));
+    let Some(geometry) = geometry else {
+        let what = "the flight recorder's chunks cannot be: it is left out";
+        replayed.damage.push((0, what.to_owned()));
+        return replayed;
+    };
+    if geometry.all_words() > memory.words() {
+        let what =
+            "the flight recorder's chunks do not all lie in its record: the others are left out";
+        replayed.damage.push((0, what.to_owned()));
+    }
+    let laps = geometry.laps(memory);
+    let mut budget = memory.words().saturating_mul(CELLS_PER_WORD);
+    let mut list = List::default();
+    let mut bytes = Vec::new();
+    for (i, &(lap, _)) in laps.iter().enumerate() {
+        if laps.get(i + 1).is_some_and(|(_, next)| *next < since) {
+            continue;
+        }
+        let Some(chunk) = geometry.read(memory, lap) else {
+            replayed.overwritten += 1;
+            continue;
+        };
+        let ahead = chunk.unix.wrapping_sub(chunk.time);
+        list.clear();
+        let mut is_begun = false;
+        let ended = chunk.frames(|frame| {
+            is_begun |= frame.first().is_some_and(|mark| mark & KEY != 0);
+            let spend = |cells: usize| {
+                let left = budget.checked_sub(cells);
+                budget = left.unwrap_or(0);
+                left.is_some()
+            };
+            let time = if is_begun { list.decode(frame, &mut bytes, spend) } else { None };
+            let Some(time) = time else { return false };
+            replayed.ticks += 1;
+            visit(&Tick { time, unix: time.wrapping_add(ahead), list: &list });
+            true
+        });
+        if let Err(at) = ended {
+            let what = match budget {
+                0 => "too many cells in too few bytes: the ticks from there on are left out",
+                _ => "a tick contradicts itself: the rest of its chunk is left out",
+            };
+            replayed.damage.push((at as u64 * 8, what.to_owned()));
+        }
+    }
+    replayed
+}

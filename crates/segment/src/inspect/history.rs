@@ -1,0 +1,65 @@
+//! What the flight recorder recorded, read from a file that may be in use.
+
+use super::Inspection;
+use super::source::Source;
+use crate::history::{HISTORY, Load, Replayed, Tick, replay_words};
+use crate::layout::RECORD_BYTES;
+use crate::sync::{Ordering, fence};
+
+impl Inspection {
+    /// Calls `visit` with what was recorded, tick by tick, from the segment's time `since` on, and
+    /// perhaps with some ticks before it. `None` if the file has no flight recorder.
+    ///
+    /// A series is that of [`SeriesSeen::id`](super::SeriesSeen::id) in the family of
+    /// [`FamilySeen::at`](super::FamilySeen::at), if they are still there.
+    pub fn history(&self, since: u64, mut visit: impl FnMut(&Tick<'_>)) -> Option<Replayed> {
+        let is_recorder = |record: &&super::RecordSeen| record.kind.tag() == HISTORY.tag();
+        let record = self.report.records.iter().rfind(is_recorder)?;
+        if record.kind != HISTORY {
+            let what = format!(
+                "the flight recorder is of version {}, and this program reads version {}",
+                record.kind.version(),
+                HISTORY.version()
+            );
+            return Some(Replayed { damage: vec![(record.at, what)], ..Replayed::default() });
+        }
+        let first = (record.at + RECORD_BYTES) / 8;
+        let words = record.bytes.saturating_sub(RECORD_BYTES) / 8;
+        let there = (self.source.length() / 8).saturating_sub(first);
+        let words = usize::try_from(words.min(there)).unwrap_or(usize::MAX);
+        let words = FileWords { source: &self.source, first, words };
+        let mut replayed = replay_words(&words, since, &mut visit);
+        replayed.damage.iter_mut().for_each(|(at, _)| *at += first * 8);
+        Some(replayed)
+    }
+}
+
+/// The words of a record in a file.
+struct FileWords<'s> {
+    source: &'s Source,
+    first: u64,
+    words: usize,
+}
+
+impl Load for FileWords<'_> {
+    fn load(&self, at: usize) -> u64 {
+        let mut word = [0];
+        self.copy(at, &mut word);
+        // Acquire: as the trait says; the system copies from the pages that the writer maps.
+        fence(Ordering::Acquire);
+        word[0]
+    }
+
+    fn copy(&self, from: usize, into: &mut [u64]) {
+        let count = self.words.saturating_sub(from).min(into.len());
+        let (there, rest) = into.split_at_mut(count);
+        rest.fill(0);
+        if count > 0 {
+            self.source.fresh(self.first.saturating_add(from as u64), there);
+        }
+    }
+
+    fn words(&self) -> usize {
+        self.words
+    }
+}
