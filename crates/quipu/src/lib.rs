@@ -40,6 +40,7 @@ pub mod intake;
 mod kind;
 pub mod label;
 mod names;
+mod recording;
 mod registry;
 mod scope;
 mod scrape;
@@ -53,8 +54,10 @@ pub use label::{LabelGroup, LabelValue};
 pub use names::{assert_label, assert_metric};
 #[cfg(feature = "derive")]
 pub use quipu_derive::{LabelGroup, LabelValue, Metrics};
+pub use quipu_segment::history::Options as RecordingOptions;
 #[doc(hidden)]
 pub use quipu_segment::series::KeyWriter;
+pub use recording::Recording;
 pub use registry::Registry;
 pub use scope::{Metrics, Register, Scope};
 pub use scrape::{FamilyNames, Scrape};

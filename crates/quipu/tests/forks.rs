@@ -7,9 +7,11 @@ mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{Child, alone};
+use common::{Child, alone, eventually};
 use quipu::label::Values;
-use quipu::{Aggregation, Counter, CounterFamily, Description, ProcessGauge, Registry};
+use quipu::{
+    Aggregation, Counter, CounterFamily, Description, ProcessGauge, RecordingOptions, Registry,
+};
 use quipu_segment::{Options, Segment};
 
 fn registries(test: impl Fn(Registry)) {
@@ -91,5 +93,33 @@ fn a_child_uses_a_registry_that_other_threads_were_in() {
             });
             assert!(rounds.load(Ordering::Relaxed) > 10);
         });
+    });
+}
+
+#[test]
+fn a_child_records_when_it_asks_and_its_parent_has_ended() {
+    alone("a_child_records_when_it_asks_and_its_parent_has_ended", || {
+        let registry = Registry::on(Segment::anonymous(64 << 20).unwrap());
+        let ready = registry.counter("ready", "").unwrap();
+        let options = RecordingOptions::new().interval(std::time::Duration::from_millis(1));
+        let mut recording = Some(registry.record(&options).unwrap());
+        let is_writing = |recording: &Option<quipu::Recording>| {
+            recording.as_ref().is_some_and(quipu::Recording::is_writing)
+        };
+        eventually("the parent records", || is_writing(&recording));
+        let child = Child::start(|| {
+            let is_parents = !is_writing(&recording);
+            // It has no thread here to wait for.
+            drop(recording.take());
+            let own = registry.record(&options).unwrap();
+            let is_first = own.is_writing();
+            ready.inc();
+            eventually("the child records", || own.is_writing());
+            is_parents && !is_first
+        });
+        eventually("the child is ready", || ready.get() > 0);
+        assert!(is_writing(&recording));
+        drop(recording);
+        assert!(child.wait());
     });
 }
