@@ -1,6 +1,8 @@
 //! `quipu inspect`: what a segment file holds, of a process that runs, is stopped, or died; also of a
-//! file that is damaged. `quipu_segment::inspect` reads it; this only shows it.
+//! file that is damaged. With `--history`, what the flight recorder recorded. `quipu_segment::inspect`
+//! reads it; this only shows it.
 
+mod history;
 pub(crate) mod json;
 pub(crate) mod openmetrics;
 mod processes;
@@ -9,11 +11,14 @@ pub(crate) mod value;
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use quipu_segment::inspect::Inspection;
 use quipu_segment::printable;
+
+use self::history::History;
 
 /// Arguments of `quipu inspect`.
 #[derive(Args, Clone, Debug)]
@@ -21,6 +26,8 @@ use quipu_segment::printable;
 Examples:
   quipu inspect /run/app.quipu
   quipu inspect --format json /run/app.quipu | jq '.families[] | {name, series: .shown}'
+  quipu inspect --history --last 2m --metric jobs_total /run/app.quipu
+  quipu inspect --history --format svg /run/app.quipu >before-the-crash.svg
 
 Nothing is changed, and no process waits. The exit code is 3 if the file is damaged: what could be read \
 is shown.")]
@@ -32,6 +39,24 @@ pub struct Inspect {
     /// Format to write to standard output
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     format: FormatName,
+
+    /// Shows what the flight recorder recorded: the values of the last minutes, second by second
+    #[arg(long)]
+    history: bool,
+
+    /// Shows only this metric of the history; can be given several times
+    #[arg(long, value_name = "NAME", requires = "history")]
+    metric: Vec<String>,
+
+    /// How much of the history to show, up to its last tick
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "history",
+        default_value = "10m",
+        value_parser = humantime::parse_duration
+    )]
+    last: Duration,
 }
 
 /// How a file is shown.
@@ -43,6 +68,10 @@ pub enum FormatName {
     Json,
     /// The values alone, as an OpenMetrics exposition
     Openmetrics,
+    /// The history: a line for each tick, a column for each value
+    Csv,
+    /// The history: a chart for each metric
+    Svg,
 }
 
 /// Why a file could not be shown.
@@ -62,18 +91,44 @@ impl std::error::Error for Error {}
 /// # Errors
 /// A file that cannot be read, or output that cannot be written.
 pub fn run(arguments: &Inspect) -> Result<bool, Error> {
-    let Inspect { file, format } = arguments;
+    let Inspect { file, format, history, metric, last } = arguments;
+    match (format, history) {
+        (FormatName::Openmetrics, true) => {
+            let what = "--history has no OpenMetrics form; use text, json, csv or svg";
+            return Err(Error(what.into()));
+        }
+        (FormatName::Csv | FormatName::Svg, false) => {
+            return Err(Error("csv and svg are forms of the history; add --history".into()));
+        }
+        _ => {}
+    }
     let inspection = Inspection::of_file(file)
         .map_err(|error| Error(format!("cannot read {}: {error}", printable(file))))?;
     let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let shown = match format {
-        FormatName::Text => text::write(&inspection, file, &mut out),
-        FormatName::Json => json::write(&inspection, file, &mut out),
-        FormatName::Openmetrics => openmetrics::write(&inspection, &mut out),
+    let shown = if *history {
+        let history = History::read(&inspection, *last, metric, *format)
+            .map_err(|what| Error(format!("{}: {what}", printable(file))))?;
+        history.write(*format, file, &mut out)
+    } else {
+        of_now(&inspection, *format, file, &mut out)
     };
     match shown.and_then(|is_sound| out.flush().map(|()| is_sound)) {
         Ok(is_sound) => Ok(is_sound),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(true),
         Err(error) => Err(Error(format!("standard output: {error}"))),
+    }
+}
+
+fn of_now(
+    inspection: &Inspection,
+    format: FormatName,
+    file: &Path,
+    out: &mut impl Write,
+) -> io::Result<bool> {
+    match format {
+        FormatName::Json => json::write(inspection, file, out),
+        FormatName::Openmetrics => openmetrics::write(inspection, out),
+        // `run` has refused the others.
+        _ => text::write(inspection, file, out),
     }
 }

@@ -4,7 +4,7 @@
 
 mod app;
 mod filter;
-mod history;
+pub(crate) mod history;
 mod list;
 mod model;
 mod number;

@@ -57,7 +57,7 @@ pub(super) fn write(
     Ok(damage.is_empty())
 }
 
-fn title(title: &str, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn title(title: &str, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n{title}")
 }
 
@@ -138,7 +138,7 @@ fn memory(report: &Report, series: u64, out: &mut impl Write) -> io::Result<()> 
         ("indexes", index, String::new()),
         ("free", sum(|family| family.free_bytes), "for later series of the same families".into()),
         ("descriptions", sum(|family| family.head_bytes), String::new()),
-        ("records", records, "windows, keys, and cells of CPUs".into()),
+        ("records", records, "windows, keys, cells of CPUs, the flight recorder".into()),
         ("claims", report.claim_bytes, String::new()),
         ("other", report.other_bytes(), "exemplars, exponential buckets, gaps".into()),
         ("unused", header.size.saturating_sub(header.used), "for what comes".into()),
@@ -177,7 +177,7 @@ fn table(rows: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Writes rows, each cell as wide as the widest of its column.
-fn columns(rows: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
+pub(super) fn columns(rows: &[Vec<String>], out: &mut impl Write) -> io::Result<()> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {
         let cells = rows.iter().filter_map(|row| row.get(at));
@@ -247,7 +247,7 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-fn shown(text: &str) -> String {
+pub(super) fn shown(text: &str) -> String {
     printable(text).to_string()
 }
 

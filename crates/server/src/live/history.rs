@@ -35,11 +35,11 @@ impl History {
 
 /// The characters of a sparkline, lowest first.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Levels([char; 8]);
+pub(crate) struct Levels([char; 8]);
 
 impl Levels {
     /// Blocks of an eighth to eight eighths.
-    pub(super) const BLOCKS: Self = Self([
+    pub(crate) const BLOCKS: Self = Self([
         '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
         '\u{2588}',
     ]);
@@ -48,7 +48,7 @@ impl Levels {
 
     /// The last values as a text of at most `width` characters. The lowest value has the lowest
     /// character, the highest the highest; values that are all equal have the lowest.
-    pub(super) fn draw(self, values: impl ExactSizeIterator<Item = f32>, width: usize) -> String {
+    pub(crate) fn draw(self, values: impl ExactSizeIterator<Item = f32>, width: usize) -> String {
         let skipped = values.len().saturating_sub(width);
         let values: Vec<f32> = values.skip(skipped).collect();
         let finite = || values.iter().copied().filter(|value| value.is_finite());

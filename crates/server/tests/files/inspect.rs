@@ -206,3 +206,123 @@ fn what_is_left_of_a_damaged_file_is_shown() {
     home.refuse(&["inspect", "none"], 1, &["cannot read none", "No such file"]);
     home.refuse(&["inspect", "."], 1, &["not a regular file"]);
 }
+
+/// The values of a line of `quipu inspect --history --format csv`, by the name of the column.
+fn columns(csv: &str) -> Vec<(String, Vec<String>)> {
+    let mut lines = csv.lines();
+    // No name in these tests has a comma in it.
+    let names = lines.next().unwrap().split(',');
+    let mut columns: Vec<_> = names.map(|name| (name.to_owned(), Vec::new())).collect();
+    for line in lines {
+        let values = line.split(',');
+        assert_eq!(values.clone().count(), columns.len(), "{line}");
+        columns.iter_mut().zip(values).for_each(|((_, all), value)| all.push(value.to_owned()));
+    }
+    columns
+}
+
+#[test]
+fn the_history_is_shown_in_all_forms() {
+    let home = Home::new();
+    let registry = Registry::open(home.file()).unwrap();
+    let jobs: CounterFamily<Values> =
+        registry.register(Description::new("jobs", "").labels(["queue"])).unwrap();
+    let depth: Gauge = registry.register(Description::new("depth", "")).unwrap();
+    let took: Histogram = registry.register(Description::new("took", "").buckets([1.0])).unwrap();
+    let mut recorder =
+        quipu_segment::history::Options::new().bytes(64 << 10).open(registry.segment()).unwrap();
+    const SECOND: u64 = 1_000_000_000;
+    for tick in 0..30 {
+        jobs.inc_by(&Values(&["mail <&>"]), 10);
+        if tick == 10 {
+            jobs.inc(&Values(&["gone"]));
+        }
+        depth.set(tick as f64 / 2.0);
+        took.observe(0.5);
+        took.observe(1.5);
+        // A gap of a minute before the last ten.
+        let time = (1_700_000_000 + tick + if tick < 20 { 0 } else { 60 }) * SECOND;
+        assert!(recorder.tick_at(time, time).unwrap());
+        if tick == 15 {
+            assert!(jobs.remove(&Values(&["gone"])).unwrap());
+        }
+    }
+    let show =
+        |more: &[&str]| home.succeed(&[&["inspect", "--history", "app.quipu"], more].concat());
+    let csv = columns(&show(&["--format", "csv"]));
+    let column = |name: &str| &csv.iter().find(|(own, _)| own == name).unwrap().1;
+    assert_eq!(column("time").len(), 30);
+    assert_eq!((&*column("time")[0], &*column("time")[20]), ("1700000000.000", "1700000080.000"));
+    assert_eq!(column("\"jobs_total{queue=\"\"mail <&>\"\"}\"")[2], "30");
+    assert_eq!((&*column("depth")[3], &*column("took_count")[3]), ("1.5", "8"));
+    assert_eq!(column("\"took_bucket{le=\"\"1\"\"}\"")[3], "4");
+    let removed = csv.iter().find(|(name, _)| name.contains("quipu_removed")).unwrap();
+    assert_eq!(removed.1.iter().filter(|value| *value == "1").count(), 6);
+    assert_eq!(removed.1.iter().filter(|value| value.is_empty()).count(), 24);
+
+    let text = show(&[]);
+    for part in [
+        "1m 29s in 30 ticks",
+        "\n  interval  1s",
+        "which lives",
+        "\ngaps\n  2023-11-14T22:13:39Z  to  2023-11-14T22:14:40Z  1m 1s",
+        "jobs_total{queue=\"mail <&>\"} /s",
+        "took_sum (mean)",
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+    let row = text.lines().find(|line| line.contains("mail")).unwrap();
+    assert!(row.contains("  0.164  10    10    "), "{row}");
+    let few = show(&["--last", "5s", "--metric", "depth", "--format", "csv"]);
+    assert_eq!(columns(&few)[1].1, ["12", "12.5", "13", "13.5", "14", "14.5"]);
+    assert_eq!(columns(&few).len(), 2);
+
+    let json: Value = serde_json::from_str(&show(&["--format", "json"])).unwrap();
+    assert_eq!(json["held_ticks"], 30);
+    assert_eq!(json["writer"]["alive"], true);
+    assert_eq!(json["damage"], Value::Array(Vec::new()));
+    let series = json["series"].as_array().unwrap();
+    let mail = series.iter().find(|one| one["name"] == "jobs_total{queue=\"mail <&>\"}").unwrap();
+    assert_eq!((&mail["type"], &mail["values"][29]), (&"total".into(), &300.0.into()));
+
+    let svg = show(&["--format", "svg"]);
+    assert!(svg.starts_with("<svg") && svg.contains("mail &lt;&amp;&gt;"), "{svg}");
+    assert!(svg.contains("<polyline") && svg.contains("depth"), "{svg}");
+    drop(recorder);
+    assert!(show(&[]).contains("ended in good order"));
+
+    home.refuse(&["inspect", "--history", "--metric", "none", "app.quipu"], 1, &["\"none\""]);
+    home.refuse(&["inspect", "--history", "--last", "soon", "app.quipu"], 2, &["soon"]);
+    home.refuse(&["inspect", "--format", "csv", "app.quipu"], 1, &["add --history"]);
+    home.refuse(&["inspect", "--metric", "depth", "app.quipu"], 2, &["--history"]);
+    fs::remove_file(home.file()).unwrap();
+    home.succeed(&["inc", "jobs_total"]);
+    home.refuse(&["inspect", "--history", "app.quipu"], 1, &["no flight recorder"]);
+}
+
+#[test]
+fn a_program_that_records_is_read_while_it_counts_and_when_it_has_ended() {
+    let home = Home::new();
+    let registry = Registry::open(home.file()).unwrap();
+    let jobs = registry.counter("jobs", "").unwrap();
+    let options = quipu::RecordingOptions::new().interval(Duration::from_millis(10));
+    let recording = registry.record(&options).unwrap();
+    let ticks = || {
+        let csv = home.succeed(&["inspect", "--history", "--format", "csv", "app.quipu"]);
+        columns(&csv)[0].1.len()
+    };
+    let begun = Instant::now();
+    while ticks() < 5 {
+        jobs.inc();
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+    assert!(recording.is_writing());
+    drop(recording);
+    let count = ticks();
+    // It records nothing any more, and another recording goes on from there.
+    assert_eq!(ticks(), count);
+    let _recording = registry.record(&options).unwrap();
+    while ticks() <= count {
+        assert!(begun.elapsed() < Duration::from_secs(60));
+    }
+}

@@ -1,0 +1,126 @@
+//! The form for people: what is there, what is missing, and a sparkline for each value.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use quipu_segment::printable;
+
+use super::{Curve, History, short};
+use crate::inspect::text::{columns, date, shown, title};
+use crate::live::history::Levels;
+
+/// The most characters of a sparkline.
+const WIDTH: usize = 60;
+/// The most gaps that are listed.
+const GAPS: usize = 10;
+
+pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}: the history", printable(file))?;
+    about(history, out)?;
+    let gaps: Vec<_> = history.gaps().collect();
+    if !gaps.is_empty() {
+        title("gaps", out)?;
+        let rows = gaps
+            .iter()
+            .take(GAPS)
+            .map(|(from, to, gap)| vec![date(*from), "to".into(), date(*to), duration(*gap)]);
+        columns(&rows.collect::<Vec<_>>(), out)?;
+        if gaps.len() > GAPS {
+            writeln!(out, "  and {} more", gaps.len() - GAPS)?;
+        }
+    }
+    let curves = history.curves();
+    if !curves.is_empty() {
+        title("values", out)?;
+        let head = ["", "least", "most", "last", "from the first tick to the last"];
+        let rows = curves.iter().map(row);
+        let rows = [head.map(str::to_owned).to_vec()].into_iter().chain(rows);
+        columns(&rows.collect::<Vec<_>>(), out)?;
+    }
+    if !history.damage.is_empty() {
+        title("damage", out)?;
+        for (at, what) in &history.damage {
+            writeln!(out, "  byte {at}: {}", shown(what))?;
+        }
+    }
+    Ok(())
+}
+
+fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
+    let replayed = &history.replayed;
+    let mut rows = vec![
+        ("held", format!("{} in {} ticks", duration(history.held), replayed.ticks)),
+        ("interval", duration(replayed.interval)),
+    ];
+    if let (Some(first), Some(last)) = (history.ticks.first(), history.ticks.last()) {
+        let (count, from, to) = (history.ticks.len(), date(first.1), date(last.1));
+        rows.push(("shown", format!("{count} ticks, {from} to {to}")));
+    }
+    let writer = match (replayed.owner, history.is_alive) {
+        (0, _) => "ended in good order".to_owned(),
+        (token, Some(true)) => format!("token {token}, which lives"),
+        (token, Some(false)) => format!("token {token}, which died"),
+        (token, None) => format!("token {token}, of which nothing is known"),
+    };
+    rows.push(("writer", writer));
+    if replayed.dropped > 0 {
+        let what = format!("{} series, beyond the recorder's limits", replayed.dropped);
+        rows.push(("left out", what));
+    }
+    if replayed.overwritten > 0 {
+        let what = format!("{} of its chunks were overwritten meanwhile", replayed.overwritten);
+        rows.push(("missed", what));
+    }
+    title("recorder", out)?;
+    let rows: Vec<_> = rows.into_iter().map(|(name, text)| vec![name.to_owned(), text]).collect();
+    columns(&rows, out)
+}
+
+fn row(curve: &Curve) -> Vec<String> {
+    let there = || curve.points.iter().copied().filter(|n| !n.is_nan());
+    let (least, most) = there().fold((f64::NAN, f64::NAN), |(a, b), n| (a.min(n), b.max(n)));
+    let last = curve.points.last().copied().unwrap_or(f64::NAN);
+    let name = shown(&format!("{} {}", curve.name, curve.unit));
+    vec![name, short(least), short(most), short(last), sparkline(&curve.points)]
+}
+
+/// One character for one tick, or for the greatest value of several.
+fn sparkline(points: &[f64]) -> String {
+    let width = points.len().min(WIDTH);
+    let greatest = (0..width).map(|at| {
+        let part = &points[at * points.len() / width..(at + 1) * points.len() / width];
+        part.iter().fold(f64::NAN, |a, b| a.max(*b)) as f32
+    });
+    Levels::BLOCKS.draw(greatest, WIDTH).trim_end().to_owned()
+}
+
+fn duration(nanos: u64) -> String {
+    let duration = Duration::from_nanos(nanos);
+    // Fractions matter only where they are most of it.
+    let whole = match duration.as_secs() {
+        0..60 => Duration::from_millis(duration.as_millis() as u64),
+        seconds => Duration::from_secs(seconds),
+    };
+    humantime::format_duration(whole).to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sparklines_show_the_greatest_value_of_each_part() {
+        let few = sparkline(&[0.0, 1.0, 4.0, 8.0, f64::NAN, 8.0]);
+        assert_eq!(few, "\u{2581}\u{2582}\u{2585}\u{2588} \u{2588}");
+        let many: Vec<f64> = (0..600).map(|i| if i == 300 { 8.0 } else { 0.0 }).collect();
+        let many = sparkline(&many);
+        assert_eq!(many.chars().filter(|c| *c == '\u{2588}').count(), 1);
+        assert_eq!(many.chars().count(), WIDTH);
+        assert_eq!(sparkline(&[]), "");
+        assert_eq!(
+            (short(1234.5), short(f64::NAN), short(1e-9)),
+            ("1234.5".into(), "-".into(), "1.00e-9".into())
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! The forms for programs: CSV with a line for each tick, and one JSON object. Totals are as they were,
+//! not as rates.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use quipu_segment::printable;
+use serde_json::{Value as Json, json};
+
+use super::{History, SampleKind};
+
+/// Writes a line of names, and then one for each tick: seconds of Unix time, and the values. A value
+/// that is not there is empty (RFC 4180).
+pub(super) fn csv(history: &History, out: &mut impl Write) -> io::Result<()> {
+    write!(out, "time")?;
+    for sample in history.samples() {
+        write!(out, ",{}", quoted(&sample.name))?;
+    }
+    writeln!(out)?;
+    for (at, (_, unix)) in history.ticks.iter().enumerate() {
+        write!(out, "{}.{:03}", unix / 1_000_000_000, unix / 1_000_000 % 1000)?;
+        for sample in history.samples() {
+            match sample.values[at] {
+                n if n.is_nan() => write!(out, ",")?,
+                n => write!(out, ",{n}")?,
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// A field in quotes if it needs them.
+fn quoted(text: &str) -> String {
+    match text.contains(['"', ',', '\n', '\r']) {
+        true => format!("\"{}\"", text.replace('"', "\"\"")),
+        false => text.to_owned(),
+    }
+}
+
+/// Writes the object; `docs/guide-cli.md` lists its fields.
+pub(super) fn json(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
+    let about = json!({
+        "file": printable(file).to_string(),
+        "interval": history.replayed.interval as f64 / 1e9,
+        "held_ticks": history.replayed.ticks,
+        "held_seconds": history.held as f64 / 1e9,
+        "dropped_series": history.replayed.dropped,
+        "writer": match history.replayed.owner {
+            0 => Json::Null,
+            token => json!({"token": token, "alive": history.is_alive}),
+        },
+        "times": history.ticks.iter().map(|(_, unix)| *unix as f64 / 1e9).collect::<Vec<_>>(),
+    });
+    let about = about.to_string();
+    write!(out, "{},\"series\":[", about.strip_suffix('}').unwrap_or(&about))?;
+    for (i, sample) in history.samples().enumerate() {
+        let kind = match sample.kind {
+            SampleKind::Level => "gauge",
+            _ => "total",
+        };
+        let values = sample.values.iter().map(|&n| number(n));
+        let series = json!({
+            "name": sample.name,
+            "metric": sample.metric,
+            "type": kind,
+            "values": Json::from_iter(values),
+        });
+        write!(out, "{}\n{series}", if i == 0 { "" } else { "," })?;
+    }
+    let damage = history.damage.iter().map(|(at, what)| json!({"at": at, "what": what}));
+    writeln!(out, "],\"damage\":{}}}", Json::from_iter(damage))
+}
+
+/// A number; a text if JSON has no such number; null if there is none.
+fn number(n: f64) -> Json {
+    match n {
+        n if n.is_nan() => Json::Null,
+        n if n.is_infinite() => json!(super::number(n)),
+        n => json!(n),
+    }
+}
