@@ -54,7 +54,8 @@ pub(super) struct Item {
     pub(super) rate: Option<f64>,
     /// The first of its rows.
     pub(super) row: u32,
-    buckets: Option<Merged>,
+    /// Boxed: lists of series have none.
+    buckets: Option<Box<Merged>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -224,7 +225,7 @@ impl Item {
     fn new(what: What, of: Type, number: u32, row: &Row) -> Self {
         let buckets = match &row.value {
             Shown::Histogram(buckets) => {
-                Some(Merged { buckets: (**buckets).clone(), is_uniform: true })
+                Some(Box::new(Merged { buckets: (**buckets).clone(), is_uniform: true }))
             }
             _ => None,
         };
@@ -254,7 +255,7 @@ impl Item {
     ) -> ([Option<f64>; N], bool) {
         match (&self.buckets, &model.rows()[self.row as usize].value) {
             (Some(merged), _) if !merged.is_uniform => ([None; N], false),
-            (Some(Merged { buckets, .. }), _) => of_buckets(buckets, wanted),
+            (Some(merged), _) => of_buckets(&merged.buckets, wanted),
             (None, Shown::Histogram(buckets)) if self.count == 1 => of_buckets(buckets, wanted),
             (None, Shown::Summary { quantiles, .. }) if self.count == 1 => {
                 let known = |q| quantiles.iter().find(|(other, _)| *other == q);

@@ -80,6 +80,14 @@ pub(super) struct Buckets {
     pub(super) recent: Vec<f64>,
 }
 
+/// What the rows of a family add up to.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sum {
+    has_rows: bool,
+    /// The sum of their points, if one of them has any.
+    points: Option<f64>,
+}
+
 /// The most families that are kept without rows, for their numbers to stay.
 const MAX_EMPTY: usize = 10_000;
 
@@ -90,12 +98,23 @@ impl Model {
         self.duplicates = 0;
         let numbers: Vec<u32> =
             look.families().iter().map(|family| self.family_number(family)).collect();
+        let mut sums = vec![Sum::default(); self.families.len()];
+        let (mut next, mut seen) = (0, 0);
         for series in look.series() {
             let family = numbers[series.family as usize];
-            self.take(family, &series, at);
+            let Some(row) = self.take(family, &series, at, next) else { continue };
+            sums[family as usize].add(self.rows[row].point());
+            seen += 1;
+            next = row + 1;
         }
-        self.drop_gone();
-        self.add_trends();
+        self.add_trends(&sums);
+        if seen < self.rows.len() {
+            self.drop_gone();
+        }
+        self.used = sums.iter().filter(|sum| sum.has_rows).count();
+        if sums.len() - self.used > MAX_EMPTY {
+            self.drop_families(&sums);
+        }
         if !self.is_ordered {
             self.sort();
         }
@@ -162,48 +181,51 @@ impl Model {
         number
     }
 
-    fn take(&mut self, family: u32, series: &Series<'_>, at: Duration) {
-        let hash = self.hasher.hash_one((family, series.labels));
+    /// Takes a series, and returns its row; `None` if the look had it before. Most looks have their
+    /// series in the order of the look before, so it is likely to be in the `next` row.
+    fn take(
+        &mut self,
+        family: u32,
+        series: &Series<'_>,
+        at: Duration,
+        next: usize,
+    ) -> Option<usize> {
+        let of = self.families[family as usize].of;
         let rows = &mut self.rows;
-        let is_it = |row: &u32| rows[*row as usize].is(family, series.labels);
-        match self.index.find(hash, is_it) {
-            Some(&row) => {
-                let row = &mut rows[row as usize];
-                match row.look == self.looks {
-                    true => self.duplicates += 1,
-                    false => {
-                        let of = self.families[family as usize].of;
-                        row.update(of, series, at, self.looks);
+        let number = match rows.get(next).is_some_and(|row| row.is(family, series.labels)) {
+            true => next,
+            false => {
+                let hash = self.hasher.hash_one((family, series.labels));
+                let is_it = |row: &u32| rows[*row as usize].is(family, series.labels);
+                match self.index.find(hash, is_it) {
+                    Some(&row) => row as usize,
+                    None => {
+                        self.is_ordered = false;
+                        // A look has fewer series.
+                        let number = u32::try_from(rows.len()).expect("there are fewer rows");
+                        rows.push(Row::new(family, of, series, at, self.looks));
+                        let hasher = &self.hasher;
+                        let rehash = |row: &u32| rows[*row as usize].hash(hasher);
+                        self.index.insert_unique(hash, number, rehash);
+                        return Some(number as usize);
                     }
                 }
             }
-            None => {
-                self.is_ordered = false;
-                // A look has fewer series.
-                let number = u32::try_from(rows.len()).expect("there are fewer than 2^32 rows");
-                let of = self.families[family as usize].of;
-                rows.push(Row::new(family, of, series, at, self.looks));
-                let hasher = &self.hasher;
-                let rehash = |row: &u32| rows[*row as usize].hash(hasher);
-                self.index.insert_unique(hash, number, rehash);
-            }
+        };
+        let row = &mut rows[number];
+        if row.look == self.looks {
+            self.duplicates += 1;
+            return None;
         }
+        row.update(of, series, at, self.looks);
+        Some(number)
     }
 
     /// Drops the rows that the last look did not have.
     fn drop_gone(&mut self) {
-        let before = self.rows.len();
         self.rows.retain(|row| row.look == self.looks);
-        if self.rows.len() < before {
-            self.is_ordered = false;
-            self.build_index();
-        }
-        let mut is_used = vec![false; self.families.len()];
-        self.rows.iter().for_each(|row| is_used[row.family as usize] = true);
-        self.used = is_used.iter().filter(|is_used| **is_used).count();
-        if is_used.len() - self.used > MAX_EMPTY {
-            self.drop_families(&is_used);
-        }
+        self.is_ordered = false;
+        self.build_index();
     }
 
     fn build_index(&mut self) {
@@ -216,17 +238,17 @@ impl Model {
     }
 
     /// Drops the families without rows. The others get other numbers.
-    fn drop_families(&mut self, is_used: &[bool]) {
-        let mut numbers = Vec::with_capacity(is_used.len());
+    fn drop_families(&mut self, sums: &[Sum]) {
+        let mut numbers = Vec::with_capacity(sums.len());
         let mut next = 0;
-        for is_used in is_used {
+        for sum in sums {
             numbers.push(next);
-            next += u32::from(*is_used);
+            next += u32::from(sum.has_rows);
         }
-        let mut used = is_used.iter();
-        self.families.retain(|_| used.next() == Some(&true));
-        let mut used = is_used.iter();
-        self.trends.retain(|_| used.next() == Some(&true));
+        let mut used = sums.iter();
+        self.families.retain(|_| used.next().is_some_and(|sum| sum.has_rows));
+        let mut used = sums.iter();
+        self.trends.retain(|_| used.next().is_some_and(|sum| sum.has_rows));
         self.numbers = (0..)
             .zip(&self.families)
             .map(|(number, family)| ((family.name.clone(), family.of), number))
@@ -236,15 +258,9 @@ impl Model {
         self.build_index();
     }
 
-    fn add_trends(&mut self) {
-        let mut sums: Vec<Option<f64>> = vec![None; self.families.len()];
-        for row in &self.rows {
-            if let Some(point) = row.point() {
-                *sums[row.family as usize].get_or_insert(0.0) += point;
-            }
-        }
+    fn add_trends(&mut self, sums: &[Sum]) {
         for (trend, sum) in self.trends.iter_mut().zip(sums) {
-            let Some(sum) = sum else { continue };
+            let Some(sum) = sum.points else { continue };
             match trend {
                 Some(trend) => trend.push(sum),
                 None => *trend = Some(History::of(sum, 1)),
@@ -267,6 +283,15 @@ impl Model {
         };
         order.sort_unstable_by(|&a, &b| key(a).cmp(&key(b)));
         self.is_ordered = true;
+    }
+}
+
+impl Sum {
+    fn add(&mut self, point: Option<f64>) {
+        self.has_rows = true;
+        if let Some(point) = point {
+            *self.points.get_or_insert(0.0) += point;
+        }
     }
 }
 
