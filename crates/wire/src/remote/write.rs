@@ -2,26 +2,36 @@
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>.
 //!
 //! ```text
-//! message WriteRequest { repeated TimeSeries timeseries = 1; }               // 1.0
-//! message TimeSeries   { repeated Label labels = 1; repeated Sample samples = 2; }
-//! message Label        { string name = 1; string value = 2; }
-//! message Sample       { double value = 1; int64 timestamp = 2; }
+//! message WriteRequest   { repeated TimeSeries timeseries = 1;
+//!                          repeated MetricMetadata metadata = 3; }                        // 1.0
+//! message TimeSeries     { repeated Label labels = 1; repeated Sample samples = 2;
+//!                          repeated Histogram histograms = 4; }
+//! message Label          { string name = 1; string value = 2; }
+//! message Sample         { double value = 1; int64 timestamp = 2; }
+//! message MetricMetadata { MetricType type = 1; string metric_family_name = 2; string help = 4;
+//!                          string unit = 5; }
 //!
-//! message Request      { repeated string symbols = 4; repeated TimeSeries timeseries = 5; } // 2.0
-//! message TimeSeries   { repeated uint32 labels_refs = 1; repeated Sample samples = 2;
-//!                        Metadata metadata = 5; }
-//! message Metadata     { MetricType type = 1; uint32 help_ref = 3; uint32 unit_ref = 4; }
+//! message Request        { repeated string symbols = 4;
+//!                          repeated TimeSeries timeseries = 5; }                          // 2.0
+//! message TimeSeries     { repeated uint32 labels_refs = 1; repeated Sample samples = 2;
+//!                          repeated Histogram histograms = 3; Metadata metadata = 5;
+//!                          int64 created_timestamp = 6; }
+//! message Sample         { double value = 1; int64 timestamp = 2; int64 start_timestamp = 3; }
+//! message Metadata       { MetricType type = 1; uint32 help_ref = 3; uint32 unit_ref = 4; }
 //! ```
 //!
-//! Each sample is a series of its own in the request; servers merge them.
+//! Each sample is a series of its own in the request; servers merge them. A start time is written
+//! in the sample, and in the field 6, which receivers from before the release of 2.0 read instead.
 
 use alloc::format;
 use alloc::vec::Vec;
+use core::mem;
 
 use super::fields::{field_len, varint_len};
 use super::labels::{self, Label, NAME};
 use super::symbols::Symbols;
-use super::write_reader::SeriesType;
+use super::write_histogram::HistogramSample;
+use super::write_reader::{FamilyMetadata, Metadata, Sample, SeriesType};
 use crate::error::{Error, Fault};
 use crate::message::{BatchTimer, Counter, Gauge, Message};
 use crate::pieces::{Byte, Bytes, LeDouble, Piece, Varint, append};
@@ -31,6 +41,8 @@ use crate::pieces::{Byte, Bytes, LeDouble, Piece, Varint, append};
 #[derive(Debug, Default)]
 pub struct RemoteWrite1 {
     series: Vec<u8>,
+    /// An encoded histogram.
+    histogram: Vec<u8>,
 }
 
 /// A remote write 2.0 request, `io.prometheus.write.v2.Request`, which contains each text once.
@@ -42,6 +54,8 @@ pub struct RemoteWrite2 {
     series: Vec<u8>,
     /// The encoded numbers of the labels of one series.
     numbers: Vec<u8>,
+    /// An encoded histogram.
+    histogram: Vec<u8>,
 }
 
 impl RemoteWrite1 {
@@ -68,19 +82,68 @@ impl RemoteWrite1 {
         self.add(labels, value, timestamp_ms).map_err(|fault| Error::writing(Self::NAME, fault))
     }
 
+    /// Adds a native histogram. Its start time is left out.
+    ///
+    /// # Errors
+    ///
+    /// As [`RemoteWrite1::push`].
+    pub fn push_histogram(
+        &mut self,
+        labels: &[Label<'_>],
+        histogram: &HistogramSample<'_>,
+    ) -> Result<(), Error> {
+        let mut bytes = mem::take(&mut self.histogram);
+        bytes.clear();
+        histogram.encode(false, &mut bytes);
+        let field = (Byte(0x22), Varint(bytes.len() as u64), Bytes(&bytes));
+        let added = self.add_series(labels, field, field_len(bytes.len()));
+        self.histogram = bytes;
+        added.map_err(|fault| Error::writing(Self::NAME, fault))
+    }
+
+    /// Adds what is known of a family.
+    pub fn push_family(&mut self, family: &FamilyMetadata<'_>) {
+        let Metadata { series_type, help, unit } = family.metadata;
+        let optional = |tag, value| (!str::is_empty(value)).then(|| text(tag, value));
+        let optional_len = |value: &str| if value.is_empty() { 0 } else { field_len(value.len()) };
+        let len = 2 + field_len(family.name.len()) + optional_len(help) + optional_len(unit);
+        append(
+            &mut self.series,
+            (
+                Byte(0x1a),
+                Varint(len as u64),
+                Byte(0x08),
+                Byte(series_type as u8),
+                text(0x12, family.name),
+                optional(0x22, help),
+                optional(0x2a, unit),
+            ),
+        );
+    }
+
     fn add(&mut self, labels: &[Label<'_>], value: f64, timestamp_ms: i64) -> Result<(), Fault> {
+        let len = field_len(sample_len(value, timestamp_ms, 0));
+        self.add_series(labels, sample(value, timestamp_ms, 0), len)
+    }
+
+    /// Adds a series with a field of this length.
+    fn add_series(
+        &mut self,
+        labels: &[Label<'_>],
+        field: impl Piece,
+        len: usize,
+    ) -> Result<(), Fault> {
         let mut room = Vec::new();
         let labels = labels::canonical(labels, &mut room)?;
         let label_len = |(name, value): &Label<'_>| field_len(name.len()) + field_len(value.len());
         let labels_len: usize = labels.iter().map(|label| field_len(label_len(label))).sum();
-        let len = labels_len + field_len(sample_len(value, timestamp_ms));
-        append(&mut self.series, (Byte(0x0a), Varint(len as u64)));
+        append(&mut self.series, (Byte(0x0a), Varint((labels_len + len) as u64)));
         for label in labels {
             let (name, value) = *label;
             let len = Varint(label_len(label) as u64);
             append(&mut self.series, (Byte(0x0a), len, text(0x0a, name), text(0x12, value)));
         }
-        append(&mut self.series, sample(value, timestamp_ms));
+        append(&mut self.series, field);
         Ok(())
     }
 
@@ -144,6 +207,41 @@ impl RemoteWrite2 {
             .map_err(|fault| Error::writing(Self::NAME, fault))
     }
 
+    /// Adds a sample of a series of which this is known; see [`RemoteWrite1::push`].
+    ///
+    /// # Errors
+    ///
+    /// As [`RemoteWrite1::push`].
+    pub fn push_sample(
+        &mut self,
+        labels: &[Label<'_>],
+        metadata: &Metadata<'_>,
+        sample: &Sample,
+    ) -> Result<(), Error> {
+        self.add(labels, metadata, sample).map_err(|fault| Error::writing(Self::NAME, fault))
+    }
+
+    /// Adds a native histogram of a series of which this is known.
+    ///
+    /// # Errors
+    ///
+    /// As [`RemoteWrite1::push`].
+    pub fn push_histogram(
+        &mut self,
+        labels: &[Label<'_>],
+        metadata: &Metadata<'_>,
+        histogram: &HistogramSample<'_>,
+    ) -> Result<(), Error> {
+        let mut bytes = mem::take(&mut self.histogram);
+        bytes.clear();
+        histogram.encode(true, &mut bytes);
+        let field = (Byte(0x1a), Varint(bytes.len() as u64), Bytes(&bytes));
+        let len = field_len(bytes.len());
+        let added = self.add_series(labels, metadata, histogram.start_ms, field, len);
+        self.histogram = bytes;
+        added.map_err(|fault| Error::writing(Self::NAME, fault))
+    }
+
     fn add_metric(
         &mut self,
         labels: &[Label<'_>],
@@ -151,25 +249,66 @@ impl RemoteWrite2 {
         value: f64,
         timestamp_ms: i64,
     ) -> Result<(), Fault> {
+        let metadata = Metadata { series_type, ..Metadata::default() };
+        self.add(labels, &metadata, &Sample { value, timestamp_ms, start_ms: None })
+    }
+
+    fn add(
+        &mut self,
+        labels: &[Label<'_>],
+        metadata: &Metadata<'_>,
+        of: &Sample,
+    ) -> Result<(), Fault> {
+        let start_ms = of.start_ms.unwrap_or(0);
+        let len = field_len(sample_len(of.value, of.timestamp_ms, start_ms));
+        let field = sample(of.value, of.timestamp_ms, start_ms);
+        self.add_series(labels, metadata, of.start_ms, field, len)
+    }
+
+    /// Adds a series with a field of this length.
+    fn add_series(
+        &mut self,
+        labels: &[Label<'_>],
+        metadata: &Metadata<'_>,
+        start_ms: Option<i64>,
+        field: impl Piece,
+        len: usize,
+    ) -> Result<(), Fault> {
         let mut room = Vec::new();
         let labels = labels::canonical(labels, &mut room)?;
-        self.numbers.clear();
+        let RemoteWrite2 { symbols, series, numbers, .. } = self;
+        numbers.clear();
         for (name, value) in labels {
-            let (name, value) = (self.symbols.number(name)?, self.symbols.number(value)?);
-            append(&mut self.numbers, (Varint(name.into()), Varint(value.into())));
+            let (name, value) = (symbols.number(name)?, symbols.number(value)?);
+            append(numbers, (Varint(name.into()), Varint(value.into())));
         }
-        let metadata = (series_type != SeriesType::Unknown).then_some((
+        // Numbers that are 0 are left out.
+        let number = |tag, number: u64| (number != 0).then_some((Byte(tag), Varint(number)));
+        let number_len = |number: u64| if number == 0 { 0 } else { 1 + varint_len(number) };
+        let known = [
+            metadata.series_type as u64,
+            symbols.number(metadata.help)?.into(),
+            symbols.number(metadata.unit)?.into(),
+        ];
+        let known_len: usize = known.iter().map(|known| number_len(*known)).sum();
+        let [series_type, help, unit] = known;
+        let metadata = (known_len > 0).then_some((
             Byte(0x2a),
-            Byte(2),
-            Byte(0x08),
-            Byte(series_type as u8),
+            // Three numbers of 32 bits take less than 128 bytes.
+            Byte(known_len as u8),
+            number(0x08, series_type),
+            number(0x18, help),
+            number(0x20, unit),
         ));
-        let len = field_len(self.numbers.len())
-            + field_len(sample_len(value, timestamp_ms))
-            + metadata.map_or(0, |_| 4);
-        let numbers = (Byte(0x0a), Varint(self.numbers.len() as u64), Bytes(&self.numbers));
-        let series = (Byte(0x2a), Varint(len as u64), numbers, sample(value, timestamp_ms));
-        append(&mut self.series, (series, metadata));
+        let metadata_len = if known_len > 0 { 2 + known_len } else { 0 };
+        // A time before 1970 is a number, too.
+        let start = start_ms.unwrap_or(0).cast_unsigned();
+        let len = field_len(numbers.len()) + len + metadata_len + number_len(start);
+        let numbers = (Byte(0x0a), Varint(numbers.len() as u64), Bytes(numbers));
+        append(
+            series,
+            (Byte(0x2a), Varint(len as u64), numbers, field, metadata, number(0x30, start)),
+        );
         Ok(())
     }
 
@@ -253,17 +392,19 @@ fn text(field: u8, text: &str) -> impl Piece + '_ {
     (Byte(field), Varint(text.len() as u64), Bytes(text.as_bytes()))
 }
 
-fn sample_len(value: f64, timestamp_ms: i64) -> usize {
+fn sample_len(value: f64, timestamp_ms: i64, start_ms: i64) -> usize {
     let value = if value.to_bits() == 0 { 0 } else { 9 };
-    let timestamp = if timestamp_ms == 0 { 0 } else { 1 + varint_len(timestamp_ms as u64) };
-    value + timestamp
+    let time = |time: i64| if time == 0 { 0 } else { 1 + varint_len(time.cast_unsigned()) };
+    value + time(timestamp_ms) + time(start_ms)
 }
 
-fn sample(value: f64, timestamp_ms: i64) -> impl Piece {
+fn sample(value: f64, timestamp_ms: i64, start_ms: i64) -> impl Piece {
+    let time = |tag, time: i64| (time != 0).then_some((Byte(tag), Varint(time.cast_unsigned())));
     (
         Byte(0x12),
-        Byte(sample_len(value, timestamp_ms) as u8),
+        Byte(sample_len(value, timestamp_ms, start_ms) as u8),
         (value.to_bits() != 0).then_some((Byte(0x09), LeDouble(value))),
-        (timestamp_ms != 0).then_some((Byte(0x10), Varint(timestamp_ms as u64))),
+        time(0x10, timestamp_ms),
+        time(0x18, start_ms),
     )
 }

@@ -19,11 +19,12 @@ use core::fmt;
 use core::ops::Range;
 
 use super::buckets::{Side, signed};
-use super::fields::{each_field, nested, skip_unknown};
+use super::fields::{each_field, nested, skip_unknown, varint_len};
 use super::write_reader::STALE;
 use crate::error::Fault;
+use crate::pieces::{Byte, LeDouble, LeDoubles, Varint, append};
 use crate::protobuf::double;
-use crate::reader::Reader;
+use crate::reader::{Reader, zigzag};
 
 /// A native histogram at a time. Counts are doubles: those beyond 2^53 are rounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,19 +55,19 @@ pub struct HistogramSample<'r> {
     pub reset_hint: ResetHint,
 }
 
-/// Whether a histogram continues the sample before it.
+/// Whether a histogram continues the sample before it, with the numbers of the message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResetHint {
     /// Not known.
     #[default]
-    Unknown,
+    Unknown = 0,
     /// It begins again.
-    Yes,
+    Yes = 1,
     /// It continues.
-    No,
+    No = 2,
     /// It is a histogram of gauges, which go up and down.
-    Gauge,
+    Gauge = 3,
 }
 
 /// Why a histogram is not one: what was expected of it.
@@ -85,9 +86,62 @@ impl HistogramSample<'_> {
     /// The schema of histograms whose buckets have bounds of their choice.
     pub const CUSTOM: i32 = -53;
 
+    /// A histogram without buckets.
+    pub fn new(timestamp_ms: i64, count: f64, sum: f64, schema: i32) -> Self {
+        Self {
+            timestamp_ms,
+            start_ms: None,
+            count,
+            sum,
+            schema,
+            zero_threshold: 0.0,
+            zero_count: 0.0,
+            negative: &[],
+            positive: &[],
+            custom_bounds: &[],
+            reset_hint: ResetHint::Unknown,
+        }
+    }
+
+    /// A mark of the end of a series.
+    pub fn stale(timestamp_ms: i64) -> Self {
+        Self::new(timestamp_ms, 0.0, f64::from_bits(STALE), 0)
+    }
+
     /// Whether it marks the end of its series.
     pub fn is_stale(&self) -> bool {
         self.sum.to_bits() == STALE
+    }
+
+    /// Appends the message.
+    pub(super) fn encode(&self, with_start: bool, out: &mut Vec<u8>) {
+        let sides = || self.negative.iter().chain(self.positive).map(|bucket| bucket.1);
+        // Receivers compare the count with the sum of the buckets, unless they are floats.
+        let mut counts = sides().chain([self.count, self.zero_count]);
+        let is_whole =
+            counts.all(|count| (0.0..WHOLE).contains(&count) && (count as u64) as f64 == count);
+        let number = |tag, number: f64| match is_whole {
+            // Whole and below 2^53: exact.
+            true => (Byte(tag), Some(Varint(number as u64)), None),
+            false => (Byte(tag + 9), None, Some(LeDouble(number))),
+        };
+        append(out, number(0x08, self.count));
+        append(out, (Byte(0x19), LeDouble(self.sum)));
+        append(out, (Byte(0x20), Varint(zigzag(self.schema.into()))));
+        append(out, (Byte(0x29), LeDouble(self.zero_threshold)));
+        append(out, number(0x30, self.zero_count));
+        for (tag, buckets) in [(0x42, self.negative), (0x5a, self.positive)] {
+            encode_side(tag, buckets, is_whole, out);
+        }
+        append(out, (Byte(0x70), Byte(self.reset_hint as u8)));
+        append(out, (Byte(0x78), Varint(self.timestamp_ms.cast_unsigned())));
+        if !self.custom_bounds.is_empty() {
+            let bounds = LeDoubles(self.custom_bounds);
+            append(out, (Varint(0x82), Varint(8 * self.custom_bounds.len() as u64), bounds));
+        }
+        if let (true, Some(start_ms)) = (with_start, self.start_ms) {
+            append(out, (Varint(0x88), Varint(start_ms.cast_unsigned())));
+        }
     }
 
     /// Checks what Prometheus checks: the schema, the bounds, and that counts agree.
@@ -132,6 +186,42 @@ impl HistogramSample<'_> {
         }
     }
 }
+
+/// Appends the spans of buckets under this tag, and their counts under the next ones.
+fn encode_side(tag: u8, buckets: &[(i32, f64)], is_whole: bool, out: &mut Vec<u8>) {
+    let mut rest = buckets;
+    let mut end = 0;
+    while let Some((first, _)) = rest.first() {
+        let first = i64::from(*first);
+        let follows = |pair: &&[(i32, f64)]| pair[0].0.checked_add(1) == Some(pair[1].0);
+        let length = rest.windows(2).take_while(follows).count() + 1;
+        rest = &rest[length..];
+        let (offset, length) = (zigzag(first - end), length as u64);
+        end = first + length.cast_signed();
+        let len = 2 + varint_len(offset) + varint_len(length);
+        let (offset, length) = ((Byte(0x08), Varint(offset)), (Byte(0x10), Varint(length)));
+        append(out, (Byte(tag), Varint(len as u64), offset, length));
+    }
+    if buckets.is_empty() {
+        return;
+    }
+    if !is_whole {
+        append(out, (Byte(tag + 16), Varint(8 * buckets.len() as u64)));
+        buckets.iter().for_each(|bucket| append(out, LeDouble(bucket.1)));
+        return;
+    }
+    let deltas = || {
+        let before = [0.0].into_iter().chain(buckets.iter().map(|bucket| bucket.1));
+        // Whole and below 2^53: exact.
+        before.zip(buckets).map(|(before, bucket)| zigzag(bucket.1 as i64 - before as i64))
+    };
+    let len: usize = deltas().map(varint_len).sum();
+    append(out, (Byte(tag + 8), Varint(len as u64)));
+    deltas().for_each(|delta| append(out, Varint(delta)));
+}
+
+/// 2^53.
+const WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// The histograms of a series. Its vectors are reused for the next one.
 #[derive(Debug, Default)]

@@ -364,7 +364,31 @@ impl<'r, 'a> Series<'r, 'a> {
     }
 }
 
+impl<'a> Metadata<'a> {
+    /// The metadata of a series. Texts may be empty.
+    pub fn new(series_type: SeriesType, help: &'a str, unit: &'a str) -> Self {
+        Self { series_type, help, unit }
+    }
+}
+
+impl<'a> FamilyMetadata<'a> {
+    /// The metadata of a family.
+    pub fn new(name: &'a str, metadata: Metadata<'a>) -> Self {
+        Self { name, metadata }
+    }
+}
+
 impl Sample {
+    /// A value at a time.
+    pub fn new(value: f64, timestamp_ms: i64, start_ms: Option<i64>) -> Self {
+        Self { value, timestamp_ms, start_ms }
+    }
+
+    /// A mark of the end of a series.
+    pub fn stale(timestamp_ms: i64) -> Self {
+        Self::new(f64::from_bits(STALE), timestamp_ms, None)
+    }
+
     /// Whether it marks the end of its series.
     pub fn is_stale(&self) -> bool {
         self.value.to_bits() == STALE

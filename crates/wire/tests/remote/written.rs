@@ -1,9 +1,10 @@
 //! Remote write requests that prost writes, with all that they may have: samples, histograms,
-//! exemplars, metadata and start times.
+//! exemplars, metadata and start times. What our readers read of them, our writers write.
 
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, Entry, HistogramSample, LabelFault, ResetHint, SeriesType, WriteReader, WriteVersion,
+    self, Entry, HistogramSample, LabelFault, RemoteWrite1, RemoteWrite2, ResetHint, Sample,
+    SeriesType, WriteReader, WriteVersion,
 };
 
 use crate::oracle::{v1, v2};
@@ -282,6 +283,91 @@ fn all_of_remote_write_2_is_read() {
         assert_eq!(series.metadata.series_type, SeriesType::Unknown);
         assert!(reader.next().is_none());
     }
+}
+
+/// What is read of a request, written in both versions.
+fn rewritten(version: WriteVersion, bytes: &[u8]) -> [Vec<u8>; 2] {
+    let (mut one, mut two) = (RemoteWrite1::new(), RemoteWrite2::new());
+    let mut reader = WriteReader::new(version, bytes).unwrap();
+    while let Some(entry) = reader.next() {
+        match entry.unwrap() {
+            Entry::Series(series) => {
+                for sample in series.samples {
+                    one.push(series.labels, sample.value, sample.timestamp_ms).unwrap();
+                    two.push_sample(series.labels, &series.metadata, sample).unwrap();
+                }
+                for histogram in series.histograms().map(Result::unwrap) {
+                    one.push_histogram(series.labels, &histogram).unwrap();
+                    two.push_histogram(series.labels, &series.metadata, &histogram).unwrap();
+                }
+            }
+            Entry::Family(family) => one.push_family(&family),
+            _ => {}
+        }
+    }
+    let [mut first, mut second] = [vec![], vec![]];
+    one.finish(&mut first);
+    two.finish(&mut second);
+    [first, second]
+}
+
+#[test]
+fn what_is_read_can_be_written() {
+    let all = [
+        (WriteVersion::One, full_1().encode_to_vec()),
+        (WriteVersion::Two, full_2().encode_to_vec()),
+    ];
+    for (version, bytes) in all {
+        let [one, two] = rewritten(version, &bytes);
+        let expected = histograms(version, &bytes);
+        assert_eq!(histograms(WriteVersion::Two, &two), expected);
+        let without_starts = expected.into_iter().map(|histogram| {
+            let text = histogram.unwrap();
+            Ok(text.replace("Some(77)", "None").replace("Some(5)", "None"))
+        });
+        assert!(histograms(WriteVersion::One, &one).into_iter().eq(without_starts));
+        // Written once more, nothing changes.
+        assert_eq!(rewritten(WriteVersion::One, &one)[0], one);
+        assert_eq!(rewritten(WriteVersion::Two, &two)[1], two);
+
+        let one = v1::WriteRequest::decode(&one[..]).unwrap();
+        let two = v2::Request::decode(&two[..]).unwrap();
+        if version == WriteVersion::One {
+            assert_eq!(one.metadata, full_1().metadata);
+            let series = one.timeseries.iter().filter_map(|series| series.histograms.first());
+            let spans: Vec<_> = series.map(|h| (&h.positive_spans[..], h.count)).collect();
+            let [(first, count), ..] = spans[..] else { panic!("{spans:?}") };
+            assert_eq!((first, count), (&[span(0, 3), span(2, 2)][..], histogram().count));
+        } else {
+            let starts = two.timeseries.iter().map(|series| {
+                let sample = series.samples.first().map(|sample| sample.start_timestamp);
+                let histogram = series.histograms.first().map(|h| h.start_timestamp);
+                (series.created_timestamp, sample.or(histogram).unwrap())
+            });
+            assert!(starts.eq([(5, 5), (9, 9), (5, 5), (77, 77)]));
+            let metadata = two.timeseries[0].metadata.as_ref().unwrap();
+            let text = |number: u32| two.symbols[number as usize].as_str();
+            assert_eq!(
+                (metadata.r#type, text(metadata.help_ref), text(metadata.unit_ref)),
+                (3, "What it is.", "bytes")
+            );
+        }
+    }
+    // The ends of series.
+    let labels = [("__name__", "x")];
+    let mut request = RemoteWrite2::new();
+    request.push_sample(&labels, &Default::default(), &Sample::stale(TIME)).unwrap();
+    request.push_histogram(&labels, &Default::default(), &HistogramSample::stale(TIME)).unwrap();
+    let mut bytes = vec![];
+    request.finish(&mut bytes);
+    let mut reader = WriteReader::new(WriteVersion::Two, &bytes).unwrap();
+    let mut ends = 0;
+    while let Some(entry) = reader.next() {
+        let Entry::Series(series) = entry.unwrap() else { continue };
+        ends += series.samples.iter().filter(|sample| sample.is_stale()).count();
+        ends += series.histograms().filter(|h| h.unwrap().is_stale()).count();
+    }
+    assert_eq!(ends, 2);
 }
 
 #[test]
