@@ -30,6 +30,7 @@ pub use compress::{Compression, Compressor};
 pub use encoder::Encoder;
 pub use escape::{Escaping, escape_name, is_legacy_name};
 pub use negotiate::{Negotiated, negotiate, negotiate_compression};
+pub use number::bound_label;
 pub use shown::ShownNames;
 
 /// The format in which a snapshot is written.

@@ -67,6 +67,26 @@ pub(super) fn put_bound(n: f64, open_metrics: bool, out: &mut Vec<u8>) {
     }
 }
 
+/// The value of the label `le` of a bucket, or of the label `quantile`, as OpenMetrics has it.
+/// `spelled` is the bound as another program spelled it, if it is from one ([`Bucket::le`]).
+///
+/// [`Bucket::le`]: crate::snapshot::Bucket::le
+pub fn bound_label(bound: f64, spelled: Option<&str>) -> String {
+    let Some(spelled) = spelled else {
+        let mut out = Vec::new();
+        put_bound(bound, true, &mut out);
+        // Digits and signs.
+        return String::from_utf8(out).unwrap_or_default();
+    };
+    let point = if is_spelled_whole(spelled) { ".0" } else { "" };
+    format!("{spelled}{point}")
+}
+
+/// Whether OpenMetrics adds `.0` to a bound of another program.
+pub(super) fn is_spelled_whole(bound: &str) -> bool {
+    bound.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+}
+
 /// 2^53.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
 

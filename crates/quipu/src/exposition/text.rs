@@ -716,7 +716,7 @@ fn put_text(text: &[u8], escape_free: bool, out: &mut Vec<u8>) {
 /// Writes a bound in another program's spelling; OpenMetrics requires a decimal point.
 fn put_foreign_bound(le: &str, open_metrics: bool, out: &mut Vec<u8>) {
     escape::put_quoted(le, out);
-    if open_metrics && le.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-') {
+    if open_metrics && number::is_spelled_whole(le) {
         out.extend_from_slice(b".0");
     }
 }
