@@ -5,6 +5,7 @@
 //! ones, checked together.
 
 mod flags;
+mod outputs;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -22,6 +23,7 @@ use quipu_segment::printable;
 use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 
 pub use flags::Flags;
+pub use outputs::{ExternalLabel, Queue, ReceiverUrl};
 pub use time::Time;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
@@ -67,6 +69,8 @@ pub struct Settings {
     pub statsd: statsd::Options,
     /// What the agent watches.
     pub segments: agent::Options,
+    /// What is sent to others.
+    pub outputs: crate::outputs::Options,
     /// The format of log lines.
     pub log_format: LogFormat,
     /// The lowest severity that is logged.
@@ -241,6 +245,7 @@ impl Settings {
                 )?,
             },
             segments: segments(&flags)?,
+            outputs: outputs::resolve(&flags)?,
             log_format: set(flags.log_format),
             log_level: set(flags.log_level),
             flags,

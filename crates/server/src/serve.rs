@@ -21,6 +21,7 @@ use crate::inputs::statsd;
 use crate::inputs::sweep::Sweeps;
 use crate::inputs::{Inputs, Shared};
 use crate::metrics::{Metrics, Own};
+use crate::outputs::{self, Outputs, Source};
 use crate::routes::Routes;
 use crate::signals::{self, Signals};
 use crate::state::{self, Starting, State};
@@ -37,6 +38,8 @@ pub enum Error {
     Statsd(statsd::Error),
     /// The rules cannot be used.
     Rules(rules::Error),
+    /// What is sent to others cannot be.
+    Outputs(outputs::Error),
     /// The daemon's own metrics cannot be created; with the bytes of address space that the daemon
     /// needs in all.
     Metrics(quipu::Error, u64),
@@ -85,6 +88,9 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let statsd = listeners.start(state, shared, metrics).map_err(Error::Statsd)?;
     let agent = watch_files(state, metrics, settings, most)?;
     let segments = agent.as_ref().map(Agent::watched);
+    let source = Source::new(state, shared, segments.clone());
+    let outputs = Outputs::start(&settings.outputs, source, metrics.registry());
+    let outputs = outputs.map_err(Error::Outputs)?;
     let top: &Top = Box::leak(Box::default());
     let has_started = AtomicBool::new(false);
     let started = || {
@@ -93,17 +99,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
     };
 
-    // Signals get their own thread, so that they are handled whatever the server is doing.
-    let (stop, stopped) = oneshot::channel();
-    let (ended, watched) = mpsc::channel();
-    let deadline = settings.http.limits.drain_timeout.saturating_add(GRACE);
-    let watch = move || {
-        signals.first();
-        let _ = stop.send(());
-        signals::end_after(deadline, &watched);
-    };
-    let watch = thread::Builder::new().name("signals".into()).spawn(watch);
-    watch.map_err(|error| Error::System("start a thread", error))?;
+    let (stopped, ended) = watch(signals, settings.http.limits.drain_timeout)?;
     let stopping = async move {
         let _ = stopped.await;
         info!(
@@ -113,8 +109,12 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let routes = |_| Routes::new(state, metrics, top, Inputs::new(state, shared), segments.clone());
     let served = server.serve(routes, started, stopping);
     drop(statsd);
-    // The final sync has no deadline: it takes as long as the disk needs.
+    // From here on, all has a deadline of its own, but for the final sync: it takes as long as the
+    // disk needs.
     drop(ended);
+    if has_started.load(Ordering::Relaxed) {
+        outputs.stop();
+    }
 
     let begun = Instant::now();
     drop(agent);
@@ -139,11 +139,12 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The files that the daemon may open beside those of the server: connections for StatsD, and at most
-/// `most` segments that are watched.
+/// The files that the daemon may open beside those of the server: connections for StatsD, connections
+/// to receivers, and at most `most` segments that are watched.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
-    settings.statsd.streams() * settings.statsd.connections(files) + watched
+    let sending = settings.outputs.receivers.len() * FILES_PER_RECEIVER;
+    settings.statsd.streams() * settings.statsd.connections(files) + sending + watched
 }
 
 /// Starts the agent, if it has anything to watch.
@@ -162,6 +163,25 @@ fn watch_files(
     let own = metrics.registry().collect(agent::Own::new(agent.watched()));
     own.map_err(|error| Error::Metrics(error, state::addresses(settings)))?;
     Ok(Some(agent))
+}
+
+/// Watches signals on a thread of its own, so that they are handled whatever the server is doing. The
+/// first one sends a message. The process then ends when the server has had this time and a second
+/// more, unless the sender that is returned is dropped.
+fn watch(
+    signals: Signals,
+    time: Duration,
+) -> Result<(oneshot::Receiver<()>, mpsc::Sender<()>), Error> {
+    let (stop, stopped) = oneshot::channel();
+    let (ended, watched) = mpsc::channel();
+    let run = move || {
+        signals.first();
+        let _ = stop.send(());
+        signals::end_after(time.saturating_add(GRACE), &watched);
+    };
+    let thread = thread::Builder::new().name("signals".into()).spawn(run);
+    thread.map_err(|error| Error::System("start a thread", error))?;
+    Ok((stopped, ended))
 }
 
 /// What all ways in share. From now on, a scrape of what came in shows the daemon's own metrics, too.
@@ -227,6 +247,8 @@ fn raise_open_files() -> Option<u64> {
 /// The open files without which the daemon cannot serve: its own, and some for connections.
 const MIN_FILES: usize = 32;
 const MIN_FILES_PER_THREAD: usize = 8;
+/// A connection, and what it takes to find the address of a name.
+const FILES_PER_RECEIVER: usize = 4;
 
 /// How long the server may take to stop beyond the drain timeout, which it enforces itself.
 const GRACE: Duration = Duration::from_secs(1);
@@ -238,6 +260,7 @@ impl fmt::Display for Error {
             Self::Http(error) => write!(f, "{error}"),
             Self::Statsd(error) => write!(f, "{error}"),
             Self::Rules(error) => write!(f, "{error}"),
+            Self::Outputs(error) => write!(f, "{error}"),
             Self::Metrics(error, addresses) => write!(
                 f,
                 "cannot make the daemon's own metrics: {error}; the whole daemon needs {} KiB of \

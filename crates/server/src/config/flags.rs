@@ -8,7 +8,7 @@ use clap::Args;
 use quipu::intake;
 use serde::{Deserialize, Serialize};
 
-use super::{Damaged, Error, LogFormat, LogLevel, Switch, Time};
+use super::{Damaged, Error, ExternalLabel, LogFormat, LogLevel, Queue, ReceiverUrl, Switch, Time};
 use crate::agent;
 use crate::http;
 use crate::inputs::{otlp, push, statsd};
@@ -238,6 +238,32 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
     pub segments_bytes: Option<u64>,
 
+    /// Where all metrics are sent by Prometheus' remote write, such as
+    /// http://prometheus:9090/api/v1/write; may be given several times [default: none]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "URL", value_delimiter = ',')]
+    pub remote_write: Option<Vec<ReceiverUrl>>,
+
+    /// What is kept for a receiver that takes nothing at the moment [default: latest]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE", value_name = "QUEUE")]
+    pub remote_write_queue: Option<Queue>,
+
+    /// How often metrics are sent [default: 15s]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_INTERVAL", value_name = "TIME")]
+    pub remote_write_interval: Option<Time>,
+
+    /// File with the token of the receiver, for the header Authorization: Bearer [default: none]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_BEARER_FILE", value_name = "FILE")]
+    pub remote_write_bearer_file: Option<PathBuf>,
+
+    /// File with USER:PASSWORD, for the header Authorization: Basic [default: none]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_BASIC_FILE", value_name = "FILE")]
+    pub remote_write_basic_file: Option<PathBuf>,
+
+    /// Label of all series that are sent, unless they have it; may be given several times
+    /// [default: none]
+    #[arg(long, env = "QUIPU_EXTERNAL_LABEL", value_name = "NAME=VALUE", value_delimiter = ',')]
+    pub external_label: Option<Vec<ExternalLabel>>,
+
     /// Format of the log [default: text]
     #[arg(long, env = "QUIPU_LOG_FORMAT", value_name = "FORM")]
     pub log_format: Option<LogFormat>,
@@ -307,6 +333,14 @@ impl Flags {
             segments_keep: self.segments_keep.or(other.segments_keep),
             segments_most: self.segments_most.or(other.segments_most),
             segments_bytes: self.segments_bytes.or(other.segments_bytes),
+            remote_write: self.remote_write.or(other.remote_write),
+            remote_write_queue: self.remote_write_queue.or(other.remote_write_queue),
+            remote_write_interval: self.remote_write_interval.or(other.remote_write_interval),
+            remote_write_bearer_file: self
+                .remote_write_bearer_file
+                .or(other.remote_write_bearer_file),
+            remote_write_basic_file: self.remote_write_basic_file.or(other.remote_write_basic_file),
+            external_label: self.external_label.or(other.external_label),
             log_format: self.log_format.or(other.log_format),
             log_level: self.log_level.or(other.log_level),
         }
@@ -364,6 +398,12 @@ impl Flags {
             segments_keep: None,
             segments_most: Some(1000),
             segments_bytes: Some(1 << 30),
+            remote_write: None,
+            remote_write_queue: Some(Queue::Latest),
+            remote_write_interval: time(Duration::from_secs(15)),
+            remote_write_bearer_file: None,
+            remote_write_basic_file: None,
+            external_label: None,
             log_format: Some(LogFormat::Text),
             log_level: Some(LogLevel::Info),
         }

@@ -274,7 +274,7 @@ fn source(request: &Request) -> String {
 }
 
 /// Now, in milliseconds since 1970.
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

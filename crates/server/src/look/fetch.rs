@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::Text;
+use crate::tls;
 
 /// The most bytes of a response.
 const MAX_BYTES: u64 = 256 << 20;
@@ -24,6 +25,7 @@ pub(crate) fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
         .http_status_as_error(false)
         .max_redirects(3)
         .proxy(None)
+        .tls_config(tls::without_trust())
         .user_agent(concat!("quipu/", env!("CARGO_PKG_VERSION")))
         .build()
         .into();

@@ -16,31 +16,38 @@ const BEFORE_A_KILL: u64 = 40;
 const IMPORT: &str = "/api/v1/import/prometheus";
 const PUSH: &str = "/metrics/job/batch?mode=add";
 
-/// A Prometheus that scrapes the daemon.
-struct Prometheus {
+/// A Prometheus.
+pub(crate) struct Prometheus {
     address: SocketAddr,
     _process: Daemon,
 }
 
 impl Prometheus {
+    /// One that scrapes the daemon.
     fn start(home: &Home, target: &str) -> Prometheus {
-        let config = home.path("prometheus.yml");
-        let text = format!(
+        let config = format!(
             "global: {{scrape_interval: 200ms}}\n\
              scrape_configs: [{{job_name: quipu, static_configs: [{{targets: [\"{target}\"]}}]}}]\n"
         );
+        Prometheus::launch(home, &config, &[])
+    }
+
+    /// One with this configuration and these flags.
+    pub(crate) fn launch(home: &Home, text: &str, flags: &[&str]) -> Prometheus {
+        let config = home.path("prometheus.yml");
         fs::write(&config, text).unwrap();
         let address = format!("{}:19090", home.host());
         let mut command = Command::new(program("prometheus", "prometheus"));
         command
             .arg(format!("--config.file={}", config.display()))
             .arg(format!("--storage.tsdb.path={}", home.path("data").display()))
-            .arg(format!("--web.listen-address={address}"));
+            .arg(format!("--web.listen-address={address}"))
+            .args(flags);
         Prometheus { address: address.parse().unwrap(), _process: home.spawn(command) }
     }
 
     /// The value of a query that has one series; `None` as long as it has none.
-    fn query(&self, query: &str) -> Option<f64> {
+    pub(crate) fn query(&self, query: &str) -> Option<f64> {
         let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let mut client = Client::connect(self.address).ok()?;
         let answer = client.request("GET", &format!("/api/v1/query?query={query}")).ok()?;

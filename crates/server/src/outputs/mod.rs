@@ -1,0 +1,125 @@
+//! What the daemon sends to others: all that `/metrics` shows, by remote write.
+//!
+//! Each receiver has a thread, which takes a snapshot into requests and then sends them. It holds
+//! nothing while it waits for a receiver.
+
+mod remote_write;
+mod source;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quipu::Registry;
+use tracing::warn;
+
+use crate::config::ReceiverUrl;
+use remote_write::{Client, LAST, Metrics, Writer};
+pub use source::Source;
+
+/// The settings of the outputs.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The receivers of remote write.
+    pub receivers: Vec<ReceiverUrl>,
+    /// The time between two snapshots.
+    pub interval: Duration,
+    /// Labels of all series, as name and value.
+    pub labels: Vec<crate::config::ExternalLabel>,
+    /// What the receiver knows the daemon by.
+    pub credentials: Option<Credentials>,
+}
+
+/// The file with a secret, which is read before each snapshot is sent.
+#[derive(Debug, Clone)]
+pub enum Credentials {
+    /// A token.
+    Bearer(PathBuf),
+    /// A name and a password.
+    Basic(PathBuf),
+}
+
+/// Why the outputs cannot start.
+#[derive(Debug)]
+pub enum Error {
+    /// A receiver needs certificates, and the system has none.
+    Certificates(String),
+    /// There is no memory for metrics.
+    Metrics(quipu::Error),
+    /// The system starts no thread.
+    Thread(io::Error),
+}
+
+/// The threads that send.
+#[derive(Debug)]
+pub struct Outputs(Vec<Running>);
+
+#[derive(Debug)]
+struct Running {
+    receiver: String,
+    stop: Sender<()>,
+    /// Is disconnected when the thread has ended.
+    ended: Receiver<()>,
+}
+
+impl Outputs {
+    /// Starts to send what the source has.
+    ///
+    /// # Errors
+    /// [`Error`], which names the remedy.
+    pub fn start(options: &Options, source: Source, registry: &Registry) -> Result<Self, Error> {
+        let mut all = Vec::new();
+        if options.receivers.is_empty() {
+            return Ok(Self(all));
+        }
+        let metrics = Metrics::new(&registry.prefix("quipu")).map_err(Error::Metrics)?;
+        for receiver in &options.receivers {
+            let client = Client::new(receiver, options).map_err(Error::Certificates)?;
+            let receiver = receiver.name().to_owned();
+            let writer = Writer::new(client, source.clone(), options, metrics.receiver(&receiver));
+            let (stop, stopped) = mpsc::channel();
+            let (running, ended) = mpsc::channel::<()>();
+            let run = move || {
+                writer.run(&stopped);
+                drop(running);
+            };
+            let thread = thread::Builder::new().name("remote-write".into()).spawn(run);
+            thread.map_err(Error::Thread)?;
+            all.push(Running { receiver, stop, ended });
+        }
+        Ok(Self(all))
+    }
+
+    /// Has each thread send the last totals, and waits for a few seconds.
+    pub fn stop(self) {
+        let deadline = Instant::now() + LAST;
+        // All are told before the first is waited for.
+        let told = self.0.into_iter().map(|Running { receiver, stop, ended }| {
+            drop(stop);
+            (receiver, ended)
+        });
+        for (receiver, ended) in told.collect::<Vec<_>>() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+                warn!(%receiver, "the last totals were not sent in time; the state has them");
+            }
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Certificates(what) => f.write_str(what),
+            Self::Metrics(error) => write!(f, "cannot make the metrics of remote write: {error}"),
+            Self::Thread(error) => {
+                write!(f, "the system starts no thread: {error}; raise its limits")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,112 @@
+//! Which version of remote write a receiver takes.
+//!
+//! The first request is in 2.0. Receivers that know 1.0 alone refuse it, or take it and store
+//! nothing: Prometheus 2 and VictoriaMetrics do that. One that knows 2.0 says in the header fields
+//! `X-Prometheus-Remote-Write-*-Written` how much it stored. So a response without them means that
+//! the receiver does not know the version, as the specification of 2.0 says.
+
+use quipu_wire::remote::WriteVersion::{self, One, Two};
+
+/// What is known of a receiver.
+#[derive(Debug)]
+pub(super) struct Negotiation {
+    version: WriteVersion,
+    is_known: bool,
+}
+
+/// What a response means for the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It was stored.
+    Taken,
+    /// It is not stored, and never will be.
+    Refused,
+    /// It may be stored if it is sent again.
+    Later,
+    /// It may be stored if it is sent in 1.0.
+    Other,
+}
+
+impl Negotiation {
+    /// A receiver of which nothing is known.
+    pub(super) fn new() -> Self {
+        Self { version: Two, is_known: false }
+    }
+
+    /// The version to send.
+    pub(super) fn version(&self) -> WriteVersion {
+        self.version
+    }
+
+    /// Whether the receiver has taken samples in this version.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
+    /// Judges the response to a request in this version. `has_counts` says whether the response has
+    /// one of the header fields.
+    pub(super) fn judge(&mut self, sent: WriteVersion, status: u16, has_counts: bool) -> Verdict {
+        let is_open = !self.is_known || self.version != sent;
+        match (sent, status) {
+            (_, 429 | 500..=599) => Verdict::Later,
+            (Two, 200..=299) if has_counts => self.settle(Two, Verdict::Taken),
+            (Two, 200..=299 | 415) => self.change(One, Verdict::Other),
+            (Two, 400) if is_open && !has_counts => self.change(One, Verdict::Other),
+            (Two, _) if has_counts => self.settle(Two, Verdict::Refused),
+            (One, 200..=299) => self.settle(One, Verdict::Taken),
+            // The receiver may know 2.0 alone: the next snapshot tells.
+            (One, 415) => self.change(Two, Verdict::Refused),
+            (One, 400) if is_open => self.change(Two, Verdict::Refused),
+            _ => Verdict::Refused,
+        }
+    }
+
+    fn settle(&mut self, version: WriteVersion, verdict: Verdict) -> Verdict {
+        *self = Self { version, is_known: true };
+        verdict
+    }
+
+    fn change(&mut self, version: WriteVersion, verdict: Verdict) -> Verdict {
+        *self = Self { version, is_known: false };
+        verdict
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Verdict::{Later, Other, Refused, Taken};
+
+    #[test]
+    fn responses_tell_the_version() {
+        type Response = (WriteVersion, u16, bool, Verdict);
+        let cases: [(&[Response], WriteVersion); 9] = [
+            (
+                &[(Two, 204, true, Taken), (Two, 400, false, Refused), (Two, 404, false, Refused)],
+                Two,
+            ),
+            (
+                &[(Two, 204, false, Other), (One, 204, false, Taken), (One, 400, false, Refused)],
+                One,
+            ),
+            (&[(Two, 415, false, Other), (One, 500, false, Later), (One, 200, false, Taken)], One),
+            (&[(Two, 400, false, Other), (One, 204, false, Taken)], One),
+            // A receiver that knows 2.0 refuses samples.
+            (&[(Two, 400, true, Refused), (Two, 400, false, Refused)], Two),
+            // One that knows 2.0 alone refuses the first samples.
+            (&[(Two, 400, false, Other), (One, 415, false, Refused), (Two, 204, true, Taken)], Two),
+            (&[(Two, 500, false, Later), (Two, 429, false, Later), (Two, 503, true, Later)], Two),
+            // It is replaced by one of another version.
+            (&[(Two, 204, true, Taken), (Two, 204, false, Other), (One, 204, false, Taken)], One),
+            (&[(Two, 415, true, Other), (One, 204, true, Taken), (One, 415, false, Refused)], Two),
+        ];
+        for (responses, version) in cases {
+            let mut negotiation = Negotiation::new();
+            for (sent, status, has_counts, verdict) in responses {
+                let judged = negotiation.judge(*sent, *status, *has_counts);
+                assert_eq!(judged, *verdict, "{status} in {responses:?}");
+            }
+            assert_eq!(negotiation.version(), version, "{responses:?}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! When snapshots are due, and how long to wait after a failure.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use crate::inputs::now_ms;
+
+/// The daemon stops.
+#[derive(Debug)]
+pub(super) struct Stopped;
+
+/// The moments at which snapshots are due: the multiples of an interval since 1970.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    interval_ms: i64,
+}
+
+/// How long attempts to send a snapshot go on.
+#[derive(Debug)]
+pub(super) enum Patience<'r> {
+    /// Until the next snapshot is due, in milliseconds since 1970, or the daemon stops.
+    Interval(i64, &'r Receiver<()>),
+    /// Until then: the daemon stops.
+    Deadline(Instant),
+}
+
+/// The times to wait between attempts.
+#[derive(Debug, Default)]
+pub(super) struct Backoff {
+    /// The attempts that have failed since the last one that did not.
+    failures: u32,
+}
+
+/// The time to wait after the first failure, and the longest.
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(30);
+/// The longest time to wait that a receiver may ask for.
+const MAX_ASKED: Duration = Duration::from_secs(3600);
+
+impl Schedule {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { interval_ms: millis(interval).max(1) }
+    }
+
+    /// When the snapshot after that of this time is due.
+    pub(super) fn after(&self, timestamp_ms: i64) -> i64 {
+        timestamp_ms.saturating_add(self.interval_ms)
+    }
+
+    /// Waits until the next snapshot is due, and at least for this time. Returns its time in
+    /// milliseconds since 1970.
+    pub(super) fn wait(&self, least: Duration, stopped: &Receiver<()>) -> Result<i64, Stopped> {
+        let due = |now: i64| self.after(now - now.rem_euclid(self.interval_ms));
+        let mut last = now_ms();
+        let mut next = due(last.saturating_add(millis(least)));
+        loop {
+            let now = now_ms();
+            if now >= next {
+                // After a suspend, that may be long ago.
+                return Ok(now - now.rem_euclid(self.interval_ms));
+            }
+            if now < last {
+                // The clock was set back.
+                next = due(now);
+            }
+            last = now;
+            let left = Duration::from_millis((next - now).cast_unsigned());
+            if stopped.recv_timeout(left.min(SLICE)) != Err(RecvTimeoutError::Timeout) {
+                return Err(Stopped);
+            }
+        }
+    }
+}
+
+/// The longest time for which changes of the clock are not seen.
+const SLICE: Duration = Duration::from_secs(1);
+
+impl Patience<'_> {
+    /// The time that a request may take, if that is not the usual one.
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        match self {
+            Self::Interval(..) => None,
+            Self::Deadline(deadline) => Some(deadline.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// Waits before another attempt. Returns false, maybe without waiting, if there is no time for
+    /// one.
+    pub(super) fn wait(&self, delay: Duration) -> bool {
+        match self {
+            Self::Interval(due, stopped) => {
+                now_ms().saturating_add(millis(delay)) < *due
+                    && stopped.recv_timeout(delay) == Err(RecvTimeoutError::Timeout)
+            }
+            Self::Deadline(deadline) => {
+                let is_time = Instant::now() + delay < *deadline;
+                if is_time {
+                    std::thread::sleep(delay);
+                }
+                is_time
+            }
+        }
+    }
+}
+
+impl Backoff {
+    /// The time to wait after another failure: twice as long each time, less a random part so that
+    /// many senders do not come back together, and at least as long as the receiver asks for.
+    pub(super) fn fail(&mut self, asked: Option<Duration>) -> Duration {
+        let delay = FIRST_DELAY.saturating_mul(1 << self.failures.min(16)).min(MAX_DELAY);
+        self.failures = self.failures.saturating_add(1);
+        // Each state has its own keys, so this is another number each time.
+        let random = RandomState::new().hash_one(0) % 1000;
+        let delay = delay.mul_f64(1.0 - random as f64 / 2000.0);
+        delay.max(asked.unwrap_or_default().min(MAX_ASKED))
+    }
+
+    /// An attempt did not fail.
+    pub(super) fn succeed(&mut self) {
+        self.failures = 0;
+    }
+
+    /// Whether the last attempt failed.
+    pub(super) fn is_failing(&self) -> bool {
+        self.failures > 0
+    }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn delays_double_and_have_a_bound() {
+        let mut backoff = Backoff::default();
+        let delays: Vec<_> = (0..40).map(|_| backoff.fail(None)).collect();
+        for (at, delay) in delays.iter().enumerate() {
+            let whole = FIRST_DELAY.saturating_mul(1 << at.min(16)).min(MAX_DELAY);
+            assert!(whole / 2 <= *delay && *delay <= whole, "{at}: {delay:?}");
+        }
+        assert_eq!(backoff.fail(Some(Duration::from_secs(100))), Duration::from_secs(100));
+        assert_eq!(backoff.fail(Some(Duration::MAX)), MAX_ASKED);
+        backoff.succeed();
+        assert!(!backoff.is_failing() && backoff.fail(None) <= FIRST_DELAY);
+    }
+
+    #[test]
+    fn snapshots_are_due_at_multiples_of_the_interval() {
+        let schedule = Schedule::new(Duration::from_millis(10));
+        let (stop, stopped) = mpsc::channel();
+        let mut last = now_ms();
+        for _ in 0..3 {
+            let next = schedule.wait(Duration::ZERO, &stopped).unwrap();
+            assert!(next % 10 == 0 && next > last && next <= now_ms(), "{last} {next}");
+            last = next;
+        }
+        let least = Duration::from_millis(30);
+        assert!(schedule.wait(least, &stopped).unwrap() >= last + 30);
+        drop(stop);
+        assert!(Schedule::new(MAX_ASKED).wait(least, &stopped).is_err());
+        assert!(!Patience::Interval(i64::MAX, &stopped).wait(least));
+        assert!(!Patience::Deadline(Instant::now()).wait(least));
+    }
+}

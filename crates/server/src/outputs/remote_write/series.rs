@@ -1,0 +1,440 @@
+//! Families as the series that receivers know: a number each, under a name with a suffix, with the
+//! labels `le` and `quantile`. Native histograms are one series.
+//!
+//! Characters of names that Prometheus 2 does not allow are escaped as in its text format, for all
+//! receivers alike: otherwise, the names would depend on the version of remote write.
+
+use std::borrow::Cow;
+
+use quipu::exposition::{Escaping, bound_label, escape_name, is_legacy_name};
+use quipu::snapshot::{Family, Histogram, Kind, Series, Sink, Timestamp, Value};
+use quipu_wire::remote::{Label, Metadata, SeriesType};
+
+use super::snapshot::Requests;
+use crate::config::ExternalLabel;
+
+/// Writes families to requests.
+#[derive(Debug)]
+pub(super) struct Flattening<'r> {
+    requests: &'r mut Requests,
+    external: &'r [ExternalLabel],
+    names: Names,
+    /// The bounds of buckets or quantiles of the last series, and their texts.
+    bounds: Vec<(Option<u64>, String)>,
+}
+
+/// The names of the samples of a family, and those of labels that are escaped.
+#[derive(Debug, Default)]
+struct Names {
+    main: String,
+    bucket: String,
+    sum: String,
+    count: String,
+    escaped: Vec<(String, String)>,
+}
+
+/// The labels of a sample in order, with the name of the metric.
+#[derive(Debug, Clone)]
+struct Row<'a> {
+    labels: Vec<Label<'a>>,
+    /// Where the name is.
+    name_at: usize,
+}
+
+impl<'r> Flattening<'r> {
+    /// Adds all series to the requests, with these labels.
+    pub(super) fn new(requests: &'r mut Requests, external: &'r [ExternalLabel]) -> Self {
+        Self { requests, external, names: Names::default(), bounds: Vec::new() }
+    }
+
+    fn histogram(&mut self, family: &Family<'_>, series: &Series<'_>, histogram: &Histogram<'_>) {
+        let metadata = metadata(family);
+        let Self { requests, external, names, bounds } = self;
+        let mut row = Row::new(family, series, names, external);
+        if let Some(native) = &histogram.native {
+            let value = (native, histogram.count, histogram.sum);
+            requests.histogram(row.named(&names.main), &metadata, value, series.start);
+            if histogram.buckets.is_empty() {
+                return;
+            }
+        }
+        spell(bounds, histogram.buckets.iter().map(|bucket| (bucket.bound, bucket.le)));
+        let mut count = 0_u64;
+        let (mut with_bound, at) = row.with("le");
+        with_bound.named(&names.bucket);
+        for (bucket, (_, text)) in histogram.buckets.iter().zip(bounds.iter()) {
+            count = count.wrapping_add(bucket.count);
+            with_bound.labels[at].1 = text;
+            requests.sample(&with_bound.labels, &metadata, count as f64, series.start);
+        }
+        if histogram.buckets.is_empty() {
+            with_bound.labels[at].1 = "+Inf";
+            requests.sample(&with_bound.labels, &metadata, histogram.count as f64, series.start);
+        }
+        let value = (histogram.sum, histogram.count);
+        sum_and_count(requests, &mut row, names, &metadata, value, series.start);
+    }
+
+    fn summary(
+        &mut self,
+        family: &Family<'_>,
+        series: &Series<'_>,
+        (quantiles, count, sum): (&[(f64, f64)], u64, f64),
+    ) {
+        let metadata = metadata(family);
+        let Self { requests, external, names, bounds } = self;
+        let mut row = Row::new(family, series, names, external);
+        spell(bounds, quantiles.iter().map(|(quantile, _)| (*quantile, None)));
+        let (mut with_quantile, at) = row.with("quantile");
+        with_quantile.named(&names.main);
+        for ((_, value), (_, text)) in quantiles.iter().zip(bounds.iter()) {
+            with_quantile.labels[at].1 = text;
+            requests.sample(&with_quantile.labels, &metadata, *value, None);
+        }
+        sum_and_count(requests, &mut row, names, &metadata, (sum, count), series.start);
+    }
+
+    /// A number for each state, which a label with the name of the metric has.
+    fn states(&mut self, family: &Family<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
+        let metadata = metadata(family);
+        let Self { requests, external, names, .. } = self;
+        let row = Row::new(family, series, names, external);
+        let (mut with_state, at) = row.with(names.label(family.name));
+        with_state.named(&names.main);
+        for (state, is_on) in states {
+            with_state.labels[at].1 = state;
+            requests.sample(&with_state.labels, &metadata, f64::from(u8::from(*is_on)), None);
+        }
+    }
+
+    fn number(
+        &mut self,
+        family: &Family<'_>,
+        series: &Series<'_>,
+        value: f64,
+        start: Option<Timestamp>,
+    ) {
+        let Self { requests, external, names, .. } = self;
+        let mut row = Row::new(family, series, names, external);
+        requests.sample(row.named(&names.main), &metadata(family), value, start);
+    }
+}
+
+impl Sink for Flattening<'_> {
+    fn family(&mut self, family: &Family<'_>) {
+        self.names.set(family);
+        self.bounds.clear();
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        match &series.value {
+            Value::Counter { total, .. } => {
+                self.number(family, series, total.as_f64(), series.start);
+            }
+            Value::Gauge(value) | Value::Unknown(value) => {
+                self.number(family, series, value.as_f64(), None);
+            }
+            Value::Info => self.number(family, series, 1.0, None),
+            Value::StateSet(states) => self.states(family, series, states),
+            Value::Histogram(histogram) => self.histogram(family, series, histogram),
+            Value::Summary { quantiles, count, sum } => {
+                self.summary(family, series, (quantiles, *count, *sum));
+            }
+            // Values that later versions of the library may have.
+            _ => {}
+        }
+    }
+}
+
+fn sum_and_count<'a>(
+    requests: &mut Requests,
+    row: &mut Row<'a>,
+    names: &'a Names,
+    metadata: &Metadata<'_>,
+    (sum, count): (f64, u64),
+    start: Option<Timestamp>,
+) {
+    requests.sample(row.named(&names.sum), metadata, sum, start);
+    requests.sample(row.named(&names.count), metadata, count as f64, start);
+}
+
+/// Spells bounds. Most series of a family have the same ones, which are spelled once.
+fn spell<'b>(
+    known: &mut Vec<(Option<u64>, String)>,
+    bounds: impl Iterator<Item = (f64, Option<&'b str>)>,
+) {
+    for (at, (bound, spelled)) in bounds.enumerate() {
+        // Another program may spell the same bound in several ways.
+        let bits = spelled.is_none().then(|| bound.to_bits());
+        match known.get_mut(at) {
+            Some(known) if known.0 == bits && bits.is_some() => {}
+            Some(known) => *known = (bits, bound_label(bound, spelled)),
+            None => known.push((bits, bound_label(bound, spelled))),
+        }
+    }
+}
+
+fn metadata<'a>(family: &Family<'a>) -> Metadata<'a> {
+    let series_type = match family.kind {
+        Kind::Counter => SeriesType::Counter,
+        Kind::Gauge => SeriesType::Gauge,
+        Kind::Histogram => SeriesType::Histogram,
+        Kind::Summary => SeriesType::Summary,
+        Kind::Info => SeriesType::Info,
+        Kind::StateSet => SeriesType::StateSet,
+        _ => SeriesType::Unknown,
+    };
+    Metadata::new(series_type, family.help, family.unit)
+}
+
+impl Names {
+    fn set(&mut self, family: &Family<'_>) {
+        let suffix = match family.kind {
+            Kind::Counter if !family.bare => "_total",
+            Kind::Info => "_info",
+            _ => "",
+        };
+        let put = |name: &mut String, suffix| {
+            name.clear();
+            escape_name(family.name, Escaping::Underscores, name);
+            name.push_str(suffix);
+        };
+        put(&mut self.main, suffix);
+        put(&mut self.bucket, "_bucket");
+        put(&mut self.sum, "_sum");
+        put(&mut self.count, "_count");
+        self.escaped.clear();
+        let state = (family.kind == Kind::StateSet).then_some(family.name);
+        for name in family.labels.iter().map(|label| label.name).chain(state) {
+            if let Cow::Owned(escaped) = label_name(name) {
+                self.escaped.push((name.to_owned(), escaped));
+            }
+        }
+    }
+
+    /// The name of a label, escaped.
+    fn label<'a>(&'a self, name: &'a str) -> &'a str {
+        let mut escaped = self.escaped.iter();
+        escaped.find(|known| known.0 == name).map_or(name, |known| known.1.as_str())
+    }
+}
+
+fn label_name(name: &str) -> Cow<'_, str> {
+    if is_legacy_name(name) && !name.contains(':') {
+        return Cow::Borrowed(name);
+    }
+    let mut escaped = String::new();
+    escape_name(name, Escaping::Underscores, &mut escaped);
+    // Names of metrics may have a colon, those of labels may not.
+    Cow::Owned(escaped.replace(':', "_"))
+}
+
+impl<'a> Row<'a> {
+    /// The labels of a series, and those of all series that it does not have.
+    fn new(
+        family: &Family<'a>,
+        series: &Series<'a>,
+        names: &'a Names,
+        external: &'a [ExternalLabel],
+    ) -> Self {
+        let mut labels = Vec::with_capacity(family.labels.len() + external.len() + 2);
+        if series.overflow {
+            labels.push(("quipu_overflow", series.overflow_value()));
+        } else {
+            let fixed = family.fixed(series.group);
+            let all = fixed.chain(family.dynamic().zip(series.texts));
+            let all = all.filter(|(_, value)| !value.is_empty());
+            labels.extend(all.map(|(name, value)| (names.label(name), value)));
+        }
+        for label in external {
+            if !labels.iter().any(|(name, _)| *name == label.name) {
+                labels.push((label.name.as_str(), label.value.as_str()));
+            }
+        }
+        labels.push((NAME, ""));
+        labels.sort_unstable();
+        let name_at = position(&labels, NAME);
+        Self { labels, name_at }
+    }
+
+    /// The labels with this name of the metric.
+    fn named(&mut self, name: &'a str) -> &[Label<'a>] {
+        self.labels[self.name_at].1 = name;
+        &self.labels
+    }
+
+    /// The labels and one more, whose value is set at the position that is returned.
+    fn with(&self, label: &'a str) -> (Self, usize) {
+        let at = self.labels.partition_point(|(name, _)| *name < label);
+        let mut labels = Vec::with_capacity(self.labels.len() + 1);
+        labels.extend_from_slice(&self.labels);
+        labels.insert(at, (label, ""));
+        let name_at = self.name_at + usize::from(at <= self.name_at);
+        (Self { labels, name_at }, at)
+    }
+}
+
+/// Where the label is; it is there.
+fn position(labels: &[Label<'_>], name: &str) -> usize {
+    labels.iter().position(|label| label.0 == name).unwrap_or_default()
+}
+
+const NAME: &str = "__name__";
+
+#[cfg(test)]
+mod tests {
+    use quipu::snapshot::{self, Bucket, Native, Number, Texts};
+    use quipu_segment::hash::Seeded;
+    use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
+
+    use super::super::snapshot::Snapshot;
+    use super::*;
+
+    /// The samples of a snapshot as text: labels, value, start.
+    fn rows(snapshot: &Snapshot) -> Vec<String> {
+        let mut rows = Vec::new();
+        for body in &snapshot.bodies {
+            let request = body.expand().unwrap();
+            let mut reader = WriteReader::new(body.version, &request).unwrap();
+            while let Some(entry) = reader.next() {
+                let Entry::Series(series) = entry.unwrap() else { continue };
+                let labels = series.labels.iter().map(|(name, value)| format!("{name}={value}"));
+                let labels = labels.collect::<Vec<_>>().join(",");
+                for sample in series.samples {
+                    rows.push(format!("{labels} {} {:?}", sample.value, sample.start_ms));
+                }
+                for histogram in series.histograms().map(Result::unwrap) {
+                    let (sum, positive) = (histogram.sum, histogram.positive);
+                    rows.push(format!("{labels} {} {sum} {positive:?}", histogram.count));
+                }
+            }
+        }
+        rows
+    }
+
+    fn add(sink: &mut impl Sink, family: &Family<'_>, text: Option<&str>, value: Value<'_>) {
+        let mut texts = Vec::new();
+        text.iter().for_each(|text| Texts::push(&mut texts, text));
+        let series = Series {
+            group: 0,
+            texts: Texts::new(&texts),
+            escape_free: true,
+            overflow: false,
+            start: Some(Timestamp(5_000_000)),
+            value,
+        };
+        sink.family(family);
+        sink.series(family, &series);
+    }
+
+    #[test]
+    fn families_become_series() {
+        let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
+        let mut requests = Requests::new(1000, WriteVersion::Two, Seeded::default());
+        let mut sink = Flattening::new(&mut requests, &external);
+        let plain = |kind, name| Family {
+            name,
+            help: "",
+            unit: "",
+            kind,
+            labels: &[],
+            groups: 1,
+            bare: false,
+        };
+        let labels = [snapshot::Label { name: "zone.a", values: None }];
+        let region = [snapshot::Label { name: "region", values: None }];
+        let total = Value::Counter { total: Number::Unsigned(3), exemplar: None };
+        let hits = Family { labels: &labels, ..plain(Kind::Counter, "hits") };
+        add(&mut sink, &hits, Some("a"), total);
+        add(&mut sink, &hits, Some(""), total);
+        add(&mut sink, &Family { bare: true, ..plain(Kind::Counter, "raw") }, None, total);
+        let gauge = Value::Gauge(Number::Float(f64::NAN));
+        add(&mut sink, &Family { labels: &region, ..plain(Kind::Gauge, "a.b") }, Some("us"), gauge);
+        // The same series, and a name that a label has, too.
+        add(&mut sink, &Family { labels: &region, ..plain(Kind::Gauge, "a_b") }, Some("us"), gauge);
+        let twice = [snapshot::Label { name: "__name__", values: None }];
+        add(&mut sink, &Family { labels: &twice, ..plain(Kind::Gauge, "c") }, Some("d"), gauge);
+        add(&mut sink, &plain(Kind::Info, "build"), None, Value::Info);
+        let states = [("on", true), ("off", false)];
+        add(&mut sink, &plain(Kind::StateSet, "mode"), None, Value::StateSet(&states));
+        let summary = Value::Summary { quantiles: &[(0.5, 2.0)], count: 4, sum: 8.0 };
+        add(&mut sink, &plain(Kind::Summary, "size"), None, summary);
+        let bucket = |bound, le, count| Bucket { bound, le, count, exemplar: None };
+        let buckets = [bucket(1.0, Some("1"), 1), bucket(f64::INFINITY, None, 2)];
+        let native = Native {
+            schema: 3,
+            zero_threshold: 0.0,
+            zero_count: 1,
+            positive: &[(4, 2), (5, 1)],
+            negative: &[],
+            exemplars: &[],
+        };
+        let histogram = Histogram { count: 3, sum: 4.5, buckets: &buckets, native: None };
+        add(&mut sink, &plain(Kind::Histogram, "took"), None, Value::Histogram(histogram));
+        let histogram = Histogram { count: 4, sum: 4.5, buckets: &[], native: Some(native) };
+        add(&mut sink, &plain(Kind::Histogram, "big"), None, Value::Histogram(histogram));
+        let snapshot = requests.finish();
+        assert_eq!(snapshot.invalid, 2);
+        let expected = "\
+            __name__=hits_total,region=eu,zone_a=a 3 Some(5)\n\
+            __name__=hits_total,region=eu 3 Some(5)\n\
+            __name__=raw,region=eu 3 Some(5)\n\
+            __name__=a_b,region=us NaN None\n\
+            __name__=build_info,region=eu 1 None\n\
+            __name__=mode,mode=on,region=eu 1 None\n\
+            __name__=mode,mode=off,region=eu 0 None\n\
+            __name__=size,quantile=0.5,region=eu 2 None\n\
+            __name__=size_sum,region=eu 8 Some(5)\n\
+            __name__=size_count,region=eu 4 Some(5)\n\
+            __name__=took_bucket,le=1.0,region=eu 1 Some(5)\n\
+            __name__=took_bucket,le=+Inf,region=eu 3 Some(5)\n\
+            __name__=took_sum,region=eu 4.5 Some(5)\n\
+            __name__=took_count,region=eu 3 Some(5)\n\
+            __name__=big,region=eu 4 4.5 [(4, 2.0), (5, 1.0)]";
+        assert_eq!(rows(&snapshot), expected.lines().collect::<Vec<_>>());
+        // In 1.0, the samples are the same, without starts.
+        for body in &snapshot.bodies {
+            let mut one = Requests::new(1000, WriteVersion::One, Seeded::default()).finish();
+            one.bodies.push(body.in_version_1().unwrap());
+            let without = expected.replace("Some(5)", "None");
+            assert_eq!(rows(&one), without.lines().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn requests_are_bounded_and_ends_are_marked_once() {
+        let hash = Seeded::default();
+        let take = |count: usize, before: Option<&Snapshot>| {
+            let mut requests = Requests::new(1000, WriteVersion::Two, hash.clone());
+            let mut sink = Flattening::new(&mut requests, &[]);
+            let labels = [snapshot::Label { name: "n", values: None }];
+            let family = Family {
+                name: "level",
+                help: "",
+                unit: "",
+                kind: Kind::Gauge,
+                labels: &labels,
+                groups: 1,
+                bare: false,
+            };
+            for n in 0..count {
+                let value = Value::Gauge(Number::Unsigned(n as u64));
+                add(&mut sink, &family, Some(&n.to_string()), value);
+            }
+            if let Some(before) = before {
+                requests.end_missing(before);
+            }
+            requests.finish()
+        };
+        let ends = |snapshot: &Snapshot| {
+            rows(snapshot).iter().filter(|row| row.ends_with("NaN None")).count()
+        };
+        let all = take(5001, None);
+        let samples: Vec<u64> = all.bodies.iter().map(|body| body.samples).collect();
+        assert_eq!(samples, [2000, 2000, 1001]);
+        let fewer = take(4000, Some(&all));
+        assert_eq!((ends(&fewer), rows(&fewer).len()), (1001, 5001));
+        assert_eq!(ends(&take(4000, Some(&fewer))), 0);
+        assert_eq!(ends(&take(0, Some(&fewer))), 4000);
+    }
+}

@@ -1,0 +1,52 @@
+//! What is sent: all that `/metrics` shows.
+
+use std::thread;
+use std::time::Duration;
+
+use quipu::snapshot::Sink;
+
+use crate::agent::Watched;
+use crate::inputs::Shared;
+use crate::inputs::gate::Scraping;
+use crate::state::State;
+
+/// What is watched, what came in, and the daemon's own metrics.
+#[derive(Clone)]
+pub struct Source {
+    state: &'static State,
+    shared: &'static Shared,
+    watched: Option<Watched>,
+}
+
+impl Source {
+    /// What this state has, what the collectors of its registry show, and what is watched.
+    pub fn new(state: &'static State, shared: &'static Shared, watched: Option<Watched>) -> Self {
+        Self { state, shared, watched }
+    }
+
+    /// Passes all families to a sink. It sees a group of series as it was before it was replaced, or
+    /// after that.
+    ///
+    /// # Errors
+    /// If the families of the state are inconsistent.
+    pub fn visit(&self, sink: &mut impl Sink) -> Result<(), quipu::Error> {
+        if let Some(watched) = &self.watched {
+            watched.fresh().visit(sink);
+        }
+        let _scraping = self.enter();
+        self.state.intake.registry().visit(sink)
+    }
+
+    /// Waits until no group is being replaced, and helps with that as scrapes do.
+    fn enter(&self) -> Scraping<'static> {
+        let mut place = None;
+        loop {
+            if let Some(scraping) = self.shared.gate.scrape(&mut place) {
+                return scraping;
+            }
+            if !self.shared.push.go_on(&mut self.state.intake.clone(), &self.shared.refusals) {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+}

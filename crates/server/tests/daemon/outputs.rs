@@ -1,0 +1,536 @@
+//! What the daemon sends by remote write. The receiver does what a test says: it takes samples,
+//! refuses them, fails, or cuts the connection.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use quipu_wire::remote::{self, Entry, Label, SeriesType, WriteReader, WriteVersion};
+
+use crate::common::{Daemon, Home, program, wait_until};
+use crate::kept::Prometheus;
+
+/// What a receiver does with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    /// Takes the samples of a request in 2.0, and says how many.
+    Taken,
+    /// This status, and other fields.
+    Status(u16, &'static str),
+    /// The end of the connection.
+    Cut,
+}
+
+/// A request, as it came in.
+struct Request {
+    fields: HashMap<String, String>,
+    body: Vec<u8>,
+    version: WriteVersion,
+    samples: Vec<Sample>,
+    families: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Sample {
+    /// Name and labels, as in the text format.
+    series: String,
+    /// The value, or the sum of a histogram.
+    value: f64,
+    timestamp_ms: i64,
+    start_ms: Option<i64>,
+    series_type: SeriesType,
+    is_stale: bool,
+    is_histogram: bool,
+}
+
+/// A server that keeps all requests.
+struct Receiver {
+    url: String,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+impl Receiver {
+    /// Replies as the function says, which gets the requests so far and the new one.
+    fn start(
+        home: &Home,
+        port: u16,
+        reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
+    ) -> Receiver {
+        let listener = TcpListener::bind((home.host(), port)).unwrap();
+        let url = format!("http://{}/api/v1/write", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let (kept, reply) = (Arc::clone(&requests), Arc::new(reply));
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (kept, reply) = (Arc::clone(&kept), Arc::clone(&reply));
+                thread::spawn(move || serve(stream.unwrap(), &kept, &*reply));
+            }
+        });
+        Receiver { url, requests }
+    }
+
+    /// Looks at all requests so far.
+    fn see<T>(&self, look: impl FnOnce(&[Request]) -> T) -> T {
+        look(&self.requests.lock().unwrap())
+    }
+
+    /// The last sample of a series.
+    fn last(&self, series: &str) -> Option<Sample> {
+        self.see(|requests| {
+            let mut samples = requests.iter().rev().flat_map(|request| &request.samples);
+            samples.find(|sample| sample.series == series).cloned()
+        })
+    }
+
+    #[track_caller]
+    fn expect(&self, series: &str, value: f64) -> Sample {
+        let mut last = None;
+        wait_until(&format!("{series} at {value}"), || {
+            last = self.last(series);
+            last.as_ref().is_some_and(|last| last.value == value)
+        });
+        last.unwrap()
+    }
+}
+
+/// Serves a connection until it ends.
+fn serve(
+    stream: TcpStream,
+    kept: &Mutex<Vec<Request>>,
+    reply: &(impl Fn(&[Request], &Request) -> Reply + ?Sized),
+) {
+    let mut input = BufReader::new(stream.try_clone().unwrap());
+    let mut output = stream;
+    while let Some(request) = receive(&mut input) {
+        let mut requests = kept.lock().unwrap();
+        let reply = reply(&requests, &request);
+        let samples = request.samples.len();
+        requests.push(request);
+        drop(requests);
+        let (status, fields) = match reply {
+            Reply::Taken => {
+                (204, format!("X-Prometheus-Remote-Write-Samples-Written: {samples}\r\n"))
+            }
+            Reply::Status(status, fields) => (status, fields.to_owned()),
+            Reply::Cut => return,
+        };
+        let text = format!("HTTP/1.1 {status} X\r\n{fields}Content-Length: 0\r\n\r\n");
+        // The daemon may have been killed.
+        let _ = output.write_all(text.as_bytes());
+    }
+}
+
+/// The next request; `None` after the last.
+fn receive(input: &mut impl BufRead) -> Option<Request> {
+    let mut line = String::new();
+    let mut next = |input: &mut dyn BufRead| {
+        line.clear();
+        (input.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())
+    };
+    let first = next(input)?;
+    assert_eq!(first, "POST /api/v1/write HTTP/1.1");
+    let mut fields = HashMap::new();
+    loop {
+        let line = next(input)?;
+        let Some((name, value)) = line.split_once(": ") else { break };
+        fields.insert(name.to_lowercase(), value.to_owned());
+    }
+    let mut body = vec![0; fields["content-length"].parse().unwrap()];
+    input.read_exact(&mut body).ok()?;
+    assert_eq!(fields["content-encoding"], "snappy");
+    let (content_type, version) = match &*fields["x-prometheus-remote-write-version"] {
+        "0.1.0" => ("application/x-protobuf", WriteVersion::One),
+        _ => ("application/x-protobuf;proto=io.prometheus.write.v2.Request", WriteVersion::Two),
+    };
+    assert_eq!(fields["content-type"], content_type);
+    let (samples, families) = read(version, &body);
+    Some(Request { fields, body, version, samples, families })
+}
+
+/// The samples of a body, and the names of the families that 1.0 has.
+fn read(version: WriteVersion, body: &[u8]) -> (Vec<Sample>, Vec<String>) {
+    let mut request = Vec::new();
+    remote::uncompress(body, 64 << 20, &mut request).unwrap();
+    let mut reader = WriteReader::new(version, &request).unwrap();
+    let (mut samples, mut families) = (Vec::new(), Vec::new());
+    while let Some(entry) = reader.next() {
+        let series = match entry.unwrap() {
+            Entry::Series(series) => series,
+            Entry::Family(family) => {
+                families.push(family.name.to_owned());
+                continue;
+            }
+            _ => continue,
+        };
+        assert_eq!(series.fault, None);
+        let mut add = |value, timestamp_ms, start_ms, is_stale, is_histogram| {
+            let (series_type, series) = (series.metadata.series_type, shown(series.labels));
+            samples.push(Sample {
+                series,
+                value,
+                timestamp_ms,
+                start_ms,
+                series_type,
+                is_stale,
+                is_histogram,
+            });
+        };
+        for sample in series.samples {
+            add(sample.value, sample.timestamp_ms, sample.start_ms, sample.is_stale(), false);
+        }
+        for histogram in series.histograms().map(Result::unwrap) {
+            let is_stale = histogram.is_stale();
+            add(histogram.sum, histogram.timestamp_ms, histogram.start_ms, is_stale, true);
+        }
+    }
+    (samples, families)
+}
+
+/// A series as in the text format.
+fn shown(labels: &[Label<'_>]) -> String {
+    let name = labels.iter().find(|label| label.0 == "__name__").unwrap().1;
+    let labels = labels.iter().filter(|label| label.0 != "__name__");
+    let labels: Vec<String> = labels.map(|(name, value)| format!("{name}={value:?}")).collect();
+    if labels.is_empty() { name.to_owned() } else { format!("{name}{{{}}}", labels.join(",")) }
+}
+
+/// Imports the total of a counter.
+fn import(daemon: &Daemon, total: u64) {
+    let text = format!("# TYPE hits_total counter\nhits_total {total}\n");
+    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(answer.status < 300, "{answer:?}");
+}
+
+fn count(daemon: &Daemon, message: &str) -> usize {
+    daemon.log().iter().filter(|line| line.contains(message)).count()
+}
+
+const TEXT: &str = "\
+# HELP hits_total Hits.
+# TYPE hits_total counter
+hits_total{path=\"/a b\"} 5
+# TYPE level gauge
+level{region=\"us\"} -1.5
+# TYPE took_seconds histogram
+took_seconds_bucket{le=\"0.5\"} 1
+took_seconds_bucket{le=\"1\"} 3
+took_seconds_bucket{le=\"+Inf\"} 4
+took_seconds_sum 7.5
+took_seconds_count 4
+";
+
+#[test]
+fn all_that_is_shown_is_sent() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    let other = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    fs::create_dir(home.path("watched")).unwrap();
+    let mut shell = home.command();
+    shell.args(["inc", "--file", "watched/cron.quipu", "jobs_total", "3"]);
+    assert!(home.finish(shell).status.success());
+    let daemon = home.start(&[
+        "--segments",
+        "watched",
+        "--remote-write",
+        &format!("{},{}", receiver.url, other.url),
+        "--remote-write-interval",
+        "100ms",
+        "--external-label",
+        "region=eu",
+    ]);
+    let answer = daemon.post_body("/api/v1/import/prometheus", &[], TEXT.as_bytes());
+    assert!(answer.status < 300, "{answer:?}");
+    let hits = receiver.expect("hits_total{path=\"/a b\",region=\"eu\"}", 5.0);
+    assert_eq!((hits.series_type, hits.timestamp_ms % 100), (SeriesType::Counter, 0));
+    // The counter began when it came in, which may be after the snapshot was due.
+    wait_until("a start", || receiver.last(&hits.series).unwrap().start_ms.is_some());
+    for (series, value) in [
+        ("level{region=\"us\"}", -1.5),
+        ("took_seconds_bucket{le=\"0.5\",region=\"eu\"}", 1.0),
+        ("took_seconds_bucket{le=\"1.0\",region=\"eu\"}", 3.0),
+        ("took_seconds_bucket{le=\"+Inf\",region=\"eu\"}", 4.0),
+        ("took_seconds_sum{region=\"eu\"}", 7.5),
+        ("took_seconds_count{region=\"eu\"}", 4.0),
+        ("quipu_keys_capacity{region=\"eu\"}", 16.0),
+        ("jobs_total{region=\"eu\",segment=\"cron\"}", 3.0),
+    ] {
+        receiver.expect(series, value);
+        other.expect(series, value);
+    }
+    let name = format!("receiver=\"{}\"", receiver.url);
+    // A response is counted after the receiver has sent it.
+    let sample = |what: &str| daemon.sample(&format!("quipu_remote_write_{what}{{{name}}}"));
+    wait_until("a count", || sample("samples_sent_total") > 0.0 && sample("version") == 2.0);
+    assert!(!daemon.get("/metrics").text().contains("quipu_remote_write_samples_failed_total{"));
+}
+
+#[test]
+fn a_series_that_is_gone_gets_a_mark_of_its_end() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "100ms"]);
+    let group = "/metrics/job/batch";
+    let answer = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
+    assert!(answer.status < 300, "{answer:?}");
+    let level = receiver.expect("level{job=\"batch\"}", 2.0);
+    assert!(daemon.connect().request("DELETE", group).unwrap().status < 300);
+    wait_until("a mark", || receiver.last(&level.series).unwrap().is_stale);
+    let marks = || {
+        receiver.see(|requests| {
+            let samples = requests.iter().flat_map(|request| &request.samples);
+            samples.filter(|sample| sample.series == level.series && sample.is_stale).count()
+        })
+    };
+    // It is marked once.
+    let before = receiver.see(<[Request]>::len);
+    wait_until("more requests", || receiver.see(<[Request]>::len) > before + 3);
+    assert_eq!(marks(), 1);
+}
+
+/// The requests for each time, in order.
+fn by_time(requests: &[Request]) -> BTreeMap<i64, Vec<&Request>> {
+    let mut by_time: BTreeMap<i64, Vec<&Request>> = BTreeMap::new();
+    for request in requests {
+        by_time.entry(request.samples[0].timestamp_ms).or_default().push(request);
+    }
+    by_time
+}
+
+#[test]
+fn a_request_is_sent_again_as_it_was() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |before, request| {
+        let time = |request: &Request| request.samples[0].timestamp_ms;
+        match before.iter().filter(|other| time(other) == time(request)).count() {
+            0 => Reply::Status(500, ""),
+            1 => Reply::Cut,
+            2 => Reply::Status(429, "Retry-After: 0\r\n"),
+            _ => Reply::Taken,
+        }
+    });
+    let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "3s"]);
+    import(&daemon, 1);
+    wait_until("four attempts", || {
+        // The totals of the daemon itself change all the time.
+        import(&daemon, 1);
+        receiver.see(|requests| by_time(requests).values().any(|attempts| attempts.len() >= 4))
+    });
+    receiver.see(|requests| {
+        for (time, attempts) in by_time(requests) {
+            assert!(attempts.iter().all(|other| other.body == attempts[0].body), "{time}");
+        }
+    });
+    let retried = "quipu_remote_write_samples_retried_total";
+    assert!(daemon.sample(&format!("{retried}{{receiver=\"{}\"}}", receiver.url)) > 0.0);
+    daemon.wait_for("the receiver takes samples");
+    // A change is logged, and not each attempt.
+    let logged = count(&daemon, "remote write fails");
+    assert!(logged <= receiver.see(|requests| by_time(requests).len()), "{logged}");
+}
+
+#[test]
+fn receivers_of_1_0_get_the_same_samples_in_1_0() {
+    for reply in [Reply::Status(415, ""), Reply::Status(204, ""), Reply::Status(400, "")] {
+        let home = Home::new();
+        let receiver = Receiver::start(&home, 0, move |_, request| match request.version {
+            WriteVersion::One => Reply::Status(204, ""),
+            WriteVersion::Two => reply,
+        });
+        let flags = ["--remote-write", &receiver.url, "--remote-write-interval", "200ms"];
+        let daemon = home.start(&flags);
+        import(&daemon, 4);
+        let is_plain = |hits: Sample| hits.value == 4.0 && hits.series_type == SeriesType::Unknown;
+        wait_until("1.0", || receiver.last("hits_total").is_some_and(is_plain));
+        receiver.see(|requests| {
+            let first = requests.iter().position(|request| request.version == WriteVersion::One);
+            let first = first.unwrap();
+            // The first one in 1.0 has the samples of the one before, and all after it are in 1.0.
+            let plain = |request: &Request| {
+                let samples = request.samples.iter().cloned();
+                let plain = samples.map(|sample| (sample.series, sample.value.to_bits()));
+                plain.collect::<Vec<_>>()
+            };
+            assert_eq!(plain(&requests[first]), plain(&requests[first - 1]), "{reply:?}");
+            let time = |request: &Request| request.samples[0].timestamp_ms;
+            assert_eq!(time(&requests[first]), time(&requests[first - 1]));
+            assert!(requests[first..].iter().all(|other| other.version == WriteVersion::One));
+            let last = requests.last().unwrap();
+            assert!(last.families.iter().any(|name| name == "hits_total"), "{:?}", last.families);
+            assert!(last.families.iter().any(|name| name == "quipu_http_request_duration_seconds"));
+        });
+        let version = format!("quipu_remote_write_version{{receiver=\"{}\"}}", receiver.url);
+        wait_until("a version", || daemon.sample(&version) == 1.0);
+    }
+}
+
+#[test]
+fn what_is_refused_is_not_sent_again() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |before, _| match before.len() {
+        3..6 => Reply::Status(400, ""),
+        6..8 => Reply::Status(404, ""),
+        _ => Reply::Taken,
+    });
+    let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "100ms"]);
+    import(&daemon, 4);
+    wait_until("requests", || receiver.see(<[Request]>::len) > 9);
+    receiver.see(|requests| {
+        assert!(by_time(requests).values().all(|attempts| attempts.len() == 1));
+        assert!(requests.iter().all(|request| request.version == WriteVersion::Two));
+    });
+    // A change is logged, and not each request.
+    wait_until("the log", || count(&daemon, "the receiver takes samples") == 2);
+    assert_eq!(count(&daemon, "the receiver refuses samples"), 2);
+    for (code, requests) in [(400, 3.0), (404, 2.0)] {
+        let sample = |name: &str| {
+            let labels = format!("receiver=\"{}\",code=\"{code}\"", receiver.url);
+            daemon.sample(&format!("quipu_remote_write_{name}_total{{{labels}}}"))
+        };
+        assert_eq!(sample("requests"), requests);
+        assert!(sample("samples_failed") > 0.0);
+    }
+}
+
+#[test]
+fn after_an_outage_the_current_totals_are_sent() {
+    const PORT: u16 = 18090;
+    let home = Home::new();
+    let url = format!("http://{}:{PORT}/api/v1/write", home.host());
+    let secret = home.path("secret");
+    fs::write(&secret, "swordfish\n").unwrap();
+    let flags = [
+        "--remote-write",
+        &url,
+        "--remote-write-interval",
+        "100ms",
+        "--remote-write-bearer-file",
+        secret.to_str().unwrap(),
+    ];
+    let daemon = home.start(&flags);
+    import(&daemon, 3);
+    daemon.wait_for("remote write fails");
+    // The state is what waits: a kill does not change that.
+    daemon.kill();
+    let daemon = home.start(&flags);
+    import(&daemon, 7);
+    // A snapshot that has the total is replaced.
+    let dropped = format!(
+        "quipu_remote_write_samples_dropped_total{{receiver=\"{url}\",reason=\"replaced\"}}"
+    );
+    let before = daemon.sample(&dropped);
+    wait_until("a replacement", || daemon.sample(&dropped) > before);
+    let receiver = Receiver::start(&home, PORT, |_, _| Reply::Taken);
+    receiver.expect("hits_total", 7.0);
+    receiver.see(|requests| {
+        let hits = requests.iter().flat_map(|request| &request.samples);
+        let mut hits = hits.filter(|sample| sample.series == "hits_total");
+        assert!(hits.all(|sample| sample.value == 7.0));
+        assert_eq!(requests[0].fields["authorization"], "Bearer swordfish");
+    });
+    daemon.wait_for("the receiver takes samples");
+}
+
+#[test]
+fn the_last_totals_are_sent_at_the_end() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "1000h"]);
+    import(&daemon, 9);
+    daemon.stop();
+    assert_eq!(receiver.last("hits_total").unwrap().value, 9.0);
+    assert_eq!(receiver.see(<[Request]>::len), 1);
+}
+
+#[test]
+fn a_receiver_that_never_answers_does_not_hold_up_the_end_for_long() {
+    let home = Home::new();
+    // Its backlog takes the connection.
+    let listener = TcpListener::bind((home.host(), 0)).unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    let daemon = home.start(&["--remote-write", &url, "--remote-write-interval", "100ms"]);
+    let _connection = listener.accept().unwrap();
+    daemon.signal(rustix::process::Signal::TERM);
+    let ended = daemon.wait();
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.contains("were not sent in time"), "{}", ended.stderr);
+}
+
+/// A receiver with TLS, at the address and the port of its arguments.
+const TLS: &str = "\
+import http.server, ssl, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def do_POST(self):
+        self.rfile.read(int(self.headers['Content-Length']))
+        self.send_response(204)
+        self.send_header('X-Prometheus-Remote-Write-Samples-Written', '1')
+        self.end_headers()
+server = http.server.ThreadingHTTPServer((sys.argv[1], int(sys.argv[2])), Handler)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain('certificate.pem', 'key.pem')
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+";
+
+#[test]
+fn a_receiver_is_verified_with_the_certificates_of_the_system() {
+    const PORT: u16 = 18443;
+    let home = Home::new();
+    let config = format!(
+        "[req]\ndistinguished_name = name\nx509_extensions = extensions\nprompt = no\n\
+         [name]\nCN = receiver\n\
+         [extensions]\nsubjectAltName = IP:{}\nbasicConstraints = critical,CA:FALSE\n",
+        home.host()
+    );
+    fs::write(home.path("openssl.cnf"), config).unwrap();
+    let mut openssl = Command::new(program("openssl", "openssl"));
+    openssl.current_dir(home.directory()).args(["req", "-x509", "-nodes", "-days", "2"]);
+    openssl.args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]);
+    openssl.args(["-config", "openssl.cnf", "-keyout", "key.pem", "-out", "certificate.pem"]);
+    let ended = home.finish(openssl);
+    assert!(ended.status.success(), "{}", ended.stderr);
+    let mut python = Command::new(program("python3", "python3"));
+    python.current_dir(home.directory()).args(["-c", TLS, home.host(), &PORT.to_string()]);
+    let _server = home.spawn(python);
+
+    let launch = |certificates: &str| {
+        let url = format!("https://{}:{PORT}/write", home.host());
+        let mut command = home.command();
+        command.args(["serve", "--listen", &format!("{}:0", home.host()), "--log-format", "json"]);
+        command.args(["--remote-write", &url, "--remote-write-interval", "100ms"]);
+        command.env("SSL_CERT_FILE", certificates).env_remove("SSL_CERT_DIR");
+        home.spawn(command)
+    };
+    let daemon = launch("certificate.pem");
+    daemon.wait_for("the receiver takes samples");
+    daemon.stop();
+    fs::write(home.path("none.pem"), "").unwrap();
+    let ended = launch("none.pem").wait();
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.stderr.contains("ca-certificates"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_real_prometheus_takes_totals_over_kills() {
+    let home = Home::new();
+    let prometheus = Prometheus::launch(&home, "", &["--web.enable-remote-write-receiver"]);
+    let url = format!("http://{}:19090/api/v1/write", home.host());
+    let start = || home.start(&["--remote-write", &url, "--remote-write-interval", "200ms"]);
+    let mut total = 0;
+    for _ in 0..3 {
+        let daemon = start();
+        // The source restarts with the daemon.
+        import(&daemon, 1);
+        import(&daemon, 5);
+        total += 5;
+        wait_until("the total", || prometheus.query("hits_total") == Some(f64::from(total)));
+        daemon.kill();
+    }
+    assert_eq!(prometheus.query("resets(hits_total[1h])"), Some(0.0));
+    let stored = prometheus.query("count(quipu_http_request_duration_seconds_bucket)");
+    assert_eq!(stored, Some(9.0));
+}
