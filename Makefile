@@ -12,7 +12,7 @@ TOOLS := ab:apache2-utils wrk:wrk promtool:prometheus prometheus:prometheus \
 	prometheus-pushgateway:prometheus-pushgateway g++:g++ \
 	taskset:util-linux unshare:util-linux faketime:faketime fusermount3:fuse3 \
 	python3:python3 valgrind:valgrind ruby:ruby rake:rake puma:puma \
-	redis-server:redis-server redis-cli:redis-tools tmux:tmux
+	redis-server:redis-server redis-cli:redis-tools tmux:tmux openssl:openssl
 # Those of the other languages whose libraries `make bench-counting` measures. A path is a file of
 # its package.
 COUNTING_TOOLS := javac:default-jdk-headless mvn:maven node:nodejs npm:npm \
@@ -239,6 +239,19 @@ RECEIVER_SUITE := github.com/prometheus/compliance/remotewrite/receiver@v0.0.0-2
 judge-remote-write: ## Run the receiver suite of remote write 2.0 against the daemon
 	$(CARGO) build --locked --package quipu-server
 	crates/server/tests/judges/remote-write target/debug/quipu $(RECEIVER_SUITE)
+
+# The suite needs a part of Prometheus. Two of its five checks fail, as they do with Prometheus itself:
+# the start of a series is when the daemon began to count, and not that which a source states.
+SENDER_SUITE := github.com/prometheus/compliance/remotewrite@v0.0.0-20260223092825-818283e1171e
+JUDGE_SENDER := $(CURDIR)/target/judge-remote-write-sender
+
+.PHONY: judge-remote-write-sender
+judge-remote-write-sender: ## Run the sender suite of remote write 2.0 against the daemon
+	$(CARGO) build --locked --package quipu-server
+	mkdir -p $(JUDGE_SENDER)
+	cp crates/server/tests/judges/remote-write-sender/sender_test.go $(JUDGE_SENDER)
+	cd $(JUDGE_SENDER) && rm -f go.mod go.sum && go mod init judge && go get $(SENDER_SUITE)
+	cd $(JUDGE_SENDER) && QUIPU=$(CURDIR)/target/debug/quipu GOFLAGS=-mod=mod go test -count 1 -v .
 
 JUDGE_OPENAPI := target/judge-openapi
 
