@@ -653,6 +653,11 @@ fn a_followed_counter_keeps_the_order_of_its_samples() {
     has(&registry, &["c{a=\"b\"} 9"]);
     assert_eq!(intake.last_sample("c", &labels), time(4));
     assert_eq!(intake.last_sample("c", &[]), None);
+    // A time that is not after 1970 is earlier than any other.
+    let early = Metric { time: Some(Timestamp(0)), ..metric("c") };
+    take(&mut intake, early, 0.5);
+    assert!(matches!(intake.follow(early, &labels, 0.5, None), Ok(Some(Followed::Late(_)))));
+    has(&registry, &["c{a=\"b\"} 9"]);
     // These say nothing of an order.
     assert_eq!(follow(&mut intake, 2.0, 10_u64.pow(18)), Ok(None));
     assert_eq!(intake.follow(metric("c"), &labels, 2.0, None), Ok(None));

@@ -331,7 +331,7 @@ fn apply(entry: &Entry, cells: &SeriesCells<'_>, change: &Change<'_>, now: u64) 
         (AnyKind::FloatCounter(_), Change::Add(n)) => cells.add_float(0, n),
         (AnyKind::MixedCounter(_), Change::Add(n)) => MixedCounter::add_to(*cells, n),
         (AnyKind::RelayCounter(_), Change::Add(n)) => {
-            let times = Times { start: 0, sample: 0, stamp: now };
+            let times = Times::unknown(now);
             // Without the lock that a death in a restart asks for, nothing is added.
             let _ = RelayCounter::relay(*cells).add_beside(entry.family.segment(), times, |_| n);
         }

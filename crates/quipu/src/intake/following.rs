@@ -51,9 +51,7 @@ impl Intake {
         let given = Given::Counter(total);
         settings::check(&given, Mode::Follow)?;
         let times = self.times(&metric, start, Mode::Follow, self.clock.now());
-        if times.sample == 0 || metric.grouped {
-            return Ok(None);
-        }
+        let Some(sample) = times.sample.filter(|_| !metric.grouped) else { return Ok(None) };
         let labels = Sorted::new(labels, self.limits.labels, false)?;
         let mut settings = std::mem::take(&mut self.settings);
         let wanted = settings::of_given(&metric, &given, Mode::Follow, &mut settings);
@@ -65,7 +63,7 @@ impl Intake {
             }
             let mut followed = Ok(None);
             change(entry, &labels, &mut |entry: &Entry, cells: &SeriesCells<'_>| {
-                followed = follow_in(entry, &RelayCounter::relay(*cells), total, times);
+                followed = follow_in(entry, &RelayCounter::relay(*cells), total, times, sample);
             });
             followed
         });
@@ -97,11 +95,12 @@ pub(super) fn follow_in(
     relay: &Relay<'_>,
     total: f64,
     times: Times,
+    sample: u64,
 ) -> Result<Option<Followed>, Refused> {
     let Some(last) = relay.last_sample() else { return Ok(None) };
-    let followed = if times.sample < last {
-        Followed::Late(Duration::from_nanos(last - times.sample))
-    } else if times.sample > last {
+    let followed = if sample < last {
+        Followed::Late(Duration::from_nanos(last - sample))
+    } else if sample > last {
         if !relay.follow(entry.family.segment(), times, |_| total) {
             return Err(Refused::Full);
         }

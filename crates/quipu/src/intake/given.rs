@@ -20,7 +20,8 @@ pub struct Metric<'a> {
     pub grouped: bool,
     /// The time of the sample, if the source says it. With [`Mode::Follow`], a sample of a counter, a
     /// classic histogram or a summary that is not later than the last one is left out: what is sent
-    /// again counts once.
+    /// again counts once. [`Timestamp`] 0 is a time that is not after 1970: such a sample is earlier
+    /// than any other.
     pub time: Option<Timestamp>,
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.

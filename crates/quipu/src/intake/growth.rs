@@ -18,7 +18,7 @@ use crate::kind::{Growth, RelaySummary, Times};
 use crate::snapshot::Timestamp;
 
 /// The times of what is added.
-const NO_TIMES: Times = Times { start: 0, sample: 0, stamp: 0 };
+const NO_TIMES: Times = Times::unknown(0);
 
 impl Given<'_> {
     /// Whether it has counts that [`Intake::follow_into`] can follow: a counter, a classic histogram

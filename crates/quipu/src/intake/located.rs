@@ -86,12 +86,14 @@ impl Intake {
         let entry = &*located.entry;
         let times = moment.times(start, time);
         let is_total = settings::check(&Given::Counter(total), Mode::Follow).is_ok();
-        if !is_total || times.sample == 0 || !matches!(entry.kind, AnyKind::RelayCounter(_)) {
+        let sample = times.sample?;
+        if !is_total || !matches!(entry.kind, AnyKind::RelayCounter(_)) {
             return None;
         }
         let mut followed = None;
         entry.family.change_at(located.spot, |cells| {
-            followed = follow_in(entry, &RelayCounter::relay(cells), total, times).ok().flatten();
+            let relay = RelayCounter::relay(cells);
+            followed = follow_in(entry, &relay, total, times, sample).ok().flatten();
         });
         followed
     }
@@ -111,7 +113,7 @@ impl Intake {
         if !is_plain(&entry.kind, given, mode) || settings::check(given, mode).is_err() {
             return false;
         }
-        let times = Times { start: 0, sample: 0, stamp: moment.stamp };
+        let times = Times::unknown(moment.stamp);
         let mut done = Put::Locked;
         entry.family.change_at(located.spot, |cells| {
             done = put(entry, &cells, given, mode, times);

@@ -392,7 +392,7 @@ impl Intake {
         stamp: u64,
     ) -> Times {
         if mode != Mode::Follow || (start.is_none() && metric.time.is_none()) {
-            return Times { start: start.map_or(0, |start| start.0), sample: 0, stamp };
+            return Times { start: start.map_or(0, |start| start.0), ..Times::unknown(stamp) };
         }
         Moment::at(stamp).times(start, metric.time)
     }

@@ -39,10 +39,8 @@ impl Moment {
     /// corrected its clock later would be left out until then.
     #[inline]
     pub(super) fn times(&self, start: Option<Timestamp>, sample: Option<Timestamp>) -> Times {
-        let known = |time: Option<Timestamp>| {
-            let time = time.map_or(0, |time| time.0);
-            if time > self.latest { 0 } else { time }
-        };
-        Times { start: known(start), sample: known(sample), stamp: self.stamp }
+        let known =
+            |time: Option<Timestamp>| time.map(|time| time.0).filter(|time| *time <= self.latest);
+        Times { start: known(start).unwrap_or(0), sample: known(sample), stamp: self.stamp }
     }
 }

@@ -120,7 +120,7 @@ impl Intake {
         settings::check(given, mode)?;
         let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
         let stamp = if is_gauge || mode != Mode::Add { self.clock.now() } else { 0 };
-        let times = Times { start: 0, sample: 0, stamp };
+        let times = Times::unknown(stamp);
         let done = Cell::new(Put::Done);
         let is_there =
             prepared.change(values, |cells| done.set(put(entry, cells, given, mode, times)));

@@ -53,10 +53,17 @@ pub(crate) struct Relay<'c> {
 pub(crate) struct Times {
     /// The time since which it counts, in nanoseconds of Unix time; 0 if it says nothing.
     pub(crate) start: u64,
-    /// The time of the sample; 0 if it says nothing.
-    pub(crate) sample: u64,
+    /// The time of the sample, 0 if that is not after 1970; `None` if it says nothing.
+    pub(crate) sample: Option<u64>,
     /// A number that differs from that of any earlier update.
     pub(crate) stamp: u64,
+}
+
+impl Times {
+    /// Those of an update whose source says nothing.
+    pub(crate) const fn unknown(stamp: u64) -> Self {
+        Self { start: 0, sample: None, stamp }
+    }
 }
 
 /// What a value is beside the last one.
@@ -138,8 +145,8 @@ impl<'c> Relay<'c> {
     fn compare(&self, times: Times, value: &impl Fn(usize) -> f64) -> Next {
         let known = self.cells.plain(START).load(Ordering::Relaxed);
         let last = self.cells.plain(TIME).load(Ordering::Relaxed);
-        if (times.sample != 0 && times.sample <= last) || (times.start != 0 && times.start < known)
-        {
+        let is_late = last != 0 && times.sample.is_some_and(|sample| sample <= last);
+        if is_late || (times.start != 0 && times.start < known) {
             return Next::Late;
         }
         let is_known = times.start != 0 && times.start == known;
@@ -275,9 +282,9 @@ impl<'c> Relay<'c> {
         for i in 0..self.count {
             self.put(0, i, value(i));
         }
-        if times.sample != 0 {
+        if let Some(sample) = times.sample {
             // After the values: the same sample may come again.
-            self.cells.plain(TIME).store(times.sample, Ordering::Release);
+            self.cells.plain(TIME).store(sample, Ordering::Release);
         }
         self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
     }
@@ -375,8 +382,7 @@ impl RelayHistogram {
             i if i > bounds.len() => observed * n,
             _ => 0.0,
         };
-        let times = Times { start: 0, sample: 0, stamp: 0 };
-        Self::relay(*cells, bounds.len()).add_beside(segment, times, value)
+        Self::relay(*cells, bounds.len()).add_beside(segment, Times::unknown(0), value)
     }
 }
 
@@ -575,8 +581,7 @@ mod tests {
                     }
                     // The same update again, as a sender would that got no response.
                     for _ in 0..2 {
-                        let times = Times { start: 0, sample: 0, stamp: 1 };
-                        assert!(relay.follow(&segment, times, |i| [3.0, 4.0][i]));
+                        assert!(relay.follow(&segment, Times::unknown(1), |i| [3.0, 4.0][i]));
                         assert_eq!(shown(&relay), [9.0, 13.0], "{point:?}");
                     }
                 },

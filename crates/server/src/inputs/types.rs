@@ -100,6 +100,12 @@ pub fn unit_of<'a>(name: &str, unit: &'a str) -> &'a str {
     if is_end { unit } else { "" }
 }
 
+/// The time of a sample, in milliseconds since 1970. All times before that become that one: such a
+/// sample is earlier than any whose time a series keeps.
+pub(super) fn sample_time(ms: i64) -> Timestamp {
+    Timestamp(u64::try_from(ms).unwrap_or(0).saturating_mul(1_000_000))
+}
+
 /// A time in milliseconds since 1970; `None` if it is not after that.
 pub(super) fn timestamp(ms: i64) -> Option<Timestamp> {
     let ns = u64::try_from(ms).ok()?.checked_mul(1_000_000)?;

@@ -94,6 +94,10 @@ fn the_order_of_totals_survives_a_kill() {
         put(&daemon, counter, 9.0, now - 4).expect_refusal(400, "hits_total: a duplicate");
         put(&daemon, counter, 9.0, now - 3 * HOUR).expect_refusal(400, "out of order");
         put(&daemon, counter, 9.0, now + HOUR).expect_refusal(400, "too new");
+        // They are no restarts.
+        for time in [0, -1] {
+            put(&daemon, counter, 1.0, time).expect_refusal(400, "out of order");
+        }
         assert_eq!(daemon.sample("hits_total"), 8.0);
         daemon.kill();
         daemon = home.start(&[]);

@@ -472,7 +472,7 @@ impl Taker<'_> {
     ) -> Result<(), Fault> {
         let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
         let start = valued.start_ms.and_then(types::timestamp);
-        let metric = Metric { time: timestamp_ms.and_then(types::timestamp), ..metric };
+        let metric = Metric { time: timestamp_ms.map(types::sample_time), ..metric };
         // Only samples with times have an order.
         let mut series = None;
         if let Some(timestamp_ms) = timestamp_ms {

@@ -374,7 +374,7 @@ impl Step<'_> {
     /// Follows a total whose series keeps the order of its samples; returns false if it does not.
     fn follow(&mut self, named: &Named<'_>, sample: &Sample) -> Result<bool, Fault> {
         let start = sample.start_ms.and_then(types::timestamp);
-        let metric = Metric { time: types::timestamp(sample.timestamp_ms), ..named.metric };
+        let metric = Metric { time: Some(types::sample_time(sample.timestamp_ms)), ..named.metric };
         let (shared, intake) = (self.inputs.shared(), &mut self.intake);
         let followed = shared.follow(intake, metric, named.labels, sample.value, start);
         followed.map_err(|why| match why {
@@ -429,7 +429,7 @@ impl Step<'_> {
         (timestamp_ms, start_ms): (i64, Option<i64>),
     ) -> Result<(), Fault> {
         let start = start_ms.and_then(types::timestamp);
-        let metric = Metric { time: types::timestamp(timestamp_ms), ..named.metric };
+        let metric = Metric { time: Some(types::sample_time(timestamp_ms)), ..named.metric };
         let (shared, intake) = (self.inputs.shared(), &mut self.intake);
         let taken = shared.take(intake, metric, named.labels, given, mode, start);
         taken.map_err(|refused| self.forget(named, refused))
