@@ -72,16 +72,16 @@ impl Intake {
     }
 
     /// The time of the last sample of the counter of these labels, if it is followed, has that time, and
-    /// belongs to no group.
+    /// belongs to no group. One that is far ahead is not known.
     pub fn last_sample(&mut self, name: &str, labels: &[(&str, &str)]) -> Option<Timestamp> {
         self.table.refresh(self.registry.segment()).ok()?;
         let labels = Sorted::new(labels, MAX_LABELS, false).ok()?;
-        let mut last = 0;
+        let (mut last, latest) = (0, self.moment().latest);
         for entry in self.table.of_labels(name, &labels) {
             let is_grouped = Class::of(entry.family.schema()).grouped;
             if matches!(entry.kind, AnyKind::RelayCounter(_)) && !is_grouped {
                 change(&entry, &labels, &mut |_: &Entry, cells: &SeriesCells<'_>| {
-                    let time = RelayCounter::relay(*cells).last_sample();
+                    let time = RelayCounter::relay(*cells).last_sample(latest);
                     last = last.max(time.unwrap_or(0));
                 });
             }
@@ -97,7 +97,7 @@ pub(super) fn follow_in(
     times: Times,
     sample: u64,
 ) -> Result<Option<Followed>, Refused> {
-    let Some(last) = relay.last_sample() else { return Ok(None) };
+    let Some(last) = relay.last_sample(times.latest) else { return Ok(None) };
     let followed = if sample < last {
         Followed::Late(Duration::from_nanos(last - sample))
     } else if sample > last {

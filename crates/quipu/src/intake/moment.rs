@@ -14,7 +14,7 @@ pub struct Moment {
     /// By the intake's clock.
     pub(super) stamp: u64,
     /// The latest time that a source may say, in nanoseconds of Unix time.
-    latest: u64,
+    pub(super) latest: u64,
 }
 
 /// How far a time may be ahead of this machine's clock.
@@ -41,6 +41,7 @@ impl Moment {
     pub(super) fn times(&self, start: Option<Timestamp>, sample: Option<Timestamp>) -> Times {
         let known =
             |time: Option<Timestamp>| time.map(|time| time.0).filter(|time| *time <= self.latest);
-        Times { start: known(start).unwrap_or(0), sample: known(sample), stamp: self.stamp }
+        let Self { stamp, latest } = *self;
+        Times { start: known(start).unwrap_or(0), sample: known(sample), latest, stamp }
     }
 }

@@ -55,6 +55,9 @@ pub(crate) struct Times {
     pub(crate) start: u64,
     /// The time of the sample, 0 if that is not after 1970; `None` if it says nothing.
     pub(crate) sample: Option<u64>,
+    /// The latest time that can be right. One in the cells that is later came from a clock that was
+    /// ahead, and counts as unknown: otherwise it would lock the series until then.
+    pub(crate) latest: u64,
     /// A number that differs from that of any earlier update.
     pub(crate) stamp: u64,
 }
@@ -62,7 +65,7 @@ pub(crate) struct Times {
 impl Times {
     /// Those of an update whose source says nothing.
     pub(crate) const fn unknown(stamp: u64) -> Self {
-        Self { start: 0, sample: None, stamp }
+        Self { start: 0, sample: None, latest: u64::MAX, stamp }
     }
 }
 
@@ -129,11 +132,11 @@ impl<'c> Relay<'c> {
         true
     }
 
-    /// The time of the last sample. `None` if no sample had one, or if a process died while it noted a
-    /// restart: the next sample completes that.
-    pub(crate) fn last_sample(&self) -> Option<u64> {
+    /// The time of the last sample. `None` if no sample had one, if it is later than `latest`, or if a
+    /// process died while it noted a restart: the next sample completes that.
+    pub(crate) fn last_sample(&self, latest: u64) -> Option<u64> {
         // Acquire: the values are at least as new as the time.
-        let time = self.cells.plain(TIME).load(Ordering::Acquire);
+        let time = self.time(TIME, latest, Ordering::Acquire);
         (time != 0 && self.phase().is_multiple_of(2)).then_some(time)
     }
 
@@ -143,8 +146,8 @@ impl<'c> Relay<'c> {
     }
 
     fn compare(&self, times: Times, value: &impl Fn(usize) -> f64) -> Next {
-        let known = self.cells.plain(START).load(Ordering::Relaxed);
-        let last = self.cells.plain(TIME).load(Ordering::Relaxed);
+        let known = self.time(START, times.latest, Ordering::Relaxed);
+        let last = self.time(TIME, times.latest, Ordering::Relaxed);
         let is_late = last != 0 && times.sample.is_some_and(|sample| sample <= last);
         if is_late || (times.start != 0 && times.start < known) {
             return Next::Late;
@@ -315,6 +318,12 @@ impl<'c> Relay<'c> {
         // stored after it for a reader that looks at the phase again.
         self.cells.plain(PHASE).store(self.phase().wrapping_add(1), Ordering::Release);
         fence(Ordering::Release);
+    }
+
+    /// The time in a cell; 0 if it is unknown, or later than `latest`.
+    fn time(&self, cell: usize, latest: u64, ordering: Ordering) -> u64 {
+        let time = self.cells.plain(cell).load(ordering);
+        if time > latest { 0 } else { time }
     }
 
     fn phase(&self) -> u64 {
@@ -542,10 +551,8 @@ mod tests {
         shown
     }
 
-    /// A process that notes a restart may die after any of its stores. What is shown stays the same,
-    /// and the next update counts the source's new value once.
-    #[test]
-    fn a_death_at_any_point_of_a_restart_loses_nothing_and_counts_nothing_twice() {
+    /// Calls `test` with the cells of a summary.
+    fn with_summary(test: impl Fn(&Segment, &Relay<'_>)) {
         let segment = Segment::private(1 << 20).unwrap();
         let schema = Schema {
             name: "s".into(),
@@ -556,6 +563,13 @@ mod tests {
             ..Schema::default()
         };
         let family = segment.family(&schema).unwrap();
+        family.update(|key| key.text("x"), |cells| test(&segment, &RelaySummary::relay(cells)));
+    }
+
+    /// A process that notes a restart may die after any of its stores. What is shown stays the same,
+    /// and the next update counts the source's new value once.
+    #[test]
+    fn a_death_at_any_point_of_a_restart_loses_nothing_and_counts_nothing_twice() {
         let (last, before, both) = ([5.0, 7.0], [1.0, 2.0], [6.0, 9.0]);
         let old = [0.0, 0.0];
         let points: [Cells; 10] = [
@@ -570,22 +584,35 @@ mod tests {
             ([0.0, 0.0], [6.0, 9.0], both, 6),
             ([3.0, 0.0], [6.0, 9.0], both, 6),
         ];
-        for point in points {
-            family.update(
-                |key| key.text("x"),
-                |cells| {
-                    let relay = RelaySummary::relay(cells);
-                    store(&relay, point);
-                    if point.0 != [3.0, 0.0] {
-                        assert_eq!(shown(&relay), both, "{point:?}");
-                    }
-                    // The same update again, as a sender would that got no response.
-                    for _ in 0..2 {
-                        assert!(relay.follow(&segment, Times::unknown(1), |i| [3.0, 4.0][i]));
-                        assert_eq!(shown(&relay), [9.0, 13.0], "{point:?}");
-                    }
-                },
-            );
-        }
+        with_summary(|segment, relay| {
+            for point in points {
+                store(relay, point);
+                if point.0 != [3.0, 0.0] {
+                    assert_eq!(shown(relay), both, "{point:?}");
+                }
+                // The same update again, as a sender would that got no response.
+                for _ in 0..2 {
+                    assert!(relay.follow(segment, Times::unknown(1), |i| [3.0, 4.0][i]));
+                    assert_eq!(shown(relay), [9.0, 13.0], "{point:?}");
+                }
+            }
+        });
+    }
+
+    /// The clocks of a source and of this machine were ahead, and are corrected.
+    #[test]
+    fn times_that_were_ahead_do_not_lock_a_series() {
+        with_summary(|segment, relay| {
+            let follow = |start, sample, latest, value: f64| {
+                let times = Times { start, sample: Some(sample), latest, stamp: 1 };
+                assert!(relay.follow(segment, times, |_| value));
+                assert_eq!(shown(relay), [value; 2]);
+                assert_eq!(relay.last_sample(latest), Some(sample));
+            };
+            follow(900, 1000, 1000, 5.0);
+            assert_eq!(relay.last_sample(500), None);
+            follow(300, 400, 500, 6.0);
+            follow(300, 410, 500, 7.0);
+        });
     }
 }

@@ -134,19 +134,22 @@ impl Order {
         labels.iter().fold(chain(0, name), |all, (name, value)| chain(chain(all, name), value))
     }
 
-    /// Finds the place of a sample in its series, and takes it as the last one if it is.
+    /// Finds the place of a sample in its series, and takes it as the last one if it is. A last one
+    /// that is further in the future than [`AHEAD`] came while the clock was ahead, and is not known.
     ///
     /// # Errors
     /// It has no place.
     pub fn place(&self, arrival: &Arrival, now_ms: i64) -> Result<Turn, Misplaced> {
         let Arrival { series, timestamp_ms, value, class } = *arrival;
-        if timestamp_ms > now_ms.saturating_add(AHEAD) {
+        let latest_ms = now_ms.saturating_add(AHEAD);
+        if timestamp_ms > latest_ms {
             return Err(Misplaced::TooNew);
         }
         let value = part_of(value);
         let mut shard = self.shard(series);
         if let Some(last) = shard.table.find_mut(series, |last| last.series == series) {
-            if timestamp_ms < last.timestamp_ms {
+            let is_known = last.timestamp_ms <= latest_ms;
+            if is_known && timestamp_ms < last.timestamp_ms {
                 return late(last.timestamp_ms.saturating_sub(timestamp_ms));
             }
             if timestamp_ms == last.timestamp_ms {
@@ -310,6 +313,10 @@ mod tests {
         order.forget(1);
         assert_eq!(place(i64::MIN, 0), Ok(Turn::First));
         assert_eq!(order.place(&arrival(2, NOW, 0), NOW), Ok(Turn::First));
+        // The clock was ahead by a day, and is corrected.
+        let earlier = NOW - 24 * 60 * 60 * 1000;
+        assert_eq!(order.place(&arrival(2, earlier, 1), earlier), Ok(Turn::Next));
+        assert_eq!(order.place(&arrival(2, earlier, 1), earlier), Ok(Turn::Seen));
     }
 
     #[test]
