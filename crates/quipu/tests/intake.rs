@@ -670,6 +670,25 @@ fn a_followed_counter_keeps_the_order_of_its_samples() {
     assert_eq!(intake.last_sample("c", &labels), None);
 }
 
+#[test]
+fn a_total_beside_increments_has_a_time_and_ends_with_them() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let sample = Metric { time: Some(Timestamp(now.as_nanos() as u64)), ..metric("c") };
+    let labels = [("a", "b")];
+    for _ in 0..2 {
+        intake.take(metric("c"), &labels, &Given::Counter(2.0), Mode::Add, None).unwrap();
+        intake.take(sample, &labels, &Given::Counter(5.0), Mode::Follow, None).unwrap();
+        has(&registry, &["c{a=\"b\"} 7"]);
+        assert_eq!(intake.last_sample("c", &labels), sample.time);
+        assert_eq!(intake.last_sample("c", &[]), None);
+        assert_eq!(intake.usage().series, 2);
+        assert_eq!(intake.remove("c", &labels).unwrap(), 1);
+        assert_eq!((intake.last_sample("c", &labels), intake.usage().series), (None, 0));
+    }
+}
+
 /// Senders of increments and of totals, in both orders, and over the end of a process.
 #[test]
 fn increments_and_totals_of_one_name_add_up() {

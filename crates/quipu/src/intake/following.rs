@@ -11,7 +11,7 @@ use std::time::Duration;
 use quipu_segment::clock::Clock;
 use quipu_segment::series::SeriesCells;
 
-use super::class::Class;
+use super::class::{Class, Role};
 use super::given::{Given, Metric, Mode};
 use super::refused::Refused;
 use super::table::{Entry, MAX_LABELS, Sorted};
@@ -71,13 +71,14 @@ impl Intake {
         followed
     }
 
-    /// The time of the last sample of the counter of these labels, if it is followed, has that time, and
-    /// belongs to no group. One that is far ahead is not known.
+    /// The time of the last sample of the counter of these labels, if it is followed, alone or beside
+    /// increments, has that time, and belongs to no group. One that is far ahead is not known.
     pub fn last_sample(&mut self, name: &str, labels: &[(&str, &str)]) -> Option<Timestamp> {
         self.table.refresh(self.registry.segment()).ok()?;
         let labels = Sorted::new(labels, MAX_LABELS, false).ok()?;
         let (mut last, latest) = (0, self.moment().latest);
-        for entry in self.table.of_labels(name, &labels) {
+        let followed = [Role::Shown, Role::Beside];
+        for entry in followed.map(|role| self.table.of_labels(role, name, &labels)).concat() {
             let is_grouped = Class::of(entry.family.schema()).grouped;
             if matches!(entry.kind, AnyKind::RelayCounter(_)) && !is_grouped {
                 change(&entry, &labels, &mut |_: &Entry, cells: &SeriesCells<'_>| {

@@ -299,7 +299,7 @@ impl Intake {
         let mut count = 0;
         for grouped in [false, true] {
             let Ok(sorted) = Sorted::new(labels, table::MAX_LABELS, grouped) else { continue };
-            for entry in self.table.of_labels(name, &sorted) {
+            for entry in self.table.of_labels(Role::Shown, name, &sorted) {
                 if Class::of(entry.family.schema()).grouped != grouped {
                     continue;
                 }
@@ -323,7 +323,7 @@ impl Intake {
         let hide = |entry: &Entry, labels: &Sorted<'_>| {
             entry.family.set_shown(|key| labels.write(key), false)
         };
-        self.for_each(name, labels, true, hide)
+        self.for_each(Role::Shown, name, labels, true, hide)
     }
 
     /// A number that changes whenever a family is made, by any process. It does not always
@@ -341,10 +341,11 @@ impl Intake {
         Ok(self.table.newest_of(name).map(|entry| entry.kind.snapshot_kind()))
     }
 
-    /// Calls `act` for each family of that name that has these labels and is grouped or not. Returns
-    /// how often it returned true.
+    /// Calls `act` for each family of that role and name that has these labels and is grouped or not.
+    /// Returns how often it returned true.
     fn for_each(
         &mut self,
+        role: Role,
         name: &str,
         labels: &[(&str, &str)],
         grouped: bool,
@@ -353,7 +354,7 @@ impl Intake {
         self.table.refresh(self.registry.segment())?;
         let Ok(labels) = Sorted::new(labels, table::MAX_LABELS, grouped) else { return Ok(0) };
         let mut count = 0;
-        for entry in self.table.of_labels(name, &labels) {
+        for entry in self.table.of_labels(role, name, &labels) {
             if Class::of(entry.family.schema()).grouped == grouped {
                 let acted = act(&entry, &labels);
                 count += u64::from(acted.map_err(|error| Error::segment(name, error))?);
@@ -362,7 +363,9 @@ impl Intake {
         Ok(count)
     }
 
-    /// Removes the series of these labels from the families of that name that are grouped or not.
+    /// Removes the series of these labels from the families of that name that are grouped or not, and
+    /// the last totals of the sources that were followed into them: they count in full in a new series.
+    /// Returns the number of shown series that it removed.
     fn remove_from(
         &mut self,
         name: &str,
@@ -371,7 +374,9 @@ impl Intake {
     ) -> Result<u64, Error> {
         let remove =
             |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
-        let removed = self.for_each(name, labels, grouped, remove)?;
+        let beside = self.for_each(Role::Beside, name, labels, grouped, remove)?;
+        self.release(beside);
+        let removed = self.for_each(Role::Shown, name, labels, grouped, remove)?;
         self.release(removed);
         Ok(removed)
     }
@@ -493,7 +498,7 @@ impl Intake {
         // Another thread may have made one of them. If they cannot be read, the next one tries again.
         let _ = self.table.refresh(self.registry.segment());
         let class = Class::of(entry.family.schema());
-        for other in self.table.of_labels(&entry.family.schema().name, labels) {
+        for other in self.table.of_labels(Role::Shown, &entry.family.schema().name, labels) {
             let is_alike = Class::of(other.family.schema()).grouped == class.grouped;
             let is_replaced =
                 class.grouped || other.kind.snapshot_kind() == entry.kind.snapshot_kind();

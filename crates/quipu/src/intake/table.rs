@@ -59,13 +59,14 @@ pub(super) struct Sorted<'a> {
 /// The most labels that an intake can be set to take.
 pub(super) const MAX_LABELS: usize = 64;
 
-/// The families by what is wanted of them, and by name and label names alone.
+/// The families by what is wanted of them, and by role, name and label names alone.
 #[derive(Clone, Default)]
 pub(super) struct Table {
     entries: Vec<Arc<Entry>>,
     by_wanted: HashMap<Box<[u8]>, u32, Seeded>,
     /// The family that was found last. Most senders put the series of a family together.
     last: usize,
+    /// By role, name and label names.
     by_labels: HashMap<Box<[u8]>, Vec<u32>>,
     /// The newest family of each name.
     by_name: HashMap<Box<str>, u32>,
@@ -212,9 +213,9 @@ impl Table {
         self.entries.get(*self.by_name.get(name)? as usize)
     }
 
-    /// The families of that name that have these labels, whatever their kind.
-    pub(super) fn of_labels(&self, name: &str, labels: &Sorted<'_>) -> Vec<Arc<Entry>> {
-        let mut bytes = Vec::new();
+    /// The families of that role and name that have these labels, whatever their kind.
+    pub(super) fn of_labels(&self, role: Role, name: &str, labels: &Sorted<'_>) -> Vec<Arc<Entry>> {
+        let mut bytes = vec![role as u8];
         put_names(name, labels.iter().map(|(name, _)| name), &mut bytes);
         let found = self.by_labels.get(&*bytes).into_iter().flatten();
         found.map(|&at| Arc::clone(&self.entries[at as usize])).collect()
@@ -351,10 +352,10 @@ impl Table {
         let entry = Arc::new(entry);
         self.put_first(&entry, at);
         let name = schema_name(&entry);
+        let mut by_labels = vec![class.role as u8];
+        put_names(&name, label_names(entry.family.schema()), &mut by_labels);
+        self.by_labels.entry(by_labels.into()).or_default().push(at);
         if class.role == Role::Shown {
-            let mut by_labels = Vec::new();
-            put_names(&name, label_names(entry.family.schema()), &mut by_labels);
-            self.by_labels.entry(by_labels.into()).or_default().push(at);
             self.by_name.insert(name, at);
             self.take_samples(&entry);
         } else {
