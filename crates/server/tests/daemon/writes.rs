@@ -117,6 +117,21 @@ fn the_order_of_totals_survives_a_kill() {
 }
 
 #[test]
+fn a_refused_total_leaves_the_order_of_its_series() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let now = now_ms();
+    let put = |series_type, value, time| {
+        write(&daemon, TWO, &two(&[(&[("__name__", "level")], series_type, value, time)]))
+    };
+    assert_eq!(put(SeriesType::Gauge, 1.0, now).status, 204);
+    put(SeriesType::Counter, -1.0, now + 1).expect_refusal(400, "the value is negative");
+    // It is late.
+    assert_eq!(put(SeriesType::Gauge, 2.0, now - 1).status, 204);
+    assert_eq!(daemon.sample("level"), 1.0);
+}
+
+#[test]
 fn what_is_wrong_is_refused_and_the_rest_is_written() {
     let home = Home::new();
     let daemon = home.start(&[]);

@@ -377,9 +377,10 @@ impl Step<'_> {
         let metric = Metric { time: Some(types::sample_time(sample.timestamp_ms)), ..named.metric };
         let (shared, intake) = (self.inputs.shared(), &mut self.intake);
         let followed = shared.follow(intake, metric, named.labels, sample.value, start);
-        followed.map_err(|why| match why {
-            NotFollowed::Refused(refused) => self.forget(named, refused),
-            why => why.fault(),
+        followed.map_err(|why| {
+            // The order did not see this sample, so it has nothing to forget.
+            self.part.is_full |= why == NotFollowed::Refused(Refused::Full);
+            why.fault()
         })
     }
 
