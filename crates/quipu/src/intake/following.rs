@@ -1,10 +1,11 @@
 //! Totals with the times of their samples: their series keep the order of the samples.
 //!
-//! The invariant: the cell for the time of the last sample is stored after the total of that sample, and
-//! no sample that is not later changes the series. So a sample that is sent again counts once, also if
-//! this process has ended meanwhile: if it ended between the total and its time, the sample is later
+//! The invariant: the cell for the time of the last sample is stored after the total of that sample,
+//! and no sample that is not later changes the series. So a sample that is sent again counts once, also
+//! if this process has ended meanwhile: if it ended between the total and its time, the sample is later
 //! than the time in the cell, and stores the same total again. A total that is not less than the last
-//! one does not count as a restart of the source.
+//! one does not count as a restart of the source. While the total is stored, the cell has a time past
+//! that of the sample before, which is late if it is sent again, too.
 
 use std::time::Duration;
 

@@ -115,18 +115,23 @@ impl<'c> Relay<'c> {
     ) -> bool {
         match self.compare(times, &value) {
             Next::Late => return true,
-            Next::Same if self.phase().is_multiple_of(2) => self.store(times, value),
+            Next::Same if self.phase().is_multiple_of(2) => {
+                self.pass_last(times);
+                self.store(times, value);
+            }
             _ => {
                 let Ok(_guard) = segment.lock_registration() else { return false };
                 self.complete();
                 // Another thread may have noted the same restart meanwhile.
                 let next = self.compare(times, &value);
+                if next == Next::Late {
+                    return true;
+                }
+                self.pass_last(times);
                 if next == Next::Restarted {
                     self.keep();
                 }
-                if next != Next::Late {
-                    self.store(times, value);
-                }
+                self.store(times, value);
             }
         }
         true
@@ -273,6 +278,19 @@ impl<'c> Relay<'c> {
             if self.cells.plain(PHASE).load(Ordering::Relaxed) == phase {
                 return;
             }
+        }
+    }
+
+    /// Moves the time of the last sample a nanosecond past it, before the values become those of the
+    /// next one. If this process dies before that one's time is stored, and both come again, the last one
+    /// is late, and not another value at its time.
+    fn pass_last(&self, times: Times) {
+        let last = self.cells.plain(TIME).load(Ordering::Relaxed);
+        let passed = last.saturating_add(1);
+        if last != 0 && times.sample.is_none_or(|sample| sample > passed) {
+            self.cells.plain(TIME).store(passed, Ordering::Relaxed);
+            // The values are stored after it.
+            fence(Ordering::Release);
         }
     }
 
@@ -595,6 +613,28 @@ mod tests {
                     assert!(relay.follow(segment, Times::unknown(1), |i| [3.0, 4.0][i]));
                     assert_eq!(shown(relay), [9.0, 13.0], "{point:?}");
                 }
+            }
+        });
+    }
+
+    /// A process may die while it stores a sample, and then the one before it comes again, too.
+    #[test]
+    fn a_death_before_the_time_of_a_sample_makes_the_one_before_it_late() {
+        with_summary(|segment, relay| {
+            for (last, next) in [(5.0, 7.0), (5.0, 2.0)] {
+                store(relay, ([0.0; 2], [0.0; 2], [0.0; 2], 0));
+                relay.cells.plain(TIME).store(0, Ordering::Relaxed);
+                let at = |sample| Times { sample: Some(sample), ..Times::unknown(1) };
+                assert!(relay.follow(segment, at(100), |_| last));
+                assert_eq!(relay.last_sample(u64::MAX), Some(100));
+                let followed = relay.follow(segment, at(200), |_| {
+                    // What the cells contain now is what a death leaves.
+                    let is_last = relay.is_last(|_| last);
+                    assert!(is_last || relay.last_sample(u64::MAX) == Some(101), "{next}");
+                    next
+                });
+                assert!(followed);
+                assert_eq!(relay.last_sample(u64::MAX), Some(200));
             }
         });
     }
