@@ -7,8 +7,8 @@
 //! and their names checked; its series is found by the values of its tags alone.
 //!
 //! A form knows nothing of series (see [`Prepared`]): it stays right whatever happens to them. A line
-//! whose series is not there goes the long way. The table is bounded: when it is full, it is emptied. It
-//! belongs to one listener, and a form is kept once a line of it was taken.
+//! whose series is not there goes the long way. The table belongs to one listener, and a form is kept
+//! once a line of it was taken. The table is bounded: see [`Turns`].
 
 use std::collections::HashMap;
 use std::ptr;
@@ -18,10 +18,12 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::statsd::Sample;
 
 use super::mapping::Class;
+use super::recent::Turns;
 
 /// The forms of the lines of one listener.
 #[derive(Default)]
 pub(super) struct Forms {
+    turns: Turns,
     /// By class, and then by name.
     known: [HashMap<Box<str>, Vec<Form>, Seeded>; 3],
     /// The number of all forms.
@@ -64,7 +66,7 @@ pub(super) struct TagValues<'a> {
 const MAX_TAGS: usize = 16;
 /// The most bytes of a name, and of the names of the tags, that are kept.
 const MAX_NAMES: usize = 256;
-/// The most forms that are kept, and the most of one name, of which more take turns.
+/// The most forms that are kept, and the most of one name.
 const MOST: usize = 8192;
 const MOST_OF_NAME: usize = 8;
 
@@ -81,18 +83,26 @@ impl Forms {
         forms.iter().find(|form| form.matches(sample, values))
     }
 
-    /// Whether the form of a line is short enough to be kept.
-    pub(super) fn may_keep(sample: &Sample<'_>) -> bool {
+    /// Whether the form of a line, which is not known, is to be kept: it is short enough, and finds
+    /// room. If it does not, that costs no more than the look for it.
+    pub(super) fn admits(&mut self, sample: &Sample<'_>, class: Class) -> bool {
+        let Some(name) = name_of(sample) else { return false };
+        let of_name = self.known[class as usize].get(name).map_or(0, Vec::len);
+        if of_name >= MOST_OF_NAME || self.count >= MOST {
+            if !self.turns.turn_away() {
+                return false;
+            }
+            *self = Self::default();
+        }
         let (mut count, mut bytes) = (0, 0);
-        let is_short = sample.tags().flatten().all(|(name, _)| {
+        sample.tags().flatten().all(|(name, _)| {
             (count, bytes) = (count + 1, bytes + name.len());
             count <= MAX_TAGS && bytes <= MAX_NAMES
-        });
-        is_short && name_of(sample).is_some()
+        })
     }
 
     /// Keeps the form of a line that was taken with these labels, which are in the order of their
-    /// names. [`Forms::may_keep`] was true.
+    /// names. [`Forms::admits`] was true.
     #[cold]
     pub(super) fn add(
         &mut self,
@@ -110,16 +120,9 @@ impl Forms {
         if labels.len() > MAX_TAGS {
             return;
         }
-        if self.count >= MOST {
-            *self = Self::default();
-        }
         self.count += 1;
         let forms = self.known[class as usize].entry(name.into()).or_default();
-        if forms.len() >= MOST_OF_NAME {
-            forms.pop();
-            self.count -= 1;
-        }
-        forms.insert(0, Form { prepared, scale, tags, labels });
+        forms.push(Form { prepared, scale, tags, labels });
     }
 }
 
@@ -202,23 +205,46 @@ mod tests {
         intake.take(metric, &[], &one, Mode::Add, None).unwrap();
         let prepared = intake.prepare(metric, &[], &one, Mode::Add).unwrap();
         let mut forms = Forms::default();
-        let is_known = |forms: &Forms, line: &str| {
+        let find = |forms: &Forms, line: &str| {
             forms.find(&sample(line), Class::Counter, &mut TagValues::default()).is_some()
         };
-        for number in 0..2 * MOST {
-            for line in [format!("n{number}:1|c"), format!("often:1|c|#t{number}:v")] {
-                assert!(!is_known(&forms, &line) && Forms::may_keep(&sample(&line)));
-                forms.add(&sample(&line), Class::Counter, &[], None, prepared.clone());
-                assert!(is_known(&forms, &line));
+        let take = |forms: &mut Forms, line: &str| {
+            let is_known = find(forms, line);
+            if !is_known && forms.admits(&sample(line), Class::Counter) {
+                forms.add(&sample(line), Class::Counter, &[], None, prepared.clone());
+                assert!(find(forms, line));
             }
+            is_known
+        };
+        let check = |forms: &Forms| {
+            let lengths = || forms.known.iter().flat_map(HashMap::values).map(Vec::len);
+            assert!(forms.count <= MOST && forms.count == lengths().sum::<usize>());
+            assert!(lengths().max() <= Some(MOST_OF_NAME));
+        };
+        // One name has more forms than are kept of one, and leaves those of others.
+        assert!(!take(&mut forms, "a:1|c"));
+        for round in 0..3 {
+            let lines = (0..=MOST_OF_NAME).map(|n| format!("often:1|c|#t{n}:v"));
+            let known = lines.filter(|line| take(&mut forms, line)).count();
+            assert_eq!(known, if round == 0 { 0 } else { MOST_OF_NAME });
         }
-        let lengths = || forms.known.iter().flat_map(HashMap::values).map(Vec::len);
-        assert!(forms.count <= MOST && forms.count == lengths().sum::<usize>());
-        assert_eq!(lengths().max(), Some(MOST_OF_NAME));
+        assert!(take(&mut forms, "a:1|c"));
+        // There are more forms than are kept, in the same order again and again.
+        for round in 0..3 {
+            let lines = (0..MOST + MOST / 4).map(|n| format!("n{n}:1|c"));
+            let known = lines.filter(|line| take(&mut forms, line)).count();
+            assert_eq!(known, if round == 0 { 0 } else { MOST - MOST_OF_NAME - 1 });
+            check(&forms);
+        }
+        // Others come, and the first ones do not come again.
+        let others = (0..).map(|n| format!("m{}:1|c", n % MOST));
+        let looks = others.take_while(|line| !take(&mut forms, line)).count();
+        assert!(looks < 20 * MOST, "{looks}");
+        check(&forms);
         let many: String = (0..=MAX_TAGS).map(|tag| format!("t{tag}:v,")).collect();
         let long = "x".repeat(MAX_NAMES + 1);
         for line in [format!("a:1|c|#{many}"), format!("{long}:1|c"), format!("a:1|c|#{long}:v")] {
-            assert!(!Forms::may_keep(&sample(&line)), "{line}");
+            assert!(!forms.admits(&sample(&line), Class::Counter), "{line}");
         }
     }
 }

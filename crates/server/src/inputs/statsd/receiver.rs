@@ -230,7 +230,7 @@ impl Receiver {
             }
         }
         if let (Left::New, true, Some(forms)) = (left, is_taken, &mut self.forms)
-            && Forms::may_keep(sample)
+            && forms.admits(sample, class)
             && let Some(prepared) = taking.prepare(class)
         {
             forms.add(sample, class, &labels, treatment.scale, prepared);

@@ -1,75 +1,78 @@
-//! A bounded table by text, which keeps what was used recently.
+//! A bounded table by text, and when what it contains gives way to others.
 //!
-//! It has two generations: what is found in the older one moves to the newer one; when this is full,
-//! it becomes the older one, and what was not used meanwhile is dropped.
+//! A table that replaced a value whenever another one comes would keep nothing of more values than it
+//! has room for, if they come in the same order again and again. So a full table keeps what it has, and
+//! [`Turns`] counts what finds no room. After many of these, the table begins again, with the values
+//! that come then. What finds no room costs a look, and its share of that.
 
 use std::collections::HashMap;
-use std::mem;
 
 use quipu_segment::hash::Seeded;
 
-/// Values by key, of which each generation has at most [`MOST`].
+/// Values by key, of which at most [`MOST`] are kept.
+///
+/// The places of the values are apart from the values: so one look finds a value, or that it has to be
+/// made.
 #[derive(Debug)]
 pub(super) struct Recent<V> {
-    newer: Generation<V>,
-    older: Generation<V>,
-}
-
-/// The places of the values are apart from the values: so one look finds a value, or moves it from
-/// one generation to the other.
-#[derive(Debug)]
-struct Generation<V> {
     places: HashMap<Box<str>, usize, Seeded>,
-    /// `None` where a value has moved.
-    values: Vec<Option<V>>,
+    /// After those that are kept, the last one that found no room.
+    values: Vec<V>,
+    turns: Turns,
 }
 
-/// The most values of a generation.
-const MOST: usize = 8192;
+/// Counts what finds no room in a full table.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    turned_away: usize,
+}
+
+/// The most values that are kept.
+const MOST: usize = 16_384;
+/// After this number of values that find no room, a table begins again: a few times what is in it, so
+/// that to fill it costs little beside them.
+const PATIENCE: usize = 8 * MOST;
 
 impl<V> Recent<V> {
     /// The value of a key, which is made if none is kept. (It is always there.)
     #[inline]
     pub(super) fn get_or_make(&mut self, key: &str, make: impl FnOnce(&str) -> V) -> Option<&V> {
-        let place = match self.newer.places.get(key) {
+        let place = match self.places.get(key) {
             Some(place) => *place,
-            None => match self.renew(key) {
-                Some(place) => place,
-                None => self.insert(key.into(), make(key)),
-            },
+            None => self.insert(key, make(key)),
         };
-        self.newer.values.get(place)?.as_ref()
+        self.values.get(place)
     }
 
-    /// Keeps a value under a key that has none, and returns its place.
-    fn insert(&mut self, key: Box<str>, value: V) -> usize {
-        if self.newer.values.len() >= MOST {
-            self.older = mem::take(&mut self.newer);
-        }
-        let place = self.newer.values.len();
-        self.newer.values.push(Some(value));
-        self.newer.places.insert(key, place);
-        place
-    }
-
-    /// Moves the value of a key to the newer generation, and returns its place there.
+    /// Keeps a value under a key that has none, if there is room. Returns its place.
     #[cold]
-    fn renew(&mut self, key: &str) -> Option<usize> {
-        let (key, place) = self.older.places.remove_entry(key)?;
-        let value = self.older.values.get_mut(place)?.take()?;
-        Some(self.insert(key, value))
+    fn insert(&mut self, key: &str, value: V) -> usize {
+        if self.places.len() >= MOST {
+            if !self.turns.turn_away() {
+                self.values.truncate(MOST);
+                self.values.push(value);
+                return MOST;
+            }
+            *self = Self::default();
+        }
+        let place = self.values.len();
+        self.values.push(value);
+        self.places.insert(key.into(), place);
+        place
     }
 }
 
 impl<V> Default for Recent<V> {
     fn default() -> Self {
-        Self { newer: Generation::default(), older: Generation::default() }
+        Self { places: HashMap::default(), values: Vec::new(), turns: Turns::default() }
     }
 }
 
-impl<V> Default for Generation<V> {
-    fn default() -> Self {
-        Self { places: HashMap::default(), values: Vec::new() }
+impl Turns {
+    /// Counts something that finds no room. Returns whether the table is to begin again, with new turns.
+    pub(super) fn turn_away(&mut self) -> bool {
+        self.turned_away += 1;
+        self.turned_away >= PATIENCE
     }
 }
 
@@ -78,19 +81,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_used_is_dropped() {
+    fn what_finds_no_room_does_not_replace_what_is_kept() {
         let mut recent = Recent::default();
-        let mut made = 0;
-        for number in 0..100_000 {
-            for key in [&format!("c{number}"), "often"] {
-                let found = recent.get_or_make(key, |key| {
-                    made += usize::from(key == "often");
-                    key.len()
-                });
-                assert_eq!(found, Some(&key.len()));
-            }
+        let mut is_made = |key: String| {
+            let mut is_made = false;
+            let found = recent.get_or_make(&key, |key| {
+                is_made = true;
+                key.to_owned()
+            });
+            assert_eq!(found, Some(&key));
+            assert!(recent.places.len() <= MOST && recent.values.len() <= MOST + 1);
+            is_made
+        };
+        // More than are kept come again and again.
+        for round in 0..3 {
+            let made = (0..MOST + 100).filter(|n| is_made(format!("n{n}"))).count();
+            assert_eq!(made, if round == 0 { MOST + 100 } else { 100 });
         }
-        assert_eq!(made, 1);
-        assert!(recent.newer.places.len() <= MOST && recent.older.places.len() <= MOST);
+        // Others come instead.
+        let made = (0..).take_while(|n| is_made(format!("m{}", n % MOST))).count();
+        assert!(made < PATIENCE + 2 * MOST, "{made}");
     }
 }
