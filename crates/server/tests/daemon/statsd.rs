@@ -377,6 +377,20 @@ mappings:
 }
 
 #[test]
+fn names_that_become_one_label_hide_no_tag_after_them() {
+    let home = Home::new();
+    let address = listener(&home, "udp");
+    let daemon = home.start(&["--statsd", &address]);
+    // More than a line may have labels.
+    let alike = (0..70).map(|n| format!("{n:07b}").replace('0', ".").replace('1', "/"));
+    let alike: String = alike.map(|name| format!("k{name}:v,")).collect();
+    udp(&home).send(format!("hits:1|c|#{alike}z:1").as_bytes()).unwrap();
+    wait_for_lines(&daemon, 1.0);
+    assert_eq!(shown(&daemon), ["hits{k_______=\"v\",z=\"1\"} 1"]);
+    daemon.stop();
+}
+
+#[test]
 fn series_that_expired_come_back_though_their_form_is_known() {
     let home = Home::new();
     let address = listener(&home, "udp");

@@ -6,6 +6,7 @@
 //! put the same values into the same series. With rules, all lines go the long way: a rule may decide by
 //! the values of labels, and counts what it does.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt::Display;
 use std::mem;
@@ -187,21 +188,14 @@ impl Receiver {
             return report.refused("empty_metric_name", &what);
         }
         // Declared before the labels, which may borrow from it.
-        let strange: Vec<String>;
+        let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
-        let tags = put_tags(sample, self.intake.limits().labels, &mut labels);
+        let tags = put_tags(sample, self.intake.limits().labels, &mut labels, &mut strange);
         self.counts.tag_errors += tags.faults;
-        if !tags.are_plain {
-            strange = labels.iter().map(|(name, _)| escaped(name, "")).collect();
-            let before = mem::take(&mut labels);
-            for ((_, value), name) in before.into_iter().zip(&strange) {
-                set_label(&mut labels, name, value);
-            }
-        }
         for (name, value) in found.labels {
             let is_there = found.honors_labels && labels.iter().any(|(other, _)| other == name);
             if !is_there {
-                set_label(&mut labels, name, value);
+                set_label(&mut labels, name.as_str(), value);
             }
         }
         let metric = Metric {
@@ -215,6 +209,8 @@ impl Receiver {
         let mut is_taken = false;
         for value in sample.values().skip(done) {
             let taken = match value {
+                // The mapping or a rule may remove some labels, but not those that were not read.
+                Ok(_) if tags.are_cut => Err(NotTaken::Refused(Refused::Labels)),
                 Ok(value) => taking.take(sample, value),
                 Err(error) => {
                     report.refused(error.reason().as_str(), &error);
@@ -357,43 +353,70 @@ impl Report<'_> {
 }
 
 /// What was found in the tags of a line.
+#[derive(Debug, Default)]
 struct TagsFound {
     /// Tags that have no name or no value.
     faults: u64,
-    /// Whether all names are as Prometheus has them.
-    are_plain: bool,
+    /// Whether there are more tags than were read.
+    are_cut: bool,
 }
 
 /// Adds the tags of a line to its labels, up to one more than `most`, which the intake then refuses.
+/// `strange` is memory for names that change.
 #[inline]
-fn put_tags<'a>(
+fn put_tags<'s, 'a: 's>(
     sample: &Sample<'a>,
     most: usize,
-    labels: &mut Vec<(&'a str, &'a str)>,
+    labels: &mut Vec<(&'s str, &'s str)>,
+    strange: &'s mut Vec<(Cow<'a, str>, &'a str)>,
 ) -> TagsFound {
-    let mut found = TagsFound { faults: 0, are_plain: true };
+    let plain = |name| is_name(name).then_some(name);
+    if let Some(found) = put_named_tags(sample, most, labels, plain) {
+        return found;
+    }
+    // Names that differ may become one label, so they are changed before they are counted.
+    let escape = |name| match is_name(name) {
+        true => Some(Cow::Borrowed(name)),
+        false => Some(Cow::Owned(escaped(name, ""))),
+    };
+    let found = put_named_tags(sample, most, strange, escape);
+    labels.clear();
+    labels.extend(strange.iter().map(|(name, value)| (&**name, *value)));
+    found.unwrap_or_default()
+}
+
+/// Adds tags under the names that `named` makes of theirs. Returns `None` at the first one that has
+/// none.
+#[inline]
+fn put_named_tags<'a, N: Ord>(
+    sample: &Sample<'a>,
+    most: usize,
+    labels: &mut Vec<(N, &'a str)>,
+    named: impl Fn(&'a str) -> Option<N>,
+) -> Option<TagsFound> {
+    let mut found = TagsFound::default();
     for tag in sample.tags() {
         match tag {
             Ok((name, value)) => {
                 if labels.len() > most {
+                    found.are_cut = true;
                     break;
                 }
-                found.are_plain &= is_name(name);
-                set_label(labels, name, value);
+                set_label(labels, named(name)?, value);
             }
             Err(_) => found.faults += 1,
         }
     }
-    found
+    Some(found)
 }
 
 /// Sets a label, and keeps all sorted by name, as the intake wants them. Of several tags with one name,
 /// the last one counts, as in statsd_exporter.
 #[inline]
-fn set_label<'a>(labels: &mut Vec<(&'a str, &'a str)>, name: &'a str, value: &'a str) {
+fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str) {
     let mut at = labels.len();
     while let Some((before, old)) = at.checked_sub(1).and_then(|before| labels.get_mut(before)) {
-        match (*before).cmp(name) {
+        match (*before).cmp(&name) {
             Ordering::Less => break,
             Ordering::Equal => {
                 *old = value;
