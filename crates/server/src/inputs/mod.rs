@@ -3,6 +3,7 @@
 //! All of them put what they read into the state's segment through an [`Intake`], and report what
 //! they refuse to [`Refusals`].
 
+pub mod admission;
 pub mod body;
 mod brief;
 mod encoded;
@@ -31,15 +32,15 @@ use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 
 use crate::config::Settings;
-use crate::http::{Request, Response};
+use crate::http::Request;
 use crate::state::State;
 use encoded::EncodedSeries;
 use gate::Gate;
 use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
 use place::Places;
 use push::Push;
-use rate::{Allowance, Rates};
-use refusals::{Input, Refusals};
+use rate::Rates;
+use refusals::Refusals;
 use rules::Rules;
 use write::Families;
 
@@ -243,23 +244,6 @@ impl Inputs {
     /// Where refused input is reported.
     pub fn refusals(&self) -> &'static Refusals {
         &self.shared.refusals
-    }
-
-    /// What a source may bring at the moment; `None` if that is not limited.
-    ///
-    /// # Errors
-    ///
-    /// The response that refuses the request: 429.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn admit(&self, input: Input, source: &str) -> Result<Option<Allowance<'static>>, Response> {
-        let Some(allowance) = self.shared.rates.of(&source) else { return Ok(None) };
-        match allowance.check() {
-            Ok(()) => Ok(Some(allowance)),
-            Err(excess) => {
-                self.refusals().refused(input, source, excess.reason, &excess);
-                Err(excess.response())
-            }
-        }
     }
 
     /// A metric with the expiry of the settings.

@@ -1,7 +1,7 @@
 //! How many samples a second all sources together may bring, and each of them.
 //!
 //! What is brought has to be paid for in time, at the rate that is allowed: a request or a packet is
-//! taken while less than a second is owed, and refused until then. So it is taken or refused whole,
+//! taken while at most a second is owed, and refused until then. So it is taken or refused whole,
 //! and what a source brings at once costs it the time after that. This is the generic cell rate
 //! algorithm.
 //!
@@ -96,8 +96,8 @@ impl Allowance<'_> {
     fn check_at(&self, now: u64) -> Result<(), Excess> {
         for (reason, rate, paid) in self.limits() {
             let owed = paid.load(Ordering::Relaxed).saturating_sub(now);
-            if let Some(wait) = owed.checked_sub(SECOND).filter(|wait| *wait > 0) {
-                return Err(Excess { reason, rate, wait: Duration::from_nanos(wait) });
+            if owed > SECOND {
+                return Err(Excess::of(reason, rate, owed));
             }
         }
         Ok(())
@@ -105,20 +105,46 @@ impl Allowance<'_> {
 
     /// Notes that the source brought samples.
     pub fn brought(&self, samples: u64) {
-        self.brought_at(samples, self.rates.now());
+        // Whatever is owed.
+        let _ = self.pay(samples, self.rates.now(), u64::MAX);
     }
 
-    fn brought_at(&self, samples: u64, now: u64) {
-        for (_, rate, paid) in self.limits() {
+    /// Takes samples, whose number is known before they are, from what the source may bring. Of several
+    /// requests at the same time, none is taken by what only another one may bring.
+    ///
+    /// # Errors
+    /// The rate that is exceeded.
+    pub fn take(&self, samples: u64) -> Result<(), Excess> {
+        self.take_at(samples, self.rates.now())
+    }
+
+    fn take_at(&self, samples: u64, now: u64) -> Result<(), Excess> {
+        self.check_at(now)?;
+        // If another thread has used up the second rate meanwhile, the first one is paid for nothing.
+        self.pay(samples, now, SECOND)
+    }
+
+    /// Pays for samples while at most `most` nanoseconds are owed.
+    fn pay(&self, samples: u64, now: u64, most: u64) -> Result<(), Excess> {
+        for (reason, rate, paid) in self.limits() {
             let cost = samples.saturating_mul(SECOND) / rate;
-            let pay = |paid: u64| Some((paid.max(now).saturating_add(cost)).min(now + MOST_OWED));
-            // It never declines.
-            let _ = paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
+            let pay = |paid: u64| {
+                let is_admitted = paid.saturating_sub(now) <= most;
+                is_admitted.then(|| paid.max(now).saturating_add(cost).min(now + MOST_OWED))
+            };
+            let owed = paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
+            owed.map_err(|paid| Excess::of(reason, rate, paid.saturating_sub(now)))?;
         }
+        Ok(())
     }
 }
 
 impl Excess {
+    /// That of a source that owes this number of nanoseconds.
+    fn of(reason: &'static str, rate: NonZeroU64, owed: u64) -> Self {
+        Self { reason, rate, wait: Duration::from_nanos(owed.saturating_sub(SECOND)) }
+    }
+
     /// 429, with the time after which to send again.
     pub fn response(&self) -> Response {
         let body = format!("{self}; send again later, or less at a time\n");
@@ -161,7 +187,7 @@ mod tests {
         let mut taken = 0;
         for now in (0..10 * SECOND).step_by(SECOND as usize / 1000) {
             if source.check_at(now).is_ok() {
-                source.brought_at(1, now);
+                source.pay(1, now, u64::MAX).unwrap();
                 taken += 1;
             }
         }
@@ -174,7 +200,7 @@ mod tests {
     fn one_large_request_costs_some_seconds() {
         let rates = rates(Some(10), None);
         let source = rates.of(&"a").unwrap();
-        source.brought_at(u64::MAX, 0);
+        source.take_at(u64::MAX, 0).unwrap();
         let excess = source.check_at(0).unwrap_err();
         assert_eq!((excess.reason, excess.wait.as_secs()), ("sample_rate", 9));
         let response = excess.response();
@@ -182,6 +208,8 @@ mod tests {
             (response.status(), &response.headers()[RETRY_AFTER]),
             (StatusCode::TOO_MANY_REQUESTS, &HeaderValue::from(10))
         );
+        // Requests that were checked before know better by now.
+        assert_eq!(source.take_at(1, 0), Err(excess));
         // Another one pays for it, too.
         assert!(rates.of(&"b").unwrap().check_at(8 * SECOND).is_err());
         assert!(rates.of(&"b").unwrap().check_at(9 * SECOND).is_ok());

@@ -4,9 +4,9 @@ use std::fmt::{self, Write};
 
 use hyper::StatusCode;
 
+use super::admission::Admission;
 use super::body::cut;
 use super::brief::push_brief;
-use super::rate::Allowance;
 use super::refusals::{Input, Refusals};
 use super::{Inputs, source};
 use crate::http::{Request, Response, text};
@@ -16,8 +16,10 @@ pub struct Tally {
     input: Input,
     refusals: &'static Refusals,
     source: String,
-    /// What the source may bring, if that is limited.
-    allowance: Option<Allowance<'static>>,
+    /// What the source may bring.
+    admission: Admission,
+    /// Whether the turn of the request has come.
+    has_begun: bool,
     taken: u64,
     /// What was taken and not reported yet.
     fresh: u64,
@@ -46,7 +48,8 @@ impl Tally {
         Ok(Self {
             input,
             refusals: inputs.refusals(),
-            allowance: inputs.admit(input, &source)?,
+            admission: Admission::new(inputs, input, &source)?,
+            has_begun: false,
             source,
             taken: 0,
             fresh: 0,
@@ -60,6 +63,19 @@ impl Tally {
     /// Where the request comes from.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// Begins to take samples: the request has its place by now. Later calls do nothing.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Tally::new`], if others of the source were taken meanwhile.
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub fn begin(&mut self) -> Result<(), Response> {
+        match std::mem::replace(&mut self.has_begun, true) {
+            true => Ok(()),
+            false => self.admission.check(),
+        }
     }
 
     /// Counts samples that were taken.
@@ -82,9 +98,7 @@ impl Tally {
 
     /// Reports what was brought since the last report.
     pub fn report(&mut self) {
-        if let Some(allowance) = self.allowance {
-            allowance.brought(self.fresh + self.fresh_refused);
-        }
+        self.admission.brought(self.fresh + self.fresh_refused);
         self.fresh_refused = 0;
         if self.fresh > 0 {
             self.refusals.took(self.input, self.fresh);

@@ -292,3 +292,23 @@ fn a_source_over_its_rate_is_refused_for_a_while() {
     assert_eq!(refused("statsd"), 3.0);
     assert_eq!(daemon.sample("x{n=\"499\"}"), 1.0);
 }
+
+/// All of them are under way before the first one is read.
+#[test]
+fn pushes_at_the_same_time_share_the_rate_of_their_source() {
+    let home = Home::new();
+    let daemon = home.start(&["--sample-rate-per-source", "10"]);
+    // Less than what needs a place, and more than is read in one step.
+    let body: String = (1000..5000).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
+    let (most, last) = body.split_at(body.len() - 1);
+    let head = format!("HTTP/1.1\r\nHost: quipu\r\nContent-Length: {}\r\n\r\n", body.len());
+    let mut clients: Vec<_> = (0..8).map(|_| daemon.connect()).collect();
+    for (job, client) in clients.iter_mut().enumerate() {
+        client.send(format!("PUT /metrics/job/{job} {head}{most}")).unwrap();
+    }
+    clients.iter_mut().for_each(|client| client.send(last).unwrap());
+    let responses: Vec<_> = clients.iter_mut().map(|client| client.answer().unwrap()).collect();
+    let (taken, refused): (Vec<_>, Vec<_>) = responses.iter().partition(|one| one.status == 200);
+    assert_eq!(taken.len(), 1, "{responses:?}");
+    refused.iter().for_each(|one| one.expect_refusal(429, "--sample-rate-per-source"));
+}

@@ -123,6 +123,15 @@ impl Lines {
         Ok(Self { inputs: inputs.clone(), families: Families::new(format, LIMITS), part })
     }
 
+    /// Begins to take the text, whose turn has come.
+    ///
+    /// # Errors
+    /// Those of [`Tally::begin`].
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn begin(&mut self) -> Result<(), Response> {
+        self.part.tally.begin()
+    }
+
     /// Begins to take a few lines.
     pub(super) fn step(&mut self) -> Step<'_> {
         let Self { inputs, families, part } = self;

@@ -68,6 +68,9 @@ impl Steps for Importing {
         if !self.place.take() {
             return None;
         }
+        if let Err(response) = self.lines.begin() {
+            return Some(response);
+        }
         let begun = Instant::now();
         let mut step = self.lines.step();
         let failed = loop {

@@ -172,6 +172,9 @@ impl Steps for Ingesting {
         if !self.place.take() {
             return None;
         }
+        if let Err(response) = self.tally.begin() {
+            return Some(response);
+        }
         let failed = match self.fill() {
             Ok(()) => {
                 let next = self.take();

@@ -24,9 +24,9 @@ use quipu::intake::Refused;
 use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
+use super::admission::Admission;
 use super::body::{self, Whole};
 use super::place::Place;
-use super::rate::Allowance;
 use super::refusals::Input;
 use super::{Inputs, source};
 use crate::http::{Reply, Request, Response, Steps};
@@ -60,8 +60,8 @@ struct Coming {
     inputs: Inputs,
     place: Place,
     encoding: Encoding,
-    /// What the client may bring, if that is limited.
-    allowance: Option<Allowance<'static>>,
+    /// What the client may bring.
+    admission: Admission,
     stage: Stage,
 }
 
@@ -75,14 +75,8 @@ impl Coming {
     fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
         let encoding =
             Encoding::of(request).map_err(|response| refuse(inputs, "type", response))?;
-        let allowance = inputs.admit(Input::Otlp, &source(request)).map_err(|refused| {
-            let message = String::from_utf8_lossy(refused.body());
-            let mut response = encoding.failure(refused.status(), message.trim_end());
-            if let Some(after) = refused.headers().get(RETRY_AFTER) {
-                response.headers_mut().insert(RETRY_AFTER, after.clone());
-            }
-            response
-        })?;
+        let admission = Admission::new(inputs, Input::Otlp, &source(request))
+            .map_err(|refused| too_many(encoding, &refused))?;
         let limit = match encoding {
             Encoding::Protobuf => inputs.shared().body_bytes,
             Encoding::Json => inputs.shared().body_bytes.min(JSON_LIMIT),
@@ -94,7 +88,7 @@ impl Coming {
             inputs: inputs.clone(),
             place: Place::of(&inputs.shared().places, request),
             encoding,
-            allowance,
+            admission,
             stage: Stage::Expanding(body),
         })
     }
@@ -102,14 +96,12 @@ impl Coming {
     /// Expands a piece of the body, or takes some points.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     fn go_on(&mut self) -> Result<Option<Response>, Response> {
-        let Self { inputs, encoding, allowance, stage, .. } = self;
+        let Self { inputs, encoding, admission, stage, .. } = self;
         let body = match stage {
             Stage::Taking(export) => {
                 let before = export.counts.brought();
                 let response = export.step();
-                if let Some(allowance) = allowance {
-                    allowance.brought(export.counts.brought() - before);
-                }
+                admission.brought(export.counts.brought() - before);
                 return Ok(response);
             }
             Stage::Expanding(body) => {
@@ -117,6 +109,7 @@ impl Coming {
             }
         };
         if let Some(bytes) = body {
+            admission.check().map_err(|refused| too_many(*encoding, &refused))?;
             *stage = Stage::Taking(Box::new(Export::begin(inputs, *encoding, bytes)?));
         }
         Ok(None)
@@ -134,6 +127,16 @@ impl Steps for Coming {
     fn is_waiting(&self) -> bool {
         self.place.is_waiting()
     }
+}
+
+/// The response to a client that brings too much, in the encoding of its request.
+fn too_many(encoding: Encoding, refused: &Response) -> Response {
+    let message = String::from_utf8_lossy(refused.body());
+    let mut response = encoding.failure(refused.status(), message.trim_end());
+    if let Some(after) = refused.headers().get(RETRY_AFTER) {
+        response.headers_mut().insert(RETRY_AFTER, after.clone());
+    }
+    response
 }
 
 /// Reports a body that cannot be read.

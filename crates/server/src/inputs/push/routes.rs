@@ -24,9 +24,9 @@ use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
 use crate::http::{Reply, Request, Response, Steps, text};
+use crate::inputs::admission::Admission;
 use crate::inputs::body::{Piece, Pieces};
 use crate::inputs::place::Place;
-use crate::inputs::rate::Allowance;
 use crate::inputs::refusals::{Input, Refusals};
 use crate::inputs::{Inputs, source};
 
@@ -168,8 +168,8 @@ impl Push {
         let refuse = |what: &dyn std::fmt::Display| {
             inputs.refusals().refused(Input::Push, grouping.job(), "malformed", what);
         };
-        let allowance = match inputs.admit(Input::Push, &source(request)) {
-            Ok(allowance) => allowance,
+        let admission = match Admission::new(inputs, Input::Push, &source(request)) {
+            Ok(admission) => admission,
             Err(response) => return response.into(),
         };
         let options = match Options::of(&self.settings, &grouping, request) {
@@ -192,7 +192,7 @@ impl Push {
         let batch = Batch::new(grouping, inputs.intake().limits());
         let reading = Reading { pieces, parser, batch, options, removes, is_begun: false };
         let stage = Stage::Reading(Box::new(reading));
-        begin(Pushing { push: self, inputs: inputs.clone(), stage, place, allowance })
+        begin(Pushing { push: self, inputs: inputs.clone(), stage, place, admission })
     }
 }
 
@@ -202,8 +202,8 @@ struct Pushing {
     inputs: Inputs,
     stage: Stage,
     place: Place,
-    /// What the client may bring, if that is limited.
-    allowance: Option<Allowance<'static>>,
+    /// What the client may bring.
+    admission: Admission,
 }
 
 enum Stage {
@@ -276,15 +276,15 @@ enum Stop {
 impl Drop for Pushing {
     /// What a push brought counts even if it cannot be read to its end, or its client leaves.
     fn drop(&mut self) {
-        if let (Some(allowance), Stage::Reading(reading)) = (self.allowance, &self.stage) {
-            allowance.brought(reading.batch.len() as u64);
+        if let Stage::Reading(reading) = &self.stage {
+            self.admission.brought(reading.batch.len() as u64);
         }
     }
 }
 
 impl Steps for Pushing {
     fn step(&mut self) -> Option<Response> {
-        let Self { push, inputs, stage, place, allowance } = self;
+        let Self { push, inputs, stage, place, admission } = self;
         let reading = match stage {
             Stage::Changing(changing) => return changing.step(),
             Stage::Reading(reading) => reading,
@@ -297,8 +297,8 @@ impl Steps for Pushing {
             Ok(None) => return None,
             Ok(Some(content)) => {
                 let Reading { options, removes, .. } = **reading;
-                if let Some(allowance) = allowance {
-                    allowance.brought(content.families.len() as u64);
+                if let Err(response) = admission.take(content.families.len() as u64) {
+                    return Some(response);
                 }
                 let expiry = push.settings.expiry;
                 let push = apply::Push { key, content, options, removes, now: now(), expiry };
@@ -316,9 +316,7 @@ impl Steps for Pushing {
                 match fault {
                     Fault::Malformed(_) => return Some(bad(fault)),
                     Fault::Inconsistent(_) => {
-                        if let Some(allowance) = allowance {
-                            allowance.brought(reading.batch.len() as u64);
-                        }
+                        admission.brought(reading.batch.len() as u64);
                         Change::Fail(key, fault.to_string())
                     }
                 }

@@ -114,6 +114,7 @@ impl Writing {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     fn open(&mut self) -> Result<Reading, Response> {
         let Self { body, limit, taking, version, .. } = self;
+        taking.begin()?;
         let bytes = body::expand_block(&std::mem::take(body), *limit)?;
         Reading::try_new(bytes, |bytes| WriteReader::new(*version, bytes)).map_err(|error| {
             taking.refuse_request(&error);

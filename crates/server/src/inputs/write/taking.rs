@@ -105,6 +105,15 @@ impl Taking {
         Ok(Self { inputs: inputs.clone(), part })
     }
 
+    /// Begins to take the request, whose turn has come.
+    ///
+    /// # Errors
+    /// Those of [`Tally::begin`].
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn begin(&mut self) -> Result<(), Response> {
+        self.part.tally.begin()
+    }
+
     /// Begins to take a few series.
     pub(super) fn step(&mut self) -> Step<'_> {
         let Self { inputs, part } = self;
