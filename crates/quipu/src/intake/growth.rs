@@ -3,7 +3,9 @@
 //! A series that is added to holds a sum alone, which says nothing of the source of a total. So the
 //! last total of each source is in a series that no scrape shows, of a family with another [`Role`]:
 //! what it has grown since is added. The growth is added first and the total stored second: a process
-//! that dies in between adds it again when the source sends its next total, and never loses it.
+//! that dies in between adds it again when the source sends its next total, and never loses it. (A note
+//! of what is about to be added would not tell whether it was: others add to the same cells, on several
+//! CPUs' lanes, so their sum says nothing. To know, each addition would have to go into a log.)
 
 use std::sync::Arc;
 
