@@ -1,11 +1,12 @@
 //! Totals with the times of their samples: their series keep the order of the samples.
 //!
-//! The invariant: the cell for the time of the last sample is stored after the total of that sample,
-//! and no sample that is not later changes the series. So a sample that is sent again counts once, also
-//! if this process has ended meanwhile: if it ended between the total and its time, the sample is later
-//! than the time in the cell, and stores the same total again. A total that is not less than the last
-//! one does not count as a restart of the source. While the total is stored, the cell has a time past
-//! that of the sample before, which is late if it is sent again, too.
+//! The invariant: the cell for the time of the last sample is stored after the total of that
+//! sample, and no sample that is not later changes the series. So a sample that is sent again
+//! counts once, also if this process has ended meanwhile: if it ended between the total and its
+//! time, the sample is later than the time in the cell, and stores the same total again. A total
+//! that is not less than the last one does not count as a restart of the source. While the total is
+//! stored, the cell has a time past that of the sample before, which is late if it is sent again,
+//! too.
 
 use std::time::Duration;
 
@@ -36,9 +37,9 @@ pub enum Followed {
 impl Intake {
     /// Follows the total of a counter as [`Intake::take`] does with [`Mode::Follow`], if its series
     /// has the time of its last sample, and returns what it is to that sample. Returns `None`, and
-    /// changes nothing, if the series is not there, does not have that time, or is one that others add
-    /// to; if the help is new; if the sample has no
-    /// [time](Metric::time), or one that is far ahead; and for a group.
+    /// changes nothing, if the series is not there, does not have that time, or is one that others
+    /// add to; if the help is new; if the sample has no [time](Metric::time), or one that is far
+    /// ahead; and for a group.
     ///
     /// # Errors
     /// As for [`Intake::take`], but never for a limit on series or families.
@@ -72,8 +73,9 @@ impl Intake {
         followed
     }
 
-    /// The time of the last sample of the counter of these labels, if it is followed, alone or beside
-    /// increments, has that time, and belongs to no group. One that is far ahead is not known.
+    /// The time of the last sample of the counter of these labels, if it is followed, alone or
+    /// beside increments, has that time, and belongs to no group. One that is far ahead is not
+    /// known.
     pub fn last_sample(&mut self, name: &str, labels: &[(&str, &str)]) -> Option<Timestamp> {
         self.table.refresh(self.registry.segment()).ok()?;
         let labels = Sorted::new(labels, MAX_LABELS, false).ok()?;

@@ -1,11 +1,12 @@
 //! Totals that are followed into series that others add to.
 //!
 //! A series that is added to holds a sum alone, which says nothing of the source of a total. So the
-//! last total of each source is in a series that no scrape shows, of a family with another [`Role`]:
-//! what it has grown since is added. The growth is added first and the total stored second: a process
-//! that dies in between adds it again when the source sends its next total, and never loses it. (A note
-//! of what is about to be added would not tell whether it was: others add to the same cells, on several
-//! CPUs' lanes, so their sum says nothing. To know, each addition would have to go into a log.)
+//! last total of each source is in a series that no scrape shows, of a family with another
+//! [`Role`]: what it has grown since is added. The growth is added first and the total stored
+//! second: a process that dies in between adds it again when the source sends its next total, and
+//! never loses it. (A note of what is about to be added would not tell whether it was: others add
+//! to the same cells, on several CPUs' lanes, so their sum says nothing. To know, each addition
+//! would have to go into a log.)
 
 use std::sync::Arc;
 
@@ -16,29 +17,30 @@ use super::given::{Given, Metric, Mode};
 use super::put::{self, Put};
 use super::table::Sorted;
 use super::{Intake, Refused};
+use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{Growth, RelaySummary, Times};
-use crate::snapshot::Timestamp;
+use crate::snapshot::{Native, Timestamp};
 
 /// The times of what is added.
 const NO_TIMES: Times = Times::unknown(0);
 
 impl Given<'_> {
-    /// Whether it has counts that [`Intake::follow_into`] can follow: a counter, a classic histogram
-    /// or a summary.
+    /// Whether it has counts that [`Intake::follow_into`] can follow: a counter, a histogram or a
+    /// summary.
     pub fn has_growth(&self) -> bool {
-        matches!(self, Self::Counter(_) | Self::Histogram { .. } | Self::Summary { .. })
+        !matches!(self, Self::Gauge(_) | Self::Unknown(_))
     }
 }
 
 impl Intake {
-    /// Follows the total of a source, as [`Intake::take`] does with [`Mode::Follow`], and calls `give`
-    /// with the increment that it has grown by, which is to be added elsewhere: to a sum over many
-    /// sources. The first total of a source has grown from zero. No scrape shows the series of the
-    /// source itself. `give` is not called for a sample that arrives late, or again; the increment of a
-    /// summary has no quantiles.
+    /// Follows the total of a source, as [`Intake::take`] does with [`Mode::Follow`], and calls
+    /// `give` with the increment that it has grown by, which is to be added elsewhere: to a sum
+    /// over many sources. The first total of a source has grown from zero. No scrape shows the
+    /// series of the source itself. `give` is not called for a sample that arrives late, or again;
+    /// the increment of a summary has no quantiles.
     ///
-    /// Clones of one intake may follow the same source at the same time; others, and other processes
-    /// that share the segment, must not.
+    /// Clones of one intake may follow the same source at the same time; others, and other
+    /// processes that share the segment, must not.
     ///
     /// ```
     /// use quipu::Registry;
@@ -76,11 +78,16 @@ impl Intake {
         let metric = Metric { grouped: false, ..metric };
         let labels = Sorted::new(labels, self.limits.labels, false)?;
         let times = self.times(&metric, start, Mode::Follow, self.clock.now());
-        self.follow_apart(&metric, Role::Apart, &labels, given, times, give)
+        match given {
+            Given::Native { buckets, sum } => {
+                self.follow_native(&metric, &labels, (buckets, *sum), times, give)
+            }
+            given => self.follow_apart(&metric, Role::Apart, &labels, given, times, give),
+        }
     }
 
-    /// Adds a value to a mean over all values, and sets a gauge to it. The sum and the number of the
-    /// values are in a series that no scrape shows.
+    /// Adds a value to a mean over all values, and sets a gauge to it. The sum and the number of
+    /// the values are in a series that no scrape shows.
     ///
     /// # Errors
     /// As for [`Intake::take`]; a value or a weight that is infinite or not a number is refused.
@@ -128,6 +135,57 @@ impl Intake {
         self.follow_apart(metric, Role::Beside, labels, given, times, |intake, grown| {
             let put = intake.put(metric, Role::Shown, labels, grown, Mode::Add, NO_TIMES)?;
             if matches!(put, Put::Done) { Ok(()) } else { Err(Refused::Full) }
+        })
+    }
+
+    /// Follows a native histogram. Its count and its sum are followed as those of a summary, whose
+    /// series has the times of the source, and notices its restarts; another series has the last
+    /// buckets. If they contradict the count, since the source has redrawn its buckets, the count
+    /// is right.
+    fn follow_native(
+        &mut self,
+        metric: &Metric<'_>,
+        labels: &Sorted<'_>,
+        (buckets, sum): (&Native<'_>, f64),
+        times: Times,
+        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let sides = buckets.positive.iter().chain(buckets.negative);
+        let count = sides.fold(buckets.zero_count, |all, (_, count)| all.saturating_add(*count));
+        let summary = Given::Summary { quantiles: &[], count: count as f64, sum };
+        // In one family, also if the source changes its threshold.
+        let zero_threshold = DEFAULT_ZERO_THRESHOLD;
+        let total = Native { zero_threshold, exemplars: &[], ..*buckets };
+        let total = Given::Native { buckets: total, sum };
+        let hidden = Metric { help: "", ..*metric };
+        self.in_step(|intake| {
+            let mut is_given = false;
+            intake.follow_apart(metric, Role::Apart, labels, &summary, times, |intake, grown| {
+                let Given::Summary { count: most, sum, .. } = *grown else { return Ok(()) };
+                let (most, mut by) = (most as u64, None);
+                let value = (&total, Mode::Follow);
+                intake.with_cells(&hidden, Role::Apart, labels, value, |entry, cells| {
+                    by = put::native_growth(entry, cells, buckets, most, most >= count);
+                })?;
+                let Some(by) = by else { return Err(Refused::Buckets) };
+                is_given = true;
+                let grown = Native {
+                    schema: by.schema,
+                    zero_count: by.zero_count,
+                    positive: &by.positive,
+                    negative: &by.negative,
+                    zero_threshold: buckets.zero_threshold,
+                    exemplars: &[],
+                };
+                give(intake, &Given::Native { buckets: grown, sum })
+            })?;
+            if !is_given {
+                return Ok(());
+            }
+            match intake.put(&hidden, Role::Apart, labels, &total, Mode::Follow, times)? {
+                Put::Done => Ok(()),
+                _ => Err(Refused::Full),
+            }
         })
     }
 

@@ -8,9 +8,10 @@ use super::class::Class;
 use super::given::{Given, Mode};
 use super::table::Entry;
 use crate::kind::{
-    AnyKind, GAUGE_STAMP, GAUGE_VALUE, Growth, MixedCounter, Relay, RelayCounter, RelayHistogram,
-    RelaySummary, Times,
+    AnyKind, GAUGE_STAMP, GAUGE_VALUE, Growth, MixedCounter, NativeGrowth, Relay, RelayCounter,
+    RelayHistogram, RelaySummary, Times,
 };
+use crate::snapshot::Native;
 
 /// What became of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +117,19 @@ pub(super) fn growth(
     let mut by = Vec::new();
     let known = relay.growth(entry.family.segment(), times, |i| value(given, i), |n| by.push(n));
     (known, by)
+}
+
+/// What the buckets of a native histogram have grown by since they were followed last: as
+/// `HistogramLayout::native_growth`.
+pub(super) fn native_growth(
+    entry: &Entry,
+    cells: &SeriesCells<'_>,
+    given: &Native<'_>,
+    most: u64,
+    is_restarted: bool,
+) -> Option<NativeGrowth> {
+    let AnyKind::Histogram(layout) = &entry.kind else { return None };
+    layout.native_growth(&entry.family, cells, given, most, is_restarted)
 }
 
 /// Calls `act` with the increment that has these values, and the bounds of `given`.

@@ -57,7 +57,7 @@ pub(crate) use histogram::{
 };
 pub(crate) use info::InfoKind;
 pub(crate) use metric_kind::{MetricKind, Scratch};
-pub(crate) use native::{FINEST, SCHEMAS, last_index};
+pub(crate) use native::{FINEST, NativeGrowth, SCHEMAS, last_index};
 pub(crate) use process_gauge::Processes;
 pub(crate) use relay::{Growth, Relay, RelayCounter, RelayHistogram, RelaySummary, Times};
 pub(crate) use summary::{COUNT as SUMMARY_COUNT, Layout as SummaryLayout, SUM as SUMMARY_SUM};

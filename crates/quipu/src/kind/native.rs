@@ -154,6 +154,32 @@ pub(crate) fn missing(given: &[(i32, u64)], have: &[(i32, u64)]) -> Option<Vec<(
     given.iter().map(difference).collect()
 }
 
+/// What buckets have grown by.
+#[derive(Debug)]
+pub(crate) struct NativeGrowth {
+    pub(crate) schema: i8,
+    pub(crate) zero_count: u64,
+    pub(crate) positive: Vec<(i32, u64)>,
+    pub(crate) negative: Vec<(i32, u64)>,
+}
+
+/// By how much each bucket of `given` has grown since `have`: in all, by at most `most`, which becomes
+/// what is left of it. Both are sorted.
+pub(crate) fn grown(
+    given: &[(i32, u64)],
+    have: &[(i32, u64)],
+    most: &mut u64,
+) -> Vec<(i32, u64)> {
+    let grown = given.iter().map(|&(index, count)| {
+        let found = have.binary_search_by_key(&index, |(index, _)| *index);
+        let old = found.map_or(0, |at| have[at].1);
+        let grown = count.saturating_sub(old).min(*most);
+        *most -= grown;
+        (index, grown)
+    });
+    grown.filter(|(_, grown)| *grown > 0).collect()
+}
+
 /// The index of the bucket of the next coarser schema that contains this one.
 fn coarser(index: i32) -> i32 {
     (index + 1) >> 1

@@ -104,9 +104,9 @@ impl<'c> Relay<'c> {
     }
 
     /// Stores the current values of the source. If it restarted, what it counted before is kept: it
-    /// restarted if it says so, or if a count is less than before. A sample that is not later than the
-    /// last one, or of an earlier run, is left out. Returns false, and changes nothing, if the lock
-    /// for a restart cannot be had in time.
+    /// restarted if it says so, or if a count is less than before. A sample that is not later than
+    /// the last one, or of an earlier run, is left out. Returns false, and changes nothing, if the
+    /// lock for a restart cannot be had in time.
     pub(crate) fn follow(
         &self,
         segment: &Segment,
@@ -137,8 +137,8 @@ impl<'c> Relay<'c> {
         true
     }
 
-    /// The time of the last sample. `None` if no sample had one, if it is later than `latest`, or if a
-    /// process died while it noted a restart: the next sample completes that.
+    /// The time of the last sample. `None` if no sample had one, if it is later than `latest`, or
+    /// if a process died while it noted a restart: the next sample completes that.
     pub(crate) fn last_sample(&self, latest: u64) -> Option<u64> {
         // Acquire: the values are at least as new as the time.
         let time = self.time(TIME, latest, Ordering::Acquire);
@@ -167,8 +167,8 @@ impl<'c> Relay<'c> {
         }
     }
 
-    /// Replaces the values, whatever was counted before. Returns false, and changes nothing, if a lock
-    /// cannot be had in time.
+    /// Replaces the values, whatever was counted before. Returns false, and changes nothing, if a
+    /// lock cannot be had in time.
     pub(crate) fn set(
         &self,
         segment: &Segment,
@@ -201,8 +201,8 @@ impl<'c> Relay<'c> {
         true
     }
 
-    /// As [`Relay::add`], while another thread may follow the source: a restart that it notes at the
-    /// same time would lose what is added, so this holds the lock.
+    /// As [`Relay::add`], while another thread may follow the source: a restart that it notes at
+    /// the same time would lose what is added, so this holds the lock.
     pub(crate) fn add_beside(
         &self,
         segment: &Segment,
@@ -250,7 +250,8 @@ impl<'c> Relay<'c> {
         Growth::Known
     }
 
-    /// Completes what a dead process left. Returns false if the lock for that cannot be had in time.
+    /// Completes what a dead process left. Returns false if the lock for that cannot be had in
+    /// time.
     fn is_completed(&self, segment: &Segment) -> bool {
         if self.phase().is_multiple_of(2) {
             return true;
@@ -281,9 +282,9 @@ impl<'c> Relay<'c> {
         }
     }
 
-    /// Moves the time of the last sample a nanosecond past it, before the values become those of the
-    /// next one. If this process dies before that one's time is stored, and both come again, the last one
-    /// is late, and not another value at its time.
+    /// Moves the time of the last sample a nanosecond past it, before the values become those of
+    /// the next one. If this process dies before that one's time is stored, and both come again,
+    /// the last one is late, and not another value at its time.
     fn pass_last(&self, times: Times) {
         let last = self.cells.plain(TIME).load(Ordering::Relaxed);
         let passed = last.saturating_add(1);
@@ -584,8 +585,8 @@ mod tests {
         family.update(|key| key.text("x"), |cells| test(&segment, &RelaySummary::relay(cells)));
     }
 
-    /// A process that notes a restart may die after any of its stores. What is shown stays the same,
-    /// and the next update counts the source's new value once.
+    /// A process that notes a restart may die after any of its stores. What is shown stays the
+    /// same, and the next update counts the source's new value once.
     #[test]
     fn a_death_at_any_point_of_a_restart_loses_nothing_and_counts_nothing_twice() {
         let (last, before, both) = ([5.0, 7.0], [1.0, 2.0], [6.0, 9.0]);

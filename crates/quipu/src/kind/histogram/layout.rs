@@ -9,7 +9,7 @@ use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
 use crate::kind::exemplar::{self, ReadExemplar};
 use crate::kind::metric_kind::{MetricKind, Scratch, damaged};
-use crate::kind::native::{self, Sides};
+use crate::kind::native::{self, NativeGrowth, Sides};
 use crate::snapshot::{self, Bucket, Histogram, Value};
 
 /// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; if it has
@@ -228,6 +228,33 @@ impl Layout {
             ..*given
         };
         self.add_native(family, cells, &missing, sum - self.sum(cells));
+    }
+
+    /// What the native buckets of a source have grown by since these cells followed it, in the coarser
+    /// of both schemas: `most` observations in all. They are all that it has if it restarted.
+    pub(crate) fn native_growth(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        given: &snapshot::Native<'_>,
+        mut most: u64,
+        is_restarted: bool,
+    ) -> Option<NativeGrowth> {
+        let mut scratch = Scratch::default();
+        let (_, schema) = self.read_native(family, cells, &mut scratch)?;
+        let common = if is_restarted { given.schema } else { schema.min(given.schema) };
+        let mut grown = |given_side: &[(i32, u64)], side: &[(i32, u64)]| {
+            let have = match is_restarted {
+                true => Vec::new(),
+                false => native::coarsened(side, schema, common),
+            };
+            native::grown(&native::coarsened(given_side, given.schema, common), &have, &mut most)
+        };
+        let positive = grown(given.positive, &scratch.positive);
+        let negative = grown(given.negative, &scratch.negative);
+        let zero = if is_restarted { 0 } else { cells.sum(self.zero()) };
+        let zero_count = given.zero_count.saturating_sub(zero).min(most);
+        Some(NativeGrowth { schema: common, zero_count, positive, negative })
     }
 
     /// Replaces the native buckets and the sum.

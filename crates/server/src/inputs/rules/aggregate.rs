@@ -206,6 +206,9 @@ fn value(input: Input<'_>) -> Option<(f64, f64)> {
     }
 }
 
+/// The width of the zero bucket of sums: the default of Prometheus' libraries, 2^-128.
+const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
+
 fn sum(
     intake: &mut Intake,
     metric: Metric<'_>,
@@ -222,7 +225,12 @@ fn sum(
             intake.take(metric, labels, &given, Mode::Add, None)?;
         }
         Input::Given(given, Mode::Add, _) | Input::Grown(given) => {
-            intake.take(metric, labels, given, Mode::Add, None)?;
+            let mut given = *given;
+            if let Given::Native { buckets, .. } = &mut given {
+                // Sources that differ in it have one sum.
+                buckets.zero_threshold = ZERO_THRESHOLD;
+            }
+            intake.take(metric, labels, &given, Mode::Add, None)?;
         }
         Input::Given(..) => return Ok(false),
     }

@@ -1,6 +1,7 @@
 //! Rules over an intake.
 
 use quipu::intake::{Limits, Mode};
+use quipu::snapshot::{Native, Value};
 
 use super::*;
 
@@ -88,19 +89,6 @@ fn increments_and_growing_totals_are_summed() {
     let own = bench.shown(true);
     assert!(own.contains(&"quipu_rule_aggregated_total{aggregation=\"1\"} 9".into()), "{own:#?}");
     assert!(!own.iter().any(|line| line.starts_with("quipu_variants_not_shown")), "{own:#?}");
-    // An exponential histogram is followed as a whole: nothing says what it has grown by.
-    let native = quipu::snapshot::Native {
-        schema: 0,
-        zero_threshold: 0.0,
-        zero_count: 1,
-        positive: &[],
-        negative: &[],
-        exemplars: &[],
-    };
-    let given = Given::Native { buckets: native, sum: 0.0 };
-    bench.take("requests", &[("instance", "a")], given, Mode::Follow);
-    let own = bench.shown(true);
-    assert!(own.contains(&"quipu_rule_kept_total{aggregation=\"1\"} 1".into()), "{own:#?}");
 }
 
 #[test]
@@ -125,6 +113,40 @@ fn histograms_and_summaries_that_are_followed_are_summed() {
         "size_count 8",
     ];
     assert_eq!(bench.shown(false), expected);
+}
+
+#[test]
+fn native_histograms_that_are_followed_are_summed() {
+    let mut bench = Bench::new("aggregations: [{match: '.*', without: [pod], outputs: [sum]}]");
+    // The restart of a source, and one whose values near zero are no longer told apart from it.
+    for (pod, schema, zero_count, positive, sum, expected) in [
+        ("a", 0, 1, &[(1, 2)][..], 3.0, [3, 3]),
+        ("b", 3, 0, &[(1, 4), (9, 1)], 5.0, [8, 8]),
+        ("a", 0, 1, &[(1, 3)], 4.0, [9, 9]),
+        ("a", 0, 1, &[(1, 3)], 4.0, [9, 9]),
+        ("b", 3, 0, &[(1, 2)], 1.0, [11, 10]),
+        ("a", 0, 3, &[(1, 2)], 5.0, [12, 11]),
+    ] {
+        let zero_threshold = if pod == "a" { 0.0 } else { 1e-9 };
+        let (negative, exemplars) = (&[][..], &[][..]);
+        let buckets = Native { schema, zero_threshold, zero_count, positive, negative, exemplars };
+        bench.take("size", &[("pod", pod)], Given::Native { buckets, sum }, Mode::Follow);
+        let [count, sum] = expected;
+        let shown = bench.shown(false);
+        for line in [format!("size_count {count}"), format!("size_sum {sum}")] {
+            assert!(shown.contains(&line), "no {line}: {shown:#?}");
+        }
+    }
+    let mut found = None;
+    let read = bench.intake.read("size", &[], |taken| {
+        if let Value::Histogram(histogram) = taken.value {
+            let native = histogram.native.unwrap();
+            found = Some((native.schema, native.zero_count, native.positive.to_vec()));
+        }
+    });
+    assert_eq!((read.unwrap(), found), (1, Some((0, 2, vec![(1, 9), (2, 1)]))));
+    let own = bench.shown(true);
+    assert!(own.contains(&"quipu_rule_aggregated_total{aggregation=\"1\"} 6".into()), "{own:#?}");
 }
 
 /// A sum that has no room takes nothing of a total; the next total brings all of it.

@@ -1,9 +1,9 @@
 //! A bounded table by text, and when what it contains gives way to others.
 //!
-//! A table that replaced a value whenever another one comes would keep nothing of more values than it
-//! has room for, if they come in the same order again and again. So a full table keeps what it has, and
-//! [`Turns`] counts what finds no room. After many of these, the table begins again, with the values
-//! that come then. What finds no room costs a look, and its share of that.
+//! A table that replaced a value whenever another one comes would keep nothing of more values than
+//! it has room for, if they come in the same order again and again. So a full table keeps what it
+//! has, and [`Turns`] counts what finds no room. After many of these, the table begins again, with
+//! the values that come then. What finds no room costs a look, and its share of that.
 
 use std::collections::HashMap;
 
@@ -11,8 +11,8 @@ use quipu_segment::hash::Seeded;
 
 /// Values by key, of which at most [`MOST`] are kept.
 ///
-/// The places of the values are apart from the values: so one look finds a value, or that it has to be
-/// made.
+/// The places of the values are apart from the values: so one look finds a value, or that it has to
+/// be made.
 #[derive(Debug)]
 pub(super) struct Recent<V> {
     places: HashMap<Box<str>, usize, Seeded>,
@@ -29,8 +29,8 @@ pub(super) struct Turns {
 
 /// The most values that are kept.
 const MOST: usize = 16_384;
-/// After this number of values that find no room, a table begins again: a few times what is in it, so
-/// that to fill it costs little beside them.
+/// After this number of values that find no room, a table begins again: a few times what is in it,
+/// so that to fill it costs little beside them.
 const PATIENCE: usize = 8 * MOST;
 
 impl<V> Recent<V> {
@@ -69,7 +69,8 @@ impl<V> Default for Recent<V> {
 }
 
 impl Turns {
-    /// Counts something that finds no room. Returns whether the table is to begin again, with new turns.
+    /// Counts something that finds no room. Returns whether the table is to begin again, with new
+    /// turns.
     pub(super) fn turn_away(&mut self) -> bool {
         self.turned_away += 1;
         self.turned_away >= PATIENCE
