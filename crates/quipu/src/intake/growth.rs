@@ -160,25 +160,32 @@ impl Intake {
         let hidden = Metric { help: "", ..*metric };
         self.in_step(|intake| {
             let mut is_given = false;
-            intake.follow_apart(metric, Role::Apart, labels, &summary, times, |intake, grown| {
-                let Given::Summary { count: most, sum, .. } = *grown else { return Ok(()) };
-                let (most, mut by) = (most as u64, None);
-                let value = (&total, Mode::Follow);
-                intake.with_cells(&hidden, Role::Apart, labels, value, |entry, cells| {
-                    by = put::native_growth(entry, cells, buckets, most, most >= count);
-                })?;
-                let Some(by) = by else { return Err(Refused::Buckets) };
-                is_given = true;
-                let grown = Native {
-                    schema: by.schema,
-                    zero_count: by.zero_count,
-                    positive: &by.positive,
-                    negative: &by.negative,
-                    zero_threshold: buckets.zero_threshold,
-                    exemplars: &[],
-                };
-                give(intake, &Given::Native { buckets: grown, sum })
-            })?;
+            intake.follow_apart(
+                metric,
+                Role::Apart,
+                labels,
+                &summary,
+                times,
+                |intake, grown| {
+                    let Given::Summary { count: most, sum, .. } = *grown else { return Ok(()) };
+                    let (most, mut by) = (most as u64, None);
+                    let value = (&total, Mode::Follow);
+                    intake.with_cells(&hidden, Role::Apart, labels, value, |entry, cells| {
+                        by = put::native_growth(entry, cells, buckets, most, most >= count);
+                    })?;
+                    let Some(by) = by else { return Err(Refused::Buckets) };
+                    is_given = true;
+                    let grown = Native {
+                        schema: by.schema,
+                        zero_count: by.zero_count,
+                        positive: &by.positive,
+                        negative: &by.negative,
+                        zero_threshold: buckets.zero_threshold,
+                        exemplars: &[],
+                    };
+                    give(intake, &Given::Native { buckets: grown, sum })
+                },
+            )?;
             if !is_given {
                 return Ok(());
             }

@@ -165,11 +165,7 @@ pub(crate) struct NativeGrowth {
 
 /// By how much each bucket of `given` has grown since `have`: in all, by at most `most`, which becomes
 /// what is left of it. Both are sorted.
-pub(crate) fn grown(
-    given: &[(i32, u64)],
-    have: &[(i32, u64)],
-    most: &mut u64,
-) -> Vec<(i32, u64)> {
+pub(crate) fn grown(given: &[(i32, u64)], have: &[(i32, u64)], most: &mut u64) -> Vec<(i32, u64)> {
     let grown = given.iter().map(|&(index, count)| {
         let found = have.binary_search_by_key(&index, |(index, _)| *index);
         let old = found.map_or(0, |at| have[at].1);

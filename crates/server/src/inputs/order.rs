@@ -4,9 +4,9 @@
 //! changes nothing, and is taken as seen. One that is older by more than [`LATE`], has the time of
 //! the last one and another value, or is further in the future than [`AHEAD`], is refused.
 //!
-//! The times are in memory: after a restart of the daemon, the first sample of a gauge is taken whatever
-//! its time is. The series of a counter that is followed has the time of its last sample itself, so the
-//! table contains no later sample of it than the first one (see [`Shared::follow`]).
+//! The times are in memory: after a restart of the daemon, the first sample of a gauge is taken
+//! whatever its time is. The series of a counter that is followed has the time of its last sample
+//! itself, so the table contains no later sample of it than the first one (see [`Shared::follow`]).
 //!
 //! [`Shared::follow`]: super::Shared::follow
 
@@ -135,7 +135,8 @@ impl Order {
     }
 
     /// Finds the place of a sample in its series, and takes it as the last one if it is. A last one
-    /// that is further in the future than [`AHEAD`] came while the clock was ahead, and is not known.
+    /// that is further in the future than [`AHEAD`] came while the clock was ahead, and is not
+    /// known.
     ///
     /// # Errors
     /// It has no place.

@@ -1,9 +1,9 @@
 //! How many samples a second all sources together may bring, and each of them.
 //!
-//! What is brought has to be paid for in time, at the rate that is allowed: a request or a packet is
-//! taken while at most a second is owed, and refused until then. So it is taken or refused whole,
-//! and what a source brings at once costs it the time after that. This is the generic cell rate
-//! algorithm.
+//! What is brought has to be paid for in time, at the rate that is allowed: a request or a packet
+//! is taken while at most a second is owed, and refused until then. So it is taken or refused
+//! whole, and what a source brings at once costs it the time after that. This is the generic cell
+//! rate algorithm.
 //!
 //! A source has a word in a table, found by a secret hash of its address, so the table never grows.
 //! Two sources with the same word have one rate together.
@@ -109,8 +109,8 @@ impl Allowance<'_> {
         let _ = self.pay(samples, self.rates.now(), u64::MAX);
     }
 
-    /// Takes samples, whose number is known before they are, from what the source may bring. Of several
-    /// requests at the same time, none is taken by what only another one may bring.
+    /// Takes samples, whose number is known before they are, from what the source may bring. Of
+    /// several requests at the same time, none is taken by what only another one may bring.
     ///
     /// # Errors
     /// The rate that is exceeded.
@@ -120,7 +120,8 @@ impl Allowance<'_> {
 
     fn take_at(&self, samples: u64, now: u64) -> Result<(), Excess> {
         self.check_at(now)?;
-        // If another thread has used up the second rate meanwhile, the first one is paid for nothing.
+        // If another thread has used up the second rate meanwhile, the first one is paid for
+        // nothing.
         self.pay(samples, now, SECOND)
     }
 

@@ -72,8 +72,8 @@ pub fn series_type(kind: exposition::Kind) -> SeriesType {
     }
 }
 
-/// The type that values without a type get: that of the daemon's family of that name, if it has one.
-/// What ends in `_count` or `_sum` is of a histogram if the daemon has its buckets.
+/// The type that values without a type get: that of the daemon's family of that name, if it has
+/// one. What ends in `_count` or `_sum` is of a histogram if the daemon has its buckets.
 pub fn kept(intake: &mut Intake, name: &str) -> SeriesType {
     match intake.kind_of(name) {
         Ok(Some(Kind::Counter)) => return SeriesType::Counter,

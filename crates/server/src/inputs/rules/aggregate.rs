@@ -45,6 +45,14 @@ struct Made {
     shape: Option<Shape>,
 }
 
+/// A sample after relabelling.
+#[derive(Clone, Copy)]
+pub(super) struct Sample<'a> {
+    pub(super) metric: Metric<'a>,
+    pub(super) labels: &'a [(&'a str, &'a str)],
+    pub(super) input: Input<'a>,
+}
+
 /// The value of a sample.
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a> {
@@ -116,23 +124,19 @@ impl Aggregation {
     }
 
     /// Makes the outputs of a sample.
-    pub(super) fn give(
-        &self,
-        intake: &mut Intake,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        input: Input<'_>,
-    ) -> Aggregated {
+    pub(super) fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> Aggregated {
         let is_wanted = |name: &str| match &self.labels {
             Which::By(names) => names.iter().any(|wanted| wanted == name),
             Which::Without(names) => !names.iter().any(|other| other == name),
         };
-        let labels: Vec<_> = labels.iter().copied().filter(|(name, _)| is_wanted(name)).collect();
+        let labels = sample.labels.iter().copied().filter(|(name, _)| is_wanted(name));
+        let labels: Vec<_> = labels.collect();
         // The time of the sample is that of one source among many.
-        let metric = Metric { time: None, ..metric };
+        let metric = Metric { time: None, ..sample.metric };
+        let sample = Sample { metric, labels: &labels, ..*sample };
         let mut outcome = Aggregated::default();
         for made in &self.outputs {
-            match made.give(intake, metric, &labels, input) {
+            match made.give(intake, &sample) {
                 Ok(true) => outcome.any = true,
                 Ok(false) => outcome.is_partial = true,
                 Err(refused) => {
@@ -150,15 +154,10 @@ impl Aggregation {
 
 impl Made {
     /// Makes the output of a sample. Returns false if there is none of such a sample.
-    fn give(
-        &self,
-        intake: &mut Intake,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        input: Input<'_>,
-    ) -> Result<bool, Refused> {
+    fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Refused> {
+        let Sample { metric, labels, input } = *sample;
         match self.output {
-            Output::Sum => return sum(intake, metric, labels, input),
+            Output::Sum => return sum(intake, sample),
             Output::Count => {
                 let weight = match input {
                     Input::Observed(_, _, weight) => weight,
@@ -209,12 +208,8 @@ fn value(input: Input<'_>) -> Option<(f64, f64)> {
 /// The width of the zero bucket of sums: the default of Prometheus' libraries, 2^-128.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
-fn sum(
-    intake: &mut Intake,
-    metric: Metric<'_>,
-    labels: &[(&str, &str)],
-    input: Input<'_>,
-) -> Result<bool, Refused> {
+fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Refused> {
+    let Sample { metric, labels, input } = *sample;
     match input {
         Input::Observed(shape, value, weight) => {
             intake.observe(metric, labels, shape, value, weight)?;

@@ -1,8 +1,8 @@
 //! Rules for all samples that come in: relabelling, then aggregation.
 //!
-//! A sample is a counter, a gauge, or a whole histogram or summary: rules see it once, under its name,
-//! and without `le` or `quantile`. Pushed groups are not subject to rules, since their labels are how
-//! they are replaced.
+//! A sample is a counter, a gauge, or a whole histogram or summary: rules see it once, under its
+//! name, and without `le` or `quantile`. Pushed groups are not subject to rules, since their labels
+//! are how they are replaced.
 
 mod aggregate;
 mod file;
@@ -19,7 +19,7 @@ use quipu::snapshot::Timestamp;
 use quipu::{Counter, CounterFamily, Description, Registry};
 use quipu_segment::printable;
 
-use aggregate::{Aggregation, Input};
+use aggregate::{Aggregation, Input, Sample};
 use labels::{Labels, NAME};
 use relabel::{Outcome, Relabel};
 
@@ -124,9 +124,11 @@ impl Rules {
         mode: Mode,
         start: Option<Timestamp>,
     ) -> Result<(), Refused> {
-        let Some(sample) = self.relabelled(metric.name, labels) else { return Ok(()) };
-        let (metric, labels) = (Metric { name: sample.get(NAME), ..metric }, sample.pairs());
-        if self.aggregate(intake, metric, &labels, Input::Given(given, mode, start))? {
+        let Some(relabelled) = self.relabelled(metric.name, labels) else { return Ok(()) };
+        let (metric, labels) =
+            (Metric { name: relabelled.get(NAME), ..metric }, relabelled.pairs());
+        let input = Input::Given(given, mode, start);
+        if self.aggregate(intake, &Sample { metric, labels: &labels, input })? {
             intake.take(metric, &labels, given, mode, start)?;
         }
         Ok(())
@@ -145,9 +147,11 @@ impl Rules {
         value: f64,
         weight: f64,
     ) -> Result<(), Refused> {
-        let Some(sample) = self.relabelled(metric.name, labels) else { return Ok(()) };
-        let (metric, labels) = (Metric { name: sample.get(NAME), ..metric }, sample.pairs());
-        if self.aggregate(intake, metric, &labels, Input::Observed(shape, value, weight))? {
+        let Some(relabelled) = self.relabelled(metric.name, labels) else { return Ok(()) };
+        let (metric, labels) =
+            (Metric { name: relabelled.get(NAME), ..metric }, relabelled.pairs());
+        let input = Input::Observed(shape, value, weight);
+        if self.aggregate(intake, &Sample { metric, labels: &labels, input })? {
             intake.observe(metric, &labels, shape, value, weight)?;
         }
         Ok(())
@@ -189,13 +193,8 @@ impl Rules {
     }
 
     /// Makes the outputs of the aggregations that match. Returns whether the sample itself is kept.
-    fn aggregate(
-        &self,
-        intake: &mut Intake,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        input: Input<'_>,
-    ) -> Result<bool, Refused> {
+    fn aggregate(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Refused> {
+        let Sample { metric, labels, input } = *sample;
         let matching = self.aggregations.iter().filter(|(one, _)| one.matches(metric.name));
         let matching: Vec<_> = matching.collect();
         if matching.is_empty() {
@@ -203,16 +202,17 @@ impl Rules {
         }
         let (given, start) = match input {
             Input::Given(given, Mode::Follow, start) if given.has_growth() => (given, start),
-            _ => return give(&matching, intake, metric, labels, input).1,
+            _ => return give(&matching, intake, sample).1,
         };
         if !matching.iter().any(|(one, _)| one.sums()) {
-            return give(&matching, intake, metric, labels, input).1;
+            return give(&matching, intake, sample).1;
         }
         // Of a sample that arrives late, or again, no output is made.
         let mut is_kept = Ok(matching.iter().any(|(one, _)| one.keep_input));
         intake.follow_into(metric, labels, given, start, |intake, grown| {
             let any;
-            (any, is_kept) = give(&matching, intake, metric, labels, Input::Grown(grown));
+            let grown = Sample { input: Input::Grown(grown), ..*sample };
+            (any, is_kept) = give(&matching, intake, &grown);
             // Once it is in one sum, it must not come again with the next total of its source.
             match is_kept {
                 Err(refused) if !any => Err(refused),
@@ -223,18 +223,16 @@ impl Rules {
     }
 }
 
-/// Makes the outputs of aggregations. Returns whether any was made, and whether the sample itself is
-/// kept.
+/// Makes the outputs of aggregations. Returns whether any was made, and whether the sample itself
+/// is kept.
 fn give(
     aggregations: &[&(Aggregation, Counts)],
     intake: &mut Intake,
-    metric: Metric<'_>,
-    labels: &[(&str, &str)],
-    input: Input<'_>,
+    sample: &Sample<'_>,
 ) -> (bool, Result<bool, Refused>) {
     let (mut any, mut is_kept, mut fault) = (false, false, None);
     for (aggregation, counts) in aggregations {
-        let made = aggregation.give(intake, metric, labels, input);
+        let made = aggregation.give(intake, sample);
         any |= made.any;
         if made.fault.is_some() {
             fault = fault.or(made.fault);

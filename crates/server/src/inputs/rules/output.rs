@@ -1,4 +1,5 @@
-//! What an aggregation makes of samples: names as in vmagent's stream aggregation, where it has them.
+//! What an aggregation makes of samples: names as in vmagent's stream aggregation, where it has
+//! them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,14 +1,14 @@
 //! Forms of lines: what was found out about one line, for all lines that are like it.
 //!
-//! Lines have the same form if they have the same name, the same class of type, and tags of the same
-//! names in the same order; their values and those of their tags differ. All that the name, a mapping
-//! and the names of tags decide is the same for them: the family, the scale of values, and from where
-//! each label gets its value. So a line of a known form is neither mapped, nor are its labels sorted
-//! and their names checked; its series is found by the values of its tags alone.
+//! Lines have the same form if they have the same name, the same class of type, and tags of the
+//! same names in the same order; their values and those of their tags differ. All that the name, a
+//! mapping and the names of tags decide is the same for them: the family, the scale of values, and
+//! from where each label gets its value. So a line of a known form is neither mapped, nor are its
+//! labels sorted and their names checked; its series is found by the values of its tags alone.
 //!
-//! A form knows nothing of series (see [`Prepared`]): it stays right whatever happens to them. A line
-//! whose series is not there goes the long way. The table belongs to one listener, and a form is kept
-//! once a line of it was taken. The table is bounded: see [`Turns`].
+//! A form knows nothing of series (see [`Prepared`]): it stays right whatever happens to them. A
+//! line whose series is not there goes the long way. The table belongs to one listener, and a form
+//! is kept once a line of it was taken. The table is bounded: see [`Turns`].
 
 use std::collections::HashMap;
 use std::ptr;
@@ -32,9 +32,10 @@ pub(super) struct Forms {
 
 /// What lines of one form have in common.
 ///
-/// In a prototype, a record for each series, found by all bytes of a line but its values, was faster
-/// still with 1,000 series (0.20 us a line, 0.33 with the family alone), and no faster with 100,000. It
-/// takes 280 bytes a series, and has to notice each change of what became of that series.
+/// In a prototype, a record for each series, found by all bytes of a line but its values, was
+/// faster still with 1,000 series (0.20 us a line, 0.33 with the family alone), and no faster with
+/// 100,000. It takes 280 bytes a series, and has to notice each change of what became of that
+/// series.
 pub(super) struct Form {
     /// The family of their series.
     pub(super) prepared: Prepared,
@@ -152,8 +153,8 @@ impl Form {
         wanted.next().is_none()
     }
 
-    /// The values of the labels of a line of this form, in the order of the labels' names. `room` is
-    /// memory for them.
+    /// The values of the labels of a line of this form, in the order of the labels' names. `room`
+    /// is memory for them.
     #[inline]
     pub(super) fn labels<'r, 'a>(
         &'a self,
@@ -171,8 +172,8 @@ impl Form {
 }
 
 impl Source {
-    /// From where a value comes that a label of the line got: from the tag where it lies in the line, or
-    /// else from the mapping.
+    /// From where a value comes that a label of the line got: from the tag where it lies in the
+    /// line, or else from the mapping.
     fn of(value: &str, sample: &Sample<'_>) -> Self {
         let mut tags = sample.tags().flatten();
         match tags.position(|(_, tag)| ptr::eq(tag, value)) {
