@@ -1,9 +1,9 @@
 //! Bodies of requests as they were before compression: whole, or piece by piece.
 //!
-//! `Content-Encoding` names one coding: `identity`, `gzip`, `deflate`, `zstd` or `snappy` (the block
-//! format, as remote write has it, or the framing format, as Pushgateway has it). What a body expands
-//! to is bounded by the caller's limit before it is held, so a compression bomb costs no more than a
-//! body of that size.
+//! `Content-Encoding` names one coding: `identity`, `gzip`, `deflate`, `zstd` or `snappy` (the
+//! block format, as remote write has it, or the framing format, as Pushgateway has it). What a body
+//! expands to is bounded by the caller's limit before it is held, so a compression bomb costs no
+//! more than a body of that size.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, Cursor, ErrorKind, Read};
@@ -23,7 +23,7 @@ use crate::http::{Request, Response, text};
 ///
 /// The response that refuses several codings.
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-pub(super) fn coding(request: &Request) -> Result<String, Response> {
+fn coding(request: &Request) -> Result<String, Response> {
     let codings = request.headers().get_all(CONTENT_ENCODING).iter();
     let codings: Vec<_> = codings.map(HeaderValue::as_bytes).collect();
     let coding = match codings[..] {
@@ -34,8 +34,8 @@ pub(super) fn coding(request: &Request) -> Result<String, Response> {
     Ok(String::from_utf8_lossy(coding.trim_ascii()).to_ascii_lowercase())
 }
 
-/// A body that is expanded piece by piece, so that a large one takes many steps, and is never in
-/// memory as a whole.
+/// A body that is expanded piece by piece, so that a large one takes many steps, and is in memory
+/// as a whole only if that is asked for.
 pub struct Pieces {
     /// The body as it came, until its first piece is asked for: only then it takes more memory.
     body: Bytes,
@@ -45,6 +45,8 @@ pub struct Pieces {
     coding: String,
     limit: usize,
     left: usize,
+    /// What [`Pieces::gather`] has so far.
+    gathered: Vec<u8>,
 }
 
 /// The outcome of [`Pieces::next`].
@@ -74,7 +76,8 @@ impl Pieces {
         match coding.as_str() {
             "" | "identity" | "gzip" | "x-gzip" | "deflate" | "zstd" | "snappy" => {
                 let (body, reader, ration) = (body.clone(), None, Rc::default());
-                Ok(Self { body, reader, ration, coding, limit, left: limit })
+                let (left, gathered) = (limit, Vec::new());
+                Ok(Self { body, reader, ration, coding, limit, left, gathered })
             }
             other => Err(unknown(other)),
         }
@@ -105,8 +108,8 @@ impl Pieces {
     ///
     /// # Errors
     ///
-    /// The response that refuses the request: 413 for a body that expands to more than the limit, 400
-    /// for one that its coding does not allow. What came before remains valid.
+    /// The response that refuses the request: 413 for a body that expands to more than the limit,
+    /// 400 for one that its coding does not allow. What came before remains valid.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece, Response> {
         self.ration.set(RATION);
@@ -128,6 +131,32 @@ impl Pieces {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Piece::Nothing),
             Err(error) => Err(damaged(&self.coding, &error)),
         }
+    }
+
+    /// Expands the next piece, and returns all bytes after the end. A body that is not compressed
+    /// is shared, not copied.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pieces::next`].
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn gather(&mut self) -> Result<Option<Bytes>, Response> {
+        if matches!(&*self.coding, "" | "identity") {
+            let Self { body, limit, .. } = self;
+            let is_too_large = body.len() > *limit;
+            return if is_too_large { Err(too_large(*limit)) } else { Ok(Some(take(body))) };
+        }
+        let mut gathered = take(&mut self.gathered);
+        let len = gathered.len();
+        gathered.resize(len + PIECE, 0);
+        let piece = self.next(&mut gathered[len..]);
+        let new = if let Ok(Piece::Bytes(new)) = piece { new } else { 0 };
+        gathered.truncate(len + new);
+        if piece? == Piece::End {
+            return Ok(Some(gathered.into()));
+        }
+        self.gathered = gathered;
+        Ok(None)
     }
 }
 
@@ -165,7 +194,8 @@ impl Read for Rationed {
 }
 
 /// The chunks of Snappy's framing format, of which a decoder gets some at a time, and then
-/// [`ErrorKind::WouldBlock`]. It gets a chunk whole, since its decoder does not go on in the middle.
+/// [`ErrorKind::WouldBlock`]. It gets a chunk whole, since its decoder does not go on in the
+/// middle.
 struct Chunks {
     body: Cursor<Bytes>,
     ration: Rc<Cell<usize>>,
@@ -196,46 +226,7 @@ impl Read for Chunks {
     }
 }
 
-/// A body that is needed as a whole, and expanded piece by piece.
-pub struct Whole {
-    pieces: Pieces,
-    bytes: Vec<u8>,
-}
-
-impl Whole {
-    /// A body with this coding, of at most `limit` bytes without it.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Pieces::new`].
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn new(coding: String, body: &Bytes, limit: usize) -> Result<Self, Response> {
-        Ok(Self { pieces: Pieces::of(coding, body, limit)?, bytes: Vec::new() })
-    }
-
-    /// Expands the next piece, and returns all bytes after the end. A body that is not
-    /// compressed is shared, not copied.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Pieces::next`].
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn step(&mut self) -> Result<Option<Bytes>, Response> {
-        if matches!(&*self.pieces.coding, "" | "identity") {
-            let Pieces { body, limit, .. } = &mut self.pieces;
-            let is_too_large = body.len() > *limit;
-            return if is_too_large { Err(too_large(*limit)) } else { Ok(Some(take(body))) };
-        }
-        let len = self.bytes.len();
-        self.bytes.resize(len + PIECE, 0);
-        let piece = self.pieces.next(&mut self.bytes[len..]);
-        let new = if let Ok(Piece::Bytes(new)) = piece { new } else { 0 };
-        self.bytes.truncate(len + new);
-        Ok((piece? == Piece::End).then(|| take(&mut self.bytes).into()))
-    }
-}
-
-/// The bytes that one step of a [`Whole`] expands to.
+/// The bytes that one step of [`Pieces::gather`] expands to.
 const PIECE: usize = 32 << 10;
 
 /// The bytes of a Snappy block, at most `limit` of them. A block can only be expanded as a whole.
@@ -348,9 +339,9 @@ mod tests {
 
     #[expect(clippy::result_large_err, reason = "as the function under test")]
     fn whole(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
-        let mut whole = Whole::new(coding.into(), body, limit)?;
+        let mut pieces = Pieces::of(coding.into(), body, limit)?;
         loop {
-            if let Some(bytes) = whole.step()? {
+            if let Some(bytes) = pieces.gather()? {
                 return Ok(bytes);
             }
         }

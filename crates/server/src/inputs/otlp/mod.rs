@@ -25,7 +25,7 @@ use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
 use super::admission::Admission;
-use super::body::{self, Whole};
+use super::body::Pieces;
 use super::place::Place;
 use super::refusals::Input;
 use super::{Inputs, source};
@@ -66,7 +66,7 @@ struct Coming {
 }
 
 enum Stage {
-    Expanding(Whole),
+    Expanding(Pieces),
     Taking(Box<Export>),
 }
 
@@ -81,8 +81,7 @@ impl Coming {
             Encoding::Protobuf => inputs.shared().body_bytes,
             Encoding::Json => inputs.shared().body_bytes.min(JSON_LIMIT),
         };
-        let body = body::coding(request)
-            .and_then(|coding| Whole::new(coding, request.body(), limit))
+        let body = Pieces::new(request, limit)
             .map_err(|response| refuse_body(inputs, encoding, &response))?;
         Ok(Self {
             inputs: inputs.clone(),
@@ -105,7 +104,7 @@ impl Coming {
                 return Ok(response);
             }
             Stage::Expanding(body) => {
-                body.step().map_err(|response| refuse_body(inputs, *encoding, &response))?
+                body.gather().map_err(|response| refuse_body(inputs, *encoding, &response))?
             }
         };
         if let Some(bytes) = body {
