@@ -1,9 +1,10 @@
-//! Changes by callers that know the name of a metric and not which program made it, such as a shell.
+//! Changes by callers that know the name of a metric and not which program made it, such as a
+//! shell.
 //!
 //! What is in the segment decides. A metric that an application registered under the name takes the
 //! change, with the labels that it was registered with. Otherwise the variant with the same labels
-//! takes it; otherwise a new variant is made, of the type and the buckets that the name has already.
-//! Only a name that is new takes its type from the change.
+//! takes it; otherwise a new variant is made, of the type and the buckets that the name has
+//! already. Only a name that is new takes its type from the change.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -18,10 +18,10 @@ pub struct Metric<'a> {
     /// Whether the series belongs to a group that is replaced as a whole. Such series are in other
     /// families than those that do not, and keep labels without a value.
     pub grouped: bool,
-    /// The time of the sample, if the source says it. With [`Mode::Follow`], a sample of a counter, a
-    /// classic histogram or a summary that is not later than the last one is left out: what is sent
-    /// again counts once. [`Timestamp`] 0 is a time that is not after 1970: such a sample is earlier
-    /// than any other.
+    /// The time of the sample, if the source says it. With [`Mode::Follow`], a sample of a counter,
+    /// a classic histogram or a summary that is not later than the last one is left out: what is
+    /// sent again counts once. [`Timestamp`] 0 is a time that is not after 1970: such a sample is
+    /// earlier than any other.
     pub time: Option<Timestamp>,
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.

@@ -7,8 +7,8 @@
 //!
 //! Each set of label names under a name is a family of its own (see
 //! [`Description::variant`](crate::Description::variant)), found in a table of the intake, so an
-//! update of an existing series takes no lock and does not allocate. A caller that gets the same names
-//! again and again may look for their family once ([`Intake::prepare`]), or for their series
+//! update of an existing series takes no lock and does not allocate. A caller that gets the same
+//! names again and again may look for their family once ([`Intake::prepare`]), or for their series
 //! ([`Intake::locate`]).
 //!
 //! ```
@@ -151,8 +151,8 @@ impl Intake {
 
     /// Hides series that have expired, and counts those that are left. If the limit on series is
     /// reached, removes hidden ones for good, so that others find room: a counter among them that
-    /// comes back starts at zero. To be called now and then: a scrape hides expired series, too, but
-    /// makes no room for others.
+    /// comes back starts at zero. To be called now and then: a scrape hides expired series, too,
+    /// but makes no room for others.
     ///
     /// # Errors
     /// Those of a segment in a file.
@@ -252,8 +252,8 @@ impl Intake {
         self.remove_from(name, labels, true)
     }
 
-    /// Calls `visit` with every series that was taken with [`Metric::grouped`], hidden ones included:
-    /// for a program that starts, and has to know what its groups hold.
+    /// Calls `visit` with every series that was taken with [`Metric::grouped`], hidden ones
+    /// included: for a program that starts, and has to know what its groups hold.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
@@ -283,8 +283,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Calls `read` with the series of these labels, in each family of that name that has it, hidden
-    /// or not. Returns the number of these series.
+    /// Calls `read` with the series of these labels, in each family of that name that has it,
+    /// hidden or not. Returns the number of these series.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
@@ -314,8 +314,9 @@ impl Intake {
         Ok(count)
     }
 
-    /// Hides the series of these labels that were taken with [`Metric::grouped`]: scrapes leave them
-    /// out until they are taken again, and then they go on from their totals. Returns their number.
+    /// Hides the series of these labels that were taken with [`Metric::grouped`]: scrapes leave
+    /// them out until they are taken again, and then they go on from their totals. Returns their
+    /// number.
     ///
     /// # Errors
     /// Those of a segment in a file.
@@ -341,8 +342,8 @@ impl Intake {
         Ok(self.table.newest_of(name).map(|entry| entry.kind.snapshot_kind()))
     }
 
-    /// Calls `act` for each family of that role and name that has these labels and is grouped or not.
-    /// Returns how often it returned true.
+    /// Calls `act` for each family of that role and name that has these labels and is grouped or
+    /// not. Returns how often it returned true.
     fn for_each(
         &mut self,
         role: Role,
@@ -363,9 +364,9 @@ impl Intake {
         Ok(count)
     }
 
-    /// Removes the series of these labels from the families of that name that are grouped or not, and
-    /// the last totals of the sources that were followed into them: they count in full in a new series.
-    /// Returns the number of shown series that it removed.
+    /// Removes the series of these labels from the families of that name that are grouped or not,
+    /// and the last totals of the sources that were followed into them: they count in full in a new
+    /// series. Returns the number of shown series that it removed.
     fn remove_from(
         &mut self,
         name: &str,
@@ -492,10 +493,12 @@ impl Intake {
         entry.set_help();
     }
 
-    /// Removes the series of these labels from the other families, if they are of groups as this one,
-    /// or not: a series that comes with another type or with other buckets replaces the old one.
+    /// Removes the series of these labels from the other families, if they are of groups as this
+    /// one, or not: a series that comes with another type or with other buckets replaces the old
+    /// one.
     fn replace_others(&mut self, entry: &Entry, labels: &Sorted<'_>) {
-        // Another thread may have made one of them. If they cannot be read, the next one tries again.
+        // Another thread may have made one of them. If they cannot be read, the next one tries
+        // again.
         let _ = self.table.refresh(self.registry.segment());
         let class = Class::of(entry.family.schema());
         for other in self.table.of_labels(Role::Shown, &entry.family.schema().name, labels) {

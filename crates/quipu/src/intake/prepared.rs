@@ -1,12 +1,13 @@
 //! Families that were found before: for callers that get the same names of metrics and labels again
 //! and again.
 //!
-//! A [`Prepared`] is the family of a metric with certain labels. It spares the caller the look for the
-//! family, which costs about as much as that for the series. It promises that a value goes to the series
-//! to which [`Intake::take`] and [`Intake::observe`] would add it, or nowhere: it contains nothing of
-//! any series, and a family is never removed. So series may come, expire, be hidden and be removed in any
-//! way; a value whose series is not there changes nothing, and the caller takes it in the usual way,
-//! which makes the series within the limits, or refuses the value.
+//! A [`Prepared`] is the family of a metric with certain labels. It spares the caller the look for
+//! the family, which costs about as much as that for the series. It promises that a value goes to
+//! the series to which [`Intake::take`] and [`Intake::observe`] would add it, or nowhere: it
+//! contains nothing of any series, and a family is never removed. So series may come, expire, be
+//! hidden and be removed in any way; a value whose series is not there changes nothing, and the
+//! caller takes it in the usual way, which makes the series within the limits, or refuses the
+//! value.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -22,8 +23,8 @@ use super::table::{Entry, Sorted, Wanted};
 use super::{Intake, settings};
 use crate::kind::{AnyKind, Times};
 
-/// The family of a metric with certain labels. It belongs to the registry of the intake that prepared
-/// it, and may be used with any intake of that registry.
+/// The family of a metric with certain labels. It belongs to the registry of the intake that
+/// prepared it, and may be used with any intake of that registry.
 #[derive(Clone)]
 pub struct Prepared {
     entry: Arc<Entry>,
@@ -68,8 +69,8 @@ impl Intake {
     }
 
     /// The family that takes observations of this shape, with labels of these names, by
-    /// [`Intake::observe_prepared`]. `None` if there is none yet, or one that others send totals to, and
-    /// for groups.
+    /// [`Intake::observe_prepared`]. `None` if there is none yet, or one that others send totals
+    /// to, and for groups.
     pub fn prepare_observations(
         &mut self,
         metric: Metric<'_>,
@@ -154,8 +155,8 @@ impl Intake {
     }
 }
 
-/// Whether values of that sort are put into the cells of this family by a few additions or stores, and
-/// need nothing else.
+/// Whether values of that sort are put into the cells of this family by a few additions or stores,
+/// and need nothing else.
 fn is_plain(entry: &Entry, given: &Given<'_>, mode: Mode) -> bool {
     match (given, &entry.kind) {
         (Given::Counter(_), AnyKind::MixedCounter(_)) => mode == Mode::Add,
@@ -172,10 +173,10 @@ fn is_observed(kind: &AnyKind) -> bool {
 }
 
 impl Prepared {
-    /// Begins to search for a series, for a caller that has many values: with many series, taking one
-    /// mostly waits for memory. So the caller begins all searches, then [fetches](Prepared::fetch) all
-    /// series, and then takes one value after the other; the memory comes meanwhile. `values` are as for
-    /// [`Intake::take_prepared`].
+    /// Begins to search for a series, for a caller that has many values: with many series, taking
+    /// one mostly waits for memory. So the caller begins all searches, then
+    /// [fetches](Prepared::fetch) all series, and then takes one value after the other; the memory
+    /// comes meanwhile. `values` are as for [`Intake::take_prepared`].
     #[inline]
     pub fn seek(&self, values: &[&str]) -> Sought {
         self.entry.family.seek(|key| write(key, values))

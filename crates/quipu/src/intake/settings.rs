@@ -121,8 +121,8 @@ fn wanted<'a>(
     Ok(Wanted { name: metric.name, kind, shown, cells, floats, class, settings })
 }
 
-/// The other kind that takes values of the same type, with its settings: a family is added to, or it
-/// follows totals.
+/// The other kind that takes values of the same type, with its settings: a family is added to, or
+/// it follows totals.
 pub(super) fn other_kind(wanted: &Wanted<'_>) -> Option<(u8, Vec<u8>)> {
     match wanted.kind {
         MixedCounter::NUMBER => Some((RelayCounter::NUMBER, Vec::new())),

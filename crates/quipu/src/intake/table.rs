@@ -1,8 +1,8 @@
 //! The families of a segment that an intake puts values into, found by what a sender says of them.
 //!
-//! A sender gives a name, a set of labels, and a value. The kind of the value, its settings (such as
-//! bounds) and the names of the labels, sorted, select a family. Several intakes, each with a table,
-//! may use one segment: a table takes in what others made when it does not find a family.
+//! A sender gives a name, a set of labels, and a value. The kind of the value, its settings (such
+//! as bounds) and the names of the labels, sorted, select a family. Several intakes, each with a
+//! table, may use one segment: a table takes in what others made when it does not find a family.
 //!
 //! Counters and classic histograms have two kinds of family: one that is added to, and one that
 //! follows totals. The first of both that was made takes the values for both, so that a name is one
@@ -124,8 +124,8 @@ impl Entry {
 }
 
 impl<'a> Sorted<'a> {
-    /// Sorts labels, of which at most `most` may be there. Those without a value are left out, unless
-    /// `keeps_empty`.
+    /// Sorts labels, of which at most `most` may be there. Those without a value are left out,
+    /// unless `keeps_empty`.
     pub(super) fn new(
         labels: &'a [(&'a str, &'a str)],
         most: usize,
@@ -367,8 +367,8 @@ impl Table {
         true
     }
 
-    /// Makes a family the one for what it is wanted for: also for the values of the other kind of its
-    /// type, unless a family of that kind was made before it.
+    /// Makes a family the one for what it is wanted for: also for the values of the other kind of
+    /// its type, unless a family of that kind was made before it.
     fn put_first(&mut self, entry: &Entry, at: u32) {
         let (schema, class) = (entry.family.schema(), entry.class);
         let mut wanted = Wanted {

@@ -1,11 +1,11 @@
 //! Keeps scrapes and replacements apart: a scrape sees a group of series before it is replaced, or
 //! after that, but never a part of both.
 //!
-//! Nothing blocks here. A handler that cannot enter returns to its thread and tries again, and keeps
-//! its place meanwhile: no scrape enters before a replacement that waits, and no replacement before
-//! the scrapes that waited for the last one. So neither side starves the other. A place holds others
-//! up for `PATIENCE` at most: a connection that is not served, since its client does not read, does
-//! not use its place.
+//! Nothing blocks here. A handler that cannot enter returns to its thread and tries again, and
+//! keeps its place meanwhile: no scrape enters before a replacement that waits, and no replacement
+//! before the scrapes that waited for the last one. So neither side starves the other. A place
+//! holds others up for `PATIENCE` at most: a connection that is not served, since its client does
+//! not read, does not use its place.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

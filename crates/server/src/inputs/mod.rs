@@ -113,13 +113,13 @@ impl Shared {
         }
     }
 
-    /// Follows the total of a counter whose series keeps the order of its samples. Returns false, and
-    /// changes nothing, if it does not, or may not: a rule may lead two series into one. Then
+    /// Follows the total of a counter whose series keeps the order of its samples. Returns false,
+    /// and changes nothing, if it does not, or may not: a rule may lead two series into one. Then
     /// [`Shared::place`] finds the place of the sample, and [`Shared::take`] takes it.
     ///
-    /// The series keeps the order if it has the time of its last sample, which it gets with the first
-    /// one. A counter whose type changes has no series any more, and one whose type was another has none
-    /// yet; so the types of a series are compared whenever one begins.
+    /// The series keeps the order if it has the time of its last sample, which it gets with the
+    /// first one. A counter whose type changes has no series any more, and one whose type was
+    /// another has none yet; so the types of a series are compared whenever one begins.
     ///
     /// # Errors
     /// The sample has no place, or as [`Intake::take`].
@@ -139,8 +139,8 @@ impl Shared {
         Turn::of(followed).map(|_| true).map_err(NotFollowed::Misplaced)
     }
 
-    /// Finds the place of a sample as [`Order::place`] does. If it begins a series that was a counter,
-    /// that one has the time of the last sample.
+    /// Finds the place of a sample as [`Order::place`] does. If it begins a series that was a
+    /// counter, that one has the time of the last sample.
     ///
     /// # Errors
     /// As [`Order::place`].

@@ -83,8 +83,8 @@ impl Tally {
         self.fresh += samples;
     }
 
-    /// Counts a sample, a line or a message that was refused. `what` says where it is, and why it is
-    /// refused.
+    /// Counts a sample, a line or a message that was refused. `what` says where it is, and why it
+    /// is refused.
     pub fn refused(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
         self.refused += 1;
         self.fresh_refused += 1;

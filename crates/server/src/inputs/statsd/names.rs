@@ -105,8 +105,8 @@ pub(super) fn is_name(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit()) && traits(name) == 0
 }
 
-/// The name with an underscore for each character that is not a letter or digit of ASCII, and before
-/// a digit at its beginning. Of several dashes in a row, one is kept for them.
+/// The name with an underscore for each character that is not a letter or digit of ASCII, and
+/// before a digit at its beginning. Of several dashes in a row, one is kept for them.
 pub(super) fn escaped(name: &str, suffix: &str) -> String {
     let mut text = Vec::with_capacity(name.len() + 1);
     if !name.is_empty() {
