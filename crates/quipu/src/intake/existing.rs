@@ -113,6 +113,7 @@ impl Intake {
             time: metric.time,
             expiry: metric.expiry.or(schema.idle),
             grouped: false,
+            exemplars: false,
         };
         let now = self.clock.now();
         let act = |entry: &Entry, cells: &SeriesCells<'_>| apply(entry, cells, change, now);

@@ -30,6 +30,7 @@
 //! ```
 
 pub(crate) mod class;
+mod exemplars;
 mod existing;
 mod following;
 mod given;
@@ -51,6 +52,7 @@ use quipu_segment::ForkSafeCell;
 use quipu_segment::clock::{Clock, Coarse};
 use quipu_segment::series::SeriesCells;
 
+pub use exemplars::GivenExemplar;
 pub use following::Followed;
 pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};

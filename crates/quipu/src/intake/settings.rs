@@ -34,11 +34,10 @@ pub(super) fn of_given<'a>(
     // In groups, one series is added to and another of the same family is replaced.
     let adds = mode == Mode::Add && !metric.grouped;
     let (kind, cells, floats) = match given {
-        Given::Counter(_) if adds => (MixedCounter::NUMBER, 2, MixedCounter::FLOATS),
-        Given::Counter(_) => {
-            let cells = Relay::cells(RelayCounter::VALUES);
-            (RelayCounter::NUMBER, cells, RELAY_FLOATS)
+        Given::Counter(_) if adds => {
+            (MixedCounter::NUMBER, MixedCounter::EXEMPLAR, MixedCounter::FLOATS)
         }
+        Given::Counter(_) => (RelayCounter::NUMBER, RelayCounter::EXEMPLAR, RELAY_FLOATS),
         Given::Gauge(_) => (GaugeKind::NUMBER, GAUGE_CELLS.into(), GAUGE_FLOATS),
         Given::Unknown(_) => (UnknownKind::NUMBER, GAUGE_CELLS.into(), GAUGE_FLOATS),
         Given::Histogram { buckets, .. } => {
@@ -47,11 +46,10 @@ pub(super) fn of_given<'a>(
             let count = buckets.len().saturating_sub(1);
             if adds {
                 put_histogram(None, bounds, settings);
-                (HistogramLayout::NUMBER, 2 + count, HistogramLayout::FLOATS)
+                (HistogramLayout::NUMBER, CLASSIC_CELLS + count, HistogramLayout::FLOATS)
             } else {
                 put_numbers(bounds, settings);
-                let cells = Relay::cells(RelayHistogram::values(count));
-                (RelayHistogram::NUMBER, cells, RELAY_FLOATS)
+                (RelayHistogram::NUMBER, RelayHistogram::exemplars(count), RELAY_FLOATS)
             }
         }
         Given::Native { buckets, .. } => {
@@ -82,7 +80,8 @@ pub(super) fn of_shape<'a>(
             // The library adds the last one.
             let bounds = bounds.iter().copied().filter(|bound| *bound != f64::INFINITY);
             put_histogram(None, bounds.clone(), settings);
-            (HistogramLayout::NUMBER, 2 + bounds.count(), HistogramLayout::FLOATS)
+            let cells = CLASSIC_CELLS + bounds.count();
+            (HistogramLayout::NUMBER, cells, HistogramLayout::FLOATS)
         }
         Shape::Native(schema, most) => {
             if !SCHEMAS.contains(schema) || !(8..=NATIVE_BUCKETS).contains(most) {
@@ -109,8 +108,23 @@ fn wanted<'a>(
     kind: u8,
     cells: usize,
     floats: u64,
-    settings: &'a [u8],
+    settings: &'a mut Vec<u8>,
 ) -> Result<Wanted<'a>, Refused> {
+    let has_exemplars = [
+        MixedCounter::NUMBER,
+        RelayCounter::NUMBER,
+        RelayHistogram::NUMBER,
+        HistogramLayout::NUMBER,
+    ]
+    .contains(&kind);
+    let keeps_exemplars = metric.exemplars && has_exemplars;
+    if keeps_exemplars
+        && kind == HistogramLayout::NUMBER
+        && let Some(first) = settings.first_mut()
+    {
+        *first = 1;
+    }
+    let cells = cells + usize::from(keeps_exemplars);
     if cells > MAX_CELLS {
         return Err(Refused::Buckets);
     }
@@ -133,8 +147,10 @@ pub(super) fn other_kind(wanted: &Wanted<'_>) -> Option<(u8, Vec<u8>)> {
             Some((HistogramLayout::NUMBER, settings))
         }
         HistogramLayout::NUMBER => {
-            // A native histogram, or one that an application registered, begins otherwise.
-            let bounds = wanted.settings.strip_prefix(&*classic_head())?;
+            // A native histogram begins otherwise.
+            let head = classic_head();
+            let settings = identity(wanted.kind, wanted.settings);
+            let bounds = settings.strip_prefix(identity(wanted.kind, &head))?;
             Some((RelayHistogram::NUMBER, bounds.to_vec()))
         }
         _ => None,
@@ -159,6 +175,16 @@ fn shown(kind: u8) -> Kind {
     }
 }
 
+/// What tells the settings of families apart: all but whether a histogram keeps exemplars.
+pub(super) fn identity(kind: u8, settings: &[u8]) -> &[u8] {
+    match kind {
+        HistogramLayout::NUMBER => settings.get(1..).unwrap_or_default(),
+        _ => settings,
+    }
+}
+
+/// The cells of a classic histogram without bounds: the sum, and the bucket of all.
+const CLASSIC_CELLS: usize = 2;
 /// The cells of a native histogram without classic buckets: the sum, NaN, zero, and the table.
 const NATIVE_CELLS: usize = 4;
 

@@ -118,7 +118,8 @@ impl Entry {
             && count == labels.count
             && schema.name == wanted.name
             && Class { alone: wanted.class.alone, ..self.class } == wanted.class
-            && *schema.settings == *wanted.settings
+            && settings::identity(schema.kind, &schema.settings)
+                == settings::identity(wanted.kind, wanted.settings)
             && labels.iter().zip(&schema.labels).all(|((name, _), label)| name == label.name)
     }
 }
@@ -422,8 +423,9 @@ impl Table {
 fn put_wanted<'n>(wanted: &Wanted<'_>, names: impl Iterator<Item = &'n str>, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&[wanted.kind, wanted.class.number() & !ALONE_IN_CLASS]);
-    out.extend_from_slice(&wanted.settings.len().to_le_bytes());
-    out.extend_from_slice(wanted.settings);
+    let settings = settings::identity(wanted.kind, wanted.settings);
+    out.extend_from_slice(&settings.len().to_le_bytes());
+    out.extend_from_slice(settings);
     put_names(wanted.name, names, out);
 }
 

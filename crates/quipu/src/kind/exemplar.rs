@@ -61,31 +61,46 @@ pub(crate) fn keep(
     value: f64,
     pairs: &[(&str, &str)],
 ) {
+    keep_at(family, cells, (cell, slot), value, pairs, None);
+}
+
+/// As [`keep`], for a value that was observed at a time, in nanoseconds of Unix time; now, if that is
+/// later or not known. Returns whether the exemplar is not dropped.
+pub(crate) fn keep_at(
+    family: &Family,
+    cells: &SeriesCells<'_>,
+    (cell, slot): (usize, usize),
+    value: f64,
+    pairs: &[(&str, &str)],
+    time: Option<u64>,
+) -> bool {
     // Series without exemplars have one cell fewer.
     if cell >= cells.len() {
-        return;
+        return false;
     }
     let characters: usize =
         pairs.iter().map(|(name, value)| name.chars().count() + value.chars().count()).sum();
     let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     // The encoding here has one byte for the length of a text, which must be below 255.
     let is_short = pairs.iter().all(|(name, value)| name.len() < 255 && value.len() < 255);
-    if characters > MAX_CHARACTERS || bytes > TEXT_BYTES || !is_short {
-        return;
+    // One without labels is not there.
+    if pairs.is_empty() || characters > MAX_CHARACTERS || bytes > TEXT_BYTES || !is_short {
+        return false;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_nanos()).unwrap_or(0);
     let root = cells.plain(cell);
     let slots = slot + 1;
     let Some(table) = find_or_take(family, cells, root, || family_slots(family).max(slots)) else {
-        return;
+        return false;
     };
     let Some(word) = family.side(cells, table).and_then(|side| side.words().get(slot)) else {
-        return;
+        return false;
     };
-    let Some(at) = find_or_take(family, cells, word, || usize::from(WORDS)) else { return };
-    let Some(side) = family.side(cells, at) else { return };
-    write(side.words(), now, value, pairs);
+    let Some(at) = find_or_take(family, cells, word, || usize::from(WORDS)) else { return false };
+    let Some(side) = family.side(cells, at) else { return false };
+    write(side.words(), now, time.map_or(now, |time| time.min(now)), value, pairs);
+    true
 }
 
 /// The exemplar cell of series whose only side allocations are exemplars.
@@ -154,6 +169,9 @@ fn each(family: &Family, cells: &SeriesCells<'_>, cell: usize, mut act: impl FnM
     // Acquire, here and below: pairs with the release in `find_or_take`; a thread that sees an
     // offset sees the side allocation that is there.
     let root = cells.plain(cell).load(Ordering::Acquire);
+    if root == 0 {
+        return;
+    }
     let Some(table) = family.side(cells, u32::try_from(root).unwrap_or(0)) else { return };
     for word in table.words().iter().take(cells.len()) {
         let at = u32::try_from(word.load(Ordering::Acquire)).unwrap_or(0);
@@ -190,7 +208,9 @@ pub(crate) fn kept(
     Some(KeptExemplar { labels, value, time: time? })
 }
 
-fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
+/// Writes an exemplar into a slot. `time` is when its value was observed, not later than `now`: a slot
+/// with a time to come would not be taken over before it.
+fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &str)]) {
     if words.len() < usize::from(WORDS) {
         return;
     }
@@ -224,6 +244,7 @@ fn write(words: &[AtomicU64], now: u64, value: f64, pairs: &[(&str, &str)]) {
         padded[..chunk.len()].copy_from_slice(chunk);
         word.store(u64::from_le_bytes(padded), Ordering::Release);
     }
+    words[TIME].store(time & !SUSPECT, Ordering::Release);
     // Release: pairs with the acquire load in `read`; a reader that sees the even number sees the
     // whole exemplar. If another writer has taken the slot over, the exchange fails, and that
     // writer completes the slot.
@@ -319,12 +340,13 @@ mod tests {
     fn a_writer_is_taken_for_dead_a_while_after_it_was_suspected() {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let shown = |words: &[AtomicU64]| read(words, &mut Vec::new()).map(|slot| slot.value);
-        write(&words, PATIENCE, 1.0, &[("a", "b")]);
+        write(&words, PATIENCE, PATIENCE, 1.0, &[("a", "b")]);
         assert_eq!(shown(&words), Some(1.0));
         // Another writer starts, and stops before it stores its time.
         let odd = words[SEQUENCE].fetch_add(1, Ordering::Relaxed) + 1;
         for (now, taken) in [(9.0, false), (9.5, false), (9.9, false), (10.1, true)] {
-            write(&words, (now * PATIENCE as f64) as u64, now, &[("a", "b")]);
+            let at = (now * PATIENCE as f64) as u64;
+            write(&words, at, at, now, &[("a", "b")]);
             assert_eq!(words[SEQUENCE].load(Ordering::Relaxed) != odd, taken, "{now}");
         }
         assert_eq!(shown(&words), Some(10.1));

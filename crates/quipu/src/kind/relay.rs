@@ -13,6 +13,7 @@
 //! | 4.. | `n` times the last value of the source |
 //! | | `n` times what was counted beside it: before its last restart, or added by others |
 //! | | `n` times the sum of both, valid while the phase is odd |
+//! | last | the exemplars, if the family keeps them |
 //!
 //! A restart changes all of them, and the process may die at any point in between. So the sums are
 //! written first; then the phase becomes odd, and they are what is shown; then they become what was
@@ -22,12 +23,14 @@
 //! Values of one series that arrive in several threads at once may be stored in any order. Only one
 //! thread at a time notes a restart, or completes one: it holds the lock of the segment.
 
+use std::sync::Arc;
 use std::sync::atomic::fence;
 
 use quipu_segment::Segment;
-use quipu_segment::series::{Family, Schema, SeriesCells};
+use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 use quipu_segment::sync::Ordering;
 
+use super::exemplar::{self, Exemplars, ReadExemplar};
 use super::metric_kind::{MetricKind, Scratch, check_cells, damaged};
 use crate::error::Error;
 use crate::snapshot::{self, Bucket, Number, Value};
@@ -376,6 +379,8 @@ pub(crate) struct RelaySummary(Box<[f64]>);
 
 impl RelayCounter {
     pub(crate) const VALUES: usize = 1;
+    /// The cell of the exemplar.
+    pub(crate) const EXEMPLAR: usize = Relay::cells(Self::VALUES);
 
     /// The value of a series.
     pub(crate) fn relay(cells: SeriesCells<'_>) -> Relay<'_> {
@@ -387,6 +392,17 @@ impl RelayHistogram {
     /// The number of values of a series with that many bounds.
     pub(crate) fn values(bounds: usize) -> usize {
         bounds + 2
+    }
+
+    /// The cell of the exemplars of a series with that many bounds.
+    pub(crate) const fn exemplars(bounds: usize) -> usize {
+        Relay::cells(bounds + 2)
+    }
+
+    /// Where the exemplar of a value is: the cell, and the slot.
+    pub(crate) fn exemplar_of(&self, value: f64) -> (usize, usize) {
+        let slot = self.0.partition_point(|bound| *bound < value);
+        (Self::exemplars(self.0.len()), slot)
     }
 
     /// The values of a series with that many bounds.
@@ -451,6 +467,12 @@ fn numbers(family: &Family) -> Result<Box<[f64]>, Error> {
     Ok(numbers)
 }
 
+/// As [`check`], for a family that may have a cell for exemplars.
+fn check_with_exemplars(family: &Family, cells: usize) -> Result<(), Error> {
+    let cells = u16::try_from(cells).map_err(|_| damaged(family.schema()))?;
+    check_cells(family, cells..=cells.saturating_add(1))
+}
+
 /// Checks the number of cells, which comes from the family's record.
 fn check(family: &Family, cells: usize) -> Result<(), Error> {
     let cells = u16::try_from(cells).map_err(|_| damaged(family.schema()))?;
@@ -462,19 +484,24 @@ impl MetricKind for RelayCounter {
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Counter;
 
     fn decode(family: &Family) -> Result<Self, Error> {
-        check(family, Relay::cells(Self::VALUES)).map(|()| Self)
+        check_with_exemplars(family, Self::EXEMPLAR).map(|()| Self)
     }
 
     fn read(
         &self,
-        _: &Family,
+        family: &Family,
         cells: &SeriesCells<'_>,
-        _: &mut Scratch,
+        scratch: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     ) {
         let mut total = 0.0;
         Self::relay(*cells).read(|_, value| total = value);
-        emit(Value::Counter { total: Number::Float(total), exemplar: None });
+        let exemplar = exemplar::last(family, cells, Self::EXEMPLAR, scratch);
+        emit(Value::Counter { total: Number::Float(total), exemplar });
+    }
+
+    fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        Some(Arc::new(Exemplars(Self::EXEMPLAR)))
     }
 }
 
@@ -484,26 +511,28 @@ impl MetricKind for RelayHistogram {
 
     fn decode(family: &Family) -> Result<Self, Error> {
         let bounds = numbers(family)?;
-        check(family, Relay::cells(Self::values(bounds.len())))?;
+        check_with_exemplars(family, Self::exemplars(bounds.len()))?;
         Ok(Self(bounds))
     }
 
     fn read(
         &self,
-        _: &Family,
+        family: &Family,
         cells: &SeriesCells<'_>,
         scratch: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     ) {
         let (bounds, mut sum) = (&self.0, 0.0);
-        scratch.arena.scoped(|scope| {
+        exemplar::read_all(family, cells, Self::exemplars(bounds.len()), scratch);
+        let Scratch { slots, texts, arena, .. } = &mut *scratch;
+        arena.scoped(|scope| {
             let bounds = bounds.iter().copied().chain([f64::INFINITY]);
-            let buckets: &mut [Bucket<'_>] = scope.alloc_iter(bounds.map(|bound| Bucket {
-                bound,
-                le: None,
-                count: 0,
-                exemplar: None,
-            }));
+            let bucket = |(i, bound)| {
+                let slot = slots.get(i).and_then(Option::as_ref);
+                let exemplar = slot.map(|slot: &ReadExemplar| slot.exemplar(texts));
+                Bucket { bound, le: None, count: 0, exemplar }
+            };
+            let buckets: &mut [Bucket<'_>] = scope.alloc_iter(bounds.enumerate().map(bucket));
             Self::relay(*cells, self.0.len()).read(|i, value| match buckets.get_mut(i) {
                 // A count is not negative; one of a damaged file becomes 0.
                 Some(bucket) => bucket.count = value as u64,
@@ -513,6 +542,10 @@ impl MetricKind for RelayHistogram {
             let histogram = snapshot::Histogram { count, sum, buckets, native: None };
             emit(Value::Histogram(histogram));
         });
+    }
+
+    fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        Some(Arc::new(Exemplars(Self::exemplars(self.0.len()))))
     }
 }
 

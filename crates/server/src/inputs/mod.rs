@@ -28,7 +28,7 @@ use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 
 use crate::config::Settings;
@@ -185,6 +185,23 @@ impl Shared {
             None => intake.observe(metric, labels, shape, value, weight),
             Some(rules) => rules.observe(intake, metric, labels, shape, value, weight),
         }
+    }
+
+    /// Keeps an exemplar of a series that was taken: see [`Intake::exemplify`]. Returns whether it was
+    /// kept.
+    pub fn exemplify(
+        &self,
+        intake: &mut Intake,
+        name: &str,
+        labels: &[(&str, &str)],
+        exemplar: &GivenExemplar<'_>,
+    ) -> bool {
+        let kept = match &self.rules {
+            None => intake.exemplify(name, labels, exemplar),
+            Some(rules) => rules.exemplify(intake, name, labels, exemplar),
+        };
+        // A segment that cannot be read keeps none.
+        kept.unwrap_or(false)
     }
 
     /// As [`Intake::remove`].

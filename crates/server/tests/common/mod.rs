@@ -171,6 +171,14 @@ impl Daemon {
         self.connect().request("GET", target).unwrap()
     }
 
+    /// A scrape in a format.
+    pub(crate) fn scrape(&self, accept: &str) -> Answer {
+        let mut client = self.connect();
+        let request = format!("GET /metrics HTTP/1.1\r\nHost: quipu\r\nAccept: {accept}\r\n\r\n");
+        client.send(request).unwrap();
+        client.answer().unwrap()
+    }
+
     /// `POST` without a body on a connection of its own.
     pub(crate) fn post(&self, target: &str) -> Answer {
         self.connect().request("POST", target).unwrap()

@@ -179,13 +179,17 @@ fn openmetrics_and_compressed_texts_are_imported() {
     let openmetrics = "# TYPE took_seconds histogram\n# UNIT took_seconds seconds\n\
         took_seconds_bucket{le=\"1.0\"} 1 # {id=\"x\"} 0.5\ntook_seconds_bucket{le=\"+Inf\"} 2\n\
         took_seconds_count 2\ntook_seconds_sum 1.5\ntook_seconds_created 1.0\n\
-        # TYPE hits counter\nhits_total 7\nhits_created 1.25\n\
+        # TYPE hits counter\nhits_total 7 # {id=\"y\"} 3\nhits_created 1.25\n\
         # TYPE file_created gauge\nfile_created 8\n# EOF\n";
     let fields = [("Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8")];
     let target = "/api/v1/import/prometheus";
     assert_eq!(daemon.post_body(target, &fields, openmetrics.as_bytes()).status, 204);
     assert_eq!((daemon.sample("took_seconds_count"), daemon.sample("hits_total")), (2.0, 7.0));
     assert_eq!(daemon.sample("file_created"), 8.0);
+    let text = daemon.scrape("application/openmetrics-text;version=1.0.0").text();
+    for exemplar in ["# {id=\"x\"} 0.5", "# {id=\"y\"} 3"] {
+        assert!(text.contains(exemplar), "{text}");
+    }
     let cut = openmetrics.replace("# EOF\n", "");
     let answer = daemon.post_body(target, &fields, cut.as_bytes());
     answer.expect_refusal(400, "# EOF");

@@ -51,10 +51,7 @@ fn the_parsers_of_prometheus_read_every_format() {
         "application/openmetrics-text;version=2.0.0;escaping=allow-utf-8",
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
     ] {
-        let mut client = daemon.connect();
-        let request = format!("GET /metrics HTTP/1.1\r\nHost: quipu\r\nAccept: {accept}\r\n\r\n");
-        client.send(request).unwrap();
-        let answer = client.answer().unwrap();
+        let answer = daemon.scrape(accept);
         let samples = textparse(&answer.fields["content-type"], &answer.body);
         let events = samples.iter().find(|sample| sample["name"] == "quipu_events_total").unwrap();
         assert_eq!(

@@ -196,6 +196,29 @@ fn delta_and_cumulative_data_of_one_name_add_up() {
 }
 
 #[test]
+fn exemplars_have_the_ids_of_their_traces() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let exemplar = |value: f64, trace: &str| {
+        json!({"asDouble": value, "timeUnixNano": "1700000000000000000", "spanId": "eee19b7ec3c1b174",
+            "traceId": trace,
+            "filteredAttributes": [{"key": "user.id", "value": {"stringValue": "ada"}}]})
+    };
+    let traces = ["5b8efff798038103d269b633813fc60c", "5b8efff798038103d269b633813fc60d"];
+    let body = request(json!([{"name": "took", "histogram": {"aggregationTemporality": 2,
+        "dataPoints": [{"count": 3, "sum": 1.5, "bucketCounts": [1, 2], "explicitBounds": [0.5],
+            "exemplars": [exemplar(0.25, traces[0]), exemplar(0.75, traces[1])]}]}}]));
+    assert_eq!(post(&daemon, &[("Content-Type", JSON)], body.as_bytes()).status, 200);
+    let text = daemon.scrape("application/openmetrics-text;version=1.0.0").text();
+    for (bound, trace) in [("le=\"0.5\"", traces[0]), ("le=\"+Inf\"", traces[1])] {
+        let line = text.lines().find(|line| line.contains("took_bucket") && line.contains(bound));
+        let expected =
+            format!("# {{user_id=\"ada\",trace_id=\"{trace}\",span_id=\"eee19b7ec3c1b174\"}} 0.");
+        assert!(line.is_some_and(|line| line.contains(&expected)), "{text}");
+    }
+}
+
+#[test]
 fn gauges_end_when_nothing_is_recorded() {
     let home = Home::new();
     let daemon = home.start(&[]);

@@ -72,6 +72,53 @@ fn totals_survive_kills_and_count_once() {
     }
 }
 
+fn varint(mut number: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while number >= 0x80 {
+        bytes.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    bytes.push(number as u8);
+    bytes
+}
+
+/// Prometheus sends exemplars apart from the samples of their series.
+#[test]
+fn exemplars_are_kept() {
+    let label = |name: &str, value: &str| {
+        let pair = [field(0x0a, name.as_bytes()), field(0x12, value.as_bytes())];
+        field(0x0a, &pair.concat())
+    };
+    let value = |tag: u8, value: f64| [&[tag][..], &value.to_le_bytes()].concat();
+    let time = |tag: u8, time| [&[tag][..], &varint(time as u64)].concat();
+    let now = now_ms();
+    let series =
+        |name: &str, point: Vec<u8>| field(0x0a, &[label("__name__", name), point].concat());
+    let exemplar = |trace: &str, n: f64| {
+        field(0x1a, &[label("trace_id", trace), value(0x11, n), time(0x18, now)].concat())
+    };
+    let sample = field(0x12, &[value(0x09, 5.0), time(0x10, now)].concat());
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let requests = [
+        series("hits_total", sample),
+        series("hits_total", exemplar("ab", 3.0)),
+        series("none", exemplar("cd", 1.0)),
+    ];
+    for request in &requests {
+        assert_eq!(write(&daemon, ONE, request).status, 204);
+    }
+    daemon.kill();
+    let daemon = home.start(&[]);
+    let text = daemon.scrape("application/openmetrics-text;version=1.0.0").text();
+    let line = text.lines().find(|line| line.starts_with("hits_total")).unwrap_or_default();
+    let (total, exemplar) = line.split_once(" # ").unwrap_or_default();
+    assert!(total.starts_with("hits_total 5"), "{text}");
+    assert!(exemplar.starts_with("{trace_id=\"ab\"} 3"), "{text}");
+    assert!(exemplar.contains(&(now / 1000).to_string()), "{text}");
+    assert!(!text.contains("\"cd\""), "{text}");
+}
+
 /// The series of a counter has the time of its last sample.
 #[test]
 fn the_order_of_totals_survives_a_kill() {
@@ -182,12 +229,7 @@ fn histograms_and_what_is_known_of_families_are_written() {
     let daemon = home.start(&[]);
     let now = now_ms();
     let mut time = vec![0x78];
-    let mut left = now as u64;
-    while left >= 0x80 {
-        time.push(left as u8 | 0x80);
-        left >>= 7;
-    }
-    time.push(left as u8);
+    time.extend(varint(now as u64));
     // Three observations up to 0.5, two up to 1, one above; and, natively, two from 1 to 2, and 1 of 0.
     let custom = b"\x08\x06\x19\0\0\0\0\0\0\x14\x40\x20\x69\x5a\x02\x10\x03\x62\x03\x06\x01\x01\
         \x82\x01\x10\0\0\0\0\0\0\xe0\x3f\0\0\0\0\0\0\xf0\x3f";

@@ -313,7 +313,7 @@ impl Layout {
     }
 
     /// The cell for exemplars; an index out of range if it keeps none.
-    pub(super) fn exemplar(&self) -> usize {
+    pub(crate) fn exemplar(&self) -> usize {
         if self.exemplars { self.cells() - 1 } else { usize::MAX }
     }
 
@@ -328,7 +328,7 @@ impl Layout {
 
     /// The classic bucket of a value.
     #[inline]
-    pub(super) fn bucket(&self, value: f64) -> usize {
+    pub(crate) fn bucket(&self, value: f64) -> usize {
         self.bounds.bucket(value)
     }
 }

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::cell::RefMut;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Moment};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition::text::{
     Format, Item, LineError, Sample, Text, Visitor, value_and_time,
@@ -49,6 +49,8 @@ struct Part {
     /// The number of the last line with a sample.
     line: u64,
     buckets: Vec<(f64, f64)>,
+    /// The exemplars of the value that is being taken.
+    exemplars: Vec<Exemplar>,
     kept: Kept,
 }
 
@@ -94,6 +96,13 @@ struct Valued<'v> {
     start_ms: Option<i64>,
 }
 
+/// An exemplar of the value that is being taken.
+struct Exemplar {
+    labels: Vec<(String, String)>,
+    value: f64,
+    timestamp_ms: Option<i64>,
+}
+
 /// Why a line was not taken.
 type Fault = (&'static str, String);
 
@@ -118,6 +127,7 @@ impl Lines {
             is_whole: false,
             line: 0,
             buckets: Vec::new(),
+            exemplars: Vec::new(),
             kept: Kept::default(),
         };
         Ok(Self { inputs: inputs.clone(), families: Families::new(format, LIMITS), part })
@@ -374,6 +384,16 @@ impl Taker<'_> {
         let (given, mode) = types::given(class, sample.value);
         let timestamp_ms = sample.timestamp_ms;
         let valued = Valued { given, mode, class, timestamp_ms, start_ms: None };
+        self.part.exemplars.clear();
+        if let Some(exemplar) = &sample.exemplar {
+            let owned = |text: Text<'_>| text.to_cow().into_owned();
+            let labels = exemplar.labels.iter();
+            self.part.exemplars.push(Exemplar {
+                labels: labels.map(|label| (owned(label.name), owned(label.value))).collect(),
+                value: exemplar.value,
+                timestamp_ms: exemplar.timestamp_ms,
+            });
+        }
         if self.series(name, help, unit, labels, &valued) {
             self.keep(sample, name, family, labels);
         }
@@ -410,6 +430,15 @@ impl Taker<'_> {
                 start_ms: metric.created_ms(),
             });
             let mut labels: Vec<_> = metric.labels().collect();
+            self.part.exemplars.clear();
+            if let Value::Histogram(histogram) = metric.value() {
+                let found = histogram.buckets().filter_map(|bucket| bucket.exemplar);
+                self.part.exemplars.extend(found.map(|exemplar| Exemplar {
+                    labels: exemplar.labels().map(|(a, b)| (a.to_owned(), b.to_owned())).collect(),
+                    value: exemplar.value,
+                    timestamp_ms: exemplar.timestamp_ms,
+                }));
+            }
             match valued {
                 Ok(valued) => {
                     let (name, help, unit) = (family.name(), family.help(), family.unit());
@@ -436,7 +465,12 @@ impl Taker<'_> {
         valued: &Valued<'_>,
     ) -> bool {
         let extra = std::mem::take(&mut self.part.extra);
-        let metric = Metric { help, unit: types::unit_of(name, unit), ..self.inputs.metric(name) };
+        let metric = Metric {
+            help,
+            unit: types::unit_of(name, unit),
+            exemplars: true,
+            ..self.inputs.metric(name)
+        };
         let timestamp_ms = valued.timestamp_ms.or(extra.timestamp_ms);
         let is_taken = if extra.labels.is_empty() {
             self.put(metric, labels, valued, timestamp_ms)
@@ -461,7 +495,10 @@ impl Taker<'_> {
     ) -> bool {
         let taken = self.take(metric, labels, valued, timestamp_ms);
         match taken {
-            Ok(()) => self.part.tally.took(1),
+            Ok(()) => {
+                self.part.tally.took(1);
+                self.exemplify(metric.name, labels);
+            }
             Err((reason, ref what)) => {
                 let Part { line, tally, .. } = &mut *self.part;
                 let shown = Shown { name: metric.name, labels };
@@ -470,6 +507,17 @@ impl Taker<'_> {
             }
         }
         taken.is_ok()
+    }
+
+    /// Keeps the exemplars of the value that was taken.
+    fn exemplify(&mut self, name: &str, labels: &[(&str, &str)]) {
+        for exemplar in self.part.exemplars.drain(..) {
+            let own = exemplar.labels.iter().map(|(name, value)| (&**name, &**value));
+            let own: Vec<(&str, &str)> = own.collect();
+            let time = exemplar.timestamp_ms.and_then(types::timestamp);
+            let exemplar = GivenExemplar { labels: &own, value: exemplar.value, time };
+            self.inputs.shared().exemplify(&mut self.intake, name, labels, &exemplar);
+        }
     }
 
     fn take(

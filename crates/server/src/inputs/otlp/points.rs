@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+use quipu::intake::{Given, GivenExemplar, Intake, Limits, Metric, Mode, Refused};
 use quipu::snapshot::{Native, Timestamp};
 use quipu_wire::remote::{
-    ExponentialBuckets, ExponentialPoint, HistogramPoint, Number, Point, PointValue, SummaryPoint,
-    Temporality,
+    ExponentialBuckets, ExponentialPoint, HistogramPoint, MetricsExemplar, Number, Point,
+    PointValue, SummaryPoint, Temporality,
 };
 
 use super::labels::{self, Labels, Rules, Target};
@@ -89,6 +89,8 @@ pub(super) struct Translator {
     /// What is wrong with the resource, the scope or the metric.
     fault: [Option<Rejected>; 3],
     labels: Labels,
+    /// Those of an exemplar.
+    exemplar: Labels,
     buckets: Buckets,
 }
 
@@ -112,6 +114,7 @@ impl Translator {
             unit: String::new(),
             fault: [None, None, None],
             labels: Labels::default(),
+            exemplar: Labels::default(),
             buckets: Buckets::default(),
         }
     }
@@ -148,13 +151,25 @@ impl Translator {
             help: point.metric.description,
             unit: &self.unit,
             expiry: self.shared.expiry,
+            exemplars: true,
             time: (point.time_ns != 0).then_some(Timestamp(point.time_ns)),
             ..Metric::new(name)
         };
         let start = (mode == Mode::Follow && point.start_ns != 0).then_some(point.start_ns);
         let start = start.map(Timestamp);
         let taken = self.shared.take(intake, metric, &pairs, &given, mode, start);
-        taken.map_err(Rejected::Intake)
+        taken.map_err(Rejected::Intake)?;
+        for exemplar in point.exemplars {
+            let Some(value) = exemplar.value else { continue };
+            let limits = intake.limits();
+            let rules = Rules { translation: self.shared.otlp.translation, limits };
+            describe_exemplar(&mut self.exemplar, point, exemplar, rules);
+            let labels: Vec<(&str, &str)> = self.exemplar.iter().collect();
+            let time = (exemplar.time_ns != 0).then_some(Timestamp(exemplar.time_ns));
+            let exemplar = GivenExemplar { labels: &labels, value: value.as_f64(), time };
+            self.shared.exemplify(intake, name, &pairs, &exemplar);
+        }
+        Ok(())
     }
 
     /// Reads what describes the point, where it differs from the point before.
@@ -207,6 +222,34 @@ impl Translator {
         Ok(())
     }
 }
+
+/// Finds the labels of an exemplar: the ids of its trace and its span, and its attributes, if all are
+/// short enough together.
+fn describe_exemplar(
+    labels: &mut Labels,
+    point: &Point<'_, '_>,
+    exemplar: &MetricsExemplar<'_>,
+    rules: Rules<'_>,
+) {
+    labels.clear();
+    let attributes = point.exemplar_attributes(exemplar);
+    let is_read = labels.add(rules, attributes, |_| true).is_ok();
+    let length = |(name, value): (&str, &str)| name.chars().count() + value.chars().count();
+    if !is_read || labels.iter().map(length).sum::<usize>() > ATTRIBUTE_CHARACTERS {
+        labels.clear();
+    }
+    let ids = [("trace_id", exemplar.trace_id, 16), ("span_id", exemplar.span_id, 8)];
+    for (name, id, length) in ids {
+        if id.len() == length {
+            let digits: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
+            labels.set(name, &digits);
+        }
+    }
+}
+
+/// The characters that the attributes of an exemplar may have: those of the 128 that OpenMetrics allows
+/// which the ids of its trace and its span leave.
+const ATTRIBUTE_CHARACTERS: usize = 128 - ("trace_id".len() + 32 + "span_id".len() + 16);
 
 /// Ends a series. A gauge is removed; a total is kept, for when the series comes back.
 fn end(

@@ -14,7 +14,7 @@ mod relabel;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 use quipu::{Counter, CounterFamily, Description, Registry};
 use quipu_segment::printable;
@@ -170,6 +170,23 @@ impl Rules {
         match self.relabelled(name, labels) {
             Some(sample) => intake.remove(sample.get(NAME), &sample.pairs()),
             None => Ok(0),
+        }
+    }
+
+    /// As [`Intake::exemplify`], for the series after relabelling.
+    ///
+    /// # Errors
+    /// As [`Intake::exemplify`].
+    pub fn exemplify(
+        &self,
+        intake: &mut Intake,
+        name: &str,
+        labels: &[(&str, &str)],
+        exemplar: &GivenExemplar<'_>,
+    ) -> Result<bool, quipu::Error> {
+        match self.relabelled(name, labels) {
+            Some(sample) => intake.exemplify(sample.get(NAME), &sample.pairs(), exemplar),
+            None => Ok(false),
         }
     }
 

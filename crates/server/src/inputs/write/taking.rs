@@ -3,7 +3,7 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Moment, Refused};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment, Refused};
 use quipu::snapshot::{Kind, Native};
 use quipu_wire::remote::{
     FamilyMetadata, HistogramSample, Metadata, ResetHint, Sample, Series, SeriesType, WriteVersion,
@@ -269,6 +269,7 @@ impl Step<'_> {
         let metric = Metric {
             help: metadata.help,
             unit: types::unit_of(name, metadata.unit),
+            exemplars: true,
             ..self.inputs.metric(name)
         };
         let named = Named { name, labels, series_type: metadata.series_type, metric };
@@ -294,7 +295,16 @@ impl Step<'_> {
             };
             self.part.written.histograms += u64::from(self.count(&named, taken));
         }
-        self.part.written.exemplars += series.exemplars().len() as u64;
+        for exemplar in series.exemplars() {
+            let exemplar = GivenExemplar {
+                labels: exemplar.labels,
+                value: exemplar.value,
+                time: types::timestamp(exemplar.timestamp_ms),
+            };
+            let (shared, intake) = (self.inputs.shared(), &mut self.intake);
+            let is_kept = shared.exemplify(intake, name, labels, &exemplar);
+            self.part.written.exemplars += u64::from(is_kept);
+        }
     }
 
     /// Finds out what is known of the family that a series of this name belongs to.
