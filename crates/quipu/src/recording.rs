@@ -31,8 +31,9 @@ struct Shared {
 
 impl Registry {
     /// Records the series of the segment from now on, so that `quipu inspect --history FILE` shows what
-    /// led to a crash, also after a SIGKILL. By default, it keeps the last ten minutes or more of up to
-    /// 1,000 series, in 4 MiB of the segment, which it takes at once.
+    /// led to a crash, also after a SIGKILL. By default, it keeps the last minutes of up to 1,000 series
+    /// (an hour of counters, about 4 minutes of busy histograms), in 4 MiB of the segment, which it takes
+    /// at once.
     ///
     /// A separate thread reads the series once a second, as a scrape does: counting does not notice.
     /// If several processes that share a file record, one of them does the work, and when it dies,

@@ -22,7 +22,7 @@ use clap::Args;
 
 use crate::config::Time;
 use crate::look::{Source, Target};
-use app::App;
+use app::{App, INTERVALS};
 use history::Levels;
 use list::{FamilyKey, Place};
 use reader::Reader;
@@ -90,9 +90,6 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
-
-/// The bounds of the interval.
-const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
 
 /// Shows metrics.
 ///

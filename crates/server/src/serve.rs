@@ -43,6 +43,8 @@ pub enum Error {
     /// The daemon's own metrics cannot be created; with the bytes of address space that the daemon
     /// needs in all.
     Metrics(quipu::Error, u64),
+    /// The address space is too small for the threads; with the bytes that the daemon needs in all.
+    Addresses(u64),
     /// The system's clock shows a time before 1970.
     Clock,
     /// The system refused a resource of the process: threads, signals, open files.
@@ -78,6 +80,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let metrics: &Metrics = Box::leak(Box::new(metrics));
     let shared =
         take_in(state, metrics, settings, rules).map_err(|e| Error::Metrics(e, addresses))?;
+    check_spare(addresses)?;
     let checkpoints = Checkpoints::start(state, settings.checkpoint, metrics)
         .map_err(|error| Error::System("start a thread", error))?;
     let restored = shared.push.restore(state.intake.clone());
@@ -200,6 +203,13 @@ fn take_in(
     Ok(Box::leak(Box::new(Shared::new(settings, refusals, push, rules))))
 }
 
+/// Checks that the threads and the heap find address space: an allocation that fails later would end
+/// the process.
+fn check_spare(addresses: u64) -> Result<(), Error> {
+    let mut spare: Vec<u8> = Vec::new();
+    spare.try_reserve_exact(SPARE).map_err(|_| Error::Addresses(addresses))
+}
+
 /// Logs the addresses, and whether there are fewer connections than asked for.
 fn log_listening(server: &Server, settings: &Settings) {
     for address in server.local_addresses() {
@@ -244,6 +254,8 @@ fn raise_open_files() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// What all threads and the heap need once the state and the metrics are there.
+const SPARE: usize = 32 << 20;
 /// The open files without which the daemon cannot serve: its own, and some for connections.
 const MIN_FILES: usize = 32;
 const MIN_FILES_PER_THREAD: usize = 8;
@@ -264,6 +276,12 @@ impl fmt::Display for Error {
             Self::Metrics(error, addresses) => write!(
                 f,
                 "cannot make the daemon's own metrics: {error}; the whole daemon needs {} KiB of \
+                 addresses (ulimit -v)",
+                addresses.div_ceil(1024)
+            ),
+            Self::Addresses(addresses) => write!(
+                f,
+                "too little address space is left for its threads; the whole daemon needs {} KiB of \
                  addresses (ulimit -v)",
                 addresses.div_ceil(1024)
             ),

@@ -153,7 +153,7 @@ pub fn addresses(settings: &Settings) -> u64 {
 }
 
 /// The program itself, its metrics, and two threads.
-const ADDRESSES: u64 = 96 << 20;
+const ADDRESSES: u64 = 128 << 20;
 const ADDRESS_SPACE_PER_THREAD: u64 = 8 << 20;
 
 /// Renames a damaged file to a name that ends in `.damaged-` and the time, and returns that name.

@@ -6,6 +6,7 @@ use super::class::{Class, Role};
 use super::table::{Entry, MAX_LABELS, Sorted};
 use super::{Intake, change};
 use crate::error::Error;
+use crate::exposition::is_legacy_name;
 use crate::kind::{AnyKind, MixedCounter, RelayCounter, Total, keep_exemplar};
 use crate::snapshot::Timestamp;
 
@@ -22,10 +23,11 @@ pub struct GivenExemplar<'a> {
 }
 
 impl Intake {
-    /// Keeps an exemplar of the counter or the histogram of these labels, or of the histogram's bucket
-    /// for its value. It replaces the one before it. Returns whether it was kept: false if there is no
-    /// such series outside of groups, if its family keeps none, if the exemplar has no labels or too long ones, and if the segment
-    /// is full.
+    /// Keeps an exemplar of the counter or histogram with these labels; of a histogram, in the bucket of
+    /// its value. It replaces the one before it. Returns false if it was not kept: there is no such
+    /// series outside of groups, its family keeps no exemplars, a later one is there, the value is NaN,
+    /// the segment is full, or its labels are none, too long, named twice, or with names that are not
+    /// letters, digits and underscores.
     ///
     /// ```
     /// use quipu::Registry;
@@ -51,6 +53,9 @@ impl Intake {
     ) -> Result<bool, Error> {
         self.table.refresh(self.registry.segment())?;
         let Ok(labels) = Sorted::new(labels, MAX_LABELS, false) else { return Ok(false) };
+        if exemplar.value.is_nan() || !are_distinct(exemplar.labels) {
+            return Ok(false);
+        }
         let mut is_kept = false;
         for entry in self.table.of_labels(Role::Shown, name, &labels) {
             if !Class::of(entry.family.schema()).grouped {
@@ -62,6 +67,15 @@ impl Intake {
         }
         Ok(is_kept)
     }
+}
+
+/// Whether these are names of labels that all formats can show, each of them once.
+fn are_distinct(labels: &[(&str, &str)]) -> bool {
+    labels.len() <= MAX_LABELS
+        && labels.iter().enumerate().all(|(i, (name, _))| {
+            let is_plain = is_legacy_name(name) && !name.contains(':');
+            is_plain && labels[..i].iter().all(|(other, _)| other != name)
+        })
 }
 
 fn keep(entry: &Entry, cells: &SeriesCells<'_>, exemplar: &GivenExemplar<'_>) -> bool {

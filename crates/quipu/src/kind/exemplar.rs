@@ -9,7 +9,7 @@
 //! other writer has died. A writer that arrives more than a second after the mark, with the slot
 //! still unchanged, takes it over.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quipu_segment::series::{Family, SeriesCells, SideAllocations};
 use quipu_segment::sync::{AtomicU64, Ordering, fence};
@@ -17,7 +17,8 @@ use quipu_segment::sync::{AtomicU64, Ordering, fence};
 use super::metric_kind::Scratch;
 use crate::snapshot::{Exemplar, Texts, Timestamp};
 
-/// The words of a slot: sequence, time, value, length, and the text.
+/// The words of a slot: sequence, time of the write, value, length (its upper half is the age of the
+/// observation at that time, in milliseconds), and the text.
 const SEQUENCE: usize = 0;
 const TIME: usize = 1;
 const VALUE: usize = 2;
@@ -31,6 +32,7 @@ const MAX_CHARACTERS: usize = 128;
 /// How long a writer may take before it is suspected, and then before it counts as dead, in
 /// nanoseconds.
 const PATIENCE: u64 = 1_000_000_000;
+const NANOS_PER_MILLI: u64 = 1_000_000;
 /// The bit of a time that marks the writer as suspected to be dead.
 const SUSPECT: u64 = 1;
 
@@ -99,7 +101,12 @@ pub(crate) fn keep_at(
     };
     let Some(at) = find_or_take(family, cells, word, || usize::from(WORDS)) else { return false };
     let Some(side) = family.side(cells, at) else { return false };
-    write(side.words(), now, time.map_or(now, |time| time.min(now)), value, pairs);
+    let words = side.words();
+    if time.is_some_and(|time| observed(words).is_some_and(|last| last > time)) {
+        // One that came late.
+        return false;
+    }
+    write(words, now, time.unwrap_or(now), value, pairs);
     true
 }
 
@@ -208,8 +215,7 @@ pub(crate) fn kept(
     Some(KeptExemplar { labels, value, time: time? })
 }
 
-/// Writes an exemplar into a slot. `time` is when its value was observed, not later than `now`: a slot
-/// with a time to come would not be taken over before it.
+/// Writes an exemplar into a slot. `time` is when its value was observed; now, if that is later.
 fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &str)]) {
     if words.len() < usize::from(WORDS) {
         return;
@@ -228,7 +234,12 @@ fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &
     }
     // Release, here and below: pairs with the fence in `read`; a reader that sees one of these
     // stores also sees the odd number.
-    words[TIME].store(now & !SUSPECT, Ordering::Release);
+    // The time is also the writer's sign of life, so it is that of the observation plus its age.
+    let age = Duration::from_nanos(now.saturating_sub(time)).as_millis();
+    let age = u32::try_from(age).unwrap_or(u32::MAX);
+    let begun = time.saturating_add(u64::from(age) * NANOS_PER_MILLI);
+    let begun = if age == u32::MAX { now } else { begun.min(now) };
+    words[TIME].store(begun & !SUSPECT, Ordering::Release);
     words[VALUE].store(value.to_bits(), Ordering::Release);
     let mut bytes = [0; TEXT_BYTES];
     let mut length = 0;
@@ -238,13 +249,12 @@ fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &
         bytes[length + 1..=length + text.len()].copy_from_slice(text.as_bytes());
         length += 1 + text.len();
     }
-    words[LENGTH].store(length as u64, Ordering::Release);
+    words[LENGTH].store(length as u64 | u64::from(age) << 32, Ordering::Release);
     for (word, chunk) in words[TEXT..].iter().zip(bytes[..length].chunks(8)) {
         let mut padded = [0; 8];
         padded[..chunk.len()].copy_from_slice(chunk);
         word.store(u64::from_le_bytes(padded), Ordering::Release);
     }
-    words[TIME].store(time & !SUSPECT, Ordering::Release);
     // Release: pairs with the acquire load in `read`; a reader that sees the even number sees the
     // whole exemplar. If another writer has taken the slot over, the exchange fails, and that
     // writer completes the slot.
@@ -272,6 +282,12 @@ fn is_stuck(time: &AtomicU64, now: u64) -> bool {
     true
 }
 
+/// When the value of the exemplar in a slot was observed; `None` if there is none, or if it is being
+/// written.
+fn observed(words: &[AtomicU64]) -> Option<u64> {
+    read(words, &mut Vec::new()).map(|exemplar| exemplar.time)
+}
+
 fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<ReadExemplar> {
     if words.len() < usize::from(WORDS) {
         return None;
@@ -283,7 +299,10 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<ReadExemplar> {
     }
     let time = words[TIME].load(Ordering::Relaxed);
     let value = f64::from_bits(words[VALUE].load(Ordering::Relaxed));
-    let length = usize::try_from(words[LENGTH].load(Ordering::Relaxed)).ok()?;
+    let length = words[LENGTH].load(Ordering::Relaxed);
+    let time = time.saturating_sub((length >> 32) * NANOS_PER_MILLI);
+    // Truncation is meant: the other half is the age.
+    let length = length as u32 as usize;
     if length > TEXT_BYTES || length == 0 {
         return None;
     }
@@ -351,5 +370,13 @@ mod tests {
         }
         assert_eq!(shown(&words), Some(10.1));
         assert_eq!(read(&words, &mut Vec::new()).map(|slot| slot.time % 2), Some(0));
+        // A time that the source says is not that of the write.
+        let now = 100 * PATIENCE + 123_456_789;
+        for (time, shown) in [(2 * PATIENCE, 2 * PATIENCE), (now + 9, now - 1), (now - 1, now - 1)]
+        {
+            write(&words, now, time, 1.0, &[("a", "b")]);
+            assert_eq!(observed(&words), Some(shown), "{time}");
+            assert!(now - words[TIME].load(Ordering::Relaxed) < 2 * NANOS_PER_MILLI, "{time}");
+        }
     }
 }

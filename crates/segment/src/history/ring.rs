@@ -80,6 +80,8 @@ pub(super) struct Geometry {
 
 /// The number of chunks of a new record: starting one over forgets a sixteenth.
 const CHUNKS: u32 = 16;
+/// The most words of all chunks: a reader allocates what a chunk declares.
+const MAX_WORDS: u64 = (64 << 20) / 8;
 /// The words of a chunk are a multiple of a line.
 const LINE: u32 = 8;
 
@@ -112,7 +114,7 @@ impl Geometry {
         let is_sound = (2..=1 << 16).contains(&chunks)
             && words > chunk::END as u32
             && words.is_multiple_of(LINE)
-            && u64::from(chunks) * u64::from(words) <= 1 << 32;
+            && u64::from(chunks) * u64::from(words) <= MAX_WORDS;
         is_sound.then_some(Self { chunks, words })
     }
 

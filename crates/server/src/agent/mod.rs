@@ -20,12 +20,12 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::background::Background;
 use notice::Notice;
 pub use own::Own;
 use own::Status;
@@ -52,12 +52,10 @@ pub struct Options {
     pub own: PathBuf,
 }
 
-/// The running agent. Dropping it stops its thread.
+/// The running agent. Dropping it stops its thread, without waiting for it.
 #[derive(Debug)]
 pub struct Agent {
     watched: Watched,
-    #[expect(dead_code, reason = "it is held to be dropped")]
-    thread: Background,
 }
 
 /// What the agent has read, for those that show it. Clones share it.
@@ -122,8 +120,8 @@ impl Agent {
             looked: None,
             is_due: false,
         };
-        let thread = Background::start("agent", move |_| thread.run())?;
-        Ok(Self { watched, thread })
+        thread::Builder::new().name("agent".into()).spawn(move || thread.run())?;
+        Ok(Self { watched })
     }
 
     /// What the agent has read.
@@ -134,6 +132,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
+        // Nothing waits for the thread: a file system that hangs must not keep the daemon from stopping.
         // Release: pairs with the acquire of the thread, which the byte wakes.
         self.watched.0.is_stopping.store(true, Ordering::Release);
         self.watched.wake();

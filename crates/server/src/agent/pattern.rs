@@ -111,6 +111,9 @@ fn check(name: &str, before: &[String]) -> Result<(), String> {
     if !is_plain {
         return Err(format!("{name:?} cannot be the name of a label; use letters, digits and _"));
     }
+    if ["le", "quantile", "quipu_overflow"].contains(&name) {
+        return Err(format!("the label {name:?} has a meaning in metrics; give it another name"));
+    }
     if name == SEGMENT || before.iter().any(|other| other == name) {
         return Err(format!("the label {name:?} is there already; give it another name"));
     }

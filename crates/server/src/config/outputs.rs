@@ -131,6 +131,9 @@ impl FromStr for ExternalLabel {
                  neither begins with a digit nor with two underscores; write {EXAMPLE}"
             ));
         }
+        if matches!(name, "le" | "quantile") {
+            return Err(format!("{name:?} has a meaning in metrics; give the label another name"));
+        }
         if value.is_empty() {
             return Err(format!(
                 "the value is empty, which means that there is none; write {EXAMPLE}"
@@ -146,7 +149,7 @@ macro_rules! texts {
             type Error = String;
 
             fn try_from(text: String) -> Result<Self, String> {
-                text.parse().map_err(|error| format!("{text:?}: {error}"))
+                text.parse()
             }
         }
 

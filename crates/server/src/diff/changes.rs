@@ -178,8 +178,9 @@ impl<'l> SeriesChange<'l> {
 fn count(of: Type, value: &Value<'_>) -> Option<Number> {
     match value {
         Value::Number(number) => (of == Type::Counter).then_some(*number),
+        // The count of some histograms and summaries is not known.
         Value::Histogram { count, .. } | Value::Summary { count, .. } => {
-            Some(Number::Float(*count))
+            (!count.is_nan()).then_some(Number::Float(*count))
         }
     }
 }

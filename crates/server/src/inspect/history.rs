@@ -134,7 +134,9 @@ impl History {
             }
         });
         let Collector { ticks, mut tracks, left, .. } = collector;
-        if left == 0 {
+        let samples: usize = tracks.iter().map(|track| track.samples.len()).sum();
+        // Below, each of them gets a value for each tick.
+        if left == 0 || samples.saturating_mul(ticks.len()) > MAX_VALUES {
             return Err(format!(
                 "its history has more than {MAX_VALUES} values; use --last or --metric for a part"
             ));

@@ -84,9 +84,9 @@ pub(super) enum Action {
     Pace,
 }
 
-/// The bounds of the interval that keys set.
-const INTERVALS: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(60)];
-/// The most characters of a filter or search.
+/// The bounds of the interval, for the flag and for the keys.
+pub(super) const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
+/// The most bytes of a filter or search.
 const MAX_INPUT: usize = 200;
 
 impl App {

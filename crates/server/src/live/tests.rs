@@ -223,7 +223,7 @@ fn keys_end_pause_and_help() {
     assert_eq!(screened.press("p"), Action::Pace);
     assert!(screened.lines()[0].ends_with("paused"));
     assert_eq!(screened.press("p+++++++++"), Action::Pace);
-    assert!(screened.lines()[0].ends_with("every 100ms"));
+    assert!(screened.lines()[0].ends_with("every 10ms"));
     assert_eq!(screened.press("q"), Action::Quit);
     let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
     assert_eq!(screened.app.key(key), Action::Quit);

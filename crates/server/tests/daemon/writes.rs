@@ -104,6 +104,11 @@ fn exemplars_are_kept() {
         series("hits_total", sample),
         series("hits_total", exemplar("ab", 3.0)),
         series("none", exemplar("cd", 1.0)),
+        // No format can show this one.
+        series(
+            "hits_total",
+            field(0x1a, &[label("", "x"), value(0x11, 1.0), time(0x18, now)].concat()),
+        ),
     ];
     for request in &requests {
         assert_eq!(write(&daemon, ONE, request).status, 204);

@@ -45,7 +45,8 @@ const MOST_KEPT: usize = 256;
 const MOST_SECRET: u64 = 64 << 10;
 
 impl Client {
-    /// A client that connects when it first sends. Proxies and redirects are not followed.
+    /// A client that connects when it first sends. It uses no proxy and follows no
+    /// redirect.
     ///
     /// # Errors
     /// If the connection is to be encrypted, and the system has no certificates.

@@ -8,7 +8,7 @@ use quipu::{
 #[derive(Debug, Group)]
 #[metrics(prefix = "remote_write")]
 pub(crate) struct Metrics {
-    /// Requests that were answered, by status code.
+    /// Responses of the receiver, by status code.
     #[metric(labels = ["receiver", "code"])]
     requests: CounterFamily<[&'static str; 2]>,
     /// Samples that the receiver has taken.
@@ -20,13 +20,13 @@ pub(crate) struct Metrics {
     /// Samples that the receiver has refused, by status code. They are not sent again.
     #[metric(labels = ["receiver", "code"])]
     samples_failed: CounterFamily<[&'static str; 2]>,
-    /// Samples that no request has, or that no receiver has taken.
+    /// Samples that were not sent, by reason.
     #[metric(labels = ["receiver", "reason"])]
     samples_dropped: CounterFamily<[&'static str; 2]>,
-    /// Time of the newest samples that were all sent.
+    /// Unix time of the last snapshot that the receiver has taken completely.
     #[metric(unit = "seconds", labels = ["receiver"])]
     last_sent_timestamp: GaugeFamily<[&'static str; 1]>,
-    /// Version of remote write that is sent.
+    /// Version of remote write that the receiver takes; 0 before it is known.
     #[metric(labels = ["receiver"])]
     version: IntGaugeFamily<[&'static str; 1]>,
 }

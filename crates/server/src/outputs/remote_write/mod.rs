@@ -111,6 +111,11 @@ impl Writer {
         let mut refused = None;
         let mut at = 0;
         while at < snapshot.bodies.len() {
+            if at > 0 && patience.is_over() {
+                self.metrics.replaced.inc_by(snapshot.samples_from(at));
+                self.first = self.first.wrapping_add(at);
+                return Duration::ZERO;
+            }
             let body = &mut snapshot.bodies[at];
             if !self.adapt(body) {
                 self.metrics.invalid.inc_by(body.samples);

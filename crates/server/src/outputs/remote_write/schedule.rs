@@ -1,7 +1,7 @@
 //! When snapshots are due, and how long to wait after a failure.
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
 use crate::inputs::now_ms;
@@ -77,6 +77,16 @@ impl Schedule {
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Patience<'_> {
+    /// Whether what is left is not to be sent any more.
+    pub(super) fn is_over(&self) -> bool {
+        match self {
+            Self::Interval(due, stopped) => {
+                now_ms() >= *due || stopped.try_recv() != Err(TryRecvError::Empty)
+            }
+            Self::Deadline(end) => Instant::now() >= *end,
+        }
+    }
+
     /// The time that a request may take, if that is not the usual one.
     pub(super) fn timeout(&self) -> Option<Duration> {
         match self {
