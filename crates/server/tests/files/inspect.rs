@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quipu::exposition::{Escaping, Format};
@@ -43,9 +43,11 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// A command that serves the file.
+    /// A program that counts in the file, and serves it.
     pub(super) fn start(home: &Home) -> Self {
-        let mut command = home.quipu(&["scrape", "--listen", "127.0.0.1:0", "app.quipu"]);
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--ignored", "--exact", "--nocapture", "inspect::a_program_holds_a_file"]);
+        command.env(HELD, home.file()).stdout(Stdio::null());
         let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut line).unwrap();
@@ -60,6 +62,22 @@ impl Holder {
 
     pub(super) fn pid(&self) -> u64 {
         self.child.id().into()
+    }
+}
+
+/// The variable with the file of a holder.
+const HELD: &str = "QUIPU_TEST_HELD";
+
+/// The program of a holder. It runs until it is killed.
+#[test]
+#[ignore = "a process that other tests start"]
+fn a_program_holds_a_file() {
+    let Some(path) = std::env::var_os(HELD) else { return };
+    let registry = Registry::open(path).unwrap();
+    let server = quipu::http::serve("127.0.0.1:0", &registry).unwrap();
+    eprintln!("quipu: listening on http://{}/metrics", server.address());
+    loop {
+        std::thread::park();
     }
 }
 

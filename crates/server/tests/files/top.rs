@@ -118,6 +118,15 @@ fn line<'t>(screen: &'t str, first: &str) -> Vec<&'t str> {
     lines.find(|words| words.first() == Some(&first)).unwrap_or_default()
 }
 
+/// Sets the flag in the end, also if a test fails: otherwise its scope would wait for a thread.
+struct AtEnd<'f>(&'f std::sync::atomic::AtomicBool);
+
+impl Drop for AtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn one_frame_has_rates() {
     let home = Home::new();
@@ -131,6 +140,7 @@ fn one_frame_has_rates() {
                 thread::sleep(Duration::from_millis(1));
             }
         });
+        let _stop = AtEnd(&stop);
         let holder = Holder::start(&home);
         let pid = holder.pid().to_string();
         for target in ["app.quipu", ".", &pid] {
@@ -141,7 +151,6 @@ fn one_frame_has_rates() {
             assert_eq!(line(&frame, "level")[3..5], ["-", "2.5"], "{frame}");
             assert!(line(&frame, "took")[3].parse::<f64>().unwrap() > 0.0, "{frame}");
         }
-        stop.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     let some = ["top", "--once", "--interval", "10ms", "app.quipu"];
     let by = ["--family", "hits_total", "--by", "code", "--sort", "value"];
