@@ -217,11 +217,15 @@ impl Walk {
 }
 
 /// Whether a family has one of the wanted names, or samples with one of them.
+#[inline]
 fn is_wanted(wanted: &Option<Arc<[String]>>, family: &Family<'_>) -> bool {
-    let has = |name: &str| wanted.iter().any(|wanted| wanted.iter().any(|other| other == name));
-    wanted.is_none()
-        || has(family.name)
-        || ShownNames::of(family.name, family.kind).any(|name| has(&name))
+    wanted.as_ref().is_none_or(|wanted| is_among(wanted, family))
+}
+
+#[inline(never)]
+fn is_among(wanted: &[String], family: &Family<'_>) -> bool {
+    let has = |name: &str| wanted.iter().any(|other| other == name);
+    has(family.name) || ShownNames::of(family.name, family.kind).any(|name| has(&name))
 }
 
 /// Passes on the wanted families of a collector.
