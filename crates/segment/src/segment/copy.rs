@@ -10,14 +10,13 @@
 //! opened, so that the walks over all of them take time in proportion to its length.
 
 use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::open::FoundAs;
 use super::{Contents, Segment, Shared, anchor_cells};
 use crate::access::Access;
 use crate::error::{Error, ErrorKind};
+use crate::file::read_up_to;
 use crate::layout::{HEADER_BYTES, LINE_BYTES, Words, at, check_header, check_records};
 use crate::offset::{ByteOffset, CELL_BYTES};
 use crate::presence;
@@ -62,7 +61,7 @@ fn copy(
     let fail = |kind| Error::new(Some(path), kind);
     let failed = |error| Error::new(Some(path), ErrorKind::Io(error));
     let mut head = [0; HEADER];
-    let filled = read_at(file, &mut head, 0).map_err(failed)?;
+    let filled = read_up_to(file, &mut head, 0).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
     let header = check_header(&head[..filled], length).map_err(fail)?;
     let readings = Readings::now();
@@ -112,7 +111,7 @@ fn copy_records(file: &File, region: &Region, end: u64, torn: bool) -> Result<u6
     while offset < end {
         while offset < end {
             let count = usize::try_from(end - offset).unwrap_or(BLOCK).min(BLOCK);
-            let filled = read_at(file, &mut block[..count], offset).map_err(ErrorKind::Io)?;
+            let filled = read_up_to(file, &mut block[..count], offset).map_err(ErrorKind::Io)?;
             // A loss of power may have left the file too short.
             if filled < count && !torn {
                 let length = offset + filled as u64;
@@ -122,7 +121,7 @@ fn copy_records(file: &File, region: &Region, end: u64, torn: bool) -> Result<u6
             offset += count as u64;
         }
         let mut head = [0; HEADER];
-        if read_at(file, &mut head, 0).map_err(ErrorKind::Io)? < HEADER {
+        if read_up_to(file, &mut head, 0).map_err(ErrorKind::Io)? < HEADER {
             return Err(ErrorKind::Cut { length: 0, expected: end });
         }
         let used = head[..].word(at::CURSOR);
@@ -145,18 +144,4 @@ fn put(region: &Region, offset: u64, bytes: &[u8]) {
             cell.store(word, Ordering::Relaxed);
         }
     }
-}
-
-/// Fills the buffer from that offset on, as far as the file reaches.
-fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
