@@ -3,7 +3,9 @@
 //! Each receiver has a thread, which takes a snapshot into requests and then sends them. It holds
 //! nothing while it waits for a receiver.
 
+mod client;
 mod remote_write;
+mod schedule;
 mod source;
 
 use std::fmt;
@@ -17,7 +19,8 @@ use quipu::Registry;
 use tracing::warn;
 
 use crate::config::ReceiverUrl;
-use remote_write::{Client, LAST, Metrics, Writer};
+use client::Client;
+use remote_write::{Metrics, Writer};
 pub use source::Source;
 
 /// The settings of the outputs.
@@ -64,6 +67,9 @@ struct Running {
     /// Is disconnected when the thread has ended.
     ended: Receiver<()>,
 }
+
+/// How long the daemon waits for the last samples to be sent while it stops.
+const LAST: Duration = Duration::from_secs(5);
 
 impl Outputs {
     /// Starts to send what the source has.

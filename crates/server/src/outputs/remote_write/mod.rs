@@ -7,11 +7,10 @@
 //!
 //! A request that is sent again has the same bytes.
 
-mod client;
 mod convert;
+mod fields;
 mod metrics;
 mod negotiation;
-mod schedule;
 mod series;
 mod snapshot;
 
@@ -23,19 +22,16 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::WriteVersion;
 use tracing::{debug, info, warn};
 
-use super::{Options, Source};
+use super::client::Client;
+use super::schedule::{Backoff, Patience, Schedule};
+use super::{LAST, Options, Source};
 use crate::config::ExternalLabel;
 use crate::inputs::now_ms;
-pub(super) use client::Client;
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
 use negotiation::{Negotiation, Verdict};
-use schedule::{Backoff, Patience, Schedule};
 use series::Flattening;
 use snapshot::{Body, Requests, Snapshot};
-
-/// How long the daemon waits for the last samples to be sent while it stops.
-pub(super) const LAST: Duration = Duration::from_secs(5);
 
 /// Sends snapshots to a receiver.
 pub(super) struct Writer {
@@ -182,7 +178,8 @@ impl Writer {
 
     /// Sends a request once.
     fn attempt(&mut self, body: &Body, timeout: Option<Duration>) -> Attempt {
-        let answer = match self.client.post(body, timeout) {
+        let sent = self.client.post(&fields::of(body.version), &body.bytes, timeout);
+        let answer = match sent {
             Ok(answer) => answer,
             Err(error) => {
                 self.note(Standing::Fails, &error);
@@ -190,7 +187,8 @@ impl Writer {
             }
         };
         self.metrics.answered(answer.status);
-        let verdict = self.negotiation.judge(body.version, answer.status, answer.written.is_some());
+        let written = fields::written(&answer.headers);
+        let verdict = self.negotiation.judge(body.version, answer.status, written.is_some());
         if self.negotiation.is_known() {
             self.metrics.version.set(number(self.negotiation.version()));
         }
@@ -204,13 +202,13 @@ impl Writer {
             }
             Verdict::Refused => {
                 // Those that are not refused are stored.
-                let written = answer.written.unwrap_or(0).min(body.samples);
+                let written = written.unwrap_or(0).min(body.samples);
                 self.metrics.sent.inc_by(written);
                 self.metrics.refused(answer.status, body.samples - written);
-                Attempt::Refused(answer.status, answer.text)
+                Attempt::Refused(answer.status, answer.text())
             }
             Verdict::Later => {
-                self.note(Standing::Fails, &format!("status {}: {}", answer.status, answer.text));
+                self.note(Standing::Fails, &format!("status {}: {}", answer.status, answer.text()));
                 Attempt::Failed(answer.retry_after)
             }
             Verdict::Other => Attempt::InOtherVersion,

@@ -7,19 +7,17 @@ use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use hyper::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, RETRY_AFTER};
 use quipu_segment::printable;
-use quipu_wire::remote::WriteVersion;
 use ureq::Agent;
 
-use super::snapshot::Body;
+use super::{Credentials, Options};
 use crate::config::ReceiverUrl;
-use crate::outputs::{Credentials, Options};
 use crate::tls;
 
 /// The connection to a receiver.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(super) struct Client {
     agent: Agent,
     url: String,
     credentials: Option<Credentials>,
@@ -29,18 +27,17 @@ pub(crate) struct Client {
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
-    /// How many samples were written, which receivers of 2.0 say.
-    pub(super) written: Option<u64>,
+    pub(super) headers: HeaderMap,
     pub(super) retry_after: Option<Duration>,
-    /// The beginning of the text.
-    pub(super) text: String,
+    /// The beginning of the body.
+    pub(super) body: Vec<u8>,
 }
 
 /// The time limit of a request.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How many bytes of a response are read, and how many are kept.
+/// How many bytes of a response are read, and how many are shown.
 const MOST_READ: u64 = 64 << 10;
-const MOST_KEPT: usize = 256;
+const MOST_SHOWN: usize = 256;
 /// The most bytes of the file of a secret.
 const MOST_SECRET: u64 = 64 << 10;
 
@@ -50,7 +47,7 @@ impl Client {
     ///
     /// # Errors
     /// If the connection is to be encrypted, and the system has no certificates.
-    pub(crate) fn new(receiver: &ReceiverUrl, options: &Options) -> Result<Self, String> {
+    pub(super) fn new(receiver: &ReceiverUrl, options: &Options) -> Result<Self, String> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
             .max_idle_age(options.interval.saturating_mul(2).max(TIMEOUT))
@@ -69,40 +66,42 @@ impl Client {
         })
     }
 
-    /// Sends a request, and reads the response.
+    /// Sends a request with these header fields, and reads the response. It has at most this time,
+    /// or [`TIMEOUT`].
     ///
     /// # Errors
     /// A text that says why there is no response.
-    pub(super) fn post(&self, body: &Body, timeout: Option<Duration>) -> Result<Answer, String> {
-        let (content_type, version) = match body.version {
-            WriteVersion::One => ("application/x-protobuf", "0.1.0"),
-            WriteVersion::Two => {
-                ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0")
-            }
-        };
+    pub(super) fn post(
+        &self,
+        fields: &[(HeaderName, &str)],
+        body: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<Answer, String> {
         let mut request = self.agent.post(&self.url);
         if let Some(timeout) = timeout {
             request = request.config().timeout_global(Some(timeout)).build();
         }
-        request = request
-            .header(CONTENT_ENCODING, "snappy")
-            .header(CONTENT_TYPE, content_type)
-            .header("X-Prometheus-Remote-Write-Version", version);
+        for (name, value) in fields {
+            request = request.header(name, *value);
+        }
         if let Some(credentials) = &self.credentials {
             request = request.header(AUTHORIZATION, authorization(credentials)?);
         }
-        let mut response = request.send(&body.bytes[..]).map_err(|error| error.to_string())?;
+        let mut response = request.send(body).map_err(|error| error.to_string())?;
         // A connection whose response was not read cannot be used again.
-        let mut text = Vec::new();
-        let _ = response.body_mut().as_reader().take(MOST_READ).read_to_end(&mut text);
-        text.truncate(MOST_KEPT);
-        let headers = response.headers();
-        Ok(Answer {
-            status: response.status().as_u16(),
-            written: written(headers),
-            retry_after: retry_after(headers),
-            text: printable(String::from_utf8_lossy(&text).trim()).to_string(),
-        })
+        let mut body = Vec::new();
+        let _ = response.body_mut().as_reader().take(MOST_READ).read_to_end(&mut body);
+        let (head, _) = response.into_parts();
+        let retry_after = retry_after(&head.headers);
+        Ok(Answer { status: head.status.as_u16(), headers: head.headers, retry_after, body })
+    }
+}
+
+impl Answer {
+    /// The beginning of the body, as a text for logs.
+    pub(super) fn text(&self) -> String {
+        let text = String::from_utf8_lossy(&self.body[..self.body.len().min(MOST_SHOWN)]);
+        printable(text.trim()).to_string()
     }
 }
 
@@ -125,17 +124,6 @@ fn authorization(credentials: &Credentials) -> Result<String, String> {
     }
 }
 
-/// How many samples and histograms the receiver has written, if it says so.
-fn written(headers: &HeaderMap) -> Option<u64> {
-    let count = |what: &str| {
-        let value = headers.get(format!("x-prometheus-remote-write-{what}-written"))?;
-        Some(value.to_str().ok()?.trim().parse::<u64>().unwrap_or(0))
-    };
-    let counts = ["samples", "histograms", "exemplars"].map(count);
-    let sum = counts[..2].iter().flatten().fold(0_u64, |sum, count| sum.saturating_add(*count));
-    counts.iter().any(Option::is_some).then_some(sum)
-}
-
 /// The time that a receiver asks to wait for: seconds, or a date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
@@ -151,21 +139,6 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn receivers_of_2_0_say_how_much_they_wrote() {
-        let of = |fields: &[(&'static str, &'static str)]| {
-            let fields = fields.iter().map(|(name, value)| {
-                let name = format!("X-Prometheus-Remote-Write-{name}-Written");
-                (name.parse().unwrap(), value.parse().unwrap())
-            });
-            written(&fields.collect())
-        };
-        assert_eq!(of(&[]), None);
-        assert_eq!(of(&[("Exemplars", "0")]), Some(0));
-        assert_eq!(of(&[("Samples", "3"), ("Histograms", "4"), ("Exemplars", "5")]), Some(7));
-        assert_eq!(of(&[("Samples", "many")]), Some(0));
-    }
 
     #[test]
     fn receivers_say_how_long_to_wait() {
