@@ -137,8 +137,9 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_PUSH_MODE", value_name = "MODE")]
     pub push_mode: Option<push::Mode>,
 
-    /// Jobs whose pushes are added up; * stands for any text [default: none]
-    #[arg(long, env = "QUIPU_PUSH_ADD_JOBS", value_name = "PATTERN", value_delimiter = ',')]
+    /// Job whose pushes are added up; * stands for any text; may be given several times
+    /// [default: none]
+    #[arg(long, env = "QUIPU_PUSH_ADD_JOBS", value_name = "PATTERN", value_delimiter = '\n')]
     pub push_add_jobs: Option<Vec<String>>,
 
     /// What a push that is added does to gauges [default: set]
@@ -170,7 +171,7 @@ pub struct Flags {
 
     /// Attribute of resources that becomes a label of all their series that come in by OTLP; may be
     /// given several times [default: none]
-    #[arg(long, env = "QUIPU_OTLP_PROMOTE", value_name = "KEY", value_delimiter = ',')]
+    #[arg(long, env = "QUIPU_OTLP_PROMOTE", value_name = "KEY", value_delimiter = '\n')]
     pub otlp_promote: Option<Vec<String>>,
 
     /// Time limit for a client to send a request; a slower one gets 408 [default: 10s]
@@ -240,7 +241,7 @@ pub struct Flags {
 
     /// Where all metrics are sent by Prometheus' remote write, such as
     /// http://prometheus:9090/api/v1/write; may be given several times [default: none]
-    #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "URL", value_delimiter = ',')]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "URL", value_delimiter = '\n')]
     pub remote_write: Option<Vec<ReceiverUrl>>,
 
     /// What is kept for a receiver that takes nothing at the moment [default: latest]
@@ -261,7 +262,7 @@ pub struct Flags {
 
     /// Label of all series that are sent, unless they have it; may be given several times
     /// [default: none]
-    #[arg(long, env = "QUIPU_EXTERNAL_LABEL", value_name = "NAME=VALUE", value_delimiter = ',')]
+    #[arg(long, env = "QUIPU_EXTERNAL_LABEL", value_name = "NAME=VALUE", value_delimiter = '\n')]
     pub external_label: Option<Vec<ExternalLabel>>,
 
     /// Format of the log [default: text]

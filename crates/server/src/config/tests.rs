@@ -50,6 +50,31 @@ fn flags_weigh_more_than_the_file() {
 }
 
 #[test]
+fn values_with_commas_stay_whole() {
+    let line = [
+        "quipu",
+        "--external-label",
+        "zones=a,b=c",
+        "--external-label",
+        "x=1\ny=2",
+        "--remote-write",
+        "http://a/w?ids=1,2",
+        "--otlp-promote",
+        "a,b",
+        "--push-add-jobs",
+        "c,d",
+    ];
+    let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
+    let labels = flags.external_label.iter().flatten().map(ToString::to_string);
+    // A line each, as in the environment variable.
+    assert_eq!(labels.collect::<Vec<_>>(), ["zones=a,b=c", "x=1", "y=2"]);
+    let urls = flags.remote_write.iter().flatten().map(ReceiverUrl::as_str);
+    assert_eq!(urls.collect::<Vec<_>>(), ["http://a/w?ids=1,2"]);
+    assert_eq!(flags.otlp_promote.unwrap(), ["a,b"]);
+    assert_eq!(flags.push_add_jobs.unwrap(), ["c,d"]);
+}
+
+#[test]
 fn senseless_values_name_the_flag_and_the_way_out() {
     for (toml, flag, way) in [
         ("window = \"0s\"", "--window", "at least a nanosecond"),

@@ -191,7 +191,8 @@ fn a_kill_loses_no_answered_push() {
 #[test]
 fn pushes_of_many_add_up() {
     let home = Home::new();
-    let daemon = home.start(&["--push-add-jobs", "batch-*,other", "--threads", "2"]);
+    let daemon =
+        home.start(&["--push-add-jobs", "batch-*", "--push-add-jobs", "other", "--threads", "2"]);
     let body = "# TYPE c_total counter\nc_total 2\n# TYPE h histogram\nh_bucket{le=\"1\"} 1\n\
         h_bucket{le=\"+Inf\"} 3\nh_sum 2.5\n# TYPE s summary\ns_sum 5\ns_count 6\n";
     let address = daemon.address();
