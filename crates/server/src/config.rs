@@ -6,6 +6,7 @@
 
 mod flags;
 mod outputs;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -69,6 +70,8 @@ pub struct Settings {
     pub statsd: statsd::Options,
     /// What the agent watches.
     pub segments: agent::Options,
+    /// What is scraped.
+    pub targets: agent::targets::Options,
     /// What is sent to others.
     pub outputs: crate::outputs::Options,
     /// The format of log lines.
@@ -245,6 +248,7 @@ impl Settings {
                 )?,
             },
             segments: segments(&flags)?,
+            targets: targets::resolve(&mut flags)?,
             outputs: outputs::resolve(&flags)?,
             log_format: set(flags.log_format),
             log_level: set(flags.log_level),

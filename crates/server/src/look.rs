@@ -13,6 +13,7 @@ mod processes;
 mod quantile;
 mod segment;
 mod source;
+mod unix;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,7 +24,7 @@ use crate::inspect::openmetrics::append_label;
 use crate::inspect::value::Type;
 
 pub(crate) use exposition::Text;
-pub(crate) use fetch::fetch;
+pub(crate) use fetch::{Fault, Fetcher, fetch};
 pub(crate) use growth::{began_again, growth};
 pub(crate) use labels::labels;
 pub(crate) use quantile::quantile;

@@ -10,6 +10,7 @@ use quipu_segment::printable;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
+use crate::agent::targets::{self, Targets};
 use crate::agent::{self, Agent};
 use crate::checkpoint::Checkpoints;
 use crate::config::Settings;
@@ -40,6 +41,8 @@ pub enum Error {
     Rules(rules::Error),
     /// What is sent to others cannot be.
     Outputs(outputs::Error),
+    /// The targets cannot be scraped.
+    Targets(targets::Error),
     /// The daemon's own metrics cannot be created; with the bytes of address space that the daemon
     /// needs in all.
     Metrics(quipu::Error, u64),
@@ -89,7 +92,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         Sweeps::start(state, shared).map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
     let statsd = listeners.start(state, shared, metrics).map_err(Error::Statsd)?;
-    let agent = watch_files(state, metrics, settings, most)?;
+    let targets = Targets::start(settings.targets.clone()).map_err(Error::Targets)?;
+    let agent = watch(state, metrics, settings, most, &targets)?;
     let segments = agent.as_ref().map(Agent::watched);
     let source = Source::new(state, shared, segments.clone());
     let outputs = Outputs::start(&settings.outputs, source, metrics.registry());
@@ -102,7 +106,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
     };
 
-    let (stopped, ended) = watch(signals, settings.http.limits.drain_timeout)?;
+    let (stopped, ended) = watch_signals(signals, settings.http.limits.drain_timeout)?;
     let stopping = async move {
         let _ = stopped.await;
         info!(
@@ -120,6 +124,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     }
 
     let begun = Instant::now();
+    drop(targets);
     drop(agent);
     drop(sweeps);
     drop(checkpoints);
@@ -143,35 +148,44 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
 }
 
 /// The files that the daemon may open beside those of the server: connections for StatsD, connections
-/// to receivers, and at most `most` segments that are watched.
+/// to receivers and targets, and at most `most` segments that are watched.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
-    let sending = settings.outputs.receivers.len() * FILES_PER_RECEIVER;
+    let clients = settings.outputs.receivers.len() + settings.targets.targets.len();
+    let sending = clients * FILES_PER_CLIENT;
     settings.statsd.streams() * settings.statsd.connections(files) + sending + watched
 }
 
-/// Starts the agent, if it has anything to watch.
-fn watch_files(
+/// Starts the agent, if it has anything to show.
+fn watch(
     state: &State,
     metrics: &Metrics,
     settings: &Settings,
     most: usize,
+    targets: &Targets,
 ) -> Result<Option<Agent>, Error> {
     let options = agent::Options { most, ..settings.segments.clone() };
-    if options.places.is_empty() {
+    let (has_files, has_targets) =
+        (!options.places.is_empty(), !settings.targets.targets.is_empty());
+    if !has_files && !has_targets {
         return Ok(None);
     }
-    let agent = Agent::start(options, state.intake.registry().clone())
+    let agent = Agent::start(options, targets.scraped(), state.intake.registry().clone())
         .map_err(|error| Error::System("start a thread", error))?;
-    let own = metrics.registry().collect(agent::Own::new(agent.watched()));
-    own.map_err(|error| Error::Metrics(error, state::addresses(settings)))?;
+    let registry = metrics.registry();
+    let (files, targets) =
+        (agent::Own::new(agent.watched()), agent::OfTargets::new(agent.watched()));
+    let of_files = has_files.then(|| registry.collect(files)).transpose();
+    let of_targets = has_targets.then(|| registry.collect(targets)).transpose();
+    let failed = |error| Error::Metrics(error, state::addresses(settings));
+    of_files.and(of_targets).map_err(failed)?;
     Ok(Some(agent))
 }
 
 /// Watches signals on a thread of its own, so that they are handled whatever the server is doing. The
 /// first one sends a message. The process then ends when the server has had this time and a second
 /// more, unless the sender that is returned is dropped.
-fn watch(
+fn watch_signals(
     signals: Signals,
     time: Duration,
 ) -> Result<(oneshot::Receiver<()>, mpsc::Sender<()>), Error> {
@@ -260,7 +274,7 @@ const SPARE: usize = 32 << 20;
 const MIN_FILES: usize = 32;
 const MIN_FILES_PER_THREAD: usize = 8;
 /// A connection, and what it takes to find the address of a name.
-const FILES_PER_RECEIVER: usize = 4;
+const FILES_PER_CLIENT: usize = 4;
 
 /// How long the server may take to stop beyond the drain timeout, which it enforces itself.
 const GRACE: Duration = Duration::from_secs(1);
@@ -273,6 +287,7 @@ impl fmt::Display for Error {
             Self::Statsd(error) => write!(f, "{error}"),
             Self::Rules(error) => write!(f, "{error}"),
             Self::Outputs(error) => write!(f, "{error}"),
+            Self::Targets(error) => write!(f, "{error}"),
             Self::Metrics(error, addresses) => write!(
                 f,
                 "cannot make the daemon's own metrics: {error}; the whole daemon needs {} KiB of \

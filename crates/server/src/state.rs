@@ -145,7 +145,8 @@ fn size(settings: &Settings) -> Result<u64, Error> {
 
 /// The bytes of address space that suffice for the whole daemon (`ulimit -v`).
 pub fn addresses(settings: &Settings) -> u64 {
-    let threads = settings.http.threads + settings.outputs.receivers.len();
+    let clients = settings.outputs.receivers.len() + settings.targets.targets.len();
+    let threads = settings.http.threads + clients;
     let threads = (threads as u64).saturating_mul(ADDRESS_SPACE_PER_THREAD);
     let state = size(settings).unwrap_or(0).saturating_add(ROOM);
     let state = state.saturating_add(settings.input_bytes);

@@ -44,6 +44,8 @@ mod python;
 mod refusals;
 #[path = "daemon/rules.rs"]
 mod rules;
+#[path = "daemon/scraping.rs"]
+mod scraping;
 #[path = "daemon/settings.rs"]
 mod settings;
 #[path = "daemon/shutdown.rs"]

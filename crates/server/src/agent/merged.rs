@@ -4,19 +4,36 @@
 //! the labels of their sources. If the types differ, the family of the source that was seen first is
 //! shown, and the others are *apart*: they are shown when their own source is asked for. A different help
 //! keeps nothing apart: the first one is shown.
+//!
+//! A target is not asked for alone, and Prometheus tells its metrics from those of other targets, whatever
+//! their types. So, if one of two families is of a target, and both have single numbers, both are shown:
+//! with the type of the first if their samples have the same name; and a counter `x_total` beside
+//! another `x` as it is, as a family `x_total`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use quipu::exposition::ShownNames;
 use quipu::snapshot::{Kind, Sink};
 
-use super::recorded::{Labels, Recorded};
+use super::recorded::{Labels, Recorded, Shown, is_plain};
+
+/// What a source is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A segment file, or a directory with files of several processes.
+    #[default]
+    File,
+    /// A target that is scraped, or what is known of all targets.
+    Target,
+}
 
 /// What was last read of a source.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Its name: the label `segment` of all its series.
+    /// What it is.
+    pub origin: Origin,
+    /// Its name: of a file, the label `segment` of all its series.
     pub name: String,
     /// The labels of all its series.
     pub labels: Labels,
@@ -51,8 +68,17 @@ struct Group {
     help: String,
     /// Whether it is shown with all sources together.
     is_shown: bool,
+    parts: Vec<Part>,
+}
+
+/// A family of a source.
+#[derive(Debug, Clone, Copy)]
+struct Part {
     /// The numbers of the source and of its family.
-    parts: Vec<(usize, usize)>,
+    source: usize,
+    family: usize,
+    /// Whether the name of the group is that of its samples.
+    bare: bool,
 }
 
 /// Two sources that contradict each other.
@@ -64,6 +90,16 @@ pub struct Conflict {
     pub about: About,
     /// The names of a source that was seen earlier, and of this one.
     pub sources: [String; 2],
+    /// What this one is.
+    pub origin: Origin,
+}
+
+impl Conflict {
+    /// One of a source with what is not another source.
+    fn alone(name: &str, about: About, source: &Seen) -> Self {
+        let sources = [String::new(), source.name.clone()];
+        Self { name: name.to_owned(), about, sources, origin: source.origin }
+    }
 }
 
 /// What two sources contradict each other in.
@@ -107,7 +143,8 @@ impl Filter {
     fn has_source(&self, seen: &Seen) -> bool {
         let Some(wanted) = &self.source else { return true };
         let is_inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        seen.name.strip_prefix(wanted.trim_end_matches('/')).is_some_and(is_inside)
+        let rest = seen.name.strip_prefix(wanted.trim_end_matches('/'));
+        seen.origin == Origin::File && rest.is_some_and(is_inside)
     }
 
     fn has_family(&self, family: &Recorded) -> bool {
@@ -119,47 +156,53 @@ impl Merged {
     /// Merges sources, in the order in which they were seen first. `is_taken` says whether the daemon
     /// itself shows a family of that name.
     pub fn of(sources: Vec<Arc<Seen>>, is_taken: impl Fn(&str) -> bool) -> Self {
-        let mut by_name: BTreeMap<&str, Vec<Group>> = BTreeMap::new();
+        let spelled_out = spelled_out(&sources);
+        let mut by_name: BTreeMap<String, Vec<Group>> = BTreeMap::new();
         let mut conflicts = Vec::new();
         for (number, source) in sources.iter().enumerate() {
             for (at, family) in source.families.iter().enumerate() {
-                let groups = by_name.entry(&family.name).or_default();
-                let first = groups.first().map(|group| group.parts[0].0);
+                let is_total = is_total(family);
+                let is_spelled_out = is_total && spelled_out.contains(&*family.name);
+                let suffix = if is_spelled_out { "_total" } else { "" };
+                let bare = !is_total || is_spelled_out;
+                let part = Part { source: number, family: at, bare };
+                let groups = by_name.entry(format!("{}{suffix}", family.name)).or_default();
                 let mut conflict = |about, with: usize| {
                     let sources = [&sources[with].name, &source.name].map(String::clone);
-                    conflicts.push(Conflict { name: family.name.clone(), about, sources });
+                    let (name, origin) = (family.name.clone(), source.origin);
+                    conflicts.push(Conflict { name, about, sources, origin });
                 };
-                match groups.iter_mut().find(|group| group.kind == family.kind) {
+                let first = groups.first().map(|group| group.parts[0].source);
+                let mut same = groups.iter().position(|group| group.kind == family.kind);
+                if let (None, Some(first)) = (same, first) {
+                    conflict(About::Type, first);
+                    same = groups[0].takes(family, source.origin, bare, &sources).then_some(0);
+                }
+                match same.map(|same| &mut groups[same]) {
                     Some(group) => {
                         if group.help.is_empty() {
                             group.help.clone_from(&family.help);
                         } else if !family.help.is_empty() && family.help != group.help {
-                            conflict(About::Help, group.parts[0].0);
+                            conflict(About::Help, group.parts[0].source);
                         }
-                        group.parts.push((number, at));
+                        group.parts.push(part);
                     }
-                    None => {
-                        if let Some(first) = first {
-                            conflict(About::Type, first);
-                        }
-                        groups.push(Group {
-                            kind: family.kind,
-                            help: family.help.clone(),
-                            is_shown: first.is_none(),
-                            parts: vec![(number, at)],
-                        });
-                    }
+                    None => groups.push(Group {
+                        kind: family.kind,
+                        help: family.help.clone(),
+                        is_shown: first.is_none(),
+                        parts: vec![part],
+                    }),
                 }
             }
         }
         let names = by_name.into_iter();
-        let mut names: Vec<Named> =
-            names.map(|(name, groups)| Named { name: name.to_owned(), groups }).collect();
+        let mut names: Vec<Named> = names.map(|(name, groups)| Named { name, groups }).collect();
         hide_samples(&mut names, &sources, &mut conflicts);
         hide_taken(&mut names, &sources, &mut conflicts, is_taken);
         for group in names.iter_mut().flat_map(|named| &mut named.groups) {
             // Formats show the counters of each kind of name together.
-            group.parts.sort_by_key(|(source, family)| sources[*source].families[*family].bare);
+            group.parts.sort_by_key(|part| part.bare);
         }
         conflicts.sort();
         conflicts.dedup();
@@ -183,20 +226,60 @@ impl Merged {
     }
 }
 
+impl Group {
+    /// Whether a family of another type is shown with this one.
+    fn takes(&self, family: &Recorded, origin: Origin, bare: bool, sources: &[Arc<Seen>]) -> bool {
+        let mut origins = self.parts.iter().map(|part| sources[part.source].origin);
+        is_plain(self.kind)
+            && family.is_plain()
+            && bare
+            && self.parts.iter().all(|part| part.bare)
+            && (origin == Origin::Target || origins.any(|origin| origin == Origin::Target))
+    }
+}
+
+/// Whether the samples of a family have the suffix of a counter, which its name has not.
+fn is_total(family: &Recorded) -> bool {
+    family.kind == Kind::Counter && !family.bare
+}
+
+/// The names of counters that are shown with their suffix, since another family has the name without
+/// it, or the name with it; and one of both is of a target.
+fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<String> {
+    let mut spelled_out = HashSet::new();
+    if sources.iter().all(|source| source.origin == Origin::File) {
+        return spelled_out;
+    }
+    // The names of all counters, and of all other families, and whether a target has one.
+    let (mut totals, mut others) = (HashMap::new(), HashMap::<&str, bool>::new());
+    for source in sources {
+        for family in &source.families {
+            let map = if is_total(family) { &mut totals } else { &mut others };
+            *map.entry(&*family.name).or_default() |= source.origin == Origin::Target;
+        }
+    }
+    for (name, is_of_target) in totals {
+        let others = [others.get(name), others.get(&*format!("{name}_total"))];
+        if others.into_iter().flatten().any(|other| *other || is_of_target) {
+            spelled_out.insert(name.to_owned());
+        }
+    }
+    spelled_out
+}
+
 /// Keeps a family apart whose samples have names that those of another one have: a reader would refuse
 /// the whole exposition.
 fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) {
     let mut order: Vec<usize> = (0..names.len()).collect();
-    order.sort_by_key(|&at| (names[at].groups[0].parts[0].0, at));
+    order.sort_by_key(|&at| (names[at].groups[0].parts[0].source, at));
     let mut shown = ShownNames::default();
     for at in order {
         let Named { name, groups } = &mut names[at];
         let group = &mut groups[0];
         if !shown.take(name, group.kind) {
             group.is_shown = false;
-            let source = &sources[group.parts[0].0].name;
-            let sources = [String::new(), source.clone()];
-            conflicts.push(Conflict { name: name.clone(), about: About::Samples, sources });
+            let source = &sources[group.parts[0].source];
+            conflicts.push(Conflict::alone(name, About::Samples, source));
         }
     }
 }
@@ -216,9 +299,8 @@ fn hide_taken(
         };
         if SUFFIXES.into_iter().any(is_one) {
             groups[0].is_shown = false;
-            let source = &sources[groups[0].parts[0].0].name;
-            let sources = [String::new(), source.clone()];
-            conflicts.push(Conflict { name: name.clone(), about: About::Daemon, sources });
+            let source = &sources[groups[0].parts[0].source];
+            conflicts.push(Conflict::alone(name, About::Daemon, source));
         }
     }
 }
@@ -245,9 +327,9 @@ impl Walk {
     /// is more.
     pub fn step<S: Sink + ?Sized>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         let Self { merged, filter, name, part, series } = self;
-        let has = |(source, family): &(usize, usize)| {
-            let seen = &merged.sources[*source];
-            filter.has_source(seen) && filter.has_family(&seen.families[*family])
+        let has = |part: &Part| {
+            let seen = &merged.sources[part.source];
+            filter.has_source(seen) && filter.has_family(&seen.families[part.family])
         };
         let mut looked_at = 0;
         while let Some(named) = merged.names.get(*name) {
@@ -255,13 +337,14 @@ impl Walk {
             let is_apart = |group: &&Group| !group.is_shown && filter.source.is_none();
             let mut groups = named.groups.iter().filter(|group| !is_apart(group));
             let group = groups.find(|group| group.parts.iter().any(has));
-            let parts = group.map_or(&[][..], |group| &group.parts);
-            while let Some(one) = parts.get(*part) {
+            while let Some((group, one)) = group.and_then(|it| Some((it, it.parts.get(*part)?))) {
                 if has(one) {
-                    let seen = &merged.sources[one.0];
-                    let family = &seen.families[one.1];
-                    let help = group.map_or("", |group| &group.help);
-                    if let Some(next) = family.pass(&seen.labels, help, *series, sink, &is_full) {
+                    let seen = &merged.sources[one.source];
+                    let family = &seen.families[one.family];
+                    let bare = one.bare && group.kind == Kind::Counter;
+                    let Group { kind, help, .. } = group;
+                    let shown = Shown { name: &named.name, help, kind: *kind, bare };
+                    if let Some(next) = family.pass(&seen.labels, shown, *series, sink, &is_full) {
                         *series = next;
                         return true;
                     }
@@ -289,6 +372,7 @@ const LOOKED_AT: usize = 4096;
 mod tests {
     use quipu::Registry;
     use quipu::exposition::{Encoder, Escaping, Format};
+    use quipu::snapshot::{Family, Number, Series, Texts, Value};
 
     use super::super::recorded::Recorder;
     use super::*;
@@ -298,7 +382,7 @@ mod tests {
         registry.visit(&mut recorder).unwrap();
         let (families, series) = recorder.finish();
         let labels = vec![("segment".to_owned(), name.to_owned())];
-        Arc::new(Seen { name: name.into(), labels, families, series })
+        Arc::new(Seen { origin: Origin::File, name: name.into(), labels, families, series })
     }
 
     fn text(merged: &Arc<Merged>, filter: Filter) -> String {
@@ -345,5 +429,47 @@ mod tests {
         assert_eq!(of("web", &["jobs_total"]).lines().count(), 4);
         assert_eq!(of("web/2", &["jobs_total"]).lines().count(), 3);
         assert_eq!(of("we", &[]), "");
+    }
+
+    #[test]
+    fn numbers_of_targets_are_shown_whatever_their_types() {
+        let of = |kind, value| {
+            move |name: &'static str| {
+                let family =
+                    Family { name, help: "", unit: "", kind, labels: &[], groups: 1, bare: false };
+                let (texts, start) = (Texts::new(&[]), None);
+                let mut recorder = Recorder::default();
+                recorder.family(&family);
+                let (escape_free, overflow) = (true, false);
+                let series = Series { group: 0, texts, escape_free, overflow, start, value };
+                recorder.series(&family, &series);
+                recorder.finish().0
+            }
+        };
+        let total = Value::Counter { total: Number::Unsigned(1), exemplar: None };
+        let counter = of(Kind::Counter, total);
+        let gauge = of(Kind::Gauge, Value::Gauge(Number::Unsigned(2)));
+        let merge = |of_target: usize, families: [Vec<Recorded>; 2]| {
+            let sources = families.into_iter().enumerate().map(|(number, families)| {
+                let origin = if number == of_target { Origin::Target } else { Origin::File };
+                let labels = vec![("segment".to_owned(), number.to_string())];
+                Arc::new(Seen { origin, name: number.to_string(), labels, families, series: 1 })
+            });
+            let merged = Arc::new(Merged::of(sources.collect(), |_| false));
+            let lines = text(&merged, Filter::default());
+            let lines = lines.lines().map(|line| line.trim_start_matches("# TYPE ").to_owned());
+            (lines.collect::<Vec<_>>().join(", "), merged.conflicts.len())
+        };
+        let beside = "x gauge, x{segment=\"0\"} 2, x_total counter, x_total{segment=\"1\"} 1";
+        assert_eq!(merge(1, [gauge("x"), counter("x")]), (beside.to_owned(), 0));
+        assert_eq!(merge(0, [gauge("x"), counter("x")]), (beside.to_owned(), 0));
+        // Of files alone, one is kept apart.
+        let alone = "x gauge, x{segment=\"0\"} 2";
+        assert_eq!(merge(9, [gauge("x"), counter("x")]), (alone.to_owned(), 1));
+        let together = "x_total counter, x_total{segment=\"0\"} 1, x_total{segment=\"1\"} 2";
+        assert_eq!(merge(1, [counter("x"), gauge("x_total")]), (together.to_owned(), 1));
+        assert_eq!(merge(0, [counter("x"), gauge("x_total")]), (together.to_owned(), 1));
+        let together = "x_total gauge, x_total{segment=\"0\"} 2, x_total{segment=\"1\"} 1";
+        assert_eq!(merge(1, [gauge("x_total"), counter("x")]), (together.to_owned(), 1));
     }
 }

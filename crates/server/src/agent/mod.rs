@@ -4,6 +4,7 @@
 //! A thread of its own finds the files, and reads all of them when a scrape asks for them: the thread that
 //! serves requests never waits for a file system, and nothing is read that no client wants. What was read
 //! is merged once, and is then passed on in steps. Scrapes that come at the same time share a reading.
+//! What [`targets`] exposed last is merged with it.
 
 mod merged;
 mod notice;
@@ -13,6 +14,7 @@ mod places;
 mod recorded;
 mod source;
 mod table;
+pub mod targets;
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -27,9 +29,10 @@ use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use notice::Notice;
-pub use own::Own;
 use own::Status;
+pub use own::{OfTargets, Own};
 use table::Table;
+use targets::Scraped;
 
 pub use merged::{About, Conflict, Filter, Merged, Seen, Walk};
 pub use pattern::Pattern;
@@ -38,7 +41,7 @@ pub use recorded::{Labels, Recorded};
 /// What the agent watches, and how.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Files, directories, and patterns of paths. The agent runs if there are any.
+    /// Files, directories, and patterns of paths.
     pub places: Vec<String>,
     /// The patterns of paths that give labels.
     pub labels: Vec<Pattern>,
@@ -96,11 +99,12 @@ const CALM: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Agent {
-    /// Starts the thread. A family that `shown` has keeps those of its name in files apart.
+    /// Starts the thread, which shows what was `scraped`, too. A family that `shown` has keeps those of
+    /// its name in other sources apart.
     ///
     /// # Errors
     /// That of the system if it has no thread or descriptor.
-    pub fn start(options: Options, shown: Registry) -> io::Result<Self> {
+    pub fn start(options: Options, scraped: Scraped, shown: Registry) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
@@ -113,6 +117,7 @@ impl Agent {
         let watched = Watched(shared);
         let thread = Thread {
             table: Table::new(options),
+            scraped,
             shown,
             notice: Notice::new(),
             woken,
@@ -187,6 +192,7 @@ impl Watched {
 /// What the thread has.
 struct Thread {
     table: Table,
+    scraped: Scraped,
     /// What the daemon shows itself.
     shown: Registry,
     notice: Notice,
@@ -238,7 +244,8 @@ impl Thread {
 
     fn read(&mut self) {
         let begun = Instant::now();
-        let sources = self.table.read();
+        let mut sources = self.scraped.seen();
+        sources.extend(self.table.read());
         let shown = self.shown.family_names().ok();
         let is_taken = |name: &str| shown.as_ref().is_some_and(|shown| shown.contains(name));
         let merged = Arc::new(Merged::of(sources, is_taken));

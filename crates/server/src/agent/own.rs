@@ -1,4 +1,4 @@
-//! The daemon's own metrics about the files that it watches.
+//! The daemon's own metrics about the files that it watches, and the targets that it scrapes.
 
 use std::time::Duration;
 
@@ -13,8 +13,10 @@ use crate::segment_file::Header;
 #[derive(Debug, Default)]
 pub(super) struct Status {
     pub(super) sources: Vec<Shown>,
-    /// By what they differ in, in the order of [`About::ALL`].
+    /// Those of files by what they differ in, in the order of [`About::ALL`].
     pub(super) conflicts: [usize; About::ALL.len()],
+    /// Those of targets.
+    pub(super) target_conflicts: [usize; About::ALL.len()],
     pub(super) left_out: usize,
     pub(super) unwatched: usize,
     pub(super) took: Duration,
@@ -97,6 +99,32 @@ impl Collector for Own {
     }
 }
 
+/// A collector of the metrics about targets.
+#[derive(Debug)]
+pub struct OfTargets(Watched);
+
+impl OfTargets {
+    /// Shows what the last reading found.
+    pub fn new(watched: Watched) -> Self {
+        Self(watched)
+    }
+}
+
+impl Collector for OfTargets {
+    fn names(&self) -> Vec<String> {
+        vec![TARGET_CONFLICTS.name.to_owned()]
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        sink.family(&TARGET_CONFLICTS);
+        let counts = self.0.status().target_conflicts;
+        for (about, count) in About::ALL.into_iter().zip(counts) {
+            let count = Value::Gauge(Number::Unsigned(count as u64));
+            put(&TARGET_CONFLICTS, &[about.name()], count, sink);
+        }
+    }
+}
+
 /// Passes on a series with these values of its labels.
 fn put(family: &Family<'_>, labels: &[&str], value: Value<'_>, sink: &mut dyn Sink) {
     let mut texts = Vec::new();
@@ -146,6 +174,12 @@ const UNWATCHED: Family<'static> = gauge(
 const CONFLICTS: Family<'static> = gauge(
     "quipu_segments_conflicts",
     "Families of watched files that contradict those of others, by what they differ in.",
+    &[Label { name: "about", values: None }],
+);
+
+const TARGET_CONFLICTS: Family<'static> = gauge(
+    "quipu_scrape_target_conflicts",
+    "Families of targets that contradict those of other sources, by what they differ in.",
     &[Label { name: "about", values: None }],
 );
 

@@ -13,14 +13,29 @@ use quipu::snapshot::{
 
 use crate::metrics::PREFIX;
 
+/// As what a family is shown. Its name, its type and its help may be those of other sources.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    /// The name, without a suffix that formats add.
+    pub name: &'a str,
+    /// The help.
+    pub help: &'a str,
+    /// The kind. A counter, a gauge and a value of unknown kind may take each other's place.
+    pub kind: Kind,
+    /// Whether the name of a counter is shown as it is.
+    pub bare: bool,
+}
+
 /// Labels that all series of a source get: names and values.
 pub type Labels = Vec<(String, String)>;
 
 /// A sink that keeps what it gets.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Recorder {
     families: Vec<Recorded>,
     series: usize,
+    /// What the names of families begin with whose names begin like the daemon's own.
+    renamed: &'static str,
 }
 
 /// A family with its series.
@@ -106,10 +121,21 @@ struct OneExemplar {
     time: Option<Timestamp>,
 }
 
-/// Families whose names begin like the daemon's own are shown under this prefix.
+/// Families of files whose names begin like the daemon's own are shown under this prefix.
 const RENAMED: &str = "quipu_segment_";
 
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::with_prefix(RENAMED)
+    }
+}
+
 impl Recorder {
+    /// Families whose names begin like the daemon's own are shown under this prefix.
+    pub(super) fn with_prefix(renamed: &'static str) -> Self {
+        Self { families: Vec::new(), series: 0, renamed }
+    }
+
     /// What was recorded: the families that have a series, and the number of all series.
     pub(super) fn finish(mut self) -> (Vec<Recorded>, usize) {
         self.families.retain(|family| !family.series.is_empty());
@@ -124,7 +150,7 @@ impl Recorder {
 impl Sink for Recorder {
     fn family(&mut self, family: &Family<'_>) {
         let name = match family.name.strip_prefix(PREFIX) {
-            Some(rest) => format!("{RENAMED}{rest}"),
+            Some(rest) => format!("{}{rest}", self.renamed),
             None => family.name.to_owned(),
         };
         let values = |label: &Label<'_>| {
@@ -189,6 +215,11 @@ impl Sink for Recorder {
 }
 
 impl Recorded {
+    /// Whether its values are single numbers.
+    pub fn is_plain(&self) -> bool {
+        is_plain(self.kind)
+    }
+
     /// Whether it, or one of its samples, has one of these names.
     pub fn is_one_of(&self, names: &[String]) -> bool {
         names.contains(&self.name)
@@ -201,7 +232,7 @@ impl Recorded {
     pub fn pass<S: Sink + ?Sized>(
         &self,
         more: &Labels,
-        help: &str,
+        shown: Shown<'_>,
         from: usize,
         sink: &mut S,
         is_full: impl Fn(&S) -> bool,
@@ -212,7 +243,7 @@ impl Recorded {
             let is_overflow = next >= first_overflow;
             let end = if is_overflow { self.series.len() } else { first_overflow };
             let mut is_done = true;
-            self.with_family(more, help, is_overflow, |family| {
+            self.with_family(more, shown, is_overflow, |family| {
                 sink.family(family);
                 for one in &self.series[next..end] {
                     one.pass(family, &self.texts, is_overflow, sink);
@@ -235,7 +266,7 @@ impl Recorded {
     fn with_family(
         &self,
         more: &Labels,
-        help: &str,
+        shown: Shown<'_>,
         is_overflow: bool,
         pass: impl FnOnce(&Family<'_>),
     ) {
@@ -255,14 +286,28 @@ impl Recorded {
             labels.push(Label { name: OVERFLOW, values: None });
         }
         pass(&Family {
-            name: &self.name,
-            help,
+            name: shown.name,
+            help: shown.help,
             unit: &self.unit,
-            kind: self.kind,
+            kind: shown.kind,
             labels: &labels,
             groups: if is_overflow { 1 } else { self.groups },
-            bare: self.bare,
+            bare: shown.bare,
         });
+    }
+}
+
+/// Whether values of this kind are single numbers.
+pub(super) fn is_plain(kind: Kind) -> bool {
+    matches!(kind, Kind::Counter | Kind::Gauge | Kind::Unknown)
+}
+
+/// A value of one number, as one of this kind.
+fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Value<'a> {
+    match kind {
+        Kind::Counter => Value::Counter { total: number, exemplar },
+        Kind::Gauge => Value::Gauge(number),
+        _ => Value::Unknown(number),
     }
 }
 
@@ -301,10 +346,11 @@ impl OneSeries {
         match &self.value {
             OneValue::Counter(total, exemplar) => {
                 let exemplar = exemplar.as_deref().map(OneExemplar::shown);
-                pass(Value::Counter { total: *total, exemplar });
+                pass(plain(family.kind, *total, exemplar));
             }
-            OneValue::Gauge(number) => pass(Value::Gauge(*number)),
-            OneValue::Unknown(number) => pass(Value::Unknown(*number)),
+            OneValue::Gauge(number) | OneValue::Unknown(number) => {
+                pass(plain(family.kind, *number, None));
+            }
             OneValue::Info => pass(Value::Info),
             OneValue::States(states) => {
                 let states: Vec<(&str, bool)> =
@@ -422,7 +468,9 @@ mod tests {
             let mut from = Some(0);
             while let Some(next) = from {
                 // One series at a time.
-                from = family.pass(&more, &family.help, next, &mut encoder, |_| true);
+                let Recorded { name, help, kind, bare, .. } = family;
+                let shown = Shown { name, help, kind: *kind, bare: *bare };
+                from = family.pass(&more, shown, next, &mut encoder, |_| true);
             }
         }
         String::from_utf8(encoder.buffer().to_vec()).unwrap()

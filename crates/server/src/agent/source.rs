@@ -12,7 +12,7 @@ use quipu_segment::printable;
 use quipu_store::files::{Directories, Warning};
 use tracing::{info, warn};
 
-use super::merged::Seen;
+use super::merged::{Origin, Seen};
 use super::places::{Found, Kind};
 use super::recorded::{Labels, Recorder};
 use crate::segment_file::{FileId, Header, SegmentFile, file_id};
@@ -158,7 +158,8 @@ impl Source {
             Ok(Some(recorder)) => {
                 let (families, series) = recorder.finish();
                 let (name, labels) = (self.found.name.clone(), self.labels.clone());
-                self.seen = Arc::new(Seen { name, labels, families, series });
+                let origin = Origin::File;
+                self.seen = Arc::new(Seen { origin, name, labels, families, series });
                 if self.fault.take().is_some() {
                     info!(path = %printable(&self.found.path), "a watched file can be read again");
                 }

@@ -8,7 +8,7 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::Options;
-use super::merged::{About, Conflict, Merged, Seen};
+use super::merged::{About, Conflict, Merged, Origin, Seen};
 use super::own::{Shown, Status};
 use super::pattern::{Matcher, SEGMENT};
 use super::places::{Found, Kind, Look};
@@ -147,13 +147,13 @@ impl Table {
         }
         for conflict in conflicts.iter().take(MAX_LOGGED) {
             if self.conflicts.insert(conflict.clone()) {
-                let Conflict { name, about, sources: [first, second] } = conflict;
+                let Conflict { name, about, sources: [first, second], .. } = conflict;
                 warn!(
                     name = %printable(name),
                     about = about.name(),
                     first = %printable(first),
                     second = %printable(second),
-                    "metrics of watched files contradict each other"
+                    "metrics of several sources contradict each other"
                 );
             }
         }
@@ -176,10 +176,16 @@ impl Table {
             is_shown: source.shown(terms).is_some(),
             series: source.seen.series,
         });
-        let count = |about| merged.conflicts.iter().filter(|one| one.about == about).count();
+        let count = |origin: Origin| {
+            let conflicts = merged.conflicts.iter().filter(move |one| one.origin == origin);
+            let mut counts = [0; About::ALL.len()];
+            conflicts.for_each(|one| counts[one.about as usize] += 1);
+            counts
+        };
         Status {
             sources: sources.collect(),
-            conflicts: About::ALL.map(count),
+            conflicts: count(Origin::File),
+            target_conflicts: count(Origin::Target),
             left_out: self.left_out,
             ..Status::default()
         }

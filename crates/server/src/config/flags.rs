@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Damaged, Error, ExternalLabel, LogFormat, LogLevel, Queue, ReceiverUrl, Switch, Time};
 use crate::agent;
+use crate::agent::targets::Target;
 use crate::http;
 use crate::inputs::{otlp, push, statsd};
 
@@ -239,6 +240,28 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
     pub segments_bytes: Option<u64>,
 
+    /// Target whose metrics are scraped and shown: [JOB=]URL, where URL is http://HOST:PORT/PATH,
+    /// https://..., or unix:SOCKET:/PATH; may be given several times [default: none]
+    #[arg(long, env = "QUIPU_SCRAPE", value_name = "[JOB=]URL", value_delimiter = '\n')]
+    pub scrape: Option<Vec<Target>>,
+
+    /// How often each target is scraped [default: 15s]
+    #[arg(long, env = "QUIPU_SCRAPE_INTERVAL", value_name = "TIME")]
+    pub scrape_interval: Option<Time>,
+
+    /// Time limit of a scrape [default: 10s, or the interval if that is shorter]
+    #[arg(long, env = "QUIPU_SCRAPE_TIMEOUT", value_name = "TIME")]
+    pub scrape_timeout: Option<Time>,
+
+    /// Maximum bytes of what a target exposes, expanded; the scrape of a larger one fails
+    /// [default: 67108864]
+    #[arg(long, env = "QUIPU_SCRAPE_BODY_BYTES", value_name = "BYTES")]
+    pub scrape_body_bytes: Option<u64>,
+
+    /// Maximum number of samples that a target exposes; the scrape of more fails [default: 500000]
+    #[arg(long, env = "QUIPU_SCRAPE_SAMPLES", value_name = "COUNT")]
+    pub scrape_samples: Option<usize>,
+
     /// Where all metrics are sent by Prometheus' remote write, such as
     /// http://prometheus:9090/api/v1/write; may be given several times [default: none]
     #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "URL", value_delimiter = '\n')]
@@ -334,6 +357,11 @@ impl Flags {
             segments_keep: self.segments_keep.or(other.segments_keep),
             segments_most: self.segments_most.or(other.segments_most),
             segments_bytes: self.segments_bytes.or(other.segments_bytes),
+            scrape: self.scrape.or(other.scrape),
+            scrape_interval: self.scrape_interval.or(other.scrape_interval),
+            scrape_timeout: self.scrape_timeout.or(other.scrape_timeout),
+            scrape_body_bytes: self.scrape_body_bytes.or(other.scrape_body_bytes),
+            scrape_samples: self.scrape_samples.or(other.scrape_samples),
             remote_write: self.remote_write.or(other.remote_write),
             remote_write_queue: self.remote_write_queue.or(other.remote_write_queue),
             remote_write_interval: self.remote_write_interval.or(other.remote_write_interval),
@@ -399,6 +427,11 @@ impl Flags {
             segments_keep: None,
             segments_most: Some(1000),
             segments_bytes: Some(1 << 30),
+            scrape: None,
+            scrape_interval: time(Duration::from_secs(15)),
+            scrape_timeout: None,
+            scrape_body_bytes: Some(64 << 20),
+            scrape_samples: Some(500_000),
             remote_write: None,
             remote_write_queue: Some(Queue::Latest),
             remote_write_interval: time(Duration::from_secs(15)),

@@ -1,16 +1,49 @@
-//! Fetches an exposition from a URL, within bounds of time and size.
+//! Fetches an exposition from a URL or a unix socket, within bounds of time and size.
 
+use std::io::Read;
+use std::path::Path;
 use std::time::Duration;
 
+use flate2::read::MultiGzDecoder;
+use quipu_segment::printable;
+use ureq::Agent;
+use ureq::tls::TlsConfig;
+
 use super::Text;
+use super::unix::{NoHost, UnixConnector};
 use crate::tls;
 
-/// The most bytes of a response.
+/// The most bytes of a response that commands read.
 const MAX_BYTES: u64 = 256 << 20;
+/// The most redirects that are followed.
+const REDIRECTS: u32 = 3;
 
 /// What a scraper asks for.
 const ACCEPT: &str =
     "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+
+/// Fetches expositions, over a new connection each.
+#[derive(Debug)]
+pub(crate) struct Fetcher {
+    agent: Agent,
+    timeout: Duration,
+    most: u64,
+}
+
+/// Why there is no exposition.
+#[derive(Debug)]
+pub(crate) struct Fault {
+    /// What failed, and what to do about it, without the URL.
+    pub(crate) what: String,
+    /// Whether the exposition has too many bytes.
+    pub(crate) is_too_large: bool,
+}
+
+impl From<String> for Fault {
+    fn from(what: String) -> Self {
+        Self { what, is_too_large: false }
+    }
+}
 
 /// Fetches the exposition of a URL. The whole exchange takes at most the given time.
 ///
@@ -20,30 +53,86 @@ pub(crate) fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
     if !url.starts_with("http://") {
         return Err("only http:// is supported: name the address without TLS".into());
     }
-    let agent: ureq::Agent = ureq::Agent::config_builder()
-        .timeout_global(Some(timeout))
-        .http_status_as_error(false)
-        .max_redirects(3)
-        .proxy(None)
-        .tls_config(tls::without_trust())
-        .user_agent(concat!("quipu/", env!("CARGO_PKG_VERSION")))
-        .build()
-        .into();
-    let failed = |error: ureq::Error| match error {
-        ureq::Error::Timeout(_) => {
-            format!("no complete response within {}", humantime::format_duration(timeout))
-        }
-        ureq::Error::BodyExceedsLimit(limit) => {
-            format!("the response has more than {} MiB", limit >> 20)
-        }
-        error => error.to_string(),
-    };
-    let mut response = agent.get(url).header("accept", ACCEPT).call().map_err(failed)?;
-    if !response.status().is_success() {
-        return Err(format!("the response is {}: name the URL of the metrics", response.status()));
+    let fetcher = Fetcher::new(None, tls::without_trust(), timeout, MAX_BYTES);
+    fetcher.fetch(url).map_err(|fault| fault.what)
+}
+
+impl Fetcher {
+    /// A client of this unix socket, or of the hosts of URLs. An exchange takes at most this time, and
+    /// an exposition has at most that many bytes, also when it is expanded.
+    pub(crate) fn new(socket: Option<&Path>, tls: TlsConfig, timeout: Duration, most: u64) -> Self {
+        let config = Agent::config_builder()
+            .timeout_global(Some(timeout))
+            .http_status_as_error(false)
+            .max_redirects(REDIRECTS)
+            // A server may close one that waits just when it is used again.
+            .max_idle_connections(0)
+            .proxy(None)
+            .tls_config(tls)
+            .user_agent(concat!("quipu/", env!("CARGO_PKG_VERSION")))
+            .build();
+        let agent = match socket {
+            // A redirect leads to the same socket.
+            Some(path) => Agent::with_parts(config, UnixConnector(path.to_owned()), NoHost),
+            None => config.into(),
+        };
+        Self { agent, timeout, most }
     }
-    let given = response.headers().get("content-type").and_then(|value| value.to_str().ok());
-    let given = given.unwrap_or_default().to_owned();
-    let body = response.body_mut().with_config().limit(MAX_BYTES).read_to_vec().map_err(failed)?;
-    Ok(Text::of_type(body, given))
+
+    /// Fetches an exposition.
+    pub(crate) fn fetch(&self, url: &str) -> Result<Text, Fault> {
+        let failed = |error: ureq::Error| match error {
+            ureq::Error::Timeout(_) => {
+                let timeout = humantime::format_duration(self.timeout);
+                format!("no complete response within {timeout}").into()
+            }
+            ureq::Error::BodyExceedsLimit(_) => self.too_large(),
+            error => error.to_string().into(),
+        };
+        let request =
+            self.agent.get(url).header("accept", ACCEPT).header("accept-encoding", "gzip");
+        let request = request
+            .header("x-prometheus-scrape-timeout-seconds", self.timeout.as_secs_f64().to_string());
+        let mut response = request.call().map_err(failed)?;
+        if !response.status().is_success() {
+            let status = response.status();
+            return Err(format!("the response is {status}: name the URL of the metrics").into());
+        }
+        let given = |name: &str| {
+            let value = response.headers().get(name).and_then(|value| value.to_str().ok());
+            value.unwrap_or_default().to_owned()
+        };
+        let (content_type, encoding) = (given("content-type"), given("content-encoding"));
+        let body = response.body_mut().with_config().limit(self.most).read_to_vec();
+        let body = body.map_err(failed)?;
+        let bytes = match &*encoding.to_ascii_lowercase() {
+            "" | "identity" => body,
+            "gzip" | "x-gzip" => self.expand(&body)?,
+            _ => {
+                let encoding = printable(&encoding);
+                let what =
+                    format!("the response has the encoding {encoding}, which was not asked for");
+                return Err(what.into());
+            }
+        };
+        Ok(Text::of_type(bytes, content_type))
+    }
+
+    fn expand(&self, body: &[u8]) -> Result<Vec<u8>, Fault> {
+        let mut bytes = Vec::new();
+        let read = MultiGzDecoder::new(body).take(self.most + 1).read_to_end(&mut bytes);
+        match read {
+            Ok(_) if bytes.len() as u64 > self.most => Err(self.too_large()),
+            Ok(_) => Ok(bytes),
+            Err(error) => Err(format!("the response cannot be expanded: {error}").into()),
+        }
+    }
+
+    fn too_large(&self) -> Fault {
+        let what = match self.most {
+            most if most.is_multiple_of(1 << 20) => format!("{} MiB", most >> 20),
+            most => format!("{most} bytes"),
+        };
+        Fault { what: format!("the response has more than {what}"), is_too_large: true }
+    }
 }

@@ -168,7 +168,7 @@ fn contradictions_are_kept_apart_and_counted() {
     let text = exposition(&daemon);
     assert!(!text.contains("size{") && text.contains("size_total{segment=\"a\"} 3"), "{text}");
     assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"type\"}"), 1.0);
-    daemon.wait_for("metrics of watched files contradict each other");
+    daemon.wait_for("metrics of several sources contradict each other");
     // What the daemon takes in has its name alone.
     let body = b"# TYPE sent gauge\nsent 1\n";
     assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 204);

@@ -1,0 +1,179 @@
+//! What a target is called, and where it is: `[JOB=]URL`.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use hyper::Uri;
+use rustix::net::SocketAddrUnix;
+use serde::{Deserialize, Serialize};
+
+/// A program whose metrics are scraped.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Target {
+    /// As it was given.
+    text: String,
+    job: String,
+    instance: String,
+    url: String,
+    socket: Option<PathBuf>,
+}
+
+/// The job of a target whose job is not given.
+const JOB: &str = "scrape";
+/// The path of a target whose path is not given.
+const PATH: &str = "/metrics";
+const EXAMPLE: &str = "write [JOB=]URL, such as http://127.0.0.1:9100/metrics, \
+                       node=http://127.0.0.1:9100, or app=unix:/run/app.sock:/metrics";
+
+impl Target {
+    /// The label `job` of all its series.
+    pub fn job(&self) -> &str {
+        &self.job
+    }
+
+    /// The label `instance` of all its series.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// The URL to get. With a socket, its host means nothing.
+    pub(super) fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The path of a unix socket.
+    pub(super) fn socket(&self) -> Option<&Path> {
+        self.socket.as_deref()
+    }
+
+    /// Whether the connection is encrypted.
+    pub(super) fn is_encrypted(&self) -> bool {
+        self.url.starts_with("https://")
+    }
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (job, place) = match text.split_once('=') {
+            // A URL has a colon before its first parameter.
+            Some((job, place)) if !job.contains([':', '/']) => (job, place),
+            _ => (JOB, text),
+        };
+        if job.is_empty() {
+            return Err(format!("the job is empty; {EXAMPLE}"));
+        }
+        let (instance, url, socket) = match place.strip_prefix("unix:") {
+            Some(place) => on_socket(place)?,
+            None => on_host(place)?,
+        };
+        let (text, job) = (text.to_owned(), job.to_owned());
+        Ok(Self { text, job, instance, url, socket })
+    }
+}
+
+/// The instance, the URL and the path of a target at a unix socket.
+fn on_socket(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
+    let (socket, path) = match place.rfind(":/") {
+        Some(at) => (&place[..at], &place[at + 1..]),
+        None => (place, PATH),
+    };
+    if socket.is_empty() {
+        return Err(format!("the path of the socket is empty; {EXAMPLE}"));
+    }
+    SocketAddrUnix::new(socket)
+        .map_err(|error| format!("{socket:?} cannot be the path of a socket: {error}"))?;
+    let url = format!("http://localhost{path}");
+    url.parse::<Uri>().map_err(|error| format!("{path:?}: {error}; {EXAMPLE}"))?;
+    Ok((format!("unix:{socket}"), url, Some(socket.into())))
+}
+
+/// The instance and the URL of a target on a host.
+fn on_host(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
+    let (start, port) = match place {
+        _ if place.starts_with("http://") => ("http://", 80),
+        _ if place.starts_with("https://") => ("https://", 443),
+        _ => return Err(format!("it begins with none of http://, https://, unix:; {EXAMPLE}")),
+    };
+    let uri: Uri = place.parse().map_err(|error| format!("{error}; {EXAMPLE}"))?;
+    let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
+        return Err(format!("it has no host; {EXAMPLE}"));
+    };
+    if authority.as_str().contains('@') {
+        return Err("it has a password, and targets that ask for one are not supported; name an \
+                    address that asks for none"
+            .into());
+    }
+    let rest = &place[start.len() + authority.as_str().len()..];
+    let path = if rest.starts_with('/') { "" } else { PATH };
+    let url = format!("{start}{authority}{path}{rest}");
+    let instance = match authority.port() {
+        Some(_) => authority.as_str().to_owned(),
+        None => format!("{authority}:{port}"),
+    };
+    Ok((instance, url, None))
+}
+
+impl TryFrom<String> for Target {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Target> for String {
+    fn from(target: Target) -> Self {
+        target.text
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_have_a_job_an_instance_and_a_url() {
+        for (text, job, instance, url) in [
+            ("http://a:1/m", "scrape", "a:1", "http://a:1/m"),
+            ("http://a", "scrape", "a:80", "http://a/metrics"),
+            ("http://a/", "scrape", "a:80", "http://a/"),
+            ("https://a?b=c", "scrape", "a:443", "https://a/metrics?b=c"),
+            ("node=http://[::1]:9100", "node", "[::1]:9100", "http://[::1]:9100/metrics"),
+            ("a b=http://a/m?x=y", "a b", "a:80", "http://a/m?x=y"),
+            ("unix:/run/a", "scrape", "unix:/run/a", "http://localhost/metrics"),
+            ("x=unix:run/a:/m?y=z", "x", "unix:run/a", "http://localhost/m?y=z"),
+        ] {
+            let target: Target = text.parse().unwrap();
+            assert_eq!((target.job(), target.instance(), target.url()), (job, instance, url));
+            assert_eq!(target.to_string(), text);
+        }
+        let target: Target = "unix:/run/a:b:/m".parse().unwrap();
+        assert_eq!(target.socket(), Some(Path::new("/run/a:b")));
+        for (text, part) in [
+            ("", "begins with none of"),
+            ("localhost:9100", "begins with none of"),
+            ("=http://a/", "the job is empty"),
+            ("ftp://a/", "begins with none of"),
+            ("http:///m", "such as"),
+            ("http://u:p@a/", "a password"),
+            ("http://a b/", "such as"),
+            ("unix:", "the path of the socket is empty"),
+            ("unix:/a:/b c", "such as"),
+        ] {
+            let error = text.parse::<Target>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        let long = format!("unix:/{}", "a".repeat(200));
+        assert!(long.parse::<Target>().unwrap_err().contains("cannot be the path"));
+    }
+}

@@ -1,0 +1,514 @@
+//! From the text of a target to families as the agent shows them.
+//!
+//! As in Prometheus, one line that cannot be read fails the whole scrape, a series that is there twice
+//! counts once, and the labels `job` and `instance` of a target's own are renamed: to `exported_job`, and
+//! so on until no label has that name. What the snapshot of a scrape has no form for is shown by its
+//! samples: infos, state sets, histograms of gauges, and histograms and summaries that are not whole.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, Hasher};
+
+use quipu::exposition::{Escaping, escape_name, is_legacy_name};
+use quipu::snapshot::{
+    self, Bucket, Exemplar, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Timestamp,
+    Value,
+};
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader, Sample};
+use quipu_wire::remote::exposition::{self as wire, Families, FamilyError, Limits};
+
+use super::super::recorded::{Recorded, Recorder};
+use super::report;
+use crate::look::Text;
+
+/// What an exposition has.
+#[derive(Debug)]
+pub(super) struct Body {
+    pub(super) families: Vec<Recorded>,
+    pub(super) series: usize,
+    /// All samples.
+    pub(super) samples: usize,
+    /// Those that are shown.
+    pub(super) kept: usize,
+    /// Metrics by the hashes of their names and labels, with the number of their samples.
+    pub(super) identities: HashMap<u64, u32, Seeded>,
+}
+
+/// Families whose names begin like the daemon's own are shown under this prefix.
+const RENAMED: &str = "quipu_target_";
+
+/// Reads an exposition.
+///
+/// # Errors
+/// The first line that cannot be read, or that there are too many samples.
+pub(super) fn read(text: &Text, most: usize, hash: &Seeded) -> Result<Body, String> {
+    let mut reader = Reader::new(&text.bytes, Options::new(text.format));
+    // The length of the text bounds the texts of a family.
+    let limits = Limits { samples: most, bytes: usize::MAX };
+    let mut families = Families::new(text.format, limits);
+    let mut reading = Reading::new(text.format, hash);
+    while let Some(item) = reader.next() {
+        let item = item.map_err(|error| error.to_string())?;
+        if matches!(item, Item::Sample(_)) {
+            reading.samples += 1;
+            if reading.samples > most {
+                return Err(format!("there are more than {most} samples; see --scrape-samples"));
+            }
+        }
+        match families.push(&item, |family| reading.family(family)) {
+            Err(error @ FamilyError::TooLarge) => return Err(error.to_string()),
+            // A text, a type or a unit that is there twice says nothing new.
+            Err(_) => reading.dropped += usize::from(matches!(item, Item::Sample(_))),
+            Ok(()) => {}
+        }
+        if let Item::Sample(sample) = &item {
+            reading.note_bound(sample);
+        }
+    }
+    families.finish(|family| reading.family(family));
+    let Reading { recorder, samples, dropped, identities, .. } = reading;
+    let (families, series) = recorder.finish();
+    Ok(Body { families, series, samples, kept: samples.saturating_sub(dropped), identities })
+}
+
+struct Reading<'h> {
+    format: Format,
+    hash: &'h Seeded,
+    recorder: Recorder,
+    samples: usize,
+    dropped: usize,
+    identities: HashMap<u64, u32, Seeded>,
+    /// The types of the families so far.
+    kinds: HashMap<String, wire::Kind>,
+    /// The bounds of the current family's buckets as the target spelled them, and whether the formats
+    /// spell them like that, too.
+    bounds: BTreeMap<u64, (Box<str>, bool)>,
+    /// A buffer.
+    texts: Vec<u8>,
+}
+
+/// A family without its labels.
+#[derive(Clone, Copy)]
+struct Head<'a> {
+    name: &'a str,
+    help: &'a str,
+    unit: &'a str,
+    kind: Kind,
+    bare: bool,
+}
+
+/// A metric of a family, or one sample of it.
+struct Entry<'f> {
+    metric: wire::Metric<'f>,
+    /// A label of this sample alone, and its value.
+    sample: Option<(Option<(&'static str, Box<str>)>, f64)>,
+}
+
+/// The metrics whose labels have the same names.
+struct Set {
+    /// The names as they are shown.
+    names: Vec<String>,
+    /// Their hash, escaped.
+    hash: u64,
+    /// The positions of the names by their escaped forms.
+    order: Vec<usize>,
+    /// Whether all escaped names differ.
+    is_valid: bool,
+}
+
+impl<'h> Reading<'h> {
+    fn new(format: Format, hash: &'h Seeded) -> Self {
+        Self {
+            format,
+            hash,
+            recorder: Recorder::with_prefix(RENAMED),
+            samples: 0,
+            dropped: 0,
+            identities: HashMap::with_hasher(hash.clone()),
+            kinds: HashMap::new(),
+            bounds: BTreeMap::new(),
+            texts: Vec::new(),
+        }
+    }
+
+    /// Notes how the bound of a bucket is spelled.
+    fn note_bound(&mut self, sample: &Sample<'_, '_>) {
+        if !sample.name.raw().ends_with("_bucket") {
+            return;
+        }
+        let Some(label) = sample.labels.iter().find(|label| label.name == *"le") else { return };
+        let text = label.value.to_cow();
+        let Ok(bound) = text.parse::<f64>() else { return };
+        let is_openmetrics = self.format == Format::OpenMetrics;
+        self.bounds.entry(bound.to_bits()).or_insert_with(|| {
+            let usual = spelled(bound);
+            let is_usual = match text.strip_suffix(".0") {
+                Some(whole) if is_openmetrics => whole == usual,
+                _ => text == usual,
+            };
+            (text.into(), is_usual)
+        });
+    }
+
+    fn family(&mut self, family: wire::Family<'_>) {
+        let kind = self.kind(family);
+        let (name, help) = (family.name(), family.help());
+        let unit = family.unit();
+        // A reader of OpenMetrics refuses a unit that is not the end of the name.
+        let is_end = name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_'));
+        let unit = if is_end { unit } else { "" };
+        let head = Head { name, help, unit, kind: Kind::Unknown, bare: false };
+        let whole = || family.metrics().map(|metric| Entry { metric, sample: None });
+        match kind {
+            wire::Kind::Counter => {
+                let stem = name.strip_suffix("_total").filter(|stem| !stem.is_empty());
+                let bare = stem.is_none() && self.format == Format::Prometheus;
+                let name = stem.unwrap_or(name);
+                self.put(Head { name, kind: Kind::Counter, bare, ..head }, whole());
+            }
+            wire::Kind::Gauge => self.put(Head { kind: Kind::Gauge, ..head }, whole()),
+            // Beside a gauge of this name that another target has, an info could not be shown.
+            wire::Kind::Info => {
+                let is_openmetrics = self.format == Format::OpenMetrics;
+                let suffix = if is_openmetrics { "_info" } else { "" };
+                let name = &[name, suffix].concat();
+                self.put(Head { name, unit: "", kind: Kind::Gauge, ..head }, whole());
+            }
+            wire::Kind::StateSet => self.put(Head { kind: Kind::Gauge, unit: "", ..head }, whole()),
+            wire::Kind::Histogram if family.metrics().all(is_whole_histogram) => {
+                self.put(Head { kind: Kind::Histogram, ..head }, whole());
+            }
+            wire::Kind::Summary if family.metrics().all(is_whole_summary) => {
+                self.put(Head { kind: Kind::Summary, ..head }, whole());
+            }
+            wire::Kind::Histogram => self.flat(head, family, ["_sum", "_count"]),
+            wire::Kind::GaugeHistogram => {
+                self.flat(Head { kind: Kind::Gauge, ..head }, family, ["_gsum", "_gcount"]);
+            }
+            wire::Kind::Summary => self.flat(head, family, ["_sum", "_count"]),
+            _ => self.put(head, whole()),
+        }
+        self.bounds.clear();
+    }
+
+    /// The type of a family. One that goes on after others has the type that it had, if a value
+    /// without more can have it.
+    fn kind(&mut self, family: wire::Family<'_>) -> wire::Kind {
+        let kind = family.kind();
+        match self.kinds.get(family.name()) {
+            Some(before @ (wire::Kind::Counter | wire::Kind::Gauge))
+                if kind == wire::Kind::Unknown =>
+            {
+                // In OpenMetrics, the samples of a counter have another name.
+                let is_counter = *before == wire::Kind::Counter;
+                let has_other_name = is_counter && self.format == Format::OpenMetrics;
+                if has_other_name { kind } else { *before }
+            }
+            Some(_) => kind,
+            None => {
+                self.kinds.insert(family.name().to_owned(), kind);
+                kind
+            }
+        }
+    }
+
+    /// Shows a histogram or a summary by its samples.
+    fn flat(&mut self, head: Head<'_>, family: wire::Family<'_>, suffixes: [&str; 2]) {
+        let mut parts: [Vec<Entry<'_>>; 4] = Default::default();
+        let mut add = |part: usize, metric, label: Option<(&'static str, Box<str>)>, value| {
+            parts[part].push(Entry { metric, sample: Some((label, value)) });
+        };
+        for metric in family.metrics() {
+            let (sum, count) = match metric.value() {
+                wire::Value::Histogram(histogram) => {
+                    for bucket in histogram.buckets() {
+                        let bound = bucket.upper_bound;
+                        let known = self.bounds.get(&bound.to_bits());
+                        let text = known.map_or_else(|| spelled(bound).into(), |it| it.0.clone());
+                        add(1, metric, Some(("le", text)), bucket.cumulative_count);
+                    }
+                    (histogram.sum, histogram.count)
+                }
+                wire::Value::Summary(summary) => {
+                    for (quantile, value) in summary.quantiles() {
+                        add(0, metric, Some(("quantile", spelled(quantile).into())), value);
+                    }
+                    (summary.sum, summary.count)
+                }
+                _ => continue,
+            };
+            sum.into_iter().for_each(|sum| add(2, metric, None, sum));
+            count.into_iter().for_each(|count| add(3, metric, None, count));
+        }
+        for (entries, suffix) in parts.into_iter().zip(["", "_bucket", suffixes[0], suffixes[1]]) {
+            if !entries.is_empty() {
+                let name = &[head.name, suffix].concat();
+                self.put(Head { name, unit: "", ..head }, entries.into_iter());
+            }
+        }
+    }
+
+    /// Records a family: once for each set of names that its labels have.
+    fn put<'f>(&mut self, head: Head<'_>, entries: impl Iterator<Item = Entry<'f>>) {
+        let mut sets: Vec<Set> = Vec::new();
+        let mut numbers: HashMap<Vec<&str>, usize> = HashMap::new();
+        let (mut last, mut names): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+        let mut number = 0;
+        let mut numbered: Vec<(usize, Entry<'_>)> = Vec::new();
+        for entry in entries {
+            names.clear();
+            names.extend(entry.metric.labels().map(|label| label.0));
+            names.extend(entry.sample.iter().filter_map(|(label, _)| Some(label.as_ref()?.0)));
+            if sets.is_empty() || names != last {
+                number = *numbers.entry(names.clone()).or_insert_with(|| {
+                    sets.push(Set::new(&names, self.hash));
+                    sets.len() - 1
+                });
+                last.clone_from(&names);
+            }
+            numbered.push((number, entry));
+        }
+        if sets.len() > 1 {
+            numbered.sort_by_key(|(number, _)| *number);
+        }
+        let name_hash = {
+            let mut name = String::new();
+            escape_name(head.name, Escaping::Underscores, &mut name);
+            if head.kind == Kind::Counter && !head.bare {
+                name.push_str("_total");
+            }
+            self.hash.hash_one(name)
+        };
+        for part in numbered.chunk_by(|one, other| one.0 == other.0) {
+            let set = &sets[part[0].0];
+            // These are the series of the report.
+            let is_reserved = set.names.is_empty() && report::is_reserved(head.name);
+            if is_reserved || !set.is_valid {
+                self.dropped += part.iter().map(|(_, entry)| entry.samples()).sum::<usize>();
+            } else {
+                self.put_set(head, set, name_hash, part.iter().map(|(_, entry)| entry));
+            }
+        }
+    }
+
+    fn put_set<'e, 'f: 'e>(
+        &mut self,
+        head: Head<'_>,
+        set: &Set,
+        name_hash: u64,
+        entries: impl Iterator<Item = &'e Entry<'f>>,
+    ) {
+        let labels: Vec<Label<'_>> =
+            set.names.iter().map(|name| Label { name, values: None }).collect();
+        let Head { name, help, unit, kind, bare } = head;
+        let family = Family { name, help, unit, kind, labels: &labels, groups: 1, bare };
+        self.recorder.family(&family);
+        let mut values: Vec<&str> = Vec::with_capacity(labels.len());
+        for entry in entries {
+            values.clear();
+            values.extend(entry.metric.labels().map(|label| label.1));
+            let own = entry.sample.as_ref().and_then(|(label, _)| label.as_ref());
+            values.extend(own.map(|label| &*label.1));
+            let mut hasher = self.hash.build_hasher();
+            hasher.write_u64(name_hash);
+            hasher.write_u64(set.hash);
+            for at in &set.order {
+                hasher.write(values[*at].as_bytes());
+                hasher.write_u8(0xff);
+            }
+            let samples = entry.samples();
+            // A second one of the same labels would make the whole exposition unreadable.
+            if self.identities.insert(hasher.finish(), samples as u32).is_some() {
+                self.dropped += samples;
+                continue;
+            }
+            self.texts.clear();
+            values.iter().for_each(|value| Texts::push(&mut self.texts, value));
+            let created = entry.metric.created_ms().and_then(|ms| u64::try_from(ms).ok());
+            let series = Series {
+                group: 0,
+                texts: Texts::new(&self.texts),
+                escape_free: !values.iter().any(|value| value.contains(['"', '\\', '\n'])),
+                overflow: false,
+                start: created.and_then(|ms| ms.checked_mul(1_000_000)).map(Timestamp),
+                value: Value::Info,
+            };
+            let Self { recorder, bounds, .. } = self;
+            entry.with_value(kind, bounds, |value| {
+                recorder.series(&family, &Series { value, ..series });
+            });
+        }
+    }
+}
+
+impl Set {
+    fn new(names: &[&str], hash: &Seeded) -> Self {
+        let mut shown: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        for own in OWN {
+            if let Some(at) = shown.iter().position(|name| name == own) {
+                let mut name = own.to_owned();
+                while OWN.contains(&&*name) || shown.contains(&name) {
+                    name.insert_str(0, "exported_");
+                }
+                shown[at] = name;
+            }
+        }
+        let escaped: Vec<Cow<'_, str>> = shown.iter().map(|name| escaped(name)).collect();
+        let mut order: Vec<usize> = (0..shown.len()).collect();
+        order.sort_by(|one, other| escaped[*one].cmp(&escaped[*other]));
+        let is_valid = order.windows(2).all(|two| escaped[two[0]] != escaped[two[1]]);
+        let hash = hash.hash_one(order.iter().map(|at| &*escaped[*at]).collect::<Vec<_>>());
+        Self { names: shown, hash, order, is_valid }
+    }
+}
+
+impl<'f> Entry<'f> {
+    /// The number of its samples.
+    fn samples(&self) -> usize {
+        match (&self.sample, self.metric.value()) {
+            (None, wire::Value::Histogram(histogram)) => histogram.buckets().len() + 2,
+            (None, wire::Value::Summary(summary)) => summary.quantiles().len() + 2,
+            _ => 1,
+        }
+    }
+
+    fn with_value(
+        &self,
+        kind: Kind,
+        bounds: &BTreeMap<u64, (Box<str>, bool)>,
+        pass: impl FnOnce(Value<'_>),
+    ) {
+        let mut exemplar_labels = Vec::new();
+        let mut total = None;
+        let n = match (&self.sample, self.metric.value()) {
+            (Some((_, n)), _) => *n,
+            (None, wire::Value::Counter { total: n, exemplar }) => {
+                total = exemplar.as_ref().map(|given| shown(given, &mut exemplar_labels));
+                n
+            }
+            (None, wire::Value::Gauge(n) | wire::Value::Unknown(n)) => n,
+            (None, wire::Value::Histogram(histogram)) => {
+                return with_histogram(histogram, bounds, |histogram| {
+                    pass(Value::Histogram(histogram));
+                });
+            }
+            (None, wire::Value::Summary(summary)) => {
+                let quantiles: Vec<_> = summary.quantiles().collect();
+                let count = summary.count.unwrap_or_default() as u64;
+                let sum = summary.sum.unwrap_or_default();
+                return pass(Value::Summary { quantiles: &quantiles, count, sum });
+            }
+            _ => return,
+        };
+        match kind {
+            Kind::Counter => pass(Value::Counter { total: number(n), exemplar: total }),
+            Kind::Gauge => pass(Value::Gauge(number(n))),
+            _ => pass(Value::Unknown(number(n))),
+        }
+    }
+}
+
+fn with_histogram(
+    histogram: wire::Histogram<'_>,
+    bounds: &BTreeMap<u64, (Box<str>, bool)>,
+    pass: impl FnOnce(Histogram<'_>),
+) {
+    let given = histogram.buckets();
+    let mut exemplar_labels = vec![Vec::new(); given.len()];
+    let mut buckets = Vec::with_capacity(given.len() + 1);
+    let mut before = 0;
+    for (bucket, labels) in given.zip(&mut exemplar_labels) {
+        // They are whole, and do not fall.
+        let cumulative = bucket.cumulative_count as u64;
+        let bound = bucket.upper_bound;
+        let spelled = bounds.get(&bound.to_bits()).filter(|(_, is_usual)| !is_usual);
+        let exemplar = bucket.exemplar.as_ref().map(|given| shown(given, labels));
+        let le = spelled.map(|(text, _)| &**text);
+        buckets.push(Bucket { bound, le, count: cumulative.saturating_sub(before), exemplar });
+        before = cumulative;
+    }
+    let count = histogram.count.unwrap_or_default() as u64;
+    if buckets.last().is_some_and(|bucket| bucket.bound != f64::INFINITY) {
+        let count = count.saturating_sub(before);
+        buckets.push(Bucket { bound: f64::INFINITY, le: None, count, exemplar: None });
+    }
+    let sum = histogram.sum.unwrap_or_default();
+    pass(Histogram { count, sum, buckets: &buckets, native: None });
+}
+
+fn shown<'l>(exemplar: &wire::Exemplar<'_>, labels: &'l mut Vec<u8>) -> Exemplar<'l> {
+    for (name, value) in exemplar.labels() {
+        Texts::push(labels, name);
+        Texts::push(labels, value);
+    }
+    let time = exemplar.timestamp_ms.and_then(|ms| u64::try_from(ms).ok()?.checked_mul(1_000_000));
+    let labels = snapshot::Texts::new(labels);
+    Exemplar { labels, value: exemplar.value, time: time.map(Timestamp) }
+}
+
+/// Whether a snapshot has a form for the histogram: its counts are whole and do not fall.
+fn is_whole_histogram(metric: wire::Metric<'_>) -> bool {
+    let wire::Value::Histogram(histogram) = metric.value() else { return false };
+    let Some(count) = histogram.count.filter(|count| is_whole(*count)) else { return false };
+    let mut before = 0.0;
+    let is_rising = histogram.buckets().all(|bucket| {
+        let counted = bucket.cumulative_count;
+        let is_next = is_whole(counted) && counted >= before && !bucket.upper_bound.is_nan();
+        before = counted;
+        is_next
+    });
+    let has_all = histogram
+        .buckets()
+        .last()
+        .is_none_or(|last| last.upper_bound == f64::INFINITY || last.cumulative_count <= count);
+    is_rising && has_all && histogram.sum.is_some() && has_no(metric, "le")
+}
+
+fn is_whole_summary(metric: wire::Metric<'_>) -> bool {
+    let wire::Value::Summary(summary) = metric.value() else { return false };
+    let has_values = summary.count.is_some_and(is_whole) && summary.sum.is_some();
+    has_values
+        && summary.quantiles().all(|(quantile, _)| !quantile.is_nan())
+        && has_no(metric, "quantile")
+}
+
+fn has_no(metric: wire::Metric<'_>, name: &str) -> bool {
+    metric.labels().all(|label| label.0 != name)
+}
+
+fn is_whole(n: f64) -> bool {
+    (0.0..WHOLE).contains(&n) && n.trunc() == n
+}
+
+fn number(n: f64) -> Number {
+    match is_whole(n) && n.is_sign_positive() {
+        // Below 2^53: exact.
+        true => Number::Unsigned(n as u64),
+        false => Number::Float(n),
+    }
+}
+
+/// A bound as Prometheus' text format has most of them.
+fn spelled(bound: f64) -> String {
+    match bound {
+        f64::INFINITY => "+Inf".into(),
+        f64::NEG_INFINITY => "-Inf".into(),
+        bound => bound.to_string(),
+    }
+}
+
+fn escaped(name: &str) -> Cow<'_, str> {
+    if is_legacy_name(name) && !name.contains(':') {
+        return Cow::Borrowed(name);
+    }
+    let mut out = String::new();
+    escape_name(name, Escaping::Underscores, &mut out);
+    // Names of metrics may have a colon, those of labels may not.
+    Cow::Owned(out.replace(':', "_"))
+}
+
+/// From here on, not all whole numbers are exact in floats: 2^53.
+const WHOLE: f64 = 9_007_199_254_740_992.0;
+/// The labels that all series of a target get.
+const OWN: [&str; 2] = ["job", "instance"];

@@ -1,0 +1,261 @@
+//! Targets: programs whose metrics are scraped over HTTP, and shown as the agent shows those in files.
+//!
+//! Each target has a thread, which waits for its network and for nothing else: a target that is slow
+//! holds up no other one, and no request to the daemon. The threads read what they fetched one at a
+//! time. What is shown of a target is what its last scrape found; nothing, if that failed.
+
+mod address;
+mod families;
+mod report;
+mod schedule;
+
+use std::collections::HashMap;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use quipu_segment::hash::{Seeded, fnv1a};
+use quipu_segment::printable;
+use tracing::{info, warn};
+
+use super::merged::{Origin, Seen};
+use crate::look::{Fault, Fetcher};
+use crate::tls;
+pub use address::Target;
+use families::Body;
+use report::Report;
+
+/// Which targets are scraped, and how.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The targets, no two with the same job and instance.
+    pub targets: Vec<Target>,
+    /// The time between two scrapes of a target.
+    pub interval: Duration,
+    /// The time that a scrape may take; at most the interval.
+    pub timeout: Duration,
+    /// The most bytes of an exposition, when it is expanded.
+    pub body_bytes: u64,
+    /// The most samples of an exposition.
+    pub samples: usize,
+}
+
+/// Why no targets can be scraped.
+#[derive(Debug)]
+pub enum Error {
+    /// The system has no certificates.
+    Certificates(String),
+    /// The system starts no thread.
+    Thread(io::Error),
+}
+
+/// The threads that scrape. Dropping this stops them, without waiting for them.
+#[derive(Debug)]
+pub struct Targets(Scraped);
+
+/// What was scraped, for those that show it. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Scraped(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    options: Options,
+    /// One for each target.
+    slots: Vec<Mutex<Slot>>,
+    is_stopping: Mutex<bool>,
+    stopped: Condvar,
+    /// Is locked by the thread that reads what it fetched.
+    turn: Mutex<()>,
+}
+
+/// What the last scrape of a target found.
+#[derive(Debug, Default)]
+struct Slot {
+    report: Option<Report>,
+    seen: Option<Arc<Seen>>,
+}
+
+impl Targets {
+    /// Starts a thread for each target.
+    ///
+    /// # Errors
+    /// [`Error`], which names the remedy.
+    pub fn start(options: Options) -> Result<Self, Error> {
+        let slots = options.targets.iter().map(|_| Mutex::default()).collect();
+        let shared = Arc::new(Shared {
+            options,
+            slots,
+            is_stopping: Mutex::new(false),
+            stopped: Condvar::new(),
+            turn: Mutex::new(()),
+        });
+        let all = Self(Scraped(Arc::clone(&shared)));
+        let Options { targets, timeout, body_bytes, .. } = &shared.options;
+        let is_encrypted = targets.iter().any(Target::is_encrypted);
+        let trusting =
+            is_encrypted.then(tls::of_system).transpose().map_err(Error::Certificates)?;
+        for (number, target) in targets.iter().enumerate() {
+            let tls = trusting.clone().filter(|_| target.is_encrypted());
+            let tls = tls.unwrap_or_else(tls::without_trust);
+            let scraper = Scraper {
+                number,
+                fetcher: Fetcher::new(target.socket(), tls, *timeout, *body_bytes),
+                shared: Arc::clone(&shared),
+                hash: Seeded::default(),
+                before: None,
+                fault: None,
+            };
+            let thread = thread::Builder::new().name("scrape".into());
+            thread.spawn(move || scraper.run()).map_err(Error::Thread)?;
+        }
+        Ok(all)
+    }
+
+    /// What was scraped.
+    pub fn scraped(&self) -> Scraped {
+        self.0.clone()
+    }
+}
+
+impl Drop for Targets {
+    fn drop(&mut self) {
+        // Nothing waits for the threads: a target that hangs must not keep the daemon from stopping.
+        let shared = &self.0.0;
+        *locked(&shared.is_stopping) = true;
+        shared.stopped.notify_all();
+    }
+}
+
+impl Scraped {
+    /// What is shown: what is known of all targets, and what each of them exposed last.
+    pub(super) fn seen(&self) -> Vec<Arc<Seen>> {
+        let Shared { options, slots, .. } = &*self.0;
+        let (mut reports, mut targets) = (Vec::new(), Vec::new());
+        for (target, slot) in options.targets.iter().zip(slots) {
+            let slot = locked(slot);
+            reports.extend(slot.report.map(|report| (target, report)));
+            targets.extend(slot.seen.clone());
+        }
+        if !reports.is_empty() {
+            // First: nothing of a target takes the names of these.
+            targets.insert(0, report::seen(&reports, options));
+        }
+        targets
+    }
+}
+
+/// The thread of a target.
+struct Scraper {
+    number: usize,
+    fetcher: Fetcher,
+    shared: Arc<Shared>,
+    hash: Seeded,
+    /// The series of the last scrape that succeeded, by their hashes, with their samples.
+    before: Option<HashMap<u64, u32, Seeded>>,
+    /// Why the last scrape failed.
+    fault: Option<String>,
+}
+
+impl Scraper {
+    fn run(mut self) {
+        let target = &self.shared.options.targets[self.number];
+        let name = [target.job(), target.instance()].join("\0");
+        let interval = self.shared.options.interval;
+        // The offset is the same after a restart. The hash has its best bits at the bottom.
+        let offset = fnv1a(name.as_bytes()).rotate_left(32);
+        loop {
+            self.scrape();
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            if self.is_stopped_within(schedule::delay(now, interval, offset)) {
+                return;
+            }
+        }
+    }
+
+    /// Waits. Returns whether the daemon stops meanwhile.
+    fn is_stopped_within(&self, time: Duration) -> bool {
+        let Shared { is_stopping, stopped, .. } = &*self.shared;
+        let waited = stopped.wait_timeout_while(locked(is_stopping), time, |is| !*is);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Scrapes the target once.
+    fn scrape(&mut self) {
+        let begun = Instant::now();
+        // What is read was written by others: a flaw of a reader must not end the thread.
+        let fetched = catch_unwind(AssertUnwindSafe(|| self.fetch()));
+        let flaw = || Err(Fault::from("its reader failed: report that".to_owned()));
+        let fetched = fetched.unwrap_or_else(|_| flaw());
+        let seconds = begun.elapsed().as_secs_f64();
+        let slot = match fetched {
+            Ok((bytes, body)) => self.taken(bytes, body, seconds),
+            Err(fault) => self.failed(fault, seconds),
+        };
+        let old = std::mem::replace(&mut *locked(&self.shared.slots[self.number]), slot);
+        // Without the lock: it may have many series.
+        drop(old);
+    }
+
+    fn fetch(&self) -> Result<(usize, Body), Fault> {
+        let options = &self.shared.options;
+        let text = self.fetcher.fetch(options.targets[self.number].url())?;
+        let _turn = locked(&self.shared.turn);
+        let body = families::read(&text, options.samples, &self.hash)?;
+        Ok((text.bytes.len(), body))
+    }
+
+    fn taken(&mut self, bytes: usize, body: Body, seconds: f64) -> Slot {
+        let target = &self.shared.options.targets[self.number];
+        let Body { families, series, samples, kept, identities } = body;
+        let is_known =
+            |one: &u64| self.before.as_ref().is_some_and(|before| before.contains_key(one));
+        let new = identities.iter().filter(|(one, _)| !is_known(one));
+        let added = new.map(|(_, samples)| u64::from(*samples)).sum();
+        let (job, instance) = (printable(target.job()), printable(target.instance()));
+        if self.fault.take().is_some() {
+            info!(%job, %instance, "a target can be scraped again");
+        } else if self.before.is_none() {
+            info!(%job, %instance, samples, "scraped a target");
+        }
+        self.before = Some(identities);
+        let report = Report { up: true, seconds, samples, kept, added, bytes: bytes as f64 };
+        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let labels = vec![label("job", target.job()), label("instance", target.instance())];
+        let name = [target.job(), target.instance()].join("/");
+        let seen = Seen { origin: Origin::Target, name, labels, families, series };
+        Slot { report: Some(report), seen: Some(Arc::new(seen)) }
+    }
+
+    fn failed(&mut self, fault: Fault, seconds: f64) -> Slot {
+        let target = &self.shared.options.targets[self.number];
+        let error = printable(&fault.what).to_string();
+        if self.fault.as_ref() != Some(&error) {
+            let (job, instance) = (printable(target.job()), printable(target.instance()));
+            warn!(%job, %instance, %error, "a target cannot be scraped");
+            self.fault = Some(error);
+        }
+        let bytes = if fault.is_too_large { -1.0 } else { 0.0 };
+        let report = Report { up: false, seconds, samples: 0, kept: 0, added: 0, bytes };
+        Slot { report: Some(report), seen: None }
+    }
+}
+
+/// No change of what is locked can panic half way.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Certificates(what) => write!(f, "cannot verify the targets of --scrape: {what}"),
+            Self::Thread(error) => {
+                write!(f, "the system starts no thread: {error}; raise its limits")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,88 @@
+//! What is shown of each target beside its own series, as Prometheus does: `up` and `scrape_*`.
+
+use std::sync::Arc;
+
+use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+
+use super::super::merged::{Origin, Seen};
+use super::super::recorded::Recorder;
+use super::{Options, Target};
+
+/// What came of the last scrape of a target.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Report {
+    /// Whether it succeeded.
+    pub(super) up: bool,
+    pub(super) seconds: f64,
+    /// The samples of the exposition.
+    pub(super) samples: usize,
+    /// Those of them that are shown.
+    pub(super) kept: usize,
+    /// The series that the scrape before did not have.
+    pub(super) added: u64,
+    /// The bytes of the exposition; -1 if there were too many.
+    pub(super) bytes: f64,
+}
+
+type Shown = (&'static str, &'static str, fn(&Report, &Options) -> f64);
+
+const SHOWN: [Shown; 8] = [
+    ("up", "Whether the last scrape of the target succeeded.", |report, _| {
+        f64::from(u8::from(report.up))
+    }),
+    ("scrape_duration_seconds", "Time that the last scrape took.", |report, _| report.seconds),
+    ("scrape_samples_scraped", "Samples that the target exposed.", |report, _| {
+        report.samples as f64
+    }),
+    (
+        "scrape_samples_post_metric_relabeling",
+        "Samples of the target that are shown.",
+        |report, _| report.kept as f64,
+    ),
+    ("scrape_series_added", "Series that the scrape before did not have.", |report, _| {
+        report.added as f64
+    }),
+    ("scrape_body_size_bytes", "Size of the exposition; -1 if it is too large.", |report, _| {
+        report.bytes
+    }),
+    ("scrape_timeout_seconds", "Time limit of a scrape.", |_, options| {
+        options.timeout.as_secs_f64()
+    }),
+    ("scrape_sample_limit", "Samples that a target may expose.", |_, options| {
+        options.samples as f64
+    }),
+];
+
+/// Whether a family has the name of one that is shown of each target.
+pub(super) fn is_reserved(name: &str) -> bool {
+    SHOWN.iter().any(|shown| shown.0 == name)
+}
+
+/// What is shown of all targets that were scraped.
+pub(super) fn seen(reports: &[(&Target, Report)], options: &Options) -> Arc<Seen> {
+    let labels = ["job", "instance"].map(|name| Label { name, values: None });
+    let mut recorder = Recorder::default();
+    let mut texts = Vec::new();
+    for (name, help, value) in SHOWN {
+        let (kind, unit) = (Kind::Gauge, "");
+        let family = Family { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
+        recorder.family(&family);
+        for (target, report) in reports {
+            texts.clear();
+            let values = [target.job(), target.instance()];
+            values.iter().for_each(|value| Texts::push(&mut texts, value));
+            let series = Series {
+                group: 0,
+                texts: Texts::new(&texts),
+                escape_free: !values.iter().any(|value| value.contains(['"', '\\', '\n'])),
+                overflow: false,
+                start: None,
+                value: Value::Gauge(Number::Float(value(report, options))),
+            };
+            recorder.series(&family, &series);
+        }
+    }
+    let (families, series) = recorder.finish();
+    let (name, labels) = ("scrape".to_owned(), Vec::new());
+    Arc::new(Seen { origin: Origin::Target, name, labels, families, series })
+}

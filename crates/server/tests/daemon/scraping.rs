@@ -1,0 +1,461 @@
+//! Targets that the daemon scrapes: servers that do what a test says, other daemons, and a real
+//! Prometheus.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+use crate::common::{Daemon, Home, poll, program, wait_until};
+use crate::textparse::textparse;
+
+/// What a target does with a request.
+#[derive(Clone)]
+enum Reply {
+    /// Exposes this text, with this content type.
+    Text(&'static str, String),
+    /// The same, compressed.
+    Gzip(Vec<u8>),
+    /// Less than it announces.
+    Cut(&'static str),
+    /// Another status, with these fields.
+    Status(&'static str),
+    /// Nothing, on a connection that stays open.
+    Nothing,
+}
+
+/// A server whose reply a test may change.
+struct Exporter {
+    url: String,
+    reply: Arc<Mutex<Reply>>,
+    heads: Arc<Mutex<Vec<String>>>,
+}
+
+const TEXT: &str = "text/plain; version=0.0.4";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0";
+
+impl Exporter {
+    fn start(home: &Home, text: &str) -> Exporter {
+        let listener = TcpListener::bind((home.host(), 0)).unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let reply = Arc::new(Mutex::new(Reply::Text(TEXT, text.into())));
+        let heads = Arc::new(Mutex::new(Vec::new()));
+        let (shared, seen) = (Arc::clone(&reply), Arc::clone(&heads));
+        thread::spawn(move || {
+            let mut open = Vec::new();
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let head = head(&mut BufReader::new(stream.try_clone().unwrap()));
+                seen.lock().unwrap().push(head);
+                let reply = shared.lock().unwrap().clone();
+                // The daemon may be gone, or have given up.
+                let _ = stream.write_all(&response(&reply));
+                if matches!(reply, Reply::Nothing) {
+                    open.push(stream);
+                }
+            }
+        });
+        Exporter { url, reply, heads }
+    }
+
+    fn now(&self, reply: Reply) {
+        *self.reply.lock().unwrap() = reply;
+    }
+
+    fn exposes(&self, text: &str) {
+        self.now(Reply::Text(TEXT, text.into()));
+    }
+
+    fn address(&self) -> &str {
+        &self.url["http://".len()..]
+    }
+}
+
+/// The head of a request.
+fn head(input: &mut impl BufRead) -> String {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") && input.read_line(&mut head).unwrap_or(0) > 0 {}
+    head
+}
+
+fn response(reply: &Reply) -> Vec<u8> {
+    let ok = |fields: &str, body: &[u8], length: usize| {
+        let head = format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {length}\r\n\r\n");
+        [head.as_bytes(), body].concat()
+    };
+    match reply {
+        Reply::Text(content_type, text) => {
+            let fields = format!("Content-Type: {content_type}\r\n");
+            ok(&fields, text.as_bytes(), text.len())
+        }
+        Reply::Gzip(bytes) => ok("Content-Encoding: gzip\r\n", bytes, bytes.len()),
+        Reply::Cut(text) => ok("", text.as_bytes(), text.len() + 1),
+        Reply::Status(fields) => format!("HTTP/1.1 {fields}\r\nContent-Length: 0\r\n\r\n").into(),
+        Reply::Nothing => Vec::new(),
+    }
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The values of all samples by their series, as the daemon shows them in text.
+fn samples(daemon: &Daemon) -> BTreeMap<String, f64> {
+    values(&daemon.get("/metrics").text())
+}
+
+fn values(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let split = |line: &str| {
+        let (series, value) = line.rsplit_once(' ').unwrap();
+        (series.to_owned(), value.parse().unwrap())
+    };
+    lines.map(split).collect()
+}
+
+#[track_caller]
+fn wait_for(daemon: &Daemon, line: &str) {
+    let has = || daemon.get("/metrics").text().lines().any(|other| other == line);
+    let found = poll(|| has().then_some(()));
+    assert!(found.is_some(), "no {line} in {}", daemon.get("/metrics").text());
+}
+
+/// Expects promtool, the parsers of Prometheus' server and `quipu check metrics` to read what is shown.
+#[track_caller]
+fn expect_valid(daemon: &Daemon) {
+    let promtool = program("promtool", "prometheus");
+    for accept in ["text/plain", "application/openmetrics-text;version=1.0.0"] {
+        let answer = daemon.scrape(accept);
+        textparse(&answer.fields["content-type"], &answer.body);
+        let home = Home::new();
+        fs::write(home.path("all"), &answer.body).unwrap();
+        if accept == "text/plain" {
+            let mut command = Command::new(&promtool);
+            command.args(["check", "metrics"]).stdin(File::open(home.path("all")).unwrap());
+            let output = command.output().unwrap();
+            // 3 is for names that are against conventions.
+            let is_read = matches!(output.status.code(), Some(0 | 3));
+            assert!(is_read, "{output:?}\n{}", answer.text());
+        }
+        let mut check = home.command();
+        check.args(["check", "metrics", "all"]);
+        let ended = home.finish(check);
+        let is_read = matches!(ended.status.code(), Some(0 | 3));
+        assert!(is_read, "{}{}\n{}", ended.stdout, ended.stderr, answer.text());
+    }
+}
+
+#[test]
+fn a_target_is_shown_with_its_job_and_instance() {
+    let home = Home::new();
+    let exporter = Exporter::start(
+        &home,
+        "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
+         jobs_total{queue=\"a\\\"b\",job=\"own\",exported_job=\"other\"} 7\njobs_total 2\n\
+         # TYPE free gauge\nfree{instance=\"x\"} -1.5\nplain 3 1700000000000\n\
+         # TYPE took histogram\ntook_bucket{le=\"1.0\"} 2\ntook_bucket{le=\"+Inf\"} 3\n\
+         took_sum 4.5\ntook_count 3\n# TYPE size summary\nsize{quantile=\"0.5\"} 2\nsize_sum 8\n\
+         size_count 4\nquipu_keys 9\nup 5\nup{zone=\"a\"} 6\n",
+    );
+    let target = format!("app={}", exporter.url);
+    let daemon = home.start(&["--scrape", &target, "--scrape-interval", "100ms"]);
+    let own = format!("job=\"app\",instance=\"{}\"", exporter.address());
+    wait_for(&daemon, &format!("up{{{own}}} 1"));
+    let shown = samples(&daemon);
+    for (name, labels, value) in [
+        (
+            "jobs_total",
+            ",exported_job=\"other\",exported_exported_job=\"own\",queue=\"a\\\"b\"",
+            7.0,
+        ),
+        ("jobs_total", "", 2.0),
+        ("free", ",exported_instance=\"x\"", -1.5),
+        ("plain", "", 3.0),
+        ("took_bucket", ",le=\"1.0\"", 2.0),
+        ("took_bucket", ",le=\"+Inf\"", 3.0),
+        ("took_sum", "", 4.5),
+        ("took_count", "", 3.0),
+        ("size", ",quantile=\"0.5\"", 2.0),
+        ("size_sum", "", 8.0),
+        ("size_count", "", 4.0),
+        // The daemon has one of this name, and each target has one.
+        ("quipu_target_keys", "", 9.0),
+        ("up", "", 1.0),
+        ("up", ",zone=\"a\"", 6.0),
+        ("scrape_samples_scraped", "", 14.0),
+        ("scrape_samples_post_metric_relabeling", "", 13.0),
+        ("scrape_timeout_seconds", "", 0.1),
+    ] {
+        let series = format!("{name}{{{own}{labels}}}");
+        assert_eq!(shown.get(&series), Some(&value), "{series} in {shown:#?}");
+    }
+    let text = daemon.get("/metrics").text();
+    assert!(text.contains("# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n"), "{text}");
+    expect_valid(&daemon);
+    // Series that vanish from a target leave; new ones are counted.
+    exporter.exposes("# TYPE jobs_total counter\njobs_total 3\nnew 1\n");
+    wait_for(&daemon, &format!("new{{{own}}} 1"));
+    assert!(!daemon.get("/metrics").text().contains("free{"));
+    wait_for(&daemon, &format!("scrape_series_added{{{own}}} 0"));
+    let heads = exporter.heads.lock().unwrap();
+    assert!(heads[0].starts_with("GET /metrics HTTP/1.1\r\n"), "{}", heads[0]);
+    let head = heads[0].to_lowercase();
+    for part in [
+        "accept: application/openmetrics-text;version=1.0.0,",
+        "accept-encoding: gzip",
+        "user-agent: quipu/",
+        "x-prometheus-scrape-timeout-seconds: 0.1",
+    ] {
+        assert!(head.contains(part), "{part} in {head}");
+    }
+}
+
+#[test]
+fn targets_whose_types_differ_are_shown_side_by_side() {
+    let home = Home::new();
+    let first = Exporter::start(
+        &home,
+        "# TYPE x gauge\nx 1\n# TYPE y counter\ny 2\n# TYPE z_total counter\nz_total 3\nx_total 4\n\
+         # TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\n\
+         # TYPE odd histogram\nodd_bucket{le=\"1\"} 0.5\nodd_sum 1\nodd_count 0.5\n",
+    );
+    let second = Exporter::start(&home, "");
+    second.now(Reply::Text(
+        OPENMETRICS,
+        "# TYPE x counter\nx_total 5\nx_created 1\n# TYPE y unknown\ny 6\n# TYPE z gauge\nz 7\n\
+         # TYPE h gauge\nh 8\n# TYPE build info\nbuild_info{v=\"1\"} 1\n# TYPE mode stateset\n\
+         mode{mode=\"on\"} 1\nmode{mode=\"off\"} 0\n# TYPE level gaugehistogram\n\
+         level_bucket{le=\"1.0\"} 2\nlevel_bucket{le=\"+Inf\"} 3\nlevel_gsum 4\nlevel_gcount 3\n\
+         # EOF\n"
+            .into(),
+    ));
+    let [a, b] = [("a", &first), ("b", &second)].map(|(job, it)| format!("{job}={}", it.url));
+    let daemon = home.start(&["--scrape", &a, "--scrape", &b, "--scrape-interval", "100ms"]);
+    let own = [("a", &first), ("b", &second)]
+        .map(|(job, it)| format!("job=\"{job}\",instance=\"{}\"", it.address()));
+    own.iter().for_each(|own| wait_for(&daemon, &format!("up{{{own}}} 1")));
+    let shown = samples(&daemon);
+    for (name, of, labels, value) in [
+        ("x", 0, "", 1.0),
+        ("x_total", 0, "", 4.0),
+        ("x_total", 1, "", 5.0),
+        ("y", 0, "", 2.0),
+        ("y", 1, "", 6.0),
+        ("z_total", 0, "", 3.0),
+        ("z", 1, "", 7.0),
+        ("h_count", 0, "", 1.0),
+        ("odd_bucket", 0, ",le=\"1\"", 0.5),
+        ("odd_count", 0, "", 0.5),
+        ("build_info", 1, ",v=\"1\"", 1.0),
+        ("mode", 1, ",mode=\"off\"", 0.0),
+        ("level_bucket", 1, ",le=\"1.0\"", 2.0),
+        ("level_gcount", 1, "", 3.0),
+    ] {
+        let series = format!("{name}{{{}{labels}}}", own[of]);
+        assert_eq!(shown.get(&series), Some(&value), "{series} in {shown:#?}");
+    }
+    // A histogram and a gauge of one name cannot be.
+    assert!(!shown.contains_key(&format!("h{{{}}}", own[1])), "{shown:#?}");
+    let conflicts = shown["quipu_scrape_target_conflicts{about=\"type\"}"];
+    assert!(conflicts >= 1.0, "{shown:#?}");
+    daemon.wait_for("metrics of several sources contradict each other");
+    expect_valid(&daemon);
+    daemon.stop();
+}
+
+#[test]
+fn a_target_that_fails_is_down_and_its_series_leave() {
+    let home = Home::new();
+    let exporter = Exporter::start(&home, "x 1\n");
+    let target = format!("app={}", exporter.url);
+    let settings = ["--scrape-body-bytes", "1000", "--scrape-samples", "10"];
+    let mut arguments = vec!["--scrape", &*target, "--scrape-interval", "100ms"];
+    arguments.extend(settings);
+    let daemon = home.start(&arguments);
+    let own = format!("job=\"app\",instance=\"{}\"", exporter.address());
+    let (shown, up) = (format!("x{{{own}}} 1"), format!("up{{{own}}} 1"));
+    let long = format!("# {}\nx 1\n", "a".repeat(1000));
+    let many: String = (0..11).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
+    let text = |text: &str| Reply::Text(TEXT, text.to_owned());
+    let faults = [
+        (Reply::Cut("x 1\n"), ""),
+        (text("x 1\n{{{\n"), "line 2"),
+        (text(&long), "more than 1000 bytes"),
+        (text(&many), "more than 10 samples"),
+        (Reply::Gzip(gzip(long.as_bytes())), "more than 1000 bytes"),
+        (Reply::Gzip(gzip(b"x 1\n")[..15].into()), "cannot be expanded"),
+        (Reply::Text(OPENMETRICS, "x 1\n".into()), "# EOF"),
+        (Reply::Text("text/html", "<html>x</html>\n".into()), "line 1"),
+        (Reply::Status("503 Busy"), "503"),
+        (Reply::Status("302 Found\r\nLocation: /metrics"), "redirect"),
+        (Reply::Nothing, "no complete response within"),
+    ];
+    for (reply, part) in faults {
+        wait_for(&daemon, &shown);
+        wait_for(&daemon, &up);
+        exporter.now(reply);
+        wait_for(&daemon, &format!("up{{{own}}} 0"));
+        let text = daemon.get("/metrics").text();
+        assert!(!text.contains("\nx{") && text.contains("\nscrape_duration_seconds{"), "{text}");
+        let log = || daemon.log().into_iter().rfind(|line| line.contains("cannot be scraped"));
+        wait_until(part, || log().is_some_and(|line| line.contains(part)));
+        // It comes back, compressed.
+        exporter.now(Reply::Gzip(gzip(b"x 1\n")));
+    }
+    wait_for(&daemon, &shown);
+    exporter.now(text(&long));
+    wait_for(&daemon, &format!("scrape_body_size_bytes{{{own}}} -1"));
+    daemon.stop();
+}
+
+#[test]
+fn a_slow_target_holds_up_no_other_and_no_stop() {
+    let home = Home::new();
+    let slow = Exporter::start(&home, "");
+    slow.now(Reply::Nothing);
+    let good = Exporter::start(&home, "x 1\n");
+    let [first, second] = [&slow, &good].map(|exporter| format!("app={}", exporter.url));
+    let daemon = home.start(&[
+        "--scrape",
+        &first,
+        "--scrape",
+        &second,
+        "--scrape-interval",
+        "1h",
+        "--scrape-timeout",
+        "30m",
+    ]);
+    wait_for(&daemon, &format!("x{{job=\"app\",instance=\"{}\"}} 1", good.address()));
+    wait_until("the slow one is asked", || !slow.heads.lock().unwrap().is_empty());
+    assert!(!daemon.get("/metrics").text().contains(slow.address()));
+    // It has half an hour more, which the daemon does not wait for.
+    daemon.stop();
+}
+
+#[test]
+fn a_target_at_a_unix_socket_is_scraped() {
+    let home = Home::new();
+    let other = home.start(&["--listen", "unix:other.sock", "--state", "other.quipu"]);
+    let daemon = home.start(&["--scrape", "app=unix:other.sock", "--scrape-interval", "100ms"]);
+    let own = "job=\"app\",instance=\"unix:other.sock\"";
+    wait_for(&daemon, &format!("up{{{own}}} 1"));
+    // Metrics of another daemon are told apart from its own.
+    let shown = samples(&daemon);
+    assert_eq!(shown.get(&format!("quipu_target_keys{{{own}}}")), Some(&0.0), "{shown:#?}");
+    assert_eq!(shown.get("quipu_keys"), Some(&0.0));
+    expect_valid(&daemon);
+    other.stop();
+    wait_for(&daemon, &format!("up{{{own}}} 0"));
+    // No process accepts: the queue is full, or the request gets no response.
+    let _listener = UnixListener::bind(home.path("other.sock")).unwrap();
+    wait_until("a timeout", || {
+        daemon.log().iter().any(|line| line.contains("no complete response within"))
+    });
+    daemon.stop();
+}
+
+#[test]
+fn targets_that_cannot_be_are_refused() {
+    let home = Home::new();
+    for (arguments, part) in [
+        (&["--scrape", "localhost:9100"][..], "begins with none of http://"),
+        (&["--scrape", "http://u:p@a/"], "a password"),
+        (&["--scrape", "http://a/x", "--scrape", "http://a/y"], "another job"),
+        (&["--scrape-timeout", "20s"], "give at most 15s"),
+    ] {
+        home.expect_refusal(arguments, 2, &[part]);
+    }
+    fs::write(home.path("good.toml"), "scrape = [\"node=http://a:9100\"]\n").unwrap();
+    fs::write(home.path("bad.toml"), "scrape = [\"http://\"]\n").unwrap();
+    for (file, code) in [("good.toml", 0), ("bad.toml", 2)] {
+        let mut check = home.command();
+        check.args(["check", "config", file]);
+        assert_eq!(home.finish(check).status.code(), Some(code), "{file}");
+    }
+}
+
+/// A Prometheus that scrapes nothing, killed on drop.
+struct Prometheus(Child);
+
+impl Drop for Prometheus {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn all_series_of_a_real_prometheus_are_shown() {
+    let home = Home::new();
+    let listener = TcpListener::bind((home.host(), 0)).unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    fs::write(home.path("none.yml"), "").unwrap();
+    let prometheus = Command::new(program("prometheus", "prometheus"))
+        .args(["--config.file", "none.yml", "--storage.tsdb.path", "data"])
+        .args(["--web.listen-address", &address])
+        .current_dir(home.directory())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let _prometheus = Prometheus(prometheus);
+    let target = format!("prometheus=http://{address}");
+    let daemon = home.start(&["--scrape", &target, "--scrape-interval", "500ms"]);
+    let own = format!("job=\"prometheus\",instance=\"{address}\"");
+    wait_for(&daemon, &format!("prometheus_config_last_reload_successful{{{own}}} 1"));
+    // All series, with those that do not change under the same values.
+    let fetched = poll(|| {
+        let direct = values(&fetch(&address)?);
+        let shown = samples(&daemon);
+        let with = |series: &str| match series.strip_suffix('}') {
+            Some(rest) => {
+                let (name, labels) = rest.split_once('{').unwrap();
+                sorted(&format!("{name}{{{own},{labels}}}"))
+            }
+            None => sorted(&format!("{series}{{{own}}}")),
+        };
+        let shown: BTreeMap<String, f64> =
+            shown.into_iter().map(|(series, value)| (sorted(&series), value)).collect();
+        let missing: Vec<_> =
+            direct.keys().filter(|series| !shown.contains_key(&with(series))).collect();
+        let same = direct.iter().filter(|(series, value)| {
+            let shown = shown.get(&with(series));
+            shown.is_some_and(|shown| shown == *value || shown.is_nan() && value.is_nan())
+        });
+        let (same, all) = (same.count(), direct.len());
+        // The first requests to a path make new series.
+        (missing.is_empty() && same * 10 > all * 8).then_some((same, all))
+    });
+    let (same, all) = fetched.expect("all series, most of them with the same value");
+    assert!(all > 200, "{same} of {all}");
+    expect_valid(&daemon);
+    daemon.stop();
+}
+
+/// A series with its labels in order.
+fn sorted(series: &str) -> String {
+    let Some((name, labels)) = series.split_once('{') else { return series.to_owned() };
+    let mut labels: Vec<&str> = labels.trim_end_matches('}').split("\",").collect();
+    labels.iter_mut().for_each(|label| *label = label.trim_end_matches('"'));
+    labels.sort_unstable();
+    format!("{name}{{{}}}", labels.join("\","))
+}
+
+fn fetch(address: &str) -> Option<String> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: a\r\n\r\n").ok()?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8(bytes).ok()?;
+    Some(text.split_once("\r\n\r\n")?.1.to_owned())
+}
