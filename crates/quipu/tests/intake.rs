@@ -202,6 +202,7 @@ fn what_cannot_be_taken_is_refused_and_changes_nothing() {
         series: 3,
         series_per_source: 2,
         families: 3,
+        families_per_source: 3,
         labels: 2,
         name_bytes: 10,
         value_bytes: 5,
@@ -247,6 +248,47 @@ fn what_cannot_be_taken_is_refused_and_changes_nothing() {
     assert_eq!(take("c", &[], &one), Err(Refused::Families));
     has(&registry, &["a{l=\"1\"} 2", "a{l=\"2\"} 1", "b{x=\"y\"} 1"]);
     assert_eq!(registry.text().lines().filter(|line| !line.starts_with('#')).count(), 3);
+}
+
+#[test]
+fn a_source_that_makes_up_names_leaves_room_for_those_of_others() {
+    let registry = Registry::new();
+    let limits =
+        Limits { families: 8, families_per_source: 6, series_per_source: 7, ..Limits::default() };
+    let intake = Intake::new(&registry, limits).unwrap();
+    let one = Given::Counter(1.0);
+    let taken = std::sync::atomic::AtomicU64::new(0);
+    // The limit is that of the source, not that of a thread: clones share what is counted.
+    for thread in 0..3 {
+        let mut intake = intake.clone();
+        intake.set_source("flood");
+        for number in 0..5 {
+            let name = format!("made_up_{thread}_{number}");
+            match intake.take(metric(&name), &[], &one, Mode::Add, None) {
+                Ok(()) => taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+                Err(refused) => {
+                    assert_eq!(refused, Refused::SourceFamilies, "{name}");
+                    0
+                }
+            };
+        }
+    }
+    assert_eq!(taken.into_inner(), 6);
+    let mut intake = intake.clone();
+    intake.set_source("flood");
+    // What it has made takes more, also another series.
+    let take = |intake: &mut Intake, name: &str, label: &str| {
+        intake.take(metric(name), &[("l", label)], &one, Mode::Add, None)
+    };
+    intake.take(metric("made_up_0_0"), &[], &one, Mode::Add, None).unwrap();
+    assert_eq!(take(&mut intake, "another", "1"), Err(Refused::SourceFamilies));
+    intake.set_source("neighbour");
+    take(&mut intake, "requests", "1").unwrap();
+    intake.set_source("flood");
+    take(&mut intake, "requests", "2").unwrap();
+    assert_eq!(take(&mut intake, "requests", "3"), Err(Refused::SourceSeries));
+    intake.set_source("neighbour");
+    take(&mut intake, "requests", "3").unwrap();
 }
 
 #[test]

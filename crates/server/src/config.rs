@@ -149,6 +149,9 @@ impl Settings {
         };
         let key_accuracy = flags.key_accuracy.get_or_insert(Time(key_accuracy)).0;
 
+        let families = set(flags.families);
+        let families_per_source = *flags.families_per_source.get_or_insert(families - families / 4);
+
         let value = |name| move |error: quipu_window::Error| Error::Value(name, error.to_string());
         let bucketed = Bucketed::options(window, accuracy).tickets();
         bucketed.bytes().map_err(|error| match error {
@@ -212,7 +215,8 @@ impl Settings {
             intake: intake::Limits {
                 series: set(flags.series),
                 series_per_source: flags.series_per_source.unwrap_or(u64::MAX),
-                families: set(flags.families),
+                families,
+                families_per_source,
                 reserved: Some(PREFIX),
                 ..intake::Limits::default()
             },

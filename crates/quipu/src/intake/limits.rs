@@ -6,9 +6,13 @@ pub struct Limits {
     /// The most series, in all families that the intake can put a value into.
     pub series: u64,
     /// The most series that one source may make; see [`Intake::set_source`](super::Intake::set_source).
+    /// A source may exceed it by one for each clone that makes a series at the same time.
     pub series_per_source: u64,
     /// The most families: sets of label names, types and settings under all names.
     pub families: u64,
+    /// The most families that one source may make, in the same way: families are never removed, so
+    /// a source that makes up names would leave no room for those of others.
+    pub families_per_source: u64,
     /// The most labels of a series.
     pub labels: usize,
     /// The most bytes of the name of a metric or a label.
@@ -26,6 +30,7 @@ impl Default for Limits {
             series: 1_000_000,
             series_per_source: u64::MAX,
             families: 20_000,
+            families_per_source: 15_000,
             labels: 64,
             name_bytes: 512,
             value_bytes: 4096,

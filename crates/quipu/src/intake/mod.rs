@@ -42,9 +42,10 @@ mod prepared;
 mod put;
 mod refused;
 mod settings;
+mod sources;
 mod table;
 
-use std::collections::HashMap;
+use std::hash::Hash;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,6 +69,7 @@ use crate::registry::Registry;
 use crate::snapshot::{Kind, Texts, Timestamp};
 use class::{Class, Role};
 use put::{Put, put_observation};
+use sources::{Source, Sources};
 use table::{Entry, Sorted, Table, Wanted};
 
 /// Takes in metrics from outside. Each thread has its own; clones share the registry, the limits,
@@ -79,8 +81,7 @@ pub struct Intake {
     table: Table,
     clock: Coarse,
     used: Arc<Used>,
-    sources: HashMap<String, u64>,
-    source: String,
+    source: Source,
     /// Scratch memory for settings.
     settings: Vec<u8>,
     /// The state of the numbers by which fractions of a weight are rounded.
@@ -93,12 +94,10 @@ pub struct Intake {
 #[derive(Debug, Default)]
 struct Used {
     series: AtomicU64,
+    sources: Sources,
     /// Locked while what a source has grown by is added and its total stored.
     step: ForkSafeCell<()>,
 }
-
-/// The most sources whose series are counted. If there are more, all counts begin again.
-const MAX_SOURCES: usize = 10_000;
 
 impl Intake {
     /// Creates an intake into the families of a registry, and takes over those that earlier intakes
@@ -112,12 +111,11 @@ impl Intake {
         table.refresh(segment)?;
         let intake = Self {
             registry: registry.clone(),
+            used: Arc::new(Used { sources: Sources::new(&limits), ..Used::default() }),
             limits,
             table,
             clock: Coarse::anchored(segment.anchor()),
-            used: Arc::default(),
-            sources: HashMap::new(),
-            source: String::new(),
+            source: Source::default(),
             settings: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
             is_in_step: false,
@@ -142,13 +140,11 @@ impl Intake {
         Usage { series, families: self.table.len() as u64 }
     }
 
-    /// Names the source of what is taken from now on: the series that it makes count toward its own
-    /// limit. An address, a job, or a credential.
-    pub fn set_source(&mut self, source: &str) {
-        if self.source != source {
-            self.source.clear();
-            self.source.push_str(source);
-        }
+    /// Names the source of what is taken from now on, such as an address or a job: what it makes
+    /// counts toward the limits on a source, in all clones of the intake together.
+    #[inline]
+    pub fn set_source(&mut self, source: &(impl Hash + ?Sized)) {
+        self.source = self.used.sources.find(source);
     }
 
     /// Hides series that have expired, and counts those that are left. If the limit on series is
@@ -477,8 +473,8 @@ impl Intake {
         if wanted.class.role == Role::Shown && (metric.grouped || is_relayed) {
             self.replace_others(&entry, labels);
         }
-        if self.limits.series_per_source < u64::MAX {
-            self.add_to_source();
+        if let Some(series) = self.used.sources.series() {
+            series.add(self.source);
         }
         Ok(())
     }
@@ -532,9 +528,16 @@ impl Intake {
             if self.table.len() as u64 >= self.limits.families {
                 return Err(Refused::Families);
             }
+            let families = self.used.sources.families();
+            if families.is_some_and(|families| !families.has_room(self.source)) {
+                return Err(Refused::SourceFamilies);
+            }
             // Without room for a series, its family would stay empty.
             self.check_room()?;
             self.table.make(registry.segment(), wanted, labels, metric)?;
+            if let Some(families) = self.used.sources.families() {
+                families.add(self.source);
+            }
             // Another thread may have made one before it that takes the same values.
             self.table.refresh(registry.segment()).map_err(|_| Refused::Full)?;
         }
@@ -562,27 +565,14 @@ impl Intake {
 
     /// Checks that a series may be made.
     fn check_room(&self) -> Result<(), Refused> {
-        let limits = &self.limits;
-        if self.used.series.load(Ordering::Relaxed) >= limits.series {
+        if self.used.series.load(Ordering::Relaxed) >= self.limits.series {
             return Err(Refused::Series);
         }
-        let most = limits.series_per_source;
-        if most < u64::MAX && self.sources.get(&self.source).is_some_and(|made| *made >= most) {
+        let series = self.used.sources.series();
+        if series.is_some_and(|series| !series.has_room(self.source)) {
             return Err(Refused::SourceSeries);
         }
         Ok(())
-    }
-
-    fn add_to_source(&mut self) {
-        if self.sources.len() >= MAX_SOURCES && !self.sources.contains_key(&self.source) {
-            self.sources.clear();
-        }
-        match self.sources.get_mut(&self.source) {
-            Some(made) => *made += 1,
-            None => {
-                self.sources.insert(self.source.clone(), 1);
-            }
-        }
     }
 
     /// Counts the series of all families.

@@ -28,13 +28,15 @@ pub enum Refused {
     Series,
     /// The limit on the series of the source is reached.
     SourceSeries,
+    /// The limit on the families of the source is reached.
+    SourceFamilies,
     /// The segment is full, or cannot be locked in time.
     Full,
 }
 
 impl Refused {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Name,
         Self::Reserved,
         Self::Collision,
@@ -46,6 +48,7 @@ impl Refused {
         Self::Families,
         Self::Series,
         Self::SourceSeries,
+        Self::SourceFamilies,
         Self::Full,
     ];
 
@@ -63,6 +66,7 @@ impl Refused {
             Self::Families => "families_limit",
             Self::Series => "series_limit",
             Self::SourceSeries => "source_series_limit",
+            Self::SourceFamilies => "source_families_limit",
             Self::Full => "full",
         }
     }
@@ -87,6 +91,9 @@ impl fmt::Display for Refused {
             Self::SourceSeries => {
                 "the limit on the series of one source is reached: raise it, or send fewer label \
                  sets"
+            }
+            Self::SourceFamilies => {
+                "the limit on the families of one source is reached: raise it, or send fewer names"
             }
             Self::Full => "the state is full, or locked by another process",
         })

@@ -109,6 +109,11 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_FAMILIES", value_name = "COUNT")]
     pub families: Option<u64>,
 
+    /// Maximum number of families that one source may make while the daemon runs, so that others
+    /// find room [default: three quarters of --families]
+    #[arg(long, env = "QUIPU_FAMILIES_PER_SOURCE", value_name = "COUNT")]
+    pub families_per_source: Option<u64>,
+
     /// Hides a series that came in and was not updated for this time. A counter that comes back goes
     /// on from its last total [default: none]
     #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
@@ -331,6 +336,7 @@ impl Flags {
             sample_rate: self.sample_rate.or(other.sample_rate),
             sample_rate_per_source: self.sample_rate_per_source.or(other.sample_rate_per_source),
             families: self.families.or(other.families),
+            families_per_source: self.families_per_source.or(other.families_per_source),
             expiry: self.expiry.or(other.expiry),
             push: self.push.or(other.push),
             push_consistency_check: self.push_consistency_check.or(other.push_consistency_check),
@@ -401,6 +407,7 @@ impl Flags {
             sample_rate: None,
             sample_rate_per_source: None,
             families: Some(intake.families),
+            families_per_source: None,
             expiry: None,
             push: Some(Switch::On),
             push_consistency_check: Some(Switch::On),

@@ -136,6 +136,28 @@ fn a_client_with_too_many_series_leaves_room_for_others() {
     daemon.stop();
 }
 
+#[test]
+fn a_client_that_makes_up_names_leaves_room_for_those_of_others() {
+    let home = Home::new();
+    let address = listener(&home, "udp");
+    let daemon = home.start(&["--statsd", &address, "--families", "8", "--threads", "2"]);
+    let (one, other) = (udp(&home), UdpSocket::bind("127.0.0.1:0").unwrap());
+    for name in 0..20 {
+        one.send(format!("made_up_{name}:1|c").as_bytes()).unwrap();
+    }
+    wait_for_lines(&daemon, 20.0);
+    other.send_to(b"a:1|c", (home.host(), 9125)).unwrap();
+    // Its own names count on.
+    one.send(b"made_up_0:1|c\nb:1|c").unwrap();
+    wait_for_lines(&daemon, 23.0);
+    let lines = shown(&daemon);
+    assert_eq!(lines.len(), 7, "{lines:?}");
+    assert!(lines.contains(&"a 1".into()) && lines.contains(&"made_up_0 2".into()), "{lines:?}");
+    let limit = "quipu_input_refused_total{input=\"statsd\",reason=\"source_families_limit\"}";
+    assert_eq!(daemon.sample(limit), 15.0);
+    daemon.stop();
+}
+
 /// Raises the limit on open files, which is often 1024, to what the system allows.
 fn raise_open_files() {
     use rustix::process::{Resource, getrlimit, setrlimit};

@@ -279,6 +279,7 @@ mod tests {
     const LIMITS: Limits = Limits {
         series: 9,
         series_per_source: 9,
+        families_per_source: 9,
         families: 9,
         labels: 5,
         name_bytes: 40,

@@ -8,9 +8,10 @@ use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use quipu::intake::Intake;
 use tracing::{error, warn};
 
-use super::receiver::Receiver;
+use super::receiver::{Receiver, Sender};
 use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
 use crate::client;
@@ -219,6 +220,15 @@ impl Source {
 
     fn or(self, socket: &Socket) -> SourceOr<'_> {
         SourceOr(self, socket)
+    }
+}
+
+impl Sender for SourceOr<'_> {
+    fn name_to(&self, intake: &mut Intake) {
+        match self.0.0 {
+            Some(address) => intake.set_source(&client::identity(address.into())),
+            None => intake.set_source(&self.1.address),
+        }
     }
 }
 

@@ -36,6 +36,18 @@ pub(super) struct Receiver {
     labels: Vec<(&'static str, &'static str)>,
 }
 
+/// Where lines come from; its text is for people.
+pub(super) trait Sender: Display {
+    /// Names it as the source of what the intake takes from now on.
+    fn name_to(&self, intake: &mut Intake);
+}
+
+impl Sender for String {
+    fn name_to(&self, intake: &mut Intake) {
+        intake.set_source(self.as_str());
+    }
+}
+
 /// Where refusals are reported, and for which client.
 struct Report<'a> {
     refusals: &'static Refusals,
@@ -55,21 +67,21 @@ impl Receiver {
     }
 
     /// Takes a datagram.
-    pub(super) fn packet(&mut self, packet: &[u8], source: &dyn Display) {
+    pub(super) fn packet(&mut self, packet: &[u8], source: &dyn Sender) {
         self.counts.packets += 1;
         self.counts.bytes += packet.len() as u64;
         self.lines(packet, source);
     }
 
     /// Reports a datagram that is longer than any buffer for one.
-    pub(super) fn packet_too_long(&mut self, source: &dyn Display) {
+    pub(super) fn packet_too_long(&mut self, source: &dyn Sender) {
         self.counts.packets += 1;
         let report = Report { refusals: &self.shared.refusals, source };
         report.refused("packet_too_long", &"the datagram has over 65,536 bytes");
     }
 
     /// Takes a part of a stream.
-    pub(super) fn cut(&mut self, cut: Cut<'_>, source: &dyn Display) {
+    pub(super) fn cut(&mut self, cut: Cut<'_>, source: &dyn Sender) {
         match cut {
             Cut::Lines(lines) => {
                 self.counts.bytes += lines.len() as u64;
@@ -98,10 +110,8 @@ impl Receiver {
         self.metrics.add(&counts);
     }
 
-    fn lines(&mut self, input: &[u8], source: &dyn Display) {
-        if self.intake.limits().series_per_source < u64::MAX {
-            self.intake.set_source(&source.to_string());
-        }
+    fn lines(&mut self, input: &[u8], source: &dyn Sender) {
+        source.name_to(&mut self.intake);
         let report = Report { refusals: &self.shared.refusals, source };
         let allowance = self.shared.rates.of(source);
         let before = self.counts.lines;

@@ -1,7 +1,6 @@
 //! The loop of a listener for connections: all of them on one thread, with bounds on their number,
 //! on the length of a line, and on the time without one.
 
-use std::fmt::Display;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::thread;
@@ -14,7 +13,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use tracing::{debug, error};
 
-use super::receiver::Receiver;
+use super::receiver::{Receiver, Sender};
 use super::sockets::{Socket, Transport};
 use super::stop::Stop;
 use crate::client;
@@ -222,7 +221,7 @@ impl Connection {
 }
 
 impl Input {
-    fn push(&mut self, bytes: &[u8], receiver: &mut Receiver, source: &dyn Display) {
+    fn push(&mut self, bytes: &[u8], receiver: &mut Receiver, source: &dyn Sender) {
         if let Self::Unknown = self {
             // The first four bytes of a frame are its length, which is far below 2^16. Lines have
             // no zeros.
@@ -239,7 +238,7 @@ impl Input {
     }
 
     /// Takes the last line, which may have no line feed. The rest of a frame is incomplete.
-    fn finish(&mut self, receiver: &mut Receiver, source: &dyn Display) {
+    fn finish(&mut self, receiver: &mut Receiver, source: &dyn Sender) {
         if let Self::Lines(lines) = self {
             lines.finish(|cut| receiver.cut(cut, source));
         }

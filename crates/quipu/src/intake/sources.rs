@@ -1,0 +1,139 @@
+//! What each source has made, for the limits on a source.
+//!
+//! A source has a word in each of two rows, found by a secret hash of it. The lesser of both is at
+//! least what it has made; it is more only if other sources share both of its words. This is a
+//! count-min sketch (Cormode and Muthukrishnan 2005). It never grows, and threads share it without
+//! a lock.
+
+use std::hash::{BuildHasher, Hash};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use quipu_segment::hash::Seeded;
+
+use super::limits::Limits;
+
+/// What all sources have made of what is limited.
+#[derive(Debug, Default)]
+pub(super) struct Sources {
+    hash: Seeded,
+    series: Option<Sketch>,
+    families: Option<Sketch>,
+}
+
+/// A source, by its hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Source(u64);
+
+/// Counts of sources, up to a limit.
+#[derive(Debug)]
+pub(super) struct Sketch {
+    most: u64,
+    rows: [Box<[AtomicU32]>; 2],
+}
+
+/// The words of a row: of the series, which a program has to ask for, and of the families.
+const SERIES_WORDS: usize = 1 << 16;
+const FAMILY_WORDS: usize = 1 << 14;
+
+impl Sources {
+    pub(super) fn new(limits: &Limits) -> Self {
+        let sketch = |most, words| (most < u64::MAX).then(|| Sketch::new(most, words));
+        Self {
+            hash: Seeded::default(),
+            series: sketch(limits.series_per_source, SERIES_WORDS),
+            // A source that may make all of them needs no count.
+            families: (limits.families_per_source < limits.families)
+                .then(|| Sketch::new(limits.families_per_source, FAMILY_WORDS)),
+        }
+    }
+
+    /// The source of that name or address.
+    #[inline]
+    pub(super) fn find(&self, source: &(impl Hash + ?Sized)) -> Source {
+        if self.series.is_none() && self.families.is_none() {
+            return Source::default();
+        }
+        Source(self.hash.hash_one(source))
+    }
+
+    /// The series that sources made, if there is a limit.
+    pub(super) fn series(&self) -> Option<&Sketch> {
+        self.series.as_ref()
+    }
+
+    /// The families that sources made, if there is a limit.
+    pub(super) fn families(&self) -> Option<&Sketch> {
+        self.families.as_ref()
+    }
+}
+
+impl Sketch {
+    fn new(most: u64, words: usize) -> Self {
+        let row = || (0..words).map(|_| AtomicU32::new(0)).collect();
+        Self { most, rows: [row(), row()] }
+    }
+
+    /// Whether the source may make one more. Threads that ask at the same time may each make one.
+    pub(super) fn has_room(&self, source: Source) -> bool {
+        let made = self.words(source).map(|word| word.load(Ordering::Relaxed));
+        made.min().is_none_or(|made| u64::from(made) < self.most && made < u32::MAX)
+    }
+
+    /// Notes that the source has made one.
+    pub(super) fn add(&self, source: Source) {
+        for word in self.words(source) {
+            let more = |made: u32| made.checked_add(1);
+            // At its greatest value, it stays.
+            let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        }
+    }
+
+    fn words(&self, Source(hash): Source) -> impl Iterator<Item = &AtomicU32> {
+        // Truncation is meant: each row takes other bits of the hash.
+        let at = [hash as usize, (hash >> 32) as usize];
+        self.rows.iter().zip(at).filter_map(|(row, at)| row.get(at % row.len()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_has_what_it_made_and_others_have_theirs() {
+        let limits = Limits { series_per_source: 3, families_per_source: 1, ..Limits::default() };
+        let sources = Sources::new(&limits);
+        let (series, families) = (sources.series().unwrap(), sources.families().unwrap());
+        let (one, other) = (sources.find("one"), sources.find("other"));
+        for _ in 0..3 {
+            assert!(series.has_room(one));
+            series.add(one);
+        }
+        assert!(!series.has_room(one) && series.has_room(other));
+        assert!(families.has_room(one));
+        families.add(one);
+        assert!(!families.has_room(one) && families.has_room(other));
+    }
+
+    #[test]
+    fn many_sources_hardly_disturb_each_other() {
+        let limits = Limits { families_per_source: 100, ..Limits::default() };
+        let sources = Sources::new(&limits);
+        let families = sources.families().unwrap();
+        let count = if cfg!(miri) { 50 } else { 5000 };
+        for number in 0..count {
+            (0..40).for_each(|_| families.add(sources.find(&number)));
+        }
+        let full = (0..count).filter(|number| !families.has_room(sources.find(number))).count();
+        // Two others in both words: one in a hundred.
+        assert!(full < count / 20 + 1, "{full}");
+    }
+
+    #[test]
+    fn without_limits_nothing_is_kept() {
+        let limits = Limits { families_per_source: u64::MAX, ..Limits::default() };
+        let sources = Sources::new(&limits);
+        assert!(sources.series().is_none() && sources.families().is_none());
+        assert_eq!(sources.find("one"), sources.find("other"));
+    }
+}
