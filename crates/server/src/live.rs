@@ -4,6 +4,7 @@
 
 mod app;
 mod filter;
+mod hangup;
 pub(crate) mod history;
 mod list;
 mod model;

@@ -45,6 +45,7 @@ pub(super) fn run(app: &mut App, reader: &Reader, begun: Instant) -> io::Result<
         // Numbers of signals are positive.
         flag::register_usize(number, Arc::clone(&signal), number as usize)?;
     }
+    super::hangup::watch()?;
     let _given_back = Restore;
     // Sets a hook, too: a panic gives the terminal back before its message is written.
     let mut terminal = ratatui::try_init()?;

@@ -83,6 +83,26 @@ impl Drop for Tmux {
     }
 }
 
+#[test]
+fn the_program_ends_with_its_terminal() {
+    let home = Home::new();
+    let _application = Application::start(&home);
+    let tmux = Tmux::start(&home, "app.quipu");
+    tmux.wait_for("hits");
+    let shell = tmux.run(&["display-message", "-p", "#{pane_pid}"]);
+    let shell = shell.trim();
+    let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+    let stat = format!("/proc/{}/stat", children.trim());
+    assert!(fs::read_to_string(&stat).unwrap().contains("(quipu)"));
+    drop(tmux);
+    let begun = Instant::now();
+    // Without a parent that waits for it, a process stays as a zombie.
+    while fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(begun.elapsed() < DEADLINE, "it outlives its terminal: {stat}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// A segment with a counter, a gauge and a histogram.
 struct Application {
     hits: CounterFamily<Values<'static>>,
