@@ -3,7 +3,7 @@
 CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 4
 FUZZ_SEED ?= 1
-FUZZ_TARGETS := segment_file inspect segment_neighbour buckets_json times_binary \
+FUZZ_TARGETS := segment_file inspect segment_neighbour buckets_json times_binary queue_records \
 	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_text wire_families wire_write \
 	wire_otlp store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))

@@ -15,11 +15,14 @@ use quipu_segment::history::Options as Recording;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
 use quipu_window::{Bucketed, Exact, KeyedWindows, Window};
-use quipu_wire::remote::{RemoteWrite1, RemoteWrite2, SeriesType};
+use quipu_wire::remote::{RemoteWrite1, RemoteWrite2, SeriesType, WriteVersion};
 use quipu_wire::{AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion};
 
 use wire_shared::{DIALECTS, NAMES};
 
+#[allow(dead_code, reason = "the fuzz target has the rest")]
+#[path = "../crates/server/src/outputs/remote_write/queue/records.rs"]
+mod records;
 #[path = "targets/wire_shared.rs"]
 mod wire_shared;
 
@@ -50,6 +53,7 @@ fn main() -> Result<(), Failure> {
     neighbours(&corpus)?;
     buckets(&corpus, &clock)?;
     times(&corpus)?;
+    queue(&corpus)?;
     wire(&corpus)?;
     statsd(&corpus)?;
     remote_write(&corpus)?;
@@ -191,6 +195,22 @@ fn times(corpus: &impl Corpus) -> Result<(), Failure> {
         exact.save(&mut saved)?;
         corpus("times_binary", &format!("{n}"), &saved)?;
     }
+    Ok(())
+}
+
+/// Files of the queue of remote write: empty, with records, and with a torn tail.
+fn queue(corpus: &impl Corpus) -> Result<(), Failure> {
+    let mut file = records::HEADER.to_vec();
+    corpus("queue_records", "empty", &file)?;
+    for (n, version) in (0..3_u32).zip([WriteVersion::One, WriteVersion::Two, WriteVersion::Two]) {
+        let timestamp_ms = 1_700_000_000_000 + i64::from(n) * 15_000;
+        let (is_done, body) = (n == 1, format!("request {n}"));
+        let record =
+            records::Record { is_done, timestamp_ms, samples: n, version, body: body.as_bytes() };
+        assert!(record.encode(&mut file));
+    }
+    corpus("queue_records", "records", &file)?;
+    corpus("queue_records", "torn", &file[..file.len() - 3])?;
     Ok(())
 }
 

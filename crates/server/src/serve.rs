@@ -273,8 +273,8 @@ const SPARE: usize = 32 << 20;
 /// The open files without which the daemon cannot serve: its own, and some for connections.
 const MIN_FILES: usize = 32;
 const MIN_FILES_PER_THREAD: usize = 8;
-/// A connection, and what it takes to find the address of a name.
-const FILES_PER_CLIENT: usize = 4;
+/// A connection, what it takes to find the address of a name, and the queue of a receiver.
+const FILES_PER_CLIENT: usize = 8;
 
 /// How long the server may take to stop beyond the drain timeout, which it enforces itself.
 const GRACE: Duration = Duration::from_secs(1);

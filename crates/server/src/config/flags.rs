@@ -272,9 +272,20 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "URL", value_delimiter = '\n')]
     pub remote_write: Option<Vec<ReceiverUrl>>,
 
-    /// What is kept for a receiver that takes nothing at the moment [default: latest]
+    /// What is kept for a receiver that takes nothing at the moment: the latest totals, or all
+    /// requests on the disk [default: latest]
     #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE", value_name = "QUEUE")]
     pub remote_write_queue: Option<Queue>,
+
+    /// Maximum bytes of the queue of each receiver on the disk; the oldest requests make room
+    /// [default: 536870912]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE_BYTES", value_name = "BYTES")]
+    pub remote_write_queue_bytes: Option<u64>,
+
+    /// Directory of the queues on the disk [default: that of the state file, such as
+    /// state.quipu.queue]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE_DIRECTORY", value_name = "DIRECTORY")]
+    pub remote_write_queue_directory: Option<PathBuf>,
 
     /// How often metrics are sent [default: 15s]
     #[arg(long, env = "QUIPU_REMOTE_WRITE_INTERVAL", value_name = "TIME")]
@@ -370,6 +381,12 @@ impl Flags {
             scrape_samples: self.scrape_samples.or(other.scrape_samples),
             remote_write: self.remote_write.or(other.remote_write),
             remote_write_queue: self.remote_write_queue.or(other.remote_write_queue),
+            remote_write_queue_bytes: self
+                .remote_write_queue_bytes
+                .or(other.remote_write_queue_bytes),
+            remote_write_queue_directory: self
+                .remote_write_queue_directory
+                .or(other.remote_write_queue_directory),
             remote_write_interval: self.remote_write_interval.or(other.remote_write_interval),
             remote_write_bearer_file: self
                 .remote_write_bearer_file
@@ -441,6 +458,8 @@ impl Flags {
             scrape_samples: Some(500_000),
             remote_write: None,
             remote_write_queue: Some(Queue::Latest),
+            remote_write_queue_bytes: Some(512 << 20),
+            remote_write_queue_directory: None,
             remote_write_interval: time(Duration::from_secs(15)),
             remote_write_bearer_file: None,
             remote_write_basic_file: None,

@@ -9,8 +9,8 @@ use hyper::Uri;
 use quipu::exposition::is_legacy_name;
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Flags, at_least};
-use crate::outputs::{Credentials, Options};
+use super::{Error, Flags, at_least, set};
+use crate::outputs::{Credentials, Options, QueueOptions};
 
 /// What is kept for a receiver that takes nothing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
@@ -18,6 +18,8 @@ use crate::outputs::{Credentials, Options};
 pub enum Queue {
     /// Nothing: the current totals are sent when it takes samples again.
     Latest,
+    /// The requests that were not sent, on the disk.
+    Disk,
 }
 
 /// The URL of a receiver.
@@ -72,9 +74,31 @@ pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
         receivers,
         interval: at_least("remote-write-interval", flags.remote_write_interval, MIN_INTERVAL)?,
         labels,
+        queue: queue(flags)?,
         credentials,
     })
 }
+
+/// The queues, if they are on the disk.
+fn queue(flags: &Flags) -> Result<Option<QueueOptions>, Error> {
+    let bytes = set(flags.remote_write_queue_bytes);
+    if bytes < MIN_QUEUE_BYTES {
+        let what = format!("{bytes} is too little; give at least {MIN_QUEUE_BYTES}");
+        return Err(Error::Value("remote-write-queue-bytes", what));
+    }
+    if set(flags.remote_write_queue) == Queue::Latest {
+        return Ok(None);
+    }
+    let directory = flags.remote_write_queue_directory.clone().unwrap_or_else(|| {
+        let mut path = set(flags.state.clone()).into_os_string();
+        path.push(".queue");
+        path.into()
+    });
+    Ok(Some(QueueOptions { directory, bytes }))
+}
+
+/// The fewest bytes of a queue: enough for a request or two of the largest that are usual.
+const MIN_QUEUE_BYTES: u64 = 4 << 20;
 
 /// The shortest interval; a shorter one is most likely a mistake.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -180,6 +204,7 @@ const EXAMPLE: &str = "http://HOST:PORT/PATH, such as http://prometheus:9090/api
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn urls_and_labels_are_checked() {
@@ -218,10 +243,24 @@ mod tests {
                 "give one of them",
             ),
             ("remote-write-interval = \"1ms\"".into(), "give at least 100ms"),
+            ("remote-write-queue-bytes = 1".into(), "give at least 4194304"),
         ] {
             let flags: Flags = toml::from_str(&toml).unwrap();
             let error = resolve(&flags.or(Flags::defaults())).unwrap_err().to_string();
             assert!(error.contains(part), "{toml}: {error}");
         }
+    }
+
+    #[test]
+    fn queues_are_beside_the_state() {
+        let queue = |toml: &str| {
+            let flags: Flags = toml::from_str(toml).unwrap();
+            resolve(&flags.or(Flags::defaults())).unwrap().queue.map(|queue| queue.directory)
+        };
+        assert_eq!(queue("remote-write-queue = \"latest\""), None);
+        let of_state = queue("remote-write-queue = \"disk\"\nstate = \"a/b.quipu\"");
+        assert_eq!(of_state.unwrap(), PathBuf::from("a/b.quipu.queue"));
+        let named = queue("remote-write-queue = \"disk\"\nremote-write-queue-directory = \"q\"");
+        assert_eq!(named.unwrap(), PathBuf::from("q"));
     }
 }

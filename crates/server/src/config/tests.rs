@@ -29,8 +29,14 @@ fn the_help_names_the_defaults_that_hold() {
             Some(toml::Value::Array(list)) => list[0].as_str().unwrap().to_owned(),
             Some(other) => other.to_string(),
         };
-        let derived =
-            ["span", "key-accuracy", "scrape-timeout", "families-per-source"].contains(&name);
+        let derived = [
+            "span",
+            "key-accuracy",
+            "scrape-timeout",
+            "families-per-source",
+            "remote-write-queue-directory",
+        ]
+        .contains(&name);
         assert!(derived || help.contains(&format!("[default: {shown}]")), "{name}: {help}");
     }
 }

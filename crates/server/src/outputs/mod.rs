@@ -20,7 +20,7 @@ use tracing::warn;
 
 use crate::config::ReceiverUrl;
 use client::Client;
-use remote_write::{Metrics, Writer};
+use remote_write::{Metrics, Queue, QueueMetrics, Writer};
 pub use source::Source;
 
 /// The settings of the outputs.
@@ -32,8 +32,19 @@ pub struct Options {
     pub interval: Duration,
     /// Labels of all series, as name and value.
     pub labels: Vec<crate::config::ExternalLabel>,
+    /// Where requests wait for a receiver that takes nothing.
+    pub queue: Option<QueueOptions>,
     /// What the receiver knows the daemon by.
     pub credentials: Option<Credentials>,
+}
+
+/// The queues on the disk.
+#[derive(Debug, Clone)]
+pub struct QueueOptions {
+    /// Has a folder for each receiver.
+    pub directory: PathBuf,
+    /// The most bytes for each.
+    pub bytes: u64,
 }
 
 /// The file with a secret, which is read before each snapshot is sent.
@@ -52,6 +63,8 @@ pub enum Error {
     Certificates(String),
     /// There is no memory for metrics.
     Metrics(quipu::Error),
+    /// A queue cannot be used.
+    Queue(String),
     /// The system starts no thread.
     Thread(io::Error),
 }
@@ -81,11 +94,23 @@ impl Outputs {
         if options.receivers.is_empty() {
             return Ok(Self(all));
         }
-        let metrics = Metrics::new(&registry.prefix("quipu")).map_err(Error::Metrics)?;
+        let scope = registry.prefix("quipu");
+        let metrics = Metrics::new(&scope).map_err(Error::Metrics)?;
+        let queues = options.queue.as_ref().map(|_| QueueMetrics::new(&scope));
+        let queues = queues.transpose().map_err(Error::Metrics)?;
         for receiver in &options.receivers {
             let client = Client::new(receiver, options).map_err(Error::Certificates)?;
             let receiver = receiver.name().to_owned();
-            let writer = Writer::new(client, source.clone(), options, metrics.receiver(&receiver));
+            let queue = match (&options.queue, &queues) {
+                (Some(queue), Some(metrics)) => {
+                    let metrics = metrics.receiver(&receiver);
+                    let open = Queue::open(&queue.directory, &receiver, queue.bytes, metrics);
+                    Some(open.map_err(Error::Queue)?)
+                }
+                _ => None,
+            };
+            let metrics = metrics.receiver(&receiver);
+            let writer = Writer::new(client, source.clone(), options, queue, metrics);
             let (stop, stopped) = mpsc::channel();
             let (running, ended) = mpsc::channel::<()>();
             let run = move || {
@@ -121,6 +146,7 @@ impl fmt::Display for Error {
         match self {
             Self::Certificates(what) => f.write_str(what),
             Self::Metrics(error) => write!(f, "cannot make the metrics of remote write: {error}"),
+            Self::Queue(what) => write!(f, "cannot open the queue of remote write: {what}"),
             Self::Thread(error) => {
                 write!(f, "the system starts no thread: {error}; raise its limits")
             }

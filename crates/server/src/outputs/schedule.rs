@@ -48,6 +48,14 @@ impl Schedule {
         timestamp_ms.saturating_add(self.interval_ms)
     }
 
+    /// The time of a snapshot after this one that is due already, if there is one: the last of
+    /// several.
+    pub(super) fn overdue(&self, last: i64) -> Option<i64> {
+        let now = now_ms();
+        let due = now - now.rem_euclid(self.interval_ms);
+        (due > last).then_some(due)
+    }
+
     /// Waits until the next snapshot is due, and at least for this time. Returns its time in
     /// milliseconds since 1970.
     pub(super) fn wait(&self, least: Duration, stopped: &Receiver<()>) -> Result<i64, Stopped> {
@@ -92,6 +100,17 @@ impl Patience<'_> {
         match self {
             Self::Interval(..) => None,
             Self::Deadline(deadline) => Some(deadline.saturating_duration_since(Instant::now())),
+        }
+    }
+
+    /// The time that is left.
+    pub(super) fn left(&self) -> Duration {
+        match self {
+            Self::Interval(due, _) => {
+                let left = due.saturating_sub(now_ms());
+                Duration::from_millis(u64::try_from(left).unwrap_or(0))
+            }
+            Self::Deadline(deadline) => deadline.saturating_duration_since(Instant::now()),
         }
     }
 

@@ -5,12 +5,17 @@
 //! series. So a receiver that was away gets the current totals, whatever the length of its absence,
 //! and the memory that this takes depends on the number of series alone.
 //!
+//! With a queue on the disk, what is not sent goes there instead (`backlog.rs`), and is sent between
+//! the snapshots.
+//!
 //! A request that is sent again has the same bytes.
 
+mod backlog;
 mod convert;
 mod fields;
 mod metrics;
 mod negotiation;
+mod queue;
 mod series;
 mod snapshot;
 
@@ -27,9 +32,12 @@ use super::schedule::{Backoff, Patience, Schedule};
 use super::{LAST, Options, Source};
 use crate::config::ExternalLabel;
 use crate::inputs::now_ms;
+use backlog::Backlog;
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
 use negotiation::{Negotiation, Verdict};
+use queue::Id;
+pub(super) use queue::{Metrics as QueueMetrics, Queue};
 use series::Flattening;
 use snapshot::{Body, Requests, Snapshot};
 
@@ -48,7 +56,24 @@ pub(super) struct Writer {
     /// that the receiver fails at does not keep those after it from being sent.
     first: usize,
     standing: Standing,
+    /// What waits on the disk, if anything may.
+    backlog: Option<Backlog>,
     metrics: ReceiverMetrics,
+}
+
+/// What came of sending a snapshot.
+#[derive(Debug, Default)]
+struct Course {
+    /// The requests before this one were taken or refused.
+    at: usize,
+    /// Whether the one there failed.
+    has_failed: bool,
+    /// Whether any was taken.
+    is_any_taken: bool,
+    /// The last response that refuses one.
+    refused: Option<(u16, String)>,
+    /// How long to wait at least before the next snapshot.
+    least: Duration,
 }
 
 /// What was last logged of a receiver.
@@ -65,6 +90,7 @@ impl Writer {
         client: Client,
         source: Source,
         options: &Options,
+        queue: Option<Queue>,
         metrics: ReceiverMetrics,
     ) -> Self {
         Self {
@@ -78,16 +104,19 @@ impl Writer {
             before: None,
             first: 0,
             standing: Standing::Unknown,
+            backlog: queue.map(Backlog::new),
             metrics,
         }
     }
 
     /// Sends a snapshot at each multiple of the interval, and a last one when the daemon stops.
     pub(super) fn run(mut self, stopped: &Receiver<()>) {
-        let mut least = Duration::ZERO;
-        while let Ok(timestamp_ms) = self.schedule.wait(least, stopped) {
-            let due = self.schedule.after(timestamp_ms);
-            least = self.send(timestamp_ms, &Patience::Interval(due, stopped));
+        let (mut least, mut last) = (Duration::ZERO, None);
+        while let Ok(timestamp_ms) = self.wait(last, least, stopped) {
+            last = Some(timestamp_ms);
+            let patience = Patience::Interval(self.schedule.after(timestamp_ms), stopped);
+            least = self.send(timestamp_ms, &patience);
+            self.drain(&patience);
         }
         // A receiver that was failing holds up the end less: the state has the totals.
         let time = if self.backoff.is_failing() { LAST / 5 } else { LAST * 4 / 5 };
@@ -104,47 +133,86 @@ impl Writer {
                 return Duration::ZERO;
             }
         };
-        let mut refused = None;
-        let mut at = 0;
-        while at < snapshot.bodies.len() {
+        self.show_age(timestamp_ms);
+        let mut kept = vec![None; snapshot.bodies.len()];
+        if self.backoff.is_failing() {
+            self.keep(&snapshot, &mut kept, 0);
+        }
+        let mut course = Course::default();
+        if self.may_send(&kept, patience) {
+            self.send_all(&mut snapshot, &mut kept, patience, &mut course);
+        }
+        let Course { at, refused, .. } = course;
+        if at == snapshot.bodies.len() {
+            match refused {
+                Some((status, text)) => self.note(Standing::Refuses(status), &text),
+                None => {
+                    self.note(Standing::Takes(self.negotiation.version()), "");
+                    self.metrics.completed(timestamp_ms);
+                }
+            }
+            self.allow_backlog(course.is_any_taken);
+            self.before = Some(snapshot);
+            return Duration::ZERO;
+        }
+        self.keep(&snapshot, &mut kept, at);
+        if kept[at..].iter().all(Option::is_some) {
+            self.before = Some(snapshot);
+            return Duration::ZERO;
+        }
+        let lost = snapshot.bodies.iter().zip(&kept).skip(at).filter(|(_, kept)| kept.is_none());
+        self.metrics.replaced.inc_by(lost.map(|(body, _)| body.samples).sum());
+        self.first = self.first.wrapping_add(at + usize::from(course.has_failed));
+        course.least
+    }
+
+    /// Sends the requests of a snapshot until there is no more time. Those that fail are kept, if
+    /// there is a queue; otherwise, they are sent again.
+    fn send_all(
+        &mut self,
+        snapshot: &mut Snapshot,
+        kept: &mut [Option<Id>],
+        patience: &Patience<'_>,
+        course: &mut Course,
+    ) {
+        while course.at < snapshot.bodies.len() {
+            let at = course.at;
             if at > 0 && patience.is_over() {
-                self.metrics.replaced.inc_by(snapshot.samples_from(at));
-                self.first = self.first.wrapping_add(at);
-                return Duration::ZERO;
+                return;
             }
             let body = &mut snapshot.bodies[at];
-            if !self.adapt(body) {
-                self.metrics.invalid.inc_by(body.samples);
-                at += 1;
-                continue;
-            }
-            match self.attempt(body, patience.timeout()) {
-                Attempt::Taken => at += 1,
-                Attempt::Refused(status, text) => {
-                    refused = Some((status, text));
-                    at += 1;
+            let attempt = match self.adapt(body) {
+                true => self.attempt(body, self.timeout(patience)),
+                false => {
+                    self.metrics.invalid.inc_by(body.samples);
+                    Attempt::Invalid
                 }
-                Attempt::InOtherVersion => {}
-                Attempt::Failed(asked) => {
+            };
+            match attempt {
+                Attempt::InOtherVersion => continue,
+                Attempt::Failed(asked, text) => {
+                    self.note(Standing::Fails, &text);
                     let delay = self.backoff.fail(asked);
+                    course.has_failed = true;
+                    self.keep(snapshot, kept, at);
+                    if kept[at..].iter().all(Option::is_some) {
+                        return self.pause(delay);
+                    }
                     if !patience.wait(delay) {
-                        self.metrics.replaced.inc_by(snapshot.samples_from(at));
-                        self.first = self.first.wrapping_add(at + 1);
-                        return delay;
+                        course.least = delay;
+                        return self.pause(delay);
                     }
                     self.metrics.retried.inc_by(snapshot.bodies[at].samples);
+                    continue;
                 }
+                Attempt::Taken => course.is_any_taken = true,
+                Attempt::Refused(status, text) => course.refused = Some((status, text)),
+                Attempt::Invalid => {}
             }
+            self.settle(kept[at]);
+            course.at += 1;
+            course.has_failed = false;
         }
-        match refused {
-            Some((status, text)) => self.note(Standing::Refuses(status), &text),
-            None => {
-                self.note(Standing::Takes(self.negotiation.version()), "");
-                self.metrics.completed(timestamp_ms);
-            }
-        }
-        self.before = Some(snapshot);
-        Duration::ZERO
     }
 
     /// Reads all series.
@@ -181,10 +249,7 @@ impl Writer {
         let sent = self.client.post(&fields::of(body.version), &body.bytes, timeout);
         let answer = match sent {
             Ok(answer) => answer,
-            Err(error) => {
-                self.note(Standing::Fails, &error);
-                return Attempt::Failed(None);
-            }
+            Err(error) => return Attempt::Failed(None, error),
         };
         self.metrics.answered(answer.status);
         let written = fields::written(&answer.headers);
@@ -208,8 +273,8 @@ impl Writer {
                 Attempt::Refused(answer.status, answer.text())
             }
             Verdict::Later => {
-                self.note(Standing::Fails, &format!("status {}: {}", answer.status, answer.text()));
-                Attempt::Failed(answer.retry_after)
+                let text = format!("status {}: {}", answer.status, answer.text());
+                Attempt::Failed(answer.retry_after, text)
             }
             Verdict::Other => Attempt::InOtherVersion,
         }
@@ -230,6 +295,10 @@ impl Writer {
                 %receiver, status, answer = text,
                 "the receiver refuses samples, which are not sent again"
             ),
+            Standing::Fails if self.backlog.is_some() => warn!(
+                %receiver, error = text,
+                "remote write fails; requests wait in the queue"
+            ),
             Standing::Fails => warn!(
                 %receiver, error = text,
                 "remote write fails; the receiver gets the current totals when it takes them again"
@@ -245,8 +314,10 @@ enum Attempt {
     Refused(u16, String),
     /// It is to be sent in another version.
     InOtherVersion,
-    /// It is to be sent again, maybe after the time that the receiver asks for.
-    Failed(Option<Duration>),
+    /// It is to be sent again, maybe after the time that the receiver asks for. With the reason.
+    Failed(Option<Duration>, String),
+    /// It cannot be sent.
+    Invalid,
 }
 
 fn number(version: WriteVersion) -> i64 {

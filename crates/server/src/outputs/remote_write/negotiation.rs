@@ -48,6 +48,9 @@ impl Negotiation {
     pub(super) fn judge(&mut self, sent: WriteVersion, status: u16, has_counts: bool) -> Verdict {
         let is_open = !self.is_known || self.version != sent;
         match (sent, status) {
+            // It waited in the queue since the receiver knew 1.0 alone: this says nothing of 2.0.
+            (One, 200..=299) if self.version == Two => Verdict::Taken,
+            (One, 400..=428 | 430..=499) if self.version == Two => Verdict::Refused,
             (_, 429 | 500..=599) => Verdict::Later,
             (Two, 200..=299) if has_counts => self.settle(Two, Verdict::Taken),
             (Two, 200..=299 | 415) => self.change(One, Verdict::Other),

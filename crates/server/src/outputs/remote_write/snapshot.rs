@@ -229,10 +229,3 @@ impl Requests {
         self.snapshot
     }
 }
-
-impl Snapshot {
-    /// The samples of the requests from this one on.
-    pub(super) fn samples_from(&self, at: usize) -> u64 {
-        self.bodies.iter().skip(at).map(|body| body.samples).sum()
-    }
-}

@@ -1,0 +1,64 @@
+//! The daemon's own metrics of queues. They exist only if requests wait on the disk.
+
+use quipu::{
+    Counter, CounterFamily, Gauge, GaugeFamily, IntGauge, IntGaugeFamily, Metrics as Group, Scope,
+};
+
+/// The metrics of all queues.
+#[derive(Debug, Group)]
+#[metrics(prefix = "remote_write_queue")]
+pub(crate) struct Metrics {
+    /// Bytes of the files of the queue.
+    #[metric(unit = "bytes", labels = ["receiver"])]
+    size: IntGaugeFamily<[&'static str; 1]>,
+    /// Requests that wait in the queue.
+    #[metric(labels = ["receiver"])]
+    requests: IntGaugeFamily<[&'static str; 1]>,
+    /// How long the oldest samples in the queue have waited; 0 if there are none.
+    #[metric(unit = "seconds", labels = ["receiver"])]
+    oldest_age: GaugeFamily<[&'static str; 1]>,
+    /// Samples that left the queue and were not taken, by reason.
+    #[metric(labels = ["receiver", "reason"])]
+    dropped_samples: CounterFamily<[&'static str; 2]>,
+    /// Requests that the disk did not take.
+    #[metric(labels = ["receiver"])]
+    write_errors: CounterFamily<[&'static str; 1]>,
+    /// Faults of the queue's files: damaged, foreign or unreadable ones.
+    #[metric(labels = ["receiver"])]
+    file_errors: CounterFamily<[&'static str; 1]>,
+}
+
+/// The metrics of the queue of one receiver.
+#[derive(Debug)]
+pub(crate) struct ReceiverMetrics {
+    pub(super) size: IntGauge,
+    pub(super) requests: IntGauge,
+    pub(super) oldest_age: Gauge,
+    /// The samples of files that made room.
+    pub(super) full: Counter,
+    pub(super) refused: Counter,
+    pub(super) damaged: Counter,
+    pub(super) write_errors: Counter,
+    pub(super) file_errors: Counter,
+}
+
+impl Metrics {
+    /// Registers the metrics.
+    pub(crate) fn new(scope: &Scope<'_>) -> Result<Self, quipu::Error> {
+        scope.metrics()
+    }
+
+    /// Those of a receiver.
+    pub(crate) fn receiver(&self, receiver: &str) -> ReceiverMetrics {
+        ReceiverMetrics {
+            size: self.size.with(&[receiver]),
+            requests: self.requests.with(&[receiver]),
+            oldest_age: self.oldest_age.with(&[receiver]),
+            full: self.dropped_samples.with(&[receiver, "full"]),
+            refused: self.dropped_samples.with(&[receiver, "refused"]),
+            damaged: self.dropped_samples.with(&[receiver, "damaged"]),
+            write_errors: self.write_errors.with(&[receiver]),
+            file_errors: self.file_errors.with(&[receiver]),
+        }
+    }
+}

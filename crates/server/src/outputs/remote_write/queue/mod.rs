@@ -1,0 +1,464 @@
+//! Requests that wait on the disk for a receiver (`--remote-write-queue disk`).
+//!
+//! Each receiver has a folder, whose numbered files have the requests in the order in which they
+//! came (`records.rs`). They are written without a sync: what was written survives the death of the
+//! process, and a power loss may cost the tail. A request that was taken or refused is marked as
+//! done in its place, and a file without others is removed. The files together have a bound: the
+//! oldest makes room for new requests, and what it had is counted.
+//!
+//! What fails here costs only what would be kept: an error is counted, and logged once.
+
+mod metrics;
+mod records;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io;
+use std::mem;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use md5::{Digest, Md5};
+use quipu_segment::printable;
+use tracing::{info, warn};
+
+use super::snapshot::Body;
+pub(crate) use metrics::{Metrics, ReceiverMetrics};
+use records::{DONE, HEADER, Kind, PREFIX, Record, Records};
+
+/// The requests that wait for a receiver, oldest first.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    folder: PathBuf,
+    /// The most bytes of all files together.
+    limit: u64,
+    /// By number. The last one may be the one that is written to.
+    files: BTreeMap<u64, Held>,
+    /// The bytes of all files.
+    bytes: u64,
+    waiting: VecDeque<Waiting>,
+    /// The number of the next file.
+    next: u64,
+    tail: Option<(u64, File)>,
+    /// The file that was read last.
+    reading: Option<(u64, File)>,
+    /// What was last logged: that it takes nothing, that it is full, and the file with a fault.
+    is_failing: bool,
+    was_full: bool,
+    at_fault: Option<u64>,
+    metrics: ReceiverMetrics,
+    buffer: Vec<u8>,
+    /// Is locked while the queue is open.
+    _lock: File,
+}
+
+/// Names a request that waits: its file, and where it begins there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Id(u64, u64);
+
+#[derive(Debug, Default)]
+struct Held {
+    bytes: u64,
+    /// How many of its requests wait.
+    waiting: usize,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    id: Id,
+    /// The bytes of the record.
+    length: usize,
+    samples: u32,
+    timestamp_ms: i64,
+    /// How often it alone failed.
+    failures: u32,
+}
+
+/// The most bytes of a file, but for one with a single request.
+const MOST_FILE: u64 = 16 << 20;
+/// The most bytes of a file that is read. All files that a daemon writes have less.
+const MOST_READ: u64 = 128 << 20;
+/// How often a request alone may fail before others are sent first.
+const MOST_FAILURES: u32 = 2;
+const EXTENSION: &str = "queue";
+
+impl Queue {
+    /// Opens the queue of a receiver in this directory, and counts what waits there.
+    ///
+    /// # Errors
+    /// A text that says what is wrong with the folder: it cannot be used, or another daemon has it.
+    pub(crate) fn open(
+        directory: &Path,
+        receiver: &str,
+        limit: u64,
+        metrics: ReceiverMetrics,
+    ) -> Result<Self, String> {
+        let folder = directory.join(folder_name(receiver));
+        let fail = |error: io::Error| {
+            format!("cannot use {}: {error}; name another directory", printable(&folder))
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail)?;
+        let lock = writable().create(true).open(folder.join("lock")).map_err(fail)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(format!(
+                    "another daemon has {} open; give each its own directory",
+                    printable(&folder)
+                ));
+            }
+            Err(TryLockError::Error(error)) => return Err(fail(error)),
+        }
+        let name = folder.join("receiver");
+        if !fs::read(&name).is_ok_and(|text| text.trim_ascii_end() == receiver.as_bytes()) {
+            // For people alone.
+            let _ = fs::write(&name, format!("{receiver}\n"));
+        }
+        let mut this = Self {
+            folder: folder.clone(),
+            limit,
+            files: BTreeMap::new(),
+            bytes: 0,
+            waiting: VecDeque::new(),
+            next: 1,
+            tail: None,
+            reading: None,
+            is_failing: false,
+            was_full: false,
+            at_fault: None,
+            metrics,
+            buffer: Vec::new(),
+            _lock: lock,
+        };
+        for number in this.numbers().map_err(fail)? {
+            this.scan(number);
+        }
+        this.make_room(0);
+        this.show();
+        if !this.waiting.is_empty() {
+            let (requests, bytes) = (this.waiting.len(), this.bytes);
+            info!(receiver, requests, bytes, "requests wait in the queue");
+        }
+        Ok(this)
+    }
+
+    /// Appends a request. Returns how to name it, or nothing if the disk does not take it.
+    pub(super) fn push(&mut self, timestamp_ms: i64, body: &Body) -> Option<Id> {
+        let pushed = self.append(timestamp_ms, body);
+        self.show();
+        match pushed {
+            Ok(id) => {
+                if mem::take(&mut self.is_failing) {
+                    info!(folder = %printable(&self.folder), "the queue takes requests again");
+                }
+                Some(id)
+            }
+            Err(error) => {
+                self.metrics.write_errors.inc();
+                if !mem::replace(&mut self.is_failing, true) {
+                    warn!(
+                        folder = %printable(&self.folder), %error,
+                        "the queue takes no request; the receiver gets the current totals alone"
+                    );
+                }
+                None
+            }
+        }
+    }
+
+    /// The request to send next. Those that cannot be read any more are dropped, and counted.
+    pub(super) fn front(&mut self) -> Option<(Id, Body)> {
+        loop {
+            let waiting = self.waiting.front()?;
+            let (id, samples) = (waiting.id, waiting.samples);
+            match self.read(id, waiting.length) {
+                Ok(body) => return Some((id, body)),
+                Err(error) => {
+                    self.complain(id.0, &error.to_string());
+                    self.metrics.damaged.inc_by(u64::from(samples));
+                    self.finish(id);
+                }
+            }
+        }
+    }
+
+    /// Removes a request that was taken or refused.
+    pub(super) fn finish(&mut self, id: Id) {
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else { return };
+        self.waiting.remove(at);
+        let Id(number, offset) = id;
+        let is_empty = self.files.get_mut(&number).is_some_and(|held| {
+            held.waiting -= 1;
+            held.waiting == 0
+        });
+        if is_empty {
+            self.remove(number);
+        } else if let Err(error) = self.file(number).and_then(|f| f.write_all_at(&DONE, offset)) {
+            // It may be sent once more, after a restart.
+            self.complain(number, &error.to_string());
+        }
+        self.show();
+    }
+
+    /// Notes that the request to send next failed while others did not. If that happens again, those
+    /// after it are sent first.
+    pub(super) fn blame(&mut self) {
+        let Some(waiting) = self.waiting.front_mut() else { return };
+        waiting.failures += 1;
+        if waiting.failures >= MOST_FAILURES {
+            waiting.failures = 0;
+            self.waiting.rotate_left(1);
+        }
+    }
+
+    /// Counts the samples of a request that the receiver refused.
+    pub(super) fn count_refused(&self, samples: u64) {
+        self.metrics.refused.inc_by(samples);
+    }
+
+    /// Shows how long the oldest samples have waited.
+    pub(super) fn show_age(&self, now_ms: i64) {
+        let oldest = self.waiting.iter().map(|waiting| waiting.timestamp_ms).min();
+        let age = oldest.map_or(0, |oldest| now_ms.saturating_sub(oldest).max(0));
+        self.metrics.oldest_age.set(age as f64 / 1000.0);
+    }
+
+    fn append(&mut self, timestamp_ms: i64, body: &Body) -> io::Result<Id> {
+        let mut buffer = mem::take(&mut self.buffer);
+        buffer.clear();
+        let samples = u32::try_from(body.samples).unwrap_or(u32::MAX);
+        let (version, is_done) = (body.version, false);
+        let record = Record { is_done, timestamp_ms, samples, version, body: &body.bytes };
+        let fits = record.encode(&mut buffer);
+        let written = if fits {
+            self.write(&buffer)
+        } else {
+            let what = format!("a request has {} bytes", body.bytes.len());
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
+        };
+        let length = buffer.len();
+        self.buffer = buffer;
+        let id = written?;
+        self.waiting.push_back(Waiting { id, length, samples, timestamp_ms, failures: 0 });
+        Ok(id)
+    }
+
+    /// Writes a record to the last file, or to a new one if that is full.
+    fn write(&mut self, record: &[u8]) -> io::Result<Id> {
+        let length = record.len() as u64;
+        if HEADER.len() as u64 + length > self.limit {
+            let what = format!("a request has {length} bytes, and the queue {}", self.limit);
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+        }
+        self.make_room(HEADER.len() as u64 + length);
+        let most = MOST_FILE.min(self.limit / 8);
+        let is_full = |number| {
+            let held = self.files.get(number);
+            held.is_none_or(|held| held.bytes.saturating_add(length) > most)
+        };
+        if self.tail.as_ref().is_some_and(|(number, _)| is_full(number)) {
+            self.tail = None;
+        }
+        let (number, tail) = match self.tail.take() {
+            Some(tail) => tail,
+            None => self.begin_file()?,
+        };
+        let held = self.files.entry(number).or_default();
+        let offset = held.bytes;
+        match tail.write_all_at(record, offset) {
+            Ok(()) => {
+                held.bytes += length;
+                held.waiting += 1;
+                self.bytes += length;
+                self.tail = Some((number, tail));
+                Ok(Id(number, offset))
+            }
+            Err(error) => {
+                // Without its torn end, the file can be written to again. If that fails, too, the
+                // next start cuts it.
+                let is_empty = held.waiting == 0;
+                if tail.set_len(offset).is_ok() {
+                    self.tail = Some((number, tail));
+                }
+                if is_empty {
+                    self.remove(number);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    fn begin_file(&mut self) -> io::Result<(u64, File)> {
+        let number = self.next;
+        let path = self.path(number);
+        let file = writable().create_new(true).open(&path)?;
+        self.next = number.saturating_add(1);
+        if let Err(error) = file.write_all_at(&HEADER, 0) {
+            let _ = fs::remove_file(path);
+            return Err(error);
+        }
+        let bytes = HEADER.len() as u64;
+        self.files.insert(number, Held { bytes, waiting: 0 });
+        self.bytes += bytes;
+        Ok((number, file))
+    }
+
+    /// Removes the oldest files until there is room.
+    fn make_room(&mut self, bytes: u64) {
+        while self.bytes.saturating_add(bytes) > self.limit {
+            let Some((&number, _)) = self.files.first_key_value() else { return };
+            let of_file = self.waiting.iter().filter(|waiting| waiting.id.0 == number);
+            let samples = of_file.map(|waiting| u64::from(waiting.samples)).sum();
+            if !mem::replace(&mut self.was_full, true) {
+                warn!(
+                    folder = %printable(&self.folder), limit = self.limit,
+                    "the queue is full: the oldest requests are dropped"
+                );
+            }
+            self.metrics.full.inc_by(samples);
+            self.waiting.retain(|waiting| waiting.id.0 != number);
+            self.remove(number);
+        }
+    }
+
+    /// Removes a file of which nothing waits.
+    fn remove(&mut self, number: u64) {
+        if let Some(held) = self.files.remove(&number) {
+            self.bytes = self.bytes.saturating_sub(held.bytes);
+        }
+        for open in [&mut self.tail, &mut self.reading] {
+            open.take_if(|(other, _)| *other == number);
+        }
+        if let Err(error) = fs::remove_file(self.path(number)) {
+            self.complain(number, &error.to_string());
+        }
+        if self.waiting.is_empty() {
+            self.was_full = false;
+        }
+    }
+
+    /// Reads what a file of an earlier run has.
+    fn scan(&mut self, number: u64) {
+        let path = self.path(number);
+        let read = || {
+            let length = path.metadata()?.len();
+            if length > MOST_READ {
+                return Err(io::Error::other(format!("it has {length} bytes")));
+            }
+            fs::read(&path)
+        };
+        let bytes = match read() {
+            Ok(bytes) => bytes,
+            Err(error) => return self.complain(number, &error.to_string()),
+        };
+        match records::kind(&bytes) {
+            Kind::Foreign => {
+                return self.complain(number, "it is not of this version of the queue; remove it");
+            }
+            Kind::Torn => return self.remove(number),
+            Kind::Queue => {}
+        }
+        let mut records = Records::new(&bytes, HEADER.len());
+        let mut held = Held::default();
+        for (at, record) in records.by_ref().filter(|(_, record)| !record.is_done) {
+            held.waiting += 1;
+            self.waiting.push_back(Waiting {
+                id: Id(number, at as u64),
+                length: PREFIX + record.body.len(),
+                samples: record.samples,
+                timestamp_ms: record.timestamp_ms,
+                failures: 0,
+            });
+        }
+        let end = records.end();
+        held.bytes = end as u64;
+        if end < bytes.len() {
+            let what = format!("cut off {} bytes after the last whole request", bytes.len() - end);
+            self.complain(number, &what);
+            let file = writable().open(&path);
+            if let Err(error) = file.and_then(|file| file.set_len(end as u64)) {
+                self.complain(number, &error.to_string());
+            }
+        }
+        let is_empty = held.waiting == 0;
+        self.bytes += held.bytes;
+        self.files.insert(number, held);
+        if is_empty {
+            self.remove(number);
+        }
+    }
+
+    /// The numbers of all files in the folder, in order.
+    fn numbers(&mut self) -> io::Result<Vec<u64>> {
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let name = entry?.file_name();
+            let number = name.to_str().and_then(|name| {
+                let digits = name.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+                (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+            });
+            numbers.extend(number);
+        }
+        numbers.sort_unstable();
+        self.next = numbers.last().map_or(1, |last| last.saturating_add(1));
+        Ok(numbers)
+    }
+
+    fn read(&mut self, Id(number, offset): Id, length: usize) -> io::Result<Body> {
+        let mut bytes = mem::take(&mut self.buffer);
+        bytes.resize(length, 0);
+        let read = self.file(number).and_then(|file| file.read_exact_at(&mut bytes, offset));
+        let record = Records::new(&bytes, 0).next();
+        let body = record.map(|(_, record)| Body {
+            version: record.version,
+            bytes: record.body.to_vec(),
+            samples: u64::from(record.samples),
+        });
+        self.buffer = bytes;
+        read?;
+        body.ok_or_else(|| io::Error::other("a request was changed"))
+    }
+
+    /// A file, opened.
+    fn file(&mut self, number: u64) -> io::Result<&File> {
+        let file = match self.reading.take() {
+            Some((other, file)) if other == number => file,
+            _ => writable().open(self.path(number))?,
+        };
+        Ok(&self.reading.insert((number, file)).1)
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        self.folder.join(format!("{number:016x}.{EXTENSION}"))
+    }
+
+    /// Counts what is wrong with a file, and logs the first fault of several of one file.
+    fn complain(&mut self, number: u64, what: &str) {
+        self.metrics.file_errors.inc();
+        if self.at_fault.replace(number) != Some(number) {
+            let file = self.path(number);
+            warn!(file = %printable(&file), error = what, "a file of the queue has a fault");
+        }
+    }
+
+    fn show(&self) {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        self.metrics.size.set(i64::try_from(self.bytes).unwrap_or(i64::MAX));
+        self.metrics.requests.set(number(self.waiting.len()));
+    }
+}
+
+/// The name of the folder of a receiver.
+fn folder_name(receiver: &str) -> String {
+    let hash: [u8; 16] = Md5::digest(receiver.as_bytes()).into();
+    format!("{:032x}", u128::from_be_bytes(hash))
+}
+
+fn writable() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,169 @@
+//! Queues that are opened again, full, damaged, foreign, and on a disk that takes nothing.
+
+use super::*;
+use quipu::Registry;
+use quipu_wire::remote::WriteVersion;
+
+const URL: &str = "http://a/w";
+const LIMIT: u64 = 1 << 20;
+
+fn open_with(directory: &Path, limit: u64) -> Result<Queue, String> {
+    let registry = Registry::new();
+    let metrics = Metrics::new(&registry.prefix("quipu")).unwrap();
+    Queue::open(directory, URL, limit, metrics.receiver(URL))
+}
+
+fn open(directory: &Path) -> Queue {
+    open_with(directory, LIMIT).unwrap()
+}
+
+fn body(text: &str) -> Body {
+    Body { version: WriteVersion::Two, bytes: text.as_bytes().to_vec(), samples: 3 }
+}
+
+fn push(queue: &mut Queue, texts: &[&str]) -> Vec<Id> {
+    texts.iter().map(|text| queue.push(1000, &body(text)).unwrap()).collect()
+}
+
+/// All that waits, in order.
+fn texts(queue: &Queue) -> Vec<String> {
+    let read = |waiting: &Waiting| {
+        let bytes = fs::read(queue.path(waiting.id.0)).unwrap();
+        let at = usize::try_from(waiting.id.1).unwrap();
+        let (_, record) = Records::new(&bytes, at).next().unwrap();
+        String::from_utf8(record.body.to_vec()).unwrap()
+    };
+    queue.waiting.iter().map(read).collect()
+}
+
+/// The files of records.
+fn files(queue: &Queue) -> Vec<PathBuf> {
+    queue.files.keys().map(|number| queue.path(*number)).collect()
+}
+
+#[test]
+fn what_waits_is_there_after_a_restart_in_its_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open(directory.path());
+    let ids = push(&mut queue, &["a", "b", "c"]);
+    queue.finish(ids[1]);
+    assert!(open_with(directory.path(), LIMIT).unwrap_err().contains("another daemon"));
+    drop(queue);
+    let mut queue = open(directory.path());
+    assert_eq!(texts(&queue), ["a", "c"]);
+    push(&mut queue, &["d"]);
+    drop(queue);
+    let mut queue = open(directory.path());
+    for text in ["a", "c", "d"] {
+        let (id, body) = queue.front().unwrap();
+        assert_eq!((body.bytes, body.samples), (text.as_bytes().to_vec(), 3));
+        queue.finish(id);
+    }
+    // A file without waiting requests is gone.
+    assert!(queue.front().is_none());
+    assert_eq!((queue.bytes, files(&queue).len()), (0, 0));
+    let left: Vec<_> = fs::read_dir(&queue.folder).unwrap().flatten().collect();
+    assert_eq!(left.len(), 2, "{left:?}");
+    assert_eq!(fs::read_to_string(queue.folder.join("receiver")).unwrap(), format!("{URL}\n"));
+}
+
+#[test]
+fn the_oldest_make_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open(directory.path());
+    let long = "x".repeat(50_000);
+    for n in 0..100 {
+        push(&mut queue, &[&format!("{n} {long}")]);
+        assert!(queue.bytes <= LIMIT);
+        let on_disk: u64 = files(&queue).iter().map(|file| file.metadata().unwrap().len()).sum();
+        assert_eq!(on_disk, queue.bytes);
+    }
+    let left = texts(&queue);
+    assert!(left.len() > 12 && left.last().unwrap().starts_with("99 "), "{}", left.len());
+    assert_eq!(queue.metrics.full.get(), 3 * (100 - left.len() as u64));
+    // A request that is larger than the queue costs nothing else.
+    assert!(queue.push(1000, &body(&"y".repeat(2 << 20))).is_none());
+    assert_eq!(texts(&queue), left);
+    drop(queue);
+    // A lower bound holds from the next start on.
+    let queue = open_with(directory.path(), LIMIT / 4).unwrap();
+    assert!(queue.bytes <= LIMIT / 4 && !queue.waiting.is_empty());
+}
+
+#[test]
+fn a_torn_tail_is_cut_off() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open(directory.path());
+    push(&mut queue, &["a", "b"]);
+    let path = files(&queue).remove(0);
+    drop(queue);
+    let whole = fs::read(&path).unwrap();
+    for end in 0..whole.len() {
+        fs::write(&path, &whole[..end]).unwrap();
+        let queue = open(directory.path());
+        let record = PREFIX + 1;
+        let count = end.saturating_sub(HEADER.len()) / record;
+        assert_eq!(queue.waiting.len(), count, "{end}");
+        let length = path.metadata().map_or(0, |file| file.len());
+        let expected = if count == 0 { 0 } else { HEADER.len() + count * record };
+        assert_eq!(length, expected as u64, "{end}");
+    }
+}
+
+#[test]
+fn foreign_and_damaged_files_leave_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open(directory.path());
+    push(&mut queue, &["a", "b", "c"]);
+    let path = files(&queue).remove(0);
+    let folder = queue.folder.clone();
+    drop(queue);
+    let foreign = folder.join("0000000000000000.queue");
+    fs::write(&foreign, "what others wrote there").unwrap();
+    fs::create_dir(folder.join("00000000000000ff.queue")).unwrap();
+    fs::write(folder.join("notes.queue"), "").unwrap();
+    let mut queue = open(directory.path());
+    assert_eq!(texts(&queue), ["a", "b", "c"]);
+    assert_eq!(queue.metrics.file_errors.get(), 2);
+    assert!(foreign.exists());
+    // A request that is changed while the daemon runs is dropped alone.
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[HEADER.len() + PREFIX] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert_eq!(queue.front().unwrap().1.bytes, b"b");
+    assert_eq!(queue.metrics.damaged.get(), 3);
+    // A new file has a number of its own.
+    push(&mut queue, &["d"]);
+    assert_eq!(texts(&queue), ["b", "c", "d"]);
+}
+
+#[test]
+fn a_disk_that_takes_nothing_does_no_harm() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open(directory.path());
+    let folder = queue.folder.clone();
+    fs::rename(&folder, directory.path().join("away")).unwrap();
+    assert!(queue.push(1000, &body("a")).is_none());
+    assert!(queue.push(1000, &body("b")).is_none());
+    assert_eq!((queue.metrics.write_errors.get(), queue.waiting.len(), queue.bytes), (2, 0, 0));
+    fs::rename(directory.path().join("away"), &folder).unwrap();
+    push(&mut queue, &["c"]);
+    assert_eq!(texts(&queue), ["c"]);
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    let error = open_with(&file, LIMIT).unwrap_err();
+    assert!(error.contains("name another directory"), "{error}");
+}
+
+#[test]
+fn a_request_that_always_fails_lets_others_pass() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open(directory.path());
+    push(&mut queue, &["a", "b", "c"]);
+    queue.blame();
+    assert_eq!(texts(&queue), ["a", "b", "c"]);
+    queue.blame();
+    assert_eq!(texts(&queue), ["b", "c", "a"]);
+    queue.show_age(4500);
+    assert_eq!(queue.metrics.oldest_age.get().to_bits(), 3.5_f64.to_bits());
+}
