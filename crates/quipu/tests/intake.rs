@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quipu::Registry;
 use quipu::exposition::{Escaping, Format};
-use quipu::intake::{Followed, Given, Intake, Limits, Metric, Mode, Refused, Shape};
+use quipu::intake::{Followed, Given, Intake, Limits, Metric, Mode, Refused, Shape, Spot};
 use quipu::snapshot::{Native, Timestamp};
 
 fn intake(registry: &Registry) -> Intake {
@@ -637,6 +637,58 @@ fn a_prepared_family_of_groups_takes_what_its_groups_hold() {
         intake.remove_grouped(name, &labels).unwrap();
         assert!(!take(&mut intake, &["", "j"], Mode::Set));
         assert!(!registry.text().contains(&shown(5)));
+    }
+}
+
+#[test]
+fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let grouped = |name| Metric { grouped: true, ..metric(name) };
+    let shown = |name: &str, n: f64| format!("{name}{{instance=\"\",job=\"j\"}} {n}");
+    let labels = [("job", "j"), ("instance", "")];
+    for (name, given) in
+        [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))]
+    {
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        let prepared = intake.prepare(grouped(name), &labels, &given, Mode::Set).unwrap();
+        let spot = prepared.spot(&["", "j"]).unwrap();
+        for values in [&["", "k"][..], &["j", ""], &["j"], &[], &["", "j", ""]] {
+            assert_eq!(prepared.spot(values), None, "{values:?}");
+        }
+        let take = |intake: &Intake, spot, mode| {
+            prepared.prefetch(spot);
+            intake.take_prepared_at(&prepared, spot, &given, mode, &intake.moment())
+        };
+        assert!(take(&intake, spot, Mode::Set) && take(&intake, spot, Mode::Add));
+        has(&registry, &[&shown(name, 10.0)]);
+        // What is hidden is shown in the usual way; then it is there again.
+        intake.hide_grouped(name, &labels).unwrap();
+        assert!(!take(&intake, spot, Mode::Set) && prepared.spot(&["", "j"]).is_none());
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        assert!(take(&intake, spot, Mode::Add));
+        has(&registry, &[&shown(name, 10.0)]);
+        // Another series gets the record, sooner or later, and then the same one again.
+        for round in 0..100 {
+            intake.remove_grouped(name, &labels).unwrap();
+            assert!(!take(&intake, spot, Mode::Set), "{round}");
+            let other = [("job", "k"), ("instance", "")];
+            let of = if round % 2 == 0 { &other } else { &labels };
+            intake.take(grouped(name), of, &given, Mode::Set, None).unwrap();
+            assert!(!take(&intake, spot, Mode::Set), "{round}");
+            intake.remove_grouped(name, &other).unwrap();
+        }
+        // Values that are not of this family, or that are refused.
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        let spot = prepared.spot(&["", "j"]).unwrap();
+        for (given, mode) in [
+            (Given::Counter(-1.0), Mode::Set),
+            (Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Set),
+        ] {
+            assert!(!intake.take_prepared_at(&prepared, spot, &given, mode, &intake.moment()));
+        }
+        assert!(!take(&intake, Spot::NOWHERE, Mode::Set));
+        has(&registry, &[&shown(name, 5.0)]);
     }
 }
 

@@ -59,7 +59,7 @@ pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};
 pub use located::Located;
 pub use moment::Moment;
-pub use prepared::{Prepared, Sought};
+pub use prepared::{Prepared, Sought, Spot};
 pub use refused::Refused;
 
 use crate::error::Error;

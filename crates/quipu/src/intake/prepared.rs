@@ -13,10 +13,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use quipu_segment::clock::Clock;
-pub use quipu_segment::series::Sought;
 use quipu_segment::series::{KeyWriter, SeriesCells};
+pub use quipu_segment::series::{Sought, Spot};
 
 use super::given::{Given, Metric, Mode, Shape};
+use super::moment::Moment;
 use super::put::{Put, put, put_observation};
 use super::refused::Refused;
 use super::table::{Entry, Sorted, Wanted};
@@ -119,8 +120,7 @@ impl Intake {
             return Ok(false);
         }
         settings::check(given, mode)?;
-        let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
-        let stamp = if is_gauge || mode != Mode::Add { self.clock.now() } else { 0 };
+        let stamp = if is_stamped(given, mode) { self.clock.now() } else { 0 };
         let times = Times::unknown(stamp);
         let done = Cell::new(Put::Done);
         let is_there =
@@ -130,6 +130,48 @@ impl Intake {
             // It was not changed. These kinds add as they follow, so it is not `Added`.
             Put::Locked | Put::Added => Err(Refused::Full),
         }
+    }
+
+    /// Takes a value as [`Intake::take_prepared`] does, if its series is still at the spot that
+    /// [`Prepared::spot`] of the same [`Prepared`] returned. Returns false, and changes nothing, if
+    /// it is not, also if another series is there now, and for a value that [`Intake::take`]
+    /// refuses.
+    ///
+    /// ```
+    /// use quipu::Registry;
+    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    ///
+    /// let registry = Registry::new();
+    /// let mut intake = Intake::new(&registry, Limits::default())?;
+    /// let (hits, one, add) = (Metric::new("hits"), Given::Counter(1.0), Mode::Add);
+    /// let labels = [("code", "200")];
+    /// intake.take(hits, &labels, &one, add, None)?;
+    /// let prepared = intake.prepare(hits, &labels, &one, add).expect("the family exists by now");
+    /// let spot = prepared.spot(&["200"]).expect("the series is there");
+    /// let moment = intake.moment();
+    /// assert!(intake.take_prepared_at(&prepared, spot, &one, add, &moment));
+    /// assert!(registry.text().contains("hits{code=\"200\"} 2\n"));
+    /// intake.remove("hits", &labels)?;
+    /// assert!(!intake.take_prepared_at(&prepared, spot, &one, add, &moment));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn take_prepared_at(
+        &self,
+        prepared: &Prepared,
+        spot: Spot,
+        given: &Given<'_>,
+        mode: Mode,
+        moment: &Moment,
+    ) -> bool {
+        let entry = &*prepared.entry;
+        if !is_plain(entry, given, mode) || settings::check(given, mode).is_err() {
+            return false;
+        }
+        let times = Times::unknown(if is_stamped(given, mode) { moment.stamp } else { 0 });
+        let mut done = Put::Locked;
+        entry.family.change_at(spot, |cells| done = put(entry, &cells, given, mode, times));
+        done == Put::Done
     }
 
     /// Observes a value as [`Intake::observe`] does, if its series is there; returns false, and
@@ -167,6 +209,11 @@ fn is_plain(entry: &Entry, given: &Given<'_>, mode: Mode) -> bool {
     }
 }
 
+/// Whether an update of that sort has a number that differs from that of any earlier one.
+fn is_stamped(given: &Given<'_>, mode: Mode) -> bool {
+    matches!(given, Given::Gauge(_) | Given::Unknown(_)) || mode != Mode::Add
+}
+
 /// Whether observations are put into the cells of this kind by additions alone.
 fn is_observed(kind: &AnyKind) -> bool {
     matches!(kind, AnyKind::Histogram(_) | AnyKind::Summary(_))
@@ -188,14 +235,30 @@ impl Prepared {
         self.entry.family.fetch(sought);
     }
 
+    /// Where a series is, for [`Intake::take_prepared_at`]. `values` are as for
+    /// [`Intake::take_prepared`]. `None` if it is not there or not shown.
+    pub fn spot(&self, values: &[&str]) -> Option<Spot> {
+        self.takes(values).then(|| self.entry.family.spot(|key| write(key, values))).flatten()
+    }
+
+    /// Begins to fetch the series at a spot, for a caller that changes it soon.
+    #[inline]
+    pub fn prefetch(&self, spot: Spot) {
+        self.entry.family.prefetch(spot);
+    }
+
     /// Changes the cells of a series, if it is there.
     #[inline]
     fn change(&self, values: &[&str], act: impl Fn(&SeriesCells<'_>)) -> bool {
+        self.takes(values)
+            && self.entry.family.change(|key| write(key, values), |cells| act(&cells))
+    }
+
+    /// Whether there can be a series with labels of these values.
+    #[inline]
+    fn takes(&self, values: &[&str]) -> bool {
         let has_empty = || values.iter().any(|value| value.is_empty());
-        if values.len() != self.labels || !self.entry.class.grouped && has_empty() {
-            return false;
-        }
-        self.entry.family.change(|key| write(key, values), |cells| act(&cells))
+        values.len() == self.labels && (self.entry.class.grouped || !has_empty())
     }
 }
 

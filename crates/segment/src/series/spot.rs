@@ -8,6 +8,7 @@
 use super::cells::SeriesCells;
 use super::family::{Family, Series};
 use super::key::{KeyWriter, Texts};
+use super::keyed::NO_RECORD;
 use super::meta;
 use crate::offset::WordOffset;
 
@@ -16,6 +17,11 @@ use crate::offset::WordOffset;
 pub struct Spot {
     at: WordOffset,
     generation: u32,
+}
+
+impl Spot {
+    /// The spot of no series.
+    pub const NOWHERE: Self = Self { at: NO_RECORD, generation: 0 };
 }
 
 impl Family {
@@ -39,6 +45,9 @@ impl Family {
     #[inline]
     pub fn change_at(&self, spot: Spot, act: impl FnOnce(SeriesCells<'_>)) -> bool {
         let Series::Dynamic(keyed) = &self.inner.layout else { return false };
+        if spot == Spot::NOWHERE {
+            return false;
+        }
         let Some(claim) = keyed.claim_at_hand() else { return false };
         let found = keyed.find_at(spot.at, spot.generation, |at| claim.set(at));
         if let Some(found) = found {
@@ -92,6 +101,8 @@ mod tests {
             }
             before = Some(spot);
         }
+        family.prefetch(Spot::NOWHERE);
+        assert!(!family.change_at(Spot::NOWHERE, |_| panic!("no series is there")));
         let other = segment.family(&Schema { name: "other".into(), ..schema.clone() }).unwrap();
         // The spot of another family does no harm.
         let spot = family.spot(|key| key.text("1")).unwrap();

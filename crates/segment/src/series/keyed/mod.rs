@@ -51,7 +51,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 const LINE_WORDS: usize = 8;
 
 /// Stands for no record: no record lies at that offset, since none ends after it.
-const NO_RECORD: WordOffset = WordOffset::new(u32::MAX);
+pub(super) const NO_RECORD: WordOffset = WordOffset::new(u32::MAX);
 
 /// A keyed family.
 #[derive(Debug)]
