@@ -52,6 +52,8 @@ mod settings;
 mod shutdown;
 #[path = "daemon/snapshot.rs"]
 mod snapshot;
+#[path = "daemon/spots.rs"]
+mod spots;
 #[path = "daemon/starts.rs"]
 mod starts;
 #[path = "daemon/state_file.rs"]

@@ -4,16 +4,17 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+use quipu::intake::{Given, Intake, Metric, Mode, Refused, Spot};
 
 use super::batch::{
     EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Kind, OWN, PUSH_HELP, PUSH_TIME,
 };
-use super::content::{Content, Families, Family, Held};
+use super::content::{Content, Family, Held};
 use super::groups::{self, Groups, Key, Nanos};
 use super::known::{self, Known};
 use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
+use super::spots::{Learnt, Spots, Spotting};
 use super::values;
 use crate::inputs::refusals::{Input, Refusals};
 
@@ -47,7 +48,7 @@ struct Times {
 struct Gone {
     key: Key,
     name: Arc<str>,
-    series: SeriesSet,
+    series: Arc<SeriesSet>,
     /// Where the rest of the series begins.
     at: usize,
     /// Whether they keep their values, and come back with them.
@@ -65,6 +66,8 @@ struct Coming {
     number: usize,
     /// What is being found out of a form that is new.
     new: Option<Known>,
+    /// Where the series are.
+    spotting: Spotting,
     /// See [`Settling::absent`].
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
@@ -75,6 +78,7 @@ struct Settling {
     key: Key,
     /// The identifier of a push that was added.
     id: Option<u64>,
+    spots: Learnt,
     /// The series that were not taken, and are not there from before.
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
@@ -110,6 +114,7 @@ impl Work {
         let group = groups.create(&key);
         let was_expired = group.is_expired();
         let failed = (is_new || was_expired).then_some(group.failed);
+        let spots = content.form.as_ref().and_then(|form| group.spots(form.number()));
         group.pushed = now;
         group.adds |= options.adds();
         group.ttl = options.ttl.or(group.ttl);
@@ -117,19 +122,19 @@ impl Work {
         let ttl = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero());
         groups.set_deadline(&key, ttl.map(|ttl| after(now, ttl)));
         if options.adds() {
-            work.add(groups, &key, &content.families, now);
+            work.add(groups, &key, &content, now);
         } else {
             let families = &content.families;
             let is_kept = |name: &str| !removes && !was_expired || families.get(name).is_some();
             let gone = groups.retain(&key, |family| is_kept(&family.name));
             work.last.extend(gone.into_iter().map(|family| Gone::family(&key, family, false)));
-            work.replace(groups, &key, families, now);
+            work.replace(groups, &key, &content, now);
         }
         if is_new {
             work.opening = Some(Times { key: key.clone(), pushed: Some(0), failed, ttl: None });
         }
         work.closing = Some(Times { key: key.clone(), pushed: Some(now), failed, ttl: own_ttl });
-        work.coming = Some(Coming::new(key, content, options));
+        work.coming = Some(Coming::new(key, content, options, spots));
         work
     }
 
@@ -217,16 +222,19 @@ impl Work {
     }
 
     /// Adds the series of a push to the index.
-    fn add(&mut self, groups: &mut Groups, key: &Key, families: &Families, now: Nanos) {
-        for family in families.iter() {
+    fn add(&mut self, groups: &mut Groups, key: &Key, content: &Content, now: Nanos) {
+        for family in content.families.iter() {
             let group = groups.group_mut(key);
             match group.and_then(|group| group.family_mut(&family.name)) {
                 Some(before) if before.kind == family.kind => {
                     before.time = now;
                     if before.series != family.series {
+                        let series = Arc::make_mut(&mut before.series);
                         for labels in family.series.iter() {
-                            before.series.insert(labels);
+                            series.insert(labels);
                         }
+                    } else {
+                        content.share(family, &mut before.series);
                     }
                 }
                 _ => {
@@ -238,8 +246,8 @@ impl Work {
     }
 
     /// Replaces families in the index by those of a push.
-    fn replace(&mut self, groups: &mut Groups, key: &Key, families: &Families, now: Nanos) {
-        for family in families.iter() {
+    fn replace(&mut self, groups: &mut Groups, key: &Key, content: &Content, now: Nanos) {
+        for family in content.families.iter() {
             let group = groups.group_mut(key);
             let before = group.and_then(|group| group.family_mut(&family.name));
             let is_same = |before: &&mut groups::Family| {
@@ -247,6 +255,7 @@ impl Work {
             };
             if let Some(before) = before.filter(is_same) {
                 before.time = now;
+                content.share(family, &mut before.series);
                 continue;
             }
             let Some(before) = groups.put(key, indexed(family, now)) else { continue };
@@ -254,11 +263,7 @@ impl Work {
                 self.first.push(Gone::family(key, before, false));
                 continue;
             }
-            let mut stays = family.series.clone();
-            let mut gone = SeriesSet::default();
-            for labels in before.series.iter().filter(|labels| !stays.contains(labels)) {
-                gone.insert(labels);
-            }
+            let gone = Arc::new(before.series.without(&family.series));
             let before = groups::Family { series: gone, ..before };
             self.last.push(Gone::family(key, before, false));
         }
@@ -267,9 +272,8 @@ impl Work {
 
 /// A family as the index has it.
 fn indexed(family: &Family, now: Nanos) -> groups::Family {
-    let mut series = family.series.clone();
-    series.shrink();
-    groups::Family { name: family.name.clone(), kind: family.kind, time: now, series }
+    let Family { name, kind, series, .. } = family;
+    groups::Family { name: name.clone(), kind: *kind, time: now, series: Arc::clone(series) }
 }
 
 /// That time, later.
@@ -295,7 +299,7 @@ impl Gone {
     fn own(key: &Key, name: &str, keeps: bool) -> Self {
         let mut series = SeriesSet::default();
         series.insert(&[]);
-        Self { key: key.clone(), name: name.into(), series, at: 0, keeps }
+        Self { key: key.clone(), name: name.into(), series: series.into(), at: 0, keeps }
     }
 
     fn step(&mut self, intake: &mut Intake, left: &mut usize) -> Option<()> {
@@ -315,11 +319,13 @@ impl Gone {
 }
 
 impl Coming {
-    fn new(key: Key, content: Content, options: Options) -> Self {
+    /// `spots` are those of the group for the form of the content.
+    fn new(key: Key, content: Content, options: Options, spots: Option<Spots>) -> Self {
         let is_new = content.form.as_ref().is_some_and(|form| form.known().is_none());
         let new = is_new.then(Known::default);
         let place = known::Place { family: 0, at: 0 };
-        Self { key, content, options, place, number: 0, new, absent: Vec::new() }
+        let spotting = Spotting::new(spots);
+        Self { key, content, options, place, number: 0, new, spotting, absent: Vec::new() }
     }
 
     fn step(
@@ -340,7 +346,7 @@ impl Coming {
             while let Some((own, next)) = family.series.next(self.place.at) {
                 *left = left.checked_sub(1)?;
                 full_labels(&key, own, &mut labels);
-                self.take_next(intake, refusals, outcome, (family, own, &labels));
+                self.take_next(self.number, intake, refusals, outcome, (family, own, &labels));
                 (self.place.at, self.number) = (next, self.number + 1);
             }
             self.place = known::Place { family: self.place.family + 1, at: 0 };
@@ -362,17 +368,37 @@ impl Coming {
     ) -> Option<()> {
         let (key, families) = (Arc::clone(&self.key), Arc::clone(&self.content.families));
         let group: Vec<&str> = packed::unpack(&key).map(|(_, value)| value).collect();
-        known.prefetch(self.number..self.number + *left, &group);
+        match self.spotting.known() {
+            Some(spots) => {
+                let first = self.number..self.number + AHEAD;
+                first.for_each(|number| known.prefetch_at(number, spots.get(number)));
+            }
+            None => known.prefetch(self.number..self.number + *left, &group),
+        }
+        let moment = intake.moment();
         while let Some(place) = known.place(self.number)
             && let Some(family) = families.at(place.family)
         {
             *left = left.checked_sub(1)?;
-            let values = &self.content.values;
-            let is_taken = self.mode(family.kind).is_some_and(|mode| {
-                values.with_given(&values.held[self.number], |given| {
-                    let taken = known.take(self.number, &group, intake, (given, mode));
+            let (values, number) = (&self.content.values, self.number);
+            let mode = self.mode(family.kind);
+            let is_taken_at_spot = self.spotting.known().is_some_and(|spots| {
+                known.prefetch_at(number + AHEAD, spots.get(number + AHEAD));
+                mode.is_some_and(|mode| {
+                    values.with_given(&values.held[number], |given| {
+                        known.take_at(number, spots.get(number), intake, (given, mode, &moment))
+                    })
+                })
+            });
+            self.number += 1;
+            if is_taken_at_spot {
+                outcome.taken += 1;
+                continue;
+            }
+            let is_taken = mode.is_some_and(|mode| {
+                values.with_given(&values.held[number], |given| {
                     // What is refused is refused again in the usual way, which reports it.
-                    taken.unwrap_or(false)
+                    known.take(number, &group, intake, (given, mode)).unwrap_or(false)
                 })
             });
             if is_taken {
@@ -380,23 +406,25 @@ impl Coming {
             } else if let Some((own, _)) = family.series.next(place.at) {
                 let mut labels = Vec::new();
                 full_labels(&key, own, &mut labels);
-                self.take_next(intake, refusals, outcome, (family, own, &labels));
+                self.take_next(number, intake, refusals, outcome, (family, own, &labels));
             }
-            self.number += 1;
+            let find = || mode.map_or(Spot::NOWHERE, |_| known.spot(number, &group));
+            self.spotting.took(number, find);
         }
         Some(())
     }
 
-    /// Takes the value of the next series in the usual way: a series of that family, with these labels
-    /// of its own, and with all these labels.
+    /// Takes the value of the series with that number in the usual way: a series of that family, with
+    /// these labels of its own, and with all these labels.
     fn take_next(
         &mut self,
+        number: usize,
         intake: &mut Intake,
         refusals: &Refusals,
         outcome: &mut Outcome,
         (family, own, labels): (&Family, &[u8], &[(&str, &str)]),
     ) {
-        let held = &self.content.values.held[self.number];
+        let held = &self.content.values.held[number];
         match self.take(intake, family, labels, held) {
             Ok(()) => outcome.taken += 1,
             Err(refused) => {
@@ -420,7 +448,9 @@ impl Coming {
 
     fn settling(self) -> Settling {
         let id = self.options.id.filter(|_| self.options.adds());
-        Settling { key: self.key, id, absent: self.absent }
+        let form = self.content.form.as_ref();
+        let spots = form.map_or(Learnt::Nothing, |form| self.spotting.learnt(form.number()));
+        Settling { key: self.key, id, spots, absent: self.absent }
     }
 
     /// How a value of that type changes its series. `None` if that depends on the value there.
@@ -515,12 +545,17 @@ fn forget(absent: &mut Vec<(Arc<str>, SeriesSet)>, name: &Arc<str>, labels: &[u8
 
 impl Settling {
     fn settle(self, groups: &mut Groups, outcome: &Outcome) {
-        for (name, mut series) in self.absent {
-            groups.forget(&self.key, &name, &mut series);
+        for (name, series) in self.absent {
+            groups.forget(&self.key, &name, &series);
         }
+        if self.id.is_none() && self.spots.is_nothing() {
+            return;
+        }
+        let Some(group) = groups.group_mut(&self.key) else { return };
+        group.learn(self.spots);
         // A push of which nothing was taken may be sent again.
         let counts = outcome.taken > 0 || outcome.refused == 0;
-        if let (Some(id), Some(group)) = (self.id.filter(|_| counts), groups.group_mut(&self.key)) {
+        if let Some(id) = self.id.filter(|_| counts) {
             group.remember(id, outcome.fault());
         }
     }
@@ -556,3 +591,6 @@ pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'
 
 /// How many series a step changes, in about 100 us.
 const OPERATIONS: usize = 256;
+
+/// The number of series from the one that is taken at its spot to the one that is prefetched.
+const AHEAD: usize = 12;

@@ -8,7 +8,7 @@ use quipu::snapshot::Timestamp;
 use quipu_wire::remote::exposition as wire;
 
 use super::content::{Amount, Content, Families, Family, Held, NativeBuckets, Values};
-use super::packed::{self, SeriesSet};
+use super::packed;
 use super::path::Grouping;
 
 /// The type of a family.
@@ -104,7 +104,9 @@ impl Batch {
             points: take(&mut self.points),
             natives: take(&mut self.natives),
         };
-        let families = Arc::new(take(&mut self.families));
+        let mut families = take(&mut self.families);
+        families.shrink();
+        let families = Arc::new(families);
         Ok(Content { job: self.grouping.job().to_owned(), families, values, form: None })
     }
 
@@ -188,7 +190,7 @@ impl Batch {
             help: family.help().to_owned(),
             unit: family.unit().to_owned(),
             kind,
-            series: SeriesSet::default(),
+            series: Arc::default(),
         }))
     }
 

@@ -46,7 +46,7 @@ pub(super) struct Family {
     pub(super) unit: String,
     pub(super) kind: Kind,
     /// The labels of its series that are not grouping labels.
-    pub(super) series: SeriesSet,
+    pub(super) series: Arc<SeriesSet>,
 }
 
 /// The values of series.
@@ -133,14 +133,30 @@ impl Families {
 
     /// Adds a series to the family at a position; false if it was there.
     pub(super) fn add_series(&mut self, at: usize, labels: &[u8]) -> bool {
-        let is_new = self.list.get_mut(at).is_some_and(|family| family.series.insert(labels));
+        let family = self.list.get_mut(at);
+        // No group has the set yet, so none is copied.
+        let is_new = family.is_some_and(|it| Arc::make_mut(&mut it.series).insert(labels));
         self.series += usize::from(is_new);
         is_new
+    }
+
+    /// Frees what is not needed once all series were added.
+    pub(super) fn shrink(&mut self) {
+        self.list.iter_mut().for_each(|family| Arc::make_mut(&mut family.series).shrink());
     }
 
     /// Whether these are the same families, with the same series in the same order.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.list == other.list
+    }
+}
+
+impl Content {
+    /// Makes a group that has the series of a family share the label sets, if other groups do.
+    pub(super) fn share(&self, family: &Family, series: &mut Arc<SeriesSet>) {
+        if self.form.is_some() && !Arc::ptr_eq(series, &family.series) {
+            *series = Arc::clone(&family.series);
+        }
     }
 }
 

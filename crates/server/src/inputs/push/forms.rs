@@ -14,6 +14,7 @@ use std::fmt;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::mem;
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use quipu_segment::hash::Seeded;
@@ -46,6 +47,8 @@ struct Table {
 
 /// What bodies of one form have in common.
 pub(super) struct Form {
+    /// No other form has it, as long as the process lives.
+    number: u64,
     /// The names of the labels of their groups.
     names: Box<[Box<str>]>,
     /// Their bytes without the values, and where each part of these ends. Both are empty if such bodies
@@ -229,6 +232,7 @@ impl Form {
             Some(*end)
         });
         Some(Self {
+            number: next_number(),
             names: batch.grouping().labels().map(|(name, _)| name.into()).collect(),
             ends: ends.collect(),
             text: parts.concat().into(),
@@ -242,6 +246,7 @@ impl Form {
     /// For bodies that have to go the long way.
     fn none() -> Self {
         Self {
+            number: next_number(),
             names: [].into(),
             text: [].into(),
             ends: [].into(),
@@ -300,6 +305,11 @@ impl Form {
         Some(Content { job, families, values, form: Some(self) })
     }
 
+    /// The number of the form, which no other form has.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     /// Where the values go, if that is known.
     pub(super) fn known(&self) -> Option<&Known> {
         self.known.get()
@@ -321,6 +331,12 @@ impl fmt::Debug for Form {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Form").field("places", &self.places).finish_non_exhaustive()
     }
+}
+
+/// The number of a new form.
+fn next_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The numbers that stand in for values: which of them were found.

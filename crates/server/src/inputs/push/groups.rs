@@ -10,6 +10,7 @@ use quipu_segment::hash::Seeded;
 use super::batch::Kind;
 use super::names::Names;
 use super::packed::{self, SeriesSet};
+use super::spots::{Learnt, Spots};
 
 /// The identity of a group: its labels, packed. See [`super::path::Grouping::key`].
 pub(super) type Key = Arc<[u8]>;
@@ -48,6 +49,8 @@ pub(super) struct Group {
     /// The identifiers of the last pushes that were added, as hashes, and what their clients were
     /// told of series that were not taken; the oldest first.
     ids: Vec<(u64, Option<Box<str>>)>,
+    /// Where its series are.
+    spots: Option<Spots>,
 }
 
 /// A family of a group.
@@ -57,8 +60,9 @@ pub(super) struct Family {
     pub(super) kind: Kind,
     /// When it was pushed.
     pub(super) time: Nanos,
-    /// The labels of its series that are not grouping labels.
-    pub(super) series: SeriesSet,
+    /// The labels of its series that are not grouping labels. Groups that are pushed to with the
+    /// same [form](super::forms) share it.
+    pub(super) series: Arc<SeriesSet>,
 }
 
 /// A set of label names.
@@ -152,10 +156,10 @@ impl Groups {
     }
 
     /// Takes series out of a family. A family without series goes.
-    pub(super) fn forget(&mut self, key: &[u8], name: &str, series: &mut SeriesSet) {
+    pub(super) fn forget(&mut self, key: &[u8], name: &str, series: &SeriesSet) {
         let Some(group) = self.groups.get_mut(key) else { return };
         let Some(family) = group.family_mut(name) else { return };
-        family.series.remove(series);
+        family.series = Arc::new(family.series.without(series));
         if family.series.len() == 0 {
             self.retain(key, |family| *family.name != *name);
         }
@@ -199,6 +203,8 @@ impl Groups {
         let Some(group) = self.groups.get_mut(key) else { return };
         let Some(deadline) = group.deadline else { return };
         group.is_expired = true;
+        // It may be kept for long.
+        group.spots = None;
         let place = (deadline, key.clone());
         self.deadlines.remove(&place);
         self.expired.insert(place);
@@ -211,26 +217,18 @@ impl Groups {
 
     /// Looks for a group that has a series of these labels, beside the one that the labels belong to.
     /// `labels` are all labels of the series, by name, without an empty `instance`.
-    pub(super) fn rival(&mut self, key: &[u8], name: &str, labels: &[(&str, &str)]) -> Option<Key> {
-        let Self { groups, shapes, .. } = self;
+    pub(super) fn rival(&self, key: &[u8], name: &str, labels: &[(&str, &str)]) -> Option<Key> {
         let mut packed = Vec::new();
-        for shape in shapes.iter() {
+        for shape in &self.shapes {
             let Some(rival) = shape.key(labels, &mut packed) else { continue };
             if *rival == *key {
                 continue;
             }
-            let Some((rival, group)) = groups.get_key_value(rival) else { continue };
-            if !group.families.iter().any(|family| *family.name == *name) {
-                continue;
-            }
-            let rival = rival.clone();
+            let Some((rival, group)) = self.groups.get_key_value(rival) else { continue };
+            let Some(family) = group.family(name) else { continue };
             let own = labels.iter().filter(|label| !shape.has(label.0)).copied();
-            let own = packed::pack(own);
-            let group = groups.get_mut(&rival)?;
-            let mut families = group.families.iter_mut();
-            let family = families.find(|family| *family.name == *name)?;
-            if family.series.contains(&own) {
-                return Some(rival);
+            if family.series.contains(&packed::pack(own)) {
+                return Some(rival.clone());
             }
         }
         None
@@ -273,6 +271,20 @@ impl Group {
     /// The family of that name, to add series to it.
     pub(super) fn family_mut(&mut self, name: &str) -> Option<&mut Family> {
         self.families.iter_mut().find(|family| *family.name == *name)
+    }
+
+    /// Where its series are, for a push of the form with that number.
+    pub(super) fn spots(&self, form: u64) -> Option<Spots> {
+        self.spots.clone().filter(|spots| spots.is_of(form))
+    }
+
+    /// Takes in what a push found of where its series are.
+    pub(super) fn learn(&mut self, learnt: Learnt) {
+        match learnt {
+            Learnt::Nothing => {}
+            Learnt::Spots(spots) => self.spots = Some(spots),
+            Learnt::Stale => self.spots = None,
+        }
     }
 
     /// Whether a push with that identifier was added; if so, what its client was told of series that
@@ -331,7 +343,7 @@ mod tests {
         for labels in series {
             set.insert(&packed::pack(labels.iter().copied()));
         }
-        Family { name: name.into(), kind, time: 1, series: set }
+        Family { name: name.into(), kind, time: 1, series: set.into() }
     }
 
     #[test]
@@ -349,12 +361,12 @@ mod tests {
         assert_eq!(groups.names().groups("x", Kind::Gauge), 1);
         let mut empty = SeriesSet::default();
         empty.insert(&[]);
-        groups.forget(&b, "x", &mut empty);
-        let mut left = groups.group(&b).unwrap().families()[0].series.clone();
+        groups.forget(&b, "x", &empty);
+        let left = groups.group(&b).unwrap().families()[0].series.clone();
         assert!(left.iter().eq([&*packed::pack([("n", "1")].into_iter())]));
         assert_eq!(groups.retain(&a, |_| false).len(), 1);
         assert_eq!(groups.names().groups("x", Kind::Counter), 0);
-        groups.forget(&b, "x", &mut left);
+        groups.forget(&b, "x", &left);
         assert!(groups.remove(&b).unwrap().is_empty());
         assert!(groups.remove(&b).is_none());
         assert_eq!(groups.shapes.len(), 1);

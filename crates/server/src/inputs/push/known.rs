@@ -7,7 +7,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use quipu::intake::{Given, Intake, Mode, Prepared, Refused};
+use quipu::intake::{Given, Intake, Mode, Moment, Prepared, Refused, Spot};
 
 use super::groups::Key;
 use super::packed;
@@ -110,6 +110,37 @@ impl Known {
         let Some(prepared) = &series.prepared else { return Ok(false) };
         let labels = self.labels(series, group, &mut room);
         intake.take_prepared(prepared, labels, given, mode)
+    }
+
+    /// Where the series with that number is. `group` is as for [`Known::prefetch`].
+    pub(super) fn spot(&self, number: usize, group: &[&str]) -> Spot {
+        let mut room = [""; MAX_LABELS];
+        let series = self.series.get(number);
+        let spot = series.and_then(|series| {
+            series.prepared.as_ref()?.spot(self.labels(series, group, &mut room))
+        });
+        spot.unwrap_or(Spot::NOWHERE)
+    }
+
+    /// Begins to fetch the series with that number, which is at this spot.
+    pub(super) fn prefetch_at(&self, number: usize, spot: Spot) {
+        let series = self.series.get(number);
+        if let Some(prepared) = series.and_then(|series| series.prepared.as_ref()) {
+            prepared.prefetch(spot);
+        }
+    }
+
+    /// Takes the value of the series with that number, which is at this spot; returns false, and changes
+    /// nothing, if the value has to go the usual way.
+    pub(super) fn take_at(
+        &self,
+        number: usize,
+        spot: Spot,
+        intake: &Intake,
+        (given, mode, moment): (&Given<'_>, Mode, &Moment),
+    ) -> bool {
+        let prepared = self.series.get(number).and_then(|series| series.prepared.as_ref());
+        prepared.is_some_and(|it| intake.take_prepared_at(it, spot, given, mode, moment))
     }
 
     /// The values of a series' labels. `room` is memory for them.

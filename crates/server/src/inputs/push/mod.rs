@@ -7,6 +7,7 @@
 //! | `parse`, `batch`, `content` | the body |
 //! | `forms`, `known` | what is known of bodies that are like earlier ones |
 //! | `groups`, `names`, `packed` | the index: which series a group has |
+//! | `spots` | where these are in the segment |
 //! | `check` | contradictions between groups |
 //! | `apply` | changes of the segment, in steps that a scrape does not see |
 //! | `routes`, `changing` | the steps of requests |
@@ -28,6 +29,7 @@ mod parse;
 mod path;
 mod restore;
 mod routes;
+mod spots;
 mod values;
 
 pub use options::{Gauges, Mode, Settings};

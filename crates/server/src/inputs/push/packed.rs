@@ -2,7 +2,7 @@
 //! Equal label sets in the same order are equal bytes. [`SeriesSet`] keeps many of them.
 
 use std::hash::BuildHasher;
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use hashbrown::HashTable;
 use quipu_segment::hash::Seeded;
@@ -44,7 +44,7 @@ pub(super) struct SeriesSet {
     packed: Vec<u8>,
     len: u32,
     /// Where the label sets begin, by hash. It is made when one is looked up.
-    table: Option<HashTable<u32>>,
+    table: OnceLock<HashTable<u32>>,
 }
 
 impl PartialEq for SeriesSet {
@@ -78,11 +78,12 @@ impl SeriesSet {
     /// Adds a label set; false if it was there. A set has at most 4 GiB: more are not added.
     pub(super) fn insert(&mut self, labels: &[u8]) -> bool {
         let Ok(start) = u32::try_from(self.packed.len()) else { return false };
-        let hash = hash_of(labels);
-        let (table, packed) = self.table();
-        if table.find(hash, |at| label_set(packed, *at) == labels).is_some() {
+        if self.contains(labels) {
             return false;
         }
+        let hash = hash_of(labels);
+        let Self { packed, table, .. } = self;
+        let Some(table) = table.get_mut() else { return false };
         table.insert_unique(hash, start, |at| hash_of(label_set(packed, *at)));
         self.packed.extend_from_slice(labels);
         self.packed.push(LAST);
@@ -91,31 +92,30 @@ impl SeriesSet {
     }
 
     /// Whether it has a label set.
-    pub(super) fn contains(&mut self, labels: &[u8]) -> bool {
-        let hash = hash_of(labels);
-        let (table, packed) = self.table();
-        table.find(hash, |at| label_set(packed, *at) == labels).is_some()
+    pub(super) fn contains(&self, labels: &[u8]) -> bool {
+        let is_it = |at: &u32| label_set(&self.packed, *at) == labels;
+        self.table().find(hash_of(labels), is_it).is_some()
     }
 
-    /// Removes label sets.
-    pub(super) fn remove(&mut self, gone: &mut Self) {
+    /// The label sets that the other one does not have.
+    pub(super) fn without(&self, gone: &Self) -> Self {
         let mut left = Self::default();
         for labels in self.iter().filter(|labels| !gone.contains(labels)) {
             left.insert(labels);
         }
         left.shrink();
-        *self = left;
+        left
     }
 
     /// Frees what is not needed to keep the label sets.
     pub(super) fn shrink(&mut self) {
-        self.table = None;
+        self.table = OnceLock::new();
         self.packed.shrink_to_fit();
     }
 
-    fn table(&mut self) -> (&mut HashTable<u32>, &Vec<u8>) {
+    fn table(&self) -> &HashTable<u32> {
         let Self { packed, len, table } = self;
-        let table = table.get_or_insert_with(|| {
+        table.get_or_init(|| {
             let mut table = HashTable::with_capacity(*len as usize);
             let hash_at = |at: &u32| hash_of(label_set(packed, *at));
             let mut start = 0;
@@ -126,8 +126,7 @@ impl SeriesSet {
                 start += label_set(packed, at).len() + 1;
             }
             table
-        });
-        (table, packed)
+        })
     }
 }
 

@@ -71,7 +71,7 @@ fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
     for (key, mut series) in of_groups {
         series.shrink();
         let time = groups.group(&key).map_or(0, |group| group.pushed);
-        groups.put(&key, groups::Family { name: name.into(), kind, time, series });
+        groups.put(&key, groups::Family { name: name.into(), kind, time, series: series.into() });
     }
 }
 
