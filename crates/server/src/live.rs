@@ -1,6 +1,6 @@
 //! `quipu top`: metrics live in the terminal, or one frame of them as text. A thread looks, `model`
 //! turns looks into rows with rates, `list` says what is listed, `app` knows where the user is,
-//! `view` draws.
+//! `view` draws. `replay` shows what a flight recorder recorded instead.
 
 mod app;
 mod filter;
@@ -11,15 +11,18 @@ mod model;
 mod number;
 mod page;
 mod reader;
+mod replay;
 mod screen;
 mod view;
 
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use quipu_segment::printable;
 
 use crate::config::Time;
 use crate::look::{Source, Target};
@@ -27,6 +30,7 @@ use app::{App, INTERVALS};
 use history::Levels;
 use list::{FamilyKey, Place};
 use reader::Reader;
+use replay::{At, Replay};
 
 pub use list::Sort;
 pub use screen::End;
@@ -39,6 +43,8 @@ Examples:
   quipu top http://127.0.0.1:8081/metrics
   quipu top --once --sort rate --rows 20 /run/quipu
   quipu top --once --family http_requests_total --by path 4711
+  quipu top --replay /run/app.quipu
+  quipu top --replay --once --at -30s /run/app.quipu
 
 Press ? for the keys. Nothing is changed, and no process waits.")]
 pub struct Top {
@@ -47,12 +53,22 @@ pub struct Top {
     #[arg(value_name = "FILE|DIR|URL|PID")]
     target: OsString,
 
-    /// Writes one frame as text: two looks, an interval apart
+    /// Shows what the flight recorder of a segment file recorded, also of a process that died: the
+    /// last moment first
+    #[arg(long)]
+    replay: bool,
+
+    /// The moment to begin with: 2026-11-18T11:31:39Z, seconds of Unix time, or -30s for 30 seconds
+    /// before the end
+    #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
+    at: Option<At>,
+
+    /// Writes one frame as text: two looks, an interval apart; or the moment of --replay
     #[arg(long)]
     once: bool,
 
     /// Time from one look to the next
-    #[arg(long, value_name = "TIME", default_value = "1s")]
+    #[arg(long, value_name = "TIME", default_value = "1s", conflicts_with = "replay")]
     interval: Time,
 
     /// Order of the list
@@ -104,15 +120,16 @@ pub fn run(arguments: &Top) -> Result<End, Error> {
     if !arguments.once && !io::stdout().is_terminal() {
         return Err(Error("standard output is not a terminal: use --once".into()));
     }
+    if arguments.replay { replay(arguments) } else { live(arguments) }
+}
+
+fn live(arguments: &Top) -> Result<End, Error> {
+    let interval = arguments.interval.0;
     let target = Target::parse(&arguments.target);
     // A server may be about to start, and may be slow: its errors are shown on the screen.
     let is_awaited =
         matches!(target, Target::Url(_)) && !arguments.once && arguments.family.is_none();
-    let mut app = App::new(target.name(), interval);
-    app.sort = arguments.sort;
-    if !is_utf8() {
-        app.levels = Levels::ASCII;
-    }
+    let mut app = app(arguments, target.name());
     let mut source = Source::new(target);
     let mut delay = Duration::ZERO;
     if !is_awaited {
@@ -121,17 +138,48 @@ pub fn run(arguments: &Top) -> Result<End, Error> {
         delay = interval;
     }
     let begun = Instant::now();
-    app.start_at(place(arguments, &app)?);
-    app.set_filter(&arguments.filter);
+    start(arguments, &mut app)?;
     if arguments.once {
-        return once(arguments, app, source, begun);
+        std::thread::sleep(interval);
+        let second = source.look().map_err(Error)?;
+        app.look(&Ok(second), begun.elapsed());
+        return once(arguments, app);
     }
-    let failed = |error: io::Error| Error(format!("the terminal: {error}"));
-    let reader = Reader::start(source, interval, delay).map_err(failed)?;
-    screen::run(&mut app, &reader, begun).map_err(failed)
+    let mut reader = Reader::start(source, interval, delay, begun).map_err(failed)?;
+    screen::run(&mut app, &mut reader).map_err(failed)
 }
 
-/// Where the arguments want to begin.
+fn replay(arguments: &Top) -> Result<End, Error> {
+    let path = Path::new(&arguments.target);
+    let mut app = app(arguments, printable(path).to_string());
+    let mut replay = Replay::open(path, arguments.at, &mut app).map_err(Error)?;
+    start(arguments, &mut app)?;
+    if arguments.once {
+        return once(arguments, app);
+    }
+    screen::run(&mut app, &mut replay).map_err(failed)
+}
+
+fn failed(error: io::Error) -> Error {
+    Error(format!("the terminal: {error}"))
+}
+
+fn app(arguments: &Top, name: String) -> App {
+    let mut app = App::new(name, arguments.interval.0);
+    app.sort = arguments.sort;
+    if !is_utf8() {
+        app.levels = Levels::ASCII;
+    }
+    app
+}
+
+/// Goes to where the arguments want to begin.
+fn start(arguments: &Top, app: &mut App) -> Result<(), Error> {
+    app.start_at(place(arguments, app)?);
+    app.set_filter(&arguments.filter);
+    Ok(())
+}
+
 fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     let Some(wanted) = &arguments.family else {
         return Ok(if arguments.all { Place::All } else { Place::Families });
@@ -145,10 +193,7 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
 }
 
 /// Writes one frame.
-fn once(arguments: &Top, mut app: App, mut source: Source, begun: Instant) -> Result<End, Error> {
-    std::thread::sleep(app.interval);
-    let second = source.look().map_err(Error)?;
-    app.look(&Ok(second), begun.elapsed());
+fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     app.fit(usize::MAX);
     let screen = view::screen(&app, None, arguments.rows.unwrap_or(usize::MAX));
     let mut out = io::BufWriter::new(io::stdout().lock());

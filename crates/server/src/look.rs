@@ -11,6 +11,7 @@ mod growth;
 mod labels;
 mod processes;
 mod quantile;
+mod recorded;
 mod segment;
 mod source;
 mod unix;
@@ -28,6 +29,7 @@ pub(crate) use fetch::{Fault, Fetcher, fetch};
 pub(crate) use growth::{began_again, growth};
 pub(crate) use labels::labels;
 pub(crate) use quantile::quantile;
+pub(crate) use recorded::{Moment, NO_RECORDER, Recorded, Writer};
 pub(crate) use source::{Source, Target};
 
 /// What a source showed at one moment.

@@ -1,5 +1,7 @@
 //! Reads what was recorded, while it is being written or after that. Nothing in it is trusted.
 
+use std::ops::RangeInclusive;
+
 use super::HISTORY;
 use super::frame::{List, SeriesId};
 use super::ring::{Geometry, KEY, Load, head};
@@ -40,6 +42,8 @@ pub struct Replayed {
     pub dropped: u64,
     /// The token of the process that records, or did so last; 0 if it ended in good order.
     pub owner: u64,
+    /// The segment's time at which the oldest chunk began: there are no ticks before.
+    pub begun: u64,
     /// The chunks that started over while they were read. Their ticks are missing.
     pub overwritten: u64,
     /// What contradicts the layout, and was left out because of it: the byte of the file, or of the
@@ -58,17 +62,17 @@ pub fn replay(
     mut visit: impl FnMut(&Tick<'_>),
 ) -> Result<Option<Replayed>, Error> {
     let record = segment.find(HISTORY, "")?;
-    Ok(record.map(|record| replay_words(record.cells(), since, &mut visit)))
+    Ok(record.map(|record| replay_words(record.cells(), since..=u64::MAX, &mut visit)))
 }
 
 /// The cells that may be read for each word of the record: an idle series costs next to nothing in
 /// the record, but must be visited at each tick.
 const CELLS_PER_WORD: usize = 1 << 12;
 
-/// As [`replay`], for the words of a record.
+/// As [`replay`], for the words of a record, and up to the end of `times`.
 pub(crate) fn replay_words(
     memory: &impl Load,
-    since: u64,
+    times: RangeInclusive<u64>,
     visit: &mut dyn FnMut(&Tick<'_>),
 ) -> Replayed {
     let mut replayed = Replayed {
@@ -89,11 +93,12 @@ pub(crate) fn replay_words(
         replayed.damage.push((0, what.to_owned()));
     }
     let laps = geometry.laps(memory);
+    replayed.begun = laps.first().map_or(0, |(_, time)| *time);
     let mut budget = memory.words().saturating_mul(CELLS_PER_WORD);
     let mut list = List::default();
     let mut bytes = Vec::new();
     for (i, &(lap, _)) in laps.iter().enumerate() {
-        if laps.get(i + 1).is_some_and(|(_, next)| *next < since) {
+        if laps.get(i + 1).is_some_and(|(_, next)| next < times.start()) {
             continue;
         }
         let Some(chunk) = geometry.read(memory, lap) else {
@@ -102,7 +107,7 @@ pub(crate) fn replay_words(
         };
         let ahead = chunk.unix.wrapping_sub(chunk.time);
         list.clear();
-        let mut is_begun = false;
+        let (mut is_begun, mut is_past) = (false, false);
         let ended = chunk.frames(|frame| {
             is_begun |= frame.first().is_some_and(|mark| mark & KEY != 0);
             let spend = |cells: usize| {
@@ -112,10 +117,17 @@ pub(crate) fn replay_words(
             };
             let time = if is_begun { list.decode(frame, &mut bytes, spend) } else { None };
             let Some(time) = time else { return false };
+            is_past = time > *times.end();
+            if is_past {
+                return false;
+            }
             replayed.ticks += 1;
             visit(&Tick { time, unix: time.wrapping_add(ahead), list: &list });
             true
         });
+        if is_past {
+            break;
+        }
         if let Err(at) = ended {
             let what = match budget {
                 0 => "too many cells in too few bytes: the ticks from there on are left out",

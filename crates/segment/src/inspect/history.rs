@@ -1,5 +1,7 @@
 //! What the flight recorder recorded, read from a file that may be in use.
 
+use std::ops::RangeInclusive;
+
 use super::Inspection;
 use super::source::Source;
 use crate::history::{HISTORY, Load, Replayed, Tick, replay_words};
@@ -7,12 +9,16 @@ use crate::layout::RECORD_BYTES;
 use crate::sync::{Ordering, fence};
 
 impl Inspection {
-    /// Calls `visit` with what was recorded, tick by tick, from the segment's time `since` on, and
-    /// perhaps with some ticks before it. `None` if the file has no flight recorder.
+    /// Calls `visit` with what was recorded, tick by tick, at these times of the segment, and
+    /// perhaps with some ticks before them. `None` if the file has no flight recorder.
     ///
     /// A series is that of [`SeriesSeen::id`](super::SeriesSeen::id) in the family of
     /// [`FamilySeen::at`](super::FamilySeen::at), if they are still there.
-    pub fn history(&self, since: u64, mut visit: impl FnMut(&Tick<'_>)) -> Option<Replayed> {
+    pub fn history(
+        &self,
+        times: RangeInclusive<u64>,
+        mut visit: impl FnMut(&Tick<'_>),
+    ) -> Option<Replayed> {
         let is_recorder = |record: &&super::RecordSeen| record.kind.tag() == HISTORY.tag();
         let record = self.report.records.iter().rfind(is_recorder)?;
         if record.kind != HISTORY {
@@ -28,7 +34,7 @@ impl Inspection {
         let there = (self.source.length() / 8).saturating_sub(first);
         let words = usize::try_from(words.min(there)).unwrap_or(usize::MAX);
         let words = FileWords { source: &self.source, first, words };
-        let mut replayed = replay_words(&words, since, &mut visit);
+        let mut replayed = replay_words(&words, times, &mut visit);
         replayed.damage.iter_mut().for_each(|(at, _)| *at += first * 8);
         Some(replayed)
     }

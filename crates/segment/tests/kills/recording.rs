@@ -48,7 +48,7 @@ fn look(path: &Path) -> Vec<u64> {
     let families = &inspection.report().families;
     let ticks = families.iter().find(|family| family.schema.name == "ticks").map(|it| it.at);
     let (mut times, mut counts) = (Vec::new(), Vec::new());
-    let replayed = inspection.history(0, |tick| {
+    let replayed = inspection.history(0..=u64::MAX, |tick| {
         times.push(tick.time);
         // Slot 0 is that of the label.
         let own = tick.series().find(|(id, _)| Some(id.family) == ticks && id.id == 0);

@@ -19,6 +19,7 @@ use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
 use super::FormatName;
 use super::openmetrics::{number, series_text};
 use super::value::{Type, Value, shown_name, value};
+use crate::look::NO_RECORDER;
 
 /// What was recorded, up to the last tick.
 pub(super) struct History {
@@ -106,14 +107,11 @@ impl History {
             return Err(format!("no metric is named {name:?}; `quipu inspect` lists all of them"));
         }
         let (mut first, mut end) = (None, 0);
-        let replayed = inspection.history(0, |tick| {
+        let replayed = inspection.history(0..=u64::MAX, |tick| {
             first.get_or_insert(tick.time);
             end = tick.time;
         });
-        let replayed = replayed.ok_or(
-            "the file has no flight recorder; a program starts it with Registry::record, before it \
-             is needed",
-        )?;
+        let replayed = replayed.ok_or(NO_RECORDER)?;
         let since = end.saturating_sub(u64::try_from(last.as_nanos()).unwrap_or(u64::MAX));
         let mut collector = Collector {
             families: &families,
@@ -128,7 +126,7 @@ impl History {
             tracks: Vec::new(),
             left: MAX_VALUES,
         };
-        inspection.history(since, |tick| {
+        inspection.history(since..=u64::MAX, |tick| {
             if tick.time >= since {
                 collector.add(tick);
             }

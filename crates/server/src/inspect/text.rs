@@ -285,3 +285,13 @@ pub(crate) fn date(nanos: u64) -> String {
     // All of them are before the year 2555.
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanos)).to_string()
 }
+
+/// Nanoseconds as a length of time. Fractions of a second are shown where they are most of it.
+pub(crate) fn duration(nanos: u64) -> String {
+    let duration = Duration::from_nanos(nanos);
+    let whole = match duration.as_secs() {
+        0..60 => Duration::from_millis(duration.as_millis() as u64),
+        seconds => Duration::from_secs(seconds),
+    };
+    humantime::format_duration(whole).to_string()
+}

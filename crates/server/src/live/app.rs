@@ -10,6 +10,7 @@ use super::filter::Filter;
 use super::history::Levels;
 use super::list::{FamilyKey, Item, Place, Sort, What, label_names, list};
 use super::model::{Model, Row};
+use super::replay::{Step, Timeline};
 use crate::look::Look;
 
 /// The state of the program.
@@ -39,6 +40,8 @@ pub(super) struct App {
     pub(super) is_paused: bool,
     pub(super) is_help: bool,
     pub(super) levels: Levels,
+    /// The moment of a recording, if one is shown.
+    pub(super) replay: Option<Timeline>,
 }
 
 /// A place, and what is selected there.
@@ -82,6 +85,8 @@ pub(super) enum Action {
     Quit,
     /// The interval or the pause has changed.
     Pace,
+    /// To another moment of the recording.
+    Step(Step),
 }
 
 /// The bounds of the interval, for the flag and for the keys.
@@ -108,6 +113,7 @@ impl App {
             is_paused: false,
             is_help: false,
             levels: Levels::BLOCKS,
+            replay: None,
         }
     }
 
@@ -344,6 +350,9 @@ impl App {
     }
 
     fn command(&mut self, code: KeyCode) -> Action {
+        if let Some(step) = self.replay.as_ref().and_then(|_| step(code)) {
+            return Action::Step(step);
+        }
         let page = isize::try_from(self.room).unwrap_or(isize::MAX);
         match code {
             KeyCode::Char('q') => return Action::Quit,
@@ -444,6 +453,22 @@ impl App {
             Place::Series { family, labels } => crate::look::series_name(&family.0, labels),
         };
         printable(&text).to_string()
+    }
+}
+
+/// What a key means while a recording is shown, if it means something else then.
+fn step(code: KeyCode) -> Option<Step> {
+    match code {
+        KeyCode::Char('p' | ' ') => Some(Step::Play),
+        KeyCode::Left => Some(Step::Seconds(-1)),
+        KeyCode::Right => Some(Step::Seconds(1)),
+        KeyCode::PageUp => Some(Step::Seconds(-60)),
+        KeyCode::PageDown => Some(Step::Seconds(60)),
+        KeyCode::Home => Some(Step::First),
+        KeyCode::End => Some(Step::Last),
+        KeyCode::Char('+') => Some(Step::Faster),
+        KeyCode::Char('-') => Some(Step::Slower),
+        _ => None,
     }
 }
 

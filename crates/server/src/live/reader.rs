@@ -1,26 +1,31 @@
 //! The thread that looks: a file that is slow or a server that hangs does not stop the screen.
 
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread::{Builder, Thread};
 use std::time::{Duration, Instant};
 
+use super::app::{Action, App};
+use super::screen::Feed;
 use crate::look::{Look, Source};
 
 /// A look, and when it was taken.
-pub(super) type Looked = (Instant, Result<Look, String>);
+type Looked = (Instant, Result<Look, String>);
 
 /// The thread. It ends with the process, or when nothing takes its looks.
 pub(super) struct Reader {
-    pub(super) looks: Receiver<Looked>,
+    looks: Receiver<Looked>,
+    /// The times of the model count from here.
+    begun: Instant,
     thread: Thread,
     /// Milliseconds from one look to the next; 0 is a pause.
     interval: Arc<AtomicU64>,
 }
 
 impl Reader {
-    /// Begins to look after a delay.
+    /// Begins to look after a delay. The program was given its first look at `begun`, if any.
     ///
     /// # Errors
     /// If the system starts no thread.
@@ -28,7 +33,8 @@ impl Reader {
         mut source: Source,
         interval: Duration,
         delay: Duration,
-    ) -> std::io::Result<Self> {
+        begun: Instant,
+    ) -> io::Result<Self> {
         // One look waits while another is shown.
         let (sender, looks) = sync_channel(1);
         let interval = Arc::new(AtomicU64::new(millis(interval)));
@@ -53,13 +59,34 @@ impl Reader {
                 }
             }
         })?;
-        Ok(Self { looks, thread: thread.thread().clone(), interval })
+        Ok(Self { looks, begun, thread: thread.thread().clone(), interval })
     }
 
     /// Changes the interval from now on; `None` is a pause.
-    pub(super) fn set_interval(&self, interval: Option<Duration>) {
+    fn set_interval(&self, interval: Option<Duration>) {
         self.interval.store(interval.map_or(0, millis), Ordering::Relaxed);
         self.thread.unpark();
+    }
+}
+
+impl Feed for Reader {
+    fn poll(&mut self, app: &mut App) -> io::Result<bool> {
+        match self.looks.try_recv() {
+            Ok((at, look)) => {
+                app.look(&look, at.saturating_duration_since(self.begun));
+                Ok(true)
+            }
+            Err(TryRecvError::Empty) => Ok(false),
+            Err(TryRecvError::Disconnected) => {
+                Err(io::Error::other("the thread that reads has panicked"))
+            }
+        }
+    }
+
+    fn act(&mut self, app: &mut App, action: Action) {
+        if action == Action::Pace {
+            self.set_interval((!app.is_paused).then_some(app.interval));
+        }
     }
 }
 

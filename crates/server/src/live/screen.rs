@@ -4,15 +4,13 @@
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::TryRecvError;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
 use super::app::{Action, App};
-use super::reader::Reader;
 use super::view;
 
 /// Why the program ended.
@@ -38,8 +36,17 @@ impl End {
     }
 }
 
-/// Shows looks until the user or a signal ends it. The times of the model count from `begun`.
-pub(super) fn run(app: &mut App, reader: &Reader, begun: Instant) -> io::Result<End> {
+/// Where the program gets what it shows.
+pub(super) trait Feed {
+    /// Gives the program what is new, and returns whether something was.
+    fn poll(&mut self, app: &mut App) -> io::Result<bool>;
+
+    /// Does what a key asks for.
+    fn act(&mut self, app: &mut App, action: Action);
+}
+
+/// Shows looks until the user or a signal ends it.
+pub(super) fn run(app: &mut App, feed: &mut dyn Feed) -> io::Result<End> {
     let signal = Arc::new(AtomicUsize::new(0));
     for number in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
         // Numbers of signals are positive.
@@ -56,16 +63,7 @@ pub(super) fn run(app: &mut App, reader: &Reader, begun: Instant) -> io::Result<
         if number != 0 {
             return Ok(End::Signal(number as i32));
         }
-        match reader.looks.try_recv() {
-            Ok((at, look)) => {
-                app.look(&look, at.saturating_duration_since(begun));
-                is_stale = true;
-            }
-            Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => {
-                return Err(io::Error::other("the thread that reads has panicked"));
-            }
-        }
+        is_stale |= feed.poll(app)?;
         if std::mem::take(&mut is_stale) {
             terminal.draw(|frame| view::draw(app, frame))?;
         }
@@ -82,7 +80,7 @@ pub(super) fn run(app: &mut App, reader: &Reader, begun: Instant) -> io::Result<
         match app.key(key) {
             Action::Nothing => {}
             Action::Quit => return Ok(End::Quit),
-            Action::Pace => reader.set_interval((!app.is_paused).then_some(app.interval)),
+            action => feed.act(app, action),
         }
     }
 }

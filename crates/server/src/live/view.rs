@@ -17,13 +17,17 @@ use crate::look::series_name;
 
 /// What is drawn.
 pub(super) struct Screen {
-    pub(super) head: [Line<'static>; HEAD],
+    pub(super) head: Vec<Line<'static>>,
     pub(super) body: Vec<Line<'static>>,
     pub(super) foot: Line<'static>,
 }
 
-/// The lines of the head: title, place, problem, names of the columns.
-const HEAD: usize = 4;
+/// The lines of the head: title, place, problem, names of the columns; of a recording, the moment and
+/// the time line, too.
+fn head(app: &App) -> usize {
+    if app.replay.is_some() { 6 } else { 4 }
+}
+
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const WRONG: Style = Style::new().fg(Color::Red);
@@ -31,7 +35,8 @@ const WRONG: Style = Style::new().fg(Color::Red);
 /// Draws on a terminal.
 pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     let area = frame.area();
-    let room = usize::from(area.height).saturating_sub(HEAD + 1);
+    let head = head(app);
+    let room = usize::from(area.height).saturating_sub(head + 1);
     app.fit(room);
     let screen = screen(app, Some(usize::from(area.width)), room);
     let is_list = !app.is_help && !matches!(app.place(), Place::Series { .. });
@@ -46,9 +51,9 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
         }
     };
     screen.head.iter().enumerate().for_each(|(y, line)| put(y, line));
-    screen.body.iter().take(room).enumerate().for_each(|(y, line)| put(HEAD + y, line));
+    screen.body.iter().take(room).enumerate().for_each(|(y, line)| put(head + y, line));
     put(usize::from(area.height).saturating_sub(1), &screen.foot);
-    if let Some(y) = chosen.and_then(|line| u16::try_from(HEAD + line).ok()).filter(|_| room > 0) {
+    if let Some(y) = chosen.and_then(|line| u16::try_from(head + line).ok()).filter(|_| room > 0) {
         let line = Rect { y, height: 1, ..area }.intersection(area);
         buffer.set_style(line, Style::new().add_modifier(Modifier::REVERSED));
     }
@@ -63,7 +68,7 @@ pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
         [first, others @ ..] => Line::styled(format!("{first} (and {} more)", others.len()), WRONG),
     };
     let (columns, body) = match app.place() {
-        _ if app.is_help => (Line::default(), help()),
+        _ if app.is_help => (Line::default(), help(app)),
         Place::Series { .. } => {
             let lines = page::lines(app, width.unwrap_or(MAX_NAME)).into_iter();
             (Line::default(), lines.skip(app.offset).take(room).collect())
@@ -74,14 +79,21 @@ pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
             (columns.names(), shown.map(|item| columns.line(app, item)).collect())
         }
     };
-    Screen { head: [title(app), place(app), problem, columns], body, foot: foot(app) }
+    let mut head = vec![title(app)];
+    if let Some(timeline) = &app.replay {
+        head.push(Line::styled(timeline.moment(), BOLD));
+        head.push(Line::raw(timeline.line(width, app.levels.is_ascii())));
+    }
+    head.extend([place(app), problem, columns]);
+    Screen { head, body, foot: foot(app) }
 }
 
 fn title(app: &App) -> Line<'static> {
     let interval = humantime::format_duration(app.interval);
-    let pace = match app.is_paused {
-        true => "paused".to_owned(),
-        false => format!("every {interval}"),
+    let pace = match (&app.replay, app.is_paused) {
+        (Some(timeline), _) => timeline.pace(),
+        (None, true) => "paused".to_owned(),
+        (None, false) => format!("every {interval}"),
     };
     let text = match app.model.looks() {
         0 => "nothing was read yet".to_owned(),
@@ -122,6 +134,7 @@ fn foot(app: &App) -> Line<'static> {
             let of = if input.of == Purpose::Filter { "filter" } else { "search" };
             Line::raw(format!("{of}: {}_", printable(&input.text)))
         }
+        None if app.replay.is_some() => Line::styled(KEYS_OF_REPLAY, DIM),
         None => Line::styled(KEYS, DIM),
     }
 }
@@ -129,8 +142,12 @@ fn foot(app: &App) -> Line<'static> {
 const KEYS: &str =
     "q quit  Enter open  Esc back  f filter  / search  s sort  b by label  a all  ? help";
 
-fn help() -> Vec<Line<'static>> {
-    HELP.lines().map(Line::raw).collect()
+const KEYS_OF_REPLAY: &str =
+    "q quit  Space play  Left, Right 1s  PageUp, PageDown 1m  +, - speed  Enter open  ? help";
+
+fn help(app: &App) -> Vec<Line<'static>> {
+    let text = if app.replay.is_some() { HELP_OF_REPLAY } else { HELP };
+    text.lines().map(Line::raw).collect()
 }
 
 const HELP: &str = "\
@@ -148,6 +165,22 @@ q              quit
 
 RATE is events a second since the look before. P50 and P99 are quantiles of what was
 observed since then; in parentheses, if there was nothing, of all that was observed.";
+
+const HELP_OF_REPLAY: &str = "\
+p, Space           play, pause; at the end, play from the start
+Left, Right        a second back, forward
+PageUp, PageDown   a minute back, forward
+Home, End          first moment, last moment
++, -               play faster, slower: 1 to 60 times as fast as it was
+Up, Down, g, G     select; first, last
+Enter, l           open: a family, the series of a group, a series
+Esc, h             back; at the top, remove the filter
+b, a               group by the next label; all series, or families again
+s, r, f, /         order, reverse it, filter, search
+q                  quit
+
+The third line is what was recorded: dots are gaps, in which no process recorded, and are
+skipped. RATE, P50 and P99 are of the time since the tick before.";
 
 /// Which columns there are room for.
 struct Columns {
@@ -186,8 +219,10 @@ impl Columns {
         let has_count = take(COUNT, !is_flat);
         let has_type = take(TYPE, !matches!(app.place(), Place::Family { .. }));
         let has_quantiles = take(2 * QUANTILE, true);
-        // One space is before it. A frame as text is of two looks, which are no trend.
-        let room = if width.is_some() { rest.saturating_sub(wanted + 1) } else { 0 };
+        // One space is before it. A frame as text is of two looks, which are no trend, unless it is
+        // of a recording.
+        let has_trend = width.is_some() || app.replay.is_some();
+        let room = if has_trend { rest.saturating_sub(wanted + 1) } else { 0 };
         let trend = if room < MIN_TREND { 0 } else { room.min(LENGTH) };
         Self { name: rest.min(wanted), has_type, has_count, has_quantiles, trend }
     }

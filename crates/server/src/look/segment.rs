@@ -6,6 +6,7 @@ use std::path::Path;
 use quipu::snapshot::Number;
 use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
 use quipu_segment::printable;
+use quipu_segment::series::Schema;
 
 use super::{Family, Look, Value};
 use crate::inspect::openmetrics::shown_labels;
@@ -16,12 +17,7 @@ pub(super) fn read(path: &Path, look: &mut Look) -> Result<(), String> {
     let inspection = Inspection::of_file(path).map_err(|error| error.to_string())?;
     let mut damage = inspection.report().damage.clone();
     for seen in inspection.report().families.iter().filter(|family| is_shown(&family.schema)) {
-        let family = look.family(Family {
-            name: shown_name(&seen.schema),
-            of: Type::of(&seen.schema),
-            help: seen.schema.help.clone(),
-            unit: seen.schema.unit.clone(),
-        });
+        let family = look.family(family(&seen.schema));
         damage.extend(inspection.series(seen, |series| {
             if !series.is_hidden {
                 add(look, family, seen, series);
@@ -39,8 +35,18 @@ pub(super) fn read(path: &Path, look: &mut Look) -> Result<(), String> {
     Ok(())
 }
 
-fn add(look: &mut Look, family: u32, seen: &FamilySeen, series: &SeriesSeen<'_>) {
-    let start = Some(series.start);
+pub(super) fn family(schema: &Schema) -> Family {
+    Family {
+        name: shown_name(schema),
+        of: Type::of(schema),
+        help: schema.help.clone(),
+        unit: schema.unit.clone(),
+    }
+}
+
+/// Adds a series, whose start is 0 if it is not known.
+pub(super) fn add(look: &mut Look, family: u32, seen: &FamilySeen, series: &SeriesSeen<'_>) {
+    let start = Some(series.start).filter(|start| *start > 0);
     let number = |number| Value::Number(number);
     let value = match value(seen, series) {
         value::Value::Whole(n) => number(Number::Unsigned(n)),

@@ -17,13 +17,13 @@ use super::inspect::Holder;
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A server of tmux with the program in its only window. It is killed in the end.
-struct Tmux {
+pub(super) struct Tmux {
     socket: std::path::PathBuf,
 }
 
 impl Tmux {
     /// Runs the program in a window of 100 columns and 20 lines, with a shell after it.
-    fn start(home: &Home, arguments: &str) -> Self {
+    pub(super) fn start(home: &Home, arguments: &str) -> Self {
         let tmux = Self { socket: home.directory().join("tmux") };
         let binary = env!("CARGO_BIN_EXE_quipu");
         // The shell shows whether the terminal is as it was, and the exit code.
@@ -49,12 +49,12 @@ impl Tmux {
         String::from_utf8(stdout).unwrap()
     }
 
-    fn press(&self, keys: &[&str]) {
+    pub(super) fn press(&self, keys: &[&str]) {
         self.run(&[&["send-keys"], keys].concat());
     }
 
     /// Waits until the screen is as wanted, and returns it.
-    fn wait(&self, is_so: impl Fn(&str) -> bool) -> String {
+    pub(super) fn wait(&self, is_so: impl Fn(&str) -> bool) -> String {
         let begun = Instant::now();
         loop {
             let screen = self.run(&["capture-pane", "-p"]);
@@ -67,12 +67,12 @@ impl Tmux {
     }
 
     /// Checks what `stty` has printed: a terminal that echoes and has lines.
-    fn is_as_before(&self) {
+    pub(super) fn is_as_before(&self) {
         let screen = self.wait_for("icanon");
         assert!(!screen.contains("-icanon") && !screen.contains("-echo "), "{screen}");
     }
 
-    fn wait_for(&self, text: &str) -> String {
+    pub(super) fn wait_for(&self, text: &str) -> String {
         self.wait(|screen| screen.contains(text))
     }
 }
@@ -133,7 +133,7 @@ impl Application {
 }
 
 /// The words of the line that begins with this one.
-fn line<'t>(screen: &'t str, first: &str) -> Vec<&'t str> {
+pub(super) fn line<'t>(screen: &'t str, first: &str) -> Vec<&'t str> {
     let mut lines = screen.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     lines.find(|words| words.first() == Some(&first)).unwrap_or_default()
 }

@@ -2,12 +2,11 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::time::Duration;
 
 use quipu_segment::printable;
 
 use super::{Curve, History, short};
-use crate::inspect::text::{columns, date, shown, title};
+use crate::inspect::text::{columns, date, duration, shown, title};
 use crate::live::history::Levels;
 
 /// The most characters of a sparkline.
@@ -93,16 +92,6 @@ fn sparkline(points: &[f64]) -> String {
         part.iter().fold(f64::NAN, |a, b| a.max(*b)) as f32
     });
     Levels::BLOCKS.draw(greatest, WIDTH).trim_end().to_owned()
-}
-
-fn duration(nanos: u64) -> String {
-    let duration = Duration::from_nanos(nanos);
-    // Fractions matter only where they are most of it.
-    let whole = match duration.as_secs() {
-        0..60 => Duration::from_millis(duration.as_millis() as u64),
-        seconds => Duration::from_secs(seconds),
-    };
-    humantime::format_duration(whole).to_string()
 }
 
 #[cfg(test)]

@@ -1,0 +1,273 @@
+//! Looks at the past: what the flight recorder of a segment recorded, tick by tick.
+//!
+//! The file may be in use, and is not trusted: `quipu_segment` reads it with bounds. Only the times of
+//! the ticks are kept; a look reads its tick again.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use quipu_segment::history::{Replayed, SeriesId, Tick};
+use quipu_segment::inspect::{Inspection, SeriesSeen};
+use quipu_segment::printable;
+
+use super::segment::{self, family};
+use super::{Look, MAX_PROBLEMS};
+use crate::inspect::value::is_shown;
+
+/// A file with a flight recorder.
+pub(crate) struct Recorded {
+    path: PathBuf,
+    inspection: Inspection,
+    /// The places of families in the report.
+    families: HashMap<u64, usize>,
+    moments: Vec<Moment>,
+    /// The series that were shown. What is removed in a file that is in use keeps its labels here.
+    names: HashMap<SeriesId, Name>,
+    replayed: Replayed,
+}
+
+/// When a tick was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Moment {
+    /// Nanoseconds of the segment's time, which never goes back.
+    pub(crate) time: u64,
+    /// Nanoseconds of Unix time, as the wall clock was set.
+    pub(crate) unix: u64,
+}
+
+/// What happened to the process that records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Writer {
+    Lives,
+    /// It ended in good order.
+    Ended,
+    Died,
+    /// Nothing is known of it.
+    Unknown,
+}
+
+/// What is known of a series.
+#[derive(Default)]
+struct Name {
+    labels: Vec<(String, String)>,
+    is_overflow: bool,
+    /// Nanoseconds of Unix time since which it counts; 0 if that is not known.
+    start: u64,
+}
+
+/// Why a file has no past.
+pub(crate) const NO_RECORDER: &str = "the file has no flight recorder; a program starts it with \
+    Registry::record, before it is needed";
+
+impl Recorded {
+    /// Opens a file, in which something is recorded.
+    ///
+    /// # Errors
+    /// What is missing, with the name of the file.
+    pub(crate) fn open(path: &Path) -> Result<Self, String> {
+        let with_name = |what: String| format!("{}: {what}", printable(path));
+        let inspection = inspect(path).map_err(with_name)?;
+        let families = families(&inspection);
+        let mut recorded = Self {
+            path: path.to_owned(),
+            inspection,
+            families,
+            moments: Vec::new(),
+            names: HashMap::new(),
+            replayed: Replayed::default(),
+        };
+        recorded.read_moments().map_err(with_name)?;
+        match (&recorded.moments[..], recorded.replayed.damage.first()) {
+            ([], Some((at, what))) => Err(with_name(format!(
+                "it is damaged at byte {at}, and no tick can be read: {what}"
+            ))),
+            ([], None) => Err(with_name("its flight recorder has recorded nothing yet".into())),
+            _ => Ok(recorded),
+        }
+    }
+
+    /// All ticks: there is at least one.
+    pub(crate) fn moments(&self) -> &[Moment] {
+        &self.moments
+    }
+
+    /// The nanoseconds from one tick to the next, as the last writer set them.
+    pub(crate) fn interval(&self) -> u64 {
+        self.replayed.interval
+    }
+
+    pub(crate) fn writer(&self) -> Writer {
+        match (self.replayed.owner, self.inspection.is_alive(self.replayed.owner)) {
+            (0, _) => Writer::Ended,
+            (_, Some(true)) => Writer::Lives,
+            (_, Some(false)) => Writer::Died,
+            (_, None) => Writer::Unknown,
+        }
+    }
+
+    /// The longest time between two ticks that is not a gap.
+    pub(crate) fn longest_step(&self) -> u64 {
+        match self.replayed.interval {
+            // Nothing is known of it, in a damaged file.
+            0 => u64::MAX,
+            interval => interval.saturating_add(interval / 2),
+        }
+    }
+
+    /// The first and the last tick around each gap: there, no process recorded.
+    pub(crate) fn gaps(&self) -> impl Iterator<Item = (Moment, Moment)> {
+        let longest = self.longest_step();
+        let pairs = self.moments.windows(2).map(|pair| (pair[0], pair[1]));
+        pairs.filter(move |(from, to)| to.time - from.time > longest)
+    }
+
+    /// What is damaged or missing, one sentence each.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let damage = &self.inspection.report().damage;
+        let of_file = damage.iter().map(|damage| (damage.at, &damage.what));
+        let of_ticks = self.replayed.damage.iter().map(|(at, what)| (*at, what));
+        let all = of_file.chain(of_ticks).map(|(at, what)| format!("damaged at byte {at}: {what}"));
+        let mut problems: Vec<String> = all.take(MAX_PROBLEMS).collect();
+        if self.replayed.dropped > 0 {
+            let count = self.replayed.dropped;
+            problems.push(format!("{count} series are not recorded, beyond the recorder's limits"));
+        }
+        problems
+    }
+
+    /// Reads what was recorded since the file was opened.
+    ///
+    /// # Errors
+    /// What failed, with the name of the file. What was read stays.
+    pub(crate) fn refresh(&mut self) -> Result<(), String> {
+        let failed = |what: String| format!("{}: {what}", printable(&self.path));
+        let inspection = inspect(&self.path).map_err(failed)?;
+        let instance = |it: &Inspection| it.report().header.as_ref().map(|header| header.instance);
+        if instance(&inspection) != instance(&self.inspection) {
+            return Err(failed(
+                "it is another file now: what is shown is from the one before".into(),
+            ));
+        }
+        self.families = families(&inspection);
+        self.inspection = inspection;
+        self.read_moments().map_err(|what| format!("{}: {what}", printable(&self.path)))
+    }
+
+    /// Reads when the ticks were that are not yet known, and forgets those that were overwritten.
+    fn read_moments(&mut self) -> Result<(), String> {
+        let known = self.moments.last().map_or(0, |last| last.time);
+        let moments = &mut self.moments;
+        let replayed = self.inspection.history(known..=u64::MAX, |tick| {
+            // In a damaged file, times may go back.
+            if moments.last().is_none_or(|last| tick.time > last.time) {
+                moments.push(Moment { time: tick.time, unix: tick.unix });
+            }
+        });
+        let mut replayed = replayed.ok_or(NO_RECORDER)?;
+        // A chunk of an earlier time is not read again: what was found there is kept.
+        let is_new = |one: &(u64, String)| !replayed.damage.contains(one);
+        let known: Vec<_> = self.replayed.damage.drain(..).filter(is_new).collect();
+        replayed.damage.extend(known);
+        replayed.damage.truncate(MAX_PROBLEMS);
+        let gone = moments.partition_point(|moment| moment.time < replayed.begun);
+        // The last one stays in any case.
+        moments.drain(..gone.min(moments.len().saturating_sub(1)));
+        self.replayed = replayed;
+        Ok(())
+    }
+
+    /// Calls `visit` with what was at each of these moments, given by their places.
+    pub(crate) fn looks(&mut self, of: Range<usize>, mut visit: impl FnMut(Moment, Look)) {
+        let moments = self.moments.get(of).unwrap_or_default();
+        let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return };
+        let (first, last) = (first.time, last.time);
+        let mut unknown = HashSet::new();
+        self.inspection.history(first..=last, |tick| {
+            let ids = tick.series().map(|(id, _)| id);
+            unknown.extend(ids.filter(|id| !self.names.contains_key(id)));
+        });
+        self.name(unknown);
+        let mut before = None;
+        self.inspection.history(first..=last, |tick| {
+            if tick.time < first || before.is_some_and(|before| tick.time <= before) {
+                return;
+            }
+            before = Some(tick.time);
+            visit(Moment { time: tick.time, unix: tick.unix }, self.look(tick));
+        });
+    }
+
+    /// Finds the labels of series.
+    fn name(&mut self, mut unknown: HashSet<SeriesId>) {
+        if unknown.is_empty() {
+            return;
+        }
+        for family in &self.inspection.report().families {
+            if !unknown.iter().any(|id| id.family == family.at) {
+                continue;
+            }
+            self.inspection.series(family, |series| {
+                let id = SeriesId { family: family.at, id: series.id };
+                if unknown.remove(&id) {
+                    let labels = series.labels.iter();
+                    let labels = labels.map(|(name, value)| ((*name).into(), (*value).into()));
+                    let (is_overflow, start) = (series.is_overflow, series.start);
+                    let name = Name { labels: labels.collect(), is_overflow, start };
+                    self.names.insert(id, name);
+                }
+            });
+        }
+        // The others were removed since: a number distinguishes them.
+        self.names.extend(unknown.into_iter().map(|id| {
+            let labels = vec![("quipu_removed".to_owned(), format!("{:x}", id.id))];
+            (id, Name { labels, ..Name::default() })
+        }));
+    }
+
+    fn look(&self, tick: &Tick<'_>) -> Look {
+        let report = self.inspection.report();
+        let mut look = Look::default();
+        let mut nameless = 0;
+        for (id, cells) in tick.series() {
+            let Some(seen) = self.families.get(&id.family).and_then(|&at| report.families.get(at))
+            else {
+                nameless += 1;
+                continue;
+            };
+            if !is_shown(&seen.schema) {
+                continue;
+            }
+            let name = self.names.get(&id);
+            let labels = name.into_iter().flat_map(|name| &name.labels);
+            let series = SeriesSeen {
+                labels: labels.map(|(name, value)| (&**name, &**value)).collect(),
+                is_overflow: name.is_some_and(|name| name.is_overflow),
+                is_hidden: false,
+                start: name.map_or(0, |name| name.start),
+                id: id.id,
+                sums: cells,
+                plain: cells,
+            };
+            let number = look.family(family(&seen.schema));
+            segment::add(&mut look, number, seen, &series);
+        }
+        if nameless > 0 {
+            look.problem(format!("{nameless} series are of families that cannot be read"));
+        }
+        look
+    }
+}
+
+fn inspect(path: &Path) -> Result<Inspection, String> {
+    let inspection = Inspection::of_file(path).map_err(|error| error.to_string())?;
+    match (&inspection.report().header, inspection.report().damage.first()) {
+        (None, Some(damage)) => Err(format!("byte {}: {}", damage.at, damage.what)),
+        _ => Ok(inspection),
+    }
+}
+
+fn families(inspection: &Inspection) -> HashMap<u64, usize> {
+    let families = inspection.report().families.iter().enumerate();
+    families.map(|(place, family)| (family.at, place)).collect()
+}
