@@ -103,9 +103,11 @@ impl Fetcher {
             value.unwrap_or_default().to_owned()
         };
         let (content_type, encoding) = (given("content-type"), given("content-encoding"));
-        let body = response.body_mut().with_config().limit(self.most).read_to_vec();
+        // The limit counts the read at the end, too.
+        let body = response.body_mut().with_config().limit(self.most + 1).read_to_vec();
         let body = body.map_err(failed)?;
         let bytes = match &*encoding.to_ascii_lowercase() {
+            _ if body.len() as u64 > self.most => return Err(self.too_large()),
             "" | "identity" => body,
             "gzip" | "x-gzip" => self.expand(&body)?,
             _ => {

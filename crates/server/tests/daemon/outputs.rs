@@ -672,3 +672,29 @@ fn a_real_prometheus_takes_totals_over_kills() {
     let stored = prometheus.query("count(quipu_http_request_duration_seconds_bucket)");
     assert_eq!(stored, Some(9.0));
 }
+
+#[test]
+fn series_of_a_target_that_fails_get_a_stale_marker() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    let target = home.start(&["--state", "target.quipu"]);
+    let own = format!("{{instance=\"{}\",job=\"app\"}}", target.address());
+    let url = format!("app=http://{}", target.address());
+    let daemon = home.start(&[
+        "--scrape",
+        &url,
+        "--scrape-interval",
+        "100ms",
+        "--remote-write",
+        &receiver.url,
+        "--remote-write-interval",
+        "100ms",
+    ]);
+    let (up, keys) = (format!("up{own}"), format!("quipu_target_keys{own}"));
+    receiver.expect(&up, 1.0);
+    receiver.expect(&keys, 0.0);
+    target.kill();
+    receiver.expect(&up, 0.0);
+    wait_until("a marker", || receiver.last(&keys).is_some_and(|last| last.is_stale));
+    daemon.stop();
+}

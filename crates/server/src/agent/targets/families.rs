@@ -41,7 +41,7 @@ const RENAMED: &str = "quipu_target_";
 /// Reads an exposition.
 ///
 /// # Errors
-/// The first line that cannot be read, or that there are too many samples.
+/// The first line that cannot be read, or that there are too many samples or families.
 pub(super) fn read(text: &Text, most: usize, hash: &Seeded) -> Result<Body, String> {
     let mut reader = Reader::new(&text.bytes, Options::new(text.format));
     // The length of the text bounds the texts of a family.
@@ -65,8 +65,10 @@ pub(super) fn read(text: &Text, most: usize, hash: &Seeded) -> Result<Body, Stri
         if let Item::Sample(sample) = &item {
             reading.note_bound(sample);
         }
+        reading.check_sets()?;
     }
     families.finish(|family| reading.family(family));
+    reading.check_sets()?;
     let Reading { recorder, samples, dropped, identities, .. } = reading;
     let (families, series) = recorder.finish();
     Ok(Body { families, series, samples, kept: samples.saturating_sub(dropped), identities })
@@ -79,6 +81,8 @@ struct Reading<'h> {
     samples: usize,
     dropped: usize,
     identities: HashMap<u64, u32, Seeded>,
+    /// How many families there are, and sets of names that their labels have.
+    sets: usize,
     /// The types of the families so far.
     kinds: HashMap<String, wire::Kind>,
     /// The bounds of the current family's buckets as the target spelled them, and whether the formats
@@ -101,9 +105,17 @@ struct Head<'a> {
 /// A metric of a family, or one sample of it.
 struct Entry<'f> {
     metric: wire::Metric<'f>,
-    /// A label of this sample alone, and its value.
-    sample: Option<(Option<(&'static str, Box<str>)>, f64)>,
+    sample: Option<One>,
 }
+
+/// One sample of a metric.
+struct One {
+    /// A label that the others do not have: a bound or a quantile.
+    label: Option<OwnLabel>,
+    value: f64,
+}
+
+type OwnLabel = (&'static str, Box<str>);
 
 /// The metrics whose labels have the same names.
 struct Set {
@@ -126,9 +138,21 @@ impl<'h> Reading<'h> {
             samples: 0,
             dropped: 0,
             identities: HashMap::with_hasher(hash.clone()),
+            sets: 0,
             kinds: HashMap::new(),
             bounds: BTreeMap::new(),
             texts: Vec::new(),
+        }
+    }
+
+    /// Each set is a family of its own to the agent.
+    fn check_sets(&self) -> Result<(), String> {
+        match self.sets > MAX_SETS {
+            true => Err(format!(
+                "there are more than {MAX_SETS} families and sets of label names: the names of labels \
+                 must be the same in most series of a family"
+            )),
+            false => Ok(()),
         }
     }
 
@@ -216,8 +240,8 @@ impl<'h> Reading<'h> {
     /// Shows a histogram or a summary by its samples.
     fn flat(&mut self, head: Head<'_>, family: wire::Family<'_>, suffixes: [&str; 2]) {
         let mut parts: [Vec<Entry<'_>>; 4] = Default::default();
-        let mut add = |part: usize, metric, label: Option<(&'static str, Box<str>)>, value| {
-            parts[part].push(Entry { metric, sample: Some((label, value)) });
+        let mut add = |part: usize, metric, label: Option<OwnLabel>, value| {
+            parts[part].push(Entry { metric, sample: Some(One { label, value }) });
         };
         for metric in family.metrics() {
             let (sum, count) = match metric.value() {
@@ -259,7 +283,7 @@ impl<'h> Reading<'h> {
         for entry in entries {
             names.clear();
             names.extend(entry.metric.labels().map(|label| label.0));
-            names.extend(entry.sample.iter().filter_map(|(label, _)| Some(label.as_ref()?.0)));
+            names.extend(entry.sample.iter().filter_map(|one| Some(one.label.as_ref()?.0)));
             if sets.is_empty() || names != last {
                 number = *numbers.entry(names.clone()).or_insert_with(|| {
                     sets.push(Set::new(&names, self.hash));
@@ -268,6 +292,10 @@ impl<'h> Reading<'h> {
                 last.clone_from(&names);
             }
             numbered.push((number, entry));
+        }
+        self.sets += sets.len();
+        if self.sets > MAX_SETS {
+            return;
         }
         if sets.len() > 1 {
             numbered.sort_by_key(|(number, _)| *number);
@@ -308,7 +336,7 @@ impl<'h> Reading<'h> {
         for entry in entries {
             values.clear();
             values.extend(entry.metric.labels().map(|label| label.1));
-            let own = entry.sample.as_ref().and_then(|(label, _)| label.as_ref());
+            let own = entry.sample.as_ref().and_then(|one| one.label.as_ref());
             values.extend(own.map(|label| &*label.1));
             let mut hasher = self.hash.build_hasher();
             hasher.write_u64(name_hash);
@@ -382,7 +410,7 @@ impl<'f> Entry<'f> {
         let mut exemplar_labels = Vec::new();
         let mut total = None;
         let n = match (&self.sample, self.metric.value()) {
-            (Some((_, n)), _) => *n,
+            (Some(one), _) => one.value,
             (None, wire::Value::Counter { total: n, exemplar }) => {
                 total = exemplar.as_ref().map(|given| shown(given, &mut exemplar_labels));
                 n
@@ -510,5 +538,10 @@ fn escaped(name: &str) -> Cow<'_, str> {
 
 /// From here on, not all whole numbers are exact in floats: 2^53.
 const WHOLE: f64 = 9_007_199_254_740_992.0;
+/// The most families, and sets of names that their labels have.
+const MAX_SETS: usize = 20_000;
 /// The labels that all series of a target get.
 const OWN: [&str; 2] = ["job", "instance"];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! What is read of any text of targets is shown in a form that can be read.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use quipu::exposition::{Encoder, Escaping, Format as Shown};
+
+use super::super::super::merged::{Filter, Merged, Origin, Seen, Walk};
+use super::*;
+
+fn body(text: &str, content_type: &str) -> Result<Body, String> {
+    let text = Text::of_type(text.as_bytes().into(), content_type.into());
+    read(&text, 1000, &Seeded::default())
+}
+
+/// What is shown of targets with these bodies, in a format.
+fn shown(bodies: Vec<Body>, format: Shown) -> String {
+    let sources = bodies.into_iter().enumerate().map(|(number, body)| {
+        let name = number.to_string();
+        let label = |name: &str| (name.to_owned(), number.to_string());
+        let labels = vec![label("job"), label("instance")];
+        let Body { families, series, .. } = body;
+        Arc::new(Seen { origin: Origin::Target, name, labels, families, series })
+    });
+    let merged = Arc::new(Merged::of(sources.collect(), |_| false));
+    let mut walk = Walk::over(&merged, Filter::default());
+    let mut encoder = Encoder::new(format, Escaping::default());
+    while walk.step(&mut encoder, |_| true) {}
+    encoder.finish();
+    String::from_utf8(encoder.buffer().to_vec()).unwrap()
+}
+
+fn of_one(text: &str, content_type: &str) -> String {
+    shown(vec![body(text, content_type).unwrap()], Shown::Text)
+}
+
+/// Reads what is shown: each family once, and each series once.
+#[track_caller]
+fn expect_readable(text: &str, format: Format) -> BTreeMap<String, f64> {
+    let mut reader = Reader::new(text.as_bytes(), Options::new(format));
+    let mut families = Families::new(format, Limits::default());
+    let (mut series, mut names) = (BTreeMap::new(), HashSet::new());
+    while let Some(item) = reader.next() {
+        let item = item.unwrap_or_else(|error| panic!("{error} in {text}"));
+        let pushed = families.push(&item, |family| {
+            assert!(names.insert(family.name().to_owned()), "{} twice in {text}", family.name());
+        });
+        pushed.unwrap_or_else(|error| panic!("{error} at {item:?} in {text}"));
+        if let Item::Sample(sample) = &item {
+            let mut labels: Vec<String> = sample.labels.iter().map(|l| format!("{l:?}")).collect();
+            labels.sort();
+            let one = format!("{} {labels:?}", sample.name.to_cow());
+            assert!(series.insert(one, sample.value).is_none(), "a series twice in {text}");
+        }
+    }
+    series
+}
+
+const OPENMETRICS: &str = "application/openmetrics-text";
+
+#[test]
+fn counts_that_are_not_whole_are_shown_by_their_samples() {
+    for (text, lines) in [
+        (
+            "# TYPE h histogram\nh_bucket{le=\"0.50\"} 1.5\nh_bucket{le=\"+Inf\"} 2\nh_count 2\n",
+            &["# TYPE h_bucket untyped", "h_bucket{~,le=\"0.50\"} 1.5", "h_count{~} 2"][..],
+        ),
+        ("# TYPE s summary\ns{quantile=\"0.5\"} 1\n", &["s{~,quantile=\"0.5\"} 1"]),
+        ("# TYPE s summary\ns_sum 1\ns_count 2.5\n", &["s_sum{~} 1", "s_count{~} 2.5"]),
+        // It falls.
+        (
+            "# TYPE h histogram\nh_bucket{le=\"1\"} 3\nh_bucket{le=\"+Inf\"} 2\nh_sum 1\nh_count 2\n",
+            &["h_bucket{~,le=\"1\"} 3", "h_bucket{~,le=\"+Inf\"} 2"],
+        ),
+        // The bucket without a bound is added.
+        (
+            "# TYPE h histogram\nh_bucket{le=\"1.0\"} 1\nh_sum 1\nh_count 2\n",
+            &["# TYPE h histogram", "h_bucket{~,le=\"1.0\"} 1", "h_bucket{~,le=\"+Inf\"} 2"],
+        ),
+        // A family that goes on after another one.
+        ("# TYPE c gauge\nc 1\nd 1\nc{a=\"1\"} 2\nc 3\n", &["c{~} 1", "c{~,a=\"1\"} 2"]),
+        ("x{a=\"\"} 1\nx{a=\"b\"} 2\nx 3\n", &["x{~} 1", "x{~,a=\"b\"} 2"]),
+        ("# TYPE n counter\nn_total -0.5\n", &["n_total{~} -0.5"]),
+        ("# TYPE n counter\nn 1e300\n", &["# TYPE n counter", "n{~} 1e+300"]),
+    ] {
+        let shown = of_one(text, "");
+        for line in lines {
+            let line = line.replace('~', "job=\"0\",instance=\"0\"");
+            assert!(shown.lines().any(|other| other == line), "no {line} in {shown}");
+        }
+        expect_readable(&shown, Format::Prometheus);
+    }
+}
+
+#[test]
+fn faults_name_the_line() {
+    for (text, content_type, part) in [
+        ("x 1\nx{ 2\n", "", "line 2"),
+        ("x 1\n", OPENMETRICS, "# EOF"),
+        ("# TYPE x gaugehistogram\n", "text/plain", "line 1"),
+        (&"x 1\n".repeat(1001), "", "more than 1000 samples"),
+    ] {
+        let error = body(text, content_type).unwrap_err();
+        assert!(error.contains(part), "{text}: {error}");
+    }
+    let many: String = (0..20_001).map(|n| format!("x{{a{n}=\"1\"}} 1\n")).collect();
+    let text = Text::of_type(many.into_bytes(), String::new());
+    let error = super::read(&text, 1_000_000, &Seeded::default()).unwrap_err();
+    assert!(error.contains("more than 20000 families"), "{error}");
+    let read = body("x 1\nx 2\nup 3\nup{a=\"b\"} 4\n", "").unwrap();
+    assert_eq!((read.samples, read.kept, read.series), (4, 2, 2));
+}
+
+/// A source of choices.
+struct Choices(u64);
+
+impl Choices {
+    fn of<'t>(&mut self, among: &[&'t str]) -> &'t str {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        among[(self.0 >> 33) as usize % among.len()]
+    }
+}
+
+fn random(choices: &mut Choices) -> (String, &'static str) {
+    let content_type = choices.of(&["", OPENMETRICS]);
+    let kinds: &[&str] = match content_type {
+        "" => &["counter", "gauge", "histogram", "summary", "untyped"],
+        _ => &["counter", "gauge", "histogram", "summary", "unknown", "info", "gaugehistogram"],
+    };
+    let names = ["x", "x_total", "y", "x_count", "x_bucket", "x_info", "up", "quipu_x", "x_y"];
+    let suffixes = ["", "", "_total", "_bucket", "_sum", "_count", "_info", "_gsum", "_created"];
+    let labels =
+        ["", "{job=\"a\"}", "{job=\"a\",exported_job=\"b\"}", "{le=\"1\"}", "{le=\"+Inf\"}"];
+    let more =
+        ["{a=\"1\",le=\"1.0\"}", "{\"a.b\"=\"c\"}", "{a_b=\"c\"}", "{\"a.b\"=\"c\",a_b=\"c\"}"];
+    let mut text = String::new();
+    for _ in 0..12 {
+        let name = choices.of(&names);
+        if choices.of(&["t", "s", "s"]) == "t" {
+            text += &format!("# TYPE {name} {}\n", choices.of(kinds));
+        }
+        for _ in 0..choices.of(&["", "a", "bb", "cccc"]).len() {
+            let suffix = choices.of(&suffixes);
+            let labels = choices.of(&[&labels[..], &more].concat());
+            let value = choices.of(&["1", "2", "0.5", "-1", "NaN", "+Inf"]);
+            text += &format!("{name}{suffix}{labels} {value}\n");
+        }
+    }
+    if content_type == OPENMETRICS {
+        text += "# EOF\n";
+    }
+    (text, content_type)
+}
+
+#[test]
+fn what_is_shown_of_any_targets_can_be_read() {
+    let mut choices = Choices(1);
+    let mut shown_series = 0;
+    for _ in 0..800 {
+        let texts = [(); 3].map(|()| random(&mut choices));
+        let bodies = || {
+            let bodies = texts.iter().map(|(text, content_type)| body(text, content_type));
+            bodies
+                .collect::<Result<Vec<_>, _>>()
+                .unwrap_or_else(|error| panic!("{error} {texts:?}"))
+        };
+        let text = shown(bodies(), Shown::Text);
+        shown_series += expect_readable(&text, Format::Prometheus).len();
+        expect_readable(&shown(bodies(), Shown::OpenMetrics), Format::OpenMetrics);
+    }
+    assert!(shown_series > 10_000, "{shown_series}");
+}
+
+#[test]
+fn damaged_texts_are_refused_or_read() {
+    let text = "# HELP h H.\n# TYPE h histogram\nh_bucket{le=\"1\",a=\"\\n\"} 2\nh_sum{a=\"\\n\"} 7\n\
+        h_count{a=\"\\n\"} 3\n# TYPE s summary\ns{quantile=\"0.5\"} 1\ns_count 3\ns_sum 1\nx{b=\"1\"} 2\n\
+        # EOF\n";
+    for content_type in ["", OPENMETRICS] {
+        for end in 0..text.len() {
+            let _ = body(&text[..end], content_type);
+            for byte in ["0", "\n", "\"", "{", " ", "\u{7f}", "\u{e9}", "_"] {
+                let text = [&text[..end], byte, &text[end + 1..]].concat();
+                if let Ok(body) = body(&text, content_type) {
+                    expect_readable(&shown(vec![body], Shown::Text), Format::Prometheus);
+                }
+            }
+        }
+    }
+}
