@@ -1,4 +1,4 @@
-//! Reads requests of OTLP, in protobuf or, if the first byte is a brace, in JSON.
+//! Reads requests of OTLP, in protobuf or, if the first byte is a brace, in JSON, and as a response.
 
 #![no_main]
 
@@ -15,6 +15,9 @@ fuzz_target!(|input: &[u8]| {
             assert!(error.is_too_large(), "{error}");
         }
     } else if let Err(error) = read(bytes) {
+        assert!(error.offset().unwrap() <= bytes.len() as u64, "{error}");
+    }
+    if let Err(error) = remote::read_metrics_response(bytes) {
         assert!(error.offset().unwrap() <= bytes.len() as u64, "{error}");
     }
 });

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant, SystemTime};
 mod oracle;
 #[path = "remote/otlp_points.rs"]
 mod otlp_points;
+#[path = "remote/otlp_written.rs"]
+mod otlp_written;
 #[path = "remote/written.rs"]
 mod written;
 

@@ -81,8 +81,9 @@ pub use lines::{Cut, LineBuffer};
 #[cfg(feature = "otlp")]
 pub use otlp::{
     Attribute, Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, Instrumentation,
-    MetricsExemplar, MetricsReader, Number, Otlp, Point, PointValue, Progress, Resource,
-    SummaryPoint, Temporality, Value, read_metrics_request,
+    MetricsExemplar, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint, Number,
+    Otlp, Point, PointValue, Progress, Resource, SummaryPoint, Temporality, Value,
+    read_metrics_request, read_metrics_response,
 };
 #[cfg(all(feature = "otlp", feature = "json"))]
 pub use otlp::{JsonError, metrics_request_from_json};

@@ -119,7 +119,7 @@ pub(crate) fn request() -> otlp::Request {
 }
 
 /// Each point as text, from prost's types.
-fn expected(request: &otlp::Request) -> Vec<String> {
+pub(crate) fn expected(request: &otlp::Request) -> Vec<String> {
     let mut points = Vec::new();
     for resource_metrics in &request.resource_metrics {
         let resource = resource_metrics.resource.as_ref().map(|r| attributes(&r.attributes));
@@ -266,19 +266,28 @@ fn shown(value: &AnyValueKind) -> String {
 
 /// A point as text, in the same form.
 fn seen(point: &Point<'_, '_>) -> String {
-    let (scope, metric) = (point.scope, point.metric);
+    let scope = point.scope;
+    format!(
+        "{} / {} {} {} {} / {}",
+        read_attributes(point.resource.attributes),
+        scope.name,
+        scope.version,
+        scope.schema_url,
+        read_attributes(scope.attributes),
+        seen_alone(point),
+    )
+}
+
+/// A point as text, without its resource and its scope.
+pub(crate) fn seen_alone(point: &Point<'_, '_>) -> String {
+    let metric = point.metric;
     let exemplars = point.exemplars.iter().map(|e| {
         let attributes = read_attributes(point.exemplar_attributes(e));
         format!("{} {:?} {:?} {:?} {attributes}", e.time_ns, e.value, e.span_id, e.trace_id)
     });
     let exemplars: Vec<String> = exemplars.collect();
     let head = format!(
-        "{} / {} {} {} {} / {} {} {} / {} {:?} {} {exemplars:?}",
-        read_attributes(point.resource.attributes),
-        scope.name,
-        scope.version,
-        scope.schema_url,
-        read_attributes(scope.attributes),
+        "{} {} {} / {} {:?} {} {exemplars:?}",
         metric.name,
         metric.description,
         metric.unit,
@@ -349,7 +358,7 @@ fn read_value(value: Value<'_>) -> String {
     }
 }
 
-fn read(bytes: &[u8]) -> Vec<String> {
+pub(crate) fn read(bytes: &[u8]) -> Vec<String> {
     let mut points = Vec::new();
     remote::read_metrics_request(bytes, |point| points.push(seen(point))).unwrap();
     points
@@ -578,7 +587,7 @@ fn some_data() -> impl Strategy<Value = Data> {
     ]
 }
 
-fn some_request() -> impl Strategy<Value = otlp::Request> {
+pub(crate) fn some_request() -> impl Strategy<Value = otlp::Request> {
     let metric = (".{0,3}", ".{0,3}", ".{0,3}", option::of(some_data())).prop_map(
         |(name, description, unit, data)| otlp::Metric {
             name,

@@ -59,13 +59,19 @@
 //!                              bytes bytes_value = 7; } }
 //! ```
 //!
-//! Flags: bit 0 says that nothing was recorded.
+//! Flags: bit 0 says that nothing was recorded. The response:
+//!
+//! ```text
+//! message ExportMetricsServiceResponse { PartialSuccess partial_success = 1; }
+//! message PartialSuccess     { int64 rejected_data_points = 1; string error_message = 2; }
+//! ```
 
 mod attributes;
 #[cfg(feature = "json")]
 mod json;
 mod point;
 mod points;
+mod points_writer;
 mod reader;
 #[cfg(feature = "json")]
 mod schema;
@@ -77,6 +83,9 @@ pub use json::{JsonError, metrics_request_from_json};
 pub use point::{
     Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, Instrumentation,
     MetricsExemplar, Number, Point, PointValue, Resource, SummaryPoint, Temporality,
+};
+pub use points_writer::{
+    MetricsResponse, MetricsWriter, NewExemplar, NewPoint, read_metrics_response,
 };
 pub use reader::{MetricsReader, Progress, read_metrics_request};
 pub use writer::Otlp;

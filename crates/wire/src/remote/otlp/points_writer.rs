@@ -1,0 +1,375 @@
+//! Writes data points of every kind, and reads what a server responds to them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::attributes::{Attribute, Value};
+use super::point::{
+    ExponentialBuckets, ExponentialPoint, HistogramPoint, Number, PointValue, SummaryPoint,
+    Temporality,
+};
+use crate::error::Error;
+use crate::pieces::{Byte, Bytes, Each, Le64, LeDouble, LeDoubles, Varint, append};
+use crate::reader::{Reader, zigzag};
+use crate::remote::fields::{each_field, field_len, nested, skip_unknown, text, varint_len};
+
+/// A data point to write.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NewPoint<'p> {
+    /// Its attributes, each key once.
+    pub attributes: &'p [Attribute<'p>],
+    /// When a sum or a histogram began, in nanoseconds since 1970; 0 when it is not known.
+    pub start_ns: u64,
+    /// When it was measured, in nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Whether it only says that nothing was recorded: its series has ended.
+    pub no_recorded_value: bool,
+    /// The value.
+    pub value: PointValue<'p>,
+    /// Exemplars; summaries have none.
+    pub exemplars: &'p [NewExemplar<'p>],
+}
+
+/// An exemplar to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NewExemplar<'p> {
+    /// When it was measured, in nanoseconds since 1970; 0 when it is not known.
+    pub time_ns: u64,
+    /// The value.
+    pub value: Option<Number>,
+    /// The id of the trace that measured it: 16 bytes, or none.
+    pub trace_id: &'p [u8],
+    /// The id of the span that measured it: 8 bytes, or none.
+    pub span_id: &'p [u8],
+    /// Its attributes that are not among those of the point.
+    pub attributes: &'p [Attribute<'p>],
+}
+
+/// An OTLP request, `ExportMetricsServiceRequest`, with many data points of each metric. Send it as
+/// `application/x-protobuf`.
+///
+/// All points are of one resource and one scope, both without a name.
+#[derive(Debug, Default)]
+pub struct MetricsWriter {
+    metrics: Vec<u8>,
+    /// The encoded description of the metric.
+    described: Vec<u8>,
+    name: String,
+    /// What the points of the metric are that are not yet among `metrics`.
+    kind: Option<Kind>,
+    /// These points, encoded.
+    points: Vec<u8>,
+    count: usize,
+    /// Buffers.
+    point: Vec<u8>,
+    inner: Vec<u8>,
+    pair: Vec<u8>,
+}
+
+/// What the points of a metric have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    /// The tag of the data.
+    tag: u8,
+    temporality: Temporality,
+    monotonic: bool,
+}
+
+impl MetricsWriter {
+    /// A request without points.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Begins a metric: the points that follow are its. The unit is one of UCUM, such as `s`; it
+    /// and the description may be empty.
+    pub fn begin(&mut self, name: &str, description: &str, unit: &str) {
+        self.end_metric();
+        self.name.clear();
+        self.name.push_str(name);
+        self.described.clear();
+        for (tag, text) in [(0x0a, name), (0x12, description), (0x1a, unit)] {
+            if !text.is_empty() {
+                field(&mut self.described, tag, text.as_bytes());
+            }
+        }
+    }
+
+    /// The name of the metric.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Adds a point to the metric. One that is of another kind or temporality than the point before
+    /// begins another metric of the same name.
+    pub fn push(&mut self, point: &NewPoint<'_>) {
+        let kind = Kind::of(&point.value);
+        if self.kind != Some(kind) {
+            self.end_metric();
+            self.kind = Some(kind);
+        }
+        self.point.clear();
+        match &point.value {
+            PointValue::Gauge(value) | PointValue::Sum { value, .. } => self.number(point, *value),
+            PointValue::Histogram { point: values, .. } => self.histogram(point, values),
+            PointValue::Exponential { point: values, .. } => self.exponential(point, values),
+            PointValue::Summary(values) => self.summary(point, values),
+        }
+        field(&mut self.points, 0x0a, &self.point);
+        self.count += 1;
+    }
+
+    fn number(&mut self, point: &NewPoint<'_>, value: Option<Number>) {
+        self.times(point);
+        match value {
+            Some(Number::Double(value)) => append(&mut self.point, (Byte(0x21), LeDouble(value))),
+            Some(Number::Int(value)) => append(&mut self.point, (Byte(0x31), Le64(value as u64))),
+            None => {}
+        }
+        self.exemplars(0x2a, point.exemplars);
+        self.attributes(0x3a, point.attributes);
+        self.flags(0x40, point);
+    }
+
+    fn histogram(&mut self, point: &NewPoint<'_>, values: &HistogramPoint<'_>) {
+        self.times(point);
+        fixed(&mut self.point, 0x21, values.count);
+        self.double(0x29, values.sum);
+        let HistogramPoint { buckets, bounds, .. } = *values;
+        if !buckets.is_empty() {
+            let length = Varint(8 * buckets.len() as u64);
+            append(&mut self.point, (Byte(0x32), length, Each(buckets, Le64)));
+        }
+        if !bounds.is_empty() {
+            let length = Varint(8 * bounds.len() as u64);
+            append(&mut self.point, (Byte(0x3a), length, LeDoubles(bounds)));
+        }
+        self.exemplars(0x42, point.exemplars);
+        self.attributes(0x4a, point.attributes);
+        self.flags(0x50, point);
+        self.double(0x59, values.min);
+        self.double(0x61, values.max);
+    }
+
+    fn exponential(&mut self, point: &NewPoint<'_>, values: &ExponentialPoint<'_>) {
+        self.attributes(0x0a, point.attributes);
+        self.times(point);
+        fixed(&mut self.point, 0x21, values.count);
+        self.double(0x29, values.sum);
+        if values.scale != 0 {
+            append(&mut self.point, (Byte(0x30), signed(values.scale)));
+        }
+        fixed(&mut self.point, 0x39, values.zero_count);
+        for (tag, buckets) in [(0x42, &values.positive), (0x4a, &values.negative)] {
+            self.inner.clear();
+            buckets_to(&mut self.inner, buckets);
+            if !self.inner.is_empty() {
+                field(&mut self.point, tag, &self.inner);
+            }
+        }
+        self.flags(0x50, point);
+        self.exemplars(0x5a, point.exemplars);
+        self.double(0x61, values.min);
+        self.double(0x69, values.max);
+        fixed(&mut self.point, 0x71, values.zero_threshold.to_bits());
+    }
+
+    fn summary(&mut self, point: &NewPoint<'_>, values: &SummaryPoint<'_>) {
+        self.times(point);
+        fixed(&mut self.point, 0x21, values.count);
+        fixed(&mut self.point, 0x29, values.sum.to_bits());
+        for (quantile, value) in values.quantiles {
+            self.inner.clear();
+            fixed(&mut self.inner, 0x09, quantile.to_bits());
+            fixed(&mut self.inner, 0x11, value.to_bits());
+            field(&mut self.point, 0x32, &self.inner);
+        }
+        self.attributes(0x3a, point.attributes);
+        self.flags(0x40, point);
+    }
+
+    fn times(&mut self, point: &NewPoint<'_>) {
+        fixed(&mut self.point, 0x11, point.start_ns);
+        fixed(&mut self.point, 0x19, point.time_ns);
+    }
+
+    fn double(&mut self, tag: u8, value: Option<f64>) {
+        append(&mut self.point, value.map(|value| (Byte(tag), LeDouble(value))));
+    }
+
+    fn flags(&mut self, tag: u8, point: &NewPoint<'_>) {
+        append(&mut self.point, point.no_recorded_value.then_some((Byte(tag), Byte(1))));
+    }
+
+    fn attributes(&mut self, tag: u8, attributes: &[Attribute<'_>]) {
+        for attribute in attributes {
+            self.pair.clear();
+            attribute_to(&mut self.pair, attribute);
+            field(&mut self.point, tag, &self.pair);
+        }
+    }
+
+    fn exemplars(&mut self, tag: u8, exemplars: &[NewExemplar<'_>]) {
+        for exemplar in exemplars {
+            let inner = &mut self.inner;
+            inner.clear();
+            fixed(inner, 0x11, exemplar.time_ns);
+            match exemplar.value {
+                Some(Number::Double(value)) => append(inner, (Byte(0x19), LeDouble(value))),
+                Some(Number::Int(value)) => append(inner, (Byte(0x31), Le64(value as u64))),
+                None => {}
+            }
+            for (tag, id) in [(0x22, exemplar.span_id), (0x2a, exemplar.trace_id)] {
+                if !id.is_empty() {
+                    field(inner, tag, id);
+                }
+            }
+            for attribute in exemplar.attributes {
+                self.pair.clear();
+                attribute_to(&mut self.pair, attribute);
+                field(inner, 0x3a, &self.pair);
+            }
+            field(&mut self.point, tag, inner);
+        }
+    }
+
+    /// Moves the points of the metric to the request.
+    fn end_metric(&mut self) {
+        let Some(kind) = self.kind.take() else { return };
+        let temporality = match kind.temporality {
+            Temporality::Delta => Some(1),
+            Temporality::Cumulative => Some(2),
+            Temporality::Unknown => None,
+        };
+        let temporality = temporality.map(|number| (Byte(0x10), Byte(number)));
+        let monotonic = kind.monotonic.then_some((Byte(0x18), Byte(1)));
+        let behind = 2 * (usize::from(temporality.is_some()) + usize::from(kind.monotonic));
+        let data = self.points.len() + behind;
+        let len = self.described.len() + field_len(data);
+        let head = (Byte(0x12), Varint(len as u64), Bytes(&self.described));
+        let data = (Byte(kind.tag), Varint(data as u64), Bytes(&self.points));
+        append(&mut self.metrics, (head, data, temporality, monotonic));
+        self.points.clear();
+    }
+
+    /// Approximately how many bytes the request has.
+    pub fn len(&self) -> usize {
+        self.metrics.len() + self.points.len()
+    }
+
+    /// Whether it has no points.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How many points it has.
+    pub fn points(&self) -> usize {
+        self.count
+    }
+
+    /// Appends the request, and begins the next. The metric goes on there.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        self.end_metric();
+        if self.count > 0 {
+            let scope = self.metrics.len();
+            let resource = (Byte(0x0a), Varint(field_len(scope) as u64));
+            append(out, (resource, Byte(0x12), Varint(scope as u64), Bytes(&self.metrics)));
+        }
+        self.metrics.clear();
+        self.count = 0;
+    }
+}
+
+impl Kind {
+    fn of(value: &PointValue<'_>) -> Self {
+        let (tag, temporality, monotonic) = match *value {
+            PointValue::Gauge(_) => (0x2a, Temporality::Unknown, false),
+            PointValue::Sum { monotonic, temporality, .. } => (0x3a, temporality, monotonic),
+            PointValue::Histogram { temporality, .. } => (0x4a, temporality, false),
+            PointValue::Exponential { temporality, .. } => (0x52, temporality, false),
+            PointValue::Summary(_) => (0x5a, Temporality::Unknown, false),
+        };
+        Self { tag, temporality, monotonic }
+    }
+}
+
+fn field(out: &mut Vec<u8>, tag: u8, body: &[u8]) {
+    append(out, (Byte(tag), Varint(body.len() as u64), Bytes(body)));
+}
+
+/// A field of 8 bytes; 0 is left out, as its default.
+fn fixed(out: &mut Vec<u8>, tag: u8, number: u64) {
+    append(out, (number != 0).then_some((Byte(tag), Le64(number))));
+}
+
+fn signed(number: i32) -> Varint {
+    Varint(zigzag(number.into()))
+}
+
+fn buckets_to(out: &mut Vec<u8>, buckets: &ExponentialBuckets<'_>) {
+    if buckets.offset != 0 {
+        append(out, (Byte(0x08), signed(buckets.offset)));
+    }
+    if !buckets.counts.is_empty() {
+        let len: usize = buckets.counts.iter().map(|count| varint_len(*count)).sum();
+        append(out, (Byte(0x12), Varint(len as u64), Each(buckets.counts, Varint)));
+    }
+}
+
+/// Writes a key and a value.
+fn attribute_to(out: &mut Vec<u8>, (key, value): &Attribute<'_>) {
+    let (tag, len) = match value {
+        Value::Empty => return field(out, 0x0a, key.as_bytes()),
+        Value::Text(text) => (Some(0x0a), field_len(text.len())),
+        Value::Bytes(bytes) => (Some(0x3a), field_len(bytes.len())),
+        Value::Bool(_) => (None, 2),
+        Value::Int(number) => (None, 1 + varint_len(*number as u64)),
+        Value::Double(_) => (None, 9),
+        Value::Nested(encoded) => (None, encoded.len()),
+    };
+    let key = (Byte(0x0a), Varint(key.len() as u64), Bytes(key.as_bytes()));
+    append(out, (key, Byte(0x12), Varint(len as u64)));
+    match (tag, value) {
+        (Some(tag), Value::Text(text)) => field(out, tag, text.as_bytes()),
+        (Some(tag), Value::Bytes(bytes)) => field(out, tag, bytes),
+        (_, Value::Bool(value)) => append(out, (Byte(0x10), Byte(u8::from(*value)))),
+        (_, Value::Int(number)) => append(out, (Byte(0x18), Varint(*number as u64))),
+        (_, Value::Double(number)) => append(out, (Byte(0x21), LeDouble(*number))),
+        (_, Value::Nested(encoded)) => append(out, Bytes(encoded)),
+        _ => {}
+    }
+}
+
+/// What a server responds to a request that it took, `ExportMetricsServiceResponse`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetricsResponse<'a> {
+    /// How many points it refused.
+    pub rejected: u64,
+    /// Why, or a warning; may be empty.
+    pub message: &'a str,
+}
+
+/// Reads a response.
+///
+/// # Errors
+///
+/// When it is not an `ExportMetricsServiceResponse`.
+pub fn read_metrics_response(response: &[u8]) -> Result<MetricsResponse<'_>, Error> {
+    let mut read = MetricsResponse::default();
+    let mut input = Reader::new(response);
+    let fields = each_field(&mut input, |tag, input| match tag {
+        0x0a => nested(input, |input| {
+            each_field(input, |tag, input| match tag {
+                // It is signed.
+                0x08 => input.varint("a number").map(|number| {
+                    read.rejected = u64::try_from(number as i64).unwrap_or(0);
+                }),
+                0x12 => text(input).map(|message| read.message = message),
+                tag => skip_unknown(input, tag, 0b110),
+            })
+        }),
+        tag => skip_unknown(input, tag, 0b10),
+    });
+    fields.map_err(|fault| Error::reading("otlp", input.position() as u64, fault))?;
+    Ok(read)
+}

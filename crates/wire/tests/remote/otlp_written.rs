@@ -1,0 +1,102 @@
+//! What is read of any request of OTLP is written again with the same points, which our reader and
+//! prost read.
+
+use proptest::prelude::*;
+use prost::Message as _;
+use quipu_wire::remote::{
+    self, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint, Point,
+};
+
+use crate::oracle::otlp;
+use crate::otlp_points::{expected, read, request, seen_alone, some_request};
+
+/// Writes the points of a request again, at most this many in each request. Returns the requests, and
+/// what the points are.
+fn written(bytes: &[u8], most: usize) -> (Vec<Vec<u8>>, Vec<String>) {
+    let mut writer = MetricsWriter::new();
+    let (mut requests, mut points) = (Vec::new(), Vec::new());
+    let mut reader = MetricsReader::new(bytes);
+    let mut metric = 0;
+    while let Some(point) = reader.next_point().unwrap() {
+        if point.metric.number != metric {
+            metric = point.metric.number;
+            writer.begin(point.metric.name, point.metric.description, point.metric.unit);
+            assert_eq!(writer.name(), point.metric.name);
+        }
+        push(&mut writer, &point);
+        points.push(seen_alone(&point));
+        if writer.points() == most {
+            let mut request = Vec::new();
+            writer.finish(&mut request);
+            assert!(writer.is_empty() && writer.len() == 0);
+            requests.push(request);
+        }
+    }
+    let mut request = Vec::new();
+    writer.finish(&mut request);
+    requests.push(request);
+    (requests, points)
+}
+
+fn push(writer: &mut MetricsWriter, point: &Point<'_, '_>) {
+    let exemplars = point.exemplars.iter().map(|exemplar| NewExemplar {
+        time_ns: exemplar.time_ns,
+        value: exemplar.value,
+        trace_id: exemplar.trace_id,
+        span_id: exemplar.span_id,
+        attributes: point.exemplar_attributes(exemplar),
+    });
+    let exemplars: Vec<_> = exemplars.collect();
+    writer.push(&NewPoint {
+        attributes: point.attributes,
+        start_ns: point.start_ns,
+        time_ns: point.time_ns,
+        no_recorded_value: point.no_recorded_value,
+        value: point.value,
+        exemplars: &exemplars,
+    });
+}
+
+/// The points of a request, as our reader and prost read them.
+fn seen(request: &[u8]) -> Vec<String> {
+    let decoded = otlp::Request::decode(request).unwrap();
+    assert_eq!(read(request), expected(&decoded));
+    let mut points = Vec::new();
+    remote::read_metrics_request(request, |point| points.push(seen_alone(point))).unwrap();
+    points
+}
+
+#[test]
+fn every_field_that_is_read_is_written() {
+    let (requests, points) = written(&request().encode_to_vec(), usize::MAX);
+    assert_eq!((requests.len(), points.len()), (1, 24));
+    assert_eq!(seen(&requests[0]), points);
+    // Points that follow each other are of one metric.
+    let decoded = otlp::Request::decode(&requests[0][..]).unwrap();
+    assert_eq!(decoded.resource_metrics[0].scope_metrics[0].metrics.len(), 20);
+}
+
+#[test]
+fn responses_are_read() {
+    let read = |bytes: &'static [u8]| remote::read_metrics_response(bytes);
+    assert_eq!(read(b""), Ok(MetricsResponse::default()));
+    let partial = MetricsResponse { rejected: 300, message: "why" };
+    assert_eq!(read(b"\x0a\x08\x08\xac\x02\x12\x03why"), Ok(partial));
+    let warning = MetricsResponse { rejected: 0, message: "why" };
+    assert_eq!(read(b"\x0a\x05\x12\x03why\x50\x01"), Ok(warning));
+    let negative = b"\x0a\x0b\x08\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01";
+    assert_eq!(read(negative), Ok(MetricsResponse::default()));
+    let page = read(b"<!DOCTYPE html>").unwrap_err();
+    assert!(page.offset().is_some_and(|offset| offset <= 15), "{page}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_points_that_are_read_are_written(request in some_request(), most in 1_usize..5) {
+        let (requests, points) = written(&request.encode_to_vec(), most);
+        let again: Vec<String> = requests.iter().flat_map(|request| seen(request)).collect();
+        prop_assert_eq!(again, points);
+    }
+}
