@@ -24,7 +24,7 @@ use quipu_segment::printable;
 use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 
 pub use flags::Flags;
-pub use outputs::{ExternalLabel, Queue, ReceiverUrl};
+pub use outputs::{ExternalLabel, OtlpUrl, Queue, ReceiverUrl};
 pub use time::Time;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
@@ -234,7 +234,7 @@ impl Settings {
             },
             rules: flags.rules.clone(),
             otlp: otlp::Options {
-                enabled: set(flags.otlp) == Switch::On,
+                enabled: set(flags.otlp_input) == Switch::On,
                 translation: set(flags.otlp_translation),
                 promote: flags.otlp_promote.clone().unwrap_or_default(),
             },

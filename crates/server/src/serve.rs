@@ -151,9 +151,10 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
 /// to receivers and targets, and at most `most` segments that are watched.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
-    let clients = settings.outputs.receivers.len() + settings.targets.targets.len();
-    let sending = clients * FILES_PER_CLIENT;
-    settings.statsd.streams() * settings.statsd.connections(files) + sending + watched
+    let outputs = &settings.outputs;
+    let receivers = outputs.receivers.len() + outputs.otlp.receivers.len();
+    let clients = (receivers + settings.targets.targets.len()) * FILES_PER_CLIENT;
+    settings.statsd.streams() * settings.statsd.connections(files) + clients + watched
 }
 
 /// Starts the agent, if it has anything to show.

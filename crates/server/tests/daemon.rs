@@ -34,6 +34,8 @@ mod metrics;
 mod openapi;
 #[path = "daemon/otlp.rs"]
 mod otlp;
+#[path = "daemon/otlp_output.rs"]
+mod otlp_output;
 #[path = "daemon/outputs.rs"]
 mod outputs;
 #[path = "daemon/push.rs"]

@@ -8,11 +8,14 @@ use clap::Args;
 use quipu::intake;
 use serde::{Deserialize, Serialize};
 
-use super::{Damaged, Error, ExternalLabel, LogFormat, LogLevel, Queue, ReceiverUrl, Switch, Time};
+use super::{
+    Damaged, Error, ExternalLabel, LogFormat, LogLevel, OtlpUrl, Queue, ReceiverUrl, Switch, Time,
+};
 use crate::agent;
 use crate::agent::targets::Target;
 use crate::http;
 use crate::inputs::{otlp, push, statsd};
+use crate::outputs::otlp::{Compression, Temporality};
 
 /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, Serialize)]
@@ -162,8 +165,8 @@ pub struct Flags {
     pub rules: Option<PathBuf>,
 
     /// Takes metrics by OTLP over HTTP, at /v1/metrics [default: on]
-    #[arg(long, env = "QUIPU_OTLP", value_name = "SWITCH")]
-    pub otlp: Option<Switch>,
+    #[arg(long, env = "QUIPU_OTLP_INPUT", value_name = "SWITCH")]
+    pub otlp_input: Option<Switch>,
 
     /// How names that come in by OTLP are translated, as in Prometheus' setting
     /// translation_strategy [default: UnderscoreEscapingWithSuffixes]
@@ -299,6 +302,34 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_REMOTE_WRITE_BASIC_FILE", value_name = "FILE")]
     pub remote_write_basic_file: Option<PathBuf>,
 
+    /// Where all metrics are sent by OTLP over HTTP, such as http://collector:4318; a URL without a
+    /// path gets /v1/metrics; may be given several times [default: none]
+    #[arg(long, env = "QUIPU_OTLP", value_name = "URL", value_delimiter = '\n')]
+    pub otlp: Option<Vec<OtlpUrl>>,
+
+    /// How often metrics are sent by OTLP [default: 60s]
+    #[arg(long, env = "QUIPU_OTLP_INTERVAL", value_name = "TIME")]
+    pub otlp_interval: Option<Time>,
+
+    /// What sums and histograms that are sent by OTLP count from: their start, or what was sent
+    /// before [default: cumulative]
+    #[arg(long, env = "QUIPU_OTLP_TEMPORALITY", value_name = "TEMPORALITY")]
+    pub otlp_temporality: Option<Temporality>,
+
+    /// How requests of OTLP are compressed [default: gzip]
+    #[arg(long, env = "QUIPU_OTLP_COMPRESSION", value_name = "HOW")]
+    pub otlp_compression: Option<Compression>,
+
+    /// File with the token of the receiver of OTLP, for the header Authorization: Bearer
+    /// [default: none]
+    #[arg(long, env = "QUIPU_OTLP_BEARER_FILE", value_name = "FILE")]
+    pub otlp_bearer_file: Option<PathBuf>,
+
+    /// File with USER:PASSWORD for the receiver of OTLP, for the header Authorization: Basic
+    /// [default: none]
+    #[arg(long, env = "QUIPU_OTLP_BASIC_FILE", value_name = "FILE")]
+    pub otlp_basic_file: Option<PathBuf>,
+
     /// Label of all series that are sent, unless they have it; may be given several times
     /// [default: none]
     #[arg(long, env = "QUIPU_EXTERNAL_LABEL", value_name = "NAME=VALUE", value_delimiter = '\n')]
@@ -358,7 +389,7 @@ impl Flags {
             push_gauges: self.push_gauges.or(other.push_gauges),
             push_expiry: self.push_expiry.or(other.push_expiry),
             rules: self.rules.or(other.rules),
-            otlp: self.otlp.or(other.otlp),
+            otlp_input: self.otlp_input.or(other.otlp_input),
             otlp_translation: self.otlp_translation.or(other.otlp_translation),
             otlp_promote: self.otlp_promote.or(other.otlp_promote),
             read_timeout: self.read_timeout.or(other.read_timeout),
@@ -392,6 +423,12 @@ impl Flags {
                 .remote_write_bearer_file
                 .or(other.remote_write_bearer_file),
             remote_write_basic_file: self.remote_write_basic_file.or(other.remote_write_basic_file),
+            otlp: self.otlp.or(other.otlp),
+            otlp_interval: self.otlp_interval.or(other.otlp_interval),
+            otlp_temporality: self.otlp_temporality.or(other.otlp_temporality),
+            otlp_compression: self.otlp_compression.or(other.otlp_compression),
+            otlp_bearer_file: self.otlp_bearer_file.or(other.otlp_bearer_file),
+            otlp_basic_file: self.otlp_basic_file.or(other.otlp_basic_file),
             external_label: self.external_label.or(other.external_label),
             log_format: self.log_format.or(other.log_format),
             log_level: self.log_level.or(other.log_level),
@@ -435,7 +472,7 @@ impl Flags {
             push_gauges: Some(push::Gauges::Set),
             push_expiry: None,
             rules: None,
-            otlp: Some(Switch::On),
+            otlp_input: Some(Switch::On),
             otlp_translation: Some(otlp::Translation::UnderscoreEscapingWithSuffixes),
             otlp_promote: None,
             read_timeout: time(limits.read_timeout),
@@ -463,6 +500,12 @@ impl Flags {
             remote_write_interval: time(Duration::from_secs(15)),
             remote_write_bearer_file: None,
             remote_write_basic_file: None,
+            otlp: None,
+            otlp_interval: time(Duration::from_secs(60)),
+            otlp_temporality: Some(Temporality::Cumulative),
+            otlp_compression: Some(Compression::Gzip),
+            otlp_bearer_file: None,
+            otlp_basic_file: None,
             external_label: None,
             log_format: Some(LogFormat::Text),
             log_level: Some(LogLevel::Info),

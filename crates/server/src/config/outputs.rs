@@ -1,6 +1,7 @@
 //! The settings of what the daemon sends to others.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use quipu::exposition::is_legacy_name;
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Flags, at_least, set};
-use crate::outputs::{Credentials, Options, QueueOptions};
+use crate::outputs::{Credentials, Options, QueueOptions, otlp};
 
 /// What is kept for a receiver that takes nothing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
@@ -27,6 +28,11 @@ pub enum Queue {
 #[serde(try_from = "String", into = "String")]
 pub struct ReceiverUrl(String);
 
+/// The URL of a receiver of OTLP. One without a path has that of metrics.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OtlpUrl(ReceiverUrl);
+
 /// A label of all series that are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
@@ -40,42 +46,26 @@ pub struct ExternalLabel {
 /// The settings of the outputs.
 pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
     let receivers = flags.remote_write.clone().unwrap_or_default();
-    let refused = |name, what: String| Err(Error::Value(name, what));
-    for (at, receiver) in receivers.iter().enumerate() {
-        if receivers[..at].iter().any(|other| other.name() == receiver.name()) {
-            return refused("remote-write", format!("{} is given twice", receiver.name()));
-        }
-    }
+    check_receivers("remote-write", &receivers)?;
     let labels = flags.external_label.clone().unwrap_or_default();
     for (at, label) in labels.iter().enumerate() {
         if labels[..at].iter().any(|other| other.name == label.name) {
-            return refused("external-label", format!("the label {} has two values", label.name));
+            let what = format!("the label {} has two values", label.name);
+            return Err(Error::Value("external-label", what));
         }
     }
-    let files = (flags.remote_write_bearer_file.clone(), flags.remote_write_basic_file.clone());
-    let (name, credentials) = match files {
-        (None, None) => ("", None),
-        (Some(file), None) => ("remote-write-bearer-file", Some(Credentials::Bearer(file))),
-        (None, Some(file)) => ("remote-write-basic-file", Some(Credentials::Basic(file))),
-        (Some(_), Some(_)) => {
-            let what = "there is --remote-write-basic-file, too; give one of them";
-            return refused("remote-write-bearer-file", what.into());
-        }
-    };
-    if credentials.is_some() && receivers.len() != 1 {
-        let what = format!(
-            "it is for one receiver, and there are {}: each of them would see the secret of the \
-             others; run a daemon for each, or have a proxy add the secrets",
-            receivers.len()
-        );
-        return refused(name, what);
-    }
+    let credentials = credentials(
+        ("remote-write-bearer-file", flags.remote_write_bearer_file.as_ref()),
+        ("remote-write-basic-file", flags.remote_write_basic_file.as_ref()),
+        receivers.len(),
+    )?;
     Ok(Options {
         receivers,
         interval: at_least("remote-write-interval", flags.remote_write_interval, MIN_INTERVAL)?,
         labels,
         queue: queue(flags)?,
         credentials,
+        otlp: otlp(flags)?,
     })
 }
 
@@ -99,6 +89,60 @@ fn queue(flags: &Flags) -> Result<Option<QueueOptions>, Error> {
 
 /// The fewest bytes of a queue: enough for a request or two of the largest that are usual.
 const MIN_QUEUE_BYTES: u64 = 4 << 20;
+
+/// The settings of what is sent by OTLP.
+fn otlp(flags: &Flags) -> Result<otlp::Options, Error> {
+    let receivers = flags.otlp.iter().flatten().map(|url| url.0.clone());
+    let receivers: Vec<ReceiverUrl> = receivers.collect();
+    check_receivers("otlp", &receivers)?;
+    let credentials = credentials(
+        ("otlp-bearer-file", flags.otlp_bearer_file.as_ref()),
+        ("otlp-basic-file", flags.otlp_basic_file.as_ref()),
+        receivers.len(),
+    )?;
+    Ok(otlp::Options {
+        receivers,
+        interval: at_least("otlp-interval", flags.otlp_interval, MIN_INTERVAL)?,
+        temporality: set(flags.otlp_temporality),
+        compression: set(flags.otlp_compression),
+        credentials,
+        state: set(flags.state.clone()),
+    })
+}
+
+fn check_receivers(flag: &'static str, receivers: &[ReceiverUrl]) -> Result<(), Error> {
+    for (at, receiver) in receivers.iter().enumerate() {
+        if receivers[..at].iter().any(|other| other.name() == receiver.name()) {
+            return Err(Error::Value(flag, format!("{} is given twice", receiver.name())));
+        }
+    }
+    Ok(())
+}
+
+/// The credentials for the only receiver, from the flags for either file.
+fn credentials(
+    bearer: (&'static str, Option<&PathBuf>),
+    basic: (&'static str, Option<&PathBuf>),
+    receivers: usize,
+) -> Result<Option<Credentials>, Error> {
+    let (name, credentials) = match (bearer.1, basic.1) {
+        (None, None) => return Ok(None),
+        (Some(file), None) => (bearer.0, Credentials::Bearer(file.clone())),
+        (None, Some(file)) => (basic.0, Credentials::Basic(file.clone())),
+        (Some(_), Some(_)) => {
+            let what = format!("there is --{}, too; give one of them", basic.0);
+            return Err(Error::Value(bearer.0, what));
+        }
+    };
+    if receivers != 1 {
+        let what = format!(
+            "it is for one receiver, and there are {receivers}: each of them would see the secret \
+             of the others; run a daemon for each, or have a proxy add the secrets"
+        );
+        return Err(Error::Value(name, what));
+    }
+    Ok(Some(credentials))
+}
 
 /// The shortest interval; a shorter one is most likely a mistake.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -138,6 +182,29 @@ impl FromStr for ReceiverUrl {
             Some(authority) if !authority.host().is_empty() => Ok(Self(text.to_owned())),
             _ => Err(format!("it has no host; write {EXAMPLE}")),
         }
+    }
+}
+
+impl FromStr for OtlpUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if matches!(text, "on" | "off") {
+            return Err("it is the URL of a receiver; whether metrics are taken by OTLP is \
+                        --otlp-input"
+                .into());
+        }
+        let url: ReceiverUrl =
+            text.parse().map_err(|error: String| error.replace(EXAMPLE, OTLP_EXAMPLE))?;
+        // The authority follows the two slashes of the scheme.
+        let authority = text.find("://").map_or(0, |at| at + 3);
+        let end = text[authority..].find(['/', '?']).map_or(text.len(), |at| authority + at);
+        let (base, rest) = text.split_at(end);
+        let query = rest.strip_prefix('/').unwrap_or(rest);
+        if query.is_empty() || query.starts_with('?') {
+            return Ok(Self(ReceiverUrl(format!("{base}/v1/metrics{query}"))));
+        }
+        Ok(Self(url))
     }
 }
 
@@ -185,11 +252,17 @@ macro_rules! texts {
     )*};
 }
 
-texts!(ReceiverUrl, ExternalLabel);
+texts!(ReceiverUrl, OtlpUrl, ExternalLabel);
 
 impl fmt::Display for ReceiverUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for OtlpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 
@@ -200,6 +273,7 @@ impl fmt::Display for ExternalLabel {
 }
 
 const EXAMPLE: &str = "http://HOST:PORT/PATH, such as http://prometheus:9090/api/v1/write";
+const OTLP_EXAMPLE: &str = "http://HOST:PORT, such as http://collector:4318";
 
 #[cfg(test)]
 mod tests {
@@ -222,6 +296,18 @@ mod tests {
             let error = text.parse::<ReceiverUrl>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
         }
+        for (text, url) in [
+            ("http://a:4318", "http://a:4318/v1/metrics"),
+            ("https://a/", "https://a/v1/metrics"),
+            ("http://[::1]:4318/?k=v", "http://[::1]:4318/v1/metrics?k=v"),
+            ("http://a?k=v/w", "http://a/v1/metrics?k=v/w"),
+            ("http://a/otlp", "http://a/otlp"),
+            ("http://a/v1/metrics", "http://a/v1/metrics"),
+        ] {
+            assert_eq!(text.parse::<OtlpUrl>().unwrap().to_string(), url);
+        }
+        assert!("collector:4318".parse::<OtlpUrl>().unwrap_err().contains("http://collector:4318"));
+        assert!("off".parse::<OtlpUrl>().unwrap_err().contains("--otlp-input"));
         assert_eq!("a=b=c".parse::<ExternalLabel>().unwrap().value, "b=c");
         for text in ["a", "=b", "a=", "__a=b", "a:b=c", "1a=b", "a b=c"] {
             let error = text.parse::<ExternalLabel>().unwrap_err();
@@ -244,6 +330,12 @@ mod tests {
             ),
             ("remote-write-interval = \"1ms\"".into(), "give at least 100ms"),
             ("remote-write-queue-bytes = 1".into(), "give at least 4194304"),
+            ("otlp-interval = \"1ms\"".into(), "give at least 100ms"),
+            ("otlp = [\"http://a\", \"http://a/v1/metrics\"]".into(), "given twice"),
+            (
+                "otlp = [\"http://a\", \"http://b\"]\notlp-basic-file = \"f\"".into(),
+                "--otlp-basic-file: it is for one receiver, and there are 2",
+            ),
         ] {
             let flags: Flags = toml::from_str(&toml).unwrap();
             let error = resolve(&flags.or(Flags::defaults())).unwrap_err().to_string();

@@ -293,7 +293,7 @@ fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Response {
 }
 
 /// The beginning of a text that a client sent, short enough for a message: at most this many bytes.
-pub(super) fn cut(text: &str, bytes: usize) -> &str {
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
     let mut ends = (0..=bytes.min(text.len())).rev();
     &text[..ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0)]
 }

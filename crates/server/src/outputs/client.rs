@@ -11,7 +11,7 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, RETRY_AFTER};
 use quipu_segment::printable;
 use ureq::Agent;
 
-use super::{Credentials, Options};
+use super::Credentials;
 use crate::config::ReceiverUrl;
 use crate::tls;
 
@@ -47,10 +47,14 @@ impl Client {
     ///
     /// # Errors
     /// If the connection is to be encrypted, and the system has no certificates.
-    pub(super) fn new(receiver: &ReceiverUrl, options: &Options) -> Result<Self, String> {
+    pub(super) fn new(
+        receiver: &ReceiverUrl,
+        interval: Duration,
+        credentials: Option<&Credentials>,
+    ) -> Result<Self, String> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
-            .max_idle_age(options.interval.saturating_mul(2).max(TIMEOUT))
+            .max_idle_age(interval.saturating_mul(2).max(TIMEOUT))
             .max_redirects(0)
             .proxy(None)
             .timeout_global(Some(TIMEOUT))
@@ -62,7 +66,7 @@ impl Client {
         Ok(Self {
             agent: config.build().into(),
             url: receiver.as_str().to_owned(),
-            credentials: options.credentials.clone(),
+            credentials: credentials.cloned(),
         })
     }
 

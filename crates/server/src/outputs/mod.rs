@@ -1,9 +1,10 @@
-//! What the daemon sends to others: all that `/metrics` shows, by remote write.
+//! What the daemon sends to others: all that `/metrics` shows, by remote write and by OTLP.
 //!
 //! Each receiver has a thread, which takes a snapshot into requests and then sends them. It holds
 //! nothing while it waits for a receiver.
 
 mod client;
+pub mod otlp;
 mod remote_write;
 mod schedule;
 mod source;
@@ -20,6 +21,7 @@ use tracing::warn;
 
 use crate::config::ReceiverUrl;
 use client::Client;
+use otlp::Exporter;
 use remote_write::{Metrics, Queue, QueueMetrics, Writer};
 pub use source::Source;
 
@@ -36,6 +38,8 @@ pub struct Options {
     pub queue: Option<QueueOptions>,
     /// What the receiver knows the daemon by.
     pub credentials: Option<Credentials>,
+    /// What is sent by OTLP.
+    pub otlp: otlp::Options,
 }
 
 /// The queues on the disk.
@@ -90,38 +94,83 @@ impl Outputs {
     /// # Errors
     /// [`Error`], which names the remedy.
     pub fn start(options: &Options, source: Source, registry: &Registry) -> Result<Self, Error> {
-        let mut all = Vec::new();
+        let mut all = Self(Vec::new());
+        all.start_remote_write(options, &source, registry)?;
+        all.start_otlp(options, &source, registry)?;
+        Ok(all)
+    }
+
+    fn start_remote_write(
+        &mut self,
+        options: &Options,
+        source: &Source,
+        registry: &Registry,
+    ) -> Result<(), Error> {
         if options.receivers.is_empty() {
-            return Ok(Self(all));
+            return Ok(());
         }
         let scope = registry.prefix("quipu");
         let metrics = Metrics::new(&scope).map_err(Error::Metrics)?;
         let queues = options.queue.as_ref().map(|_| QueueMetrics::new(&scope));
         let queues = queues.transpose().map_err(Error::Metrics)?;
         for receiver in &options.receivers {
-            let client = Client::new(receiver, options).map_err(Error::Certificates)?;
-            let receiver = receiver.name().to_owned();
+            let client = Client::new(receiver, options.interval, options.credentials.as_ref());
+            let client = client.map_err(Error::Certificates)?;
+            let name = receiver.name();
             let queue = match (&options.queue, &queues) {
                 (Some(queue), Some(metrics)) => {
-                    let metrics = metrics.receiver(&receiver);
-                    let open = Queue::open(&queue.directory, &receiver, queue.bytes, metrics);
+                    let metrics = metrics.receiver(name);
+                    let open = Queue::open(&queue.directory, name, queue.bytes, metrics);
                     Some(open.map_err(Error::Queue)?)
                 }
                 _ => None,
             };
-            let metrics = metrics.receiver(&receiver);
+            let metrics = metrics.receiver(name);
             let writer = Writer::new(client, source.clone(), options, queue, metrics);
-            let (stop, stopped) = mpsc::channel();
-            let (running, ended) = mpsc::channel::<()>();
-            let run = move || {
-                writer.run(&stopped);
-                drop(running);
-            };
-            let thread = thread::Builder::new().name("remote-write".into()).spawn(run);
-            thread.map_err(Error::Thread)?;
-            all.push(Running { receiver, stop, ended });
+            self.spawn("remote-write", receiver, move |stopped| writer.run(stopped))?;
         }
-        Ok(Self(all))
+        Ok(())
+    }
+
+    fn start_otlp(
+        &mut self,
+        all: &Options,
+        source: &Source,
+        registry: &Registry,
+    ) -> Result<(), Error> {
+        let options = &all.otlp;
+        if options.receivers.is_empty() {
+            return Ok(());
+        }
+        let metrics = otlp::Metrics::new(&registry.prefix("quipu")).map_err(Error::Metrics)?;
+        for receiver in &options.receivers {
+            let client = Client::new(receiver, options.interval, options.credentials.as_ref());
+            let client = client.map_err(Error::Certificates)?;
+            let metrics = metrics.receiver(receiver.name());
+            let exporter = Exporter::new(client, source.clone(), &all.labels, options, metrics);
+            self.spawn("otlp", receiver, move |stopped| exporter.run(stopped))?;
+        }
+        Ok(())
+    }
+
+    /// Starts the thread of a receiver.
+    fn spawn(
+        &mut self,
+        name: &str,
+        receiver: &ReceiverUrl,
+        run: impl FnOnce(&Receiver<()>) + Send + 'static,
+    ) -> Result<(), Error> {
+        let receiver = receiver.name().to_owned();
+        let (stop, stopped) = mpsc::channel();
+        let (running, ended) = mpsc::channel::<()>();
+        let run = move || {
+            run(&stopped);
+            drop(running);
+        };
+        let thread = thread::Builder::new().name(name.into()).spawn(run);
+        thread.map_err(Error::Thread)?;
+        self.0.push(Running { receiver, stop, ended });
+        Ok(())
     }
 
     /// Has each thread send the last totals, and waits for a few seconds.
@@ -145,7 +194,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Certificates(what) => f.write_str(what),
-            Self::Metrics(error) => write!(f, "cannot make the metrics of remote write: {error}"),
+            Self::Metrics(error) => write!(f, "cannot make the metrics of what is sent: {error}"),
             Self::Queue(what) => write!(f, "cannot open the queue of remote write: {what}"),
             Self::Thread(error) => {
                 write!(f, "the system starts no thread: {error}; raise its limits")

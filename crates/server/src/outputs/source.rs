@@ -24,8 +24,8 @@ impl Source {
         Self { state, shared, watched }
     }
 
-    /// Passes all families to a sink. It sees a group of series as it was before it was replaced, or
-    /// after that.
+    /// Passes all families to a sink. It sees a group of series as it was before it was replaced,
+    /// or after that.
     ///
     /// # Errors
     /// If the families of the state are inconsistent.

@@ -10,8 +10,8 @@ use quipu_wire::remote::{
 use crate::oracle::otlp;
 use crate::otlp_points::{expected, read, request, seen_alone, some_request};
 
-/// Writes the points of a request again, at most this many in each request. Returns the requests, and
-/// what the points are.
+/// Writes the points of a request again, at most this many in each request. Returns the requests,
+/// and what the points are.
 fn written(bytes: &[u8], most: usize) -> (Vec<Vec<u8>>, Vec<String>) {
     let mut writer = MetricsWriter::new();
     let (mut requests, mut points) = (Vec::new(), Vec::new());

@@ -35,6 +35,7 @@ use encoding::Encoding;
 use points::{Rejected, Translator};
 
 pub use names::Translation;
+pub(crate) use names::ucum;
 
 /// How points become series.
 #[derive(Debug, Clone, PartialEq, Eq)]

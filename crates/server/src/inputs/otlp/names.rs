@@ -210,6 +210,24 @@ fn escaped_label(key: &str) -> Cow<'_, str> {
     if reserved.is_some() { format!("__{escaped}__").into() } else { escaped.into() }
 }
 
+/// The unit of UCUM for words, such as `By/s` for `bytes_per_second`; other words are kept.
+pub(crate) fn ucum(unit: &str) -> Cow<'_, str> {
+    let short = |units: &[(&'static str, &str)], unit: &str| {
+        units.iter().find(|(_, word)| *word == unit).map(|(short, _)| *short)
+    };
+    match unit {
+        "" => "".into(),
+        "ratio" => "1".into(),
+        unit => match unit.split_once("_per_") {
+            None => short(UNITS, unit).unwrap_or(unit).into(),
+            Some((main, per)) => match (short(UNITS, main), short(PER_UNITS, per)) {
+                (Some(main), Some(per)) => format!("{main}/{per}").into(),
+                _ => unit.into(),
+            },
+        },
+    }
+}
+
 /// Words for the units of UCUM.
 const UNITS: &[(&str, &str)] = &[
     ("d", "days"),
@@ -315,6 +333,10 @@ mod tests {
         assert_eq!(unit("By/s"), "bytes_per_second");
         assert_eq!([unit("1"), unit("{call}"), unit("")], ["", "", ""]);
         assert_eq!(unit("m^2"), "m_2");
+        for short in ["By/s", "s", "Cel", "V"] {
+            assert_eq!(ucum(&unit(short)), short);
+        }
+        assert_eq!(["ratio", "", "parsecs", "a_per_b"].map(ucum), ["1", "", "parsecs", "a_per_b"]);
     }
 
     /// `make judge-otlp` runs it, with names that Prometheus' own package translated.

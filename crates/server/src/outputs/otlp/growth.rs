@@ -1,0 +1,559 @@
+//! What was added to the totals since the last snapshot: delta temporality.
+//!
+//! A series that began after the last snapshot, or whose total is less than before, counts from
+//! zero again. There is one exception, right after a start of the daemon: a power loss may take
+//! what was counted since the last checkpoint from the state, and not from what was sent. Then the
+//! total of a series that did not begin again is less than before, and nothing was added.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hash, Hasher};
+
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::{
+    ExponentialBuckets, ExponentialPoint, HistogramPoint, NewPoint, Number, PointValue, Temporality,
+};
+
+use super::Compression;
+use super::points::Points;
+use super::requests::{Body, Requests, each_point};
+
+/// The totals of series at the time of a snapshot.
+#[derive(Debug)]
+pub(super) struct Totals {
+    /// When they were read, in nanoseconds since 1970; 0 if never.
+    pub(super) time_ns: u64,
+    /// The totals as requests, with names and labels.
+    pub(super) bodies: Vec<Body>,
+    by_series: HashMap<u64, Total, Seeded>,
+    /// Whether they are those of a run of the daemon that has ended.
+    is_restored: bool,
+}
+
+/// Takes the growth of each series since the last totals, and the totals.
+#[derive(Debug)]
+pub(super) struct Growing<'l> {
+    requests: Requests,
+    last: &'l Totals,
+    /// The time from which series count that do not say since when.
+    begun_ns: u64,
+    totals: Requests,
+    now: Totals,
+    metric: Metric,
+}
+
+#[derive(Debug, Default)]
+struct Metric {
+    name: String,
+    help: String,
+    unit: String,
+    /// Whether the totals have it.
+    is_total: bool,
+}
+
+#[derive(Debug)]
+struct Total {
+    start_ns: u64,
+    /// When it was last seen.
+    time_ns: u64,
+    value: Value,
+}
+
+#[derive(Debug, PartialEq)]
+enum Value {
+    Sum(Number),
+    Classic { bounds: u64, counts: Box<[u64]>, sum: f64 },
+    Exponential(Box<Exponential>),
+}
+
+#[derive(Debug, PartialEq)]
+struct Exponential {
+    scale: i32,
+    zero_threshold: f64,
+    zero_count: u64,
+    positive: Buckets,
+    negative: Buckets,
+    sum: f64,
+}
+
+#[derive(Debug, Default, PartialEq)]
+struct Buckets {
+    offset: i64,
+    counts: Vec<u64>,
+}
+
+/// What a series has grown by.
+enum Growth {
+    /// By its whole total, since it counts from zero.
+    Whole,
+    By(Value),
+    /// Nothing was added.
+    Nothing,
+}
+
+/// How many series that are gone are remembered, for when they come back with the same total.
+const MOST_GONE: usize = 100_000;
+/// How the totals are compressed.
+pub(super) const TOTALS: Compression = Compression::Gzip;
+
+impl Totals {
+    /// No totals: everything has grown from zero.
+    pub(super) fn none(hash: &Seeded) -> Self {
+        let by_series = HashMap::with_hasher(hash.clone());
+        Self { time_ns: 0, bodies: Vec::new(), by_series, is_restored: false }
+    }
+
+    /// Those that were noted as requests.
+    ///
+    /// # Errors
+    /// If the requests are damaged.
+    pub(super) fn restore(time_ns: u64, bodies: Vec<Body>, hash: &Seeded) -> Result<Self, String> {
+        let mut totals = Self { time_ns, is_restored: true, ..Self::none(hash) };
+        let by_series = &mut totals.by_series;
+        let damaged = each_point(&bodies, TOTALS, hash, |_, id, point| {
+            if let Some(value) = Value::of(&point.value, hash) {
+                let (start_ns, time_ns) = (point.start_ns, point.time_ns);
+                by_series.insert(id, Total { start_ns, time_ns, value });
+            }
+        });
+        if damaged > 0 {
+            return Err(format!("{damaged} of its {} requests cannot be read", bodies.len()));
+        }
+        totals.bodies = bodies;
+        Ok(totals)
+    }
+}
+
+impl<'l> Growing<'l> {
+    /// Adds to the requests what series have grown by since these totals. `begun_ns` is the time
+    /// since which series count that are new and do not say when they began.
+    pub(super) fn new(
+        requests: Requests,
+        last: &'l Totals,
+        time_ns: u64,
+        begun_ns: u64,
+        hash: &Seeded,
+    ) -> Self {
+        Self {
+            requests,
+            last,
+            begun_ns,
+            totals: Requests::new(TOTALS),
+            now: Totals { time_ns, ..Totals::none(hash) },
+            metric: Metric::default(),
+        }
+    }
+
+    /// The requests, and the totals at this time. Series that are gone keep theirs.
+    pub(super) fn finish(mut self) -> (Requests, Totals) {
+        self.remember();
+        self.now.bodies = self.totals.finish();
+        (self.requests, self.now)
+    }
+
+    /// Copies the totals of series that are gone, the latest ones if there are many.
+    fn remember(&mut self) {
+        let Self { last, now, totals, .. } = self;
+        let gone = last.by_series.iter().filter(|(id, _)| !now.by_series.contains_key(id));
+        let mut times: Vec<u64> = gone.map(|(_, total)| total.time_ns).collect();
+        if times.is_empty() {
+            return;
+        }
+        let oldest = match times.len().checked_sub(MOST_GONE) {
+            Some(at) if at > 0 => *times.select_nth_unstable(at).1,
+            _ => 0,
+        };
+        let mut name = String::new();
+        let hash = last.by_series.hasher();
+        let mut left = MOST_GONE;
+        each_point(&last.bodies, TOTALS, hash, |metric, id, point| {
+            let is_old = point.time_ns < oldest || left == 0;
+            if is_old || now.by_series.contains_key(&id) {
+                return;
+            }
+            let Some(value) = Value::of(&point.value, hash) else { return };
+            left -= 1;
+            if name != metric.name {
+                totals.begin(metric.name, metric.description, metric.unit);
+                name.clear();
+                name.push_str(metric.name);
+            }
+            totals.push(point);
+            let (start_ns, time_ns) = (point.start_ns, point.time_ns);
+            now.by_series.insert(id, Total { start_ns, time_ns, value });
+        });
+    }
+
+    fn growth(&self, last: &Total, point: &NewPoint<'_>, value: &Value) -> Growth {
+        let is_known = last.start_ns != 0 && point.start_ns != 0;
+        if is_known && point.start_ns > last.start_ns {
+            return Growth::Whole;
+        }
+        match value.minus(&last.value) {
+            Some(grown) => Growth::By(grown),
+            None if is_known && self.last.is_restored => Growth::Nothing,
+            None => Growth::Whole,
+        }
+    }
+}
+
+impl Points for Growing<'_> {
+    fn begin(&mut self, name: &str, help: &str, unit: &str) {
+        self.requests.begin(name, help, unit);
+        let metric = &mut self.metric;
+        metric.is_total = false;
+        for (text, new) in
+            [(&mut metric.name, name), (&mut metric.help, help), (&mut metric.unit, unit)]
+        {
+            text.clear();
+            text.push_str(new);
+        }
+    }
+
+    fn push(&mut self, id: u64, point: &NewPoint<'_>) {
+        let hash = self.last.by_series.hasher();
+        let Some(value) = Value::of(&point.value, hash) else {
+            // Not a sum of what was added.
+            self.requests.push(point);
+            return;
+        };
+        if !std::mem::replace(&mut self.metric.is_total, true) {
+            let Metric { name, help, unit, .. } = &self.metric;
+            self.totals.begin(name, help, unit);
+        }
+        self.totals.push(&NewPoint { exemplars: &[], ..*point });
+        let began = point.start_ns;
+        let (growth, since) = match self.last.by_series.get(&id) {
+            Some(last) => (self.growth(last, point, &value), last.time_ns),
+            // Nothing was sent of it so far.
+            None if began != 0 => (Growth::Whole, began),
+            None if self.last.time_ns != 0 => (Growth::Whole, self.last.time_ns),
+            None => (Growth::Whole, self.begun_ns),
+        };
+        let since = if matches!(growth, Growth::Whole) { since.max(began) } else { since };
+        let start_ns = since.min(point.time_ns);
+        let exemplars = point.exemplars.iter().filter(|one| one.time_ns >= start_ns);
+        let exemplars: Vec<_> = exemplars.copied().collect();
+        let point = NewPoint { start_ns, exemplars: &exemplars, ..*point };
+        match growth {
+            Growth::Whole => self.requests.push(&NewPoint { value: delta(point.value), ..point }),
+            Growth::By(grown) if !grown.is_zero() => grown.put(&point, &mut self.requests),
+            Growth::By(_) | Growth::Nothing => {}
+        }
+        let total = Total { start_ns: began, time_ns: point.time_ns, value };
+        self.now.by_series.insert(id, total);
+    }
+}
+
+impl Value {
+    /// The total of a point; `None` for a value that does not add up.
+    fn of(value: &PointValue<'_>, hash: &Seeded) -> Option<Self> {
+        match value {
+            PointValue::Sum { value, monotonic: true, .. } => value.map(Self::Sum),
+            PointValue::Histogram { point, .. } => {
+                let mut bounds = hash.build_hasher();
+                point.bounds.iter().for_each(|bound| bound.to_bits().hash(&mut bounds));
+                Some(Self::Classic {
+                    bounds: bounds.finish(),
+                    counts: point.buckets.into(),
+                    sum: point.sum.unwrap_or(0.0),
+                })
+            }
+            PointValue::Exponential { point, .. } => {
+                Some(Self::Exponential(Box::new(Exponential::of(point))))
+            }
+            _ => None,
+        }
+    }
+
+    /// What was added since `last`; `None` if this total is less, or not of the same form.
+    fn minus(&self, last: &Self) -> Option<Self> {
+        match (self, last) {
+            (Self::Sum(now), Self::Sum(last)) => added(*now, *last).map(Self::Sum),
+            (
+                Self::Classic { bounds, counts, sum },
+                Self::Classic { bounds: before, counts: fewer, sum: less },
+            ) if bounds == before && counts.len() == fewer.len() => {
+                let pairs = counts.iter().zip(fewer);
+                let counts = pairs.map(|(now, last)| now.checked_sub(*last)).collect::<Option<_>>();
+                Some(Self::Classic { bounds: *bounds, counts: counts?, sum: sum - less })
+            }
+            (Self::Exponential(now), Self::Exponential(last)) => {
+                now.minus(last).map(|grown| Self::Exponential(Box::new(grown)))
+            }
+            _ => None,
+        }
+    }
+
+    fn is_zero(&self) -> bool {
+        match self {
+            Self::Sum(number) => number.as_f64() == 0.0,
+            Self::Classic { counts, .. } => counts.iter().all(|count| *count == 0),
+            Self::Exponential(grown) => {
+                let mut counts = grown.positive.counts.iter().chain(&grown.negative.counts);
+                grown.zero_count == 0 && counts.all(|count| *count == 0)
+            }
+        }
+    }
+
+    /// Adds the point with this value.
+    fn put(&self, point: &NewPoint<'_>, requests: &mut Requests) {
+        let temporality = Temporality::Delta;
+        let known = |sum: f64| (!sum.is_nan()).then_some(sum);
+        let sum_of = |counts: &[u64]| counts.iter().fold(0_u64, |sum, one| sum.wrapping_add(*one));
+        let value = match (self, point.value) {
+            (Self::Sum(number), _) => {
+                PointValue::Sum { value: Some(*number), monotonic: true, temporality }
+            }
+            (Self::Classic { counts, sum, .. }, PointValue::Histogram { point, .. }) => {
+                let mut grown = HistogramPoint::default();
+                (grown.count, grown.sum) = (sum_of(counts), known(*sum));
+                (grown.buckets, grown.bounds) = (counts, point.bounds);
+                PointValue::Histogram { point: grown, temporality }
+            }
+            (Self::Exponential(of), _) => {
+                let mut grown = ExponentialPoint::default();
+                let (positive, negative) = (&of.positive.counts, &of.negative.counts);
+                grown.count = of.zero_count.wrapping_add(sum_of(positive));
+                grown.count = grown.count.wrapping_add(sum_of(negative));
+                (grown.sum, grown.scale) = (known(of.sum), of.scale);
+                (grown.zero_count, grown.zero_threshold) = (of.zero_count, of.zero_threshold);
+                (grown.positive, grown.negative) = (of.positive.shown(), of.negative.shown());
+                PointValue::Exponential { point: grown, temporality }
+            }
+            // A value has the form of its point.
+            (Self::Classic { .. }, _) => return,
+        };
+        requests.push(&NewPoint { value, ..*point });
+    }
+}
+
+impl Exponential {
+    fn of(point: &ExponentialPoint<'_>) -> Self {
+        Self {
+            scale: point.scale,
+            zero_threshold: point.zero_threshold,
+            zero_count: point.zero_count,
+            positive: Buckets::of(&point.positive),
+            negative: Buckets::of(&point.negative),
+            sum: point.sum.unwrap_or(0.0),
+        }
+    }
+
+    /// In the coarser scale of both: each bucket of a scale is the union of two of the next finer.
+    fn minus(&self, last: &Self) -> Option<Self> {
+        if self.zero_threshold.to_bits() != last.zero_threshold.to_bits() {
+            return None;
+        }
+        let scale = self.scale.min(last.scale);
+        let side = |now: &Buckets, before: &Buckets| {
+            now.merged(self.scale - scale).minus(&before.merged(last.scale - scale))
+        };
+        Some(Self {
+            scale,
+            zero_threshold: self.zero_threshold,
+            zero_count: self.zero_count.checked_sub(last.zero_count)?,
+            positive: side(&self.positive, &last.positive)?,
+            negative: side(&self.negative, &last.negative)?,
+            sum: self.sum - last.sum,
+        })
+    }
+}
+
+impl Buckets {
+    fn of(buckets: &ExponentialBuckets<'_>) -> Self {
+        Self { offset: buckets.offset.into(), counts: buckets.counts.into() }
+    }
+
+    /// Each `2^times` buckets as one.
+    fn merged(&self, times: i32) -> Self {
+        let index = |at: usize| (self.offset + at as i64) >> times.clamp(0, 62);
+        let mut merged = Self { offset: index(0), counts: Vec::new() };
+        for (at, count) in self.counts.iter().enumerate() {
+            let at = (index(at) - merged.offset) as usize;
+            merged.counts.resize(at + 1, 0);
+            merged.counts[at] += count;
+        }
+        merged
+    }
+
+    fn minus(mut self, last: &Self) -> Option<Self> {
+        for (at, count) in last.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let at = usize::try_from(last.offset + at as i64 - self.offset).ok()?;
+            let now = self.counts.get_mut(at)?;
+            *now = now.checked_sub(*count)?;
+        }
+        let first = self.counts.iter().position(|count| *count > 0).unwrap_or(self.counts.len());
+        self.counts.drain(..first);
+        self.offset += first as i64;
+        let last = self.counts.iter().rposition(|count| *count > 0).map_or(0, |last| last + 1);
+        self.counts.truncate(last);
+        Some(self)
+    }
+
+    fn shown(&self) -> ExponentialBuckets<'_> {
+        let mut shown = ExponentialBuckets::default();
+        if !self.counts.is_empty() {
+            shown.offset = self.offset as i32; // As the sender's, or between it and 0.
+            shown.counts = &self.counts;
+        }
+        shown
+    }
+}
+
+/// What was added to a number; `None` if it is less.
+fn added(now: Number, last: Number) -> Option<Number> {
+    if let (Number::Int(now), Number::Int(last)) = (now, last) {
+        return (now >= last).then(|| Number::Int(now.wrapping_sub(last)));
+    }
+    let (now, last) = (now.as_f64(), last.as_f64());
+    // Nothing is known of the growth of NaN.
+    if now.is_nan() || now == last {
+        return Some(Number::Int(0));
+    }
+    (now > last || last.is_nan()).then(|| Number::Double(now - last))
+}
+
+fn delta(value: PointValue<'_>) -> PointValue<'_> {
+    let temporality = Temporality::Delta;
+    match value {
+        PointValue::Sum { value, monotonic, .. } => {
+            PointValue::Sum { value, monotonic, temporality }
+        }
+        PointValue::Histogram { point, .. } => PointValue::Histogram { point, temporality },
+        PointValue::Exponential { point, .. } => PointValue::Exponential { point, temporality },
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outputs::otlp::requests::identity;
+
+    /// What is sent, as start and value, when these points were read.
+    fn step(
+        last: &Totals,
+        time_ns: u64,
+        points: &[(&str, u64, PointValue<'_>)],
+    ) -> (Vec<String>, Totals) {
+        let hash = last.by_series.hasher();
+        let requests = Requests::new(Compression::None);
+        let mut growing = Growing::new(requests, last, time_ns, 50, hash);
+        for (name, start_ns, value) in points {
+            growing.begin(name, "", "");
+            let point = NewPoint {
+                attributes: &[],
+                start_ns: *start_ns,
+                time_ns,
+                no_recorded_value: false,
+                value: *value,
+                exemplars: &[],
+            };
+            growing.push(identity(hash, name, &[]), &point);
+        }
+        let (requests, totals) = growing.finish();
+        let mut sent = Vec::new();
+        each_point(&requests.finish(), Compression::None, hash, |metric, _, point| {
+            let value = match point.value {
+                PointValue::Sum { value, temporality: Temporality::Delta, .. } => {
+                    format!("{}", value.unwrap().as_f64())
+                }
+                PointValue::Gauge(value) => format!("gauge {}", value.unwrap().as_f64()),
+                PointValue::Histogram { point, temporality: Temporality::Delta } => {
+                    format!("{} {:?} {:?}", point.count, point.sum, point.buckets)
+                }
+                PointValue::Exponential { point, temporality: Temporality::Delta } => {
+                    let (positive, zero) = (point.positive, point.zero_count);
+                    let buckets = format!("{}{:?}", positive.offset, positive.counts);
+                    format!("{} scale {} zero {zero} {buckets}", point.count, point.scale)
+                }
+                other => panic!("{other:?}"),
+            };
+            sent.push(format!("{} {}-{} {value}", metric.name, point.start_ns, point.time_ns));
+        });
+        (sent, totals)
+    }
+
+    fn sum(total: i64) -> PointValue<'static> {
+        let value = Some(Number::Int(total));
+        PointValue::Sum { value, monotonic: true, temporality: Temporality::Cumulative }
+    }
+
+    fn restored(totals: Totals) -> Totals {
+        let hash = Seeded::default();
+        Totals::restore(totals.time_ns, totals.bodies, &hash).unwrap()
+    }
+
+    #[test]
+    fn what_was_added_is_sent_once() {
+        let none = Totals::none(&Seeded::default());
+        let level = ("level", 0, PointValue::Gauge(Some(Number::Double(0.5))));
+        let first = [("a", 7, sum(5)), ("b", 0, sum(0)), level];
+        let (sent, totals) = step(&none, 100, &first);
+        assert_eq!(sent, ["a 7-100 5", "b 50-100 0", "level 0-100 gauge 0.5"]);
+        // What did not grow is left out. What is new counts from its start.
+        let (sent, totals) =
+            step(&totals, 200, &[("a", 7, sum(8)), ("b", 0, sum(0)), ("c", 150, sum(2))]);
+        assert_eq!(sent, ["a 100-200 3", "c 150-200 2"]);
+        // A series that is gone, also over a restart, goes on from its total.
+        let (sent, totals) = step(&restored(totals), 300, &[("b", 0, sum(1))]);
+        assert_eq!(sent, ["b 200-300 1"]);
+        let (sent, totals) = step(&totals, 400, &[("a", 7, sum(9)), ("c", 350, sum(1))]);
+        // One that began again counts from zero.
+        assert_eq!(sent, ["a 200-400 1", "c 350-400 1"]);
+        let (sent, totals) = step(&totals, 500, &[("a", 7, sum(4)), ("b", 0, sum(3))]);
+        assert_eq!(sent, ["a 400-500 4", "b 300-500 2"]);
+        // After a power loss, the total of a series that did not begin again may be less.
+        let totals = restored(totals);
+        let (sent, totals) = step(&totals, 600, &[("a", 7, sum(2)), ("b", 0, sum(2))]);
+        assert_eq!(sent, ["b 500-600 2"]);
+        let (sent, _) = step(&totals, 700, &[("a", 7, sum(5))]);
+        assert_eq!(sent, ["a 600-700 3"]);
+    }
+
+    #[test]
+    fn numbers_of_both_types_are_subtracted() {
+        let (int, double) = (Number::Int, Number::Double);
+        assert_eq!(added(int(i64::MAX), int(1)), Some(int(i64::MAX - 1)));
+        assert_eq!(added(int(1), int(2)), None);
+        assert_eq!(added(double(2.5), int(1)), Some(double(1.5)));
+        assert_eq!(added(double(f64::INFINITY), double(f64::INFINITY)), Some(int(0)));
+        assert_eq!(added(double(f64::NAN), double(1.0)), Some(int(0)));
+        assert_eq!(added(double(1.0), double(2.0)), None);
+    }
+
+    #[test]
+    fn buckets_are_subtracted_one_by_one() {
+        let temporality = Temporality::Cumulative;
+        let classic = |bounds: &'static [f64], buckets: &'static [u64], sum| {
+            let mut point = HistogramPoint::default();
+            (point.buckets, point.bounds, point.sum) = (buckets, bounds, Some(sum));
+            point.count = buckets.iter().sum();
+            ("h", 1, PointValue::Histogram { point, temporality })
+        };
+        let none = Totals::none(&Seeded::default());
+        let (sent, totals) = step(&none, 100, &[classic(&[1.0], &[2, 1], 3.5)]);
+        assert_eq!(sent, ["h 1-100 3 Some(3.5) [2, 1]"]);
+        let (sent, totals) = step(&totals, 200, &[classic(&[1.0], &[2, 4], 9.0)]);
+        assert_eq!(sent, ["h 100-200 3 Some(5.5) [0, 3]"]);
+        let (sent, _) = step(&totals, 300, &[classic(&[2.0], &[3, 4], 9.0)]);
+        assert_eq!(sent, ["h 200-300 7 Some(9.0) [3, 4]"]);
+
+        let native = |scale, offset, counts: &'static [u64], zero_count| {
+            let mut point = ExponentialPoint::default();
+            (point.scale, point.zero_count) = (scale, zero_count);
+            (point.positive.offset, point.positive.counts) = (offset, counts);
+            point.count = zero_count + counts.iter().sum::<u64>();
+            ("n", 1, PointValue::Exponential { point, temporality })
+        };
+        let (_, totals) = step(&none, 100, &[native(2, -3, &[1, 0, 2, 4], 1)]);
+        let (sent, totals) = step(&totals, 200, &[native(2, -3, &[1, 0, 3, 4, 0, 5], 1)]);
+        assert_eq!(sent, ["n 100-200 6 scale 2 zero 0 -1[1, 0, 0, 5]"]);
+        // Coarser: the buckets -3 to 2 become -2 to 1.
+        let (sent, totals) = step(&restored(totals), 300, &[native(1, -2, &[1, 3, 5, 5], 2)]);
+        assert_eq!(sent, ["n 200-300 2 scale 1 zero 1 0[1]"]);
+        // Finer again, as when a process is gone whose buckets were coarser.
+        let (sent, _) = step(&totals, 400, &[native(2, -3, &[1, 0, 3, 5, 0, 5, 7], 2)]);
+        assert_eq!(sent, ["n 300-400 7 scale 1 zero 0 1[7]"]);
+    }
+}

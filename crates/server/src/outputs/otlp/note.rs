@@ -1,0 +1,237 @@
+//! The file with what a receiver of deltas is still owed: the last totals, the requests with what
+//! was added up to them, and how many of these are settled. docs/formats.md draws it.
+//!
+//! It is written before the first of the requests is sent, under another name and then renamed.
+//! Each request that is settled, taken or refused, adds a byte. So after a kill, all requests but
+//! those are sent again with the same bytes: at most the one whose answer was on its way is sent
+//! twice.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use flate2::Crc;
+use quipu_segment::hash::fnv1a;
+
+use super::Compression;
+use super::requests::Body;
+
+/// The file of a receiver.
+#[derive(Debug)]
+pub(super) struct Note {
+    path: PathBuf,
+    receiver: String,
+    /// The file since it was last written.
+    file: Option<File>,
+}
+
+/// What a file has.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Noted {
+    /// The time of the totals, in nanoseconds since 1970.
+    pub(super) time_ns: u64,
+    pub(super) totals: Vec<Body>,
+    /// The requests to send, and how they are compressed.
+    pub(super) compression: Compression,
+    pub(super) owed: Vec<Body>,
+    /// How many of them are settled.
+    pub(super) settled: usize,
+}
+
+const MAGIC: &[u8; 8] = b"quipuOD1";
+/// What each request that is settled adds.
+const SETTLED: u8 = 1;
+
+impl Note {
+    /// The file beside the state.
+    pub(super) fn new(state: &Path, receiver: &str) -> Self {
+        let mut path = state.as_os_str().to_owned();
+        path.push(format!(".otlp-{:016x}", fnv1a(receiver.as_bytes())));
+        Self { path: path.into(), receiver: receiver.to_owned(), file: None }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the file; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is damaged.
+    pub(super) fn read(&mut self) -> Result<Option<Noted>, String> {
+        let bytes = match fs::read(&self.path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let noted = decode(&bytes, &self.receiver).ok_or("it is damaged")?;
+        let opened = OpenOptions::new().append(true).open(&self.path);
+        self.file = Some(opened.map_err(|error| error.to_string())?);
+        Ok(Some(noted))
+    }
+
+    /// Replaces the file by one in which nothing is settled.
+    ///
+    /// # Errors
+    /// If it cannot be written. The file before is there then.
+    pub(super) fn write(
+        &mut self,
+        time_ns: u64,
+        totals: &[Body],
+        compression: Compression,
+        owed: &[Body],
+    ) -> io::Result<()> {
+        let mut path = self.path.as_os_str().to_owned();
+        path.push(".new");
+        let path = PathBuf::from(path);
+        let file = File::create(&path)?;
+        let mut output = Summed { output: io::BufWriter::new(file), crc: Crc::new() };
+        output.write_all(MAGIC)?;
+        output.write_all(&time_ns.to_le_bytes())?;
+        output.write_all(&[compression as u8])?;
+        output.write_all(&length(self.receiver.len())?)?;
+        output.write_all(self.receiver.as_bytes())?;
+        for bodies in [totals, owed] {
+            output.write_all(&length(bodies.len())?)?;
+            for body in bodies {
+                output.write_all(&body.points.to_le_bytes())?;
+                output.write_all(&length(body.bytes.len())?)?;
+                output.write_all(&body.bytes)?;
+            }
+        }
+        let sum = output.crc.sum();
+        output.write_all(&sum.to_le_bytes())?;
+        let file = output.output.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        fs::rename(&path, &self.path)?;
+        if let Some(directory) = self.path.parent() {
+            let directory =
+                if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+            File::open(directory)?.sync_all()?;
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Notes that the next request is settled.
+    ///
+    /// # Errors
+    /// If that cannot be written.
+    pub(super) fn settle(&mut self) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(&[SETTLED]))
+    }
+}
+
+/// What is written, and its checksum.
+struct Summed {
+    output: io::BufWriter<File>,
+    crc: Crc,
+}
+
+impl Write for Summed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.crc.update(bytes);
+        self.output.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+fn length(length: usize) -> io::Result<[u8; 4]> {
+    let length = u32::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
+    Ok(length.to_le_bytes())
+}
+
+/// Reads a file; `None` if it is damaged, or that of another receiver.
+fn decode(bytes: &[u8], receiver: &str) -> Option<Noted> {
+    let mut input = bytes.strip_prefix(MAGIC)?;
+    let mut noted = Noted { time_ns: number(&mut input)?, ..Noted::default() };
+    let (compression, rest) = input.split_first()?;
+    input = rest;
+    noted.compression = match compression {
+        0 => Compression::None,
+        1 => Compression::Gzip,
+        _ => return None,
+    };
+    if text(&mut input)? != receiver.as_bytes() {
+        return None;
+    }
+    for bodies in [&mut noted.totals, &mut noted.owed] {
+        for _ in 0..count(&mut input)? {
+            let points = number(&mut input)?;
+            bodies.push(Body { points, bytes: text(&mut input)?.to_vec() });
+        }
+    }
+    let mut crc = Crc::new();
+    crc.update(&bytes[..bytes.len() - input.len()]);
+    if count(&mut input)? != crc.sum() {
+        return None;
+    }
+    noted.settled = input.len().min(noted.owed.len());
+    Some(noted)
+}
+
+fn number(input: &mut &[u8]) -> Option<u64> {
+    let (number, rest) = input.split_first_chunk()?;
+    *input = rest;
+    Some(u64::from_le_bytes(*number))
+}
+
+fn count(input: &mut &[u8]) -> Option<u32> {
+    let (number, rest) = input.split_first_chunk()?;
+    *input = rest;
+    Some(u32::from_le_bytes(*number))
+}
+
+fn text<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = count(input)?;
+    let (text, rest) = input.split_at_checked(length as usize)?;
+    *input = rest;
+    Some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_noted_is_read_and_damage_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let state = directory.path().join("state.quipu");
+        let body = |text: &str, points| Body { bytes: text.into(), points };
+        let (totals, owed) = (vec![body("a", 1), body("", 0)], vec![body("bc", 2), body("d", 1)]);
+        let mut note = Note::new(&state, "http://a/v1/metrics");
+        assert_eq!(note.read(), Ok(None));
+        note.write(7, &totals, Compression::Gzip, &owed).unwrap();
+        let read = || Note::new(&state, "http://a/v1/metrics").read();
+        let expected = |settled| {
+            let (totals, owed) = (totals.clone(), owed.clone());
+            Noted { time_ns: 7, totals, compression: Compression::Gzip, owed, settled }
+        };
+        assert_eq!(read(), Ok(Some(expected(0))));
+        note.settle().unwrap();
+        assert_eq!(read(), Ok(Some(expected(1))));
+        // Another process goes on.
+        let mut other = Note::new(&state, "http://a/v1/metrics");
+        other.read().unwrap();
+        other.settle().unwrap();
+        assert_eq!(read(), Ok(Some(expected(2))));
+        assert_eq!(Note::new(&state, "http://b/v1/metrics").read(), Ok(None));
+
+        let bytes = fs::read(&note.path).unwrap();
+        let whole = bytes.len() - 2;
+        for at in 0..whole {
+            assert_eq!(decode(&bytes[..at], "http://a/v1/metrics"), None, "{at}");
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 0x20;
+            assert_eq!(decode(&damaged, "http://a/v1/metrics"), None, "{at}");
+        }
+        assert_eq!(decode(&bytes, "http://b/v1/metrics"), None);
+        note.write(8, &[], Compression::None, &[]).unwrap();
+        let empty = Noted { time_ns: 8, ..Noted::default() };
+        assert_eq!(read(), Ok(Some(empty)));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,391 @@
+//! Families as metrics of OpenTelemetry, by its rules for those of Prometheus:
+//! <https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/>.
+//!
+//! Names are those that the text format shows, so a receiver that adds no suffixes has the same
+//! ones as a scraper. A histogram with both kinds of buckets is sent with the exponential ones.
+
+use std::collections::HashSet;
+
+use quipu::snapshot::{
+    Bucket, Exemplar, Family, Histogram, Kind, Native, Number as Shown, Series, Sink, Value,
+};
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::{
+    Attribute, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint, Number, PointValue,
+    SummaryPoint, Temporality, Value as Text,
+};
+
+use super::requests::{Requests, identity};
+use crate::config::ExternalLabel;
+use crate::inputs::now_ns;
+use crate::inputs::otlp::ucum;
+
+/// Takes points as cumulative data. Those of a metric follow its beginning.
+pub(super) trait Points {
+    /// Begins a metric.
+    fn begin(&mut self, name: &str, help: &str, unit: &str);
+    /// Takes a point with its [`identity`].
+    fn push(&mut self, id: u64, point: &NewPoint<'_>);
+}
+
+impl Points for Requests {
+    fn begin(&mut self, name: &str, help: &str, unit: &str) {
+        Requests::begin(self, name, help, unit);
+    }
+
+    fn push(&mut self, _: u64, point: &NewPoint<'_>) {
+        Requests::push(self, point);
+    }
+}
+
+/// Writes families to what takes points.
+#[derive(Debug)]
+pub(super) struct Translation<'t, P> {
+    points: P,
+    external: &'t [ExternalLabel],
+    time_ns: u64,
+    /// The series so far.
+    pub(super) series: HashSet<u64, Seeded>,
+    /// Points that were left out: a label or a series appears twice.
+    pub(super) invalid: u64,
+    name: String,
+    /// Buffers.
+    counts: Vec<u64>,
+    bounds: Vec<f64>,
+    positive: Vec<u64>,
+    negative: Vec<u64>,
+}
+
+/// An exemplar whose ids are bytes.
+struct Sampled<'a> {
+    trace: Option<[u8; 16]>,
+    span: Option<[u8; 8]>,
+    attributes: Vec<Attribute<'a>>,
+    value: f64,
+    time_ns: u64,
+}
+
+/// The most exponential buckets of each sign; more are merged.
+const MOST_BUCKETS: i64 = 4096;
+
+impl<'t, P: Points> Translation<'t, P> {
+    /// Passes on what is shown at this time, with these labels.
+    pub(super) fn new(
+        points: P,
+        external: &'t [ExternalLabel],
+        time_ns: u64,
+        hash: &Seeded,
+    ) -> Self {
+        Self {
+            points,
+            external,
+            time_ns,
+            series: HashSet::with_hasher(hash.clone()),
+            invalid: 0,
+            name: String::new(),
+            counts: Vec::new(),
+            bounds: Vec::new(),
+            positive: Vec::new(),
+            negative: Vec::new(),
+        }
+    }
+
+    /// What took the points, and what is known of them.
+    pub(super) fn into_parts(self) -> (P, HashSet<u64, Seeded>, u64) {
+        (self.points, self.series, self.invalid)
+    }
+
+    fn put(
+        &mut self,
+        attributes: &[Attribute<'_>],
+        start_ns: u64,
+        value: PointValue<'_>,
+        exemplars: &[Exemplar<'_>],
+    ) {
+        let is_repeated = attributes.windows(2).any(|pair| pair[0].0 == pair[1].0);
+        let id = identity(self.series.hasher(), &self.name, attributes);
+        if is_repeated || !self.series.insert(id) {
+            self.invalid += 1;
+            return;
+        }
+        let sampled: Vec<_> = exemplars.iter().map(Sampled::new).collect();
+        let exemplars: Vec<_> = sampled.iter().map(Sampled::shown).collect();
+        let point = NewPoint {
+            attributes,
+            start_ns,
+            time_ns: self.time_ns,
+            no_recorded_value: false,
+            value,
+            exemplars: &exemplars,
+        };
+        self.points.push(id, &point);
+    }
+
+    fn states(&mut self, family: &Family<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
+        let attributes = self.attributes(family, series);
+        for (state, is_on) in states {
+            let mut attributes = attributes.clone();
+            let at = attributes.partition_point(|(name, _)| *name < family.name);
+            attributes.insert(at, (family.name, Text::Text(state)));
+            self.put(&attributes, 0, level(i64::from(*is_on)), &[]);
+        }
+    }
+
+    fn classic(&mut self, attributes: &[Attribute<'_>], start_ns: u64, histogram: &Histogram<'_>) {
+        let (mut counts, mut bounds) =
+            (std::mem::take(&mut self.counts), std::mem::take(&mut self.bounds));
+        counts.clear();
+        bounds.clear();
+        let mut exemplars = Vec::new();
+        for Bucket { bound, count, exemplar, .. } in histogram.buckets {
+            // Another program may show the same bound twice.
+            if bounds.last().is_some_and(|last| last >= bound) {
+                if let Some(last) = counts.last_mut() {
+                    *last = u64::wrapping_add(*last, *count);
+                }
+            } else {
+                counts.push(*count);
+                bounds.push(*bound);
+            }
+            exemplars.extend(*exemplar);
+        }
+        // The last bucket has no bound.
+        if bounds.last() == Some(&f64::INFINITY) {
+            bounds.pop();
+        } else {
+            let rest = histogram.count.saturating_sub(sum_of(&counts));
+            counts.push(rest);
+        }
+        let mut point = HistogramPoint::default();
+        (point.count, point.sum) = (sum_of(&counts), Some(histogram.sum));
+        (point.buckets, point.bounds) = (&counts, &bounds);
+        let value = PointValue::Histogram { point, temporality: Temporality::Cumulative };
+        self.put(attributes, start_ns, value, &exemplars);
+        (self.counts, self.bounds) = (counts, bounds);
+    }
+
+    fn exponential(
+        &mut self,
+        attributes: &[Attribute<'_>],
+        start_ns: u64,
+        native: &Native<'_>,
+        sum: f64,
+    ) {
+        let (mut positive, mut negative) =
+            (std::mem::take(&mut self.positive), std::mem::take(&mut self.negative));
+        let merge = merge_of(native.positive).max(merge_of(native.negative));
+        let mut point = ExponentialPoint::default();
+        point.scale = i32::from(native.schema) - merge as i32;
+        (point.zero_count, point.zero_threshold) = (native.zero_count, native.zero_threshold);
+        point.positive.offset = dense(&mut positive, native.positive, merge);
+        point.negative.offset = dense(&mut negative, native.negative, merge);
+        point.count =
+            native.zero_count.wrapping_add(sum_of(&positive)).wrapping_add(sum_of(&negative));
+        point.sum = Some(sum);
+        (point.positive.counts, point.negative.counts) = (&positive, &negative);
+        let value = PointValue::Exponential { point, temporality: Temporality::Cumulative };
+        self.put(attributes, start_ns, value, native.exemplars);
+        (self.positive, self.negative) = (positive, negative);
+    }
+
+    /// The labels of a series in the order of their names, and those of all series that it does not
+    /// have.
+    fn attributes<'a>(&self, family: &Family<'a>, series: &Series<'a>) -> Vec<Attribute<'a>>
+    where
+        't: 'a,
+    {
+        let mut attributes = Vec::with_capacity(family.labels.len() + self.external.len() + 1);
+        if series.overflow {
+            attributes.push(("quipu_overflow", Text::Text(series.overflow_value())));
+        } else {
+            let fixed = family.fixed(series.group);
+            let all = fixed.chain(family.dynamic().zip(series.texts));
+            let all = all.filter(|(_, value)| !value.is_empty());
+            attributes.extend(all.map(|(name, value)| (name, Text::Text(value))));
+        }
+        for label in self.external {
+            if !attributes.iter().any(|(name, _)| *name == label.name) {
+                attributes.push((&label.name, Text::Text(&label.value)));
+            }
+        }
+        attributes.sort_by_key(|(name, _)| *name);
+        attributes
+    }
+
+    /// When a series began; `None` if it began while the snapshot is taken, and so belongs to the
+    /// next one.
+    fn start(&self, series: &Series<'_>) -> Option<u64> {
+        match series.start.map_or(0, |start| start.0) {
+            start if start <= self.time_ns => Some(start),
+            start if start <= now_ns() => None,
+            // The clock was set back.
+            _ => Some(0),
+        }
+    }
+}
+
+impl<P: Points> Sink for Translation<'_, P> {
+    fn family(&mut self, family: &Family<'_>) {
+        let suffix = match family.kind {
+            Kind::Counter if !family.bare => "_total",
+            Kind::Info => "_info",
+            _ => "",
+        };
+        self.name.clear();
+        self.name.push_str(family.name);
+        self.name.push_str(suffix);
+        self.points.begin(&self.name, family.help, &ucum(family.unit));
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        let Some(start) = self.start(series) else { return };
+        let attributes = self.attributes(family, series);
+        match &series.value {
+            Value::Counter { total, exemplar } => {
+                let value = Some(number(*total));
+                let temporality = Temporality::Cumulative;
+                let sum = PointValue::Sum { value, monotonic: true, temporality };
+                self.put(&attributes, start, sum, exemplar.as_slice());
+            }
+            Value::Gauge(value) | Value::Unknown(value) => {
+                self.put(&attributes, 0, PointValue::Gauge(Some(number(*value))), &[]);
+            }
+            Value::Info => self.put(&attributes, 0, level(1), &[]),
+            Value::StateSet(states) => self.states(family, series, states),
+            Value::Histogram(histogram) => match &histogram.native {
+                Some(native) => self.exponential(&attributes, start, native, histogram.sum),
+                None => self.classic(&attributes, start, histogram),
+            },
+            Value::Summary { quantiles, count, sum } => {
+                let mut point = SummaryPoint::default();
+                (point.count, point.sum, point.quantiles) = (*count, *sum, quantiles);
+                self.put(&attributes, start, PointValue::Summary(point), &[]);
+            }
+            // Values that later versions of the library may have.
+            _ => {}
+        }
+    }
+}
+
+impl<'a> Sampled<'a> {
+    fn new(exemplar: &Exemplar<'a>) -> Self {
+        let mut sampled = Self {
+            trace: None,
+            span: None,
+            attributes: Vec::new(),
+            value: exemplar.value,
+            time_ns: exemplar.time.map_or(0, |time| time.0),
+        };
+        let mut texts = exemplar.labels;
+        while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+            match name {
+                "trace_id" if sampled.trace.is_none() => sampled.trace = bytes_of(value),
+                "span_id" if sampled.span.is_none() => sampled.span = bytes_of(value),
+                _ => {}
+            }
+            let is_id = (name == "trace_id" && sampled.trace.is_some())
+                || (name == "span_id" && sampled.span.is_some());
+            if !is_id {
+                sampled.attributes.push((name, Text::Text(value)));
+            }
+        }
+        sampled
+    }
+
+    fn shown(&self) -> NewExemplar<'_> {
+        NewExemplar {
+            time_ns: self.time_ns,
+            value: Some(Number::Double(self.value)),
+            trace_id: self.trace.as_ref().map_or(&[], |id| id),
+            span_id: self.span.as_ref().map_or(&[], |id| id),
+            attributes: &self.attributes,
+        }
+    }
+}
+
+/// The bytes that hexadecimal digits stand for, if their number is right.
+fn bytes_of<const N: usize>(digits: &str) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    if digits.len() != 2 * N {
+        return None;
+    }
+    for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+        let digit = |at: usize| char::from(pair[at]).to_digit(16);
+        *byte = (digit(0)? << 4 | digit(1)?) as u8;
+    }
+    Some(bytes)
+}
+
+/// A value that is on or off, or counts things that are there.
+fn level(value: i64) -> PointValue<'static> {
+    let value = Some(Number::Int(value));
+    PointValue::Sum { value, monotonic: false, temporality: Temporality::Cumulative }
+}
+
+fn number(number: Shown) -> Number {
+    match number {
+        Shown::Signed(number) => Number::Int(number),
+        Shown::Unsigned(number) => {
+            i64::try_from(number).map_or(Number::Double(number as f64), Number::Int)
+        }
+        Shown::Float(number) => Number::Double(number),
+    }
+}
+
+fn sum_of(counts: &[u64]) -> u64 {
+    counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
+}
+
+/// How often neighbours have to be merged for there to be few enough buckets.
+fn merge_of(buckets: &[(i32, u64)]) -> u32 {
+    let (Some((first, _)), Some((last, _))) = (buckets.first(), buckets.last()) else { return 0 };
+    let indices = |merge: u32| (i64::from(*last) - 1 >> merge) - (i64::from(*first) - 1 >> merge);
+    (0..32).find(|merge| indices(*merge) < MOST_BUCKETS).unwrap_or(32)
+}
+
+/// All buckets between the first and the last, each of `2^merge` of those that are given by
+/// Prometheus' index, which is one more than OpenTelemetry's. Returns the index of the first.
+fn dense(out: &mut Vec<u64>, buckets: &[(i32, u64)], merge: u32) -> i32 {
+    out.clear();
+    let index = |index: i32| i64::from(index) - 1 >> merge;
+    let Some(offset) = buckets.first().map(|(first, _)| index(*first)) else { return 0 };
+    for (at, count) in buckets {
+        // Few enough, since they ascend.
+        let at = usize::try_from(index(*at) - offset).unwrap_or(0).min(MOST_BUCKETS as usize);
+        if out.len() <= at {
+            out.resize(at + 1, 0);
+        }
+        out[at] = out[at].wrapping_add(*count);
+    }
+    offset as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_between_the_first_and_the_last_are_merged_if_they_are_many() {
+        let dense = |buckets: &[(i32, u64)]| {
+            let (mut out, merge) = (Vec::new(), merge_of(buckets));
+            let offset = dense(&mut out, buckets, merge);
+            (merge, offset, out)
+        };
+        assert_eq!(dense(&[]), (0, 0, vec![]));
+        assert_eq!(dense(&[(-1, 2), (1, 3)]), (0, -2, vec![2, 0, 3]));
+        let (merge, offset, counts) = dense(&[(1, 1), (4096, 2)]);
+        assert_eq!((merge, offset, counts.len(), sum_of(&counts)), (0, 0, 4096, 3));
+        let (merge, offset, counts) = dense(&[(0, 1), (1, 4), (4096, 2)]);
+        // Index -1 is half of bucket -1, and 0 to 4095 are 0 to 2047.
+        assert_eq!((merge, offset, counts.len(), &counts[..2]), (1, -1, 2049, &[1, 4][..]));
+        let (merge, _, counts) = dense(&[(i32::MIN, 1), (i32::MAX, 2)]);
+        assert!(merge <= 32 && counts.len() <= 4096 && sum_of(&counts) == 3);
+    }
+
+    #[test]
+    fn ids_are_hexadecimal() {
+        assert_eq!(bytes_of("01fF"), Some([1, 0xff]));
+        assert_eq!([bytes_of::<2>("01f"), bytes_of("01fg"), bytes_of("+1+1")], [None; 3]);
+        assert_eq!(bytes_of::<2>("\u{e9}\u{e9}"), None);
+    }
+}

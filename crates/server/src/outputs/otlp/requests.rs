@@ -1,0 +1,210 @@
+//! Points as requests that are ready to be sent, bounded in size.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::{
+    Attribute, Described, ExponentialPoint, HistogramPoint, MetricsReader, MetricsWriter, NewPoint,
+    PointValue, SummaryPoint, Temporality, Value,
+};
+
+use super::Compression;
+
+/// A request, as it is sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Body {
+    pub(super) bytes: Vec<u8>,
+    pub(super) points: u64,
+}
+
+/// The requests of a snapshot.
+#[derive(Debug)]
+pub(super) struct Snapshot {
+    pub(super) bodies: Vec<Body>,
+    /// All series, as [`identity`] says, without those that have ended.
+    pub(super) series: HashSet<u64, Seeded>,
+}
+
+/// Writes requests.
+#[derive(Debug)]
+pub(super) struct Requests {
+    writer: MetricsWriter,
+    compression: Compression,
+    bodies: Vec<Body>,
+    buffer: Vec<u8>,
+}
+
+/// The points and the bytes from which a request is full.
+const MOST_POINTS: usize = 2000;
+const MOST_BYTES: usize = 1 << 20;
+/// The most bytes of a request. One that is full has one point more.
+const MOST_EXPANDED: u64 = 1 << 30;
+
+impl Body {
+    fn new(request: &[u8], points: u64, compression: Compression) -> Self {
+        let mut bytes = Vec::new();
+        match compression {
+            Compression::None => bytes.extend_from_slice(request),
+            Compression::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                // Writing to memory does not fail.
+                let _ = encoder.write_all(request);
+                bytes = encoder.finish().unwrap_or_default();
+            }
+        }
+        bytes.shrink_to_fit();
+        Self { bytes, points }
+    }
+
+    /// The request, as it was before it was compressed.
+    pub(super) fn expand(&self, compression: Compression) -> io::Result<Vec<u8>> {
+        match compression {
+            Compression::None => Ok(self.bytes.clone()),
+            Compression::Gzip => {
+                let mut bytes = Vec::new();
+                let decoder = GzDecoder::new(&self.bytes[..]);
+                decoder.take(MOST_EXPANDED).read_to_end(&mut bytes).map(|_| bytes)
+            }
+        }
+    }
+}
+
+impl Requests {
+    pub(super) fn new(compression: Compression) -> Self {
+        Self { writer: MetricsWriter::new(), compression, bodies: Vec::new(), buffer: Vec::new() }
+    }
+
+    /// Begins a metric.
+    pub(super) fn begin(&mut self, name: &str, help: &str, unit: &str) {
+        self.writer.begin(name, help, unit);
+    }
+
+    /// Adds a point to the metric.
+    pub(super) fn push(&mut self, point: &NewPoint<'_>) {
+        self.writer.push(point);
+        if self.writer.points() >= MOST_POINTS || self.writer.len() >= MOST_BYTES {
+            self.finish_request();
+        }
+    }
+
+    fn finish_request(&mut self) {
+        let points = self.writer.points() as u64;
+        if points == 0 {
+            return;
+        }
+        self.buffer.clear();
+        self.writer.finish(&mut self.buffer);
+        self.bodies.push(Body::new(&self.buffer, points, self.compression));
+    }
+
+    /// Marks the end of the series that the snapshot before has and that are not among these, if
+    /// their values are not sums of what was added since.
+    pub(super) fn end_missing(
+        &mut self,
+        before: &Snapshot,
+        series: &HashSet<u64, Seeded>,
+        time_ns: u64,
+    ) {
+        if before.series.iter().all(|one| series.contains(one)) {
+            return;
+        }
+        let hash = before.series.hasher();
+        each_point(&before.bodies, self.compression, hash, |metric, id, point| {
+            // What is not in the set there was a mark itself.
+            if !before.series.contains(&id) || series.contains(&id) {
+                return;
+            }
+            let Some(value) = ended(&point.value) else { return };
+            if self.writer.name() != metric.name {
+                self.begin(metric.name, metric.description, metric.unit);
+            }
+            let mark = NewPoint { start_ns: 0, time_ns, no_recorded_value: true, value, ..*point };
+            self.push(&mark);
+        });
+    }
+
+    /// The requests.
+    pub(super) fn finish(mut self) -> Vec<Body> {
+        self.finish_request();
+        self.bodies
+    }
+}
+
+/// A number for the name of a metric and its attributes, which are in the order of their keys and
+/// have texts as values.
+pub(super) fn identity(hash: &Seeded, name: &str, attributes: &[Attribute<'_>]) -> u64 {
+    let mut hasher = hash.build_hasher();
+    name.hash(&mut hasher);
+    for (key, value) in attributes {
+        if let Value::Text(text) = value {
+            (key, text).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// Calls the function with each point of requests: with its metric, its [`identity`], and the point
+/// without its exemplars. A request that cannot be read is left out, and counted in what is
+/// returned.
+pub(super) fn each_point(
+    bodies: &[Body],
+    compression: Compression,
+    hash: &Seeded,
+    mut each: impl FnMut(&Described<'_>, u64, &NewPoint<'_>),
+) -> usize {
+    let mut damaged = 0;
+    for body in bodies {
+        let Ok(request) = body.expand(compression) else {
+            damaged += 1;
+            continue;
+        };
+        let mut reader = MetricsReader::new(&request);
+        loop {
+            let point = match reader.next_point() {
+                Ok(Some(point)) => point,
+                Ok(None) => break,
+                Err(_) => {
+                    damaged += 1;
+                    break;
+                }
+            };
+            let again = NewPoint {
+                attributes: point.attributes,
+                start_ns: point.start_ns,
+                time_ns: point.time_ns,
+                no_recorded_value: point.no_recorded_value,
+                value: point.value,
+                exemplars: &[],
+            };
+            let id = identity(hash, point.metric.name, point.attributes);
+            each(&point.metric, id, &again);
+        }
+    }
+    damaged
+}
+
+/// The value of a point that marks the end of a series with this value. What was added since the
+/// last point has no end.
+fn ended(value: &PointValue<'_>) -> Option<PointValue<'static>> {
+    Some(match *value {
+        PointValue::Sum { temporality: Temporality::Delta, .. }
+        | PointValue::Histogram { temporality: Temporality::Delta, .. }
+        | PointValue::Exponential { temporality: Temporality::Delta, .. } => return None,
+        PointValue::Gauge(_) => PointValue::Gauge(None),
+        PointValue::Sum { monotonic, temporality, .. } => {
+            PointValue::Sum { value: None, monotonic, temporality }
+        }
+        PointValue::Histogram { temporality, .. } => {
+            PointValue::Histogram { point: HistogramPoint::default(), temporality }
+        }
+        PointValue::Exponential { temporality, .. } => {
+            PointValue::Exponential { point: ExponentialPoint::default(), temporality }
+        }
+        PointValue::Summary(_) => PointValue::Summary(SummaryPoint::default()),
+        _ => return None,
+    })
+}
