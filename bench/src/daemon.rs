@@ -18,7 +18,6 @@ mod series;
 mod starts;
 mod statsd;
 mod subject;
-mod turns;
 mod ways;
 
 use std::path::PathBuf;
@@ -26,9 +25,9 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
+pub use crate::turns::Outcome;
 pub use goals::ratios;
 pub use subject::Program;
-pub use turns::Outcome;
 
 /// The core of the subject, and that of the load.
 const CORE: usize = 0;

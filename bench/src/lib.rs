@@ -25,6 +25,7 @@ pub mod report;
 pub mod scale;
 pub mod server;
 pub mod stores;
+pub mod turns;
 pub mod wire;
 
 pub use error::{Error, Result};

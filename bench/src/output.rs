@@ -37,6 +37,22 @@ impl Output {
         Ok(Output { path })
     }
 
+    /// Like [`Output::create`], but keeps those records of an earlier run that are not replaced. So the
+    /// parts of a benchmark can be measured one by one; the description of the machine is that of the
+    /// last one.
+    pub fn replace(
+        folder: &Path,
+        name: &str,
+        is_replaced: impl Fn(&Record) -> bool,
+    ) -> Result<Output> {
+        let path = records_path(folder, name);
+        let mut kept = if path.exists() { record::read(&path)? } else { Vec::new() };
+        kept.retain(|record| !is_replaced(record));
+        let output = Output::create(folder, name)?;
+        output.push(&kept)?;
+        Ok(output)
+    }
+
     /// Like [`Output::create`], for a benchmark that is run with each profile.
     pub fn of_profile(folder: &Path, name: &str) -> Result<Output> {
         Output::create(folder, &profile::records_name(name))
@@ -45,5 +61,23 @@ impl Output {
     /// Adds records.
     pub fn push(&self, records: &[Record]) -> Result<()> {
         record::append(&self.path, records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Label;
+
+    #[test]
+    fn a_part_replaces_its_own_records() {
+        let folder = tempfile::tempdir().unwrap();
+        let record = |case: &str, value: f64| Label::new(case, "quipu", "time", "ns").of(&[value]);
+        let all = Output::replace(folder.path(), "a", |_| true).unwrap();
+        all.push(&[record("top/1", 1.0), record("worst", 2.0)]).unwrap();
+        let part = Output::replace(folder.path(), "a", |it| it.case.starts_with("top/")).unwrap();
+        part.push(&[record("top/1", 3.0)]).unwrap();
+        let records = record::read(&records_path(folder.path(), "a")).unwrap();
+        assert_eq!(records, [record("worst", 2.0), record("top/1", 3.0)]);
     }
 }

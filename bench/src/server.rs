@@ -23,7 +23,7 @@ pub use client::{Tally, ask};
 pub use http::{Connection, Response, get};
 pub use load::{Figures, Load, Sizes};
 pub use process::Process;
-pub(crate) use process::end_with_us;
+pub(crate) use process::{end_with_us, exact_cpu_time};
 pub(crate) use program::free_port;
 pub use program::{Program, Running};
 

@@ -5,8 +5,8 @@ use super::exposition::sum;
 use super::requests::{Load, SAMPLES, TextRequests, load, write_requests};
 use super::series::amount;
 use super::subject::{PATIENCE, Program, Running, Subject};
-use super::turns::{Figure, Outcome, Turn, take};
 use crate::Result;
+use crate::turns::{Figure, Outcome, Turn, take};
 
 /// Those that take both.
 const PROGRAMS: [Program; 3] = [Program::Quipu, Program::Vmagent, Program::VictoriaMetrics];

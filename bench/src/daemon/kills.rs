@@ -9,11 +9,11 @@ use super::exposition::Shown;
 use super::packets::{Form, Packets, Sender};
 use super::statsd::{FILL_RATE, summaries};
 use super::subject::{PATIENCE, Program, Running, Subject};
-use super::turns::{Figure, Outcome, Turn, take};
 use super::ways::{Requests, SERIES, Way};
 use super::{Bench, LOAD_CORE};
 use crate::measure::pin;
 use crate::server::{Connection, time_to_kill};
+use crate::turns::{Figure, Outcome, Turn, take};
 use crate::{Error, Result};
 
 /// All ways in.

@@ -7,10 +7,10 @@ use super::packets::Packets;
 use super::series::{Kind, Series, amount};
 use super::statsd::{FILL_RATE, create, histograms, summaries};
 use super::subject::{Program, Running, Subject};
-use super::turns::{Figure, Outcome, Turn, take};
 use super::{Bench, LOAD_CORE};
 use crate::Result;
 use crate::measure::on_core;
+use crate::turns::{Figure, Outcome, Turn, take};
 
 /// The scrapes of a turn, of which the last is timed; a great state is scraped once.
 const SCRAPES: usize = 3;

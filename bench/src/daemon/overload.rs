@@ -10,11 +10,11 @@ use super::search::search;
 use super::series::amount;
 use super::statsd::{FILL_RATE, create, histograms};
 use super::subject::{PATIENCE, Program, Running, Subject};
-use super::turns::{Figure, Outcome, Turn, take};
 use super::{Bench, LOAD_CORE, Plan};
 use crate::Result;
 use crate::measure::{on_core, pin};
 use crate::server::{self, Connection};
+use crate::turns::{Figure, Outcome, Turn, take};
 
 /// The connections of an overload of requests.
 const CONNECTIONS: usize = 32;

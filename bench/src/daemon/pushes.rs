@@ -9,8 +9,8 @@ use super::exposition::samples;
 use super::requests::{Load, load, request};
 use super::series::amount;
 use super::subject::{PATIENCE, Program, Running, Subject};
-use super::turns::{Figure, Outcome, Turn, take};
 use crate::Result;
+use crate::turns::{Figure, Outcome, Turn, take};
 
 /// The families of a push, and the samples of a family.
 const FAMILIES: usize = 10;

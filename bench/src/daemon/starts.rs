@@ -6,8 +6,8 @@ use super::pushes::{fill, shown_groups, unchecked};
 use super::requests::{TextRequests, load};
 use super::series::amount;
 use super::subject::{PATIENCE, Program, Running, Subject};
-use super::turns::{Figure, Outcome, Turn, take};
 use crate::Result;
+use crate::turns::{Figure, Outcome, Turn, take};
 
 /// How the process before ended.
 #[derive(Clone, Copy, PartialEq)]

@@ -4,10 +4,10 @@ use super::packets::{Form, Packets, Sender, Sent};
 use super::search::search;
 use super::series::amount;
 use super::subject::{Program, Running, Subject};
-use super::turns::{Figure, Outcome, Turn, take};
 use super::{Bench, LOAD_CORE};
 use crate::Result;
 use crate::measure::on_core;
+use crate::turns::{Figure, Outcome, Turn, take};
 
 /// The rate at which series are created, in lines a second: what the slowest subject takes.
 pub(super) const FILL_RATE: f64 = 50_000.0;

@@ -1,6 +1,7 @@
 //! A process that a benchmark starts: its output, its resources, and its end.
 
 use std::fs::{self, File};
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -54,6 +55,17 @@ impl Process {
         })?;
         let rate = rustix::param::clock_ticks_per_second() as f64;
         Ok(Duration::from_secs_f64(ticks as f64 / rate))
+    }
+
+    /// The same to the nanosecond, with that of threads that have ended.
+    pub fn exact_cpu_time(&self) -> Result<Duration> {
+        exact_cpu_time(self.pid)
+            .map_err(|error| self.failed(&format!("its processor time: {error}")))
+    }
+
+    /// Its ID.
+    pub fn pid(&self) -> u32 {
+        self.pid
     }
 
     /// The resident memory, in bytes.
@@ -125,6 +137,22 @@ impl Drop for Process {
     }
 }
 
+/// The user and system time of a process so far, to the nanosecond.
+pub(crate) fn exact_cpu_time(pid: u32) -> io::Result<Duration> {
+    let mut clock = 0;
+    // SAFETY: the clock outlives the call.
+    match unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) } {
+        0 => {}
+        code => return Err(io::Error::from_raw_os_error(code)),
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time outlives the call.
+    match unsafe { libc::clock_gettime(clock, &raw mut time) } {
+        0 => Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// A command that runs on one core, if one is given.
 pub(super) fn on_core(core: Option<usize>, words: &[String]) -> Command {
     let taskset = core.map(|core| ["taskset".into(), "-c".into(), core.to_string()]);
@@ -170,6 +198,18 @@ fn parse_status(text: &str, field: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processor_time_is_that_of_the_process() {
+        let before = exact_cpu_time(std::process::id()).unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_millis(3) {}
+        let used = exact_cpu_time(std::process::id()).unwrap() - before;
+        assert!(used > Duration::ZERO && used.as_secs() < 60, "{used:?}");
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        assert!(exact_cpu_time(ended.id()).is_err());
+    }
 
     #[test]
     fn reads_proc_files() {

@@ -6,24 +6,24 @@ use crate::record::{Label, Record};
 
 /// A quantity that a turn has measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Figure {
-    pub(super) metric: &'static str,
-    pub(super) unit: &'static str,
-    pub(super) value: f64,
+pub(crate) struct Figure {
+    pub(crate) metric: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) value: f64,
 }
 
 impl Figure {
-    pub(super) fn new(metric: &'static str, unit: &'static str, value: f64) -> Figure {
+    pub(crate) fn new(metric: &'static str, unit: &'static str, value: f64) -> Figure {
         Figure { metric, unit, value }
     }
 }
 
 /// A subject under a load.
-pub(super) struct Turn<'a> {
-    pub(super) case: String,
-    pub(super) subject: String,
+pub(crate) struct Turn<'a> {
+    pub(crate) case: String,
+    pub(crate) subject: String,
     /// Measures it, with a new process. Each call returns the same metrics.
-    pub(super) run: Box<dyn Fn() -> Result<Vec<Figure>> + 'a>,
+    pub(crate) run: Box<dyn Fn() -> Result<Vec<Figure>> + 'a>,
 }
 
 /// The figures of a workload, and what could not be measured.
@@ -37,14 +37,14 @@ pub struct Outcome {
 
 impl Outcome {
     /// Adds what another part of the workload has measured.
-    pub(super) fn add(&mut self, other: Outcome) {
+    pub(crate) fn add(&mut self, other: Outcome) {
         self.records.extend(other.records);
         self.failures.extend(other.failures);
     }
 }
 
 /// Takes all turns, this number of times.
-pub(super) fn take(turns: &[Turn<'_>], rounds: u32) -> Outcome {
+pub(crate) fn take(turns: &[Turn<'_>], rounds: u32) -> Outcome {
     let mut figures: Vec<Vec<Vec<Figure>>> = vec![Vec::new(); turns.len()];
     let mut outcome = Outcome::default();
     let mut failed = vec![false; turns.len()];
