@@ -542,12 +542,34 @@ bench-daemon: tools $(DAEMON_PEERS)/complete ## The daemon, compared to bridges,
 	$(BENCH)/daemon
 	$(BENCH)/report daemon
 
-# Takes ten minutes in which the disk is busy. The folder for files on a disk is target.
+# The peers of the agent: vmagent is one of the daemon, too.
+NODE_EXPORTER := github.com/prometheus/node_exporter@v1.9.1
+PROMETHEUS_CLIENT := prometheus_client==0.26.0
+AGENT_PYTHON := $(CURDIR)/target/bench-agent
+
+$(DAEMON_PEERS)/vmagent: $(wildcard $(DAEMON_MODULES)/victoria/go.*)
+	mkdir -p $(DAEMON_PEERS)
+	cd $(DAEMON_MODULES)/victoria && GOBIN=$(DAEMON_PEERS) go install \
+		github.com/VictoriaMetrics/VictoriaMetrics/app/vmagent
+	touch $@
+
+$(DAEMON_PEERS)/node_exporter:
+	mkdir -p $(DAEMON_PEERS)
+	GOBIN=$(DAEMON_PEERS) go install $(NODE_EXPORTER)
+
+$(AGENT_PYTHON)/bin/python: | tools
+	python3 -m venv $(AGENT_PYTHON)
+	$(AGENT_PYTHON)/bin/pip install --quiet $(PROMETHEUS_CLIENT)
+
+# Takes three quarters of an hour, for ten minutes of which the disk is busy. The folder for files on
+# a disk is target. AGENT_FLAGS are for a part of it: `--workload top`, or `--quick` for a trial.
+AGENT_FLAGS ?=
+
 .PHONY: bench-agent
-bench-agent: ## Segments on a busy disk: the worst case of an increment; how long it takes to inspect one
+bench-agent: tools $(DAEMON_PEERS)/vmagent $(DAEMON_PEERS)/node_exporter $(AGENT_PYTHON)/bin/python ## Segments watched, inspected, shown, sent, recorded, and on a busy disk, compared to other agents
 	$(CARGO) build --release --locked --package quipu-server
 	$(CARGO) build --profile default-release --locked --package quipu-bench
-	$(BENCH)/agent
+	$(BENCH)/agent $(AGENT_FLAGS)
 	$(BENCH)/report agent
 
 # Retries for a mirror that fails once, and a timeout for the lock of another apt, as on a machine

@@ -1,26 +1,131 @@
-//! Segments as an operator meets them: on a busy disk, watched by others, and after their process
-//! died.
+//! Segments as an operator meets them: watched by others, on a busy disk, and after their process
+//! died; compared to the programs that watch, collect and send metrics today.
+//!
+//! A [`Workload`] is a part that can be measured by itself. The counting programs are this program:
+//! its threads, or processes that it starts with `--child`.
 
+mod agents;
+mod children;
 mod inspect;
+mod instructions;
+mod programs;
+mod receiver;
+mod recorder;
+mod segments;
+mod sending;
+mod serving;
+mod terminal;
+mod times;
+mod top;
+mod watched;
 mod worst;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::record::Record;
+use crate::turns::Outcome;
 use crate::{Error, Result};
 
-/// Where and how much to measure.
+pub use children::{Child, Kind, child};
+
+/// The core of a subject, and that of what loads it.
+const CORE: usize = 0;
+const OTHER_CORE: usize = 1;
+
+/// Where files of segments are that are not on a disk.
+const MEMORY: &str = "/dev/shm";
+
+/// How long a subject may take to start, or to respond.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What to measure, with which programs.
 #[derive(Clone, Debug)]
 pub struct Bench {
     /// The command line.
     pub quipu: PathBuf,
+    /// This program.
+    pub program: PathBuf,
+    /// The folder of the peers written in Go.
+    pub peers: PathBuf,
+    /// The Python that has prometheus_client.
+    pub python: PathBuf,
+    /// Whether the peers are measured.
+    pub with_peers: bool,
     /// A folder on a disk.
     pub disk: PathBuf,
+    /// How much to measure.
+    pub plan: Plan,
+}
+
+/// How long and how often to measure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plan {
     /// The number of rounds.
     pub runs: u32,
-    /// The time of a round in which each increment is timed.
+    /// The operations whose instructions are counted.
+    pub instructions: u64,
+    /// The time of a turn in which increments are timed with and without a watcher.
+    pub watched: Duration,
+    /// The numbers of series of a segment that is inspected.
+    pub inspected: [usize; 2],
+    /// The number of series that `quipu top` shows, and for how long.
+    pub top: (usize, Duration),
+    /// The number of programs, and of the series of each.
+    pub programs: [usize; 2],
+    /// The scrapes of a turn.
+    pub scrapes: u32,
+    /// From one sending to the next.
+    pub interval: Duration,
+    /// The number of these intervals that are measured.
+    pub intervals: u32,
+    /// How long the receiver is down.
+    pub outage: Duration,
+    /// The time of a round in which a recorder's time is measured.
+    pub recorder: Duration,
+    /// The number of kills of a program with a recorder.
+    pub kills: u32,
+    /// The time of a round of the worst case.
     pub worst: Duration,
+}
+
+impl Plan {
+    /// All of it.
+    pub fn full(runs: u32) -> Plan {
+        Plan {
+            runs,
+            instructions: 2_000_000,
+            watched: Duration::from_secs(10),
+            inspected: [100_000, 1_000_000],
+            top: (100_000, Duration::from_secs(6)),
+            programs: [100, 1_000],
+            scrapes: 10,
+            interval: Duration::from_secs(15),
+            intervals: 10,
+            outage: Duration::from_secs(600),
+            recorder: Duration::from_secs(15),
+            kills: 100,
+            worst: Duration::from_secs(120),
+        }
+    }
+
+    /// A trial: short rounds, and small states.
+    pub fn quick() -> Plan {
+        Plan {
+            runs: 1,
+            instructions: 20_000,
+            watched: Duration::from_millis(500),
+            inspected: [1_000, 10_000],
+            top: (10_000, Duration::from_secs(1)),
+            programs: [10, 100],
+            scrapes: 2,
+            interval: Duration::from_secs(2),
+            intervals: 2,
+            outage: Duration::from_secs(6),
+            recorder: Duration::from_secs(2),
+            kills: 4,
+            worst: Duration::from_secs(2),
+        }
+    }
 }
 
 /// A part of the benchmark.
@@ -28,22 +133,58 @@ pub struct Bench {
 pub struct Workload {
     /// Its name.
     pub name: &'static str,
+    /// With what the cases of its records begin.
+    pub cases: &'static [&'static str],
     /// Measures it.
-    pub run: fn(&Bench) -> Result<Vec<Record>>,
+    pub run: fn(&Bench) -> Result<Outcome>,
+}
+
+impl Workload {
+    /// Whether a case is one of this workload.
+    pub fn has(&self, case: &str) -> bool {
+        self.cases.iter().any(|beginning| case.starts_with(beginning))
+    }
 }
 
 /// All workloads, in the order in which they run.
-pub const WORKLOADS: [Workload; 2] = [
-    Workload { name: "inspect", run: inspect::inspect },
-    Workload { name: "worst", run: worst::worst },
+pub const WORKLOADS: [Workload; 8] = [
+    Workload { name: "instructions", cases: &["instructions/"], run: instructions::instructions },
+    Workload { name: "watched", cases: &["watched"], run: watched::watched },
+    Workload { name: "inspect", cases: &["inspect/"], run: inspect::inspect },
+    Workload { name: "top", cases: &["top/"], run: top::top },
+    Workload { name: "segments", cases: &["segments/"], run: segments::segments },
+    Workload { name: "sending", cases: &["sending/", "outage/"], run: sending::sending },
+    Workload { name: "recorder", cases: &["recorder/"], run: recorder::recorder },
+    Workload { name: "worst", cases: &["worst case"], run: worst::worst },
 ];
 
 /// A new folder for the files of a workload.
 fn folder(place: &Path) -> Result<tempfile::TempDir> {
-    let made = tempfile::Builder::new().prefix("quipu-agent-").tempdir_in(place);
+    let made = std::fs::create_dir_all(place)
+        .and_then(|()| tempfile::Builder::new().prefix("quipu-agent-").tempdir_in(place));
     made.map_err(Error::file("make a folder in", place))
 }
 
 fn failed(error: impl std::fmt::Display) -> Error {
     Error::report(error.to_string())
+}
+
+/// A number with commas: `100,000`.
+fn amount(number: usize) -> String {
+    crate::report::format::commas(&number.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_of_one_workload() {
+        for workload in WORKLOADS {
+            for case in workload.cases {
+                let all = WORKLOADS.iter().filter(|other| other.has(case));
+                assert_eq!(all.count(), 1, "{case}");
+            }
+        }
+    }
 }

@@ -7,61 +7,65 @@ use std::time::Instant;
 use quipu::{CounterFamily, Description, Registry};
 use quipu_segment::Options;
 
-use super::{Bench, failed, folder};
-use crate::progress::Progress;
-use crate::record::{Label, Record};
-use crate::report::format::commas;
+use super::{Bench, MEMORY, amount, failed, folder};
+use crate::turns::{Figure, Outcome, Turn, take};
 use crate::{Error, Result};
 
-/// The formats, and the numbers of series.
 const FORMATS: [&str; 3] = ["text", "json", "openmetrics"];
-const SERIES: [usize; 2] = [100_000, 1_000_000];
 /// The address space of the file.
 const LIMIT: u64 = 4 << 30;
 
 /// Measures it.
-pub(super) fn inspect(bench: &Bench) -> Result<Vec<Record>> {
-    let folder = folder(Path::new("/dev/shm"))?;
-    let mut progress = Progress::new(SERIES.len() * FORMATS.len());
-    let mut records = Vec::new();
-    for series in SERIES {
+pub(super) fn inspect(bench: &Bench) -> Result<Outcome> {
+    let folder = folder(Path::new(MEMORY))?;
+    let mut turns = Vec::new();
+    for series in bench.plan.inspected {
         let path = folder.path().join(format!("{series}.quipu"));
-        fill(&path, series)?;
+        drop(fill(&path, series)?);
         for format in FORMATS {
-            progress.step(&format!("inspect {series} series as {format}"));
-            let times = (0..bench.runs).map(|_| once(&bench.quipu, &path, format));
-            let times = times.collect::<Result<Vec<f64>>>()?;
-            let case = format!("inspect/{} series", commas(&series.to_string()));
-            records.push(Label::new(&case, &format!("quipu ({format})"), "time", "ms").of(&times));
+            let path = path.clone();
+            turns.push(Turn {
+                case: format!("inspect/{} series", amount(series)),
+                subject: format!("quipu ({format})"),
+                run: Box::new(move || once(&bench.quipu, &path, format)),
+            });
         }
     }
-    progress.finish("done");
-    Ok(records)
+    Ok(take(&turns, bench.plan.runs))
 }
 
-/// Writes a segment, as a process does that is dead by now.
-fn fill(path: &Path, series: usize) -> Result<()> {
+/// A family in a segment, and the values of its two labels, one pair for each series.
+pub(super) type Filled = (CounterFamily<[&'static str; 2]>, &'static [[String; 2]]);
+
+/// Writes a segment with a family of this number of series.
+pub(super) fn fill(path: &Path, series: usize) -> Result<Filled> {
     let segment = Options::new().shared().limit(LIMIT).open_or_create(path).map_err(failed)?;
     let registry = Registry::on(segment);
     let description = Description::new("requests", "Requests.").labels(["route", "user"]);
-    let description = description.limit(series as u64);
-    let family: CounterFamily<[&str; 2]> = registry.register(description).map_err(failed)?;
-    for number in 0..series {
-        let route = format!("/api/v1/r{:03}", number % 1000);
-        family.inc(&[route.as_str(), format!("user-{number:07}").as_str()]);
-    }
-    Ok(())
+    let family = registry.register(description.limit(series as u64)).map_err(failed)?;
+    let labels = |number| [format!("/api/v1/r{:03}", number % 1000), format!("user-{number:07}")];
+    // Some megabytes, once for each segment.
+    let labels: &'static [[String; 2]] = (0..series).map(labels).collect::<Vec<_>>().leak();
+    grow((&family, labels));
+    Ok((family, labels))
 }
 
-/// The time in ms.
-fn once(quipu: &Path, path: &Path, format: &str) -> Result<f64> {
+/// Adds to each series.
+pub(super) fn grow((family, labels): (&CounterFamily<[&'static str; 2]>, &'static [[String; 2]])) {
+    for [route, user] in labels {
+        family.inc(&[route.as_str(), user.as_str()]);
+    }
+}
+
+/// The time of one.
+fn once(quipu: &Path, path: &Path, format: &str) -> Result<Vec<Figure>> {
     let start = Instant::now();
     let mut command = Command::new(quipu);
     command.args(["inspect", "--format", format]).arg(path).stdout(Stdio::null());
     let status = command.status().map_err(Error::file("start", quipu))?;
     let elapsed = start.elapsed().as_secs_f64() * 1e3;
     match status.success() {
-        true => Ok(elapsed),
+        true => Ok(vec![Figure::new("time", "ms", elapsed)]),
         false => Err(Error::command(format!("{command:?}"), status.to_string())),
     }
 }

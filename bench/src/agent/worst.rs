@@ -13,11 +13,13 @@ use std::time::{Duration, Instant};
 
 use quipu::{CounterFamily, Description, Registry};
 
-use super::{Bench, failed, folder};
+use super::times::Times;
+use super::{Bench, CORE, MEMORY, OTHER_CORE, failed, folder};
 use crate::counting::data::Random;
 use crate::measure::{on_core, pin};
 use crate::progress::Progress;
-use crate::record::{Label, Record};
+use crate::record::Label;
+use crate::turns::Outcome;
 use crate::{Error, Result};
 
 /// The series of each place: they take some hundred pages.
@@ -31,23 +33,20 @@ const FILES: usize = 8;
 const FILE_BYTES: usize = 256 << 20;
 const BLOCK: usize = 1 << 20;
 
-const CORE: usize = 0;
-const OTHER_CORE: usize = 1;
-
 /// What is read of the times.
 const QUANTILES: [(&str, f64); 4] =
     [("median", 0.5), ("99 %", 0.99), ("99.99 %", 0.9999), ("99.9999 %", 0.999_999)];
 
 /// Measures it.
-pub(super) fn worst(bench: &Bench) -> Result<Vec<Record>> {
+pub(super) fn worst(bench: &Bench) -> Result<Outcome> {
     let mut rounds: Vec<Vec<(String, Times)>> = Vec::new();
-    let mut progress = Progress::new(bench.runs as usize);
-    for round in 1..=bench.runs {
+    let mut progress = Progress::new(bench.plan.runs as usize);
+    for round in 1..=bench.plan.runs {
         progress.step(&format!("round {round}: increments on a busy disk"));
         rounds.push(one_round(bench)?);
     }
     progress.finish("done");
-    let Some(first) = rounds.first() else { return Ok(Vec::new()) };
+    let Some(first) = rounds.first() else { return Ok(Outcome::default()) };
     let mut records = Vec::new();
     for (number, (subject, _)) in first.iter().enumerate() {
         let mut record = |metric: &str, unit: &str, of: &dyn Fn(&Times) -> f64| {
@@ -61,7 +60,7 @@ pub(super) fn worst(bench: &Bench) -> Result<Vec<Record>> {
         record("over 1 ms", "increments", &|times| times.over as f64);
         record("timed", "increments", &|times| times.count as f64);
     }
-    Ok(records)
+    Ok(Outcome { records, failures: Vec::new() })
 }
 
 /// A place to count in.
@@ -73,8 +72,7 @@ struct Place {
 
 /// All places, each with the number of additions and their times.
 fn one_round(bench: &Bench) -> Result<Vec<(String, Times)>> {
-    let memory = Path::new("/dev/shm");
-    let in_memory = folder(memory)?;
+    let in_memory = folder(Path::new(MEMORY))?;
     let on_disk = folder(&bench.disk)?;
     let synced = Registry::open(on_disk.path().join("synced.quipu")).map_err(failed)?;
     let places = [
@@ -109,7 +107,7 @@ fn one_round(bench: &Bench) -> Result<Vec<(String, Times)>> {
             }
             Ok(())
         });
-        on_core(CORE, || count(&mut counting, &order, bench.worst));
+        on_core(CORE, || count(&mut counting, &order, bench.plan.worst));
         has_ended.store(true, Ordering::Relaxed);
         // A panic of a thread is a panic of the benchmark.
         let written = writer.join().expect("the writer panicked");
@@ -168,82 +166,4 @@ fn write_files(folder: &Path, has_ended: &AtomicBool) -> Result<()> {
 
 fn open(path: &Path) -> Result<Registry> {
     Registry::open(path).map_err(failed)
-}
-
-/// Times of additions: how many took how long, to 3 %.
-struct Times {
-    /// By [`Times::bucket`].
-    counts: Vec<u64>,
-    count: u64,
-    over: u64,
-    greatest: Duration,
-}
-
-/// The binary digits that a bucket keeps of a time.
-const DIGITS: u32 = 5;
-
-impl Default for Times {
-    fn default() -> Self {
-        Times { counts: vec![0; 64 << DIGITS], count: 0, over: 0, greatest: Duration::ZERO }
-    }
-}
-
-impl Times {
-    fn add(&mut self, time: Duration) {
-        self.counts[Times::bucket(time.as_nanos() as u64)] += 1;
-        self.count += 1;
-        self.over += u64::from(time > Duration::from_millis(1));
-        self.greatest = self.greatest.max(time);
-    }
-
-    /// The first digits of a time, and how many follow them.
-    fn bucket(nanoseconds: u64) -> usize {
-        let shift = (64 - nanoseconds.leading_zeros()).saturating_sub(DIGITS + 1);
-        ((shift as usize) << DIGITS) + (nanoseconds >> shift) as usize
-    }
-
-    /// The greatest time in a bucket.
-    fn most_of(bucket: usize) -> f64 {
-        let shift = (bucket >> DIGITS).saturating_sub(1);
-        let first = bucket - (shift << DIGITS);
-        ((first + 1) as f64) * (shift as f64).exp2() - 1.0
-    }
-
-    /// The time that this share of the additions did not exceed, in nanoseconds.
-    fn quantile(&self, share: f64) -> f64 {
-        let rank = (share * self.count as f64).ceil() as u64;
-        let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank.max(1) {
-                return Times::most_of(bucket).min(self.greatest.as_nanos() as f64);
-            }
-        }
-        0.0
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn quantiles_are_exact_to_three_percent() {
-        let mut times = Times::default();
-        (1..=100_000).for_each(|nanoseconds| times.add(Duration::from_nanos(nanoseconds)));
-        for share in [0.000_1, 0.01, 0.5, 0.99, 0.9999] {
-            let (found, expected) = (times.quantile(share), share * 100_000.0);
-            assert!(found >= expected && found <= expected * 1.04, "{share}: {found}");
-        }
-        assert_eq!(times.quantile(1.0), 100_000.0);
-    }
-
-    #[test]
-    fn each_time_has_a_bucket_that_contains_it() {
-        for time in (0..5_000).chain([u64::from(u32::MAX), u64::MAX >> 1, u64::MAX]) {
-            let bucket = Times::bucket(time);
-            assert!(bucket < 64 << DIGITS, "{time}");
-            assert!(Times::most_of(bucket) >= time as f64 * 0.999_999, "{time}");
-        }
-    }
 }
