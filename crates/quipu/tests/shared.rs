@@ -6,6 +6,10 @@
 
 mod common;
 
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use common::{Child, alone, lines};
@@ -15,7 +19,7 @@ use quipu::{
     Counter, CounterFamily, Description, FloatCounter, Gauge, Histogram, HistogramFamily, Info,
     IntGauge, LabelValue, Registry, StateSet, Summary, Window,
 };
-use quipu_segment::Options;
+use quipu_segment::{Options, Segment};
 
 #[derive(Debug, Clone, Copy)]
 #[allow(dead_code, reason = "states that are never turned on are shown, too")]
@@ -268,7 +272,7 @@ fn a_full_segment_fails_nothing() {
         let path = directory.path().join("small");
         let segment = Options::new().limit(1 << 20).shared().open_or_create(path).unwrap();
         fill(&Registry::on(segment));
-        fill(&Registry::on(quipu_segment::Segment::anonymous(1 << 20).unwrap()));
+        fill(&Registry::on(Segment::anonymous(1 << 20).unwrap()));
     });
 }
 
@@ -298,5 +302,150 @@ fn a_full_disk_fails_nothing() {
         // SAFETY: as above.
         unsafe { libc::umount2(at.as_ptr(), libc::MNT_DETACH) };
         result.unwrap();
+    });
+}
+
+/// The text of a copy of a file.
+fn text_of(copy: Segment) -> String {
+    let mut text = Vec::new();
+    let registry = Registry::on(copy);
+    let scrape = registry.scrape().format(Format::OpenMetrics, Escaping::default());
+    scrape.write_to(&mut text).unwrap();
+    String::from_utf8(text).unwrap()
+}
+
+/// Calls `test` with the text of copies during which `change` is called: at some word of each pass.
+fn copy_at_each(path: &Path, mut change: impl FnMut(u64), mut test: impl FnMut(String)) {
+    let open = File::open(path).unwrap();
+    let mut words = 0;
+    let _ = Segment::copy_by_words(path, &open, &mut |_, _| words += 1).unwrap();
+    for at in (0..words).step_by((words / 150) as usize) {
+        let mut word = 0;
+        let copy = Segment::copy_by_words(path, &open, &mut |_, _| {
+            // At three moments, some words apart.
+            if word >= at && (word - at) % 40 == 0 && word < at + 120 {
+                change(word);
+            }
+            word += 1;
+        });
+        test(text_of(copy.unwrap()));
+    }
+}
+
+/// Checks that the labels of each exemplar are those of its value, and returns the number of exemplars.
+fn whole_exemplars(text: &str) -> usize {
+    let exemplars = text.lines().filter_map(|line| line.split_once(" # "));
+    let check = |(line, exemplar): (&str, &str)| {
+        let (labels, rest) = exemplar.split_once("} ").unwrap();
+        let value = rest.split(' ').next().unwrap();
+        let id = labels.strip_prefix("{id=\"").and_then(|labels| labels.split('"').next()).unwrap();
+        assert_eq!(id.trim_start_matches('0'), value, "{line} # {exemplar}");
+    };
+    exemplars.map(check).count()
+}
+
+/// Keeps an exemplar whose labels are its value; they are of several lengths.
+fn keep(counter: &Counter, n: u64) {
+    let id = format!("{n:0width$}", width = 8 + (n % 40) as usize);
+    counter.inc_with(n, &[("id", &id)]);
+}
+
+#[test]
+fn an_exemplar_of_a_copy_is_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shared");
+    let registry = Registry::open(&path).unwrap();
+    let counter: Counter = registry.register(Description::new("c", "").exemplars()).unwrap();
+    keep(&counter, 1);
+    let mut n = 1;
+    let change = |_| {
+        n += 7;
+        keep(&counter, n);
+    };
+    // What was written last stays until the copy is read: nothing is left out.
+    copy_at_each(&path, change, |text| assert_eq!(whole_exemplars(&text), 1, "{text}"));
+    // Threads that write all the time.
+    let is_over = AtomicBool::new(false);
+    let open = File::open(&path).unwrap();
+    std::thread::scope(|scope| {
+        for first in 1..=2_u64 {
+            let (counter, is_over) = (&counter, &is_over);
+            scope.spawn(move || {
+                let numbers = (first..).step_by(3);
+                numbers.take_while(|_| !is_over.load(Relaxed)).for_each(|n| keep(counter, n));
+            });
+        }
+        let check = || {
+            for _ in 0..200 {
+                whole_exemplars(&text_of(Segment::copy_of(&path, &open, u64::MAX).unwrap()));
+            }
+        };
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        is_over.store(true, Relaxed);
+        result.unwrap();
+    });
+}
+
+#[test]
+fn a_native_histogram_of_a_copy_has_all_of_its_tables() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shared");
+    let registry = Registry::open(&path).unwrap();
+    let new = |name: &str| Description::new(name, "").native(8).labels(["k"]);
+    let family: HistogramFamily<Values> = registry.register(new("h")).unwrap();
+    let bound = family.with(&Values(&["a"]));
+    bound.observe(1.0);
+    let observed = std::cell::Cell::new(1_u64);
+    let mut last = 0;
+    // New buckets, which soon need another table, and a coarser schema.
+    let change = |_| {
+        for _ in 0..3 {
+            observed.set(observed.get() + 1);
+            bound.observe(1.1_f64.powi((observed.get() % 5000) as i32));
+        }
+    };
+    copy_at_each(&path, change, |text| {
+        let line = lines(&text, "h_count").remove(0).to_owned();
+        let count: u64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        // All that was there before the copy is in it.
+        assert!((last..=observed.get()).contains(&count), "{line}, and {last} before");
+        last = observed.get();
+    });
+}
+
+/// Series with exemplars and native buckets, which come and go, and of which others take the records.
+#[test]
+fn a_copy_shows_no_series_with_what_another_one_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shared");
+    let registry = Registry::open(&path).unwrap();
+    let new = Description::new("h", "").native(3).exemplars().labels(["k"]);
+    let family: HistogramFamily<Values> = registry.register(new).unwrap();
+    let observe = |name: u64| {
+        let (text, id) = (name.to_string(), format!("{name:010}"));
+        family.with(&Values(&[&text])).observe_with(name as f64, &[("id", &id)]);
+    };
+    (1..=60).for_each(observe);
+    let mut next = 61;
+    let mut change = |_: u64| {
+        // As many as there are, so that records are reused.
+        for name in next..next + 60 {
+            family.remove(&Values(&[&(name - 60).to_string()])).unwrap();
+        }
+        (next..next + 60).for_each(observe);
+        next += 60;
+    };
+    (0..3).for_each(&mut change);
+    copy_at_each(&path, change, |text| {
+        whole_exemplars(&text);
+        let counts = lines(&text, "h_count");
+        assert!(counts.len() <= 60, "{}", counts.len());
+        for line in counts {
+            assert!(line.ends_with(" 1"), "{line}");
+        }
+        for line in lines(&text, "h_sum") {
+            let (labels, sum) = line.rsplit_once(' ').unwrap();
+            assert!(labels.contains(&format!("\"{}\"", sum.trim_end_matches(".0"))), "{line}");
+        }
     });
 }

@@ -33,6 +33,11 @@ pub mod clock;
 pub mod hash;
 pub mod history;
 mod list;
+#[cfg_attr(
+    any(loom, not(unix)),
+    allow(dead_code, unreachable_pub, reason = "copies of files and a model use it")
+)]
+mod moved;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod offset;
 #[cfg_attr(loom, allow(dead_code, reason = "a model uses a part of it"))]
@@ -64,6 +69,8 @@ mod lock;
 #[cfg(not(loom))]
 mod opening;
 #[cfg(all(unix, not(loom)))]
+mod origin;
+#[cfg(all(unix, not(loom)))]
 mod presence;
 #[cfg(not(loom))]
 mod printable;
@@ -84,6 +91,8 @@ pub use stripes::Stripes;
 
 #[cfg(loom)]
 pub use list::model;
+#[cfg(loom)]
+pub use moved::model as moved_model;
 
 #[cfg(not(loom))]
 pub use anchor::Anchor;

@@ -5,6 +5,8 @@
 use std::path::Path;
 
 use crate::error::Error;
+#[cfg(unix)]
+use crate::segment::Steps;
 use crate::segment::{Contents, Options, Segment};
 use crate::series::Names;
 use crate::sync::Arc;
@@ -56,13 +58,30 @@ impl Segment {
     /// processes, the copy knows which live. `path` is for messages.
     ///
     /// The copy is read and not mapped: a file that is cut meanwhile is an error. Counts that are added
-    /// meanwhile may be missing. What is counted in the copy stays there.
+    /// meanwhile may be missing. What is counted in the copy stays there, as far as a walk does not read
+    /// it from the file again, because it moved while the file was copied.
+    ///
+    /// A walk over a family of the copy shows what one in a process that has the file open would show.
+    /// A series that changes again and again while it is read is left out, and
+    /// [counted](Segment::left_out). A lookup by labels may miss a series that is just being made.
     ///
     /// # Errors
     /// What [`Options::open`] refuses, a file with more than `most` bytes in use, and the system's.
     #[cfg(unix)]
     pub fn copy_of(path: &Path, file: &std::fs::File, most: u64) -> Result<Self, Error> {
-        Self::copied(path, file, most, contents)
+        Self::copied(path, file, most, contents, Steps::NONE)
+    }
+
+    /// As [`Segment::copy_of`], for tests: one word at a time, and `before` is called before each, with
+    /// the number of the pass and the offset.
+    #[cfg(unix)]
+    #[doc(hidden)]
+    pub fn copy_by_words(
+        path: &Path,
+        file: &std::fs::File,
+        before: &mut dyn FnMut(usize, u64),
+    ) -> Result<Self, Error> {
+        Self::copied(path, file, u64::MAX, contents, Steps::words(before))
     }
 
     /// Opens or creates a file with the default [`Options`].

@@ -26,6 +26,8 @@ use crate::layout::at;
 use crate::lock::LAST_TOKEN;
 use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
 #[cfg(unix)]
+use crate::origin::Origin;
+#[cfg(unix)]
 use crate::presence;
 use crate::slots::Slots;
 use crate::sync::{AtomicU64, Ordering};
@@ -46,7 +48,7 @@ pub(crate) struct Region {
     backing: Backing,
     /// The file of which private memory is a copy: its locks say which processes live.
     #[cfg(unix)]
-    origin: Option<std::fs::File>,
+    origin: Option<Origin>,
     /// Stands in for all cells that are not there.
     nowhere: AtomicU64,
     /// The claims of this process in the segment.
@@ -125,8 +127,23 @@ impl Region {
     #[cfg(unix)]
     pub(crate) fn copy_of(origin: std::fs::File, limit: u64) -> Option<Self> {
         let mut region = Self::private(limit)?;
-        region.origin = Some(origin);
+        region.origin = Some(Origin::new(origin, offset::words(limit)));
         Some(region)
+    }
+
+    /// The file of which private memory is a copy.
+    #[cfg(unix)]
+    pub(crate) fn origin(&self) -> Option<&Origin> {
+        self.origin.as_ref()
+    }
+
+    /// The words of the segment that these cells are; none if they are not in it.
+    #[cfg(unix)]
+    pub(crate) fn words_of(&self, cells: &[AtomicU64]) -> std::ops::Range<u64> {
+        let bytes = cells.as_ptr().addr().wrapping_sub(self.base.addr().get()) as u64;
+        let first = offset::words(bytes);
+        let end = first.saturating_add(cells.len() as u64);
+        if bytes < self.limit && offset::bytes(end) <= self.limit { first..end } else { 0..0 }
     }
 
     /// Returns the pages of a range of zeros to the system if the memory is private: the range
@@ -172,7 +189,7 @@ impl Region {
             // A token that cannot be asked for is not taken for that of a process that has ended.
             return match token {
                 0 => false,
-                1..LAST_TOKEN => presence::is_locked(origin, token).unwrap_or(true),
+                1..LAST_TOKEN => presence::is_locked(&origin.file, token).unwrap_or(true),
                 token => token == LAST_TOKEN,
             };
         }

@@ -14,6 +14,8 @@ use quipu_segment::inspect::{Inspection, SeriesSeen};
 use quipu_segment::series::{Cursor, Family, Identity, Label, Schema};
 use quipu_segment::{Options, Segment};
 
+#[path = "inspect/copies.rs"]
+mod copies;
 #[path = "inspect/history.rs"]
 mod history;
 

@@ -1,5 +1,6 @@
 //! Every interleaving of publishing a record, of adding to stripes, of a family's index and
-//! records, and of reading the flight recorder while a chunk starts over.
+//! records, of reading the flight recorder while a chunk starts over, and of copying a file while a
+//! value is folded into another, a sum is reset or a sequence lock is written.
 //!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p quipu-segment --test loom`.
 
@@ -10,7 +11,9 @@ use loom::sync::Arc;
 use loom::thread;
 use quipu_segment::history::model::Chunks;
 use quipu_segment::model::List;
+use quipu_segment::moved_model::Copied;
 use quipu_segment::series::model::{Record, Small};
+use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Stripes};
 
 #[test]
@@ -289,4 +292,98 @@ fn no_two_threads_have_the_same_word() {
         let (_, others) = other.join().unwrap();
         assert!(mine.is_some() && others.is_some() && mine != others, "{mine:?} {others:?}");
     });
+}
+
+/// Runs `writer` on some words while they are copied.
+fn copy_while(
+    words: &'static [u64],
+    writer: impl Fn(&Cells) + Send + Sync + Copy + 'static,
+    check: impl Fn(&Cells, &Copied) + Send + Sync + 'static,
+) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(3));
+    builder.check(move || {
+        let file = Cells::private(words.len());
+        for (cell, word) in file.iter().zip(words) {
+            cell.store(*word, Ordering::Relaxed);
+        }
+        let thread = {
+            let file = file.slice(0..file.len());
+            thread::spawn(move || writer(&file))
+        };
+        check(&file, &Copied::new(&file));
+        thread.join().unwrap();
+    });
+}
+
+/// A fold of 2 into 1, as of process gauges: the value, the pending sum and the absorbed process of
+/// the one, and the value of the other.
+#[test]
+fn a_copy_of_a_fold_has_each_value_once() {
+    copy_while(
+        &[1, 0, 0, 2],
+        |file| {
+            file[1].store(3, Ordering::Relaxed);
+            file[2].store(71, Ordering::Release);
+            file[0].store(3, Ordering::Release);
+            file[3].store(0, Ordering::Release);
+            file[2].store(0, Ordering::Release);
+        },
+        |_, copied| {
+            // What moved is read again by the code above.
+            if !copied.has_moved(0..4) {
+                let [one, pending, absorbed, other] = [0, 1, 2, 3].map(|at| copied.word(at));
+                let sum = if absorbed == 0 { one + other } else { pending };
+                assert_eq!(sum, 3, "{one} {pending} {absorbed} {other}");
+            }
+        },
+    );
+}
+
+/// A sum in a lane, its base, and its start: 5 are added, it is reset, and 1 is added.
+#[test]
+fn a_copy_of_a_reset_has_the_sum_before_it_or_after_it() {
+    const LANE: usize = 0;
+    const BASE: usize = 1;
+    const START: usize = 2;
+    copy_while(
+        &[10, 0, 7],
+        |file| {
+            file[LANE].fetch_add(5, Ordering::Release);
+            let sum = file[LANE].load(Ordering::Acquire);
+            file[BASE].store(sum, Ordering::Release);
+            file[START].store(8, Ordering::Release);
+            file[LANE].fetch_add(1, Ordering::Release);
+        },
+        |file, copied| {
+            if copied.has_moved(BASE as u64..START as u64 + 1) {
+                for words in [[START], [BASE], [LANE]] {
+                    copied.read_again(file, &words);
+                }
+            }
+            let sum = copied.word(LANE).wrapping_sub(copied.word(BASE));
+            assert!([0, 1, 10, 15, 16].contains(&sum), "{sum}");
+            assert!(copied.word(START) == 7 || sum < 10, "{sum}");
+        },
+    );
+}
+
+/// A sequence lock with two words, which are equal.
+#[test]
+fn a_copy_of_a_sequence_lock_is_whole() {
+    copy_while(
+        &[2, 4, 4],
+        |file| {
+            file[0].store(3, Ordering::Relaxed);
+            file[1].store(5, Ordering::Release);
+            file[2].store(5, Ordering::Release);
+            file[0].store(4, Ordering::Release);
+        },
+        |_, copied| {
+            let [number, one, other] = [0, 1, 2].map(|at| copied.word(at));
+            if !copied.has_moved(0..1) && number % 2 == 0 {
+                assert_eq!(one, other, "at {number}");
+            }
+        },
+    );
 }

@@ -147,7 +147,11 @@ pub(crate) fn read_all(
     let Scratch { slots, texts, .. } = scratch;
     slots.clear();
     texts.clear();
-    each(family, cells, cell, |words| slots.push(read(words, texts)));
+    each(family, cells, cell, |words| {
+        // One of a copy that is written again and again is left out, as one is that is being written.
+        let is_settled = family.settle(words, SEQUENCE);
+        slots.push(if is_settled { read(words, texts) } else { None });
+    });
 }
 
 /// Reads the exemplar of a series that has at most one.

@@ -455,6 +455,17 @@ impl RelaySummary {
     }
 }
 
+/// Whether the cells of a copied file are of one phase. A series of which that cannot be told is left
+/// out.
+#[inline]
+fn is_settled(family: &Family, cells: &SeriesCells<'_>) -> bool {
+    let is_settled = family.settle(cells.shared(), PHASE);
+    if !is_settled {
+        family.leave_out();
+    }
+    is_settled
+}
+
 /// Reads the numbers in the settings of a family, which are in ascending order.
 fn numbers(family: &Family) -> Result<Box<[f64]>, Error> {
     let schema: &Schema = family.schema();
@@ -494,6 +505,9 @@ impl MetricKind for RelayCounter {
         scratch: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     ) {
+        if !is_settled(family, cells) {
+            return;
+        }
         let mut total = 0.0;
         Self::relay(*cells).read(|_, value| total = value);
         let exemplar = exemplar::last(family, cells, Self::EXEMPLAR, scratch);
@@ -522,6 +536,9 @@ impl MetricKind for RelayHistogram {
         scratch: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     ) {
+        if !is_settled(family, cells) {
+            return;
+        }
         let (bounds, mut sum) = (&self.0, 0.0);
         exemplar::read_all(family, cells, Self::exemplars(bounds.len()), scratch);
         let Scratch { slots, texts, arena, .. } = &mut *scratch;
@@ -561,11 +578,14 @@ impl MetricKind for RelaySummary {
 
     fn read(
         &self,
-        _: &Family,
+        family: &Family,
         cells: &SeriesCells<'_>,
         scratch: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     ) {
+        if !is_settled(family, cells) {
+            return;
+        }
         let mut values = [0.0; Self::VALUES];
         Self::relay(*cells).read(|i, value| values[i] = value);
         scratch.quantiles.clear();

@@ -344,10 +344,15 @@ impl Reader {
         is_full: impl Fn(&S) -> bool,
     ) -> ControlFlow<()> {
         let family = self.family();
+        let is_copy = self.family.is_copy();
         macro_rules! walk {
             ($kind:ident) => {
                 self.family.walk(cursor, texts, |view| {
+                    let readings = if is_copy { self.family.readings() } else { 0 };
                     $kind.read(&self.family, &view.cells, scratch, |value| {
+                        if is_copy && !is_whole(&self.family, view, readings) {
+                            return;
+                        }
                         if view.overflow {
                             let series = series(view, self.overflow_texts(), value);
                             pass_overflow(sink, &family, &series);
@@ -365,6 +370,18 @@ impl Reader {
             kind => walk!(kind),
         }
     }
+}
+
+/// Whether what was read of a series of a copied file is its own: what was read again since the walk
+/// found it may be another one's, which has its record by now. Counts those that are not.
+#[cold]
+#[inline(never)]
+fn is_whole(family: &series::Family, view: &View<'_>, readings: u64) -> bool {
+    let is_whole = family.readings() == readings || family.is_there(view.id);
+    if !is_whole {
+        family.leave_out();
+    }
+    is_whole
 }
 
 /// Passes on an overflow series. A separate function, so that the parts of other series stay in

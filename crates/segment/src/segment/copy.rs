@@ -4,10 +4,13 @@
 //! expired series stays in the copy. The file is read and not mapped, so that a file that is cut
 //! meanwhile is an error and not a SIGBUS.
 //!
-//! The words of a copy are of different times, as they are to a process that reads the file while others
-//! change it. So, as in such a process, the copy is used without being mended, unless power was lost
-//! before. But nothing vouches for the file: what its families occupy is checked as when a file is
-//! opened, so that the walks over all of them take time in proportion to its length.
+//! A file in use is read three times, which tells the words that moved meanwhile (`moved.rs`). What
+//! did not move is of one moment. What moved and concerns more than its own word, as the state of a
+//! record does, is read again in the order in which other processes read it (`series/settle.rs`), so
+//! that a copy shows what such a process sees. So, as there, the copy is used without being mended,
+//! unless power was lost before. But nothing vouches for the file: what its families occupy is
+//! checked as when a file is opened, so that the walks over all of them take time in proportion to
+//! its length.
 
 use std::fs::File;
 use std::path::Path;
@@ -18,11 +21,12 @@ use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 use crate::file::read_up_to;
 use crate::layout::{HEADER_BYTES, LINE_BYTES, Words, at, check_header, check_records};
-use crate::offset::{ByteOffset, CELL_BYTES};
+use crate::moved::Pass;
+use crate::offset::{self, ByteOffset};
 use crate::presence;
 use crate::readings::Readings;
 use crate::region::Region;
-use crate::sync::{Arc, Ordering};
+use crate::sync::{Arc, Ordering, fence};
 
 /// How often a file in use is copied until a copy is whole.
 const TRIES: usize = 4;
@@ -32,6 +36,25 @@ const HEADER: usize = HEADER_BYTES as usize;
 /// Room for what other processes add meanwhile, and for the claims of the reader.
 const ROOM: u64 = 1 << 20;
 
+/// What the reader of a file gets besides the file: how much is read at a time, and what is called
+/// before, with the number of the pass and the offset.
+pub(crate) struct Steps<'a> {
+    block: usize,
+    before: Option<&'a mut dyn FnMut(usize, u64)>,
+}
+
+impl Steps<'static> {
+    /// Without a caller.
+    pub(crate) const NONE: Self = Self { block: BLOCK, before: None };
+}
+
+impl<'a> Steps<'a> {
+    /// Calls `before` before each word is read: for tests.
+    pub(crate) fn words(before: &'a mut dyn FnMut(usize, u64)) -> Self {
+        Self { block: 8, before: Some(before) }
+    }
+}
+
 impl Segment {
     /// See [`Segment::copy_of`].
     pub(crate) fn copied(
@@ -39,17 +62,29 @@ impl Segment {
         file: &File,
         most: u64,
         contents: fn() -> Arc<dyn Contents>,
+        mut steps: Steps<'_>,
     ) -> Result<Self, Error> {
-        // A file that no process has open does not change.
-        let mut tries = if presence::is_present(file).unwrap_or(true) { TRIES } else { 1 };
+        let mut tries = if is_in_use(file) { TRIES } else { 1 };
         loop {
             tries -= 1;
-            match copy(path, file, most, contents()) {
+            match copy(path, file, most, contents(), &mut steps) {
                 Err(error) if tries > 0 && error.is_damage() => {}
                 done => return done.map_err(|error| error.at(path)),
             }
         }
     }
+
+    /// The number of series that a copy of a file does not show, because they changed again and again
+    /// while they were read: what is there might be half of one series and half of another. It
+    /// counts them as they are met; 0 for a segment that is not a copy.
+    pub fn left_out(&self) -> u64 {
+        self.region.origin().map_or(0, crate::origin::Origin::left_out)
+    }
+}
+
+/// Whether a process may have the file open. A file that no process has open does not change.
+fn is_in_use(file: &File) -> bool {
+    presence::is_present(file).unwrap_or(true)
 }
 
 fn copy(
@@ -57,9 +92,11 @@ fn copy(
     file: &File,
     most: u64,
     contents: Arc<dyn Contents>,
+    steps: &mut Steps<'_>,
 ) -> Result<Segment, Error> {
     let fail = |kind| Error::new(Some(path), kind);
     let failed = |error| Error::new(Some(path), ErrorKind::Io(error));
+    let was_in_use = is_in_use(file);
     let mut head = [0; HEADER];
     let filled = read_up_to(file, &mut head, 0).map_err(failed)?;
     let length = file.metadata().map_err(failed)?.len();
@@ -72,18 +109,19 @@ fn copy(
         return Err(fail(ErrorKind::Request(what)));
     }
     let limit = (used + used / 8 + ROOM).next_multiple_of(LINE_BYTES);
-    let origin = file.try_clone().map_err(failed)?;
-    let region = Region::copy_of(origin, limit);
+    let original = file.try_clone().map_err(failed)?;
+    let region = Region::copy_of(original, limit);
     let region = region.ok_or_else(|| fail(ErrorKind::NoMemory { wanted: limit }))?;
-    let end = copy_records(file, &region, used, torn).map_err(fail)?;
+    let mut passes = Passes { file, region: &region, torn, steps };
+    let mut end = passes.growing(Pass::First, HEADER_BYTES, used).map_err(fail)?;
+    let is_moving = was_in_use || is_in_use(file);
+    if is_moving {
+        end = passes.growing(Pass::Second, HEADER_BYTES, end).map_err(fail)?;
+        passes.read(Pass::Third, HEADER_BYTES, end).map_err(fail)?;
+    }
     // Which records there are is that of the beginning; how far they reach, that of the end.
-    put(&region, 0, &head);
-    let store = |at: ByteOffset, word| region.cell(at).store(word, Ordering::Relaxed);
-    store(at::CURSOR, end);
-    store(at::SIZE, limit);
-    // The locks and claims of other processes do not concern the copy.
-    let locks = [at::REGISTRATION, at::REGISTRATION_BROKEN, at::GROWING, at::GROWING_BROKEN];
-    locks.into_iter().chain([at::CLAIMS]).for_each(|at| store(at, 0));
+    region.origin().into_iter().for_each(|origin| origin.set_copied(offset::words(end)));
+    put_header(&region, &head, end);
     check_records(&region).map_err(fail)?;
     let (anchor, _) = anchor_cells(&region).resume(&readings);
     let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
@@ -99,49 +137,90 @@ fn copy(
         contents,
         jobs: [].into(),
     };
+    if is_moving {
+        segment.contents.settle(&segment)?;
+        // What was read again may name what others added since.
+        let region = &*segment.region;
+        let mut passes = Passes { file, region, torn, steps };
+        end = passes.growing(Pass::Second, end, end).map_err(fail)?;
+        region.origin().into_iter().for_each(|origin| origin.set_copied(offset::words(end)));
+        region.cell(at::CURSOR).store(end, Ordering::Relaxed);
+    }
     segment.jobs = segment.contents.inspect(&segment)?.into();
     Ok(segment)
 }
 
-/// Copies what follows the header, up to `end` at first, and returns where it ends. New records go to
-/// the end of a segment: what the copied words refer to was copied before, or is copied then.
-fn copy_records(file: &File, region: &Region, end: u64, torn: bool) -> Result<u64, ErrorKind> {
-    let (mut offset, mut end) = (HEADER_BYTES, end);
-    let mut block = vec![0; BLOCK];
-    while offset < end {
+/// Stores the header of a copy that ends at byte `end`.
+fn put_header(region: &Region, head: &[u8; HEADER], end: u64) {
+    let cells = region.slice(ByteOffset::new(0), HEADER / 8);
+    let (words, _) = head.as_chunks();
+    for (cell, word) in cells.iter().zip(words) {
+        cell.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+    }
+    let store = |at: ByteOffset, word| region.cell(at).store(word, Ordering::Relaxed);
+    store(at::CURSOR, end);
+    store(at::SIZE, region.limit());
+    // The locks and claims of other processes do not concern the copy.
+    let locks = [at::REGISTRATION, at::REGISTRATION_BROKEN, at::GROWING, at::GROWING_BROKEN];
+    locks.into_iter().chain([at::CLAIMS]).for_each(|at| store(at, 0));
+}
+
+/// Readings of a file, one after the other.
+struct Passes<'a, 's> {
+    file: &'a File,
+    region: &'a Region,
+    /// Whether a loss of power may have left the file too short.
+    torn: bool,
+    steps: &'a mut Steps<'s>,
+}
+
+impl Passes<'_, '_> {
+    /// Reads the bytes from `begin` up to `end` at first, and returns where they end. New records
+    /// go to the end of a segment: what the words that were read name was read before, or is then.
+    fn growing(&mut self, pass: Pass, begin: u64, end: u64) -> Result<u64, ErrorKind> {
+        let (mut begin, mut end) = (begin, end);
+        loop {
+            self.read(pass, begin, end)?;
+            begin = end;
+            let mut head = [0; HEADER];
+            if read_up_to(self.file, &mut head, 0).map_err(ErrorKind::Io)? < HEADER {
+                return Err(ErrorKind::Cut { length: 0, expected: end });
+            }
+            let used = head[..].word(at::CURSOR);
+            if !used.is_multiple_of(LINE_BYTES) || used > self.region.limit() - ROOM / 2 {
+                let what =
+                    format!("its allocation cursor went from {end} to {used} in the meantime");
+                return Err(ErrorKind::Damaged(what));
+            }
+            if used <= end {
+                return Ok(end);
+            }
+            end = used;
+        }
+    }
+
+    fn read(&mut self, pass: Pass, begin: u64, end: u64) -> Result<(), ErrorKind> {
+        let origin = self.region.origin().expect("it is made as a copy");
+        let mut block = vec![0; self.steps.block];
+        let mut offset = begin;
         while offset < end {
-            let count = usize::try_from(end - offset).unwrap_or(BLOCK).min(BLOCK);
-            let filled = read_up_to(file, &mut block[..count], offset).map_err(ErrorKind::Io)?;
-            // A loss of power may have left the file too short.
-            if filled < count && !torn {
+            if let Some(before) = &mut self.steps.before {
+                before(pass as usize, offset);
+            }
+            let count = usize::try_from(end - offset).unwrap_or(BLOCK).min(block.len());
+            let filled =
+                read_up_to(self.file, &mut block[..count], offset).map_err(ErrorKind::Io)?;
+            if filled < count && !self.torn {
                 let length = offset + filled as u64;
                 return Err(ErrorKind::Cut { length, expected: end });
             }
-            put(region, offset, &block[..filled]);
+            let cells = self.region.slice(ByteOffset::new(offset), count / 8);
+            origin.moved.take(pass, cells, &block[..filled], offset::words(offset));
             offset += count as u64;
         }
-        let mut head = [0; HEADER];
-        if read_up_to(file, &mut head, 0).map_err(ErrorKind::Io)? < HEADER {
-            return Err(ErrorKind::Cut { length: 0, expected: end });
-        }
-        let used = head[..].word(at::CURSOR);
-        if !used.is_multiple_of(LINE_BYTES) || used > region.limit() - ROOM / 2 {
-            let what = format!("its allocation cursor went from {end} to {used} in the meantime");
-            return Err(ErrorKind::Damaged(what));
-        }
-        end = end.max(used);
-    }
-    Ok(end)
-}
-
-/// Stores whole words. The memory is zero before: pages of zeros are not touched.
-fn put(region: &Region, offset: u64, bytes: &[u8]) {
-    let (words, _) = bytes.as_chunks::<{ CELL_BYTES as usize }>();
-    let cells = region.slice(ByteOffset::new(offset), words.len());
-    for (cell, word) in cells.iter().zip(words) {
-        let word = u64::from_le_bytes(*word);
-        if word != 0 {
-            cell.store(word, Ordering::Relaxed);
-        }
+        // Acquire: the next pass sees at least what this one saw, and what came before that. It is a
+        // system call, whose loads follow those of this one in program order.
+        fence(Ordering::Acquire);
+        Ok(())
     }
 }

@@ -17,6 +17,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 pub(crate) use self::contents::{Contents, Job, ToDo};
+#[cfg(unix)]
+pub(crate) use self::copy::Steps;
 use self::open::{DEFAULT_LOCK_TIMEOUT, FoundAs};
 pub use self::open::{Options, SetAside};
 pub use self::record::{Draft, Record};

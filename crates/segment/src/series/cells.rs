@@ -216,6 +216,14 @@ impl<'a> SeriesCells<'a> {
         self.lane(cell, usize::from(self.lanes.cpus()))
     }
 
+    /// The cells that [`SeriesCells::plain`] returns, one after the other.
+    #[inline]
+    pub fn shared(&self) -> &'a [AtomicU64] {
+        let first = NonNull::from(self.plain(0));
+        // SAFETY: the lane has that many cells, as `new` was promised, for 'a.
+        unsafe { std::slice::from_raw_parts(first.as_ptr(), self.len()) }
+    }
+
     /// Resets all sums to zero, except in the cells for which `is_kept` returns true.
     /// `floats` has the bit of each cell that holds floats. Without a base, no other thread may use
     /// the cells.

@@ -227,6 +227,22 @@ impl Dense {
         [first..first + words, marks..marks + kept]
     }
 
+    /// The words of the marks, of the bases, and of the times.
+    #[cfg(unix)]
+    pub(crate) fn kept_words(&self) -> [Range<u64>; 3] {
+        let (begin, slots) = (self.offsets[1], u64::from(self.slots));
+        let bases = begin + slots.div_ceil(64);
+        let starts = bases + self.used();
+        [begin..bases, bases..starts, starts..starts + slots]
+    }
+
+    /// The words from the first cell to the last one. In a slab, cells of other families lie among them.
+    #[cfg(unix)]
+    pub(crate) fn lane_words(&self) -> Range<u64> {
+        let first = self.offsets[0];
+        first..first + words(self.slots, self.cells.get(), self.lanes.count().into())
+    }
+
     /// The words of all slots, in one lane.
     fn used(&self) -> u64 {
         u64::from(self.slots) * u64::from(self.cells.get())

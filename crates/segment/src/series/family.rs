@@ -675,7 +675,7 @@ impl Family {
         dense.reset(slot, self.inner.schema.floats, self.inner.now().unix, is_offset);
     }
 
-    fn sides(&self) -> Option<(&Self, &dyn SideAllocations)> {
+    pub(super) fn sides(&self) -> Option<(&Self, &dyn SideAllocations)> {
         self.inner.sides.get().map(|sides| (self, &**sides))
     }
 }

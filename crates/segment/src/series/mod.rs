@@ -50,6 +50,8 @@ pub(crate) mod meta;
 mod names;
 #[cfg(not(loom))]
 mod schema;
+#[cfg(all(unix, not(loom)))]
+mod settle;
 #[cfg(not(loom))]
 mod side;
 #[cfg(not(loom))]

@@ -9,6 +9,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::dense::Slab;
+#[cfg(unix)]
+use super::settle;
 use super::{check, family};
 use crate::error::{Error, ErrorKind};
 use crate::fork::ForkSafeMutex;
@@ -45,6 +47,11 @@ const SLABS_SEARCHED: usize = 4;
 impl Contents for Names {
     fn inspect(&self, segment: &Segment) -> Result<Vec<Job>, Error> {
         check::inspect(segment)
+    }
+
+    #[cfg(unix)]
+    fn settle(&self, segment: &Segment) -> Result<(), Error> {
+        settle::settle(segment)
     }
 
     fn mend(&self, segment: &Segment, jobs: &[Job]) -> Result<(), Error> {

@@ -135,6 +135,8 @@ impl Family {
         let head = region.slice(at.byte(), HEAD as usize);
         let head: &[AtomicU64; HEAD as usize] =
             head.try_into().ok().filter(|_| at != WordOffset::NONE)?;
+        #[cfg(unix)]
+        self.settle_side(of, head);
         // Each word is read once: another process may write nonsense into it after the check.
         if head[6].load(Ordering::Relaxed) != self.owner(of) {
             return None;
@@ -194,6 +196,16 @@ impl Family {
     fn owner(&self, cells: &SeriesCells<'_>) -> u64 {
         cells.address().wrapping_sub(self.segment().region.address()) as u64
     }
+}
+
+/// The numbers of shared words and of words of cells, as the head of a side allocation states them.
+#[cfg(unix)]
+pub(super) fn side_words(head: &[AtomicU64]) -> [u64; 2] {
+    let word = |at: usize| head.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
+    let (sizes, lanes) = (word(2), word(3) >> 32 & u64::from(u16::MAX));
+    // Each of the numbers has 16 bits.
+    let (words, cells) = (sizes & u64::from(u16::MAX), sizes >> 32 & u64::from(u16::MAX));
+    [words, lanes.saturating_sub(1) * LANE_WORDS as u64 * u64::from(cells > 0) + cells]
 }
 
 #[cfg(test)]

@@ -63,6 +63,8 @@ struct Entry {
     pending_sum: Option<f64>,
     /// Whether another series has absorbed this one.
     is_absorbed: bool,
+    /// Whether its cells moved while a file was copied.
+    has_moved: bool,
 }
 
 /// A series that is shown.
@@ -80,6 +82,8 @@ struct Shown {
 const MAX_ENDED: usize = 64;
 /// The maximum number of reads of a family that another thread folds.
 const MAX_READINGS: usize = 4;
+/// That of a family in the copy of a file. Each is short, but the thread that folds does not wait.
+const MAX_READINGS_OF_COPY: usize = 16;
 /// Families with fewer series are not tidied when a process starts.
 const MIN_TIDIED: u64 = 64;
 
@@ -116,6 +120,9 @@ impl Processes {
 
     /// Reads a family in which one series absorbs those of ended processes.
     fn read_folded(&mut self, family: &Family, aggregation: Aggregation) {
+        if family.is_copy() {
+            return self.read_copy(family, aggregation);
+        }
         let Some(_folding) = family.try_folding() else {
             return self.read_during_fold(family, aggregation);
         };
@@ -146,19 +153,67 @@ impl Processes {
         let mut before = None;
         for _ in 0..MAX_READINGS {
             self.read(family, aggregation);
-            let ended = self.entries.iter().filter(|entry| !entry.is_alive);
-            let left = ended.fold(DefaultHasher::new(), |mut hasher, entry| {
-                let value = entry.value.map(f64::to_bits);
-                (entry.token, value, entry.absorbing).hash(&mut hasher);
-                hasher
-            });
-            let left = Some(left.finish());
+            let left = Some(self.digest_of_ended());
             if left == before {
                 break;
             }
             before = left;
         }
-        // As `finish` does, but for this reading only.
+        self.complete(aggregation);
+    }
+
+    /// Reads a family in the copy of a file, which the processes of the file may have folded while it
+    /// was copied. If no value of an ended process moved, they are of one moment. Else this reads
+    /// the file until two readings agree, or leaves out what moved.
+    fn read_copy(&mut self, family: &Family, aggregation: Aggregation) {
+        self.read(family, aggregation);
+        let mut is_settled = !self.entries.iter().any(|entry| !entry.is_alive && entry.has_moved);
+        let mut before = None;
+        for _ in 0..MAX_READINGS_OF_COPY {
+            if is_settled {
+                break;
+            }
+            // After they are read, `read` asks again which processes live: no value of those was folded
+            // before.
+            self.liveness.clear();
+            let is_complete = family.read_again();
+            self.read(family, aggregation);
+            let left = Some(self.digest_of_ended());
+            (is_settled, before) = (is_complete && left == before, left);
+        }
+        if !is_settled {
+            self.leave_out_moved(family);
+        }
+        self.complete(aggregation);
+    }
+
+    /// Leaves out the groups in which values of ended processes moved.
+    fn leave_out_moved(&mut self, family: &Family) {
+        let mut begin = 0;
+        while begin < self.entries.len() {
+            let group = self.group(begin);
+            let entries = &mut self.entries[group.clone()];
+            if entries.iter().any(|entry| !entry.is_alive && entry.has_moved) {
+                entries.iter_mut().for_each(|entry| (entry.value, entry.absorbing) = (None, 0));
+                family.leave_out();
+            }
+            begin = group.end;
+        }
+    }
+
+    /// A number that differs if values of ended processes differ.
+    fn digest_of_ended(&self) -> u64 {
+        let ended = self.entries.iter().filter(|entry| !entry.is_alive);
+        let left = ended.fold(DefaultHasher::new(), |mut hasher, entry| {
+            let value = entry.value.map(f64::to_bits);
+            (entry.token, value, entry.absorbing).hash(&mut hasher);
+            hasher
+        });
+        left.finish()
+    }
+
+    /// As `finish` does, but for this reading only.
+    fn complete(&mut self, aggregation: Aggregation) {
         for i in 0..self.entries.len() {
             let token = self.entries[i].absorbing;
             if aggregation != Aggregation::Sum || token == 0 || self.entries[i].overflow {
@@ -193,6 +248,7 @@ impl Processes {
                 absorbing: 0,
                 pending_sum: None,
                 is_absorbed: false,
+                has_moved: family.has_moved(view.cells.shared()),
             };
             if !view.overflow {
                 // The name follows one byte with its length.
@@ -205,6 +261,10 @@ impl Processes {
                 texts.extend_from_slice(view.texts);
                 (entry.label_texts, entry.texts) = (begin..begin + own, begin..texts.len());
                 (entry.token, entry.id) = (token, id);
+                if aggregation == Aggregation::LiveMostRecent {
+                    // Of a copy. A process that lives after that still has its series.
+                    family.read_in_order(&view.cells, &[TIME, VALUE]);
+                }
                 entry.is_alive = is_alive(family, liveness, token);
                 match aggregation {
                     // Acquire, here and below: pairs with the release of the time; the value is the
@@ -536,5 +596,79 @@ mod tests {
         assert_eq!(family.len(), 2);
         drop(folding);
         assert_eq!((shown(), family.len()), (vec![3.0], 1));
+    }
+
+    /// A file is copied while one series is taken into another: at any moment of the copying, all of
+    /// the stores are made, or some of them and the others later.
+    #[test]
+    #[cfg(all(unix, not(miri)))]
+    fn a_copy_shows_a_sum_once_at_any_moment_of_a_fold() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shared");
+        let segment = quipu_segment::Options::new().shared().open_or_create(&path).unwrap();
+        let labels = vec![Label { name: "quipu_process".into(), values: None }];
+        let schema = Schema { name: "sum".into(), cells: 3, labels, ..Schema::default() };
+        let family = segment.family(&schema).unwrap();
+        let name_of = |token: u64| format!("{token:010x}{:08x}", 5);
+        // The tokens of ended processes. Other series lie between the two.
+        let tokens = [70_u64, 71];
+        let cells = [tokens[0], 90, 91, 92, tokens[1]].map(|token| {
+            let name = name_of(token);
+            family.update_shown(|key| key.text(&name), |_| {});
+            family.find(|key| key.text(&name)).unwrap().unwrap()
+        });
+        let (to, from) = (&cells[0], &cells[4]);
+        let stores = [
+            (to, PENDING_SUM, encode_value(Some(3.0))),
+            (to, ABSORBED_PROCESS, 71),
+            (to, VALUE, encode_value(Some(3.0))),
+            (from, VALUE, 0),
+            (to, ABSORBED_PROCESS, 0),
+        ];
+        let make = |stores: &[(&Claimed<'_>, usize, u64)]| {
+            for (cells, cell, value) in stores {
+                cells.plain(*cell).store(*value, Ordering::Release);
+            }
+        };
+        let open = std::fs::File::open(&path).unwrap();
+        let copied = |before: &mut dyn FnMut(usize)| {
+            make(&[
+                (to, VALUE, encode_value(Some(1.0))),
+                (to, PENDING_SUM, 0),
+                (from, VALUE, encode_value(Some(2.0))),
+            ]);
+            let mut word = 0;
+            let copy = Segment::copy_by_words(&path, &open, &mut |_, _| {
+                before(word);
+                word += 1;
+            });
+            (copy.unwrap(), word)
+        };
+        let (_, words) = copied(&mut |_| {});
+        let moments: Vec<usize> = (0..=words).step_by(words / 60).collect();
+        for (first, begin) in moments.iter().enumerate() {
+            for (some, end) in
+                [(5, begin), (1, begin), (2, begin), (3, begin), (4, begin)].into_iter().flat_map(
+                    |(some, _)| moments[first..].iter().step_by(7).map(move |end| (some, end)),
+                )
+            {
+                let (copy, _) = copied(&mut |word| {
+                    if word == *begin {
+                        make(&stores[..some]);
+                    }
+                    if word == *end {
+                        make(&stores[some..]);
+                    }
+                });
+                // Those that came after the copying.
+                make(&stores);
+                let family = copy.families().unwrap().remove(0);
+                let mut processes = Processes::default();
+                processes.combine(&family, Aggregation::Sum);
+                let shown: Vec<f64> = processes.shown.iter().map(|shown| shown.value).collect();
+                assert_eq!(shown, [3.0], "{some} stores at {begin}, the others at {end}");
+                assert_eq!(copy.left_out(), 0);
+            }
+        }
     }
 }

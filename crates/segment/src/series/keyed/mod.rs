@@ -15,6 +15,8 @@ mod free;
 pub(crate) mod head;
 mod mend;
 mod record;
+#[cfg(unix)]
+mod settle;
 mod survey;
 mod tables;
 

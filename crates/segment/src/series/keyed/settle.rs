@@ -1,0 +1,129 @@
+//! Making the records of a copied file consistent: see `series/settle.rs`.
+//!
+//! A series keeps its record for as long as the generation in the meta word is the same. So a record
+//! whose meta word and origin did not move while it was copied has the cells and the key of one series,
+//! as for a thread that claims it. Any other record with a series is read again.
+
+use std::ops::Range;
+
+use super::DynamicSeries;
+use super::blocks::BLOCK_HEAD;
+use super::head as at;
+use crate::claims::Memory;
+use crate::offset::{self, ByteOffset, WordOffset};
+use crate::origin::{Origin, TRIES};
+use crate::series::meta::{self, WORDS, is_series, state, with_state};
+use crate::sync::Ordering;
+
+impl DynamicSeries {
+    /// Makes all records consistent.
+    pub(crate) fn settle(&self, origin: &Origin) {
+        for block in self.block_words(origin) {
+            if origin.moved.any(block.clone()) {
+                self.settle_block(origin, block);
+            }
+        }
+    }
+
+    /// Reads all records again. Returns false if another block follows by now, which was not copied.
+    pub(crate) fn read_again(&self, origin: &Origin) -> bool {
+        let region = self.region();
+        for block in self.block_words(origin) {
+            // Not its first word, which may name a block that was not copied; but the words in use.
+            origin.read_again(region, block.start + 1..block.start + 2);
+        }
+        let mut is_complete = true;
+        for block in self.block_words(origin) {
+            origin.read_again(region, block.start + u64::from(BLOCK_HEAD)..block.end);
+            self.settle_block(origin, block.clone());
+            let head = origin.words(block.start..block.start + 1);
+            let word = region.slice(offset_of(block.start), 1).first();
+            let word = word.map(|word| word.load(Ordering::Relaxed));
+            is_complete &= word.is_some() && head.and_then(|head| head.first().copied()) == word;
+        }
+        is_complete
+    }
+
+    /// Whether the series with that number still has its record in the file.
+    pub(crate) fn is_there(&self, origin: &Origin, id: u64) -> bool {
+        let at = WordOffset::unpack(id).pack();
+        let meta = origin.words(at..at + 1).and_then(|words| words.first().copied());
+        meta.is_some_and(|meta| is_series(meta) && u64::from(meta::generation_of(meta)) == id >> 32)
+    }
+
+    /// The words of each block, as far as they are in use.
+    fn block_words(&self, origin: &Origin) -> Vec<Range<u64>> {
+        let (mut blocks, region) = (Vec::new(), self.region());
+        let first = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
+        let mut block = WordOffset::unpack(first);
+        let mut last = WordOffset::NONE;
+        // Each block lies after those before it.
+        while block > last && self.has_words(block, BLOCK_HEAD) {
+            let head = block.pack()..block.pack() + u64::from(BLOCK_HEAD);
+            if self.word_of(block, 1).load(Ordering::Relaxed) == 0 {
+                // The block before it was copied when it named this one, and this one before that.
+                origin.read_again(region, head);
+            }
+            let next = WordOffset::unpack(region.word(block).load(Ordering::Relaxed));
+            let length = region.word(block).load(Ordering::Relaxed) >> 32;
+            let used = self.word_of(block, 1).load(Ordering::Relaxed).min(length);
+            let end = block.pack() + used;
+            blocks.push(block.pack()..end.min(offset::words(region.known())));
+            (last, block) = (block, next);
+        }
+        blocks
+    }
+
+    fn settle_block(&self, origin: &Origin, block: Range<u64>) {
+        let mut at = block.start + u64::from(BLOCK_HEAD);
+        while at < block.end {
+            let Ok(record) = u32::try_from(at).map(WordOffset::new) else { return };
+            let word = self.region().word(record);
+            let meta = word.load(Ordering::Relaxed);
+            // A record without a length was made while its block was copied.
+            let is_new = meta & WORDS == 0;
+            if is_new || is_series(meta) && origin.moved.any(at..at + 2) {
+                self.settle_record(origin, record, block.end);
+            }
+            let words = word.load(Ordering::Relaxed) & WORDS;
+            if words == 0 {
+                return;
+            }
+            at += words;
+        }
+    }
+
+    /// Reads a record again until it is consistent, or else leaves it out.
+    fn settle_record(&self, origin: &Origin, at: WordOffset, end: u64) {
+        let (region, first) = (self.region(), at.pack());
+        let word = region.word(at);
+        for _ in 0..TRIES {
+            origin.read_again(region, first..first + 1);
+            let meta = word.load(Ordering::Relaxed);
+            let words = meta & WORDS;
+            if words < self.before_key.into() || first + words > end {
+                break;
+            }
+            // Without a series, it is not shown.
+            if !is_series(meta) {
+                return;
+            }
+            let record = first..first + words;
+            if origin.settle(region, record, first..first + 2) {
+                // What its cells name is to be read again, too.
+                let cells = first + u64::from(self.header)..first + u64::from(self.before_key);
+                origin.moved.note(cells);
+                return;
+            }
+        }
+        let meta = word.load(Ordering::Relaxed);
+        if is_series(meta) {
+            origin.leave_out(1);
+        }
+        word.store(with_state(meta, state::FREE), Ordering::Relaxed);
+    }
+}
+
+fn offset_of(word: u64) -> ByteOffset {
+    ByteOffset::new(offset::bytes(word))
+}

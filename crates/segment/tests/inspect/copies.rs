@@ -1,0 +1,217 @@
+//! Copies of a file in which others count, remove, reuse and reset: at every moment of the copying,
+//! and from threads that do so all the time.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use quipu_segment::series::{Cursor, Family, Schema};
+use quipu_segment::{Options, Segment};
+
+use super::{label, schema};
+
+/// A directory with a file, the path of the file, and the segment in it.
+fn file() -> (tempfile::TempDir, PathBuf, Segment) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("seg");
+    let segment = Options::new().shared().limit(1 << 22).open_or_create(&path).unwrap();
+    (directory, path, segment)
+}
+
+/// A family of that name with one cell.
+fn family(segment: &Segment, name: &str, labels: &[&str]) -> Family {
+    let labels = labels.iter().map(|name| label(name, None)).collect();
+    segment.family(&Schema { cells: 1, floats: 0, ..schema(name, labels) }).unwrap()
+}
+
+/// The texts and the value of each series of a family.
+fn shown(segment: &Segment, name: &str) -> BTreeMap<Vec<u8>, u64> {
+    let mut all = BTreeMap::new();
+    for family in segment.families().unwrap() {
+        if family.schema().name == name {
+            let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+                let is_new = all.insert(view.texts.to_vec(), view.cells.sum(0)).is_none();
+                assert!(is_new, "{:?} is there twice", String::from_utf8_lossy(view.texts));
+                ControlFlow::Continue(())
+            });
+        }
+    }
+    all
+}
+
+/// Calls `test` with copies during which `change` is called: at each `step`th word of each pass.
+fn copy_at_each(
+    path: &Path,
+    step: u64,
+    mut change: impl FnMut(u64),
+    mut test: impl FnMut(&Segment, u64),
+) {
+    let open = File::open(path).unwrap();
+    let mut words = 0;
+    let _ = Segment::copy_by_words(path, &open, &mut |_, _| words += 1).unwrap();
+    for at in (0..words + step).step_by(step as usize) {
+        let mut word = 0;
+        let copy = Segment::copy_by_words(path, &open, &mut |_, _| {
+            if word == at {
+                change(at);
+            }
+            word += 1;
+        });
+        test(&copy.unwrap(), at);
+    }
+}
+
+/// The value of a series that encodes its name.
+fn value_of(texts: &[u8]) -> u64 {
+    texts.iter().fold(7, |value: u64, byte| value.wrapping_mul(31).wrapping_add(u64::from(*byte)))
+}
+
+fn put(family: &Family, name: &str) {
+    let mut texts = vec![name.len() as u8];
+    texts.extend_from_slice(name.as_bytes());
+    let value = value_of(&texts);
+    family.update(
+        |key| key.text(name),
+        |cells| {
+            // It is added, so that it is right only if the record was zero.
+            if cells.sum(0) != value {
+                cells.add(0, value);
+            }
+        },
+    );
+}
+
+fn assert_right(shown: &BTreeMap<Vec<u8>, u64>, what: impl std::fmt::Display) {
+    for (texts, value) in shown {
+        let is_right = *value == value_of(texts) || *value == 0;
+        assert!(is_right, "{:?} has {value} at {what}", String::from_utf8_lossy(texts));
+    }
+}
+
+#[test]
+fn a_record_that_is_used_again_has_the_cells_of_its_series() {
+    let (_directory, path, segment) = file();
+    let family = family(&segment, "keyed", &["name"]);
+    (0..20).for_each(|i| put(&family, &format!("stays {i}")));
+    let mut round = 0;
+    let mut change = |_: u64| {
+        // More than the records in limbo from which the claims are read.
+        for i in 0..40 {
+            let name = format!("round {round} has {i}");
+            family.remove(|key| key.text(&name)).unwrap();
+        }
+        round += 1;
+        (0..40).for_each(|i| put(&family, &format!("round {round} has {i}")));
+    };
+    (0..3).for_each(&mut change);
+    copy_at_each(&path, 29, change, |copy, at| {
+        let shown = shown(copy, "keyed");
+        assert_right(&shown, at);
+        let stay = shown.keys().filter(|texts| texts[1..].starts_with(b"stays")).count();
+        assert_eq!((stay, copy.left_out()), (20, 0), "at {at}");
+        assert!(shown.len() <= 60, "at {at}");
+    });
+}
+
+#[test]
+fn a_reset_family_shows_sums_from_before_or_after() {
+    let (_directory, path, segment) = file();
+    let schema = Schema { cells: 1, floats: 0, ..schema("dense", vec![]) };
+    let family = segment.family(&schema).unwrap();
+    family.add(|_| {}, 0, 1000);
+    let sum = std::cell::Cell::new(1000);
+    let change = |_| {
+        family.add(|_| {}, 0, 500);
+        family.reset().unwrap();
+        family.add(|_| {}, 0, 3);
+        sum.set(3);
+    };
+    copy_at_each(&path, 61, change, |copy, at| {
+        let shown = shown(copy, "dense").into_values().next().unwrap_or(0);
+        // Each change begins with what the last one left.
+        assert!([0, 3, 503, 506, 1000, 1500].contains(&shown), "{shown} at {at}");
+    });
+    assert_eq!(sum.get(), 3);
+}
+
+#[test]
+fn series_that_are_added_meanwhile_hide_none() {
+    let (_directory, path, segment) = file();
+    let family = family(&segment, "keyed", &["name"]);
+    (0..20).for_each(|i| put(&family, &format!("stays {i}")));
+    let mut made = 0;
+    let change = |_| {
+        (0..10).for_each(|i| put(&family, &format!("made {}", made + i)));
+        made += 10;
+    };
+    copy_at_each(&path, 301, change, |copy, at| {
+        let shown = shown(copy, "keyed");
+        assert_right(&shown, at);
+        assert_eq!(copy.left_out(), 0);
+        let stay = shown.keys().filter(|texts| texts[1..].starts_with(b"stays")).count();
+        assert_eq!(stay, 20, "at {at}");
+    });
+}
+
+#[test]
+fn copies_are_right_while_threads_remove_reuse_and_reset() {
+    const COPIES: usize = 200;
+    let (_directory, path, segment) = file();
+    let churned = family(&segment, "churned", &["name"]);
+    let counted = family(&segment, "counted", &["name"]);
+    let dense = Schema { cells: 1, floats: 0, ..schema("dense", vec![]) };
+    let dense = segment.family(&dense).unwrap();
+    let is_over = AtomicBool::new(false);
+    let open = File::open(&path).unwrap();
+    let stop = Stop(&is_over);
+    std::thread::scope(|scope| {
+        let _stop = stop;
+        scope.spawn(|| {
+            until(&is_over, |i| {
+                let name = |i: u64| format!("{} {i}", "long ".repeat((i % 7) as usize));
+                put(&churned, &name(i));
+                if i >= 50 {
+                    churned.remove(|key| key.text(&name(i - 50))).unwrap();
+                }
+            });
+        });
+        scope.spawn(|| {
+            until(&is_over, |i| counted.add(|key| key.text(&(i % 300).to_string()), 0, 1))
+        });
+        scope.spawn(|| {
+            until(&is_over, |i| {
+                dense.add(|_| {}, 0, 10);
+                if i % 10 == 0 {
+                    dense.reset().unwrap();
+                }
+            });
+        });
+        let mut before = BTreeMap::new();
+        for round in 0..COPIES {
+            let copy = Segment::copy_of(&path, &open, 1 << 22).unwrap();
+            assert_right(&shown(&copy, "churned"), format!("copy {round}"));
+            let sum = shown(&copy, "dense").into_values().next().unwrap_or(0);
+            assert!(sum <= 100 && sum % 10 == 0, "{sum} in copy {round}");
+            let now = shown(&copy, "counted");
+            for (texts, count) in &before {
+                assert!(now.get(texts) >= Some(count), "{texts:?} in copy {round}");
+            }
+            before = now;
+        }
+    });
+}
+
+fn until(is_over: &AtomicBool, work: impl Fn(u64)) {
+    (0..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(work);
+}
+
+/// Ends the threads, also if an assertion fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
