@@ -26,7 +26,7 @@ pub(crate) struct SegmentFile {
     id: FileId,
 }
 
-/// What the header of a segment says, and how much of it is in use.
+/// What the header of a segment says, how much of it is in use, and what was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     /// What tells the file from all others.
@@ -35,6 +35,8 @@ pub(crate) struct Header {
     pub(crate) created: u64,
     /// The bytes in use.
     pub(crate) used: u64,
+    /// The series that the reading left out, since they changed again and again meanwhile.
+    pub(crate) left_out: u64,
 }
 
 impl SegmentFile {
@@ -77,10 +79,9 @@ impl SegmentFile {
     pub(crate) fn visit(&self, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
         let copy = Segment::copy_of(&self.path, &self.file, most);
         let copy = copy.map_err(|error| error.to_string())?;
-        let header =
-            Header { instance: copy.instance(), created: copy.created(), used: copy.used() };
-        Registry::on(copy).visit(sink).map_err(|error| error.to_string())?;
-        Ok(header)
+        let (instance, created, used) = (copy.instance(), copy.created(), copy.used());
+        Registry::on(copy.clone()).visit(sink).map_err(|error| error.to_string())?;
+        Ok(Header { instance, created, used, left_out: copy.left_out() })
     }
 }
 

@@ -49,9 +49,10 @@ impl Own {
 
 impl Collector for Own {
     fn names(&self) -> Vec<String> {
-        let names =
-            [&SOURCES, &LEFT_OUT, &UNWATCHED, &CONFLICTS, &TOOK, &INFO, &OPEN, &START, &SERIES];
-        names.map(|family| family.name.to_owned()).into()
+        let one = [&INFO, &OPEN, &START, &SERIES, &SERIES_LEFT_OUT];
+        let all = [&SOURCES, &LEFT_OUT, &UNWATCHED, &CONFLICTS, &TOOK];
+        let names = all.into_iter().chain(one);
+        names.map(|family| family.name.to_owned()).collect()
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
@@ -95,6 +96,13 @@ impl Collector for Own {
         sink.family(&SERIES);
         for one in &status.sources {
             put(&SERIES, &[&one.name], whole(one.series), sink);
+        }
+        sink.family(&SERIES_LEFT_OUT);
+        for one in &status.sources {
+            if let Some(header) = one.header {
+                let left_out = Value::Gauge(Number::Unsigned(header.left_out));
+                put(&SERIES_LEFT_OUT, &[&one.name], left_out, sink);
+            }
         }
     }
 }
@@ -213,3 +221,9 @@ const START: Family<'static> = gauge(
 
 const SERIES: Family<'static> =
     gauge("quipu_segments_series", "Series that were last read from the file.", OF_SEGMENT);
+
+const SERIES_LEFT_OUT: Family<'static> = gauge(
+    "quipu_segments_series_left_out",
+    "Series of the segment file that changed again and again while they were read, and are left out.",
+    OF_SEGMENT,
+);
