@@ -3,6 +3,8 @@
 //!
 //! `cargo run --release -p quipu-segment --example copies -- [SERIES]`
 
+#![allow(clippy::print_stdout, reason = "the example prints its measurements")]
+
 use std::error::Error;
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -42,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let _ = family.remove(|key| key.text(&last));
         next += 1;
     })?;
-    drop(segment);
+    drop((segment, family));
     measure("closed", &path, &open, || std::thread::sleep(Duration::from_millis(1)))
 }
 

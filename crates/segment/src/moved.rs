@@ -41,6 +41,11 @@ impl Moved {
         Self((0..words.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
     }
 
+    /// Whether no word moved.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| word.load(Ordering::Relaxed) == 0)
+    }
+
     /// Whether any of these words moved.
     pub(crate) fn any(&self, words: Range<u64>) -> bool {
         let mut at = words.start;
@@ -83,7 +88,12 @@ impl Moved {
             // Those of one word of bits.
             let count = ((BITS - at % BITS) as usize).min(cells.len()).min(words.len());
             let mut moved = 0;
-            for (i, (cell, word)) in cells.iter().zip(&words[..count]).take(count).enumerate() {
+            // Most of them are the same: this tells it without a branch for each.
+            let differ = cells.iter().zip(&words[..count]).fold(0, |differ, (cell, word)| {
+                differ | (cell.load(Ordering::Relaxed) ^ u64::from_le_bytes(*word))
+            });
+            let looked_at = if differ == 0 { 0 } else { count };
+            for (i, (cell, word)) in cells.iter().zip(words).take(looked_at).enumerate() {
                 let word = u64::from_le_bytes(*word);
                 if cell.load(Ordering::Relaxed) != word {
                     moved |= 1 << (at % BITS + i as u64);

@@ -33,6 +33,10 @@ pub(crate) trait Contents: Any + Debug + Send + Sync {
     /// What contradicts the layout. The file is then refused.
     fn inspect(&self, segment: &Segment) -> Result<Vec<Job>, Error>;
 
+    /// The words of the copy of a file that only lookups use, in ascending order. None if it is damaged.
+    #[cfg(unix)]
+    fn indexes(&self, segment: &Segment) -> Vec<std::ops::Range<u64>>;
+
     /// Makes the copy of a file in use consistent, where it moved while it was copied. Called before
     /// [`Contents::inspect`].
     ///

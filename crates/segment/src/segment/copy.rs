@@ -5,7 +5,7 @@
 //! meanwhile is an error and not a SIGBUS.
 //!
 //! A file in use is read three times, which tells the words that moved meanwhile (`moved.rs`). What
-//! did not move is of one moment. What moved and concerns more than its own word, as the state of a
+//! did not move is of one moment. The indexes are read once: a walk needs none. What moved and concerns more than its own word, as the state of a
 //! record does, is read again in the order in which other processes read it (`series/settle.rs`), so
 //! that a copy shows what such a process sees. So, as there, the copy is used without being mended,
 //! unless power was lost before. But nothing vouches for the file: what its families occupy is
@@ -13,6 +13,7 @@
 //! its length.
 
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 
 use super::open::FoundAs;
@@ -112,15 +113,10 @@ fn copy(
     let original = file.try_clone().map_err(failed)?;
     let region = Region::copy_of(original, limit);
     let region = region.ok_or_else(|| fail(ErrorKind::NoMemory { wanted: limit }))?;
-    let mut passes = Passes { file, region: &region, torn, steps };
-    let mut end = passes.growing(Pass::First, HEADER_BYTES, used).map_err(fail)?;
+    let mut passes = Passes { file, region: &region, torn, steps, without: &[] };
+    let end = passes.growing(Pass::First, HEADER_BYTES, used).map_err(fail)?;
     let is_moving = was_in_use || is_in_use(file);
-    if is_moving {
-        end = passes.growing(Pass::Second, HEADER_BYTES, end).map_err(fail)?;
-        passes.read(Pass::Third, HEADER_BYTES, end).map_err(fail)?;
-    }
     // Which records there are is that of the beginning; how far they reach, that of the end.
-    region.origin().into_iter().for_each(|origin| origin.set_copied(offset::words(end)));
     put_header(&region, &head, end);
     check_records(&region).map_err(fail)?;
     let (anchor, _) = anchor_cells(&region).resume(&readings);
@@ -138,16 +134,28 @@ fn copy(
         jobs: [].into(),
     };
     if is_moving {
+        let without = segment.contents.indexes(&segment);
+        let region = &*segment.region;
+        let mut passes = Passes { file, region, torn, steps, without: &without };
+        let end = passes.growing(Pass::Second, HEADER_BYTES, end).map_err(fail)?;
+        // If nothing moved, all is of one moment.
+        if region.origin().is_some_and(|origin| !origin.moved.is_empty()) {
+            passes.read(Pass::Third, HEADER_BYTES, end).map_err(fail)?;
+        }
+        set_end(region, end);
         segment.contents.settle(&segment)?;
         // What was read again may name what others added since.
-        let region = &*segment.region;
-        let mut passes = Passes { file, region, torn, steps };
-        end = passes.growing(Pass::Second, end, end).map_err(fail)?;
-        region.origin().into_iter().for_each(|origin| origin.set_copied(offset::words(end)));
-        region.cell(at::CURSOR).store(end, Ordering::Relaxed);
+        let end = passes.growing(Pass::Second, end, end).map_err(fail)?;
+        set_end(region, end);
     }
     segment.jobs = segment.contents.inspect(&segment)?.into();
     Ok(segment)
+}
+
+/// Notes that the copy ends at byte `end`.
+fn set_end(region: &Region, end: u64) {
+    region.origin().into_iter().for_each(|origin| origin.set_copied(offset::words(end)));
+    region.cell(at::CURSOR).store(end, Ordering::Relaxed);
 }
 
 /// Stores the header of a copy that ends at byte `end`.
@@ -158,7 +166,7 @@ fn put_header(region: &Region, head: &[u8; HEADER], end: u64) {
         cell.store(u64::from_le_bytes(*word), Ordering::Relaxed);
     }
     let store = |at: ByteOffset, word| region.cell(at).store(word, Ordering::Relaxed);
-    store(at::CURSOR, end);
+    set_end(region, end);
     store(at::SIZE, region.limit());
     // The locks and claims of other processes do not concern the copy.
     let locks = [at::REGISTRATION, at::REGISTRATION_BROKEN, at::GROWING, at::GROWING_BROKEN];
@@ -172,6 +180,8 @@ struct Passes<'a, 's> {
     /// Whether a loss of power may have left the file too short.
     torn: bool,
     steps: &'a mut Steps<'s>,
+    /// The words that are left out, in ascending order.
+    without: &'a [Range<u64>],
 }
 
 impl Passes<'_, '_> {
@@ -200,6 +210,22 @@ impl Passes<'_, '_> {
     }
 
     fn read(&mut self, pass: Pass, begin: u64, end: u64) -> Result<(), ErrorKind> {
+        let mut begin = begin;
+        for words in self.without {
+            let (first, next) = (offset::bytes(words.start), offset::bytes(words.end));
+            if first < end && begin < next {
+                self.read_all(pass, begin, first)?;
+                begin = next;
+            }
+        }
+        self.read_all(pass, begin, end)?;
+        // Acquire: the next pass sees at least what this one saw, and what came before that. It is a
+        // system call, whose loads follow those of this one in program order.
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+
+    fn read_all(&mut self, pass: Pass, begin: u64, end: u64) -> Result<(), ErrorKind> {
         let origin = self.region.origin().expect("it is made as a copy");
         let mut block = vec![0; self.steps.block];
         let mut offset = begin;
@@ -218,9 +244,6 @@ impl Passes<'_, '_> {
             origin.moved.take(pass, cells, &block[..filled], offset::words(offset));
             offset += count as u64;
         }
-        // Acquire: the next pass sees at least what this one saw, and what came before that. It is a
-        // system call, whose loads follow those of this one in program order.
-        fence(Ordering::Acquire);
         Ok(())
     }
 }

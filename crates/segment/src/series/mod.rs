@@ -60,6 +60,8 @@ mod single;
 mod spot;
 #[cfg(not(loom))]
 mod strings;
+#[cfg(not(any(unix, loom)))]
+mod uncopied;
 #[cfg(not(loom))]
 mod walk;
 

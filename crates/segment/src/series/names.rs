@@ -50,6 +50,11 @@ impl Contents for Names {
     }
 
     #[cfg(unix)]
+    fn indexes(&self, segment: &Segment) -> Vec<std::ops::Range<u64>> {
+        settle::indexes(segment)
+    }
+
+    #[cfg(unix)]
     fn settle(&self, segment: &Segment) -> Result<(), Error> {
         settle::settle(segment)
     }

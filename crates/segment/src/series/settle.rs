@@ -15,6 +15,8 @@
 //! A sum that moved is not read again: its value is one that it had meanwhile. Each number of tries is
 //! bounded. A series that does not settle is left out and counted.
 
+use std::ops::Range;
+
 use super::cells::SeriesCells;
 use super::dense::Dense;
 use super::family::{Family, Series, all_families};
@@ -35,6 +37,18 @@ pub(super) fn settle(segment: &Segment) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// The words of the tables of all indexes.
+pub(super) fn indexes(segment: &Segment) -> Vec<Range<u64>> {
+    let mut words = Vec::new();
+    for family in all_families(segment).unwrap_or_default() {
+        if let Series::Dynamic(keyed) = &family.inner.layout {
+            words.extend(keyed.index_words());
+        }
+    }
+    words.sort_by_key(|words| words.start);
+    words
 }
 
 /// Reads the slots of a family again, if one was reset: in the order in which a walk reads them.

@@ -16,6 +16,11 @@ use crate::series::meta::{self, WORDS, is_series, state, with_state};
 use crate::sync::Ordering;
 
 impl DynamicSeries {
+    /// The words of the tables of the index.
+    pub(crate) fn index_words(&self) -> impl Iterator<Item = Range<u64>> {
+        self.tables().into_iter().map(|table| table.words())
+    }
+
     /// Makes all records consistent.
     pub(crate) fn settle(&self, origin: &Origin) {
         for block in self.block_words(origin) {
@@ -67,8 +72,10 @@ impl DynamicSeries {
             let next = WordOffset::unpack(region.word(block).load(Ordering::Relaxed));
             let length = region.word(block).load(Ordering::Relaxed) >> 32;
             let used = self.word_of(block, 1).load(Ordering::Relaxed).min(length);
-            let end = block.pack() + used;
-            blocks.push(block.pack()..end.min(offset::words(region.known())));
+            // Nonsense is not walked over again and again.
+            let most = if next > block { next.pack() } else { u64::MAX };
+            let end = (block.pack() + used).min(most).min(offset::words(region.known()));
+            blocks.push(block.pack()..end);
             (last, block) = (block, next);
         }
         blocks
