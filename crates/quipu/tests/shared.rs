@@ -428,7 +428,7 @@ fn a_copy_shows_no_series_with_what_another_one_has() {
     (1..=60).for_each(observe);
     let mut next = 61;
     let mut change = |_: u64| {
-        // As many as there are, so that records are reused.
+        // All of them, so that records are reused.
         for name in next..next + 60 {
             family.remove(&Values(&[&(name - 60).to_string()])).unwrap();
         }

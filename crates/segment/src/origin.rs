@@ -78,7 +78,7 @@ impl Origin {
         }
     }
 
-    /// Takes words from the budget, and what a system call costs. Returns whether there were as many.
+    /// Takes words from the budget, and what a system call costs. Returns false if there are too few.
     fn spend(&self, words: &Range<u64>) -> bool {
         let cost = words.end.saturating_sub(words.start) + 64;
         let less = |budget: u64| budget.checked_sub(cost);

@@ -7,7 +7,7 @@
 //! | what moved | is read again |
 //! |---|---|
 //! | the state, the generation, the key or the start of a record | the record, until its state and its start stay the same from before to after it (`keyed/settle.rs`), when the file is copied |
-//! | a mark, a base or a start of a dense family | starts, then bases, then lanes, when the file is copied: a sum is at least its base, and an old sum never has a new start |
+//! | a mark, a base or a start of a dense family | starts, then bases, then lanes, until starts and bases stay the same, when the file is copied: a sum is at least its base, and an old sum never has a new start |
 //! | a cell that names a side allocation, or the head or a shared word of one | the side allocation, when a walk comes to it: it is complete, since the cell was read before. The walk then checks that the series still has its record |
 //! | a word of an exemplar or of a relayed value | all of its words, until its number, or its phase, stays the same, when a walk comes to it |
 //! | a value that an ended process left | the whole family, until two readings agree, when a walk comes to it |
@@ -22,7 +22,7 @@ use super::dense::Dense;
 use super::family::{Family, Series, all_families};
 use super::side::side_words;
 use crate::error::Error;
-use crate::origin::Origin;
+use crate::origin::{Origin, TRIES};
 use crate::region::Region;
 use crate::segment::Segment;
 use crate::sync::AtomicU64;
@@ -51,12 +51,23 @@ pub(super) fn indexes(segment: &Segment) -> Vec<Range<u64>> {
     words
 }
 
-/// Reads the slots of a family again, if one was reset: in the order in which a walk reads them.
+/// Reads the slots of a family again, if one was reset: in the order in which a walk reads them, and,
+/// if another one is reset meanwhile, once more. One that is reset all the time stays as it was read
+/// last: the sum may have been added up over a reset, as that of a walk may in a process that is
+/// suspended in between.
 fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) {
     let [marks, bases, starts] = dense.kept_words();
-    if origin.moved.any(marks.start..starts.end) {
-        for words in [marks, starts, bases, dense.lane_words()] {
+    let kept = bases.start..starts.end;
+    if !origin.moved.any(marks.start..starts.end) {
+        return;
+    }
+    for _ in 0..TRIES {
+        let before = origin.words(kept.clone());
+        for words in [marks.clone(), starts.clone(), bases.clone(), dense.lane_words()] {
             origin.read_again(region, words);
+        }
+        if before.is_none() || before == origin.words(kept.clone()) {
+            return;
         }
     }
 }
@@ -76,7 +87,7 @@ impl Family {
         region.origin().is_some_and(|origin| origin.moved.any(region.words_of(words)))
     }
 
-    /// Makes words consistent for which the word `key` among them vouches: a reader who finds the same
+    /// Makes words consistent for which the word `key` among them vouches: a reader that finds the same
     /// number there before and after them has read them as they were together. If one of them moved, they
     /// are read again a few times. Returns whether they are consistent.
     pub fn settle(&self, words: &[AtomicU64], key: usize) -> bool {
