@@ -293,6 +293,33 @@ fn a_series_that_is_gone_gets_a_mark_of_its_end() {
     assert_eq!(marks(), 1);
 }
 
+#[test]
+fn a_mark_is_kept_while_a_request_of_each_snapshot_fails() {
+    let home = Home::new();
+    let has = |request: &Request, series: &str| {
+        request.samples.iter().any(|sample| sample.series == series)
+    };
+    let receiver =
+        Receiver::start(&home, 0, move |_, request| match has(request, "filler{n=\"0\"}") {
+            true => Reply::Status(500, ""),
+            false => Reply::Taken,
+        });
+    let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "200ms"]);
+    let text = (0..5000).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
+    let text = format!("# TYPE filler gauge\n{text}");
+    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(answer.status < 300, "{answer:?}");
+    wait_until("a failure", || {
+        receiver.see(|requests| requests.iter().any(|one| has(one, "filler{n=\"0\"}")))
+    });
+    let group = "/metrics/job/batch";
+    let answer = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
+    assert!(answer.status < 300, "{answer:?}");
+    let level = receiver.expect("level{job=\"batch\"}", 2.0);
+    assert!(daemon.connect().request("DELETE", group).unwrap().status < 300);
+    wait_until("a mark", || receiver.last(&level.series).unwrap().is_stale);
+}
+
 /// The requests for each time, in order.
 fn by_time(requests: &[Request]) -> BTreeMap<i64, Vec<&Request>> {
     let mut by_time: BTreeMap<i64, Vec<&Request>> = BTreeMap::new();

@@ -50,7 +50,7 @@ pub(super) struct Writer {
     backoff: Backoff,
     negotiation: Negotiation,
     hash: Seeded,
-    /// The last snapshot of which every request was taken or refused.
+    /// The series that the receiver has, in the requests that brought them.
     before: Option<Snapshot>,
     /// Where a snapshot begins: after the request at which the last one ended, so that a request
     /// that the receiver fails at does not keep those after it from being sent.
@@ -156,13 +156,15 @@ impl Writer {
             return Duration::ZERO;
         }
         self.keep(&snapshot, &mut kept, at);
-        if kept[at..].iter().all(Option::is_some) {
-            self.before = Some(snapshot);
-            return Duration::ZERO;
-        }
+        // What is on the disk will be sent.
+        let done = at + kept[at..].iter().take_while(|kept| kept.is_some()).count();
         let lost = snapshot.bodies.iter().zip(&kept).skip(at).filter(|(_, kept)| kept.is_none());
         self.metrics.replaced.inc_by(lost.map(|(body, _)| body.samples).sum());
-        self.first = self.first.wrapping_add(at + usize::from(course.has_failed));
+        if done < snapshot.bodies.len() {
+            self.first = self.first.wrapping_add(at + usize::from(course.has_failed));
+        }
+        let sent = done.max(at + usize::from(course.has_failed));
+        self.before = snapshot.merge(self.before.take(), done, sent, &self.hash);
         course.least
     }
 

@@ -437,4 +437,51 @@ mod tests {
         assert_eq!(ends(&take(4000, Some(&fewer))), 0);
         assert_eq!(ends(&take(0, Some(&fewer))), 4000);
     }
+
+    #[test]
+    fn marks_are_kept_until_their_request_is_done() {
+        let hash = Seeded::default();
+        let take = |range: std::ops::Range<usize>, before: Option<&Snapshot>| {
+            let mut requests = Requests::new(1000, WriteVersion::Two, hash.clone());
+            let mut sink = Flattening::new(&mut requests, &[]);
+            let labels = [snapshot::Label { name: "n", values: None }];
+            let family = Family {
+                name: "level",
+                help: "",
+                unit: "",
+                kind: Kind::Gauge,
+                labels: &labels,
+                groups: 1,
+                bare: false,
+            };
+            for n in range {
+                add(&mut sink, &family, Some(&n.to_string()), Value::Gauge(Number::Unsigned(1)));
+            }
+            if let Some(before) = before {
+                requests.end_missing(before);
+            }
+            requests.finish()
+        };
+        let ends = |snapshot: &Snapshot| {
+            rows(snapshot).iter().filter(|row| row.ends_with("NaN None")).count()
+        };
+        // Of three requests, two are done, and the third was not sent.
+        let merged = take(0..6000, None).merge(None, 2, 2, &hash).unwrap();
+        assert_eq!(ends(&take(0..0, Some(&merged))), 4000);
+        // It may have been taken.
+        let merged = take(0..6000, None).merge(None, 2, 3, &hash).unwrap();
+        assert_eq!(ends(&take(0..0, Some(&merged))), 6000);
+        // 1000 series come, and 3000 go: of the two requests with their marks, one is done.
+        let next = take(3000..7000, Some(&merged));
+        assert_eq!((next.bodies.len(), ends(&next)), (4, 3000));
+        let merged = next.merge(Some(merged), 3, 4, &hash).unwrap();
+        let after = take(3000..7000, Some(&merged));
+        assert_eq!((after.bodies.len(), ends(&after)), (3, 1000));
+        // All of them go, but for the last ones, while nothing is taken.
+        let merged = after.merge(Some(merged), 0, 0, &hash).unwrap();
+        let last = take(6999..7000, Some(&merged));
+        assert_eq!(ends(&last), 1000 + 3999);
+        let merged = last.merge(Some(merged), 3, 3, &hash).unwrap();
+        assert_eq!(ends(&take(6999..7000, Some(&merged))), 0);
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! The requests of the last snapshot that was sent are kept, since they have the labels of all
 //! series: those that are gone from the next snapshot get a mark of their end there. So a series
-//! costs what its labels take in a compressed request, and a hash.
+//! costs what its labels take in a compressed request, and a hash. If a snapshot was sent in part,
+//! [`Snapshot::merge`] adds what the one before had.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher;
@@ -11,7 +12,8 @@ use std::mem;
 use quipu::snapshot::{Native, Timestamp};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    self, Entry, HistogramSample, Label, Metadata, RemoteWrite2, Sample, WriteReader, WriteVersion,
+    self, Entry, HistogramSample, Label, Metadata, RemoteWrite2, Sample, Series, WriteReader,
+    WriteVersion,
 };
 
 use super::convert::to_version_1;
@@ -54,6 +56,8 @@ pub(super) struct Requests {
 /// The most samples of a request, as in Prometheus, and the bytes from which it is full.
 const MOST_SAMPLES: u64 = 2000;
 const MOST_BYTES: usize = 1 << 20;
+/// The most series that are gone and whose marks could not be sent.
+const MOST_GONE: u64 = 1 << 20;
 /// The most bytes of a request. One that is full has the labels of one series more.
 const MOST_EXPANDED: usize = 1 << 30;
 
@@ -68,6 +72,17 @@ impl Body {
     pub(super) fn expand(&self) -> Result<Vec<u8>, quipu_wire::Error> {
         let mut bytes = Vec::new();
         remote::uncompress(&self.bytes, MOST_EXPANDED, &mut bytes).map(|()| bytes)
+    }
+
+    /// Passes all series of the request.
+    fn each_series(&self, mut see: impl FnMut(&Series<'_, '_>)) {
+        let Ok(request) = self.expand() else { return };
+        let Ok(mut reader) = WriteReader::new(self.version, &request) else { return };
+        while let Some(Ok(entry)) = reader.next() {
+            if let Entry::Series(series) = entry {
+                see(&series);
+            }
+        }
     }
 
     /// The same samples in a request in 1.0.
@@ -197,35 +212,97 @@ impl Requests {
         if before.series.iter().all(|series| self.snapshot.series.contains(series)) {
             return;
         }
+        // After a merge, a series may be there twice.
+        let mut marked = HashSet::with_hasher(self.hash.clone());
         for body in &before.bodies {
-            let Ok(request) = body.expand() else { continue };
-            let Ok(mut reader) = WriteReader::new(body.version, &request) else { continue };
-            while let Some(Ok(entry)) = reader.next() {
-                let Entry::Series(series) = entry else { continue };
+            body.each_series(|series| {
                 let hash = self.hash.hash_one(series.labels);
                 // What is not in the set there was a mark itself.
-                if !before.series.contains(&hash) || self.snapshot.series.contains(&hash) {
-                    continue;
+                let is_open = before.series.contains(&hash);
+                if is_open && !self.snapshot.series.contains(&hash) && marked.insert(hash) {
+                    self.mark(series);
                 }
-                let time = self.snapshot.timestamp_ms;
-                let added = match series.histograms().next() {
-                    Some(_) => {
-                        let stale = HistogramSample::stale(time);
-                        self.request.push_histogram(series.labels, &series.metadata, &stale)
-                    }
-                    None => {
-                        let stale = Sample::stale(time);
-                        self.request.push_sample(series.labels, &series.metadata, &stale)
-                    }
-                };
-                self.end(added.is_ok());
-            }
+            });
         }
+    }
+
+    /// Adds a mark of the end of a series.
+    fn mark(&mut self, series: &Series<'_, '_>) {
+        let time = self.snapshot.timestamp_ms;
+        let added = match series.histograms().next() {
+            Some(_) => {
+                let stale = HistogramSample::stale(time);
+                self.request.push_histogram(series.labels, &series.metadata, &stale)
+            }
+            None => {
+                let stale = Sample::stale(time);
+                self.request.push_sample(series.labels, &series.metadata, &stale)
+            }
+        };
+        let is_added = added.is_ok();
+        self.end(is_added);
     }
 
     /// Ends the snapshot.
     pub(super) fn finish(mut self) -> Snapshot {
         self.finish_request();
         self.snapshot
+    }
+}
+
+impl Snapshot {
+    /// The series that a receiver has after this snapshot was sent in part, as the snapshot before
+    /// the next one. The requests before `done` were taken or refused, and those before `sent` may
+    /// have been taken. The rest is what the snapshot before this one had: its series are still to
+    /// be marked, unless they are or their mark is in a request that is done.
+    pub(super) fn merge(
+        mut self,
+        before: Option<Self>,
+        done: usize,
+        sent: usize,
+        hash: &Seeded,
+    ) -> Option<Self> {
+        if done >= self.bodies.len() {
+            return Some(self);
+        }
+        if sent == 0 {
+            return before;
+        }
+        self.bodies.truncate(sent);
+        let mut open = HashSet::with_hasher(hash.clone());
+        let mut ended = HashSet::with_hasher(hash.clone());
+        for (at, body) in self.bodies.iter().enumerate() {
+            body.each_series(|series| {
+                let hash = hash.hash_one(series.labels);
+                if self.series.contains(&hash) {
+                    open.insert(hash);
+                } else if at < done {
+                    ended.insert(hash);
+                }
+            });
+        }
+        let current = mem::replace(&mut self.series, open);
+        let Some(before) = before else { return Some(self) };
+        if ended.is_empty() && self.series.is_subset(&before.series) {
+            // The usual case, such as an outage: nothing has changed.
+            return Some(before);
+        }
+        let mut rest = Requests::new(self.timestamp_ms, WriteVersion::Two, hash.clone());
+        let mut gone = 0;
+        for body in &before.bodies {
+            body.each_series(|series| {
+                let hash = hash.hash_one(series.labels);
+                if !before.series.contains(&hash) || ended.contains(&hash) {
+                    return;
+                }
+                gone += u64::from(!current.contains(&hash));
+                if gone <= MOST_GONE && self.series.insert(hash) {
+                    // For its labels: what is in the set is not seen as a mark.
+                    rest.mark(series);
+                }
+            });
+        }
+        self.bodies.append(&mut rest.finish().bodies);
+        Some(self)
     }
 }
