@@ -36,4 +36,5 @@ pub mod snapshot;
 pub mod state;
 mod tls;
 pub mod top;
+pub mod via;
 pub mod wire;

@@ -34,6 +34,7 @@ use quipu::snapshot::Timestamp;
 use crate::config::Settings;
 use crate::http::Request;
 use crate::state::State;
+use crate::via::Via;
 use encoded::EncodedSeries;
 use gate::Gate;
 use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
@@ -69,6 +70,8 @@ pub struct Shared {
     pub body_bytes: usize,
     /// What samples are subject to, if anything.
     pub rules: Option<Rules>,
+    /// Whose samples came in.
+    pub via: Via,
 }
 
 impl Shared {
@@ -86,6 +89,7 @@ impl Shared {
             expiry: settings.expiry,
             otlp: settings.otlp.clone(),
             body_bytes: settings.http.limits.kept_body_bytes,
+            via: Via::default(),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::agent::Watched;
 use crate::inputs::Shared;
 use crate::inputs::gate::Scraping;
 use crate::state::State;
+use crate::via::Via;
 
 /// What is watched, what came in, and the daemon's own metrics.
 #[derive(Clone)]
@@ -22,6 +23,11 @@ impl Source {
     /// What this state has, what the collectors of its registry show, and what is watched.
     pub fn new(state: &'static State, shared: &'static Shared, watched: Option<Watched>) -> Self {
         Self { state, shared, watched }
+    }
+
+    /// Whose samples are among them.
+    pub(super) fn via(&self) -> &'static Via {
+        &self.shared.via
     }
 
     /// Passes all families to a sink. It sees a group of series as it was before it was replaced,

@@ -624,6 +624,45 @@ fn a_receiver_that_never_answers_does_not_hold_up_the_end_for_long() {
     assert!(ended.stderr.contains("were not sent in time"), "{}", ended.stderr);
 }
 
+/// The receiver that a daemon at this port is.
+fn daemon_url(home: &Home, port: u16) -> String {
+    format!("http://{}:{port}/api/v1/write", home.host())
+}
+
+#[test]
+fn samples_that_come_back_are_refused() {
+    const PORTS: [u16; 3] = [18092, 18093, 18094];
+    for length in [1, 2, 3] {
+        let home = Home::new();
+        let daemons: Vec<_> = (0..length)
+            .map(|n| {
+                let listen = format!("{}:{}", home.host(), PORTS[n]);
+                let (url, state) =
+                    (daemon_url(&home, PORTS[(n + 1) % length]), format!("{n}.quipu"));
+                let flags = ["--remote-write", &url, "--remote-write-interval", "100ms"];
+                home.start(&[&flags[..], &["--listen", &listen, "--state", &state]].concat())
+            })
+            .collect();
+        import(&daemons[0], 1);
+        import(&daemons[0], 5);
+        for (n, daemon) in daemons.iter().enumerate() {
+            let url = daemon_url(&home, PORTS[(n + 1) % length]);
+            let refused =
+                format!("quipu_remote_write_requests_total{{receiver=\"{url}\",code=\"409\"}} ");
+            let refusals = || {
+                let text = daemon.get("/metrics").text();
+                let found = text.lines().find_map(|line| line.strip_prefix(&refused));
+                found.map_or(0, |count| count.parse().unwrap())
+            };
+            wait_until("refusals", || refusals() > 3);
+            let logged = daemon.wait_for("the receiver refuses samples");
+            assert!(logged["answer"].as_str().unwrap().contains("make a loop"), "{logged}");
+        }
+        // None has taken what came back.
+        assert_eq!(daemons[0].sample("hits_total").to_bits(), 5_f64.to_bits());
+    }
+}
+
 /// A receiver with TLS, at the address and the port of its arguments.
 const TLS: &str = "\
 import http.server, ssl, sys

@@ -3,15 +3,22 @@
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName};
 use quipu_wire::remote::WriteVersion;
 
-/// The fields of a request.
-pub(super) fn of(version: WriteVersion) -> [(HeaderName, &'static str); 3] {
+use crate::via;
+
+/// The fields of a request, with the way that its samples have gone.
+pub(super) fn of(version: WriteVersion, via: &str) -> [(HeaderName, &str); 4] {
     let (content_type, version) = match version {
         WriteVersion::One => ("application/x-protobuf", "0.1.0"),
         WriteVersion::Two => {
             ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0")
         }
     };
-    [(CONTENT_ENCODING, "snappy"), (CONTENT_TYPE, content_type), (VERSION, version)]
+    [
+        (CONTENT_ENCODING, "snappy"),
+        (CONTENT_TYPE, content_type),
+        (VERSION, version),
+        (via::FIELD, via),
+    ]
 }
 
 const VERSION: HeaderName = HeaderName::from_static("x-prometheus-remote-write-version");

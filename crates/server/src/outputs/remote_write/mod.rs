@@ -248,7 +248,8 @@ impl Writer {
 
     /// Sends a request once.
     fn attempt(&mut self, body: &Body, timeout: Option<Duration>) -> Attempt {
-        let sent = self.client.post(&fields::of(body.version), &body.bytes, timeout);
+        let via = self.source.via().field();
+        let sent = self.client.post(&fields::of(body.version, &via), &body.bytes, timeout);
         let answer = match sent {
             Ok(answer) => answer,
             Err(error) => return Attempt::Failed(None, error),
