@@ -30,7 +30,7 @@ pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
 use crate::agent;
 use crate::http;
-use crate::inputs::rules::{self, Rules};
+use crate::inputs::rules::{self, Relabelling, Rules};
 use crate::inputs::statsd::mapping::{self, Mapping};
 use crate::inputs::{otlp, push, statsd};
 use crate::metrics::PREFIX;
@@ -268,7 +268,9 @@ impl Settings {
         let mapping = self.statsd.mapping.as_deref().map(Mapping::read);
         mapping.transpose().map_err(Error::Mapping)?;
         let rules = self.rules.as_deref().map(Rules::read);
-        rules.transpose().map(drop).map_err(Error::Rules)
+        rules.transpose().map_err(Error::Rules)?;
+        let relabelling = self.outputs.relabel.as_deref().map(Relabelling::read);
+        relabelling.transpose().map(drop).map_err(Error::Rules)
     }
 
     /// The effective settings as texts, by name.

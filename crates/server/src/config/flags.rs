@@ -290,6 +290,10 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_REMOTE_WRITE_QUEUE_DIRECTORY", value_name = "DIRECTORY")]
     pub remote_write_queue_directory: Option<PathBuf>,
 
+    /// Rules for all series that are sent: Prometheus' write_relabel_configs [default: none]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_RELABEL", value_name = "FILE")]
+    pub remote_write_relabel: Option<PathBuf>,
+
     /// How often metrics are sent [default: 15s]
     #[arg(long, env = "QUIPU_REMOTE_WRITE_INTERVAL", value_name = "TIME")]
     pub remote_write_interval: Option<Time>,
@@ -418,6 +422,7 @@ impl Flags {
             remote_write_queue_directory: self
                 .remote_write_queue_directory
                 .or(other.remote_write_queue_directory),
+            remote_write_relabel: self.remote_write_relabel.or(other.remote_write_relabel),
             remote_write_interval: self.remote_write_interval.or(other.remote_write_interval),
             remote_write_bearer_file: self
                 .remote_write_bearer_file
@@ -497,6 +502,7 @@ impl Flags {
             remote_write_queue: Some(Queue::Latest),
             remote_write_queue_bytes: Some(512 << 20),
             remote_write_queue_directory: None,
+            remote_write_relabel: None,
             remote_write_interval: time(Duration::from_secs(15)),
             remote_write_bearer_file: None,
             remote_write_basic_file: None,

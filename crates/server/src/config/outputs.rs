@@ -63,6 +63,7 @@ pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
         receivers,
         interval: at_least("remote-write-interval", flags.remote_write_interval, MIN_INTERVAL)?,
         labels,
+        relabel: flags.remote_write_relabel.clone(),
         queue: queue(flags)?,
         credentials,
         otlp: otlp(flags)?,

@@ -12,6 +12,7 @@ mod source;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +21,7 @@ use quipu::Registry;
 use tracing::warn;
 
 use crate::config::ReceiverUrl;
+use crate::inputs::rules::{self, Relabelling};
 use client::Client;
 use otlp::Exporter;
 use remote_write::{Metrics, Queue, QueueMetrics, Writer};
@@ -34,6 +36,8 @@ pub struct Options {
     pub interval: Duration,
     /// Labels of all series, as name and value.
     pub labels: Vec<crate::config::ExternalLabel>,
+    /// The file of rules for all series, which have these labels by then.
+    pub relabel: Option<PathBuf>,
     /// Where requests wait for a receiver that takes nothing.
     pub queue: Option<QueueOptions>,
     /// What the receiver knows the daemon by.
@@ -67,6 +71,8 @@ pub enum Error {
     Certificates(String),
     /// There is no memory for metrics.
     Metrics(quipu::Error),
+    /// The rules cannot be used.
+    Rules(rules::Error),
     /// A queue cannot be used.
     Queue(String),
     /// The system starts no thread.
@@ -111,6 +117,7 @@ impl Outputs {
         }
         let scope = registry.prefix("quipu");
         let metrics = Metrics::new(&scope).map_err(Error::Metrics)?;
+        let relabelling = relabelling(options, registry)?;
         let queues = options.queue.as_ref().map(|_| QueueMetrics::new(&scope));
         let queues = queues.transpose().map_err(Error::Metrics)?;
         for receiver in &options.receivers {
@@ -126,7 +133,8 @@ impl Outputs {
                 _ => None,
             };
             let metrics = metrics.receiver(name);
-            let writer = Writer::new(client, source.clone(), options, queue, metrics);
+            let (source, rules) = (source.clone(), relabelling.clone());
+            let writer = Writer::new(client, source, options, rules, queue, metrics);
             self.spawn("remote-write", receiver, move |stopped| writer.run(stopped))?;
         }
         Ok(())
@@ -190,11 +198,22 @@ impl Outputs {
     }
 }
 
+/// Reads the rules for what is sent, and counts what they do.
+fn relabelling(options: &Options, registry: &Registry) -> Result<Option<Arc<Relabelling>>, Error> {
+    let Some(path) = &options.relabel else { return Ok(None) };
+    let mut rules = Relabelling::read(path).map_err(Error::Rules)?;
+    let changed = ("quipu_remote_write_rule_changed", "Samples to send that a rule changed.");
+    let dropped = ("quipu_remote_write_rule_dropped", "Samples to send that a rule dropped.");
+    rules.count(registry, changed, dropped).map_err(Error::Metrics)?;
+    Ok(Some(Arc::new(rules)))
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Certificates(what) => f.write_str(what),
             Self::Metrics(error) => write!(f, "cannot make the metrics of what is sent: {error}"),
+            Self::Rules(error) => write!(f, "{error}"),
             Self::Queue(what) => write!(f, "cannot open the queue of remote write: {what}"),
             Self::Thread(error) => {
                 write!(f, "the system starts no thread: {error}; raise its limits")

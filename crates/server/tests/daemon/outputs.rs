@@ -624,6 +624,74 @@ fn a_receiver_that_never_answers_does_not_hold_up_the_end_for_long() {
     assert!(ended.stderr.contains("were not sent in time"), "{}", ended.stderr);
 }
 
+#[test]
+fn rules_relabel_what_is_sent() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    let rules = "
+write_relabel_configs:
+- {source_labels: [__name__], regex: 'took_seconds_bucket|quipu_http.*', action: drop}
+- {source_labels: [region, path], regex: 'eu;/(.*)', target_label: path}
+- {regex: 'secret', action: labeldrop}
+- {source_labels: [__name__], regex: 'hits_(.*)', target_label: __name__, replacement: 'visits_$1'}
+";
+    fs::write(home.path("write.yml"), rules).unwrap();
+    let daemon = home.start(&[
+        "--remote-write",
+        &receiver.url,
+        "--remote-write-interval",
+        "100ms",
+        "--remote-write-relabel",
+        "write.yml",
+        "--external-label",
+        "region=eu",
+        "--external-label",
+        "secret=x,y",
+    ]);
+    let answer = daemon.post_body("/api/v1/import/prometheus", &[], TEXT.as_bytes());
+    assert!(answer.status < 300, "{answer:?}");
+    receiver.expect("visits_total{path=\"a b\",region=\"eu\"}", 5.0);
+    receiver.expect("took_seconds_count{region=\"eu\"}", 4.0);
+    receiver.see(|requests| {
+        let mut samples = requests.iter().flat_map(|request| &request.samples);
+        let is_wrong = |series: &str| {
+            ["secret", "bucket", "quipu_http", "hits_"].iter().any(|part| series.contains(part))
+        };
+        assert_eq!(samples.find(|sample| is_wrong(&sample.series)), None);
+    });
+    let count = |name: &str, rule: u32, action: &str| {
+        let labels = format!("rule=\"{rule}\",action=\"{action}\"");
+        daemon.sample(&format!("quipu_remote_write_rule_{name}_total{{{labels}}}"))
+    };
+    assert!(count("dropped", 1, "drop") >= 3.0);
+    assert!(count("changed", 4, "replace") >= 1.0);
+    let answer = daemon.get("/metrics").text();
+    assert!(answer.contains("hits_total{path=\"/a b\"} 5"), "{answer}");
+}
+
+#[test]
+fn rules_for_what_is_sent_are_checked() {
+    let home = Home::new();
+    let url = daemon_url(&home, 9);
+    for (text, part) in [
+        ("write_relabel_configs:\n- {action: rename}\n", "line 2: key `action`"),
+        ("metric_relabel_configs: []\n", "unknown field"),
+    ] {
+        fs::write(home.path("write.yml"), text).unwrap();
+        let listen = format!("{}:0", home.host());
+        let flags = ["--remote-write", &url, "--remote-write-relabel", "write.yml"];
+        let flags = [&flags[..], &["--listen", &listen]].concat();
+        home.expect_refusal(&flags, 1, &["cannot use the rules in write.yml", part]);
+        assert!(!home.state().exists());
+        fs::write(home.path("quipu.toml"), "remote-write-relabel = \"write.yml\"\n").unwrap();
+        let mut check = home.command();
+        check.args(["check", "config", "quipu.toml"]);
+        let ended = home.finish(check);
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.stderr);
+        assert!(ended.stderr.contains(part), "{}", ended.stderr);
+    }
+}
+
 /// The receiver that a daemon at this port is.
 fn daemon_url(home: &Home, port: u16) -> String {
     format!("http://{}:{port}/api/v1/write", home.host())
@@ -763,4 +831,25 @@ fn series_of_a_target_that_fails_get_a_stale_marker() {
     receiver.expect(&up, 0.0);
     wait_until("a marker", || receiver.last(&keys).is_some_and(|last| last.is_stale));
     daemon.stop();
+}
+
+#[test]
+fn a_real_prometheus_takes_the_queue_of_an_outage() {
+    let home = Home::new();
+    let url = daemon_url(&home, 19090);
+    let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{url}\"}}");
+    let daemon = home.start(&queued(&url));
+    import(&daemon, 1);
+    wait_until("a queue", || daemon.sample(&waiting) >= 6.0);
+    daemon.kill();
+    let daemon = home.start(&queued(&url));
+    let kept = daemon.wait_for("requests wait in the queue")["requests"].as_f64().unwrap();
+    let config = "storage: {tsdb: {out_of_order_time_window: 1h}}\n";
+    let prometheus = Prometheus::launch(&home, config, &["--web.enable-remote-write-receiver"]);
+    wait_until("an empty queue", || daemon.sample(&waiting) == 0.0);
+    let count = prometheus.query(&format!("count_over_time({PROBE}[1h])"));
+    assert!(kept >= 6.0 && count >= Some(kept + 1.0), "{count:?} of {kept}");
+    let dropped = "quipu_remote_write_queue_dropped_samples_total";
+    let refused = format!("{dropped}{{receiver=\"{url}\",reason=\"refused\"}}");
+    assert_eq!(daemon.sample(&refused).to_bits(), 0_f64.to_bits());
 }

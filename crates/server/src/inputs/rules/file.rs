@@ -1,4 +1,4 @@
-//! The file of rules as it is written. Relabelling has the keys of Prometheus.
+//! The files of rules as they are written. Relabelling has the keys of Prometheus.
 
 use serde::Deserialize;
 use serde_saphyr::Spanned;
@@ -11,7 +11,14 @@ pub(super) struct File {
     pub(super) aggregations: Option<Vec<Spanned<Aggregation>>>,
 }
 
-/// One of `metric_relabel_configs`.
+/// The whole file of rules for samples that are sent.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WriteFile {
+    pub(super) write_relabel_configs: Option<Vec<Spanned<Relabel>>>,
+}
+
+/// One of `metric_relabel_configs` or `write_relabel_configs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Relabel {

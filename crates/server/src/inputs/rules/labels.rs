@@ -21,6 +21,20 @@ impl<'a> Labels<'a> {
         Self { pairs }
     }
 
+    /// The labels of a series, with its name among them.
+    pub(super) fn of_series(labels: &[(&'a str, &'a str)]) -> Self {
+        let pairs = labels.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let mut pairs: Vec<_> = pairs.collect();
+        pairs.sort();
+        Self { pairs }
+    }
+
+    /// All of them, in order, the name included.
+    pub(super) fn into_sorted(mut self) -> Vec<(Cow<'a, str>, Cow<'a, str>)> {
+        self.pairs.sort();
+        self.pairs
+    }
+
     /// The value of a label, empty if it is not there.
     pub(super) fn get(&self, name: &str) -> &str {
         self.pairs.iter().find(|(other, _)| other == name).map_or("", |(_, value)| value)

@@ -10,6 +10,7 @@ mod labels;
 mod output;
 mod pattern;
 mod relabel;
+mod relabelling;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,15 +19,16 @@ use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 use quipu::{Counter, CounterFamily, Description, Registry};
 use quipu_segment::printable;
+use serde::de::DeserializeOwned;
 
 use aggregate::{Aggregation, Input, Sample};
 use labels::{Labels, NAME};
-use relabel::{Outcome, Relabel};
+pub use relabelling::Relabelling;
 
 /// The rules of a file.
 #[derive(Debug)]
 pub struct Rules {
-    relabel: Vec<(Relabel, Counts)>,
+    relabel: Relabelling,
     aggregations: Vec<(Aggregation, Counts)>,
 }
 
@@ -51,27 +53,13 @@ impl Rules {
     /// # Errors
     /// [`Error`], with the line, the key and the remedy.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let error = |line, what| Error { path: path.into(), line, what };
-        let length = path.metadata().map_err(|e| error(None, e.to_string()))?.len();
-        if length > MAX_BYTES {
-            let what = format!("it has {length} bytes; rules may have {MAX_BYTES}");
-            return Err(error(None, what));
-        }
-        let text = std::fs::read_to_string(path).map_err(|e| error(None, e.to_string()))?;
-        Self::parse(&text).map_err(|(line, what)| error(line, what))
+        read(path, Self::parse)
     }
 
-    fn parse(text: &str) -> Result<Self, (Option<u64>, String)> {
-        let options = serde_saphyr::options! { with_snippet: false };
-        let file: Option<file::File> = serde_saphyr::from_str_with_options(text, options)
-            .map_err(|error| (error.location().map(|place| place.line()), error.to_string()))?;
-        let file = file.unwrap_or_default();
-        let mut rules = Self { relabel: Vec::new(), aggregations: Vec::new() };
-        for rule in file.metric_relabel_configs.unwrap_or_default() {
-            let line = Some(rule.referenced.line());
-            let read = Relabel::new(&rule.value).map_err(|what| (line, what))?;
-            rules.relabel.push((read, None));
-        }
+    fn parse(text: &str) -> Result<Self, Fault> {
+        let file: file::File = parse(text)?;
+        let relabel = Relabelling::new(file.metric_relabel_configs)?;
+        let mut rules = Self { relabel, aggregations: Vec::new() };
         for rule in file.aggregations.unwrap_or_default() {
             let line = Some(rule.referenced.line());
             let read = Aggregation::new(&rule.value).map_err(|what| (line, what))?;
@@ -85,16 +73,9 @@ impl Rules {
     /// # Errors
     /// If there is no memory.
     pub fn count(&mut self, registry: &Registry) -> Result<(), quipu::Error> {
-        let family = |name, help| -> Result<CounterFamily<[String; 2]>, quipu::Error> {
-            let about = Description::new(name, help);
-            registry.register(about.labels(["rule", "action"]))
-        };
-        let changed = family("quipu_rule_changed", "Samples that a rule of relabelling changed.")?;
-        let dropped = family("quipu_rule_dropped", "Samples that a rule of relabelling dropped.")?;
-        for (number, (rule, counts)) in (1..).zip(&mut self.relabel) {
-            let labels = [number_text(number), rule.name().to_owned()];
-            *counts = Some([changed.with(&labels), dropped.with(&labels)]);
-        }
+        let changed = ("quipu_rule_changed", "Samples that a rule of relabelling changed.");
+        let dropped = ("quipu_rule_dropped", "Samples that a rule of relabelling dropped.");
+        self.relabel.count(registry, changed, dropped)?;
         let family = |name, help| -> Result<CounterFamily<[String; 1]>, quipu::Error> {
             registry.register(Description::new(name, help).labels(["aggregation"]))
         };
@@ -193,20 +174,7 @@ impl Rules {
     /// The sample after relabelling; `None` if it is dropped, or has no name.
     fn relabelled<'a>(&self, name: &'a str, labels: &[(&'a str, &'a str)]) -> Option<Labels<'a>> {
         let mut labels = Labels::new(name, labels);
-        for (rule, counts) in &self.relabel {
-            let at = match rule.apply(&mut labels) {
-                Outcome::Same => continue,
-                Outcome::Changed => 0,
-                Outcome::Dropped => 1,
-            };
-            if let Some(counts) = counts {
-                counts[at].inc();
-            }
-            if at == 1 {
-                return None;
-            }
-        }
-        (!labels.get(NAME).is_empty()).then_some(labels)
+        (self.relabel.apply(&mut labels) && !labels.get(NAME).is_empty()).then_some(labels)
     }
 
     /// Makes the outputs of the aggregations that match. Returns whether the sample itself is kept.
@@ -238,6 +206,28 @@ impl Rules {
         })?;
         is_kept
     }
+}
+
+/// What is wrong with the text of a file, and on which line.
+type Fault = (Option<u64>, String);
+
+/// Reads a file of rules, which has a bound.
+fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, Fault>) -> Result<T, Error> {
+    let error = |line, what| Error { path: path.into(), line, what };
+    let length = path.metadata().map_err(|e| error(None, e.to_string()))?.len();
+    if length > MAX_BYTES {
+        let what = format!("it has {length} bytes; rules may have {MAX_BYTES}");
+        return Err(error(None, what));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| error(None, e.to_string()))?;
+    parse(&text).map_err(|(line, what)| error(line, what))
+}
+
+fn parse<T: Default + DeserializeOwned>(text: &str) -> Result<T, Fault> {
+    let options = serde_saphyr::options! { with_snippet: false };
+    let file: Option<T> = serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| (error.location().map(|place| place.line()), error.to_string()))?;
+    Ok(file.unwrap_or_default())
 }
 
 /// Makes the outputs of aggregations. Returns whether any was made, and whether the sample itself

@@ -265,7 +265,7 @@ fn prometheus_relabels_alike() {
             let others: Vec<(&str, &str)> = others.map(|(n, v)| (&**n, &**v)).collect();
             let mut labels = Labels::new(name, &others);
             labels.retain(|name| before.contains_key(name));
-            let dropped = rules.relabel[0].0.apply(&mut labels) == Outcome::Dropped;
+            let dropped = !rules.relabel.apply(&mut labels);
             let pairs =
                 labels.all().iter().map(|(name, value)| (name.to_string(), value.to_string()));
             (!dropped).then(|| pairs.collect::<Pairs>())

@@ -20,6 +20,7 @@ mod series;
 mod snapshot;
 
 use std::mem;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ use super::schedule::{Backoff, Patience, Schedule};
 use super::{LAST, Options, Source};
 use crate::config::ExternalLabel;
 use crate::inputs::now_ms;
+use crate::inputs::rules::Relabelling;
 use backlog::Backlog;
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
@@ -46,6 +48,7 @@ pub(super) struct Writer {
     client: Client,
     source: Source,
     labels: Vec<ExternalLabel>,
+    relabelling: Option<Arc<Relabelling>>,
     schedule: Schedule,
     backoff: Backoff,
     negotiation: Negotiation,
@@ -90,6 +93,7 @@ impl Writer {
         client: Client,
         source: Source,
         options: &Options,
+        relabelling: Option<Arc<Relabelling>>,
         queue: Option<Queue>,
         metrics: ReceiverMetrics,
     ) -> Self {
@@ -97,6 +101,7 @@ impl Writer {
             client,
             source,
             labels: options.labels.clone(),
+            relabelling,
             schedule: Schedule::new(options.interval),
             backoff: Backoff::default(),
             negotiation: Negotiation::new(),
@@ -221,7 +226,8 @@ impl Writer {
     fn snapshot(&mut self, timestamp_ms: i64) -> Result<Snapshot, quipu::Error> {
         let begun = Instant::now();
         let version = self.negotiation.version();
-        let mut requests = Requests::new(timestamp_ms, version, self.hash.clone());
+        let mut requests = Requests::new(timestamp_ms, version, self.hash.clone())
+            .relabelled(self.relabelling.clone());
         self.source.visit(&mut Flattening::new(&mut requests, &self.labels))?;
         if let Some(before) = &self.before {
             requests.end_missing(before);
@@ -248,7 +254,11 @@ impl Writer {
 
     /// Sends a request once.
     fn attempt(&mut self, body: &Body, timeout: Option<Duration>) -> Attempt {
-        let via = self.source.via().field();
+        let via = match &self.relabelling {
+            // Where rules drop what came from others, a request may go back to them.
+            Some(_) => self.source.via().own().to_owned(),
+            None => self.source.via().field(),
+        };
         let sent = self.client.post(&fields::of(body.version, &via), &body.bytes, timeout);
         let answer = match sent {
             Ok(answer) => answer,

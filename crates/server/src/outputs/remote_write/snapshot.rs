@@ -8,6 +8,7 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::mem;
+use std::sync::Arc;
 
 use quipu::snapshot::{Native, Timestamp};
 use quipu_segment::hash::Seeded;
@@ -17,6 +18,7 @@ use quipu_wire::remote::{
 };
 
 use super::convert::to_version_1;
+use crate::inputs::rules::Relabelling;
 
 /// A request, compressed.
 #[derive(Debug)]
@@ -46,6 +48,7 @@ pub(super) struct Requests {
     samples: u64,
     version: WriteVersion,
     hash: Seeded,
+    relabelling: Option<Arc<Relabelling>>,
     snapshot: Snapshot,
     /// Buffers.
     bytes: Vec<u8>,
@@ -100,10 +103,29 @@ impl Requests {
             samples: 0,
             version,
             hash,
+            relabelling: None,
             snapshot: Snapshot { timestamp_ms, bodies: Vec::new(), invalid: 0, series },
             bytes: Vec::new(),
             negative: Vec::new(),
             positive: Vec::new(),
+        }
+    }
+
+    /// Applies these rules to all series.
+    pub(super) fn relabelled(self, relabelling: Option<Arc<Relabelling>>) -> Self {
+        Self { relabelling, ..self }
+    }
+
+    /// Applies the rules, if there are any, and adds what is left.
+    fn relabel(&mut self, labels: &[Label<'_>], mut add: impl FnMut(&mut Self, &[Label<'_>])) {
+        let Some(relabelling) = self.relabelling.clone() else { return add(self, labels) };
+        let Some(labels) = relabelling.series(labels) else { return };
+        let labels: Vec<Label<'_>> =
+            labels.iter().map(|(name, value)| (&**name, &**value)).collect();
+        if labels.iter().any(|(name, _)| *name == "__name__") {
+            add(self, &labels);
+        } else {
+            self.snapshot.invalid += 1;
         }
     }
 
@@ -115,14 +137,15 @@ impl Requests {
         value: f64,
         start: Option<Timestamp>,
     ) {
-        if !self.begin(labels) {
-            return;
-        }
         // Only we may end a series.
         let value = if value.is_nan() { f64::NAN } else { value };
         let sample = Sample::new(value, self.snapshot.timestamp_ms, self.start_ms(start));
-        let added = self.request.push_sample(labels, metadata, &sample);
-        self.end(added.is_ok());
+        self.relabel(labels, |this, labels| {
+            if this.begin(labels) {
+                let added = this.request.push_sample(labels, metadata, &sample);
+                this.end(added.is_ok());
+            }
+        });
     }
 
     /// Adds a native histogram.
@@ -133,9 +156,6 @@ impl Requests {
         (native, count, sum): (&Native<'_>, u64, f64),
         start: Option<Timestamp>,
     ) {
-        if !self.begin(labels) {
-            return;
-        }
         let sum = if sum.is_nan() { f64::NAN } else { sum };
         let schema = i32::from(native.schema);
         let mut sample =
@@ -143,16 +163,19 @@ impl Requests {
         sample.start_ms = self.start_ms(start);
         sample.zero_threshold = native.zero_threshold;
         sample.zero_count = native.zero_count as f64;
-        for (out, buckets) in
-            [(&mut self.negative, native.negative), (&mut self.positive, native.positive)]
-        {
+        let [mut negative, mut positive] = [&mut self.negative, &mut self.positive].map(mem::take);
+        for (out, buckets) in [(&mut negative, native.negative), (&mut positive, native.positive)] {
             out.clear();
             out.extend(buckets.iter().map(|(index, count)| (*index, *count as f64)));
         }
-        (sample.negative, sample.positive) = (&self.negative, &self.positive);
-        let added = self.request.push_histogram(labels, metadata, &sample);
-        let is_added = added.is_ok();
-        self.end(is_added);
+        (sample.negative, sample.positive) = (&negative, &positive);
+        self.relabel(labels, |this, labels| {
+            if this.begin(labels) {
+                let added = this.request.push_histogram(labels, metadata, &sample);
+                this.end(added.is_ok());
+            }
+        });
+        (self.negative, self.positive) = (negative, positive);
     }
 
     /// Notes a series. Returns false if it is there already, as when two names are the same after

@@ -1,0 +1,87 @@
+//! Rules of relabelling in their order, and what each did.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use quipu::{CounterFamily, Description, Registry};
+use serde_saphyr::Spanned;
+
+use super::labels::Labels;
+use super::relabel::{Outcome, Relabel};
+use super::{Counts, Error, Fault, file, number_text, parse, read};
+
+/// The rules of a list. Without any, all stays as it is.
+#[derive(Debug, Default)]
+pub struct Relabelling(Vec<(Relabel, Counts)>);
+
+impl Relabelling {
+    /// Reads a file with `write_relabel_configs`: rules for samples that are sent.
+    ///
+    /// # Errors
+    /// [`Error`], with the line, the key and the remedy.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        read(path, |text| {
+            let file: file::WriteFile = parse(text)?;
+            Self::new(file.write_relabel_configs)
+        })
+    }
+
+    pub(super) fn new(rules: Option<Vec<Spanned<file::Relabel>>>) -> Result<Self, Fault> {
+        let read = |rule: Spanned<file::Relabel>| {
+            let line = Some(rule.referenced.line());
+            Ok((Relabel::new(&rule.value).map_err(|what| (line, what))?, None))
+        };
+        rules.unwrap_or_default().into_iter().map(read).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Counts what each rule does, in counters with these names and helps: samples that it changed,
+    /// and samples that it dropped.
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub fn count(
+        &mut self,
+        registry: &Registry,
+        changed: (&str, &str),
+        dropped: (&str, &str),
+    ) -> Result<(), quipu::Error> {
+        let family = |(name, help)| -> Result<CounterFamily<[String; 2]>, quipu::Error> {
+            let about = Description::new(name, help);
+            registry.register(about.labels(["rule", "action"]))
+        };
+        let (changed, dropped) = (family(changed)?, family(dropped)?);
+        for (number, (rule, counts)) in (1..).zip(&mut self.0) {
+            let labels = [number_text(number), rule.name().to_owned()];
+            *counts = Some([changed.with(&labels), dropped.with(&labels)]);
+        }
+        Ok(())
+    }
+
+    /// The labels of a series after relabelling, in order; `None` if it is dropped. Its name is among
+    /// them, before and after, unless a rule removes it.
+    pub fn series<'a>(
+        &self,
+        labels: &[(&'a str, &'a str)],
+    ) -> Option<Vec<(Cow<'a, str>, Cow<'a, str>)>> {
+        let mut labels = Labels::of_series(labels);
+        self.apply(&mut labels).then(|| labels.into_sorted())
+    }
+
+    /// Applies the rules. Returns false if the sample is dropped.
+    pub(super) fn apply(&self, labels: &mut Labels<'_>) -> bool {
+        for (rule, counts) in &self.0 {
+            let at = match rule.apply(labels) {
+                Outcome::Same => continue,
+                Outcome::Changed => 0,
+                Outcome::Dropped => 1,
+            };
+            if let Some(counts) = counts {
+                counts[at].inc();
+            }
+            if at == 1 {
+                return false;
+            }
+        }
+        true
+    }
+}
