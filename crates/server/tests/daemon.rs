@@ -42,6 +42,8 @@ mod outputs;
 mod push;
 #[path = "common/python.rs"]
 mod python;
+#[path = "daemon/queues.rs"]
+mod queues;
 #[path = "daemon/refusals.rs"]
 mod refusals;
 #[path = "daemon/rules.rs"]

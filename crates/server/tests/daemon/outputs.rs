@@ -16,7 +16,7 @@ use crate::kept::Prometheus;
 
 /// What a receiver does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reply {
+pub(crate) enum Reply {
     /// Takes the samples of a request in 2.0, and says how many.
     Taken,
     /// This status, and other fields.
@@ -26,21 +26,21 @@ enum Reply {
 }
 
 /// A request, as it came in.
-struct Request {
+pub(crate) struct Request {
     fields: HashMap<String, String>,
     body: Vec<u8>,
     version: WriteVersion,
-    samples: Vec<Sample>,
+    pub(crate) samples: Vec<Sample>,
     families: Vec<String>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Sample {
+pub(crate) struct Sample {
     /// Name and labels, as in the text format.
-    series: String,
+    pub(crate) series: String,
     /// The value, or the sum of a histogram.
-    value: f64,
-    timestamp_ms: i64,
+    pub(crate) value: f64,
+    pub(crate) timestamp_ms: i64,
     start_ms: Option<i64>,
     series_type: SeriesType,
     is_stale: bool,
@@ -48,14 +48,14 @@ struct Sample {
 }
 
 /// A server that keeps all requests.
-struct Receiver {
-    url: String,
-    requests: Arc<Mutex<Vec<Request>>>,
+pub(crate) struct Receiver {
+    pub(crate) url: String,
+    pub(crate) requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Receiver {
     /// Replies as the function says, which gets the requests so far and the new one.
-    fn start(
+    pub(crate) fn start(
         home: &Home,
         port: u16,
         reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
@@ -74,7 +74,7 @@ impl Receiver {
     }
 
     /// Looks at all requests so far.
-    fn see<T>(&self, look: impl FnOnce(&[Request]) -> T) -> T {
+    pub(crate) fn see<T>(&self, look: impl FnOnce(&[Request]) -> T) -> T {
         look(&self.requests.lock().unwrap())
     }
 
@@ -87,7 +87,7 @@ impl Receiver {
     }
 
     #[track_caller]
-    fn expect(&self, series: &str, value: f64) -> Sample {
+    pub(crate) fn expect(&self, series: &str, value: f64) -> Sample {
         let mut last = None;
         wait_until(&format!("{series} at {value}"), || {
             last = self.last(series);
@@ -199,7 +199,7 @@ fn shown(labels: &[Label<'_>]) -> String {
 }
 
 /// Imports the total of a counter.
-fn import(daemon: &Daemon, total: u64) {
+pub(crate) fn import(daemon: &Daemon, total: u64) {
     let text = format!("# TYPE hits_total counter\nhits_total {total}\n");
     let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
     assert!(answer.status < 300, "{answer:?}");
@@ -463,142 +463,6 @@ fn after_an_outage_the_current_totals_are_sent() {
     daemon.wait_for("the receiver takes samples");
 }
 
-/// The series that exist in all snapshots, whose samples tell which snapshots came in.
-const PROBE: &str = "quipu_keys_capacity";
-
-/// The times at which a series has samples, sorted. With the receiver's answer to those requests.
-fn times(receiver: &Receiver, series: &str) -> Vec<i64> {
-    receiver.see(|requests| {
-        let samples = requests.iter().flat_map(|request| &request.samples);
-        let times = samples.filter(|sample| sample.series == series);
-        let mut times: Vec<i64> = times.map(|sample| sample.timestamp_ms).collect();
-        times.sort_unstable();
-        times
-    })
-}
-
-/// The flags of a queue on the disk.
-fn queued(url: &str) -> [&str; 6] {
-    ["--remote-write", url, "--remote-write-interval", "200ms", "--remote-write-queue", "disk"]
-}
-
-#[test]
-fn a_queue_brings_all_samples_of_an_outage_over_kills() {
-    const PORT: u16 = 18091;
-    let home = Home::new();
-    let url = format!("http://{}:{PORT}/api/v1/write", home.host());
-    let flags = queued(&url);
-    let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{url}\"}}");
-    let mut total = 0;
-    for _ in 0..3 {
-        let daemon = home.start(&flags);
-        let before = daemon.sample(&waiting);
-        for _ in 0..4 {
-            total += 1;
-            import(&daemon, total);
-            let now = daemon.sample(&waiting);
-            wait_until("a request in the queue", || daemon.sample(&waiting) > now);
-        }
-        assert!(daemon.sample(&waiting) >= before + 4.0);
-        daemon.kill();
-    }
-    let folder = fs::read_dir(home.path("state.quipu.queue")).unwrap().next().unwrap();
-    let name = fs::read_to_string(folder.unwrap().path().join("receiver")).unwrap();
-    assert_eq!(name.trim(), url);
-    let daemon = home.start(&flags);
-    let logged = daemon.wait_for("requests wait in the queue");
-    let kept = logged["requests"].as_u64().unwrap();
-    assert!(kept >= 12, "{logged}");
-    let receiver = Receiver::start(&home, PORT, |_, _| Reply::Taken);
-    receiver.expect("hits_total", total as f64);
-    wait_until("an empty queue", || daemon.sample(&waiting) == 0.0);
-    // Each total came in, at a time of its own, once.
-    receiver.see(|requests| {
-        let samples = requests.iter().flat_map(|request| &request.samples);
-        let samples = samples.filter(|sample| sample.series == "hits_total");
-        let mut rows: Vec<_> =
-            samples.map(|sample| (sample.timestamp_ms, sample.value as u64)).collect();
-        rows.sort_unstable();
-        assert!(rows.windows(2).all(|pair| pair[0].0 < pair[1].0), "{rows:?}");
-        assert!(rows.iter().all(|(time, _)| time % 200 == 0), "{rows:?}");
-        assert!(rows.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{rows:?}");
-        rows.dedup_by_key(|(_, value)| *value);
-        let values: Vec<_> = rows.iter().map(|(_, value)| *value).collect();
-        assert_eq!(values, (1..=total).collect::<Vec<_>>());
-    });
-    daemon.stop();
-}
-
-#[test]
-fn no_snapshot_is_left_out_while_a_receiver_fails() {
-    let home = Home::new();
-    let is_up = Arc::new(Mutex::new(false));
-    let up = Arc::clone(&is_up);
-    let receiver = Receiver::start(&home, 0, move |_, _| match *up.lock().unwrap() {
-        true => Reply::Taken,
-        false => Reply::Status(503, "Retry-After: 1\r\n"),
-    });
-    let daemon = home.start(&queued(&receiver.url));
-    let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
-    wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 8.0);
-    assert!(daemon.sample(&name("queue_oldest_age_seconds")) > 0.0);
-    assert!(daemon.sample(&name("queue_size_bytes")) > 0.0);
-    receiver.requests.lock().unwrap().clear();
-    *is_up.lock().unwrap() = true;
-    wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
-    daemon.stop();
-    // The last one is that of the stop.
-    let mut times = times(&receiver, PROBE);
-    times.pop();
-    assert!(times.len() >= 8 && times.windows(2).all(|pair| pair[1] - pair[0] == 200), "{times:?}");
-}
-
-#[test]
-fn new_samples_go_before_the_queue_and_what_is_refused_is_dropped() {
-    let home = Home::new();
-    let opened = Arc::new(Mutex::new(None::<i64>));
-    let open = Arc::clone(&opened);
-    // As a Prometheus that takes no late samples, once it is up.
-    let receiver = Receiver::start(&home, 0, move |_, request| {
-        let time = request.samples[0].timestamp_ms;
-        match *open.lock().unwrap() {
-            None => Reply::Cut,
-            Some(newest) if time < newest => Reply::Status(400, ""),
-            Some(_) => Reply::Taken,
-        }
-    });
-    let mut flags = queued(&receiver.url).to_vec();
-    flags[3] = "1s";
-    let daemon = home.start(&flags);
-    let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
-    wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 2.0);
-    *opened.lock().unwrap() = Some(i64::MAX);
-    // The backlog is refused; new requests are, too, and not those alone that waited.
-    daemon.wait_for("the receiver refuses requests of the queue");
-    *opened.lock().unwrap() = Some(0);
-    daemon.wait_for("the receiver takes samples");
-    let dropped = format!(
-        "quipu_remote_write_queue_dropped_samples_total{{receiver=\"{}\",reason=\"refused\"}}",
-        receiver.url
-    );
-    assert!(daemon.sample(&dropped) > 0.0);
-    wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
-}
-
-#[test]
-fn two_daemons_do_not_share_a_queue() {
-    let home = Home::new();
-    let url = format!("http://{}:9/", home.host());
-    let mut flags = queued(&url).to_vec();
-    flags.extend(["--remote-write-queue-directory", "shared"]);
-    let _first = home.start(&flags);
-    flags.extend(["--state", "other.quipu"]);
-    let listen = format!("{}:0", home.host());
-    flags.extend(["--listen", &listen]);
-    let refused = ["another daemon has", "give each its own directory"];
-    home.expect_refusal(&flags, 1, &refused);
-}
-
 #[test]
 fn the_last_totals_are_sent_at_the_end() {
     let home = Home::new();
@@ -693,7 +557,7 @@ fn rules_for_what_is_sent_are_checked() {
 }
 
 /// The receiver that a daemon at this port is.
-fn daemon_url(home: &Home, port: u16) -> String {
+pub(crate) fn daemon_url(home: &Home, port: u16) -> String {
     format!("http://{}:{port}/api/v1/write", home.host())
 }
 
@@ -831,25 +695,4 @@ fn series_of_a_target_that_fails_get_a_stale_marker() {
     receiver.expect(&up, 0.0);
     wait_until("a marker", || receiver.last(&keys).is_some_and(|last| last.is_stale));
     daemon.stop();
-}
-
-#[test]
-fn a_real_prometheus_takes_the_queue_of_an_outage() {
-    let home = Home::new();
-    let url = daemon_url(&home, 19090);
-    let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{url}\"}}");
-    let daemon = home.start(&queued(&url));
-    import(&daemon, 1);
-    wait_until("a queue", || daemon.sample(&waiting) >= 6.0);
-    daemon.kill();
-    let daemon = home.start(&queued(&url));
-    let kept = daemon.wait_for("requests wait in the queue")["requests"].as_f64().unwrap();
-    let config = "storage: {tsdb: {out_of_order_time_window: 1h}}\n";
-    let prometheus = Prometheus::launch(&home, config, &["--web.enable-remote-write-receiver"]);
-    wait_until("an empty queue", || daemon.sample(&waiting) == 0.0);
-    let count = prometheus.query(&format!("count_over_time({PROBE}[1h])"));
-    assert!(kept >= 6.0 && count >= Some(kept + 1.0), "{count:?} of {kept}");
-    let dropped = "quipu_remote_write_queue_dropped_samples_total";
-    let refused = format!("{dropped}{{receiver=\"{url}\",reason=\"refused\"}}");
-    assert_eq!(daemon.sample(&refused).to_bits(), 0_f64.to_bits());
 }

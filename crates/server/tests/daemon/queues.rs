@@ -1,0 +1,166 @@
+//! Requests of remote write that wait on the disk: over outages of the receiver and kills of the
+//! daemon.
+
+use std::fs;
+use std::sync::{Arc, Mutex};
+
+use crate::common::{Home, wait_until};
+use crate::kept::Prometheus;
+use crate::outputs::{Receiver, Reply, daemon_url, import};
+
+/// The series that exist in all snapshots, whose samples tell which snapshots came in.
+const PROBE: &str = "quipu_keys_capacity";
+
+/// The times at which a series has samples, sorted. With the receiver's answer to those requests.
+fn times(receiver: &Receiver, series: &str) -> Vec<i64> {
+    receiver.see(|requests| {
+        let samples = requests.iter().flat_map(|request| &request.samples);
+        let times = samples.filter(|sample| sample.series == series);
+        let mut times: Vec<i64> = times.map(|sample| sample.timestamp_ms).collect();
+        times.sort_unstable();
+        times
+    })
+}
+
+/// The flags of a queue on the disk.
+fn queued(url: &str) -> [&str; 6] {
+    ["--remote-write", url, "--remote-write-interval", "200ms", "--remote-write-queue", "disk"]
+}
+
+#[test]
+fn a_queue_brings_all_samples_of_an_outage_over_kills() {
+    const PORT: u16 = 18091;
+    let home = Home::new();
+    let url = format!("http://{}:{PORT}/api/v1/write", home.host());
+    let flags = queued(&url);
+    let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{url}\"}}");
+    let mut total = 0;
+    for _ in 0..3 {
+        let daemon = home.start(&flags);
+        let before = daemon.sample(&waiting);
+        for _ in 0..4 {
+            total += 1;
+            import(&daemon, total);
+            let now = daemon.sample(&waiting);
+            wait_until("a request in the queue", || daemon.sample(&waiting) > now);
+        }
+        assert!(daemon.sample(&waiting) >= before + 4.0);
+        daemon.kill();
+    }
+    let folder = fs::read_dir(home.path("state.quipu.queue")).unwrap().next().unwrap();
+    let name = fs::read_to_string(folder.unwrap().path().join("receiver")).unwrap();
+    assert_eq!(name.trim(), url);
+    let daemon = home.start(&flags);
+    let logged = daemon.wait_for("requests wait in the queue");
+    let kept = logged["requests"].as_u64().unwrap();
+    assert!(kept >= 12, "{logged}");
+    let receiver = Receiver::start(&home, PORT, |_, _| Reply::Taken);
+    receiver.expect("hits_total", total as f64);
+    wait_until("an empty queue", || daemon.sample(&waiting) == 0.0);
+    // Each total came in, at a time of its own, once.
+    receiver.see(|requests| {
+        let samples = requests.iter().flat_map(|request| &request.samples);
+        let samples = samples.filter(|sample| sample.series == "hits_total");
+        let mut rows: Vec<_> =
+            samples.map(|sample| (sample.timestamp_ms, sample.value as u64)).collect();
+        rows.sort_unstable();
+        assert!(rows.windows(2).all(|pair| pair[0].0 < pair[1].0), "{rows:?}");
+        assert!(rows.iter().all(|(time, _)| time % 200 == 0), "{rows:?}");
+        assert!(rows.windows(2).all(|pair| pair[0].1 <= pair[1].1), "{rows:?}");
+        rows.dedup_by_key(|(_, value)| *value);
+        let values: Vec<_> = rows.iter().map(|(_, value)| *value).collect();
+        assert_eq!(values, (1..=total).collect::<Vec<_>>());
+    });
+    daemon.stop();
+}
+
+#[test]
+fn no_snapshot_is_left_out_while_a_receiver_fails() {
+    let home = Home::new();
+    let is_up = Arc::new(Mutex::new(false));
+    let up = Arc::clone(&is_up);
+    let receiver = Receiver::start(&home, 0, move |_, _| match *up.lock().unwrap() {
+        true => Reply::Taken,
+        false => Reply::Status(503, "Retry-After: 1\r\n"),
+    });
+    let daemon = home.start(&queued(&receiver.url));
+    let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
+    wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 8.0);
+    assert!(daemon.sample(&name("queue_oldest_age_seconds")) > 0.0);
+    assert!(daemon.sample(&name("queue_size_bytes")) > 0.0);
+    receiver.requests.lock().unwrap().clear();
+    *is_up.lock().unwrap() = true;
+    wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
+    daemon.stop();
+    // The last one is that of the stop.
+    let mut times = times(&receiver, PROBE);
+    times.pop();
+    assert!(times.len() >= 8 && times.windows(2).all(|pair| pair[1] - pair[0] == 200), "{times:?}");
+}
+
+#[test]
+fn new_samples_go_before_the_queue_and_what_is_refused_is_dropped() {
+    let home = Home::new();
+    let opened = Arc::new(Mutex::new(None::<i64>));
+    let open = Arc::clone(&opened);
+    // As a Prometheus that takes no late samples, once it is up.
+    let receiver = Receiver::start(&home, 0, move |_, request| {
+        let time = request.samples[0].timestamp_ms;
+        match *open.lock().unwrap() {
+            None => Reply::Cut,
+            Some(newest) if time < newest => Reply::Status(400, ""),
+            Some(_) => Reply::Taken,
+        }
+    });
+    let mut flags = queued(&receiver.url).to_vec();
+    flags[3] = "1s";
+    let daemon = home.start(&flags);
+    let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
+    wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 2.0);
+    *opened.lock().unwrap() = Some(i64::MAX);
+    // The backlog is refused; new requests are, too, and not those alone that waited.
+    daemon.wait_for("the receiver refuses requests of the queue");
+    *opened.lock().unwrap() = Some(0);
+    daemon.wait_for("the receiver takes samples");
+    let dropped = format!(
+        "quipu_remote_write_queue_dropped_samples_total{{receiver=\"{}\",reason=\"refused\"}}",
+        receiver.url
+    );
+    assert!(daemon.sample(&dropped) > 0.0);
+    wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
+}
+
+#[test]
+fn two_daemons_do_not_share_a_queue() {
+    let home = Home::new();
+    let url = format!("http://{}:9/", home.host());
+    let mut flags = queued(&url).to_vec();
+    flags.extend(["--remote-write-queue-directory", "shared"]);
+    let _first = home.start(&flags);
+    flags.extend(["--state", "other.quipu"]);
+    let listen = format!("{}:0", home.host());
+    flags.extend(["--listen", &listen]);
+    let refused = ["another daemon has", "give each its own directory"];
+    home.expect_refusal(&flags, 1, &refused);
+}
+
+#[test]
+fn a_real_prometheus_takes_the_queue_of_an_outage() {
+    let home = Home::new();
+    let url = daemon_url(&home, 19090);
+    let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{url}\"}}");
+    let daemon = home.start(&queued(&url));
+    import(&daemon, 1);
+    wait_until("a queue", || daemon.sample(&waiting) >= 6.0);
+    daemon.kill();
+    let daemon = home.start(&queued(&url));
+    let kept = daemon.wait_for("requests wait in the queue")["requests"].as_f64().unwrap();
+    let config = "storage: {tsdb: {out_of_order_time_window: 1h}}\n";
+    let prometheus = Prometheus::launch(&home, config, &["--web.enable-remote-write-receiver"]);
+    wait_until("an empty queue", || daemon.sample(&waiting) == 0.0);
+    let count = prometheus.query(&format!("count_over_time({PROBE}[1h])"));
+    assert!(kept >= 6.0 && count >= Some(kept + 1.0), "{count:?} of {kept}");
+    let dropped = "quipu_remote_write_queue_dropped_samples_total";
+    let refused = format!("{dropped}{{receiver=\"{url}\",reason=\"refused\"}}");
+    assert_eq!(daemon.sample(&refused).to_bits(), 0_f64.to_bits());
+}
