@@ -146,8 +146,7 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_PUSH_MODE", value_name = "MODE")]
     pub push_mode: Option<push::Mode>,
 
-    /// Job whose pushes are added up; * stands for any text; may be given several times
-    /// [default: none]
+    /// Job whose pushes are added up, with * for any text; may be repeated [default: none]
     #[arg(long, env = "QUIPU_PUSH_ADD_JOBS", value_name = "PATTERN", value_delimiter = '\n')]
     pub push_add_jobs: Option<Vec<String>>,
 
