@@ -519,7 +519,8 @@ write_relabel_configs:
     receiver.see(|requests| {
         let mut samples = requests.iter().flat_map(|request| &request.samples);
         let is_wrong = |series: &str| {
-            ["secret", "bucket", "quipu_http", "hits_"].iter().any(|part| series.contains(part))
+            let starts = ["took_seconds_bucket", "quipu_http", "hits_"];
+            series.contains("secret") || starts.iter().any(|start| series.starts_with(start))
         };
         assert_eq!(samples.find(|sample| is_wrong(&sample.series)), None);
     });
@@ -587,8 +588,9 @@ fn samples_that_come_back_are_refused() {
                 found.map_or(0, |count| count.parse().unwrap())
             };
             wait_until("refusals", || refusals() > 3);
-            let logged = daemon.wait_for("the receiver refuses samples");
-            assert!(logged["answer"].as_str().unwrap().contains("make a loop"), "{logged}");
+            // The first ones, before the ring is known, are refused for another reason: a daemon
+            // does not take metrics with the prefix of its own.
+            wait_until("the log", || count(daemon, "make a loop") > 0);
         }
         // None has taken what came back.
         assert_eq!(daemons[0].sample("hits_total").to_bits(), 5_f64.to_bits());

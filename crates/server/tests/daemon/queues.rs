@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{Home, wait_until};
 use crate::kept::Prometheus;
-use crate::outputs::{Receiver, Reply, daemon_url, import};
+use crate::outputs::{Receiver, Reply, Request, daemon_url, import};
 
 /// The series that exist in all snapshots, whose samples tell which snapshots came in.
 const PROBE: &str = "quipu_keys_capacity";
@@ -99,7 +99,7 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
 }
 
 #[test]
-fn new_samples_go_before_the_queue_and_what_is_refused_is_dropped() {
+fn what_a_receiver_refuses_of_the_queue_is_dropped() {
     let home = Home::new();
     let opened = Arc::new(Mutex::new(None::<i64>));
     let open = Arc::clone(&opened);
@@ -108,19 +108,16 @@ fn new_samples_go_before_the_queue_and_what_is_refused_is_dropped() {
         let time = request.samples[0].timestamp_ms;
         match *open.lock().unwrap() {
             None => Reply::Cut,
-            Some(newest) if time < newest => Reply::Status(400, ""),
+            Some(first) if time < first => Reply::Status(400, ""),
             Some(_) => Reply::Taken,
         }
     });
-    let mut flags = queued(&receiver.url).to_vec();
-    flags[3] = "1s";
-    let daemon = home.start(&flags);
+    let daemon = home.start(&queued(&receiver.url));
     let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
     wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 2.0);
-    *opened.lock().unwrap() = Some(i64::MAX);
-    // The backlog is refused; new requests are, too, and not those alone that waited.
+    let last = receiver.see(|requests| requests.last().unwrap().samples[0].timestamp_ms);
+    *opened.lock().unwrap() = Some(last + 1);
     daemon.wait_for("the receiver refuses requests of the queue");
-    *opened.lock().unwrap() = Some(0);
     daemon.wait_for("the receiver takes samples");
     let dropped = format!(
         "quipu_remote_write_queue_dropped_samples_total{{receiver=\"{}\",reason=\"refused\"}}",
@@ -128,6 +125,32 @@ fn new_samples_go_before_the_queue_and_what_is_refused_is_dropped() {
     );
     assert!(daemon.sample(&dropped) > 0.0);
     wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
+}
+
+#[test]
+fn a_request_that_always_fails_does_not_hold_up_others() {
+    let home = Home::new();
+    let is_stuck =
+        |request: &Request| request.samples.iter().any(|sample| sample.series == "filler{n=\"0\"}");
+    let receiver = Receiver::start(&home, 0, move |_, request| match is_stuck(request) {
+        true => Reply::Status(500, ""),
+        false => Reply::Taken,
+    });
+    let daemon = home.start(&queued(&receiver.url));
+    let text = (0..5000).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
+    let text = format!("# TYPE filler gauge\n{text}");
+    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(answer.status < 300, "{answer:?}");
+    let counts = || {
+        receiver.see(|requests| {
+            let stuck = requests.iter().filter(|request| is_stuck(request)).count();
+            let others = requests.iter().flat_map(|request| &request.samples);
+            (stuck, others.filter(|sample| sample.series == "filler{n=\"4999\"}").count())
+        })
+    };
+    wait_until("requests of many snapshots", || counts().0 >= 6 && counts().1 >= 6);
+    let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{}\"}}", receiver.url);
+    assert!(daemon.sample(&waiting) > 0.0);
 }
 
 #[test]
