@@ -152,6 +152,8 @@ impl Settings {
         let families = set(flags.families);
         let families_per_source = *flags.families_per_source.get_or_insert(families - families / 4);
 
+        flags.remote_write_queue_directory = Some(outputs::queue_directory(&flags));
+
         let value = |name| move |error: quipu_window::Error| Error::Value(name, error.to_string());
         let bucketed = Bucketed::options(window, accuracy).tickets();
         bucketed.bytes().map_err(|error| match error {

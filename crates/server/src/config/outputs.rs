@@ -80,12 +80,16 @@ fn queue(flags: &Flags) -> Result<Option<QueueOptions>, Error> {
     if set(flags.remote_write_queue) == Queue::Latest {
         return Ok(None);
     }
-    let directory = flags.remote_write_queue_directory.clone().unwrap_or_else(|| {
+    Ok(Some(QueueOptions { directory: queue_directory(flags), bytes }))
+}
+
+/// The directory of the queues: beside the state file, unless it is given.
+pub(super) fn queue_directory(flags: &Flags) -> PathBuf {
+    flags.remote_write_queue_directory.clone().unwrap_or_else(|| {
         let mut path = set(flags.state.clone()).into_os_string();
         path.push(".queue");
         path.into()
-    });
-    Ok(Some(QueueOptions { directory, bytes }))
+    })
 }
 
 /// The fewest bytes of a queue: enough for a request or two of the largest that are usual.
@@ -279,7 +283,6 @@ const OTLP_EXAMPLE: &str = "http://HOST:PORT, such as http://collector:4318";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
 
     #[test]
     fn urls_and_labels_are_checked() {

@@ -71,6 +71,8 @@ struct Course {
     at: usize,
     /// Whether the one there failed.
     has_failed: bool,
+    /// A request that failed while others were taken, and waits in the queue.
+    skipped: Option<usize>,
     /// Whether any was taken.
     is_any_taken: bool,
     /// The last response that refuses one.
@@ -147,16 +149,21 @@ impl Writer {
         if self.may_send(&kept, patience) {
             self.send_all(&mut snapshot, &mut kept, patience, &mut course);
         }
-        let Course { at, refused, .. } = course;
-        if at == snapshot.bodies.len() {
-            match refused {
+        let at = course.at;
+        match &course.refused {
+            _ if course.is_any_taken => self.allow_backlog(true),
+            // A 400 is about samples, of which some may have been taken, and not about the daemon.
+            Some((status, _)) => self.allow_backlog(*status == 400),
+            None => {}
+        }
+        if at == snapshot.bodies.len() && course.skipped.is_none() {
+            match course.refused {
                 Some((status, text)) => self.note(Standing::Refuses(status), &text),
                 None => {
                     self.note(Standing::Takes(self.negotiation.version()), "");
                     self.metrics.completed(timestamp_ms);
                 }
             }
-            self.allow_backlog(course.is_any_taken);
             self.before = Some(snapshot);
             return Duration::ZERO;
         }
@@ -165,9 +172,8 @@ impl Writer {
         let done = at + kept[at..].iter().take_while(|kept| kept.is_some()).count();
         let lost = snapshot.bodies.iter().zip(&kept).skip(at).filter(|(_, kept)| kept.is_none());
         self.metrics.replaced.inc_by(lost.map(|(body, _)| body.samples).sum());
-        if done < snapshot.bodies.len() {
-            self.first = self.first.wrapping_add(at + usize::from(course.has_failed));
-        }
+        let failed = course.has_failed.then_some(at).or(course.skipped);
+        self.first = self.first.wrapping_add(failed.map_or(at, |failed| failed + 1));
         let sent = done.max(at + usize::from(course.has_failed));
         self.before = snapshot.merge(self.before.take(), done, sent, &self.hash);
         course.least
@@ -203,7 +209,14 @@ impl Writer {
                     course.has_failed = true;
                     self.keep(snapshot, kept, at);
                     if kept[at..].iter().all(Option::is_some) {
-                        return self.pause(delay);
+                        if !course.is_any_taken || course.skipped.is_some() {
+                            return self.pause(delay);
+                        }
+                        // It may be this request alone.
+                        course.skipped = Some(at);
+                        course.at += 1;
+                        course.has_failed = false;
+                        continue;
                     }
                     if !patience.wait(delay) {
                         course.least = delay;
