@@ -338,20 +338,87 @@ impl Secrets {
         self.of_key(hash, group)
     }
 
+    /// As [`Secrets::of`], and what else there is to know of the texts of a key that may be damaged:
+    /// all by one look at each word. `None` if they are fewer.
+    #[inline]
+    pub(crate) fn look(&self, group: u32, texts: usize, bytes: &[u8]) -> Option<Look> {
+        let (mut hash, mut rest, mut seen) = (self.seed, bytes, Seen::default());
+        for _ in 0..texts {
+            let (text, behind) = next_text(rest)?;
+            hash = hash_words(self.text, hash, text, |word| seen.add(word));
+            rest = behind;
+        }
+        Some(Look {
+            hash: self.of_key(hash, group),
+            end: bytes.len() - rest.len(),
+            is_ascii: seen.all & TOPS == 0,
+            has_escape: seen.escapes & TOPS != 0,
+        })
+    }
+
     #[inline]
     fn of_key(&self, texts: u64, group: u32) -> u64 {
         fold(texts ^ self.text, u64::from(group) ^ self.group)
     }
 }
 
+/// What there is to know of the texts of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Look {
+    /// The hash of the key.
+    pub(crate) hash: u64,
+    /// Where the texts end.
+    pub(crate) end: usize,
+    pub(crate) is_ascii: bool,
+    /// Whether any byte needs an escape in text formats.
+    pub(crate) has_escape: bool,
+}
+
+/// What was seen in the words of texts, in the top bits of bytes.
+#[derive(Default)]
+struct Seen {
+    /// All words, by OR.
+    all: u64,
+    /// If there was a byte that needs an escape, the top bit of at least one byte is set.
+    escapes: u64,
+}
+
+/// The top bit of each byte.
+const TOPS: u64 = 0x8080_8080_8080_8080;
+
+impl Seen {
+    #[inline(always)]
+    fn add(&mut self, word: u64) {
+        self.all |= word;
+        for byte in *b"\"\\\n" {
+            // The top bit of the first byte that is zero is set here, and no other's if there is none
+            // ("Bit Twiddling Hacks", S. E. Anderson).
+            let other = word ^ (ONES * u64::from(byte));
+            self.escapes |= other.wrapping_sub(ONES) & !other;
+        }
+    }
+}
+
+/// The lowest bit of each byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
 /// The hash of the texts so far, after a text.
 fn hash_text(secret: u64, hash: u64, text: &[u8]) -> u64 {
+    hash_words(secret, hash, text, |_| ())
+}
+
+/// As [`hash_text`]; calls `see` with words that together have all bytes of the text, and beside
+/// these only zeros.
+#[inline(always)]
+fn hash_words(secret: u64, hash: u64, text: &[u8], mut see: impl FnMut(u64)) -> u64 {
     let mut hash = with_length(secret, hash, text.len());
     let mut rest = text;
     while let Some((piece, behind)) = rest.split_first_chunk::<{ 2 * WORD }>()
         && !behind.is_empty()
     {
         let [first, second] = halves(piece);
+        see(first);
+        see(second);
         (hash, rest) = (mix(secret, hash, first, second), behind);
     }
     let [first, last] = match (text.last_chunk(), text.first_chunk(), text.last_chunk()) {
@@ -359,6 +426,8 @@ fn hash_text(secret: u64, hash: u64, text: &[u8]) -> u64 {
         (_, Some(first), Some(last)) => [first, last].map(|word| u64::from_le_bytes(*word)),
         _ => [short(text), 0],
     };
+    see(first);
+    see(last);
     mix(secret, hash, first, last)
 }
 
@@ -446,6 +515,38 @@ mod tests {
             }
             assert!(rest.len() < 8 && rest.iter().all(|&byte| byte == 0));
             assert_eq!(Secrets::new(7).of(group, texts.len(), &bytes), hash, "{count} bytes");
+        }
+    }
+
+    /// Each byte at each place of texts of many lengths.
+    #[test]
+    fn one_look_at_a_key_tells_what_several_do() {
+        let secrets = Secrets::new(7);
+        let bytes: &[u8] = match cfg!(miri) {
+            true => b"\0\"\\\n\x80\xff",
+            false => &std::array::from_fn::<u8, 256, _>(|byte| byte as u8),
+        };
+        for length in (0..40).filter(|length| !cfg!(miri) || length % 8 < 2) {
+            for (at, &byte) in (0..length).flat_map(|at| bytes.iter().map(move |b| (at, b))) {
+                // What is before and after is none of the text.
+                let mut text = vec![b'a'; length];
+                text[at] = byte;
+                let mut key = vec![1, b'x', length as u8];
+                key.extend_from_slice(&text);
+                let end = key.len();
+                key.extend_from_slice(b"\n\"\xff");
+                let is_special = matches!(byte, b'"' | b'\\' | b'\n');
+                let expected = Look {
+                    hash: secrets.of(3, 2, &key),
+                    end,
+                    is_ascii: byte.is_ascii(),
+                    has_escape: is_special,
+                };
+                assert_eq!(secrets.look(3, 2, &key), Some(expected), "{byte} at {at} of {length}");
+            }
+        }
+        for (texts, key) in [(1, &b""[..]), (1, b"\x01"), (2, b"\x01a"), (1, b"\xff\0\0\0")] {
+            assert_eq!(secrets.look(0, texts, key), None);
         }
     }
 

@@ -235,11 +235,14 @@ impl DynamicSeries {
         buffer: &'b mut Vec<u8>,
     ) -> &'b [u8] {
         let key = self.key_at(at, self.key_words(meta));
-        buffer.resize(size_of_val(key), 0);
-        for (bytes, word) in buffer.as_chunks_mut().0.iter_mut().zip(key) {
+        if buffer.len() < size_of_val(key) {
+            grow(buffer, size_of_val(key));
+        }
+        let bytes = &mut buffer[..size_of_val(key)];
+        for (bytes, word) in bytes.as_chunks_mut().0.iter_mut().zip(key) {
             *bytes = word.load(Ordering::Relaxed).to_le_bytes();
         }
-        buffer
+        bytes
     }
 
     /// Digest of the cells, to detect idleness.
@@ -275,7 +278,7 @@ pub(super) fn has_key(meta: u64, head: &[AtomicU64], texts: &[AtomicU64], key: &
         && texts.iter().zip(key.words).all(same)
 }
 
-/// Makes the memory for a walk's texts longer.
+/// Makes the memory for texts longer.
 #[cold]
 fn grow(buffer: &mut Vec<u8>, length: usize) {
     buffer.resize(length, 0);

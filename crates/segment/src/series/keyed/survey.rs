@@ -10,7 +10,7 @@ use std::ops::Range;
 use super::blocks::{BLOCK_HEAD, MIN_BLOCK};
 use super::free::CLASSES;
 use super::head as at;
-use super::record::{is_padding, texts_end};
+use super::record::is_padding;
 use super::{DynamicSeries, fingerprint};
 use crate::claims::Memory;
 use crate::offset::{self, WordOffset};
@@ -281,19 +281,18 @@ impl DynamicSeries {
     ) -> Option<u64> {
         let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
         let bytes = self.key_bytes(at, meta, buffer);
-        let hash = self.secrets.of(group, self.texts, bytes);
         if self.key_words(meta) == 0 {
             // With dynamic labels, only the overflow series has no texts, and its group is 0.
             let is_sound = if self.texts == 0 { group < self.groups } else { group == 0 };
-            return is_sound.then_some(hash);
+            return is_sound.then(|| self.secrets.of(group, self.texts, bytes));
         }
-        let end = texts_end(bytes, self.texts)?;
+        let look = self.secrets.look(group, self.texts, bytes)?;
         let is_sound = group < self.groups
-            && is_padding(&bytes[end..])
-            && meta::has_checksum(meta, hash)
-            && self.texts(bytes).all(|text| std::str::from_utf8(text).is_ok())
-            && (meta & ESCAPE_FREE == 0 || self.is_escape_free(bytes));
-        is_sound.then_some(hash)
+            && is_padding(&bytes[look.end..])
+            && meta::has_checksum(meta, look.hash)
+            && (look.is_ascii || self.texts(bytes).all(|text| str::from_utf8(text).is_ok()))
+            && (meta & ESCAPE_FREE == 0 || !look.has_escape);
+        is_sound.then_some(look.hash)
     }
 }
 
