@@ -557,16 +557,17 @@ $(DAEMON_PEERS)/node_exporter:
 	mkdir -p $(DAEMON_PEERS)
 	GOBIN=$(DAEMON_PEERS) go install $(NODE_EXPORTER)
 
-$(AGENT_PYTHON)/bin/python: | tools
+$(AGENT_PYTHON)/complete: | tools
 	python3 -m venv $(AGENT_PYTHON)
 	$(AGENT_PYTHON)/bin/pip install --quiet $(PROMETHEUS_CLIENT)
+	touch $@
 
 # Takes three quarters of an hour, for ten minutes of which the disk is busy. The folder for files on
 # a disk is target. AGENT_FLAGS are for a part of it: `--workload top`, or `--quick` for a trial.
 AGENT_FLAGS ?=
 
 .PHONY: bench-agent
-bench-agent: tools $(DAEMON_PEERS)/vmagent $(DAEMON_PEERS)/node_exporter $(AGENT_PYTHON)/bin/python ## Segments watched, inspected, shown, sent, recorded, and on a busy disk, compared to other agents
+bench-agent: tools $(DAEMON_PEERS)/vmagent $(DAEMON_PEERS)/node_exporter $(AGENT_PYTHON)/complete ## Segments watched, inspected, shown, sent, recorded, and on a busy disk, compared to other agents
 	$(CARGO) build --release --locked --package quipu-server
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(BENCH)/agent $(AGENT_FLAGS)
