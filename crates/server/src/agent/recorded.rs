@@ -276,7 +276,7 @@ impl Recorded {
             .iter()
             .map(|(_, values)| Some(values.as_ref()?.iter().map(String::as_str).collect()))
             .collect();
-        let names: Vec<String> = own.iter().map(|(name, _)| exported(name, more)).collect();
+        let names: Vec<String> = own.iter().map(|(name, _)| exported(name, more, own)).collect();
         let mut labels: Vec<Label<'_>> = Vec::with_capacity(more.len() + own.len() + 1);
         let further = more.iter().zip(&further);
         labels.extend(further.map(|((name, _), value)| Label { name, values: Some(value) }));
@@ -314,13 +314,17 @@ fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Valu
 /// The label of overflow series.
 const OVERFLOW: &str = "quipu_overflow";
 
-/// The name of a label beside those of its source.
-fn exported(name: &str, more: &Labels) -> String {
-    let mut name = name.to_owned();
-    while more.iter().any(|(other, _)| *other == name) {
-        name.insert_str(0, "exported_");
+/// The name of a label beside those of its source: one that no other label of its family has.
+fn exported(name: &str, more: &Labels, own: &[(String, Option<Vec<String>>)]) -> String {
+    let mut shown = name.to_owned();
+    let is_taken = |shown: &str| {
+        let is_own = shown != name && own.iter().any(|(other, _)| other == shown);
+        is_own || more.iter().any(|(other, _)| other == shown)
+    };
+    while is_taken(&shown) {
+        shown.insert_str(0, "exported_");
     }
-    name
+    shown
 }
 
 impl OneSeries {
@@ -487,6 +491,9 @@ mod tests {
         let registry = Registry::new();
         registry.counter("jobs", "Jobs.").unwrap().inc();
         registry.gauge("free", "").unwrap().set(0.5);
+        let kinds = Description::new("kinds", "").labels(["kind", "exported_kind"]);
+        let kinds: quipu::GaugeFamily<[&str; 2]> = registry.register(kinds).unwrap();
+        kinds.set(&["d", "e"], 1.0);
         let sizes = Description::new("size", "Sizes.").labels(["kind"]).buckets([1.0, 2.0]);
         let sizes: HistogramFamily<[&str; 1]> = registry.register(sizes).unwrap();
         sizes.observe(&["a\"b"], 1.5);
@@ -497,6 +504,7 @@ mod tests {
         for line in [
             "jobs_total{segment=\"web/1\",kind=\"x\"} 1",
             "size_count{segment=\"web/1\",kind=\"x\",exported_kind=\"c\"} 1",
+            "kinds{segment=\"web/1\",kind=\"x\",exported_exported_kind=\"d\",exported_kind=\"e\"} 1",
         ] {
             assert!(labelled.contains(line), "no {line} in {labelled}");
         }
