@@ -5,7 +5,7 @@ pub(crate) mod plot;
 mod report;
 mod sample;
 
-use std::io::{self, ErrorKind, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use quipu_arena::Arena;
 use quipu_segment::printable;
 use quipu_wire::AnyFormat;
 
+use crate::output::print;
 use crate::wire::{Error, FramingName, Input, MessageKind, formats};
 use measure::Measurement;
 use report::Report;
@@ -88,10 +89,5 @@ pub fn run(arguments: &Compare) -> Result<(), Error> {
         std::fs::write(path, svg).map_err(|error| failed(&error))?;
     }
     let text = if arguments.json { report.to_json() } else { report.to_text() };
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error::new(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    print(|out| out.write_all(text.as_bytes())).map(drop).map_err(Error::new)
 }

@@ -7,7 +7,7 @@ mod text;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
@@ -15,6 +15,7 @@ use quipu_segment::printable;
 
 use crate::config::Time;
 use crate::look::{Look, Source, Target};
+use crate::output::print;
 use changes::Changes;
 
 /// Arguments of `quipu diff`.
@@ -90,17 +91,11 @@ pub fn run(arguments: &Diff) -> Result<(), Error> {
     };
     let seconds = time.map(|time| time.as_secs_f64()).filter(|seconds| *seconds > 0.0);
     let changes = Changes::between(&before, &after, seconds);
-    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
-    let written = match arguments.format {
-        FormatName::Text => text::write(&changes, &mut out),
-        FormatName::Json => json::write(&changes, &mut out),
-    };
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error(format!("standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    let written = print(|out| match arguments.format {
+        FormatName::Text => text::write(&changes, out),
+        FormatName::Json => json::write(&changes, out),
+    });
+    written.map(drop).map_err(|error| Error(error.to_string()))
 }
 
 /// Looks, and reports on standard error what could not be read.

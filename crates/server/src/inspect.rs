@@ -10,7 +10,7 @@ pub(crate) mod text;
 pub(crate) mod value;
 
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -19,6 +19,7 @@ use quipu_segment::inspect::Inspection;
 use quipu_segment::printable;
 
 use self::history::History;
+use crate::output::print;
 
 /// Arguments of `quipu inspect`.
 #[derive(Args, Clone, Debug)]
@@ -104,19 +105,15 @@ pub fn run(arguments: &Inspect) -> Result<bool, Error> {
     }
     let inspection = Inspection::of_file(file)
         .map_err(|error| Error(format!("cannot read {}: {error}", printable(file))))?;
-    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let shown = if *history {
         let history = History::read(&inspection, *last, metric, *format)
             .map_err(|what| Error(format!("{}: {what}", printable(file))))?;
-        history.write(*format, file, &mut out)
+        print(|out| history.write(*format, file, out))
     } else {
-        of_now(&inspection, *format, file, &mut out)
+        print(|out| of_now(&inspection, *format, file, out))
     };
-    match shown.and_then(|is_sound| out.flush().map(|()| is_sound)) {
-        Ok(is_sound) => Ok(is_sound),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(true),
-        Err(error) => Err(Error(format!("standard output: {error}"))),
-    }
+    // A reader that has gone is not told what it did not wait for.
+    shown.map(|is_sound| is_sound.unwrap_or(true)).map_err(|error| Error(error.to_string()))
 }
 
 fn of_now(

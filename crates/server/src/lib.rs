@@ -25,6 +25,7 @@ pub(crate) mod local_socket;
 pub mod logs;
 mod look;
 pub mod metrics;
+pub mod output;
 pub mod outputs;
 pub mod routes;
 mod routing;

@@ -12,15 +12,16 @@ mod units;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::fs::File;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, Read};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use quipu_segment::printable;
-use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader, Sample};
+use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader, Reason, Sample};
 use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
 
 use crate::look::{Text, fetch};
+use crate::output::print;
 use all::Names;
 use findings::{Findings, Rule};
 
@@ -101,6 +102,8 @@ impl std::error::Error for Error {}
 
 /// The most bytes of an exposition.
 const MAX_BYTES: u64 = 256 << 20;
+/// The most bytes of a line that is checked.
+const MAX_LINE: usize = 1 << 20;
 /// How long a server may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -118,14 +121,8 @@ pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
         };
     }
     let findings = check(&text, arguments.max_series, &arguments.ignore);
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let written = report::write(&findings, arguments.format, &mut out);
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error(format!("standard output: {error}")))
-        }
-        _ => Ok(findings.outcome()),
-    }
+    let written = print(|out| report::write(&findings, arguments.format, out));
+    written.map(|_| findings.outcome()).map_err(|error| Error(error.to_string()))
 }
 
 fn read(source: &OsStr) -> Result<Text, String> {
@@ -158,11 +155,18 @@ fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
         let what = "the response has no Content-Type, without which Prometheus 3 refuses it";
         lint.findings.add("", Rule::ContentType, what, None);
     }
-    let mut reader = Reader::new(&text.bytes, Options::new(text.format));
+    let options = Options::new(text.format).max_line(MAX_LINE);
+    let mut reader = Reader::new(&text.bytes, options);
     let mut families = Families::new(text.format, Limits::default());
     while let Some(item) = reader.next() {
         match item {
             Ok(item) => lint.item(&mut families, &item),
+            // No format has a limit: the line may be right.
+            Err(error) if error.reason() == Reason::TooLong => {
+                let what =
+                    format!("the line has more than {} MiB, and was not checked", MAX_LINE >> 20);
+                lint.findings.add("", Rule::LineLong, what, Some(error.line()));
+            }
             Err(error) => lint.findings.unreadable(&error),
         }
     }

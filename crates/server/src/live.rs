@@ -17,7 +17,7 @@ mod view;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use quipu_segment::printable;
 
 use crate::config::Time;
 use crate::look::{Source, Target};
+use crate::output::print;
 use app::{App, INTERVALS};
 use history::Levels;
 use list::{FamilyKey, Place};
@@ -196,16 +197,10 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
 fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     app.fit(usize::MAX);
     let screen = view::screen(&app, None, arguments.rows.unwrap_or(usize::MAX));
-    let mut out = io::BufWriter::new(io::stdout().lock());
     let lines = screen.head.iter().chain(&screen.body).map(ToString::to_string);
     let mut lines = lines.filter(|line| !line.is_empty());
-    let written = lines.try_for_each(|line| writeln!(out, "{}", line.trim_end()));
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error(format!("standard output: {error}")))
-        }
-        _ => Ok(End::Quit),
-    }
+    let written = print(|out| lines.try_for_each(|line| writeln!(out, "{}", line.trim_end())));
+    written.map(|_| End::Quit).map_err(|error| Error(error.to_string()))
 }
 
 /// Whether the terminal shows more than ASCII, as the locale says.

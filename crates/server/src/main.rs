@@ -10,6 +10,7 @@ use quipu_segment::printable;
 use quipu_server::compare::Compare;
 use quipu_server::config::{self, Flags, Settings};
 use quipu_server::convert::Convert;
+use quipu_server::output::{self, print};
 use quipu_server::scrape::Scrape;
 use quipu_server::snapshot::{Restore, Snapshot};
 use quipu_server::{
@@ -175,10 +176,7 @@ fn serve(arguments: &Serve) -> ExitCode {
         if let Err(error) = settings.check_files() {
             return fail(&error, USAGE);
         }
-        return match std::io::stdout().write_all(settings.to_toml().as_bytes()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 1),
-        };
+        return printed(print(|out| out.write_all(settings.to_toml().as_bytes())));
     }
     logs::start(settings.log_format, settings.log_level);
     for name in strange {
@@ -199,9 +197,11 @@ fn check_config(file: &Path) -> ExitCode {
     if let Err(error) = settings.and_then(|settings| settings.check_files()) {
         return fail(&error, USAGE);
     }
-    // If standard output is closed, the exit code alone reports the success.
-    let _ = writeln!(std::io::stdout(), "{}: the settings are valid", printable(file));
-    ExitCode::SUCCESS
+    printed(print(|out| writeln!(out, "{}: the settings are valid", printable(file))))
+}
+
+fn printed(result: Result<Option<()>, output::Error>) -> ExitCode {
+    result.map_or_else(|error| fail(&error, 1), |_| ExitCode::SUCCESS)
 }
 
 fn settings(arguments: &Serve) -> Result<Settings, quipu_server::config::Error> {

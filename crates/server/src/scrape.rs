@@ -4,7 +4,7 @@
 mod sources;
 
 use std::fmt;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
@@ -16,6 +16,7 @@ use quipu_store::Kind;
 use quipu_store::files::Hint;
 
 use crate::config::with_host;
+use crate::output::print;
 use crate::signals::Signals;
 use sources::Sources;
 
@@ -128,12 +129,8 @@ fn write(format: FormatName, sources: Sources) -> Result<(), Error> {
     };
     let used = sources.used();
     let scrape = sources.registry()?.scrape().format(format, Escaping::default());
-    let mut out = io::stdout().lock();
-    match scrape.write_to(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Error(format!("standard output: {error}")))
-        }
-        Ok(()) if !used.load(Ordering::Relaxed) => {
+    match print(|out| scrape.write_to(out)).map_err(|error| Error(error.to_string()))? {
+        Some(()) if !used.load(Ordering::Relaxed) => {
             Err(Error("no metrics: none of the files could be read, see above".into()))
         }
         _ => Ok(()),

@@ -28,6 +28,8 @@ use quipu_segment::hash::fnv1a;
 use quipu_segment::{Options, printable};
 use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
 
+use crate::output::print;
+
 /// Arguments of `quipu snapshot`.
 #[derive(Args, Clone, Debug)]
 pub struct Snapshot {
@@ -84,8 +86,10 @@ const END: &[u8] = b"end";
 pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     let file = copy_whole(&arguments.state)?;
     if arguments.out.as_os_str() == "-" {
-        let out = io::stdout().lock();
-        return write(&file, out).map_err(|error| failed("standard output", &error));
+        let written = print(|out| write(&file, out)).map_err(|error| Error(error.to_string()))?;
+        // What is cut off is not a snapshot.
+        let gone = || failed("standard output", &"its reader has gone: the snapshot is cut off");
+        return written.ok_or_else(gone);
     }
     let (out, name) = (&arguments.out, printable(&arguments.out).to_string());
     // A snapshot that is there is replaced once the new one is complete.

@@ -14,6 +14,8 @@ mod count;
 mod diff;
 #[path = "files/inspect.rs"]
 mod inspect;
+#[path = "files/output.rs"]
+mod output;
 #[path = "files/replay.rs"]
 mod replay;
 #[path = "files/top.rs"]

@@ -52,6 +52,8 @@ pub(super) enum Rule {
     LabelEmpty,
     /// Values of labels are short
     LabelLong,
+    /// Lines have at most 1 MiB; a longer one is not checked
+    LineLong,
     /// Texts have no control characters
     Control,
     /// Names need no quotes

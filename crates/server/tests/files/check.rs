@@ -147,6 +147,17 @@ fn findings_are_named_by_line_rule_and_reason() {
     assert!(text.contains("text: line 4, byte") && text.contains("text: line 5, byte"), "{text}");
     let text = check(sound, &["--read-as", "openmetrics"], 1);
     assert!(text.contains("expected `# EOF` at the end"), "{text}");
+    // Up to 1 MiB, a line is read. A longer one is a finding, and the others are checked.
+    let line = |bytes: usize| {
+        let rest = "a_total{x=\"\"} 3".len();
+        format!("{sound}a_total{{x=\"{}\"}} 3\na_total{{x=\"1\"}} 2\n", "y".repeat(bytes - rest))
+    };
+    let text = check(&line(1 << 20), &["--ignore", "label-long"], 3);
+    assert!(text.contains("line 5: a_total: metric not unique (duplicate)"), "{text}");
+    assert!(text.ends_with("series: 2, findings: 1\n"), "{text}");
+    let text = check(&line((1 << 20) + 1), &[], 3);
+    let what = "line 4: the line has more than 1 MiB, and was not checked (line-long)";
+    assert!(text.contains(what) && text.contains("line 5: a_total: metric not unique"), "{text}");
     home.refuse(&["check", "metrics", "none"], 1, &["none: No such file"]);
     // What a scrape of our own file shows is sound, but for what the file cannot know.
     home.succeed(&["inc", "--help-text", "Jobs.", "jobs_total{queue=\"mail\"}"]);

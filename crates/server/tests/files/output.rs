@@ -1,0 +1,87 @@
+//! Standard output of the commands: a reader that goes away, and a disk that is full.
+
+use std::fs::{self, File};
+use std::process::{Command, Output, Stdio};
+
+use quipu::Registry;
+use quipu_segment::history::Options;
+
+use super::Home;
+
+/// The commands that write what they found, all of which is more than a pipe takes.
+fn commands(home: &Home) -> Vec<Vec<&'static str>> {
+    let registry = Registry::open(home.file()).unwrap();
+    let jobs = quipu::Description::new("jobs", "").labels(["queue"]);
+    let jobs: quipu::CounterFamily<quipu::label::Values> = registry.register(jobs).unwrap();
+    let mut text = String::new();
+    for i in 0..2000 {
+        jobs.inc(&quipu::label::Values(&[&format!("a queue with a long name {i}")]));
+        text.push_str(&format!("a_metric_without_a_help_whose_name_is_long_{i} 1\n"));
+    }
+    fs::write(home.directory().join("text"), text).unwrap();
+    fs::write(home.directory().join("empty"), "").unwrap();
+    let options = Options::new().series(2000).bytes(4 << 20);
+    let mut recorder = options.open(registry.segment()).unwrap();
+    assert!(recorder.tick_at(1_700_000_000_000_000_000, 1_700_000_000_000_000_000).unwrap());
+    let commands = [
+        "inspect app.quipu",
+        "inspect --format json app.quipu",
+        "inspect --history --format csv app.quipu",
+        "scrape app.quipu",
+        "top --once --interval 10ms --all app.quipu",
+        "top --replay --once --all app.quipu",
+        "diff text empty",
+        "diff --format json text empty",
+        "check metrics text",
+    ];
+    commands.iter().map(|command| command.split(' ').collect()).collect()
+}
+
+fn run(mut command: Command, stdout: impl Into<Stdio>) -> Output {
+    command.stdout(stdout).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap()
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let home = Home::new();
+    for arguments in commands(&home) {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let Output { status, stderr, .. } = run(home.quipu(&arguments), writer);
+        // The exit code is that of what was found.
+        let expected = if arguments[0] == "check" { 3 } else { 0 };
+        let errors = String::from_utf8(stderr).unwrap();
+        assert_eq!((status.code(), &*errors), (Some(expected), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_snapshot_that_is_cut_off_is_a_failure() {
+    let home = Home::new();
+    commands(&home);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let snapshot = home.quipu(&["snapshot", "--state", "app.quipu", "-"]);
+    let Output { status, stderr, .. } = run(snapshot, writer);
+    let errors = String::from_utf8(stderr).unwrap();
+    assert!(errors.contains("standard output: its reader has gone"), "{errors}");
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_names_the_output() {
+    let home = Home::new();
+    let mut commands = commands(&home);
+    fs::write(home.directory().join("settings.toml"), "").unwrap();
+    commands.push(vec!["serve", "--check-config"]);
+    commands.push(vec!["check", "config", "settings.toml"]);
+    commands.push(vec!["snapshot", "--state", "app.quipu", "-"]);
+    for arguments in commands {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let Output { status, stderr, .. } = run(home.quipu(&arguments), full);
+        let errors = String::from_utf8(stderr).unwrap();
+        let expected = "quipu: standard output: No space left on device";
+        assert!(errors.starts_with(expected), "{arguments:?}: {errors}");
+        assert_eq!(status.code(), Some(1), "{arguments:?}");
+    }
+}
