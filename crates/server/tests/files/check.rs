@@ -154,7 +154,7 @@ fn findings_are_named_by_line_rule_and_reason() {
     };
     let text = check(&line(1 << 20), &["--ignore", "label-long"], 3);
     assert!(text.contains("line 5: a_total: metric not unique (duplicate)"), "{text}");
-    assert!(text.ends_with("series: 2, findings: 1\n"), "{text}");
+    assert!(text.ends_with("series: 2, lines that cannot be read: 0, findings: 1\n"), "{text}");
     let text = check(&line((1 << 20) + 1), &[], 3);
     let what = "line 4: the line has more than 1 MiB, and was not checked (line-long)";
     assert!(text.contains(what) && text.contains("line 5: a_total: metric not unique"), "{text}");

@@ -137,7 +137,7 @@ mod tests {
         let line = |now| timeline(now).line(Some(62), true);
         let (first, last) = ("1970-01-01T00:01:40Z", "1970-01-01T00:03:20Z");
         assert_eq!(line(200), format!("{first} ==-=====.....======| {last}"));
-        assert_eq!(line(100), format!("{first} |=-=====.....====== {last}"));
+        assert_eq!(line(100), format!("{first} |=-=====.....======= {last}"));
     }
 
     #[test]
