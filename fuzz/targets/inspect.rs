@@ -20,7 +20,7 @@ fuzz_target!(|input: &[u8]| {
     let report = inspection.report();
     report.other_bytes();
     let mut ticks = 0;
-    let replayed = inspection.history(0, |tick| {
+    let replayed = inspection.history(0..=u64::MAX, |tick| {
         ticks += 1;
         assert!(tick.series().all(|(_, cells)| !cells.is_empty()));
     });
@@ -31,6 +31,10 @@ fuzz_target!(|input: &[u8]| {
             assert_eq!(seen.sums.len(), usize::from(family.schema.cells));
             assert!(seen.is_overflow || seen.labels.len() == family.schema.labels.len());
             series += u64::from(!seen.is_overflow);
+            for cell in seen.plain {
+                let side = inspection.side(seen, *cell);
+                assert!(side.is_none_or(|side| side.sums.len() <= 512));
+            }
         });
         // Each of them takes a word at least.
         assert!(series <= length / 8);

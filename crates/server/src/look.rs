@@ -4,6 +4,7 @@
 //! A look is flat: families, series that name their family by number, and the texts and buckets of
 //! all series in one allocation each, so that 100,000 series cost a few allocations.
 
+mod exponential;
 mod exposition;
 mod fetch;
 mod files;
@@ -77,8 +78,9 @@ pub(crate) struct Series<'l> {
 pub(crate) enum Value<'l> {
     /// Of a counter, a gauge, an info, a state, or a series of an unknown type.
     Number(Number),
-    /// Upper bounds with the number of observations in each bucket alone.
-    Histogram { count: f64, sum: f64, buckets: &'l [(f64, f64)] },
+    /// Upper bounds with the number of observations in each bucket alone. Exponential ones, of a native
+    /// histogram, are those in use: two series may have others.
+    Histogram { count: f64, sum: f64, buckets: &'l [(f64, f64)], is_exponential: bool },
     /// Quantiles with their values.
     Summary { count: f64, sum: f64, quantiles: &'l [(f64, f64)] },
 }
@@ -95,7 +97,7 @@ struct Stored {
 #[derive(Debug)]
 enum Kept {
     Number(Number),
-    Histogram { count: f64, sum: f64, points: Range<u32> },
+    Histogram { count: f64, sum: f64, points: Range<u32>, is_exponential: bool },
     Summary { count: f64, sum: f64, points: Range<u32> },
 }
 
@@ -119,9 +121,12 @@ impl Look {
             start: stored.start,
             value: match &stored.value {
                 Kept::Number(number) => Value::Number(*number),
-                Kept::Histogram { count, sum, points } => {
-                    Value::Histogram { count: *count, sum: *sum, buckets: self.points(points) }
-                }
+                Kept::Histogram { count, sum, points, is_exponential } => Value::Histogram {
+                    count: *count,
+                    sum: *sum,
+                    buckets: self.points(points),
+                    is_exponential: *is_exponential,
+                },
                 Kept::Summary { count, sum, points } => {
                     Value::Summary { count: *count, sum: *sum, quantiles: self.points(points) }
                 }
@@ -131,6 +136,25 @@ impl Look {
 
     fn points(&self, range: &Range<u32>) -> &[(f64, f64)] {
         &self.points[range.start as usize..range.end as usize]
+    }
+
+    /// Whether there are histograms whose buckets, if there are any, have no bounds.
+    fn has_boundless_histograms(&self) -> bool {
+        self.histograms().any(|(buckets, _)| buckets.iter().all(|(bound, _)| bound.is_infinite()))
+    }
+
+    fn has_exponential_histograms(&self) -> bool {
+        self.histograms().any(|(_, is_exponential)| is_exponential)
+    }
+
+    /// The buckets of all histograms, and whether they are exponential.
+    fn histograms(&self) -> impl Iterator<Item = (&[(f64, f64)], bool)> {
+        self.series.iter().filter_map(|stored| match &stored.value {
+            Kept::Histogram { points, is_exponential, .. } => {
+                Some((self.points(points), *is_exponential))
+            }
+            _ => None,
+        })
     }
 
     /// What could not be read, one sentence each.
@@ -198,9 +222,9 @@ impl Look {
         }
         let value = match value {
             Value::Number(number) => Kept::Number(number),
-            Value::Histogram { count, sum, buckets } => {
+            Value::Histogram { count, sum, buckets, is_exponential } => {
                 self.keep(buckets).map_or(Kept::Number(Number::Float(sum)), |points| {
-                    Kept::Histogram { count, sum, points }
+                    Kept::Histogram { count, sum, points, is_exponential }
                 })
             }
             Value::Summary { count, sum, quantiles } => {
@@ -272,7 +296,8 @@ mod tests {
         look.add(a, [("path", "/\"x")].into_iter(), None, one);
         look.set_source(Some("app".into()));
         let buckets = [(0.5, 1.0), (f64::INFINITY, 2.0)];
-        let took = Value::Histogram { count: 3.0, sum: 2.5, buckets: &buckets };
+        let is_exponential = false;
+        let took = Value::Histogram { count: 3.0, sum: 2.5, buckets: &buckets, is_exponential };
         look.add(b, [("my label", "x"), ("y", "z")].into_iter(), Some(7), took);
         let series: Vec<_> = look.series().collect();
         assert_eq!(

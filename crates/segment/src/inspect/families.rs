@@ -68,6 +68,8 @@ pub struct SeriesSeen<'a> {
     pub sums: &'a [u64],
     /// Its cells, as they are if they are set.
     pub plain: &'a [u64],
+    /// The byte at which its first cell is; 0 if it is not known.
+    pub cells_at: u64,
 }
 
 /// What a walk over the series found.
@@ -293,6 +295,7 @@ impl FamilySeen {
                 id: number,
                 sums: &sums,
                 plain: &plain,
+                cells_at: at * 8,
             });
         }
     }
@@ -391,6 +394,7 @@ impl FamilySeen {
                 id: at | u64::from(meta::generation_of(meta)) << 32,
                 sums: &values,
                 plain: &values,
+                cells_at: (at + header) * 8,
             });
         }
     }

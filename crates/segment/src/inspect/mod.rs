@@ -15,6 +15,7 @@ mod families;
 mod history;
 mod owners;
 mod records;
+mod sides;
 mod source;
 
 use std::fs::File;
@@ -24,6 +25,7 @@ use std::path::Path;
 pub use families::{FamilySeen, SeriesSeen};
 pub use owners::Owner;
 pub use records::{HeaderSeen, RecordSeen};
+pub use sides::SideSeen;
 
 use crate::layout::MAX_LIMIT;
 use crate::presence;

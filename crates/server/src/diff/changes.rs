@@ -196,8 +196,8 @@ fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
         (Value::Number(Number::Unsigned(a)), Value::Number(Number::Unsigned(b))) => a == b,
         (Value::Number(a), Value::Number(b)) => float(a.as_f64(), b.as_f64()),
         (
-            Value::Histogram { count, sum, buckets },
-            Value::Histogram { count: other, sum: other_sum, buckets: others },
+            Value::Histogram { count, sum, buckets, .. },
+            Value::Histogram { count: other, sum: other_sum, buckets: others, .. },
         )
         | (
             Value::Summary { count, sum, quantiles: buckets },

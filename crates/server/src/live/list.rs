@@ -272,12 +272,15 @@ pub(super) fn of_buckets<const N: usize>(
     wanted: [f64; N],
 ) -> ([Option<f64>; N], bool) {
     let (latest, is_recent) = buckets.latest();
-    (wanted.map(|q| quantile(q, latest.clone())), is_recent)
+    (wanted.map(|q| quantile(q, latest.clone(), buckets.is_exponential)), is_recent)
 }
 
 impl Merged {
     fn add(&mut self, more: &Buckets) {
         let all = &mut self.buckets;
+        if all.is_exponential && more.is_exponential {
+            return all.merge(more);
+        }
         self.is_uniform &= all.now.len() == more.now.len()
             && all.now.iter().zip(&more.now).all(|(a, b)| a.0.to_bits() == b.0.to_bits());
         if !self.is_uniform {

@@ -78,6 +78,8 @@ pub(super) struct Buckets {
     pub(super) now: Vec<(f64, f64)>,
     /// How many of those came since the look before; empty if that is not known.
     pub(super) recent: Vec<f64>,
+    /// Whether the bounds are those that are in use, of a native histogram.
+    pub(super) is_exponential: bool,
 }
 
 /// What the rows of a family add up to.
@@ -382,9 +384,9 @@ impl Shown {
     fn of(value: &Value<'_>) -> Self {
         match *value {
             Value::Number(number) => Self::Number(number),
-            Value::Histogram { count, sum, buckets } => {
+            Value::Histogram { count, sum, buckets, is_exponential } => {
                 let (now, recent) = (buckets.to_vec(), Vec::new());
-                Self::Histogram(Box::new(Buckets { count, sum, now, recent }))
+                Self::Histogram(Box::new(Buckets { count, sum, now, recent, is_exponential }))
             }
             Value::Summary { count, sum, quantiles } => {
                 Self::Summary { count, sum, quantiles: quantiles.to_vec() }
@@ -409,7 +411,15 @@ impl Shown {
                 *before = *now;
                 growth
             }
-            (Self::Histogram(buckets), &Value::Histogram { count, sum, buckets: now }) => {
+            (
+                Self::Histogram(buckets),
+                &Value::Histogram { count, sum, buckets: now, is_exponential },
+            ) => {
+                if is_exponential {
+                    // Those that are new in use had no observations before.
+                    buckets.use_bounds_of(now);
+                }
+                buckets.is_exponential = is_exponential;
                 Some(buckets.replace(count, sum, now, is_new))
             }
             (
@@ -447,6 +457,48 @@ impl Buckets {
         self.now.extend_from_slice(now);
         (self.count, self.sum) = (count, sum);
         (growth, is_reset)
+    }
+
+    /// Adds bounds that it does not have, with empty buckets. Leaves out those that a list does not
+    /// have, if they are empty.
+    fn use_bounds_of(&mut self, now: &[(f64, f64)]) {
+        let mut before = std::mem::take(&mut self.now).into_iter().peekable();
+        for &(bound, _) in now {
+            while let Some(gone) = before.next_if(|(other, _)| *other < bound) {
+                // Its observations are in a wider bucket now: they cannot be compared.
+                if gone.1 > 0.0 {
+                    self.now.push(gone);
+                }
+            }
+            let same = before.next_if(|(other, _)| *other == bound);
+            self.now.push(same.unwrap_or((bound, 0.0)));
+        }
+        self.now.extend(before.filter(|(_, count)| *count > 0.0));
+    }
+
+    /// Adds the exponential buckets of another series, whose bounds may differ.
+    pub(super) fn merge(&mut self, more: &Self) {
+        let (all, own) = (std::mem::take(&mut self.now), std::mem::take(&mut self.recent));
+        let with = |buckets: &Self, at: usize| buckets.recent.get(at).copied().unwrap_or(0.0);
+        let ours = all
+            .iter()
+            .enumerate()
+            .map(|(at, &(bound, count))| (bound, count, own.get(at).copied().unwrap_or(0.0)));
+        let theirs = more.now.iter().enumerate();
+        let theirs = theirs.map(|(at, &(bound, count))| (bound, count, with(more, at)));
+        let mut buckets: Vec<_> = ours.chain(theirs).collect();
+        buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+        buckets.dedup_by(|later, kept| {
+            let is_same = later.0 == kept.0;
+            if is_same {
+                (kept.1, kept.2) = (kept.1 + later.1, kept.2 + later.2);
+            }
+            is_same
+        });
+        self.count += more.count;
+        self.sum += more.sum;
+        self.now.extend(buckets.iter().map(|(bound, count, _)| (*bound, *count)));
+        self.recent.extend(buckets.iter().map(|(_, _, recent)| *recent));
     }
 
     /// The buckets to take quantiles from, and whether these are the recent observations: all, if

@@ -105,7 +105,11 @@ impl Page {
         self.0.push(Line::styled(head, Style::new().add_modifier(Modifier::BOLD)));
         let most = buckets.now.iter().map(|(_, count)| *count).fold(0.0, f64::max);
         let room = width.saturating_sub(INDENT + 12 + 14 + 12 + 1).min(40);
-        for (i, (bound, count)) in buckets.now.iter().enumerate().take(MAX_LINES) {
+        // An exponential bucket that is empty only says where the next one begins.
+        let shown =
+            |(_, (_, count)): &(usize, &(f64, f64))| !buckets.is_exponential || *count > 0.0;
+        let all = buckets.now.iter().enumerate();
+        for (i, (bound, count)) in all.filter(shown).take(MAX_LINES) {
             let recent = buckets.recent.get(i).map_or_else(String::new, |n| short(*n));
             let share = if most > 0.0 { count.max(0.0) / most } else { 0.0 };
             // At most the room.

@@ -4,6 +4,7 @@ use quipu::snapshot::Number;
 use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader};
 use quipu_wire::remote::exposition::{self as wire, Families, Kind, Limits};
 
+use super::exponential::Exponential;
 use super::{Family, Look, Value};
 use crate::inputs::import::text_format;
 use crate::inspect::value::Type;
@@ -76,6 +77,16 @@ pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
     }
 }
 
+/// Adds the series of an exposition in Prometheus' protobuf format.
+///
+/// # Errors
+/// What cannot be read: the rest is left out.
+pub(super) fn read_protobuf(bytes: &[u8], look: &mut Look) -> Result<(), String> {
+    // Its names are those of the text format.
+    let each = |family: wire::Family<'_>| add_family(look, Format::Prometheus, family);
+    wire::read_families(bytes, Limits::default(), each).map_err(|error| error.to_string())
+}
+
 fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
     let of = type_of(family.kind());
     // OpenMetrics leaves these suffixes out of the name of the family.
@@ -99,12 +110,13 @@ fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
             | wire::Value::Gauge(n)
             | wire::Value::Unknown(n) => Value::Number(Number::Float(n)),
             wire::Value::Histogram(histogram) => {
-                fill(&mut buckets, histogram);
+                let is_exponential = fill(&mut buckets, histogram);
                 let counted = buckets.iter().map(|(_, count)| count).sum();
                 Value::Histogram {
                     count: histogram.count.unwrap_or(counted),
                     sum: histogram.sum.unwrap_or(f64::NAN),
                     buckets: &buckets,
+                    is_exponential,
                 }
             }
             wire::Value::Summary(summary) => {
@@ -122,9 +134,22 @@ fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
     }
 }
 
-/// The buckets, each alone. That without a bound may be missing in the text.
-fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) {
+/// The buckets, each alone. That without a bound may be missing in the text. Returns whether they are
+/// exponential: only without others, so that all formats show the same.
+fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) -> bool {
     buckets.clear();
+    let is_classic = histogram.buckets().any(|bucket| bucket.upper_bound.is_finite());
+    if let (Some(native), false) = (histogram.native, is_classic) {
+        let exponential = Exponential {
+            schema: native.schema,
+            zero: (native.zero_threshold, native.zero_count),
+            negative: native.negative.to_vec(),
+            positive: native.positive.to_vec(),
+        };
+        if exponential.append_to(buckets) {
+            return true;
+        }
+    }
     let mut before = 0.0;
     for bucket in histogram.buckets() {
         buckets.push((bucket.upper_bound, bucket.cumulative_count - before));
@@ -134,6 +159,7 @@ fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) {
     if let (false, Some(count)) = (has_all || buckets.is_empty(), histogram.count) {
         buckets.push((f64::INFINITY, count - before));
     }
+    false
 }
 
 fn type_of(kind: Kind) -> Type {
@@ -176,7 +202,8 @@ mod tests {
             assert_eq!(names(&look), ["hits_total{a=\"1\"}", "took"]);
             assert_eq!(look.families()[0].of, Type::Counter);
             let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)];
-            let expected = Value::Histogram { count: 3.0, sum: 4.0, buckets };
+            let is_exponential = false;
+            let expected = Value::Histogram { count: 3.0, sum: 4.0, buckets, is_exponential };
             assert_eq!(look.series().last().unwrap().value, expected);
             assert!(look.problems().is_empty());
         }

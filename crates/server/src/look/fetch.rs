@@ -19,8 +19,11 @@ const MAX_BYTES: u64 = 256 << 20;
 const REDIRECTS: u32 = 3;
 
 /// What a scraper asks for.
-const ACCEPT: &str =
+const TEXT: &str =
     "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+/// What one asks for that wants native histograms.
+const PROTOBUF: &str = "application/vnd.google.protobuf;\
+    proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
 /// Fetches expositions, over a new connection each.
 #[derive(Debug)]
@@ -50,11 +53,24 @@ impl From<String> for Fault {
 /// # Errors
 /// What failed, and what to do about it, without the URL.
 pub(crate) fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
-    if !url.starts_with("http://") {
-        return Err("only http:// is supported: name the address without TLS".into());
+    fetcher(url, timeout)?.fetch(url).map_err(|fault| fault.what)
+}
+
+/// As [`fetch`], in Prometheus' protobuf format; `None` if the server does not have it.
+///
+/// # Errors
+/// As [`fetch`].
+pub(super) fn fetch_protobuf(url: &str, timeout: Duration) -> Result<Option<Vec<u8>>, String> {
+    let fetched = fetcher(url, timeout)?.fetch_as(url, PROTOBUF).map_err(|fault| fault.what);
+    let is_protobuf = |of: &str| of.starts_with("application/vnd.google.protobuf");
+    fetched.map(|(bytes, content_type)| is_protobuf(&content_type).then_some(bytes))
+}
+
+fn fetcher(url: &str, timeout: Duration) -> Result<Fetcher, String> {
+    match url.starts_with("http://") {
+        true => Ok(Fetcher::new(None, tls::without_trust(), timeout, MAX_BYTES)),
+        false => Err("only http:// is supported: name the address without TLS".into()),
     }
-    let fetcher = Fetcher::new(None, tls::without_trust(), timeout, MAX_BYTES);
-    fetcher.fetch(url).map_err(|fault| fault.what)
 }
 
 impl Fetcher {
@@ -81,6 +97,12 @@ impl Fetcher {
 
     /// Fetches an exposition.
     pub(crate) fn fetch(&self, url: &str) -> Result<Text, Fault> {
+        let (bytes, content_type) = self.fetch_as(url, TEXT)?;
+        Ok(Text::of_type(bytes, content_type))
+    }
+
+    /// Fetches an exposition of a type, and returns its bytes and the type that it has.
+    fn fetch_as(&self, url: &str, accept: &'static str) -> Result<(Vec<u8>, String), Fault> {
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(_) => {
                 let timeout = humantime::format_duration(self.timeout);
@@ -90,7 +112,7 @@ impl Fetcher {
             error => error.to_string().into(),
         };
         let request =
-            self.agent.get(url).header("accept", ACCEPT).header("accept-encoding", "gzip");
+            self.agent.get(url).header("accept", accept).header("accept-encoding", "gzip");
         let request = request
             .header("x-prometheus-scrape-timeout-seconds", self.timeout.as_secs_f64().to_string());
         let mut response = request.call().map_err(failed)?;
@@ -117,7 +139,7 @@ impl Fetcher {
                 return Err(what.into());
             }
         };
-        Ok(Text::of_type(bytes, content_type))
+        Ok((bytes, content_type))
     }
 
     fn expand(&self, body: &[u8]) -> Result<Vec<u8>, Fault> {

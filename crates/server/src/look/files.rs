@@ -94,7 +94,7 @@ impl Sink for Adding<'_> {
                 let buckets = histogram.buckets.iter();
                 self.points.extend(buckets.map(|bucket| (bucket.bound, bucket.count as f64)));
                 let (count, sum) = (histogram.count as f64, histogram.sum);
-                Value::Histogram { count, sum, buckets: &self.points }
+                Value::Histogram { count, sum, buckets: &self.points, is_exponential: false }
             }
             snapshot::Value::Summary { quantiles, count, sum } => {
                 Value::Summary { count: count as f64, sum, quantiles }

@@ -1,10 +1,14 @@
 //! Quantiles from buckets, as `histogram_quantile` of Prometheus estimates them.
 
 /// The quantile `q` of observations in buckets: upper bounds with the number of observations in
-/// each alone, by bound. Within a bucket, observations count as evenly spread; the first bucket
-/// begins at zero if its bound is positive. Observations beyond the last bound that is a number
-/// count as that bound. `None` if there are no observations.
-pub(crate) fn quantile(q: f64, buckets: impl Iterator<Item = (f64, f64)> + Clone) -> Option<f64> {
+/// each alone, by bound. Within a bucket, observations count as evenly spread, and in an exponential
+/// one their logarithms; the first bucket begins at zero if its bound is positive. Observations beyond
+/// the last bound that is a number count as that bound. `None` if there are no observations.
+pub(crate) fn quantile(
+    q: f64,
+    buckets: impl Iterator<Item = (f64, f64)> + Clone,
+    is_exponential: bool,
+) -> Option<f64> {
     let positive = |count: f64| if count > 0.0 { count } else { 0.0 };
     let total: f64 = buckets.clone().map(|(_, count)| positive(count)).sum();
     if total <= 0.0 || !total.is_finite() {
@@ -17,7 +21,12 @@ pub(crate) fn quantile(q: f64, buckets: impl Iterator<Item = (f64, f64)> + Clone
         if bound.is_finite() {
             if below + count >= rank && count > 0.0 {
                 let lower = lower.unwrap_or(if bound > 0.0 { 0.0 } else { bound });
-                return Some(lower + (bound - lower) * ((rank - below) / count).clamp(0.0, 1.0));
+                let share = ((rank - below) / count).clamp(0.0, 1.0);
+                // Not in a bucket around zero.
+                return Some(match is_exponential && lower * bound > 0.0 {
+                    true => lower * (bound / lower).powf(share),
+                    false => lower + (bound - lower) * share,
+                });
             }
             last = Some(bound);
         }
@@ -33,7 +42,7 @@ mod tests {
 
     #[test]
     fn quantiles_are_those_of_prometheus() {
-        let of = |q, buckets: &[(f64, f64)]| quantile(q, buckets.iter().copied());
+        let of = |q, buckets: &[(f64, f64)]| quantile(q, buckets.iter().copied(), false);
         let inf = f64::INFINITY;
         let buckets = [(1.0, 10.0), (2.0, 10.0), (4.0, 0.0), (inf, 0.0)];
         assert_eq!(of(0.5, &buckets), Some(1.0));
@@ -44,6 +53,11 @@ mod tests {
         assert_eq!(of(0.99, &[(1.0, 1.0), (inf, 9.0)]), Some(1.0));
         assert_eq!(of(0.99, &[(inf, 9.0)]), None);
         assert_eq!(of(0.5, &[(-1.0, 4.0), (1.0, 4.0), (inf, 0.0)]), Some(-1.0));
+        let native = |q, buckets: &[(f64, f64)]| quantile(q, buckets.iter().copied(), true);
+        // The middle of 1 to 4, and of -4 to -1, by their logarithms.
+        assert_eq!(native(0.5, &[(1.0, 0.0), (4.0, 10.0)]), Some(2.0));
+        assert_eq!(native(0.5, &[(-4.0, 0.0), (-1.0, 10.0)]), Some(-2.0));
+        assert_eq!(native(0.5, &[(-0.5, 0.0), (0.5, 10.0)]), Some(0.0));
         assert_eq!(of(0.5, &[]), None);
         assert_eq!(of(0.5, &[(1.0, 0.0), (inf, 0.0)]), None);
         assert_eq!(of(0.5, &[(1.0, f64::NAN), (inf, -1.0)]), None);

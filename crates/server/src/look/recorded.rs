@@ -248,9 +248,11 @@ impl Recorded {
                 id: id.id,
                 sums: cells,
                 plain: cells,
+                // What is beside the cells is not recorded.
+                cells_at: 0,
             };
             let number = look.family(family(&seen.schema));
-            segment::add(&mut look, number, seen, &series);
+            segment::add(&mut look, number, seen, &series, None);
         }
         if nameless > 0 {
             look.problem(format!("{nameless} series are of families that cannot be read"));

@@ -8,6 +8,7 @@ use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
 use quipu_segment::printable;
 use quipu_segment::series::Schema;
 
+use super::exponential::Exponential;
 use super::{Family, Look, Value};
 use crate::inspect::openmetrics::shown_labels;
 use crate::inspect::value::{self, Type, is_shown, shown_name, value};
@@ -20,7 +21,7 @@ pub(super) fn read(path: &Path, look: &mut Look) -> Result<(), String> {
         let family = look.family(family(&seen.schema));
         damage.extend(inspection.series(seen, |series| {
             if !series.is_hidden {
-                add(look, family, seen, series);
+                add(look, family, seen, series, Some(&inspection));
             }
         }));
     }
@@ -44,8 +45,15 @@ pub(super) fn family(schema: &Schema) -> Family {
     }
 }
 
-/// Adds a series, whose start is 0 if it is not known.
-pub(super) fn add(look: &mut Look, family: u32, seen: &FamilySeen, series: &SeriesSeen<'_>) {
+/// Adds a series, whose start is 0 if it is not known. What lies beside its cells is read from the
+/// inspection.
+pub(super) fn add(
+    look: &mut Look,
+    family: u32,
+    seen: &FamilySeen,
+    series: &SeriesSeen<'_>,
+    inspection: Option<&Inspection>,
+) {
     let start = Some(series.start).filter(|start| *start > 0);
     let number = |number| Value::Number(number);
     let value = match value(seen, series) {
@@ -54,13 +62,16 @@ pub(super) fn add(look: &mut Look, family: u32, seen: &FamilySeen, series: &Seri
         value::Value::Float(n) => number(Number::Float(n)),
         value::Value::Info => number(Number::Unsigned(1)),
         value::Value::Histogram { sum, buckets, is_whole } => {
-            // The count of exponential buckets is not read.
-            let count = match is_whole {
+            let native = inspection.filter(|_| !is_whole);
+            let native = native.and_then(|it| exponential(it, &seen.schema, series));
+            let is_exponential = native.is_some();
+            let buckets = native.unwrap_or(if is_whole { buckets } else { Vec::new() });
+            // Where exponential buckets are not known, their count is not known either.
+            let count = match is_whole || is_exponential {
                 true => buckets.iter().map(|(_, count)| count).sum(),
                 false => f64::NAN,
             };
-            let buckets = if is_whole { &*buckets } else { &[] };
-            let value = Value::Histogram { count, sum, buckets };
+            let value = Value::Histogram { count, sum, buckets: &buckets, is_exponential };
             return look.add(family, shown_labels(series), start, value);
         }
         value::Value::Summary { sum, count } => Value::Summary { count, sum, quantiles: &[] },
@@ -76,4 +87,24 @@ pub(super) fn add(look: &mut Look, family: u32, seen: &FamilySeen, series: &Seri
         value::Value::Unset | value::Value::Cells(_) => return,
     };
     look.add(family, shown_labels(series), start, value);
+}
+
+/// The buckets of a native histogram without classic ones: `docs/formats.md`, section 5.5.
+fn exponential(
+    inspection: &Inspection,
+    schema: &Schema,
+    series: &SeriesSeen<'_>,
+) -> Option<Vec<(f64, f64)>> {
+    let most = schema.settings.get(4..6)?.first_chunk()?;
+    let threshold = schema.settings.get(8..16)?.first_chunk()?;
+    let [_, beyond, zeros, ..] = *series.sums else { return None };
+    let table = *series.plain.get(3)?;
+    let zero = (f64::from_le_bytes(*threshold), zeros as f64);
+    let mut buckets = Vec::new();
+    let most = u16::from_le_bytes(*most).into();
+    Exponential::read(inspection, series, table, most, zero).append_to(&mut buckets);
+    if beyond > 0 {
+        buckets.push((f64::INFINITY, beyond as f64));
+    }
+    Some(buckets)
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use quipu_segment::printable;
 
+use super::fetch::fetch_protobuf;
 use super::files::Files;
 use super::{Look, Text, exposition, fetch, processes, segment};
 
@@ -30,6 +31,16 @@ pub(crate) struct Source {
     files: Option<Files>,
     /// Whether the file was a segment once: if it is damaged, it stays one.
     was_segment: bool,
+    protobuf: Protobuf,
+}
+
+/// Whether a server shows more in protobuf than in text: the buckets of native histograms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protobuf {
+    /// It had no histogram without buckets so far.
+    Unknown,
+    ShowsMore,
+    ShowsNoMore,
 }
 
 /// How long a server may take for a response.
@@ -72,7 +83,7 @@ impl Source {
             Target::Directory(path) => Some(Files::of(path)),
             _ => None,
         };
-        Self { target, files, was_segment: false }
+        Self { target, files, was_segment: false, protobuf: Protobuf::Unknown }
     }
 
     /// Looks.
@@ -84,14 +95,34 @@ impl Source {
         let looked = match &self.target {
             Target::File(path) => read_file(path, &mut self.was_segment, &mut look),
             Target::Directory(path) => read_directory(path, self.files.as_ref(), &mut look),
-            Target::Url(url) => {
-                fetch(url, TIMEOUT).and_then(|text| exposition::read(&text, &mut look))
-            }
+            Target::Url(url) => read_url(url, &mut self.protobuf, &mut look),
             Target::Process(pid) => read_process(*pid, &mut look),
         };
         looked.map_err(|error| format!("{}: {}", self.target.name(), printable(&error)))?;
         Ok(look)
     }
+}
+
+fn read_url(url: &str, protobuf: &mut Protobuf, look: &mut Look) -> Result<(), String> {
+    if *protobuf == Protobuf::ShowsMore
+        && let Some(bytes) = fetch_protobuf(url, TIMEOUT)?
+    {
+        return exposition::read_protobuf(&bytes, look);
+    }
+    exposition::read(&fetch(url, TIMEOUT)?, look)?;
+    if *protobuf == Protobuf::Unknown && look.has_boundless_histograms() {
+        *protobuf = Protobuf::ShowsNoMore;
+        let mut other = Look::default();
+        let is_read = fetch_protobuf(url, TIMEOUT)
+            .ok()
+            .flatten()
+            .is_some_and(|bytes| exposition::read_protobuf(&bytes, &mut other).is_ok());
+        if is_read && other.has_exponential_histograms() {
+            *protobuf = Protobuf::ShowsMore;
+            *look = other;
+        }
+    }
+    Ok(())
 }
 
 fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(), String> {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quipu::label::Values;
-use quipu::{CounterFamily, Description, Gauge, Histogram, Registry};
+use quipu::{CounterFamily, Description, Gauge, Histogram, HistogramFamily, Registry};
 
 use super::Home;
 use super::inspect::Holder;
@@ -183,6 +183,47 @@ fn one_frame_has_rates() {
     assert!(!line(&frame, "hits_total").is_empty() && !line(&frame, "took").is_empty(), "{frame}");
     let frame = home.succeed(&[&some[..], &["--rows", "1"]].concat());
     assert!(frame.contains("hits_total") && !frame.contains("level"), "{frame}");
+}
+
+#[test]
+fn native_histograms_have_quantiles() {
+    let home = Home::new();
+    let registry = Registry::open(home.file()).unwrap();
+    let about = Description::new("took", "Seconds.").native(5).labels(["path"]);
+    let took: HistogramFamily<Values> = registry.register(about).unwrap();
+    let alone: Histogram = registry.register(Description::new("alone", "").native(5)).unwrap();
+    // Enough for several tables, below and above zero.
+    for i in 1..=1000 {
+        took.observe(&Values(&["/a"]), f64::from(i) / 1000.0);
+        took.observe(&Values(&["/b"]), f64::from(i) / 10.0);
+        alone.observe(f64::from(i - 300));
+    }
+    let server = quipu::http::serve("127.0.0.1:0", &registry).unwrap();
+    let url = format!("http://{}/metrics", server.address());
+    // All quantiles are within a bucket, of 4.4 % at most: where many are in use, they are wider.
+    let is_near = |text: &str, expected: f64| {
+        let value: f64 = text.trim_matches(['(', ')']).parse().unwrap();
+        (value - expected).abs() <= 0.045 * expected.abs()
+    };
+    for target in ["app.quipu", &url] {
+        let frame = home.succeed(&["top", "--once", "--interval", "10ms", "--all", target]);
+        for (name, p50, p99) in [
+            ("took{path=\"/a\"}", 0.5, 0.99),
+            ("took{path=\"/b\"}", 50.0, 99.0),
+            ("alone", 200.0, 690.0),
+        ] {
+            let words = line(&frame, name);
+            assert_eq!(words[1..4], ["histogram", "0", "1000"], "{target}: {frame}");
+            assert!(is_near(words[4], p50) && is_near(words[5], p99), "{target}: {frame}");
+        }
+        // Of all series of the family: 1 of each is below 1, half of /b above 50.
+        let frame = home.succeed(&["top", "--once", "--interval", "10ms", target]);
+        let words = line(&frame, "took");
+        assert_eq!(words[1..5], ["histogram", "2", "0", "2000"], "{target}: {frame}");
+        assert!(is_near(words[6], 98.0), "{target}: {frame}");
+    }
+    let diff = home.succeed(&["diff", "app.quipu", &url]);
+    assert!(diff.contains("0 changed"), "{diff}");
 }
 
 #[test]

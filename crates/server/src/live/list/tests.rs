@@ -22,7 +22,12 @@ fn model() -> Model {
         let took = family(&mut look, "took", Type::Histogram);
         for (path, one, more) in [("/a", 4.0, 0.0), ("/b", 0.0, 4.0)] {
             let buckets = [(1.0, one * round as f64), (2.0, more * round as f64)];
-            let value = Value::Histogram { count: 4.0 * round as f64, sum: 1.0, buckets: &buckets };
+            let value = Value::Histogram {
+                count: 4.0 * round as f64,
+                sum: 1.0,
+                buckets: &buckets,
+                is_exponential: false,
+            };
             look.add(took, [("path", path)].into_iter(), None, value);
         }
         let level = family(&mut look, "level", Type::Gauge);

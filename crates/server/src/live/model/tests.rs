@@ -95,6 +95,40 @@ fn histograms_know_their_recent_observations() {
 }
 
 #[test]
+fn exponential_buckets_come_into_use() {
+    let number = |look: &mut Look| {
+        let (name, of) = ("h".into(), Type::Histogram);
+        look.family(Family { name, of, help: String::new(), unit: String::new() })
+    };
+    let mut model = Model::default();
+    let mut look = |second: u64, labels: &[(&str, &str)], buckets: &[(f64, f64)]| {
+        let mut look = Look::default();
+        let number = number(&mut look);
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let value = Value::Histogram { count, sum: 1.0, buckets, is_exponential: true };
+        look.add(number, labels.iter().copied(), None, value);
+        model.update(&look, Duration::from_secs(second));
+        let Shown::Histogram(buckets) = &model.rows()[0].value else { panic!() };
+        (**buckets).clone()
+    };
+    look(0, &[], &[(1.0, 0.0), (2.0, 5.0)]);
+    // A bucket below and one above: all that they have is new.
+    let buckets = look(1, &[], &[(0.5, 0.0), (1.0, 3.0), (2.0, 6.0), (4.0, 7.0)]);
+    assert_eq!(buckets.recent, [0.0, 3.0, 1.0, 7.0]);
+    let rows = [(0.5, 0.0), (1.0, 3.0), (2.0, 6.0), (4.0, 7.0)];
+    assert_eq!(buckets.now, rows);
+    // They become coarser: what is new cannot be told.
+    let coarser = look(2, &[], &[(0.25, 0.0), (1.0, 4.0), (4.0, 14.0)]);
+    assert_eq!((coarser.recent.len(), coarser.count), (0, 18.0));
+    // Two series with other buckets have common quantiles.
+    let mut all = buckets;
+    all.merge(&coarser);
+    let sum = [(0.25, 0.0), (0.5, 0.0), (1.0, 7.0), (2.0, 6.0), (4.0, 21.0)];
+    assert_eq!((&all.now[..], all.count), (&sum[..], 34.0));
+    assert_eq!(all.recent, [0.0, 0.0, 3.0, 1.0, 7.0]);
+}
+
+#[test]
 fn series_of_the_same_name_and_labels_count_once() {
     let mut look = Look::default();
     let text = |n: f64| Value::Number(Number::Float(n));
