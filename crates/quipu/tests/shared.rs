@@ -8,16 +8,16 @@ mod common;
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use common::{Child, alone, lines};
 use quipu::exposition::{Escaping, Format};
 use quipu::label::Values;
 use quipu::{
-    Counter, CounterFamily, Description, FloatCounter, Gauge, Histogram, HistogramFamily, Info,
-    IntGauge, LabelValue, Registry, StateSet, Summary, Window,
+    Aggregation, Counter, CounterFamily, Description, FloatCounter, Gauge, Histogram,
+    HistogramFamily, Info, IntGauge, LabelValue, ProcessGauge, Registry, StateSet, Summary, Window,
 };
 use quipu_segment::{Options, Segment};
 
@@ -447,5 +447,60 @@ fn a_copy_shows_no_series_with_what_another_one_has() {
             let (labels, sum) = line.rsplit_once(' ').unwrap();
             assert!(labels.contains(&format!("\"{}\"", sum.trim_end_matches(".0"))), "{line}");
         }
+    });
+}
+
+/// Processes set a gauge and end, one after the other, while scrapes fold what they left.
+#[test]
+fn a_copy_shows_what_ended_processes_left_once() {
+    alone("a_copy_shows_what_ended_processes_left_once", || {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shared");
+        let description = || Description::new("g", "").aggregation(Aggregation::Sum);
+        let registry = Registry::open(&path).unwrap();
+        let _gauge: ProcessGauge = registry.register(description()).unwrap();
+        let (started, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+        let is_over = AtomicBool::new(false);
+        let open = File::open(&path).unwrap();
+        let check = || {
+            let mut shown = 0;
+            while ended.load(Relaxed) < 150 {
+                let least = ended.load(Relaxed);
+                let copy = Segment::copy_of(&path, &open, u64::MAX).unwrap();
+                let text = text_of(copy.clone());
+                let most = started.load(Relaxed);
+                let Some(line) = lines(&text, "g ").pop() else {
+                    assert!(least == 0 || copy.left_out() > 0, "{text}");
+                    continue;
+                };
+                let sum: f64 = line.split(' ').nth(1).unwrap().parse().unwrap();
+                assert!((least as f64..=most as f64).contains(&sum), "{sum}: {least} to {most}");
+                shown += 1;
+            }
+            assert!(shown > 0);
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    registry.text();
+                }
+            });
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    started.fetch_add(1, Relaxed);
+                    let child = Child::start(|| {
+                        let registry = Registry::open(&path).unwrap();
+                        let gauge: ProcessGauge = registry.register(description()).unwrap();
+                        gauge.set(1.0);
+                        true
+                    });
+                    assert!(child.wait());
+                    ended.fetch_add(1, Relaxed);
+                }
+            });
+            let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+            is_over.store(true, Relaxed);
+            result.unwrap();
+        });
     });
 }
