@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Finds the phrases of `TICS` in comments, documentation and texts, and fails for each one that
-`.ci/words-meant.txt` does not list.
+`.ci/words-meant.txt` does not list. In Rust, it also finds comments of more than 100 columns.
 
 Each tic has a plain word that reads better; a use that is really meant is listed with some of the
 words around it, one use a line. `words.py PATH...` shows only what lies below those paths.
@@ -35,6 +35,7 @@ MEANT = ROOT / ".ci/words-meant.txt"
 SLASHES = {".rs", ".go", ".java", ".js", ".c", ".h", ".proto"}
 HASHES = {".py", ".pyi", ".rb", ".toml", ".sh", ".yml", ""}
 WHOLE = {".md", ".txt", ".html"}
+COMMENT = re.compile(r"\s*//[/!]? ?(.*)")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')
 
 
@@ -53,6 +54,19 @@ def prose(path: Path, line: str) -> str:
     return " ".join(texts)
 
 
+def wide(lines: list[str]) -> list[int]:
+    """The numbers of the lines with a comment alone that could be wrapped: not in code or a table."""
+    found, is_code = [], False
+    for number, line in enumerate(lines, 1):
+        comment = COMMENT.match(line)
+        text = comment[1] if comment else ""
+        is_code = bool(comment) and is_code != text.startswith("```")
+        is_kept = is_code or text.startswith(("|", "    ")) or " " not in text[: 100 - len(line)]
+        if comment and len(line) > 100 and not is_kept:
+            found.append(number)
+    return found
+
+
 def main() -> int:
     listed = [line for line in MEANT.read_text().splitlines() if line and not line.startswith("#")]
     meant = re.compile("|".join(re.escape(line) for line in listed) or r"(?!)", re.IGNORECASE)
@@ -61,7 +75,7 @@ def main() -> int:
     names = subprocess.run(
         ["git", "ls-files", "-z", "--", *paths], cwd=ROOT, check=True, capture_output=True, text=True
     ).stdout.split("\0")
-    found = 0
+    found, too_wide = 0, 0
     for name in filter(None, names):
         path = ROOT / name
         known = path.suffix in SLASHES | HASHES | WHOLE
@@ -71,6 +85,9 @@ def main() -> int:
             lines = path.read_text().splitlines()
         except (UnicodeDecodeError, FileNotFoundError):
             continue
+        for number in wide(lines) if path.suffix == ".rs" else ():
+            too_wide += 1
+            print(f"{name}:{number}: a comment of {len(lines[number - 1])} columns: wrap it at 100")
         for number, line in enumerate(lines, 1):
             text = prose(path, line)
             if not PATTERN.search(text):
@@ -88,7 +105,7 @@ def main() -> int:
         for tic, better in TICS.items():
             print(f"  {tic}: {better}", file=sys.stderr)
         print("List a use that is really meant in .ci/words-meant.txt.", file=sys.stderr)
-    return int(found > 0)
+    return int(found + too_wide > 0)
 
 
 if __name__ == "__main__":

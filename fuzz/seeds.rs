@@ -289,7 +289,8 @@ fn remote_write(corpus: &impl Corpus) -> Result<(), Failure> {
     request = vec![1];
     two.finish(&mut request);
     corpus("wire_write", "two", &request)?;
-    // 4 observations: 2 and 1 in positive buckets, 1 near zero; or 2, 1 and 1 in buckets with bounds.
+    // 4 observations: 2 and 1 in positive buckets, 1 near zero; or 2, 1 and 1 in buckets with
+    // bounds.
     let native =
         b"\x08\x04\x19\0\0\0\0\0\0\xf8\x3f\x20\x02\x30\x01\x5a\x04\x08\x02\x10\x02\x62\x02\x04\x01";
     let custom =

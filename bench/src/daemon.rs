@@ -1,7 +1,7 @@
 //! The daemon, compared to programs that take the same metrics in.
 //!
-//! A [`Workload`] has turns: a subject, which is quipu or a peer, under one load. Each turn starts a
-//! new process on the first core, with an empty state, and the load is generated on the second.
+//! A [`Workload`] has turns: a subject, which is quipu or a peer, under one load. Each turn starts
+//! a new process on the first core, with an empty state, and the load is generated on the second.
 //! Losses are counted on both sides: what was sent is compared with what the subject exposes.
 
 mod exposition;

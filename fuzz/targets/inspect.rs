@@ -1,7 +1,7 @@
 //! Looks into arbitrary bytes as a segment file.
 //!
-//! The first byte says whether to correct the checksum of the header, so that the sizes there may be
-//! anything.
+//! The first byte says whether to correct the checksum of the header, so that the sizes there may
+//! be anything.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as a file of the queue of remote write, as they are and with checksums that
-//! are right. What is read is written again, and is the same.
+//! Reads arbitrary bytes as a file of the queue of remote write, as they are and with checksums
+//! that are right. What is read is written again, and is the same.
 
 #![no_main]
 

@@ -1,6 +1,6 @@
 //! Files of other clients' processes. No input causes a panic, an endless loop, or an allocation
-//! for a length that it merely claims; the output is an exposition. A truncated file shows no family
-//! that the whole file does not show, unless a family further down takes its name.
+//! for a length that it merely claims; the output is an exposition. A truncated file shows no
+//! family that the whole file does not show, unless a family further down takes its name.
 //!
 //! The first byte selects the name of the file, the rest is its contents.
 
@@ -33,8 +33,8 @@ fn families(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The names that a family may take, from the name that `# TYPE` shows. Of families that share a
-/// name, only one is shown: a histogram replaces two families that have the names of its sum and its
-/// count.
+/// name, only one is shown: a histogram replaces two families that have the names of its sum and
+/// its count.
 fn taken(shown: &str) -> impl Iterator<Item = String> {
     const SUFFIXES: [&str; 5] = ["", "_total", "_bucket", "_sum", "_count"];
     let stems = [shown, shown.strip_suffix("_total").unwrap_or(shown)];

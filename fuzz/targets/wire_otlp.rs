@@ -1,4 +1,5 @@
-//! Reads requests of OTLP, in protobuf or, if the first byte is a brace, in JSON, and as a response.
+//! Reads requests of OTLP, in protobuf or, if the first byte is a brace, in JSON, and as a
+//! response.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! The instructions of an increment, with a watcher and without: a program counts in a segment under
-//! callgrind, while the daemon reads it for ten scrapes a second.
+//! The instructions of an increment, with a watcher and without: a program counts in a segment
+//! under callgrind, while the daemon reads it for ten scrapes a second.
 //!
 //! Valgrind has no restartable sequences, so the program takes the path of machines that lack them.
 

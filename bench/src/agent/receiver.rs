@@ -26,8 +26,8 @@ pub(super) struct Tally {
     pub(super) samples: u64,
     /// Bytes of requests that were not taken, since the receiver was down.
     pub(super) bytes_refused: u64,
-    /// By the times of samples, in milliseconds since 1970: how many have arrived, and when the last
-    /// one did.
+    /// By the times of samples, in milliseconds since 1970: how many have arrived, and when the
+    /// last one did.
     pub(super) arrivals: BTreeMap<i64, (u64, SystemTime)>,
     /// A request that could not be read.
     pub(super) problem: Option<String>,

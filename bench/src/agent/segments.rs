@@ -1,8 +1,8 @@
-//! The agent: one program that shows the metrics of many others to a scraper, beside Prometheus' node
-//! exporter with text files, and prometheus_client's directory of files of its workers.
+//! The agent: one program that shows the metrics of many others to a scraper, beside Prometheus'
+//! node exporter with text files, and prometheus_client's directory of files of its workers.
 //!
-//! All series grow before each scrape. This program does that, or for prometheus_client a process in
-//! Python: what it costs is not in the figures.
+//! All series grow before each scrape. This program does that, or for prometheus_client a process
+//! in Python: what it costs is not in the figures.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -1,9 +1,10 @@
-//! Remote write of many series, beside vmagent: what it costs, and what happens when the receiver is
-//! down for ten minutes.
+//! Remote write of many series, beside vmagent: what it costs, and what happens when the receiver
+//! is down for ten minutes.
 //!
 //! All senders run at the same time, each with a receiver of its own, so that an outage has to be
 //! waited for once. What each uses is its own processor time. quipu reads the segments of the
-//! programs; vmagent scrapes the same values from a target, and so does quipu in one of its variants.
+//! programs; vmagent scrapes the same values from a target, and so does quipu in one of its
+//! variants.
 
 use std::fs;
 use std::path::Path;

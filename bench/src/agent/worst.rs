@@ -1,9 +1,9 @@
 //! The worst case of an increment, in segments in memory and on a busy disk.
 //!
 //! One thread adds to a series in each place in rotation, and times each addition. So whatever else
-//! the machine does meets all places alike, and a subject that does nothing but read the clock shows
-//! what that is. Another thread writes files to the same disk as fast as it can: the kernel writes
-//! dirty pages back all the time, and slows down those that make more of them.
+//! the machine does meets all places alike, and a subject that does nothing but read the clock
+//! shows what that is. Another thread writes files to the same disk as fast as it can: the kernel
+//! writes dirty pages back all the time, and slows down those that make more of them.
 
 use std::fs::File;
 use std::io::Write;

@@ -1,5 +1,5 @@
-//! Measures segments as an operator meets them: watched, shown, sent, on a busy disk, and after their
-//! process died.
+//! Measures segments as an operator meets them: watched, shown, sent, on a busy disk, and after
+//! their process died.
 //!
 //! `make bench-agent` builds the peers and runs it.
 

@@ -83,7 +83,8 @@ fn answered(bench: &Bench, subject: &Subject, way: Way) -> Result<Vec<Figure>> {
         let latest = load.answered.unwrap_or(answered);
         let bounds = |had: f64| match adds {
             true => (had + fresh as f64, had + (load.sent - last) as f64),
-            // What earlier kills have lost is not counted again, nor a request that was never answered.
+            // What earlier kills have lost is not counted again, nor a request that was never
+            // answered.
             false => {
                 let earlier = if had < answered as f64 { last as f64 - had } else { 0.0 };
                 (latest as f64 - earlier, load.sent as f64)

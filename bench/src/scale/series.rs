@@ -26,8 +26,8 @@ pub(super) const AXIS: Axis = Axis {
     ],
 };
 
-/// The number of series that a turn tries to reach, with several families if necessary: a few series
-/// are created faster than a clock can tell.
+/// The number of series that a turn tries to reach, with several families if necessary: a few
+/// series are created faster than a clock can tell.
 const LEAST: usize = 10_000;
 /// The highest number of families.
 const FAMILIES: usize = 100;

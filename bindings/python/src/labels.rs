@@ -25,7 +25,8 @@ pub struct Labels {
 /// records of their series.
 static EPOCH: AtomicU32 = AtomicU32::new(0);
 /// The most entries of a cache. When there are more, it is emptied; children are found again by the
-/// labels of their series. So a cache keeps no more than this number of objects alive for each label.
+/// labels of their series. So a cache keeps no more than this number of objects alive for each
+/// label.
 const MAX_CHILDREN: usize = 4096;
 
 /// Makes every metric look up its children again: called in the child of a fork.

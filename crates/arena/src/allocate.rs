@@ -233,8 +233,8 @@ pub(crate) const fn uninit<T>(block: NonNull<T>) -> NonNull<MaybeUninit<T>> {
     block.cast()
 }
 
-/// Writes the methods that allocate into an `impl` for a type that has an arena. The arguments are a
-/// lifetime for the methods to declare, if any; the lifetime of the borrow of `self`, if it has a
+/// Writes the methods that allocate into an `impl` for a type that has an arena. The arguments are
+/// a lifetime for the methods to declare, if any; the lifetime of the borrow of `self`, if it has a
 /// name; and the lifetime of the results.
 macro_rules! allocating {
     ([$($bound:lifetime)?] [$($own:lifetime)?] $result:lifetime) => {

@@ -30,8 +30,8 @@ pub struct Down<const MIN_ALIGN: usize = 1>;
 /// unused capacity under any policy.
 pub struct Reclaim<P: Policy>(PhantomData<P>);
 
-/// Like the policy `P`, but neither freeing nor shrinking a block frees memory, even that of the last
-/// allocation.
+/// Like the policy `P`, but neither freeing nor shrinking a block frees memory, even that of the
+/// last allocation.
 ///
 /// Without it, [`Allocator::deallocate`](crate::Allocator::deallocate) compares the block with the
 /// position, and frees the last allocation. With it, dropping a vector of another library takes
@@ -61,7 +61,8 @@ pub trait Policy: sealed::Sealed + 'static {
     const MIN_ALIGN: usize;
     /// Whether it allocates upwards.
     const UP: bool;
-    /// Whether [`Allocator::shrink`](crate::Allocator::shrink) frees the rest of the last allocation.
+    /// Whether [`Allocator::shrink`](crate::Allocator::shrink) frees the rest of the last
+    /// allocation.
     const RECLAIM: bool;
     /// Whether [`Allocator::deallocate`](crate::Allocator::deallocate) frees the last allocation.
     const FREE: bool;

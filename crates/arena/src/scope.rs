@@ -97,8 +97,8 @@ impl<P: Policy, A: Allocator> fmt::Debug for Scope<'_, P, A> {
 
 /// When dropped, frees what its scope allocated.
 ///
-/// A guard leaked by `mem::forget` frees nothing: the allocations of its scope stay until the outer scope ends,
-/// or the arena is reset.
+/// A guard leaked by `mem::forget` frees nothing: the allocations of its scope stay until the outer
+/// scope ends, or the arena is reset.
 pub struct ScopeGuard<'a, P: Policy = Up, A: Allocator = DefaultBase> {
     arena: &'a Arena<P, A>,
     start: Checkpoint,

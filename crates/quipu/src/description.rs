@@ -185,10 +185,11 @@ impl Description {
 
     /// Makes the metric one of several variants of its name, which differ in label names, unit or
     /// settings: for metrics from outside, whose series have different labels. It claims
-    /// no name, and registering it again, with the labels in the same order, returns the same metric.
-    /// Scrapes show all variants of a name as one metric, as long as they are of one type. A variant
-    /// of another type, or with the label names of an earlier one, is not shown, but counted in
-    /// `quipu_variants_not_shown`; a metric that is registered under the name precedes all variants.
+    /// no name, and registering it again, with the labels in the same order, returns the same
+    /// metric. Scrapes show all variants of a name as one metric, as long as they are of one type.
+    /// A variant of another type, or with the label names of an earlier one, is not shown, but
+    /// counted in `quipu_variants_not_shown`; a metric that is registered under the name precedes
+    /// all variants.
     ///
     /// ```
     /// use quipu::label::Values;

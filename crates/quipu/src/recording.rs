@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::intake::class::{Class, Role};
 use crate::registry::Registry;
 
-/// A thread that records, until this is dropped. A child of a fork does not have the thread: it calls
-/// [`Registry::record`] again.
+/// A thread that records, until this is dropped. A child of a fork does not have the thread: it
+/// calls [`Registry::record`] again.
 #[derive(Debug)]
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording {
@@ -30,17 +30,18 @@ struct Shared {
 }
 
 impl Registry {
-    /// Records the series of the segment from now on, so that `quipu inspect --history FILE` shows what
-    /// led to a crash, also after a SIGKILL. By default, it keeps the last minutes of up to 1,000 series
-    /// (an hour of counters, about 4 minutes of busy histograms), in 4 MiB of the segment, which it takes
-    /// at once.
+    /// Records the series of the segment from now on, so that `quipu inspect --history FILE` shows
+    /// what led to a crash, also after a SIGKILL. By default, it keeps the last minutes of up to
+    /// 1,000 series (an hour of counters, about 4 minutes of busy histograms), in 4 MiB of the
+    /// segment, which it takes at once.
     ///
-    /// A separate thread reads the series once a second, as a scrape does: counting does not notice.
-    /// If several processes that share a file record, one of them does the work, and when it dies,
-    /// another one continues.
+    /// A separate thread reads the series once a second, as a scrape does: counting does not
+    /// notice. If several processes that share a file record, one of them does the work, and when
+    /// it dies, another one continues.
     ///
-    /// Histograms and summaries are recorded with their sums, counts and classic buckets. What is not
-    /// in the segment is not recorded: collectors, callbacks, and the buckets of native histograms.
+    /// Histograms and summaries are recorded with their sums, counts and classic buckets. What is
+    /// not in the segment is not recorded: collectors, callbacks, and the buckets of native
+    /// histograms.
     ///
     /// ```
     /// let registry = quipu::Registry::new();

@@ -253,8 +253,8 @@ impl Registry {
         self.inner.readers.of(&self.inner.segment).map(FamilyNames::new)
     }
 
-    /// Passes the family of that name to a sink, with all of its variants; returns false if there is
-    /// none.
+    /// Passes the family of that name to a sink, with all of its variants; returns false if there
+    /// is none.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.

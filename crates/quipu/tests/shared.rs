@@ -332,7 +332,8 @@ fn copy_at_each(path: &Path, mut change: impl FnMut(u64), mut test: impl FnMut(S
     }
 }
 
-/// Checks that the labels of each exemplar are those of its value, and returns the number of exemplars.
+/// Checks that the labels of each exemplar are those of its value, and returns the number of
+/// exemplars.
 fn whole_exemplars(text: &str) -> usize {
     let exemplars = text.lines().filter_map(|line| line.split_once(" # "));
     let check = |(line, exemplar): (&str, &str)| {
@@ -413,7 +414,8 @@ fn a_native_histogram_of_a_copy_has_all_of_its_tables() {
     });
 }
 
-/// Series with exemplars and native buckets, which come and go, and of which others take the records.
+/// Series with exemplars and native buckets, which come and go, and of which others take the
+/// records.
 #[test]
 fn a_copy_shows_no_series_with_what_another_one_has() {
     let directory = tempfile::tempdir().unwrap();

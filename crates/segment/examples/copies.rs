@@ -1,5 +1,5 @@
-//! How long a copy of a segment file takes, and a walk over it: of a file that is at rest, of one in
-//! which a thread counts, and of one in which a thread makes and removes series.
+//! How long a copy of a segment file takes, and a walk over it: of a file that is at rest, of one
+//! in which a thread counts, and of one in which a thread makes and removes series.
 //!
 //! `cargo run --release -p quipu-segment --example copies -- [SERIES]`
 

@@ -53,16 +53,16 @@ impl Segment {
         Self::in_shared_memory(limit, contents())
     }
 
-    /// Returns a copy of an open file in private memory, as the file is now: a reader of files in which
-    /// other processes count needs no lock that they wait for, and writes nothing into the file. Of these
-    /// processes, the copy knows which live. `path` is for messages.
+    /// Returns a copy of an open file in private memory, as the file is now: a reader of files in
+    /// which other processes count needs no lock that they wait for, and writes nothing into the
+    /// file. Of these processes, the copy knows which live. `path` is for messages.
     ///
-    /// The copy is read and not mapped: a file that is cut meanwhile is an error. Counts that are added
-    /// meanwhile may be missing. What is counted in the copy stays there, as far as a walk does not read
-    /// it from the file again, because it moved while the file was copied.
+    /// The copy is read and not mapped: a file that is cut meanwhile is an error. Counts that are
+    /// added meanwhile may be missing. What is counted in the copy stays there, as far as a walk
+    /// does not read it from the file again, because it moved while the file was copied.
     ///
-    /// A walk over a family of the copy shows what one in a process that has the file open would show.
-    /// A series that changes again and again while it is read is left out, and
+    /// A walk over a family of the copy shows what one in a process that has the file open would
+    /// show. A series that changes again and again while it is read is left out, and
     /// [counted](Segment::left_out). A lookup by labels may miss a series that is just being made.
     ///
     /// # Errors
@@ -72,8 +72,8 @@ impl Segment {
         Self::copied(path, file, most, contents, Steps::NONE)
     }
 
-    /// As [`Segment::copy_of`], for tests: one word at a time, and `before` is called before each, with
-    /// the number of the pass and the offset.
+    /// As [`Segment::copy_of`], for tests: one word at a time, and `before` is called before each,
+    /// with the number of the pass and the offset.
     #[cfg(unix)]
     #[doc(hidden)]
     pub fn copy_by_words(

@@ -20,8 +20,8 @@ pub(crate) struct Origin {
     pub(crate) moved: Moved,
     /// The words that were copied. Those that the reader adds lie after them.
     copied: AtomicU64,
-    /// How often words were read again, and how many more may be: a file in which all moves again and
-    /// again takes time in proportion to its length.
+    /// How often words were read again, and how many more may be: a file in which all moves again
+    /// and again takes time in proportion to its length.
     readings: AtomicU64,
     budget: AtomicU64,
     /// The series that are not shown, since they moved again and again.
@@ -78,7 +78,8 @@ impl Origin {
         }
     }
 
-    /// Takes words from the budget, and what a system call costs. Returns false if there are too few.
+    /// Takes words from the budget, and what a system call costs. Returns false if there are too
+    /// few.
     fn spend(&self, words: &Range<u64>) -> bool {
         let cost = words.end.saturating_sub(words.start) + 64;
         let less = |budget: u64| budget.checked_sub(cost);

@@ -1,7 +1,7 @@
 //! Fetching memory into the cache before it is read.
 
-/// Begins to fetch a place that will be read soon. A hint: on machines for which it is not written it
-/// does nothing.
+/// Begins to fetch a place that will be read soon. A hint: on machines for which it is not written
+/// it does nothing.
 #[inline]
 pub(crate) fn prefetch<T>(place: &T) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

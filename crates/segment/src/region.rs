@@ -249,8 +249,8 @@ impl Region {
         }
     }
 
-    /// The `count` cells from a word on; empty if this process does not know that they are all there:
-    /// it does not ask the system.
+    /// The `count` cells from a word on; empty if this process does not know that they are all
+    /// there: it does not ask the system.
     #[inline]
     pub(crate) fn known_slice(&self, at: WordOffset, count: usize) -> &[AtomicU64] {
         let end = offset::bytes(u64::from(at.get()).saturating_add(count as u64));

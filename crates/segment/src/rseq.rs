@@ -21,8 +21,8 @@ mod platform {
     pub(crate) struct Sequence(NonZeroIsize);
 
     /// Wraps `$body`, which commits with its last instruction: an addition to the CPU's own part of
-    /// memory. `rax` is the offset of that part; if it is not less than `{bytes}`, the sequence goes
-    /// to `{far}` and has written nothing.
+    /// memory. `rax` is the offset of that part; if it is not less than `{bytes}`, the sequence
+    /// goes to `{far}` and has written nothing.
     ///
     /// The sequence from 71 to 72 reads the CPU and commits. If the thread loses the CPU in
     /// between, the kernel jumps to 74, right after the signature that was registered.

@@ -102,8 +102,8 @@ impl<'r> Claim<'r> {
         self.hold().set(record);
     }
 
-    /// What sets the claim. It does not refer to the claim, which so stays in registers; it must not
-    /// be used after the claim is dropped.
+    /// What sets the claim. It does not refer to the claim, which so stays in registers; it must
+    /// not be used after the claim is dropped.
     #[inline]
     pub(crate) fn hold(&self) -> Hold<'r> {
         Hold { word: self.word, relies: self.relies }

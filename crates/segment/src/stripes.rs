@@ -63,7 +63,8 @@ impl Stripes {
     #[inline]
     pub fn add(&self, n: u64) {
         if let Some(sequence) = self.sequence {
-            // SAFETY: the first `cpu_bytes` of the lines are those of the CPUs, `1 << SHIFT` bytes each.
+            // SAFETY: the first `cpu_bytes` of the lines are those of the CPUs, `1 << SHIFT` bytes
+            // each.
             if unsafe { sequence.add_at::<SHIFT>(self.lines.as_ptr(), self.cpu_bytes, n) } {
                 return;
             }

@@ -1,5 +1,5 @@
-//! Looking into a file from outside: it shows what the segment holds, and whatever the bytes are, it
-//! ends with a report.
+//! Looking into a file from outside: it shows what the segment holds, and whatever the bytes are,
+//! it ends with a report.
 
 #![cfg(unix)]
 #![allow(clippy::unwrap_used)]

@@ -1,5 +1,5 @@
-//! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`: shells and cron jobs count in a file,
-//! beside the programs that have it open.
+//! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`: shells and cron jobs count in a
+//! file, beside the programs that have it open.
 //!
 //! Each command opens the file as any program does, changes one series, and ends. A killed command
 //! has either changed the series or not.

@@ -1,6 +1,6 @@
-//! `quipu inspect`: what a segment file holds, of a process that runs, is stopped, or died; also of a
-//! file that is damaged. With `--history`, what the flight recorder recorded. `quipu_segment::inspect`
-//! reads it; this only shows it.
+//! `quipu inspect`: what a segment file holds, of a process that runs, is stopped, or died; also of
+//! a file that is damaged. With `--history`, what the flight recorder recorded.
+//! `quipu_segment::inspect` reads it; this only shows it.
 
 mod history;
 pub(crate) mod json;

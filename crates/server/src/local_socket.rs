@@ -1,5 +1,5 @@
-//! Unix sockets with a path. The path of a process that was killed stays there: it is removed if nothing
-//! listens on it.
+//! Unix sockets with a path. The path of a process that was killed stays there: it is removed if
+//! nothing listens on it.
 
 use std::fs;
 use std::io;

@@ -78,8 +78,8 @@ pub(crate) struct Series<'l> {
 pub(crate) enum Value<'l> {
     /// Of a counter, a gauge, an info, a state, or a series of an unknown type.
     Number(Number),
-    /// Upper bounds with the number of observations in each bucket alone. Exponential ones, of a native
-    /// histogram, are those in use: two series may have others.
+    /// Upper bounds with the number of observations in each bucket alone. Exponential ones, of a
+    /// native histogram, are those in use: two series may have others.
     Histogram { count: f64, sum: f64, buckets: &'l [(f64, f64)], is_exponential: bool },
     /// Quantiles with their values.
     Summary { count: f64, sum: f64, quantiles: &'l [(f64, f64)] },

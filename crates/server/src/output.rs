@@ -19,7 +19,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {}
 
 /// Writes to standard output, all of which has arrived when this returns what `write` returned.
-/// Returns `None` if the reader has gone: one that has seen enough, such as `head`, is not a failure.
+/// Returns `None` if the reader has gone: one that has seen enough, such as `head`, is not a
+/// failure.
 ///
 /// # Errors
 /// Output that cannot be written, such as to a full disk.

@@ -1,8 +1,8 @@
-//! A segment file of another program, which is read without any effect on that program: for the agent,
-//! and for `quipu scrape`.
+//! A segment file of another program, which is read without any effect on that program: for the
+//! agent, and for `quipu scrape`.
 //!
-//! The file stays open. Each reading walks over a copy: no lock is taken that the program waits for, and
-//! nothing is mapped, so that a file that is cut is an error, and ends no process.
+//! The file stays open. Each reading walks over a copy: no lock is taken that the program waits
+//! for, and nothing is mapped, so that a file that is cut is an error, and ends no process.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};

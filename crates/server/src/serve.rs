@@ -147,8 +147,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The files that the daemon may open beside those of the server: connections for StatsD, connections
-/// to receivers and targets, and at most `most` segments that are watched.
+/// The files that the daemon may open beside those of the server: connections for StatsD,
+/// connections to receivers and targets, and at most `most` segments that are watched.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
     let outputs = &settings.outputs;
@@ -183,9 +183,9 @@ fn watch(
     Ok(Some(agent))
 }
 
-/// Watches signals on a thread of its own, so that they are handled whatever the server is doing. The
-/// first one sends a message. The process then ends when the server has had this time and a second
-/// more, unless the sender that is returned is dropped.
+/// Watches signals on a thread of its own, so that they are handled whatever the server is doing.
+/// The first one sends a message. The process then ends when the server has had this time and a
+/// second more, unless the sender that is returned is dropped.
 fn watch_signals(
     signals: Signals,
     time: Duration,
@@ -202,7 +202,8 @@ fn watch_signals(
     Ok((stopped, ended))
 }
 
-/// What all ways in share. From now on, a scrape of what came in shows the daemon's own metrics, too.
+/// What all ways in share. From now on, a scrape of what came in shows the daemon's own metrics,
+/// too.
 fn take_in(
     state: &'static State,
     metrics: &Metrics,
@@ -218,8 +219,8 @@ fn take_in(
     Ok(Box::leak(Box::new(Shared::new(settings, refusals, push, rules))))
 }
 
-/// Checks that the threads and the heap find address space: an allocation that fails later would end
-/// the process.
+/// Checks that the threads and the heap find address space: an allocation that fails later would
+/// end the process.
 fn check_spare(addresses: u64) -> Result<(), Error> {
     let mut spare: Vec<u8> = Vec::new();
     spare.try_reserve_exact(SPARE).map_err(|_| Error::Addresses(addresses))

@@ -1,8 +1,8 @@
 //! `quipu snapshot` and `quipu restore`: the whole state as a stream in quipu's own format, whose
 //! frames have checks.
 //!
-//! A snapshot is a copy of the state file as it is, whether the daemon runs, is stopped, or died. The
-//! stream has these messages:
+//! A snapshot is a copy of the state file as it is, whether the daemon runs, is stopped, or died.
+//! The stream has these messages:
 //!
 //! | message | id | value |
 //! |---|---|---|
@@ -12,9 +12,9 @@
 //! | batch timer | `words` | words of 64 bits, each as the double that has its bits |
 //! | counter | `end` | the sum of the FNV-1a hashes of offsets and words, as a signed number |
 //!
-//! Words that are zero are left out in blocks. A copy of a file in use has pages of different times,
-//! as after a power loss. So it is marked as that of another boot: the daemon that opens it repairs
-//! what is torn. It is opened once before it is written, and copied again if it is damaged.
+//! Words that are zero are left out in blocks. A copy of a file in use has pages of different
+//! times, as after a power loss. So it is marked as that of another boot: the daemon that opens it
+//! repairs what is torn. It is opened once before it is written, and copied again if it is damaged.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};

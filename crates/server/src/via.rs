@@ -2,8 +2,8 @@
 //! them: it would send them again, and again.
 //!
 //! A daemon has a random number for as long as it runs. What it sends has the header field
-//! [`FIELD`], with that number and those of the daemons whose samples it has taken in the last minutes:
-//! it does not know which of them have a part in a request.
+//! [`FIELD`], with that number and those of the daemons whose samples it has taken in the last
+//! minutes: it does not know which of them have a part in a request.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};

@@ -242,8 +242,8 @@ fn a_connection_without_its_buffers_goes_on() {
     assert_eq!(server.stopped().cut, 0);
 }
 
-/// The end of one request and the beginning of the next one arrive together; the rest comes when the
-/// connection has given its buffers back.
+/// The end of one request and the beginning of the next one arrive together; the rest comes when
+/// the connection has given its buffers back.
 #[test]
 fn the_beginning_of_a_request_outlives_the_buffers() {
     let limits = Limits { keep_buffers: Duration::ZERO, ..Limits::default() };

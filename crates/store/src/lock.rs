@@ -3,8 +3,8 @@
 //! A lock of the standard library would stay locked in the child forever if another thread of the
 //! parent held it during the fork.
 //!
-//! `ForkSafeMutex` of `quipu-segment` is another lock, for rare changes that must be mended if their
-//! thread vanishes. This one is for every update of a store, and differs in this:
+//! `ForkSafeMutex` of `quipu-segment` is another lock, for rare changes that must be mended if
+//! their thread vanishes. This one is for every update of a store, and differs in this:
 //!
 //! - Its owner is a thread, which may take it again, as nested calls of Ruby's `synchronize` do.
 //! - Nothing is mended. A child that takes over a [`Locked`] value starts with the default value.

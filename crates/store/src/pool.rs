@@ -5,8 +5,8 @@
 //! `metrics.quipu`, the files `metrics.1.quipu`, `metrics.2.quipu` and so on. A metric for which
 //! there is no room in a shared segment is in private memory.
 //!
-//! A file that is damaged or of another version is set aside as `metrics.quipu.aside-1`, `-2` and so
-//! on, and a new one is created in its place.
+//! A file that is damaged or of another version is set aside as `metrics.quipu.aside-1`, `-2` and
+//! so on, and a new one is created in its place.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -178,8 +178,8 @@ impl Registries {
 
 /// Creates segments. If a file cannot be used, the segment is in memory, and the store warns.
 impl SegmentOptions {
-    /// Opens or creates a file, and sets aside one that is useless. If the file cannot be used after
-    /// all, creates a segment in memory.
+    /// Opens or creates a file, and sets aside one that is useless. If the file cannot be used
+    /// after all, creates a segment in memory.
     pub(crate) fn in_file(&self, path: &Path) -> Result<Segment, Error> {
         let names = |error: &quipu_segment::Error| is_useless(error).then(|| SetAside::names(path));
         let (segment, aside) =
@@ -196,8 +196,8 @@ impl SegmentOptions {
         Ok(segment)
     }
 
-    /// Creates a segment in memory that children of forks share, or else in private memory. Warns if
-    /// there is a reason `why` it is not in a file, or if it is in private memory.
+    /// Creates a segment in memory that children of forks share, or else in private memory. Warns
+    /// if there is a reason `why` it is not in a file, or if it is in private memory.
     pub(crate) fn in_memory(&self, why: Option<&str>) -> Result<Segment, Error> {
         let mut why = why.map(str::to_owned);
         let (segment, who) = match with_largest_limit(self.limit, Segment::anonymous) {

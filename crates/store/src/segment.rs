@@ -265,8 +265,8 @@ impl SegmentStore {
             description = description.limit(series);
         }
         let once = |registry: &Registry| inner.register(registry, spec, &description);
-        // The name may also belong to one of the application's own instruments, or to a metric whose
-        // name differs only by the `_total` of counters.
+        // The name may also belong to one of the application's own instruments, or to a metric
+        // whose name differs only by the `_total` of counters.
         let is_taken = |error: &quipu::Error| error.is_mismatch() || error.is_duplicate();
         let (cells, registry) = inner.registries.register(&spec.name, once, is_taken)?;
         let (spec, synchronizing, inner) = (spec.clone(), Lock::new(), Arc::clone(inner));

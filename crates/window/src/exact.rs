@@ -3,11 +3,11 @@
 //! The events are in up to 8 stripes, each a log under a lock of its own. A thread adds to its own
 //! stripe; if another thread has that locked, it takes another stripe, which is then its own. A new
 //! stripe is begun only if all others are locked by threads that add, or if the first one is alone
-//! and is locked. So a counter has one stripe for each of the threads that add at the same time, and
-//! one in all if threads take turns.
+//! and is locked. So a counter has one stripe for each of the threads that add at the same time,
+//! and one in all if threads take turns.
 //!
-//! With one lock for all, two threads took 140 to 200 ns per add, and now take 32, of which the clock
-//! takes 24.
+//! With one lock for all, two threads took 140 to 200 ns per add, and now take 32, of which the
+//! clock takes 24.
 //!
 //! What is read from several stripes is read with all of them locked. Locks are taken in the order
 //! of the stripes, and no thread waits for a lock while it has that of a later stripe.
@@ -32,9 +32,9 @@ use crate::shape::nanoseconds;
 /// A sliding window that knows the time of every event to the nanosecond.
 ///
 /// # Error bound
-/// None: an event counts if and only if it is younger than the window, by the clock. A count is that
-/// of one moment: it has all events that were added before the call. If a thread reads the clock
-/// and another one adds an event with a later time first, the event may get that later time.
+/// None: an event counts if and only if it is younger than the window, by the clock. A count is
+/// that of one moment: it has all events that were added before the call. If a thread reads the
+/// clock and another one adds an event with a later time first, the event may get that later time.
 ///
 /// # Range
 /// Counts are up to 2^64 - 1; further events are not counted. Saving writes 8 bytes per event.

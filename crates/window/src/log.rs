@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use crate::bits::{Bits, peek};
 
-/// A queue of times: new ones are appended, the oldest are dropped. It allocates at its first event.
+/// A queue of times: new ones are appended, the oldest are dropped. It allocates at its first
+/// event.
 #[derive(Debug)]
 pub(crate) struct Log {
     sealed: VecDeque<Arc<Block>>,
@@ -129,8 +130,8 @@ impl Log {
         self.open.last
     }
 
-    /// The time of the newest event of the oldest block, if there are blocks besides the one that is
-    /// still written to.
+    /// The time of the newest event of the oldest block, if there are blocks besides the one that
+    /// is still written to.
     pub(crate) fn oldest_sealed(&self) -> Option<u64> {
         self.sealed.front().map(|block| block.last)
     }

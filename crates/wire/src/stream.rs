@@ -246,8 +246,8 @@ impl<F: Format> Decoder<F> {
         }
     }
 
-    /// Passes all messages that are there to a function. A quipu stream is read faster this way than
-    /// by [`next`](Decoder::next).
+    /// Passes all messages that are there to a function. A quipu stream is read faster this way
+    /// than by [`next`](Decoder::next).
     ///
     /// Ids and values are valid during the call; the values are in the arena, which is reset after
     /// each message. If the function panics, the stream cannot continue.

@@ -94,17 +94,17 @@ impl<'o> Line<'o> {
         }
     }
 
-    /// Copies short texts in overlapping pieces: a call costs more than the copy (49 ns per line with
-    /// calls, 38 without).
+    /// Copies short texts in overlapping pieces: a call costs more than the copy (49 ns per line
+    /// with calls, 38 without).
     ///
     /// # Safety
     /// That of [`Line::put_padded`].
     #[inline(always)]
     pub(super) unsafe fn put(&mut self, bytes: &[u8]) {
         let (from, to, count) = (bytes.as_ptr(), self.to, bytes.len());
-        // SAFETY: the caller has room for `count` bytes. They cannot overlap `bytes`, since the vector
-        // is borrowed mutably. By its condition on `count`, each branch stays within both, and
-        // writes all `count` bytes.
+        // SAFETY: the caller has room for `count` bytes. They cannot overlap `bytes`, since the
+        // vector is borrowed mutably. By its condition on `count`, each branch stays within both,
+        // and writes all `count` bytes.
         unsafe {
             if count > MAX_INLINE {
                 to.copy_from_nonoverlapping(from, count);

@@ -201,8 +201,9 @@ impl Text {
         }
     }
 
-    /// Writes the line of a counter whose group was rendered before and whose texts need no escapes,
-    /// as in most lines of a large scrape. Returns false, and writes nothing, for any other series.
+    /// Writes the line of a counter whose group was rendered before and whose texts need no
+    /// escapes, as in most lines of a large scrape. Returns false, and writes nothing, for any
+    /// other series.
     #[inline(always)]
     pub(super) fn rendered_counter(&self, series: &Series<'_>, out: &mut Vec<u8>) -> bool {
         let Value::Counter { total: Number::Unsigned(total), exemplar: None } = series.value else {

@@ -23,11 +23,11 @@ pub struct GivenExemplar<'a> {
 }
 
 impl Intake {
-    /// Keeps an exemplar of the counter or histogram with these labels; of a histogram, in the bucket of
-    /// its value. It replaces the one before it. Returns false if it was not kept: there is no such
-    /// series outside of groups, its family keeps no exemplars, a later one is there, the value is NaN,
-    /// the segment is full, or its labels are none, too long, named twice, or with names that are not
-    /// letters, digits and underscores.
+    /// Keeps an exemplar of the counter or histogram with these labels; of a histogram, in the
+    /// bucket of its value. It replaces the one before it. Returns false if it was not kept:
+    /// there is no such series outside of groups, its family keeps no exemplars, a later one is
+    /// there, the value is NaN, the segment is full, or its labels are none, too long, named twice,
+    /// or with names that are not letters, digits and underscores.
     ///
     /// ```
     /// use quipu::Registry;

@@ -26,8 +26,8 @@ pub struct Metric<'a> {
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.
     pub expiry: Option<Duration>,
-    /// Whether its series keep exemplars: see [`Intake::exemplify`](super::Intake::exemplify). It counts
-    /// when the family is made, and costs 8 bytes for each series.
+    /// Whether its series keep exemplars: see [`Intake::exemplify`](super::Intake::exemplify). It
+    /// counts when the family is made, and costs 8 bytes for each series.
     pub exemplars: bool,
 }
 

@@ -5,8 +5,9 @@
 pub struct Limits {
     /// The most series, in all families that the intake can put a value into.
     pub series: u64,
-    /// The most series that one source may make; see [`Intake::set_source`](super::Intake::set_source).
-    /// A source may exceed it by one for each clone that makes a series at the same time.
+    /// The most series that one source may make; see
+    /// [`Intake::set_source`](super::Intake::set_source). A source may exceed it by one for each
+    /// clone that makes a series at the same time.
     pub series_per_source: u64,
     /// The most families: sets of label names, types and settings under all names.
     pub families: u64,

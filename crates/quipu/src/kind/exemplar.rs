@@ -17,8 +17,8 @@ use quipu_segment::sync::{AtomicU64, Ordering, fence};
 use super::metric_kind::Scratch;
 use crate::snapshot::{Exemplar, Texts, Timestamp};
 
-/// The words of a slot: sequence, time of the write, value, length (its upper half is the age of the
-/// observation at that time, in milliseconds), and the text.
+/// The words of a slot: sequence, time of the write, value, length (its upper half is the age of
+/// the observation at that time, in milliseconds), and the text.
 const SEQUENCE: usize = 0;
 const TIME: usize = 1;
 const VALUE: usize = 2;
@@ -66,8 +66,8 @@ pub(crate) fn keep(
     keep_at(family, cells, (cell, slot), value, pairs, None);
 }
 
-/// As [`keep`], for a value that was observed at a time, in nanoseconds of Unix time; now, if that is
-/// later or not known. Returns whether the exemplar is not dropped.
+/// As [`keep`], for a value that was observed at a time, in nanoseconds of Unix time; now, if that
+/// is later or not known. Returns whether the exemplar is not dropped.
 pub(crate) fn keep_at(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -148,7 +148,8 @@ pub(crate) fn read_all(
     slots.clear();
     texts.clear();
     each(family, cells, cell, |words| {
-        // One of a copy that is written again and again is left out, as one is that is being written.
+        // One of a copy that is written again and again is left out, as one is that is being
+        // written.
         let is_settled = family.settle(words, SEQUENCE);
         slots.push(if is_settled { read(words, texts) } else { None });
     });
@@ -286,8 +287,8 @@ fn is_stuck(time: &AtomicU64, now: u64) -> bool {
     true
 }
 
-/// When the value of the exemplar in a slot was observed; `None` if there is none, or if it is being
-/// written.
+/// When the value of the exemplar in a slot was observed; `None` if there is none, or if it is
+/// being written.
 fn observed(words: &[AtomicU64]) -> Option<u64> {
     read(words, &mut Vec::new()).map(|exemplar| exemplar.time)
 }

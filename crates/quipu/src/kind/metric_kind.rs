@@ -20,7 +20,8 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
     /// The kind that formats show.
     const SNAPSHOT_KIND: snapshot::Kind;
 
-    /// Reads what [`Instrument::describe`](super::Instrument::describe) wrote, from untrusted bytes.
+    /// Reads what [`Instrument::describe`](super::Instrument::describe) wrote, from untrusted
+    /// bytes.
     ///
     /// # Errors
     /// If the settings in the segment are damaged.

@@ -163,8 +163,8 @@ pub(crate) struct NativeGrowth {
     pub(crate) negative: Vec<(i32, u64)>,
 }
 
-/// By how much each bucket of `given` has grown since `have`: in all, by at most `most`, which becomes
-/// what is left of it. Both are sorted.
+/// By how much each bucket of `given` has grown since `have`: in all, by at most `most`, which
+/// becomes what is left of it. Both are sorted.
 pub(crate) fn grown(given: &[(i32, u64)], have: &[(i32, u64)], most: &mut u64) -> Vec<(i32, u64)> {
     let grown = given.iter().map(|&(index, count)| {
         let found = have.binary_search_by_key(&index, |(index, _)| *index);
@@ -283,9 +283,9 @@ pub(crate) fn add(
     add_first(family, cells, table, key, n, (schema, schema), most)
 }
 
-/// Adds `n` to the bucket that `key` returns for the schema of the newest table, if the table is not
-/// at hand or the bucket not in use. The first table gets the schema `first`; a table that is finer
-/// than `finest` is not added to.
+/// Adds `n` to the bucket that `key` returns for the schema of the newest table, if the table is
+/// not at hand or the bucket not in use. The first table gets the schema `first`; a table that is
+/// finer than `finest` is not added to.
 #[cold]
 fn add_first(
     sides: &impl Sides,

@@ -455,8 +455,8 @@ impl RelaySummary {
     }
 }
 
-/// Whether the cells of a copied file are of one phase. A series of which that cannot be told is left
-/// out.
+/// Whether the cells of a copied file are of one phase. A series of which that cannot be told is
+/// left out.
 #[inline]
 fn is_settled(family: &Family, cells: &SeriesCells<'_>) -> bool {
     let is_settled = family.settle(cells.shared(), PHASE);

@@ -106,9 +106,10 @@ impl ReaderList {
 
     /// Adds the variants of one name, the oldest first.
     fn push(&mut self, mut variants: Vec<&Arc<Reader>>) {
-        // A family that a program registered by name is shown, whatever came in from outside before.
-        // Variants without a series that is shown do not keep others from being shown, nor do values
-        // of unknown type those of a type. Each key is computed once: senders change it meanwhile.
+        // A family that a program registered by name is shown, whatever came in from outside
+        // before. Variants without a series that is shown do not keep others from being shown, nor
+        // do values of unknown type those of a type. Each key is computed once: senders change it
+        // meanwhile.
         variants.sort_by_cached_key(|reader| {
             let is_variant = reader.family.schema().identity != Identity::Name;
             let is_unknown = reader.kind.snapshot_kind() == Kind::Unknown;
@@ -300,8 +301,8 @@ impl Reader {
     }
 
     /// Whether another family with the same label names has other series, since each is in one of
-    /// them alone: in groups, and of values that replace those with other buckets or quantiles. Then
-    /// returns whether it is of groups.
+    /// them alone: in groups, and of values that replace those with other buckets or quantiles.
+    /// Then returns whether it is of groups.
     fn shares_labels(&self) -> Option<bool> {
         let is_relayed = matches!(self.kind, AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_));
         let is_grouped = Class::of(self.family.schema()).grouped;
@@ -372,8 +373,8 @@ impl Reader {
     }
 }
 
-/// Whether what was read of a series of a copied file is its own: what was read again since the walk
-/// found it may be another one's, which has its record by now. Counts those that are not.
+/// Whether what was read of a series of a copied file is its own: what was read again since the
+/// walk found it may be another one's, which has its record by now. Counts those that are not.
 #[cold]
 #[inline(never)]
 fn is_whole(family: &series::Family, view: &View<'_>, readings: u64) -> bool {

@@ -74,7 +74,8 @@ impl Walk {
         !found.is_empty()
     }
 
-    /// Restricts the walk to the families that have one of these names, or samples with one of them.
+    /// Restricts the walk to the families that have one of these names, or samples with one of
+    /// them.
     pub(crate) fn only(&mut self, wanted: Option<Arc<[String]>>) {
         self.wanted = wanted;
     }

@@ -88,8 +88,8 @@ struct Changes {
 }
 
 impl Changes {
-    /// `order` says which of two series comes first. If a list is not in that order, a series may be
-    /// removed and added again.
+    /// `order` says which of two series comes first. If a list is not in that order, a series may
+    /// be removed and added again.
     fn between(old: &[Entry], new: &[Entry], order: impl Fn(SeriesId) -> (u64, u32)) -> Self {
         let mut changes = Self::default();
         let (mut from, mut to) = (0, 0);

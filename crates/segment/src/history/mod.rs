@@ -8,9 +8,9 @@
 //!  frame:         | HEAD TIME COUNTS | series | codes  |     the first frame of a chunk is a key
 //! ```
 //!
-//! One process writes (`recorder.rs`), others take over when it dies. A frame (`frame.rs`) is a tick:
-//! the changes of the list of series, and the codes (`code.rs`) of how each cell changed. `ring.rs`
-//! publishes it by one store; `replay.rs` reads. `docs/formats.md` draws all of it.
+//! One process writes (`recorder.rs`), others take over when it dies. A frame (`frame.rs`) is a
+//! tick: the changes of the list of series, and the codes (`code.rs`) of how each cell changed.
+//! `ring.rs` publishes it by one store; `replay.rs` reads. `docs/formats.md` draws all of it.
 
 #[cfg(not(loom))]
 mod code;

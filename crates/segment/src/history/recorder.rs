@@ -51,9 +51,9 @@ impl Options {
         Self { bytes: 4 << 20, series: 1000, interval, families: Vec::new(), filter: |_| true }
     }
 
-    /// The most bytes that it takes in the segment, 16 KiB to 64 MiB. When they are full, the oldest
-    /// sixteenth makes room. How long they last depends on how much the series change: a counter
-    /// that grows evenly takes a byte for each tick, one that stands still next to none.
+    /// The most bytes that it takes in the segment, 16 KiB to 64 MiB. When they are full, the
+    /// oldest sixteenth makes room. How long they last depends on how much the series change: a
+    /// counter that grows evenly takes a byte for each tick, one that stands still next to none.
     ///
     /// A segment that has a recorder keeps the bytes with which that was made.
     pub fn bytes(mut self, bytes: u64) -> Self {
@@ -204,15 +204,15 @@ pub struct Recorder {
 const TICKS_PER_COUNT: u32 = 60;
 
 impl Recorder {
-    /// Records the series as they are now. Returns false if another process records, or if this tick
-    /// was recorded already.
+    /// Records the series as they are now. Returns false if another process records, or if this
+    /// tick was recorded already.
     ///
     /// Waits for no lock. A tick that does not come, since the process
     /// was stopped, is a gap.
     ///
     /// # Errors
-    /// The system's, where this process cannot be marked as alive; and families that cannot be read:
-    /// then those that are known were recorded.
+    /// The system's, where this process cannot be marked as alive; and families that cannot be
+    /// read: then those that are known were recorded.
     pub fn tick(&mut self) -> Result<bool, Error> {
         self.tick_at(self.clock.now(), self.clock.unix())
     }

@@ -1,12 +1,12 @@
-//! The ring of chunks: how a frame becomes visible, and how a reader notices that a chunk starts over
-//! while it reads.
+//! The ring of chunks: how a frame becomes visible, and how a reader notices that a chunk starts
+//! over while it reads.
 //!
-//! A chunk belongs to one *lap*, whose number is its SEQUENCE: lap `n` uses chunk `(n - 1) mod CHUNKS`.
-//! Within a lap, frames are only added; a store of COMMITTED publishes each. To start a lap, the
-//! writer sets SEQUENCE to 0, then COMMITTED, and then SEQUENCE to the lap. A reader copies what is
-//! committed between two loads of SEQUENCE (a seqlock; Boehm 2012, "Can seqlocks get along with
-//! programming language memory models?"). The writer may die between any two stores: then the last
-//! frame does not exist, or the oldest chunk is empty.
+//! A chunk belongs to one *lap*, whose number is its SEQUENCE: lap `n` uses chunk `(n - 1) mod
+//! CHUNKS`. Within a lap, frames are only added; a store of COMMITTED publishes each. To start a
+//! lap, the writer sets SEQUENCE to 0, then COMMITTED, and then SEQUENCE to the lap. A reader
+//! copies what is committed between two loads of SEQUENCE (a seqlock; Boehm 2012, "Can seqlocks get
+//! along with programming language memory models?"). The writer may die between any two stores:
+//! then the last frame does not exist, or the oldest chunk is empty.
 
 use crate::hash::fnv1a_of;
 use crate::sync::{Ordering, fence};
@@ -185,9 +185,9 @@ const LENGTH: u64 = (1 << 24) - 1;
 pub(super) const KEY: u64 = 1 << 24;
 
 impl Chunk {
-    /// Calls `visit` with the words of one frame after the other; each begins with the frame's marks.
-    /// Ends at the first one that `visit` refuses, or that contradicts its length or its checksum,
-    /// and returns where in the record that is.
+    /// Calls `visit` with the words of one frame after the other; each begins with the frame's
+    /// marks. Ends at the first one that `visit` refuses, or that contradicts its length or its
+    /// checksum, and returns where in the record that is.
     pub(super) fn frames(&self, mut visit: impl FnMut(&[u64]) -> bool) -> Result<(), usize> {
         let mut rest = &self.words[..];
         while let Some(&first) = rest.first() {
@@ -215,7 +215,8 @@ fn check(lap: u64, frame: &[u64]) -> u64 {
     (hash ^ hash >> 32) & u64::from(u32::MAX)
 }
 
-/// The writer's position: the lap that was begun last, and the words that are committed in its chunk.
+/// The writer's position: the lap that was begun last, and the words that are committed in its
+/// chunk.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Position {
     pub(super) geometry: Geometry,
@@ -307,7 +308,8 @@ pub mod model {
             Self(Cells::private(GEOMETRY.all_words()))
         }
 
-        /// Starts a number of laps with a number of frames in each. A frame holds the number of its lap.
+        /// Starts a number of laps with a number of frames in each. A frame holds the number of its
+        /// lap.
         pub fn write(&self, laps: u64, frames: u64) {
             let mut position = Position::find(&self.0, GEOMETRY);
             for _ in 0..laps {

@@ -31,7 +31,8 @@ pub struct FamilySeen {
     pub hidden: u64,
     /// The updates that went to the overflow series.
     pub overflowed: u64,
-    /// The bytes of its head, of its description and, if a label is dynamic, of the overflow series.
+    /// The bytes of its head, of its description and, if a label is dynamic, of the overflow
+    /// series.
     pub head_bytes: u64,
     /// The bytes of its series: of records that have one, or of all slots.
     pub series_bytes: u64,

@@ -4,8 +4,8 @@
 //! [`Inspection::of_file`] reads the header, the records and the descriptions of all families.
 //! [`Inspection::series`] then reads the series of one. Every offset is compared with the length of
 //! the file, every loop has a bound, and what contradicts the layout ends up in
-//! [`Report::damage`], with the place where trust ends. [`Inspection::history`] reads what the flight
-//! recorder recorded. The numbers of a file that is in use are of
+//! [`Report::damage`], with the place where trust ends. [`Inspection::history`] reads what the
+//! flight recorder recorded. The numbers of a file that is in use are of
 //! different moments.
 //!
 //! `docs/formats.md` draws what is read here. The meaning of a series' cells is known to the layer
@@ -68,7 +68,8 @@ pub struct Damage {
     pub what: String,
 }
 
-/// Whether a process has that file open as a segment; `None` if that is not known. It takes no lock.
+/// Whether a process has that file open as a segment; `None` if that is not known. It takes no
+/// lock.
 pub fn is_open(file: &File) -> Option<bool> {
     presence::is_present(file).ok()
 }

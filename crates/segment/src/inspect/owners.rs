@@ -1,7 +1,7 @@
 //! The processes that a file names by their tokens: owners of locks and of claims.
 //!
-//! Whether a process lives is asked for, as `docs/formats.md` says in 5.6, by looking for the lock of
-//! its token's byte. That takes no lock.
+//! Whether a process lives is asked for, as `docs/formats.md` says in 5.6, by looking for the lock
+//! of its token's byte. That takes no lock.
 
 use std::collections::HashSet;
 use std::fs::File;

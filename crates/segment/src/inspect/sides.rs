@@ -21,8 +21,8 @@ pub struct SideSeen {
 const HEAD: u64 = 8;
 
 impl Inspection {
-    /// The side allocation at an offset that a cell of a series, or another side allocation of it, has.
-    /// `None` if there is none, or if it is that of another series.
+    /// The side allocation at an offset that a cell of a series, or another side allocation of it,
+    /// has. `None` if there is none, or if it is that of another series.
     ///
     /// Call it only inside of [`Inspection::series`]: what all calls read together is bounded.
     pub fn side(&self, series: &SeriesSeen<'_>, at: u64) -> Option<SideSeen> {

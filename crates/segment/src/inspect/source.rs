@@ -1,8 +1,8 @@
 //! The bytes of a file that nothing vouches for: read on demand, a chunk at a time, in bounded
 //! memory.
 //!
-//! A file may be cut while it is read. What is not there reads as zeros, and a mapping would end the
-//! process instead.
+//! A file may be cut while it is read. What is not there reads as zeros, and a mapping would end
+//! the process instead.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -119,8 +119,8 @@ impl Source {
         });
     }
 
-    /// The words from one on, as they are now: those that were read before may have changed. What is
-    /// not there is zero.
+    /// The words from one on, as they are now: those that were read before may have changed. What
+    /// is not there is zero.
     pub(super) fn fresh(&self, first: u64, out: &mut [u64]) {
         let mut bytes = vec![0; out.len() * 8];
         if let Some(offset) = first.checked_mul(8).filter(|&offset| offset < self.length) {

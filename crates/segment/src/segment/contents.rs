@@ -33,20 +33,21 @@ pub(crate) trait Contents: Any + Debug + Send + Sync {
     /// What contradicts the layout. The file is then refused.
     fn inspect(&self, segment: &Segment) -> Result<Vec<Job>, Error>;
 
-    /// The words of the copy of a file that only lookups use, in ascending order. None if it is damaged.
+    /// The words of the copy of a file that only lookups use, in ascending order. None if it is
+    /// damaged.
     #[cfg(unix)]
     fn indexes(&self, segment: &Segment) -> Vec<std::ops::Range<u64>>;
 
-    /// Makes the copy of a file in use consistent, where it moved while it was copied. Called before
-    /// [`Contents::inspect`].
+    /// Makes the copy of a file in use consistent, where it moved while it was copied. Called
+    /// before [`Contents::inspect`].
     ///
     /// # Errors
     /// What contradicts the layout.
     #[cfg(unix)]
     fn settle(&self, segment: &Segment) -> Result<(), Error>;
 
-    /// Does these jobs, and forgets all claims and the lock of registration. The process that opened
-    /// the file first calls this before it counts, while no other process has the file open.
+    /// Does these jobs, and forgets all claims and the lock of registration. The process that
+    /// opened the file first calls this before it counts, while no other process has the file open.
     ///
     /// # Errors
     /// What cannot be mended, and the errors of the disk.

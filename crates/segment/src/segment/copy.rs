@@ -1,16 +1,16 @@
 //! Copies of segment files in private memory, for readers of files in which other processes count.
 //!
-//! A copy costs these processes nothing: it takes no lock, and what its reader does to claims, locks and
-//! expired series stays in the copy. The file is read and not mapped, so that a file that is cut
-//! meanwhile is an error and not a SIGBUS.
+//! A copy costs these processes nothing: it takes no lock, and what its reader does to claims,
+//! locks and expired series stays in the copy. The file is read and not mapped, so that a file that
+//! is cut meanwhile is an error and not a SIGBUS.
 //!
 //! A file in use is read three times, which tells the words that moved meanwhile (`moved.rs`). What
-//! did not move is of one moment. The indexes are read once: a walk needs none. What moved and concerns more than its own word, as the state of a
-//! record does, is read again in the order in which other processes read it (`series/settle.rs`), so
-//! that a copy shows what such a process sees. So, as there, the copy is used without being mended,
-//! unless power was lost before. But nothing vouches for the file: what its families occupy is
-//! checked as when a file is opened, so that the walks over all of them take time in proportion to
-//! its length.
+//! did not move is of one moment. The indexes are read once: a walk needs none. What moved and
+//! concerns more than its own word, as the state of a record does, is read again in the order in
+//! which other processes read it (`series/settle.rs`), so that a copy shows what such a process
+//! sees. So, as there, the copy is used without being mended, unless power was lost before. But
+//! nothing vouches for the file: what its families occupy is checked as when a file is opened, so
+//! that the walks over all of them take time in proportion to its length.
 
 use std::fs::File;
 use std::ops::Range;
@@ -75,9 +75,9 @@ impl Segment {
         }
     }
 
-    /// The number of series that a copy of a file does not show, because they changed again and again
-    /// while they were read: what is there might be half of one series and half of another. It
-    /// counts them as they are met; 0 for a segment that is not a copy.
+    /// The number of series that a copy of a file does not show, because they changed again and
+    /// again while they were read: what is there might be half of one series and half of another.
+    /// It counts them as they are met; 0 for a segment that is not a copy.
     pub fn left_out(&self) -> u64 {
         self.region.origin().map_or(0, crate::origin::Origin::left_out)
     }
@@ -219,8 +219,8 @@ impl Passes<'_, '_> {
             }
         }
         self.read_all(pass, begin, end)?;
-        // Acquire: the next pass sees at least what this one saw, and what came before that. It is a
-        // system call, whose loads follow those of this one in program order.
+        // Acquire: the next pass sees at least what this one saw, and what came before that. It is
+        // a system call, whose loads follow those of this one in program order.
         fence(Ordering::Acquire);
         Ok(())
     }

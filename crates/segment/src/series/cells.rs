@@ -294,7 +294,8 @@ impl<'a> SeriesCells<'a> {
 /// few instructions.
 ///
 /// # Safety
-/// The cell exists in each of `count` lanes, the CPUs' lanes among them: in the first one at `first`.
+/// The cell exists in each of `count` lanes, the CPUs' lanes among them: in the first one at
+/// `first`.
 #[cold]
 #[inline(never)]
 unsafe fn add_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: u64) {

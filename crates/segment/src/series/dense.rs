@@ -236,7 +236,8 @@ impl Dense {
         [begin..bases, bases..starts, starts..starts + slots]
     }
 
-    /// The words from the first cell to the last one. In a slab, cells of other families lie among them.
+    /// The words from the first cell to the last one. In a slab, cells of other families lie among
+    /// them.
     #[cfg(unix)]
     pub(crate) fn lane_words(&self) -> Range<u64> {
         let first = self.offsets[0];
@@ -260,7 +261,8 @@ impl Dense {
         self.cells_near(slot).unwrap_or_else(|| self.at(slot, self.words_before(slot)))
     }
 
-    /// The cells of a slot in the first slab, as are all slots of most families: by arithmetic alone.
+    /// The cells of a slot in the first slab, as are all slots of most families: by arithmetic
+    /// alone.
     #[inline]
     pub(crate) fn cells_near(&self, slot: u32) -> Option<SeriesCells<'_>> {
         (slot < self.near).then(|| self.at(slot, (slot * self.cells.get()) as usize))

@@ -361,8 +361,8 @@ impl Family {
     /// `act` changes only that series, however long it takes. If the series is removed meanwhile,
     /// the change may be lost with it.
     ///
-    /// It is always inlined, so that the labels stay in registers; all but arithmetic and additions is
-    /// in functions of its own.
+    /// It is always inlined, so that the labels stay in registers; all but arithmetic and additions
+    /// is in functions of its own.
     #[inline(always)]
     pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
         let inner = &*self.inner;
@@ -387,8 +387,8 @@ impl Family {
         act(dense.cells_at(self.inner.slot(group, dense)));
     }
 
-    /// [`Family::update`] if a label is dynamic. A separate function, so that the one above is small
-    /// enough to be inlined.
+    /// [`Family::update`] if a label is dynamic. A separate function, so that the one above is
+    /// small enough to be inlined.
     #[inline(never)]
     fn update_dynamic(
         &self,
@@ -507,8 +507,9 @@ impl Family {
     /// later update makes a new series, which starts at zero.
     ///
     /// # Errors
-    /// Those of the lock, if the segment lies in a file: [`ErrorKind::Held`](crate::ErrorKind::Held) if
-    /// another process, which may be stopped, holds it for a second.
+    /// Those of the lock, if the segment lies in a file:
+    /// [`ErrorKind::Held`](crate::ErrorKind::Held) if another process, which may be stopped, holds
+    /// it for a second.
     pub fn remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
         self.remove_within(labels, lock::REMOVAL)
     }

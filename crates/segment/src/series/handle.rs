@@ -71,8 +71,8 @@ impl SeriesHandle {
         if process_of(claim) == fork::generation() { &self.cells } else { self.inherit() }
     }
 
-    /// The side allocation at an offset, if it is the one that [`SeriesHandle::side`] returned last.
-    /// `of` is what [`SeriesHandle::cells`] returned.
+    /// The side allocation at an offset, if it is the one that [`SeriesHandle::side`] returned
+    /// last. `of` is what [`SeriesHandle::cells`] returned.
     #[inline]
     pub fn side_at_hand(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
         let known = self.side.load(Ordering::Relaxed);

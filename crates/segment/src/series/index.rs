@@ -111,8 +111,8 @@ impl<M: Memory> Index<'_, M> {
         self.probe(previous, self.moved(), fingerprint, &matches).map(|(_, found)| found)
     }
 
-    /// The first entry of a fingerprint between its home and the end of the table: a search that costs
-    /// little and calls no function. It may miss what [`Index::find`] finds.
+    /// The first entry of a fingerprint between its home and the end of the table: a search that
+    /// costs little and calls no function. It may miss what [`Index::find`] finds.
     #[inline]
     pub(crate) fn first(&self, fingerprint: u32) -> Option<WordOffset> {
         // Acquire: as in `find`.
@@ -174,8 +174,9 @@ impl<M: Memory> Index<'_, M> {
         })
     }
 
-    /// Whether the entry of a record lies within `most` slots of its home. No other thread may change
-    /// the table. A damaged one may have no empty slot to end the search, and there are many records.
+    /// Whether the entry of a record lies within `most` slots of its home. No other thread may
+    /// change the table. A damaged one may have no empty slot to end the search, and there are many
+    /// records.
     pub(crate) fn has_entry(&self, fingerprint: u32, record: WordOffset, most: u32) -> bool {
         let entry = u64::from(fingerprint) << 32 | record.pack();
         [(self.table, 0), (self.previous, self.moved())].into_iter().any(|(table, moved)| {

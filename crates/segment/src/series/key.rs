@@ -5,9 +5,9 @@
 //! byte 255 and four little-endian bytes. Zeros fill the last word. So two different label sets
 //! never have the same key. A key lies on the stack; only long ones allocate memory.
 //!
-//! The [hash](Secrets) is that of the texts, not of the words: a text is hashed by the loads that pack
-//! it. Reading words of which parts were just stored would wait for the stores; by the time the key is
-//! compared, they are done.
+//! The [hash](Secrets) is that of the texts, not of the words: a text is hashed by the loads that
+//! pack it. Reading words of which parts were just stored would wait for the stores; by the time
+//! the key is compared, they are done.
 
 use std::mem::MaybeUninit;
 
@@ -33,8 +33,8 @@ pub struct KeyWriter<'a> {
 
 /// The texts of dynamic labels, packed.
 ///
-/// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler would
-/// zero all of it.
+/// Its fields stay in this order: with `stack` between fields that begin as zeros, the compiler
+/// would zero all of it.
 #[repr(C)]
 pub(crate) struct Texts {
     /// The hash of the texts so far.
@@ -211,8 +211,8 @@ impl Texts {
             return None;
         }
         let words = self.length.div_ceil(WORD);
-        // SAFETY: the zeros end `WORD` bytes after ROOM at most. All bytes before them were written:
-        // `append` and `push` wrote `length` of them.
+        // SAFETY: the zeros end `WORD` bytes after ROOM at most. All bytes before them were
+        // written: `append` and `push` wrote `length` of them.
         let words = unsafe {
             self.stack.as_mut_ptr().add(self.length).cast::<[u8; WORD]>().write([0; WORD]);
             std::slice::from_raw_parts(self.stack.as_ptr().cast(), words)
@@ -239,8 +239,8 @@ impl Texts {
         self.length = at + 1 + length;
         let start = (&raw mut self.stack).cast::<u8>();
         let put = |offset, word: u64| {
-            // SAFETY: all words lie in the text, or are the only one of a text that is shorter than a
-            // word. So they end at most `1 + SHORT` bytes after `at`, and inside the stack.
+            // SAFETY: all words lie in the text, or are the only one of a text that is shorter than
+            // a word. So they end at most `1 + SHORT` bytes after `at`, and inside the stack.
             unsafe { start.add(at + 1 + offset).cast::<[u8; WORD]>().write(word.to_le_bytes()) };
         };
         // SAFETY: as above.
@@ -268,8 +268,8 @@ impl Texts {
         };
     }
 
-    /// Appends a long text, or one for which the stack may have no room. A separate function, so that
-    /// the one above calls none, and saves no registers.
+    /// Appends a long text, or one for which the stack may have no room. A separate function, so
+    /// that the one above calls none, and saves no registers.
     #[cold]
     #[inline(never)]
     fn push_long(&mut self, text: &[u8]) {
@@ -302,14 +302,15 @@ impl Texts {
     }
 }
 
-/// What is secret of the hash of a segment's keys, so that no outsider can choose keys that collide.
+/// What is secret of the hash of a segment's keys, so that no outsider can choose keys that
+/// collide.
 ///
-/// As in rapidhash and foldhash, a step multiplies two words of 64 bits, which are XORed with the hash
-/// so far and with a secret, and folds the product. A text begins with its length, multiplied by the
-/// secret and XORed into the hash so far; then there is a step for each 16 bytes, the last of which are
-/// the last 16 of the text, and may be in two steps. The first word of a step is that of lower addresses. A text of 8 to 15 bytes
-/// is the words at its start and at its end; a shorter one is one word, filled up with zeros, and a
-/// zero. The last step is for the group.
+/// As in rapidhash and foldhash, a step multiplies two words of 64 bits, which are XORed with the
+/// hash so far and with a secret, and folds the product. A text begins with its length, multiplied
+/// by the secret and XORed into the hash so far; then there is a step for each 16 bytes, the last
+/// of which are the last 16 of the text, and may be in two steps. The first word of a step is that
+/// of lower addresses. A text of 8 to 15 bytes is the words at its start and at its end; a shorter
+/// one is one word, filled up with zeros, and a zero. The last step is for the group.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Secrets {
     seed: u64,
@@ -338,8 +339,8 @@ impl Secrets {
         self.of_key(hash, group)
     }
 
-    /// As [`Secrets::of`], and what else there is to know of the texts of a key that may be damaged:
-    /// all by one look at each word. `None` if they are fewer.
+    /// As [`Secrets::of`], and what else there is to know of the texts of a key that may be
+    /// damaged: all by one look at each word. `None` if they are fewer.
     #[inline]
     pub(crate) fn look(&self, group: u32, texts: usize, bytes: &[u8]) -> Option<Look> {
         let (mut hash, mut rest, mut seen) = (self.seed, bytes, Seen::default());
@@ -391,8 +392,8 @@ impl Seen {
     fn add(&mut self, word: u64) {
         self.all |= word;
         for byte in *b"\"\\\n" {
-            // The top bit of the first byte that is zero is set here, and no other's if there is none
-            // ("Bit Twiddling Hacks", S. E. Anderson).
+            // The top bit of the first byte that is zero is set here, and no other's if there is
+            // none ("Bit Twiddling Hacks", S. E. Anderson).
             let other = word ^ (ONES * u64::from(byte));
             self.escapes |= other.wrapping_sub(ONES) & !other;
         }

@@ -92,8 +92,8 @@ pub(crate) fn generation_of(meta: u64) -> u32 {
     (meta >> 32) as u32
 }
 
-/// Distinguishes a series from all others of its family: the offset of its record, and its generation
-/// there in the upper half.
+/// Distinguishes a series from all others of its family: the offset of its record, and its
+/// generation there in the upper half.
 #[inline]
 pub(crate) fn series_id(at: WordOffset, meta: u64) -> u64 {
     at.pack() | u64::from(generation_of(meta)) << 32

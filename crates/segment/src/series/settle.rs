@@ -1,8 +1,8 @@
 //! Making the copy of a file consistent where it moved while it was copied.
 //!
 //! A copy is to show what a process that has the file open sees. Such a process reads what concerns
-//! more than one word in an order that the writers rely on. Words of a copy that did not move are of
-//! one moment, so no order matters there. Those that moved are read again:
+//! more than one word in an order that the writers rely on. Words of a copy that did not move are
+//! of one moment, so no order matters there. Those that moved are read again:
 //!
 //! | what moved | is read again |
 //! |---|---|
@@ -12,8 +12,8 @@
 //! | a word of an exemplar or of a relayed value | all of its words, until its number, or its phase, stays the same, when a walk comes to it |
 //! | a value that an ended process left | the whole family, until two readings agree, when a walk comes to it |
 //!
-//! A sum that moved is not read again: its value is one that it had meanwhile. Each number of tries is
-//! bounded. A series that does not settle is left out and counted.
+//! A sum that moved is not read again: its value is one that it had meanwhile. Each number of tries
+//! is bounded. A series that does not settle is left out and counted.
 
 use std::ops::Range;
 
@@ -51,10 +51,10 @@ pub(super) fn indexes(segment: &Segment) -> Vec<Range<u64>> {
     words
 }
 
-/// Reads the slots of a family again, if one was reset: in the order in which a walk reads them, and,
-/// if another one is reset meanwhile, once more. One that is reset all the time stays as it was read
-/// last: the sum may have been added up over a reset, as that of a walk may in a process that is
-/// suspended in between.
+/// Reads the slots of a family again, if one was reset: in the order in which a walk reads them,
+/// and, if another one is reset meanwhile, once more. One that is reset all the time stays as it
+/// was read last: the sum may have been added up over a reset, as that of a walk may in a process
+/// that is suspended in between.
 fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) {
     let [marks, bases, starts] = dense.kept_words();
     let kept = bases.start..starts.end;
@@ -72,8 +72,8 @@ fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) {
     }
 }
 
-/// For the code that knows what the cells of a copy mean. In a segment that is not a copy, none of this
-/// does anything.
+/// For the code that knows what the cells of a copy mean. In a segment that is not a copy, none of
+/// this does anything.
 impl Family {
     /// Whether the segment is a copy of a file.
     #[inline]
@@ -87,9 +87,9 @@ impl Family {
         region.origin().is_some_and(|origin| origin.moved.any(region.words_of(words)))
     }
 
-    /// Makes words consistent for which the word `key` among them vouches: a reader that finds the same
-    /// number there before and after them has read them as they were together. If one of them moved, they
-    /// are read again a few times. Returns whether they are consistent.
+    /// Makes words consistent for which the word `key` among them vouches: a reader that finds the
+    /// same number there before and after them has read them as they were together. If one of them
+    /// moved, they are read again a few times. Returns whether they are consistent.
     pub fn settle(&self, words: &[AtomicU64], key: usize) -> bool {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return true };
@@ -101,8 +101,8 @@ impl Family {
         origin.settle(region, words, key..key + 1)
     }
 
-    /// Reads all series of a copy again. Returns false if there are others by now, beyond the words that
-    /// were copied.
+    /// Reads all series of a copy again. Returns false if there are others by now, beyond the words
+    /// that were copied.
     pub fn read_again(&self) -> bool {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return true };
@@ -115,7 +115,8 @@ impl Family {
         }
     }
 
-    /// Reads cells of a series again that moved, in this order: what is read later is at least as new.
+    /// Reads cells of a series again that moved, in this order: what is read later is at least as
+    /// new.
     pub fn read_in_order(&self, cells: &SeriesCells<'_>, order: &[usize]) {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return };
@@ -133,8 +134,8 @@ impl Family {
         self.inner.segment.region.origin().map_or(0, Origin::readings)
     }
 
-    /// Whether the series with that [number](super::View::id) is still there in the file: what was read
-    /// since it was found is then not another one's.
+    /// Whether the series with that [number](super::View::id) is still there in the file: what was
+    /// read since it was found is then not another one's.
     pub fn is_there(&self, id: u64) -> bool {
         let Some(origin) = self.inner.segment.region.origin() else { return true };
         match &self.inner.layout {

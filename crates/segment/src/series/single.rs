@@ -12,9 +12,9 @@ use crate::lock;
 pub struct Sought(Option<u32>);
 
 impl Family {
-    /// Changes the cells of the series with the labels that `labels` writes, shown or not, if there is
-    /// one; returns false, and changes nothing, if there is none or if that cannot be told without
-    /// waiting. Takes no lock.
+    /// Changes the cells of the series with the labels that `labels` writes, shown or not, if there
+    /// is one; returns false, and changes nothing, if there is none or if that cannot be told
+    /// without waiting. Takes no lock.
     #[inline]
     pub fn change(
         &self,
@@ -56,9 +56,9 @@ impl Family {
     }
 
     /// Begins to fetch into the cache what the search for the series with the labels that `labels`
-    /// writes reads first. For callers that will change many series: with many series, a search mostly
-    /// waits for memory. So they begin all searches, then [fetch](Family::fetch) all series, and then
-    /// change one after the other. None of it changes or claims anything.
+    /// writes reads first. For callers that will change many series: with many series, a search
+    /// mostly waits for memory. So they begin all searches, then [fetch](Family::fetch) all series,
+    /// and then change one after the other. None of it changes or claims anything.
     #[inline]
     pub fn seek(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Sought {
         let inner = &*self.inner;
@@ -94,9 +94,9 @@ impl Family {
         }
     }
 
-    /// Shows the series with the labels that `labels` writes, or hides it; returns false if there is
-    /// none. A hidden series keeps its cells. It is shown again by this method, or, in a family whose
-    /// series expire, once a sweep sees that it has changed.
+    /// Shows the series with the labels that `labels` writes, or hides it; returns false if there
+    /// is none. A hidden series keeps its cells. It is shown again by this method, or, in a family
+    /// whose series expire, once a sweep sees that it has changed.
     ///
     /// # Errors
     /// Those of [`Family::remove`].
@@ -124,8 +124,8 @@ impl Family {
         }
     }
 
-    /// Removes up to `most` hidden series for good. Returns their number, which is less if the family
-    /// has no more, or if another thread has the lock.
+    /// Removes up to `most` hidden series for good. Returns their number, which is less if the
+    /// family has no more, or if another thread has the lock.
     ///
     /// # Errors
     /// Those of the lock, if the segment lies in a file.

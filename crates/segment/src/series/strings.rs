@@ -2,8 +2,8 @@
 //! is made.
 //!
 //! A text is found by its length and its first and last bytes, its [ends](Ends), with a multiplier
-//! that is chosen once so that few texts collide. A slot of the table has all that a text of up to 32
-//! bytes is compared with, on one cache line.
+//! that is chosen once so that few texts collide. A slot of the table has all that a text of up to
+//! 32 bytes is compared with, on one cache line.
 
 /// Texts with their indices.
 #[derive(Debug, Clone)]
@@ -31,7 +31,8 @@ struct Slot {
     index: u32,
 }
 
-/// The first and the last bytes of a text. With its length, they are all of a text of up to 16 bytes.
+/// The first and the last bytes of a text. With its length, they are all of a text of up to 16
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Ends(u64, u64);
 
@@ -105,8 +106,8 @@ impl StringSet {
         self.find_from(home, text)
     }
 
-    /// The index of a text that is long, or not in its own slot. A separate function, so that the one
-    /// above saves no registers.
+    /// The index of a text that is long, or not in its own slot. A separate function, so that the
+    /// one above saves no registers.
     #[inline(never)]
     fn find_from(&self, home: usize, text: &str) -> Option<u32> {
         // The table has at least two slots per text, so that there is an empty one.

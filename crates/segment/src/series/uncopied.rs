@@ -1,4 +1,5 @@
-//! On systems on which no segment is a copy of a file: `settle.rs` has the meaning of these functions.
+//! On systems on which no segment is a copy of a file: `settle.rs` has the meaning of these
+//! functions.
 
 use super::cells::SeriesCells;
 use super::family::Family;

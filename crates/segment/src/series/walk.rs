@@ -23,9 +23,9 @@ pub struct View<'a> {
     pub overflow: bool,
     /// When it started to count from zero, in nanoseconds of Unix time.
     pub start: u64,
-    /// Distinguishes it from the other series of its family, present and past: the lower half is the
-    /// number of its slot or the offset of its record in words, the upper half changes with each
-    /// series in that record.
+    /// Distinguishes it from the other series of its family, present and past: the lower half is
+    /// the number of its slot or the offset of its record in words, the upper half changes with
+    /// each series in that record.
     pub id: u64,
     /// Its cells.
     pub cells: SeriesCells<'a>,

@@ -1,14 +1,14 @@
 //! The families of all watched sources, by name, and the walk over them.
 //!
-//! Families of several sources that have the same name and type are one family, whose series differ in
-//! the labels of their sources. If the types differ, the family of the source that was seen first is
-//! shown, and the others are *apart*: they are shown when their own source is asked for. A different help
-//! keeps nothing apart: the first one is shown.
+//! Families of several sources that have the same name and type are one family, whose series differ
+//! in the labels of their sources. If the types differ, the family of the source that was seen
+//! first is shown, and the others are *apart*: they are shown when their own source is asked for. A
+//! different help keeps nothing apart: the first one is shown.
 //!
-//! A target is not asked for alone, and Prometheus tells its metrics from those of other targets, whatever
-//! their types. So, if one of two families is of a target, and both have single numbers, both are shown:
-//! with the type of the first if their samples have the same name; and a counter `x_total` beside
-//! another `x` as it is, as a family `x_total`.
+//! A target is not asked for alone, and Prometheus tells its metrics from those of other targets,
+//! whatever their types. So, if one of two families is of a target, and both have single numbers,
+//! both are shown: with the type of the first if their samples have the same name; and a counter
+//! `x_total` beside another `x` as it is, as a family `x_total`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -153,8 +153,8 @@ impl Filter {
 }
 
 impl Merged {
-    /// Merges sources, in the order in which they were seen first. `is_taken` says whether the daemon
-    /// itself shows a family of that name.
+    /// Merges sources, in the order in which they were seen first. `is_taken` says whether the
+    /// daemon itself shows a family of that name.
     pub fn of(sources: Vec<Arc<Seen>>, is_taken: impl Fn(&str) -> bool) -> Self {
         let spelled_out = spelled_out(&sources);
         let mut by_name: BTreeMap<String, Vec<Group>> = BTreeMap::new();
@@ -243,8 +243,8 @@ fn is_total(family: &Recorded) -> bool {
     family.kind == Kind::Counter && !family.bare
 }
 
-/// The names of counters that are shown with their suffix, since another family has the name without
-/// it, or the name with it; and one of both is of a target.
+/// The names of counters that are shown with their suffix, since another family has the name
+/// without it, or the name with it; and one of both is of a target.
 fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<String> {
     let mut spelled_out = HashSet::new();
     if sources.iter().all(|source| source.origin == Origin::File) {
@@ -267,8 +267,8 @@ fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<String> {
     spelled_out
 }
 
-/// Keeps a family apart whose samples have names that those of another one have: a reader would refuse
-/// the whole exposition.
+/// Keeps a family apart whose samples have names that those of another one have: a reader would
+/// refuse the whole exposition.
 fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|&at| (names[at].groups[0].parts[0].source, at));
@@ -284,7 +284,8 @@ fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<
     }
 }
 
-/// Keeps a family apart if the daemon itself shows one that has its name, or samples with such names.
+/// Keeps a family apart if the daemon itself shows one that has its name, or samples with such
+/// names.
 fn hide_taken(
     names: &mut [Named],
     sources: &[Arc<Seen>],
@@ -323,8 +324,8 @@ impl Walk {
         Self { merged: Arc::clone(merged), filter, name: 0, part: 0, series: 0 }
     }
 
-    /// Passes on families until `is_full` returns true after a series or a family. Returns whether there
-    /// is more.
+    /// Passes on families until `is_full` returns true after a series or a family. Returns whether
+    /// there is more.
     pub fn step<S: Sink + ?Sized>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
         let Self { merged, filter, name, part, series } = self;
         let has = |part: &Part| {

@@ -1,10 +1,10 @@
-//! The agent: shows the metrics that other programs keep in files, live or dead, beside those that the
-//! daemon takes in.
+//! The agent: shows the metrics that other programs keep in files, live or dead, beside those that
+//! the daemon takes in.
 //!
-//! A thread of its own finds the files, and reads all of them when a scrape asks for them: the thread that
-//! serves requests never waits for a file system, and nothing is read that no client wants. What was read
-//! is merged once, and is then passed on in steps. Scrapes that come at the same time share a reading.
-//! What [`targets`] exposed last is merged with it.
+//! A thread of its own finds the files, and reads all of them when a scrape asks for them: the
+//! thread that serves requests never waits for a file system, and nothing is read that no client
+//! wants. What was read is merged once, and is then passed on in steps. Scrapes that come at the
+//! same time share a reading. What [`targets`] exposed last is merged with it.
 
 mod merged;
 mod notice;
@@ -45,7 +45,8 @@ pub struct Options {
     pub places: Vec<String>,
     /// The patterns of paths that give labels.
     pub labels: Vec<Pattern>,
-    /// How long the last values of a segment are shown that no process has open, or that is removed.
+    /// How long the last values of a segment are shown that no process has open, or that is
+    /// removed.
     pub keep: Option<Duration>,
     /// The most sources that are watched.
     pub most: usize,
@@ -99,8 +100,8 @@ const CALM: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Agent {
-    /// Starts the thread, which shows what was `scraped`, too. A family that `shown` has keeps those of
-    /// its name in other sources apart.
+    /// Starts the thread, which shows what was `scraped`, too. A family that `shown` has keeps
+    /// those of its name in other sources apart.
     ///
     /// # Errors
     /// That of the system if it has no thread or descriptor.
@@ -137,8 +138,8 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // Nothing waits for the thread: a file system that hangs must not keep the daemon from stopping.
-        // Release: pairs with the acquire of the thread, which the byte wakes.
+        // Nothing waits for the thread: a file system that hangs must not keep the daemon from
+        // stopping. Release: pairs with the acquire of the thread, which the byte wakes.
         self.watched.0.is_stopping.store(true, Ordering::Release);
         self.watched.wake();
     }
@@ -158,8 +159,8 @@ impl Watched {
         Asked { number, since: Instant::now() }
     }
 
-    /// Waits for a reading, at most for that time. `None` if there is none yet. A reading that takes too
-    /// long is not waited for: then the last one is returned.
+    /// Waits for a reading, at most for that time. `None` if there is none yet. A reading that
+    /// takes too long is not waited for: then the last one is returned.
     pub fn wait(&self, asked: &Asked, time: Duration) -> Option<Arc<Merged>> {
         let is_waiting = |state: &mut State| state.ended < asked.number;
         let waited = self.0.changed.wait_timeout_while(self.state(), time, is_waiting);
@@ -168,7 +169,8 @@ impl Watched {
         is_there.then(|| Arc::clone(&state.merged))
     }
 
-    /// Reads all sources, for a thread that may wait. If that takes too long, returns what was read last.
+    /// Reads all sources, for a thread that may wait. If that takes too long, returns what was read
+    /// last.
     pub fn fresh(&self) -> Arc<Merged> {
         let asked = self.ask();
         self.wait(&asked, PATIENCE).unwrap_or_else(|| Arc::clone(&self.state().merged))

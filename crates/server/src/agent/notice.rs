@@ -1,7 +1,7 @@
 //! Tells when something appears in a directory, or goes: by inotify, where the system has it.
 //!
-//! Events are only a hint that a look is due. A look every few seconds finds what has no events: file
-//! systems over a network, and a queue that was full.
+//! Events are only a hint that a look is due. A look every few seconds finds what has no events:
+//! file systems over a network, and a queue that was full.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::AsFd;

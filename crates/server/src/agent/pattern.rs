@@ -1,4 +1,5 @@
-//! Labels from paths: `/run/quipu/{app}/{instance}.quipu` gives a file its labels `app` and `instance`.
+//! Labels from paths: `/run/quipu/{app}/{instance}.quipu` gives a file its labels `app` and
+//! `instance`.
 
 use std::fmt;
 use std::path::Path;

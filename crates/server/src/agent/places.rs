@@ -3,8 +3,8 @@
 //!
 //! A place is a file, a directory, or a pattern of paths. In a directory, files whose names end in
 //! `.quipu` are segments, at most two directories further down. A directory with files such as
-//! `counter_1.db` or `metric_x___1.bin` is a source itself. Symbolic links are followed where a place
-//! names them, and not inside of directories, which other users may write to.
+//! `counter_1.db` or `metric_x___1.bin` is a source itself. Symbolic links are followed where a
+//! place names them, and not inside of directories, which other users may write to.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -226,9 +226,9 @@ impl Recorded {
             || ShownNames::of(&self.name, self.kind).any(|name| names.contains(&name))
     }
 
-    /// Passes on the series from number `from` on, until `is_full` returns true. Returns the number of
-    /// the next series; `None` after the last one. All get the labels `more`; a label of the family
-    /// that has the name of one of them is renamed, as a scrape of Prometheus does.
+    /// Passes on the series from number `from` on, until `is_full` returns true. Returns the number
+    /// of the next series; `None` after the last one. All get the labels `more`; a label of the
+    /// family that has the name of one of them is renamed, as a scrape of Prometheus does.
     pub fn pass<S: Sink + ?Sized>(
         &self,
         more: &Labels,
@@ -261,8 +261,8 @@ impl Recorded {
         (next < self.series.len()).then_some(next)
     }
 
-    /// Calls `pass` with the family under further labels; with the label of overflow series instead of
-    /// its own.
+    /// Calls `pass` with the family under further labels; with the label of overflow series instead
+    /// of its own.
     fn with_family(
         &self,
         more: &Labels,

@@ -1,7 +1,7 @@
 //! One source that is watched: a segment file, or a directory with files of several processes.
 //!
-//! A segment file stays open: after its name is gone, it is read once more, so that the last values are
-//! the final ones.
+//! A segment file stays open: after its name is gone, it is read once more, so that the last values
+//! are the final ones.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -98,8 +98,8 @@ impl Source {
         }
     }
 
-    /// Notes that the name of the source is gone, or there again. Returns whether the source is still of
-    /// use.
+    /// Notes that the name of the source is gone, or there again. Returns whether the source is
+    /// still of use.
     pub(super) fn note_gone(&mut self, is_gone: bool, terms: Terms, budget: &mut u64) -> bool {
         match (is_gone, self.gone) {
             (false, _) => self.gone = None,

@@ -17,7 +17,8 @@ use crate::http;
 use crate::inputs::{otlp, push, statsd};
 use crate::outputs::otlp::{Compression, Temporality};
 
-/// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in the defaults.
+/// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in
+/// the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Flags {
@@ -117,8 +118,8 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_FAMILIES_PER_SOURCE", value_name = "COUNT")]
     pub families_per_source: Option<u64>,
 
-    /// Hides a series that came in and was not updated for this time. A counter that comes back goes
-    /// on from its last total [default: none]
+    /// Hides a series that came in and was not updated for this time. A counter that comes back
+    /// goes on from its last total [default: none]
     #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
     pub expiry: Option<Time>,
 
@@ -141,8 +142,8 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_PUSH_GROUPS", value_name = "COUNT")]
     pub push_groups: Option<usize>,
 
-    /// What a push does to its group, unless it says so itself: replace it as in Pushgateway, or add
-    /// to it [default: replace]
+    /// What a push does to its group, unless it says so itself: replace it as in Pushgateway, or
+    /// add to it [default: replace]
     #[arg(long, env = "QUIPU_PUSH_MODE", value_name = "MODE")]
     pub push_mode: Option<push::Mode>,
 
@@ -198,8 +199,8 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_DRAIN_TIMEOUT", value_name = "TIME")]
     pub drain_timeout: Option<Time>,
 
-    /// Where lines of StatsD and DogStatsD come in: udp://HOST:PORT, tcp://HOST:PORT, unixgram:PATH,
-    /// or unix:PATH; may be given several times [default: none]
+    /// Where lines of StatsD and DogStatsD come in: udp://HOST:PORT, tcp://HOST:PORT,
+    /// unixgram:PATH, or unix:PATH; may be given several times [default: none]
     #[arg(long, env = "QUIPU_STATSD", value_name = "ADDRESS", value_delimiter = ',')]
     pub statsd: Option<Vec<statsd::Address>>,
 
@@ -223,8 +224,8 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_STATSD_RECEIVE_BUFFER", value_name = "BYTES")]
     pub statsd_receive_buffer: Option<usize>,
 
-    /// Segment file, directory with such files, or pattern of paths, whose metrics are shown; may be
-    /// given several times [default: none]
+    /// Segment file, directory with such files, or pattern of paths, whose metrics are shown; may
+    /// be given several times [default: none]
     #[arg(long, env = "QUIPU_SEGMENTS", value_name = "PATH", value_delimiter = ',')]
     pub segments: Option<Vec<String>>,
 
@@ -233,8 +234,8 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SEGMENTS_LABELS", value_name = "PATTERN", value_delimiter = ',')]
     pub segments_labels: Option<Vec<agent::Pattern>>,
 
-    /// How long the last values of a segment are shown that no process has open, or that was removed;
-    /// without it, as long as the file is there [default: none]
+    /// How long the last values of a segment are shown that no process has open, or that was
+    /// removed; without it, as long as the file is there [default: none]
     #[arg(long, env = "QUIPU_SEGMENTS_KEEP", value_name = "TIME")]
     pub segments_keep: Option<Time>,
 

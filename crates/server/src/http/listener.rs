@@ -77,10 +77,11 @@ pub(super) fn open(address: SocketAddr, options: &Options) -> Result<Vec<OwnedFd
         .map_err(error)
 }
 
-/// Opens a listening socket at a path, and a descriptor of it for each thread. The kernel has no ports
-/// there that sockets could share.
+/// Opens a listening socket at a path, and a descriptor of it for each thread. The kernel has no
+/// ports there that sockets could share.
 ///
-/// The transport treats connections to it as those of TCP: the calls that it makes on them are the same.
+/// The transport treats connections to it as those of TCP: the calls that it makes on them are the
+/// same.
 pub(super) fn open_local(
     path: &Path,
     options: &Options,

@@ -238,8 +238,8 @@ struct Share {
 }
 
 impl Share {
-    /// Takes more bytes, of which the thread keeps `most` at a time; returns false if there is no room
-    /// for them.
+    /// Takes more bytes, of which the thread keeps `most` at a time; returns false if there is no
+    /// room for them.
     fn take(&mut self, bytes: usize, most: usize) -> bool {
         let kept = self.kept.get().saturating_add(bytes);
         if kept > most {

@@ -115,8 +115,8 @@ impl<H: Handler> Worker<H> {
         .await
     }
 
-    /// Accepts waiting connections, up to a bound so that open connections get their turn, and those
-    /// that gave way can end. Returns true if the system is out of resources.
+    /// Accepts waiting connections, up to a bound so that open connections get their turn, and
+    /// those that gave way can end. Returns true if the system is out of resources.
     fn accept_burst(&self, listener: &AsyncFd<OwnedFd>, cx: &mut Context<'_>) -> bool {
         let mut accepted = 0;
         while let Poll::Ready(Ok(mut ready)) = listener.poll_read_ready(cx) {

@@ -1,8 +1,8 @@
 //! What a request may bring, if the samples of its source are limited in their rate.
 //!
-//! A request is checked when it comes, so that one that is refused costs little. It may then wait for
-//! its place while others of its source are taken. So it is checked again when its turn comes, or its
-//! samples are taken from the budget as soon as their number is known.
+//! A request is checked when it comes, so that one that is refused costs little. It may then wait
+//! for its place while others of its source are taken. So it is checked again when its turn comes,
+//! or its samples are taken from the budget as soon as their number is known.
 
 use super::Inputs;
 use super::rate::{Allowance, Excess};

@@ -191,8 +191,8 @@ impl Shared {
         }
     }
 
-    /// Keeps an exemplar of a series that was taken: see [`Intake::exemplify`]. Returns whether it was
-    /// kept.
+    /// Keeps an exemplar of a series that was taken: see [`Intake::exemplify`]. Returns whether it
+    /// was kept.
     pub fn exemplify(
         &self,
         intake: &mut Intake,

@@ -1,8 +1,8 @@
-//! `quipu inspect --history`: what the flight recorder of a segment recorded, as the samples that an
-//! exposition would have shown at each tick.
+//! `quipu inspect --history`: what the flight recorder of a segment recorded, as the samples that
+//! an exposition would have shown at each tick.
 //!
-//! The file may be in use, and is not trusted: `quipu_segment` reads it with bounds. Here, the number of
-//! values has one.
+//! The file may be in use, and is not trusted: `quipu_segment` reads it with bounds. Here, the
+//! number of values has one.
 
 mod chart;
 mod report;
@@ -175,8 +175,8 @@ impl History {
         self.tracks.iter().flat_map(|track| &track.samples)
     }
 
-    /// The gaps between ticks: where each begins and ends, in nanoseconds of the wall clock, and its
-    /// nanoseconds.
+    /// The gaps between ticks: where each begins and ends, in nanoseconds of the wall clock, and
+    /// its nanoseconds.
     fn gaps(&self) -> impl Iterator<Item = (u64, u64, u64)> {
         let least = self.replayed.interval.saturating_add(self.replayed.interval / 2);
         self.ticks.windows(2).filter_map(move |pair| {
@@ -206,8 +206,8 @@ impl History {
         curves
     }
 
-    /// By how much a total grew in a second; NaN if it is not known. A total that is less than it was
-    /// has started again from zero.
+    /// By how much a total grew in a second; NaN if it is not known. A total that is less than it
+    /// was has started again from zero.
     fn rates(&self, totals: &[f64]) -> Vec<f64> {
         let pairs = self.ticks.windows(2).zip(totals.windows(2));
         let rates = pairs.map(|(ticks, totals)| {
@@ -346,8 +346,8 @@ fn seen<'s>(
     SeriesSeen { labels, is_overflow, is_hidden, start, id: id.id, sums, plain, cells_at }
 }
 
-/// Gives each sample its name with all labels. A series that was removed since has none: its label is
-/// a number.
+/// Gives each sample its name with all labels. A series that was removed since has none: its label
+/// is a number.
 fn name_samples(inspection: &Inspection, tracks: &mut [Track]) {
     let index: HashMap<SeriesId, usize> =
         tracks.iter().enumerate().map(|(at, track)| (track.id, at)).collect();

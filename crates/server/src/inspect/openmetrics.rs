@@ -1,5 +1,5 @@
-//! The values as an OpenMetrics exposition. Families that share a name with an earlier one of another
-//! type are left out, and so is what has no cell.
+//! The values as an OpenMetrics exposition. Families that share a name with an earlier one of
+//! another type are left out, and so is what has no cell.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -52,8 +52,8 @@ pub(super) fn write(inspection: &Inspection, out: &mut impl Write) -> io::Result
     Ok(is_sound)
 }
 
-/// What the format calls the family. It requires a suffix of counters: one whose name is to be shown as
-/// it is has an unknown type.
+/// What the format calls the family. It requires a suffix of counters: one whose name is to be
+/// shown as it is has an unknown type.
 fn type_of(family: &FamilySeen) -> Type {
     let schema = &family.schema;
     let is_bare = schema.class & 1 == 1 && !schema.name.ends_with("_total");
@@ -163,8 +163,8 @@ pub(super) fn series_text(
     text
 }
 
-/// The labels of a series that formats show: that of the overflow series is added, and the name of a
-/// process is its process ID.
+/// The labels of a series that formats show: that of the overflow series is added, and the name of
+/// a process is its process ID.
 pub(crate) fn shown_labels<'s>(
     series: &'s SeriesSeen<'_>,
 ) -> impl Iterator<Item = (&'s str, Cow<'s, str>)> {

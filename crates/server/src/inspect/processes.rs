@@ -1,5 +1,5 @@
-//! Processes: those that have the file open now, as `/proc` says, and those that gauges of processes
-//! name.
+//! Processes: those that have the file open now, as `/proc` says, and those that gauges of
+//! processes name.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The values of a series, from its cells: `docs/formats.md`, section 5.5, says what they mean. What
-//! lies beside the cells (exemplars, exponential buckets, quantiles) is left out.
+//! The values of a series, from its cells: `docs/formats.md`, section 5.5, says what they mean.
+//! What lies beside the cells (exemplars, exponential buckets, quantiles) is left out.
 
 use quipu_segment::inspect::{FamilySeen, SeriesSeen};
 use quipu_segment::series::{Identity, Schema};

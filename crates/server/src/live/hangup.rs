@@ -1,5 +1,6 @@
-//! The end of the terminal. Once a terminal has hung up, what waits for its keys (crossterm) reads its
-//! end again and again, and never sees a signal. So a thread waits for the end, and ends the program.
+//! The end of the terminal. Once a terminal has hung up, what waits for its keys (crossterm) reads
+//! its end again and again, and never sees a signal. So a thread waits for the end, and ends the
+//! program.
 
 use std::time::Duration;
 use std::{io, process, thread};

@@ -1,5 +1,5 @@
-//! `quipu top --replay`: what the flight recorder of a segment recorded, moment by moment, on the screen
-//! of `quipu top`. A moment is shown with the looks before it, for rates and sparklines.
+//! `quipu top --replay`: what the flight recorder of a segment recorded, moment by moment, on the
+//! screen of `quipu top`. A moment is shown with the looks before it, for rates and sparklines.
 
 mod at;
 mod timeline;
@@ -222,8 +222,8 @@ impl Feed for Replay {
     }
 }
 
-/// The tick that is nearest to that many seconds from a tick, but another one, if there is one on that
-/// side. So no step ends in a gap.
+/// The tick that is nearest to that many seconds from a tick, but another one, if there is one on
+/// that side. So no step ends in a gap.
 fn moved(moments: &[Moment], place: usize, seconds: i64) -> usize {
     let time = moments[place].time;
     let by = seconds.unsigned_abs().saturating_mul(1_000_000_000);

@@ -22,8 +22,8 @@ pub(super) struct Screen {
     pub(super) foot: Line<'static>,
 }
 
-/// The lines of the head: title, place, problem, names of the columns; of a recording, the moment and
-/// the time line, too.
+/// The lines of the head: title, place, problem, names of the columns; of a recording, the moment
+/// and the time line, too.
 fn head(app: &App) -> usize {
     if app.replay.is_some() { 6 } else { 4 }
 }

@@ -78,8 +78,8 @@ impl Exponential {
         Self { schema, zero, negative, positive }
     }
 
-    /// Appends upper bounds with the number of observations in each bucket alone, by bound. Where no
-    /// bucket is next to another one, an empty one comes before it.
+    /// Appends upper bounds with the number of observations in each bucket alone, by bound. Where
+    /// no bucket is next to another one, an empty one comes before it.
     ///
     /// Returns false if its bounds are not powers.
     pub(super) fn append_to(&self, buckets: &mut Vec<(f64, f64)>) -> bool {

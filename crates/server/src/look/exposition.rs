@@ -134,8 +134,8 @@ fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
     }
 }
 
-/// The buckets, each alone. That without a bound may be missing in the text. Returns whether they are
-/// exponential: only without others, so that all formats show the same.
+/// The buckets, each alone. That without a bound may be missing in the text. Returns whether they
+/// are exponential: only without others, so that all formats show the same.
 fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) -> bool {
     buckets.clear();
     let is_classic = histogram.buckets().any(|bucket| bucket.upper_bound.is_finite());

@@ -74,8 +74,8 @@ fn fetcher(url: &str, timeout: Duration) -> Result<Fetcher, String> {
 }
 
 impl Fetcher {
-    /// A client of this unix socket, or of the hosts of URLs. An exchange takes at most this time, and
-    /// an exposition has at most that many bytes, also when it is expanded.
+    /// A client of this unix socket, or of the hosts of URLs. An exchange takes at most this time,
+    /// and an exposition has at most that many bytes, also when it is expanded.
     pub(crate) fn new(socket: Option<&Path>, tls: TlsConfig, timeout: Duration, most: u64) -> Self {
         let config = Agent::config_builder()
             .timeout_global(Some(timeout))

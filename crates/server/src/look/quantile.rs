@@ -1,9 +1,10 @@
 //! Quantiles from buckets, as `histogram_quantile` of Prometheus estimates them.
 
 /// The quantile `q` of observations in buckets: upper bounds with the number of observations in
-/// each alone, by bound. Within a bucket, observations count as evenly spread, and in an exponential
-/// one their logarithms; the first bucket begins at zero if its bound is positive. Observations beyond
-/// the last bound that is a number count as that bound. `None` if there are no observations.
+/// each alone, by bound. Within a bucket, observations count as evenly spread, and in an
+/// exponential one their logarithms; the first bucket begins at zero if its bound is positive.
+/// Observations beyond the last bound that is a number count as that bound. `None` if there are no
+/// observations.
 pub(crate) fn quantile(
     q: f64,
     buckets: impl Iterator<Item = (f64, f64)> + Clone,

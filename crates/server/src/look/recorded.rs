@@ -1,7 +1,7 @@
 //! Looks at the past: what the flight recorder of a segment recorded, tick by tick.
 //!
-//! The file may be in use, and is not trusted: `quipu_segment` reads it with bounds. Only the times of
-//! the ticks are kept; a look reads its tick again.
+//! The file may be in use, and is not trusted: `quipu_segment` reads it with bounds. Only the times
+//! of the ticks are kept; a look reads its tick again.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;

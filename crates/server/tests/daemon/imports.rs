@@ -89,8 +89,8 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
     answer.expect_refusal(400, "and 7 more\n");
 }
 
-/// More labels than have a place on the stack, with and without escapes; and a name that is a counter
-/// from its first line on.
+/// More labels than have a place on the stack, with and without escapes; and a name that is a
+/// counter from its first line on.
 #[test]
 fn wide_lines_are_taken_and_a_name_keeps_its_type_within_a_text() {
     let home = Home::new();

@@ -1,5 +1,5 @@
-//! What a real Prometheus sees of what was sent, while senders restart and the daemon is killed: each
-//! increment once, in series that only grow.
+//! What a real Prometheus sees of what was sent, while senders restart and the daemon is killed:
+//! each increment once, in series that only grow.
 
 use std::fs;
 use std::net::{SocketAddr, UdpSocket};
@@ -58,7 +58,8 @@ impl Prometheus {
         result[0]["value"][1].as_str()?.parse().ok()
     }
 
-    /// Waits for the value of a counter, and checks that it grew from 0 to that value without a reset.
+    /// Waits for the value of a counter, and checks that it grew from 0 to that value without a
+    /// reset.
     #[track_caller]
     fn expect_increase(&self, name: &str, total: u64) {
         let mut last = None;

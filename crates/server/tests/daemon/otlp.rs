@@ -1,4 +1,5 @@
-//! OTLP over HTTP: what OpenTelemetry's SDK and others send is taken once, whatever ends the daemon.
+//! OTLP over HTTP: what OpenTelemetry's SDK and others send is taken once, whatever ends the
+//! daemon.
 
 use std::io::Write as _;
 use std::process::Command;

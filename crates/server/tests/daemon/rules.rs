@@ -49,7 +49,8 @@ aggregations:
     assert_eq!(daemon.sample("visits_total{job=\"cart\"}"), 6.0);
 }
 
-/// Sources that send totals, restart, and send what they sent before; the daemon is killed meanwhile.
+/// Sources that send totals, restart, and send what they sent before; the daemon is killed
+/// meanwhile.
 #[test]
 fn totals_of_many_sources_are_summed() {
     let home = Home::new();

@@ -129,7 +129,8 @@ fn wait_for(daemon: &Daemon, line: &str) {
     assert!(found.is_some(), "no {line} in {}", daemon.get("/metrics").text());
 }
 
-/// Expects promtool, the parsers of Prometheus' server and `quipu check metrics` to read what is shown.
+/// Expects promtool, the parsers of Prometheus' server and `quipu check metrics` to read what is
+/// shown.
 #[track_caller]
 fn expect_valid(daemon: &Daemon) {
     let promtool = program("promtool", "prometheus");

@@ -40,8 +40,8 @@ impl Random {
         list[self.below(list.len() as u64) as usize]
     }
 
-    /// The first body and the first query are the most frequent ones, as of programs that push again
-    /// and again.
+    /// The first body and the first query are the most frequent ones, as of programs that push
+    /// again and again.
     fn often(&mut self, list: &[&'static str]) -> &'static str {
         if self.below(3) > 0 { list[0] } else { self.of(list) }
     }

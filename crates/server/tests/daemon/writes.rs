@@ -235,7 +235,8 @@ fn histograms_and_what_is_known_of_families_are_written() {
     let now = now_ms();
     let mut time = vec![0x78];
     time.extend(varint(now as u64));
-    // Three observations up to 0.5, two up to 1, one above; and, natively, two from 1 to 2, and 1 of 0.
+    // Three observations up to 0.5, two up to 1, one above; and, natively, two from 1 to 2, and 1
+    // of 0.
     let custom = b"\x08\x06\x19\0\0\0\0\0\0\x14\x40\x20\x69\x5a\x02\x10\x03\x62\x03\x06\x01\x01\
         \x82\x01\x10\0\0\0\0\0\0\xe0\x3f\0\0\0\0\0\0\xf0\x3f";
     let native = b"\x08\x03\x19\0\0\0\0\0\0\x08\x40\x30\x01\x5a\x04\x08\x02\x10\x01\x62\x01\x04";

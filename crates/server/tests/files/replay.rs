@@ -16,8 +16,8 @@ const SECOND: u64 = 1_000_000_000;
 /// The first tick: 2023-11-14T22:13:20Z.
 const START: u64 = 1_700_000_000;
 
-/// Thirty ticks, a second apart, with a gap of a minute before the last ten. Each of them has ten jobs more,
-/// a depth of its number, and took 0.5 or, in the last ten, 5 seconds.
+/// Thirty ticks, a second apart, with a gap of a minute before the last ten. Each of them has ten
+/// jobs more, a depth of its number, and took 0.5 or, in the last ten, 5 seconds.
 fn record(home: &Home) -> (Registry, Recorder) {
     let registry = Registry::open(home.file()).unwrap();
     let jobs: CounterFamily<Values> =

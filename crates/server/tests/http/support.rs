@@ -128,7 +128,8 @@ impl Drop for Running {
 pub(crate) struct Seen {
     pub(crate) requests: u64,
     pub(crate) slow: usize,
-    /// The steps of each response that waits, the last of them, and its steps while no other had one.
+    /// The steps of each response that waits, the last of them, and its steps while no other had
+    /// one.
     pub(crate) waits: Vec<usize>,
     pub(crate) waiter: usize,
     pub(crate) alone: usize,

@@ -111,8 +111,8 @@ pub(super) fn write_field<'a>(
     }
     out.push('}');
     if let Some(start) = start {
-        // In microseconds. If a series is replaced within one microsecond, both have the same field;
-        // the flush then sends a reset.
+        // In microseconds. If a series is replaced within one microsecond, both have the same
+        // field; the flush then sends a reset.
         let _ = write!(out, "@{:x}", start / 1000);
     }
 }

@@ -382,7 +382,8 @@ fn read_others<'m>(
     }
 }
 
-/// Reads 1 to 8 values of a byte each, without a branch on their number, since most lists are short.
+/// Reads 1 to 8 values of a byte each, without a branch on their number, since most lists are
+/// short.
 #[inline(always)]
 fn few_bytes<'m>(
     input: &mut Reader<'m>,

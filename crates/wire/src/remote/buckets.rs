@@ -37,8 +37,8 @@ impl Side {
     }
 
     /// Reads a field, whose tag is given as if that of the spans were 2, those of the differences 8
-    /// and 10, and those of the counts 17 and 18. There may be `most` buckets, and one span more: an
-    /// empty one marks native histograms.
+    /// and 10, and those of the counts 17 and 18. There may be `most` buckets, and one span more:
+    /// an empty one marks native histograms.
     pub(super) fn field(
         &mut self,
         tag: u64,

@@ -5,8 +5,8 @@ use core::mem;
 
 use super::lines::Cut;
 
-/// Puts packets of StatsD's lines together from the pieces of a stream, each of which comes after its
-/// length: four bytes, little-endian. So do clients of Datadog write to a unix socket
+/// Puts packets of StatsD's lines together from the pieces of a stream, each of which comes after
+/// its length: four bytes, little-endian. So do clients of Datadog write to a unix socket
 /// (`unixstream://`).
 ///
 /// ```

@@ -500,8 +500,8 @@ impl<'a> Sample<'a> {
 }
 
 impl Sample<'_> {
-    /// Where a field ends that begins at `at`. A colon begins another sample, except after Datadog's
-    /// tags.
+    /// Where a field ends that begins at `at`. A colon begins another sample, except after
+    /// Datadog's tags.
     fn field_end(&self, bytes: &[u8], at: usize) -> usize {
         match self.separator {
             b':' => find(bytes, at, [b'|']),

@@ -38,8 +38,8 @@ pub struct HistogramSample<'r> {
     pub count: f64,
     /// Their sum. The NaN with the bits 0x7ff0000000000002 marks the end of the series.
     pub sum: f64,
-    /// Says where the buckets' bounds are: powers of `2^(2^-schema)`, or with [`CUSTOM`](Self::CUSTOM)
-    /// those of [`custom_bounds`](Self::custom_bounds).
+    /// Says where the buckets' bounds are: powers of `2^(2^-schema)`, or with
+    /// [`CUSTOM`](Self::CUSTOM) those of [`custom_bounds`](Self::custom_bounds).
     pub schema: i32,
     /// The greatest absolute value of the zero bucket.
     pub zero_threshold: f64,

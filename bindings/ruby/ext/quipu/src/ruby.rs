@@ -163,8 +163,8 @@ impl DataType {
             }
         }
         unsafe extern "C" fn free<T: Wrapped>(data: *mut c_void) {
-            // SAFETY: it is the box that `allocate` leaked, and Ruby frees it once. A panic in the drop is
-            // caught here.
+            // SAFETY: it is the box that `allocate` leaked, and Ruby frees it once. A panic in the
+            // drop is caught here.
             let _ = catch_unwind(|| drop(unsafe { Box::from_raw(data.cast::<OnceCell<T>>()) }));
         }
         unsafe extern "C" fn size<T>(_: *const c_void) -> size_t {
@@ -188,7 +188,8 @@ const FREE_IMMEDIATELY: VALUE = 1;
 /// Allocates an object without a value.
 pub(crate) unsafe extern "C" fn allocate<T: Wrapped>(class: VALUE) -> VALUE {
     let data = Box::into_raw(Box::new(OnceCell::<T>::new()));
-    // SAFETY: `class` is the class that Ruby instantiates. If memory is exhausted, the box is leaked.
+    // SAFETY: `class` is the class that Ruby instantiates. If memory is exhausted, the box is
+    // leaked.
     unsafe { rb_data_typed_object_wrap(class, data.cast(), &raw const T::TYPE.0) }
 }
 

@@ -22,8 +22,8 @@ impl Bounds {
         Self { all, few }
     }
 
-    /// The bucket of a value: the first whose bound is not below it. NaN is in the last one, that of
-    /// `+Inf`.
+    /// The bucket of a value: the first whose bound is not below it. NaN is in the last one, that
+    /// of `+Inf`.
     #[inline]
     pub(super) fn bucket(&self, value: f64) -> usize {
         if self.all.len() >= FEW {

@@ -230,8 +230,9 @@ impl Layout {
         self.add_native(family, cells, &missing, sum - self.sum(cells));
     }
 
-    /// What the native buckets of a source have grown by since these cells followed it, in the coarser
-    /// of both schemas: `most` observations in all. They are all that it has if it restarted.
+    /// What the native buckets of a source have grown by since these cells followed it, in the
+    /// coarser of both schemas: `most` observations in all. They are all that it has if it
+    /// restarted.
     pub(crate) fn native_growth(
         &self,
         family: &Family,

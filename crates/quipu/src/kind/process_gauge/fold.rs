@@ -2,8 +2,8 @@
 //!
 //! A scrape reads all series of a family, groups them by all labels except that of the process, and
 //! reduces each group to the values that are shown. On the way, it folds the series that ended
-//! processes have left. For a sum, a minimum or a maximum, one such series in each group absorbs the
-//! others; for the other aggregations, those that no longer count are removed. So, except with
+//! processes have left. For a sum, a minimum or a maximum, one such series in each group absorbs
+//! the others; for the other aggregations, those that no longer count are removed. So, except with
 //! [`Aggregation::All`], a group has at most one series more than there are living processes.
 //!
 //! Folding requires the family's folding lock, which the death of its owner releases. Absorbing a
@@ -162,9 +162,9 @@ impl Processes {
         self.complete(aggregation);
     }
 
-    /// Reads a family in the copy of a file, which the processes of the file may have folded while it
-    /// was copied. If no value of an ended process moved, they are of one moment. Else this reads
-    /// the file until two readings agree, or leaves out what moved.
+    /// Reads a family in the copy of a file, which the processes of the file may have folded while
+    /// it was copied. If no value of an ended process moved, they are of one moment. Else this
+    /// reads the file until two readings agree, or leaves out what moved.
     fn read_copy(&mut self, family: &Family, aggregation: Aggregation) {
         self.read(family, aggregation);
         let mut is_settled = !self.entries.iter().any(|entry| !entry.is_alive && entry.has_moved);
@@ -173,8 +173,8 @@ impl Processes {
             if is_settled {
                 break;
             }
-            // After they are read, `read` asks again which processes live: no value of those was folded
-            // before.
+            // After they are read, `read` asks again which processes live: no value of those was
+            // folded before.
             self.liveness.clear();
             let is_complete = family.read_again();
             self.read(family, aggregation);
@@ -598,8 +598,8 @@ mod tests {
         assert_eq!((shown(), family.len()), (vec![3.0], 1));
     }
 
-    /// A file is copied while one series is taken into another: at any moment of the copying, all of
-    /// the stores are made, or some of them and the others later.
+    /// A file is copied while one series is taken into another: at any moment of the copying, all
+    /// of the stores are made, or some of them and the others later.
     #[test]
     #[cfg(all(unix, not(miri)))]
     fn a_copy_shows_a_sum_once_at_any_moment_of_a_fold() {

@@ -168,7 +168,8 @@ impl<L: LabelGroup> Family<ProcessGauge, L> {
         found.ok().flatten().map_or(0.0, |cells| self.kind.get(&cells))
     }
 
-    /// Changes the cells of this process' series of these labels, which is created if there is none.
+    /// Changes the cells of this process' series of these labels, which is created if there is
+    /// none.
     #[inline(always)]
     fn update_own<K>(&self, labels: &K, act: impl Fn(SeriesCells<'_>))
     where

@@ -228,8 +228,8 @@ impl DynamicSeries {
         hold: Hold<'_>,
     ) -> Option<SeriesCells<'_>> {
         let first = self.find_first_cell(group, texts, hold)?;
-        // SAFETY: it is the first cell of a record, which has `self.cells` cells inside the region. This
-        // family keeps the region alive.
+        // SAFETY: it is the first cell of a record, which has `self.cells` cells inside the region.
+        // This family keeps the region alive.
         Some(unsafe { SeriesCells::new(first, self.cells, Lanes::ONE, None) })
     }
 

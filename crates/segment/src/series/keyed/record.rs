@@ -262,9 +262,9 @@ impl DynamicSeries {
     }
 }
 
-/// Whether the series in a record, whose meta word is `meta`, has this key. `head` is the words before
-/// its key, and `texts` the words that follow, the same number as those of the key. Both are empty if
-/// they are not all there: then it has another key.
+/// Whether the series in a record, whose meta word is `meta`, has this key. `head` is the words
+/// before its key, and `texts` the words that follow, the same number as those of the key. Both are
+/// empty if they are not all there: then it has another key.
 #[inline]
 pub(super) fn has_key(meta: u64, head: &[AtomicU64], texts: &[AtomicU64], key: &Key<'_>) -> bool {
     let [_, origin, ..] = head else { return false };

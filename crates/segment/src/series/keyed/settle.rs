@@ -1,8 +1,8 @@
 //! Making the records of a copied file consistent: see `series/settle.rs`.
 //!
-//! A series keeps its record for as long as the generation in the meta word is the same. So a record
-//! whose meta word and origin did not move while it was copied has the cells and the key of one series,
-//! as for a thread that claims it. Any other record with a series is read again.
+//! A series keeps its record for as long as the generation in the meta word is the same. So a
+//! record whose meta word and origin did not move while it was copied has the cells and the key of
+//! one series, as for a thread that claims it. Any other record with a series is read again.
 
 use std::ops::Range;
 
@@ -30,7 +30,8 @@ impl DynamicSeries {
         }
     }
 
-    /// Reads all records again. Returns false if another block follows by now, which was not copied.
+    /// Reads all records again. Returns false if another block follows by now, which was not
+    /// copied.
     pub(crate) fn read_again(&self, origin: &Origin) -> bool {
         let region = self.region();
         for block in self.block_words(origin) {

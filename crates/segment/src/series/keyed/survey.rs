@@ -1,9 +1,10 @@
 //! Looking at a family before anything trusts it, when its file is opened and when it is mended.
 //!
-//! A survey walks the blocks up to the first word that contradicts the layout. When a file is opened,
-//! the same walk finds out whether the family is *whole*: no process died while it changed the
-//! family, and the index, the lists of free records and the counts agree with the records. A whole
-//! family is used as it is, so that a large file opens fast; another one is mended, or refused.
+//! A survey walks the blocks up to the first word that contradicts the layout. When a file is
+//! opened, the same walk finds out whether the family is *whole*: no process died while it changed
+//! the family, and the index, the lists of free records and the counts agree with the records. A
+//! whole family is used as it is, so that a large file opens fast; another one is mended, or
+//! refused.
 
 use std::ops::Range;
 
@@ -32,7 +33,8 @@ pub(super) struct Survey {
 pub(super) enum Part {
     /// The words of a block.
     Block(Range<u64>),
-    /// A record, its meta word, and the hash of its key if it has a series whose labels were checked.
+    /// A record, its meta word, and the hash of its key if it has a series whose labels were
+    /// checked.
     Record(WordOffset, u64, Option<u64>),
 }
 
@@ -46,15 +48,15 @@ struct Tally {
     free_digests: u64,
     /// Whether a record is half made, or a series is not in the index.
     is_odd: bool,
-    /// The last series, whose entries in the index are looked for when others have followed: by then,
-    /// the processor has fetched them.
+    /// The last series, whose entries in the index are looked for when others have followed: by
+    /// then, the processor has fetched them.
     pending: [Option<(u32, WordOffset)>; AHEAD],
     /// The place of the next one.
     next: usize,
 }
 
-/// The number of series from one to that whose entry is looked for: opening a million series takes a
-/// quarter less time than without.
+/// The number of series from one to that whose entry is looked for: opening a million series takes
+/// a quarter less time than without.
 const AHEAD: usize = 16;
 
 /// A number for an offset such that different sets of offsets have different sums.
@@ -63,8 +65,8 @@ fn digest(at: WordOffset) -> u64 {
     (product ^ product >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93)
 }
 
-/// The most slots from the home of an entry to the entry in a whole index. If three of four slots are
-/// in use, a search passes `n` slots with a probability of about `exp(-n / 26)`.
+/// The most slots from the home of an entry to the entry in a whole index. If three of four slots
+/// are in use, a search passes `n` slots with a probability of about `exp(-n / 26)`.
 const MOST_SLOTS: u32 = 1024;
 
 impl DynamicSeries {
@@ -178,8 +180,8 @@ impl DynamicSeries {
     }
 
     /// The number of records on the lists of those without a series, and the digests of their
-    /// offsets, added up. `None` if they are more than `most`, if something else is on a list, or if a
-    /// count or a bit contradicts a list.
+    /// offsets, added up. `None` if they are more than `most`, if something else is on a list, or
+    /// if a count or a bit contradicts a list.
     fn listed(&self, most: u64) -> Option<(u64, u64)> {
         let (mut count, mut digests) = (0, 0_u64);
         let mut walk = |first: usize, wanted: Option<u32>| {

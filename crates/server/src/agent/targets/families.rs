@@ -1,9 +1,10 @@
 //! From the text of a target to families as the agent shows them.
 //!
-//! As in Prometheus, one line that cannot be read fails the whole scrape, a series that is there twice
-//! counts once, and the labels `job` and `instance` of a target's own are renamed: to `exported_job`, and
-//! so on until no label has that name. What the snapshot of a scrape has no form for is shown by its
-//! samples: infos, state sets, histograms of gauges, and histograms and summaries that are not whole.
+//! As in Prometheus, one line that cannot be read fails the whole scrape, a series that is there
+//! twice counts once, and the labels `job` and `instance` of a target's own are renamed: to
+//! `exported_job`, and so on until no label has that name. What the snapshot of a scrape has no
+//! form for is shown by its samples: infos, state sets, histograms of gauges, and histograms and
+//! summaries that are not whole.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -85,8 +86,8 @@ struct Reading<'h> {
     sets: usize,
     /// The types of the families so far.
     kinds: HashMap<String, wire::Kind>,
-    /// The bounds of the current family's buckets as the target spelled them, and whether the formats
-    /// spell them like that, too.
+    /// The bounds of the current family's buckets as the target spelled them, and whether the
+    /// formats spell them like that, too.
     bounds: BTreeMap<u64, (Box<str>, bool)>,
     /// A buffer.
     texts: Vec<u8>,

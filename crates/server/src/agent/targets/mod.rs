@@ -1,8 +1,9 @@
-//! Targets: programs whose metrics are scraped over HTTP, and shown as the agent shows those in files.
+//! Targets: programs whose metrics are scraped over HTTP, and shown as the agent shows those in
+//! files.
 //!
-//! Each target has a thread, which waits for its network and for nothing else: a target that is slow
-//! holds up no other one, and no request to the daemon. The threads read what they fetched one at a
-//! time. What is shown of a target is what its last scrape found; nothing, if that failed.
+//! Each target has a thread, which waits for its network and for nothing else: a target that is
+//! slow holds up no other one, and no request to the daemon. The threads read what they fetched one
+//! at a time. What is shown of a target is what its last scrape found; nothing, if that failed.
 
 mod address;
 mod families;
@@ -121,7 +122,8 @@ impl Targets {
 
 impl Drop for Targets {
     fn drop(&mut self) {
-        // Nothing waits for the threads: a target that hangs must not keep the daemon from stopping.
+        // Nothing waits for the threads: a target that hangs must not keep the daemon from
+        // stopping.
         let shared = &self.0.0;
         *locked(&shared.is_stopping) = true;
         shared.stopped.notify_all();

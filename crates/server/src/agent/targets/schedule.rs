@@ -1,5 +1,5 @@
-//! When a target is scraped: once in each interval, at an offset that depends on the target alone, so
-//! that many targets do not come at the same moment and a restart changes nothing.
+//! When a target is scraped: once in each interval, at an offset that depends on the target alone,
+//! so that many targets do not come at the same moment and a restart changes nothing.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! How lines of text become values of the daemon's families.
 //!
-//! A histogram or a summary that a `# TYPE` line announced is taken as a whole, when its last line has
-//! come. All other samples are taken line by line.
+//! A histogram or a summary that a `# TYPE` line announced is taken as a whole, when its last line
+//! has come. All other samples are taken line by line.
 
 use std::borrow::Cow;
 use std::cell::RefMut;

@@ -2,8 +2,8 @@
 //! rules.
 //!
 //! `service.name` and `service.namespace` become `job`, `service.instance.id` becomes `instance`.
-//! The other attributes of a resource are the labels of `target_info`, unless they are promoted. The
-//! scope becomes `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and
+//! The other attributes of a resource are the labels of `target_info`, unless they are promoted.
+//! The scope becomes `otel_scope_name`, `otel_scope_version`, `otel_scope_schema_url` and
 //! `otel_scope_` with the key of each of its attributes.
 
 use std::borrow::Cow;

@@ -223,8 +223,8 @@ impl Translator {
     }
 }
 
-/// Finds the labels of an exemplar: the ids of its trace and its span, and its attributes, if all are
-/// short enough together.
+/// Finds the labels of an exemplar: the ids of its trace and its span, and its attributes, if all
+/// are short enough together.
 fn describe_exemplar(
     labels: &mut Labels,
     point: &Point<'_, '_>,
@@ -247,8 +247,8 @@ fn describe_exemplar(
     }
 }
 
-/// The characters that the attributes of an exemplar may have: those of the 128 that OpenMetrics allows
-/// which the ids of its trace and its span leave.
+/// The characters that the attributes of an exemplar may have: those of the 128 that OpenMetrics
+/// allows which the ids of its trace and its span leave.
 const ATTRIBUTE_CHARACTERS: usize = 128 - ("trace_id".len() + 32 + "span_id".len() + 16);
 
 /// Ends a series. A gauge is removed; a total is kept, for when the series comes back.

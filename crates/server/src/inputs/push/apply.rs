@@ -414,8 +414,8 @@ impl Coming {
         Some(())
     }
 
-    /// Takes the value of the series with that number in the usual way: a series of that family, with
-    /// these labels of its own, and with all these labels.
+    /// Takes the value of the series with that number in the usual way: a series of that family,
+    /// with these labels of its own, and with all these labels.
     fn take_next(
         &mut self,
         number: usize,
@@ -578,8 +578,8 @@ impl Outcome {
     }
 }
 
-/// All labels of a series, by name: those of the group, its own, and an empty `instance` if there is
-/// none.
+/// All labels of a series, by name: those of the group, its own, and an empty `instance` if there
+/// is none.
 pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'a str, &'a str)>) {
     labels.clear();
     labels.extend(packed::unpack(key).chain(packed::unpack(own)));

@@ -351,15 +351,16 @@ pub(super) const PUSH_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway succeeded.";
 pub(super) const FAILURE_HELP: &str =
     "Last Unix time when changing this group in the Pushgateway failed.";
-/// The time after which a group expires, if its pushes said so; in the segment to outlast a restart.
+/// The time after which a group expires, if its pushes said so; in the segment to outlast a
+/// restart.
 pub(super) const EXPIRY: &str = "push_expiry_seconds";
 pub(super) const EXPIRY_HELP: &str =
     "Time after which this group expires if it is not pushed to; 0 for never.";
 /// All of them. The times of pushes are last: a group without them is none.
 pub(super) const OWN: [&str; 3] = [EXPIRY, FAILURE_TIME, PUSH_TIME];
 
-/// What programs that use the library quipu expose of their own accord, without `_total`. It is left
-/// out: their pushes are not to fail for it.
+/// What programs that use the library quipu expose of their own accord, without `_total`. It is
+/// left out: their pushes are not to fail for it.
 const LIBRARY: [&str; 2] = ["quipu_series_overflowed", "quipu_variants_not_shown"];
 
 impl Fault {

@@ -1,5 +1,5 @@
-//! Changes of groups in the steps of a request. No scrape and no other change runs between the first
-//! step of a change and its last.
+//! Changes of groups in the steps of a request. No scrape and no other change runs between the
+//! first step of a change and its last.
 
 use hyper::StatusCode;
 

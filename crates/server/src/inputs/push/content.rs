@@ -1,8 +1,8 @@
-//! What a push holds, with the grouping labels in place: families with their series, and a value for
-//! each series. It is complete and checked in itself before anything of it is applied.
+//! What a push holds, with the grouping labels in place: families with their series, and a value
+//! for each series. It is complete and checked in itself before anything of it is applied.
 //!
-//! The families are apart from the values: pushes whose bodies differ in values alone share them. See
-//! [`super::forms`].
+//! The families are apart from the values: pushes whose bodies differ in values alone share them.
+//! See [`super::forms`].
 
 use std::collections::HashMap;
 use std::ops::Range;

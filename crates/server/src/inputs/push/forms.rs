@@ -1,13 +1,14 @@
 //! Forms of bodies: what was found out about one body, for all bodies that are like it.
 //!
-//! A program pushes the same lines again and again, and so does each of its instances: only the values
-//! differ. Bodies in text have the same form if they are the same but for the values at the ends of
-//! their lines, and are for groups with the same label names. Then all but the values is the same for
-//! them: the families, their series, and in which one a value belongs. So of a body of a known form,
-//! the bytes are compared and the values read; what cannot be taken goes the long way, which knows why.
+//! A program pushes the same lines again and again, and so does each of its instances: only the
+//! values differ. Bodies in text have the same form if they are the same but for the values at the
+//! ends of their lines, and are for groups with the same label names. Then all but the values is
+//! the same for them: the families, their series, and in which one a value belongs. So of a body of
+//! a known form, the bytes are compared and the values read; what cannot be taken goes the long
+//! way, which knows why.
 //!
-//! A form belongs to no group, so 10,000 groups of one program share one. It is kept once a body comes
-//! that is like an earlier one, within a number of bytes; what was used least recently goes.
+//! A form belongs to no group, so 10,000 groups of one program share one. It is kept once a body
+//! comes that is like an earlier one, within a number of bytes; what was used least recently goes.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -33,8 +34,8 @@ pub(super) struct Forms {
     table: Mutex<Table>,
 }
 
-/// Forms by the hash of all but the values, in two generations. A form that is found in the older one
-/// moves to the newer one; when this is full, it becomes the older one.
+/// Forms by the hash of all but the values, in two generations. A form that is found in the older
+/// one moves to the newer one; when this is full, it becomes the older one.
 #[derive(Debug)]
 struct Table {
     newer: HashMap<u64, Arc<Form>, Seeded>,
@@ -51,8 +52,8 @@ pub(super) struct Form {
     number: u64,
     /// The names of the labels of their groups.
     names: Box<[Box<str>]>,
-    /// Their bytes without the values, and where each part of these ends. Both are empty if such bodies
-    /// have to go the long way.
+    /// Their bytes without the values, and where each part of these ends. Both are empty if such
+    /// bodies have to go the long way.
     text: Box<[u8]>,
     ends: Box<[usize]>,
     families: Arc<Families>,
@@ -62,8 +63,8 @@ pub(super) struct Form {
     known: OnceLock<Known>,
 }
 
-/// From which values of a body that of a series is made. The first one has the number 1; 0 stands for
-/// a value that is not there.
+/// From which values of a body that of a series is made. The first one has the number 1; 0 stands
+/// for a value that is not there.
 #[derive(Debug)]
 enum Place {
     Counter(usize),
@@ -183,8 +184,8 @@ impl Table {
 
 /// The bytes that a generation of forms has, more or less.
 const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 16 << 20 };
-/// The most hashes of bodies that came once. If many more forms take turns, most are not kept: to keep
-/// one that falls out before it is used would take time for nothing.
+/// The most hashes of bodies that came once. If many more forms take turns, most are not kept: to
+/// keep one that falls out before it is used would take time for nothing.
 const ONCE: usize = 4096;
 
 impl<'b> Scanned<'b> {
@@ -212,10 +213,10 @@ impl<'b> Scanned<'b> {
 impl Form {
     /// The form of a body that was read. `None` if it has to go the long way.
     ///
-    /// The body is read once more, with numbers in place of the values, so what is found in place of a
-    /// value says from where it comes. This relies on that readers look at values only to refuse them,
-    /// or to store them: whatever else they do with some of them makes a number that is not one of
-    /// these, or one that comes twice.
+    /// The body is read once more, with numbers in place of the values, so what is found in place
+    /// of a value says from where it comes. This relies on that readers look at values only to
+    /// refuse them, or to store them: whatever else they do with some of them makes a number that
+    /// is not one of these, or one that comes twice.
     fn of(body: &Scanned<'_>, content: &Content, batch: &Batch) -> Option<Self> {
         let mut again = Batch::new(batch.grouping().clone(), batch.limits());
         let mut parser = Parser::new("");

@@ -1,5 +1,5 @@
-//! The index of groups: which families and series each one has. It is in memory only; the values are
-//! in the segment. [`super::restore`] makes it again when the daemon starts.
+//! The index of groups: which families and series each one has. It is in memory only; the values
+//! are in the segment. [`super::restore`] makes it again when the daemon starts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -215,8 +215,8 @@ impl Groups {
         self.expired.first().map(|(_, key)| key.clone())
     }
 
-    /// Looks for a group that has a series of these labels, beside the one that the labels belong to.
-    /// `labels` are all labels of the series, by name, without an empty `instance`.
+    /// Looks for a group that has a series of these labels, beside the one that the labels belong
+    /// to. `labels` are all labels of the series, by name, without an empty `instance`.
     pub(super) fn rival(&self, key: &[u8], name: &str, labels: &[(&str, &str)]) -> Option<Key> {
         let mut packed = Vec::new();
         for shape in &self.shapes {
@@ -234,8 +234,8 @@ impl Groups {
         None
     }
 
-    /// Whether there can be other groups with a series of this group; if not, [`Groups::rival`] finds
-    /// none. Groups with the same label names have no series in common.
+    /// Whether there can be other groups with a series of this group; if not, [`Groups::rival`]
+    /// finds none. Groups with the same label names have no series in common.
     pub(super) fn has_rivals(&self, key: &[u8]) -> bool {
         self.shapes.iter().any(|shape| !shape.is_of(key))
     }
@@ -287,8 +287,8 @@ impl Group {
         }
     }
 
-    /// Whether a push with that identifier was added; if so, what its client was told of series that
-    /// were not taken.
+    /// Whether a push with that identifier was added; if so, what its client was told of series
+    /// that were not taken.
     pub(super) fn told(&self, id: u64) -> Option<Option<&str>> {
         self.ids.iter().find(|(other, _)| *other == id).map(|(_, what)| what.as_deref())
     }

@@ -238,8 +238,8 @@ fn native_buckets(native: &Native<'_>) -> Value {
     buckets.into()
 }
 
-/// The upper bound of a bucket of positive values: `2^(index / 2^schema)`. The whole powers of two are
-/// taken out, so that those bounds are exact.
+/// The upper bound of a bucket of positive values: `2^(index / 2^schema)`. The whole powers of two
+/// are taken out, so that those bounds are exact.
 fn upper_bound(schema: i8, index: i32) -> f64 {
     if schema < 0 {
         return 2_f64.powi(index.saturating_mul(1 << -schema.max(-8)));

@@ -1,8 +1,8 @@
-//! Where the values of a [form](super::forms) go: the family and the labels of each series, so that a
-//! push finds its series by the values of its labels alone.
+//! Where the values of a [form](super::forms) go: the family and the labels of each series, so that
+//! a push finds its series by the values of its labels alone.
 //!
-//! It knows nothing of the series themselves (see [`Prepared`]), so it stays right whatever happens to
-//! them. A value whose series is not there goes the usual way.
+//! It knows nothing of the series themselves (see [`Prepared`]), so it stays right whatever happens
+//! to them. A value whose series is not there goes the usual way.
 
 use std::fmt;
 use std::ops::Range;
@@ -30,8 +30,8 @@ struct Series {
     sources: Range<usize>,
 }
 
-/// A series of [`Families`](super::content::Families): the position of its family, and where its labels
-/// begin in the set of the family's series.
+/// A series of [`Families`](super::content::Families): the position of its family, and where its
+/// labels begin in the set of the family's series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) family: usize,
@@ -79,8 +79,8 @@ impl Known {
         self.series.get(number).map(|series| series.place)
     }
 
-    /// Begins to fetch what the values of these series need. `group` is the values of the group's labels,
-    /// in the order of its key.
+    /// Begins to fetch what the values of these series need. `group` is the values of the group's
+    /// labels, in the order of its key.
     pub(super) fn prefetch(&self, series: Range<usize>, group: &[&str]) {
         let mut room = [""; MAX_LABELS];
         let all = self.series.iter().take(series.end).skip(series.start);
@@ -93,8 +93,8 @@ impl Known {
         sought.into_iter().for_each(|(prepared, sought)| prepared.fetch(sought));
     }
 
-    /// Takes the value of the series with that number; returns false, and changes nothing, if the value
-    /// has to go the usual way. `group` is as for [`Known::prefetch`].
+    /// Takes the value of the series with that number; returns false, and changes nothing, if the
+    /// value has to go the usual way. `group` is as for [`Known::prefetch`].
     ///
     /// # Errors
     /// Those of [`Intake::take_prepared`].
@@ -130,8 +130,8 @@ impl Known {
         }
     }
 
-    /// Takes the value of the series with that number, which is at this spot; returns false, and changes
-    /// nothing, if the value has to go the usual way.
+    /// Takes the value of the series with that number, which is at this spot; returns false, and
+    /// changes nothing, if the value has to go the usual way.
     pub(super) fn take_at(
         &self,
         number: usize,

@@ -1,5 +1,5 @@
-//! How pushes are treated: by the settings of the daemon, and by what a push asks for in its query or
-//! its header.
+//! How pushes are treated: by the settings of the daemon, and by what a push asks for in its query
+//! or its header.
 
 use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;

@@ -157,8 +157,8 @@ impl Lines<'_> {
     }
 }
 
-/// How many bytes at the beginning are complete families. All of them if a length is not possible: the
-/// reader says what is wrong.
+/// How many bytes at the beginning are complete families. All of them if a length is not possible:
+/// the reader says what is wrong.
 fn complete(bytes: &[u8]) -> usize {
     let mut end = 0;
     loop {

@@ -1,7 +1,7 @@
 //! Makes the index of groups from what the segment holds, when the daemon starts.
 //!
-//! Each group has a series `push_time_seconds` with exactly its labels, and an empty `instance` if it
-//! has no other. Any other series belongs to the group with the most labels that it has.
+//! Each group has a series `push_time_seconds` with exactly its labels, and an empty `instance` if
+//! it has no other. Any other series belongs to the group with the most labels that it has.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -56,8 +56,8 @@ fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
         let key = match groups.owner(&labels) {
             Some(key) => key,
             None => {
-                // The time of a group is the first that is stored: the daemon ended in the middle of
-                // the first push, or the state was full.
+                // The time of a group is the first that is stored: the daemon ended in the middle
+                // of the first push, or the state was full.
                 let job = labels.iter().copied().filter(|label| label.0 == "job");
                 let key: Key = packed::pack(job).into();
                 groups.create(&key);

@@ -116,8 +116,8 @@ impl Push {
         is_due.then(|| Changing::new(self, inputs, Change::Expire))
     }
 
-    /// Goes on with a change whose client left, for about 100 us, if there is one; to be called by the
-    /// requests that it keeps out. Returns false if there is none.
+    /// Goes on with a change whose client left, for about 100 us, if there is one; to be called by
+    /// the requests that it keeps out. Returns false if there is none.
     pub fn go_on(&self, intake: &mut Intake, refusals: &Refusals) -> bool {
         let Some(mut begun) = self.parked().take() else { return false };
         if begun.work.step(&self.groups, intake, refusals).is_none() {

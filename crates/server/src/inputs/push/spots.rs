@@ -1,9 +1,9 @@
-//! The spots of a group's series: where the values of a [form](super::forms) go in this one group, so
-//! that a push of the same form changes them without looking for them by their labels.
+//! The spots of a group's series: where the values of a [form](super::forms) go in this one group,
+//! so that a push of the same form changes them without looking for them by their labels.
 //!
-//! With many groups, what a push looks at is in no cache: the place of each series in an index, then
-//! its labels, then its cells. With spots, only the cells are left, and they are fetched a few series
-//! ahead.
+//! With many groups, what a push looks at is in no cache: the place of each series in an index,
+//! then its labels, then its cells. With spots, only the cells are left, and they are fetched a few
+//! series ahead.
 //!
 //! A spot leads to its series or nowhere, whatever happened meanwhile (see
 //! [`Intake::take_prepared_at`](quipu::intake::Intake::take_prepared_at)). A value whose spot leads
@@ -77,7 +77,8 @@ impl Spotting {
         }
     }
 
-    /// Notes that the series with that number was taken in the usual way. `find` looks for its spot.
+    /// Notes that the series with that number was taken in the usual way. `find` looks for its
+    /// spot.
     pub(super) fn took(&mut self, number: usize, find: impl FnOnce() -> Spot) {
         match self {
             Self::Using(_, is_stale) => *is_stale = *is_stale || find() != Spot::NOWHERE,

@@ -57,8 +57,8 @@ impl Relabelling {
         Ok(())
     }
 
-    /// The labels of a series after relabelling, in order; `None` if it is dropped. Its name is among
-    /// them, before and after, unless a rule removes it.
+    /// The labels of a series after relabelling, in order; `None` if it is dropped. Its name is
+    /// among them, before and after, unless a rule removes it.
     pub fn series<'a>(
         &self,
         labels: &[(&'a str, &'a str)],

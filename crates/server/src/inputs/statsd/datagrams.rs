@@ -92,8 +92,8 @@ impl Drops {
         Self { seen, looked: Instant::now(), warned: None, batches: 0 }
     }
 
-    /// Looks at the count whenever nothing was received, and every 100 ms or so while there is always
-    /// more to receive.
+    /// Looks at the count whenever nothing was received, and every 100 ms or so while there is
+    /// always more to receive.
     fn look(&mut self, socket: &Socket, receiver: &Receiver, received: usize) {
         self.batches += 1;
         if received > 0 && self.batches < BATCHES_PER_LOOK {
@@ -176,8 +176,8 @@ impl Batch {
             header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_in6>() as libc::socklen_t;
         }
         // SAFETY: The descriptor is open for as long as `socket` is borrowed. Each header has one
-        // part, of `PACKET_BYTES` bytes within its own stride of `memory`, and a source; all of them
-        // live in boxes of `self`, which is borrowed exclusively during the call.
+        // part, of `PACKET_BYTES` bytes within its own stride of `memory`, and a source; all of
+        // them live in boxes of `self`, which is borrowed exclusively during the call.
         let received = unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),

@@ -1,7 +1,7 @@
 //! StatsD and DogStatsD: lines of metrics that come in over UDP, TCP and unix sockets.
 //!
-//! Each listener is a thread with an intake of its own. The sockets are bound before the daemon opens
-//! its state, and read until it stops.
+//! Each listener is a thread with an intake of its own. The sockets are bound before the daemon
+//! opens its state, and read until it stops.
 
 mod address;
 mod datagrams;

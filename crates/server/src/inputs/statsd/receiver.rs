@@ -1,10 +1,10 @@
 //! What a listener does with the lines that it receives: it reads them, finds their names and
-//! labels, and puts their values into the intake. A line or a value that is refused is reported, and
-//! does not take its neighbours along.
+//! labels, and puts their values into the intake. A line or a value that is refused is reported,
+//! and does not take its neighbours along.
 //!
 //! There is a short way for lines whose [form](Forms) is known, and a long way for all others; both
-//! put the same values into the same series. With rules, all lines go the long way: a rule may decide by
-//! the values of labels, and counts what it does.
+//! put the same values into the same series. With rules, all lines go the long way: a rule may
+//! decide by the values of labels, and counts what it does.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -371,8 +371,8 @@ struct TagsFound {
     are_cut: bool,
 }
 
-/// Adds the tags of a line to its labels, up to one more than `most`, which the intake then refuses.
-/// `strange` is memory for names that change.
+/// Adds the tags of a line to its labels, up to one more than `most`, which the intake then
+/// refuses. `strange` is memory for names that change.
 #[inline]
 fn put_tags<'s, 'a: 's>(
     sample: &Sample<'a>,
@@ -420,8 +420,8 @@ fn put_named_tags<'a, N: Ord>(
     Some(found)
 }
 
-/// Sets a label, and keeps all sorted by name, as the intake wants them. Of several tags with one name,
-/// the last one counts, as in statsd_exporter.
+/// Sets a label, and keeps all sorted by name, as the intake wants them. Of several tags with one
+/// name, the last one counts, as in statsd_exporter.
 #[inline]
 fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str) {
     let mut at = labels.len();

@@ -70,14 +70,14 @@ impl Socket {
 
 /// How many packets the kernel has dropped at this socket since it was created.
 ///
-/// This is the ninth word of `SO_MEMINFO`. The control message `SO_RXQ_OVFL` has the same count, but
-/// comes with packets only, with the count at the time at which the packet was queued: drops at the
-/// end of a burst would be seen with the next packet, whenever that comes.
+/// This is the ninth word of `SO_MEMINFO`. The control message `SO_RXQ_OVFL` has the same count,
+/// but comes with packets only, with the count at the time at which the packet was queued: drops at
+/// the end of a burst would be seen with the next packet, whenever that comes.
 pub(super) fn kernel_drops(socket: &OwnedFd) -> Option<u32> {
     let mut words = [0_u32; 9];
     let mut length = size_of_val(&words) as libc::socklen_t;
-    // SAFETY: The descriptor is open for as long as `socket` is borrowed. The pointer and the length
-    // describe `words`, which the kernel fills with at most that many bytes.
+    // SAFETY: The descriptor is open for as long as `socket` is borrowed. The pointer and the
+    // length describe `words`, which the kernel fills with at most that many bytes.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),

@@ -1,10 +1,10 @@
 //! `POST /api/v1/write`: Prometheus remote write, 1.0 and 2.0.
 //!
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
-//! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>. A request is taken as far as it is
-//! valid. What is not is refused with a 400, which tells the sender not to send it again, or with a
-//! 503 if the state is full; the rest counts, and 2.0 is told how much that is. A request that is sent again counts once: totals are
-//! followed, and other values replace what is there.
+//! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>. A request is taken as far as it
+//! is valid. What is not is refused with a 400, which tells the sender not to send it again, or
+//! with a 503 if the state is full; the rest counts, and 2.0 is told how much that is. A request
+//! that is sent again counts once: totals are followed, and other values replace what is there.
 
 mod families;
 mod taking;
@@ -208,8 +208,8 @@ fn take(
     }
 }
 
-/// 204, or 400 if something was refused, or 503 if that may be sent again. Only 2.0 is told what was
-/// written.
+/// 204, or 400 if something was refused, or 503 if that may be sent again. Only 2.0 is told what
+/// was written.
 fn response(version: WriteVersion, taking: &mut Taking) -> Response {
     let is_full = taking.is_full();
     let (Written { samples, histograms, exemplars }, tally) = taking.finish();

@@ -34,7 +34,8 @@ struct Part {
     tally: Tally,
     /// The number of the series in the request, from 1 on.
     number: u64,
-    /// The name of the last series, and what is known of its family: series of a name come together.
+    /// The name of the last series, and what is known of its family: series of a name come
+    /// together.
     last_name: String,
     known: Option<Arc<Known>>,
     /// The type that the daemon's family of that name has.

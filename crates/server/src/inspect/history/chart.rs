@@ -1,5 +1,5 @@
-//! The history as SVG: a panel for each metric, with a line for each of its series. What changed comes
-//! first.
+//! The history as SVG: a panel for each metric, with a line for each of its series. What changed
+//! comes first.
 
 use std::io::{self, Write};
 use std::path::Path;

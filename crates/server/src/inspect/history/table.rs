@@ -1,5 +1,5 @@
-//! The forms for programs: CSV with a line for each tick, and one JSON object. Totals are as they were,
-//! not as rates.
+//! The forms for programs: CSV with a line for each tick, and one JSON object. Totals are as they
+//! were, not as rates.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use super::{History, SampleKind};
 
-/// Writes a line of names, and then one for each tick: seconds of Unix time, and the values. A value
-/// that is not there is empty (RFC 4180).
+/// Writes a line of names, and then one for each tick: seconds of Unix time, and the values. A
+/// value that is not there is empty (RFC 4180).
 pub(super) fn csv(history: &History, out: &mut impl Write) -> io::Result<()> {
     write!(out, "time")?;
     for sample in history.samples() {

@@ -97,7 +97,8 @@ impl Writer {
         }
     }
 
-    /// Whether the requests of a snapshot may be sent now. If they are not in the queue, this waits.
+    /// Whether the requests of a snapshot may be sent now. If they are not in the queue, this
+    /// waits.
     pub(super) fn may_send(&self, kept: &[Option<Id>], patience: &Patience<'_>) -> bool {
         let pause = self.backlog.as_ref().map_or(Duration::ZERO, |backlog| left(backlog.pause));
         pause.is_zero() || kept.iter().any(Option::is_none) && patience.wait(pause)

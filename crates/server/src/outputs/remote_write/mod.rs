@@ -1,12 +1,12 @@
 //! Remote write to one receiver: <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>.
 //!
 //! At each multiple of the interval, all series go into a snapshot. It is sent until the next one
-//! is due; what is not sent by then is dropped, since the next snapshot has later totals of the same
-//! series. So a receiver that was away gets the current totals, whatever the length of its absence,
-//! and the memory that this takes depends on the number of series alone.
+//! is due; what is not sent by then is dropped, since the next snapshot has later totals of the
+//! same series. So a receiver that was away gets the current totals, whatever the length of its
+//! absence, and the memory that this takes depends on the number of series alone.
 //!
-//! With a queue on the disk, what is not sent goes there instead (`backlog.rs`), and is sent between
-//! the snapshots.
+//! With a queue on the disk, what is not sent goes there instead (`backlog.rs`), and is sent
+//! between the snapshots.
 //!
 //! A request that is sent again has the same bytes.
 

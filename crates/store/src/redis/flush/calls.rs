@@ -101,8 +101,8 @@ impl<'f> Calls<'f> {
         !self.chunk.pairs.is_empty()
     }
 
-    /// Turns the chunk into a call that writes it to a metric. The last call for a metric checks its
-    /// number of fields.
+    /// Turns the chunk into a call that writes it to a metric. The last call for a metric checks
+    /// its number of fields.
     pub(super) fn write(&mut self, state: &mut State, handle: Handle, is_last: bool) {
         let metric = &mut state[handle];
         if !metric.is_known {

@@ -23,8 +23,8 @@ pub(super) struct State {
     round: u32,
 }
 
-/// The place of a metric in a [`State`]. A metric keeps its place, so a walk looks up its name once,
-/// when its family begins.
+/// The place of a metric in a [`State`]. A metric keeps its place, so a walk looks up its name
+/// once, when its family begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Handle(usize);
 

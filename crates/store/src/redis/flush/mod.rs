@@ -1,7 +1,7 @@
 //! A flush: writes the values that changed to the server, and folds dead instances.
 //!
-//! `diff.rs` finds what changed since the last flush, `calls.rs` writes it, and `fold.rs` moves what
-//! ended to the archive.
+//! `diff.rs` finds what changed since the last flush, `calls.rs` writes it, and `fold.rs` moves
+//! what ended to the archive.
 //!
 //! All values are absolute, so a write whose response was lost can be repeated. After any error,
 //! everything is written again: it is unknown which of the last writes the server has applied, and
@@ -148,8 +148,8 @@ impl Flusher {
         Ok(schemas.filter(|schema| schema.idle.is_some()).map(|s| s.name.clone()).collect())
     }
 
-    /// Whether this instance was silent for so long that the server may have dropped the copy of its
-    /// folded values.
+    /// Whether this instance was silent for so long that the server may have dropped the copy of
+    /// its folded values.
     fn is_forgotten(&self) -> bool {
         let acked = self.instance.acknowledged_server_time();
         let is_remembered = millis(self.options.dead_after.saturating_add(self.options.keep));

@@ -94,8 +94,8 @@ impl StreamReader {
         })
     }
 
-    /// Passes messages to a function, up to one that needs [`read`](Self::read): the last of a frame,
-    /// or one that defines a series. Returns the bytes that were read.
+    /// Passes messages to a function, up to one that needs [`read`](Self::read): the last of a
+    /// frame, or one that defines a series. Returns the bytes that were read.
     ///
     /// Numbers of one or two bytes are read without branches that depend on them.
     #[inline(always)]
@@ -268,7 +268,8 @@ impl StreamReader {
 }
 
 /// Passes a message of a known series to a function, and returns its length, if it is sound
-/// and the number of the series takes at most two bytes. Otherwise only a gauge's places may have changed.
+/// and the number of the series takes at most two bytes. Otherwise only a gauge's places may have
+/// changed.
 #[inline(always)]
 fn usual(
     series: &mut [Known],
@@ -370,7 +371,8 @@ impl Known {
         Ok(self.decimal())
     }
 
-    /// Reads a counter of any form, and the length of its body, for a loop that keeps its own place.
+    /// Reads a counter of any form, and the length of its body, for a loop that keeps its own
+    /// place.
     #[inline(never)]
     fn long_counter(&mut self, body: &[u8]) -> Option<(i64, usize)> {
         let mut input = Reader::new(body);

@@ -39,8 +39,8 @@ use crate::remote::lines::float;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
-/// The lines of a family come together, as both formats demand: if they come in two parts, these are
-/// two families, of which the second has no type. Within a family, the order does not matter. A
+/// The lines of a family come together, as both formats demand: if they come in two parts, these
+/// are two families, of which the second has no type. Within a family, the order does not matter. A
 /// sample that belongs to no family that was announced forms a separate family, whose type is not
 /// known.
 #[derive(Debug)]
@@ -88,8 +88,8 @@ enum Part {
 
 impl Families {
     /// No families yet, of lines in this format. In OpenMetrics, the samples of a counter have the
-    /// name of the family with a suffix, `_total` or `_created`; in Prometheus' format they have the
-    /// name itself, and one with a suffix belongs to another family.
+    /// name of the family with a suffix, `_total` or `_created`; in Prometheus' format they have
+    /// the name itself, and one with a suffix belongs to another family.
     pub fn new(format: Format, limits: Limits) -> Families {
         Families {
             format,
@@ -325,8 +325,8 @@ impl Families {
     }
 }
 
-/// A hash of labels. Names and values have their own, so that it covers where a name ends: otherwise,
-/// a sender could choose labels that collide, whatever the secrets are.
+/// A hash of labels. Names and values have their own, so that it covers where a name ends:
+/// otherwise, a sender could choose labels that collide, whatever the secrets are.
 fn hash(store: &Store, secrets: &Secrets, labels: Span) -> u64 {
     let chain = |all: u64, text: Span| {
         let hash = secrets.hash(store.bytes(text));

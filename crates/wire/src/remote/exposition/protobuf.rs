@@ -14,8 +14,8 @@ use crate::remote::fields::{each_field, nested, skip_unknown, text};
 /// `application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited`,
 /// and calls the function with each.
 ///
-/// A length beyond the limit for texts is an error, as is a family with more samples than the limit.
-/// Counts are doubles: those beyond 2^53 are rounded.
+/// A length beyond the limit for texts is an error, as is a family with more samples than the
+/// limit. Counts are doubles: those beyond 2^53 are rounded.
 ///
 /// ```
 /// use quipu_wire::remote::exposition::{Kind, Limits, Value, read_families};

@@ -65,8 +65,8 @@ pub struct Options {
     pub format: Format,
     /// How many bytes a line may have.
     pub max_line: usize,
-    /// How many labels a sample may have, and an exemplar. The time that a line takes grows with the
-    /// square of its labels: names are compared with each other.
+    /// How many labels a sample may have, and an exemplar. The time that a line takes grows with
+    /// the square of its labels: names are compared with each other.
     pub max_labels: usize,
 }
 

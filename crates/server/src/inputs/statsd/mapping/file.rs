@@ -1,5 +1,5 @@
-//! The mapping file as it is written: the keys of statsd_exporter 0.31, and those that it had before
-//! (`timer_type`, `buckets`, `quantiles`). An unknown key is an error.
+//! The mapping file as it is written: the keys of statsd_exporter 0.31, and those that it had
+//! before (`timer_type`, `buckets`, `quantiles`). An unknown key is an error.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -200,8 +200,8 @@ impl Queue {
         self.show();
     }
 
-    /// Notes that the request to send next failed while others did not. If that happens again, those
-    /// after it are sent first.
+    /// Notes that the request to send next failed while others did not. If that happens again,
+    /// those after it are sent first.
     pub(super) fn blame(&mut self) {
         let Some(waiting) = self.waiting.front_mut() else { return };
         waiting.failures += 1;
