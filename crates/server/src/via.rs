@@ -9,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hyper::header::HeaderName;
+use hyper::header::{HeaderMap, HeaderName};
 
 /// The header field: numbers in hex digits, separated by commas.
 pub const FIELD: HeaderName = HeaderName::from_static("quipu-via");
@@ -31,6 +31,10 @@ const MOST: usize = 64;
 /// How long a number is sent after it came in last.
 const KEPT: Duration = Duration::from_secs(600);
 const DIGITS: usize = 16;
+/// The response to the daemon's own samples.
+pub const LOOP: &str = "these samples come from this daemon itself, which would send them again for \
+                        ever: the --remote-write or --otlp flags of the daemons on their way make a \
+                        loop; remove one of them";
 
 impl Default for Via {
     fn default() -> Self {
@@ -41,12 +45,13 @@ impl Default for Via {
 }
 
 impl Via {
-    /// Notes what a request says of its way.
+    /// Notes what the head of a request says of its way.
     ///
     /// # Errors
     /// [`Loop`], if this daemon is on it.
-    pub fn note(&self, field: &str) -> Result<(), Loop> {
-        self.note_at(field, Instant::now())
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), Loop> {
+        let fields = headers.get_all(FIELD).iter().filter_map(|field| field.to_str().ok());
+        fields.map(|field| self.note_at(field, Instant::now())).fold(Ok(()), Result::and)
     }
 
     /// The number of this daemon alone.
@@ -86,6 +91,14 @@ impl Via {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Via {
+        fn note(&self, field: &str) -> Result<(), Loop> {
+            let mut headers = HeaderMap::new();
+            headers.insert(FIELD, field.parse().unwrap());
+            self.check(&headers)
+        }
+    }
 
     #[test]
     fn what_comes_back_is_known_round_any_ring() {

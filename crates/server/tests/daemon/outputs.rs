@@ -565,23 +565,28 @@ pub(crate) fn daemon_url(home: &Home, port: u16) -> String {
 #[test]
 fn samples_that_come_back_are_refused() {
     const PORTS: [u16; 3] = [18092, 18093, 18094];
-    for length in [1, 2, 3] {
+    for (length, is_otlp) in [(1, false), (2, false), (3, false), (1, true), (2, true)] {
         let home = Home::new();
+        // The first one may send by OTLP.
+        let way = |n| if is_otlp && n == 0 { "otlp" } else { "remote-write" };
+        let url = |n| match way(n) {
+            "otlp" => format!("http://{}:{}/v1/metrics", home.host(), PORTS[(n + 1) % length]),
+            _ => daemon_url(&home, PORTS[(n + 1) % length]),
+        };
         let daemons: Vec<_> = (0..length)
             .map(|n| {
                 let listen = format!("{}:{}", home.host(), PORTS[n]);
-                let (url, state) =
-                    (daemon_url(&home, PORTS[(n + 1) % length]), format!("{n}.quipu"));
-                let flags = ["--remote-write", &url, "--remote-write-interval", "100ms"];
+                let (flag, state) = (format!("--{}", way(n)), format!("{n}.quipu"));
+                let interval = format!("{flag}-interval");
+                let flags = [&*flag, &url(n), &interval, "100ms"];
                 home.start(&[&flags[..], &["--listen", &listen, "--state", &state]].concat())
             })
             .collect();
         import(&daemons[0], 1);
         import(&daemons[0], 5);
         for (n, daemon) in daemons.iter().enumerate() {
-            let url = daemon_url(&home, PORTS[(n + 1) % length]);
-            let refused =
-                format!("quipu_remote_write_requests_total{{receiver=\"{url}\",code=\"409\"}} ");
+            let (way, url) = (way(n).replace('-', "_"), url(n));
+            let refused = format!("quipu_{way}_requests_total{{receiver=\"{url}\",code=\"409\"}} ");
             let refusals = || {
                 let text = daemon.get("/metrics").text();
                 let found = text.lines().find_map(|line| line.strip_prefix(&refused));

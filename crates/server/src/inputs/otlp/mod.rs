@@ -31,6 +31,7 @@ use super::refusals::Input;
 use super::{Inputs, source};
 use crate::http::{Reply, Request, Response, Steps};
 use crate::routes::in_steps;
+use crate::via::{LOOP, Loop};
 use encoding::Encoding;
 use points::{Rejected, Translator};
 
@@ -76,6 +77,8 @@ impl Coming {
     fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
         let encoding =
             Encoding::of(request).map_err(|response| refuse(inputs, "type", response))?;
+        let is_own = |Loop| encoding.failure(StatusCode::CONFLICT, LOOP);
+        inputs.shared().via.check(request.headers()).map_err(is_own)?;
         let admission = Admission::new(inputs, Input::Otlp, &source(request))
             .map_err(|refused| too_many(encoding, &refused))?;
         let limit = match encoding {

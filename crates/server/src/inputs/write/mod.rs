@@ -20,14 +20,11 @@ use self_cell::self_cell;
 use super::place::{Place, SMALL};
 use super::{Inputs, body, now_ms};
 use crate::http::{Reply, Request, Response, Steps, text};
-use crate::via;
+use crate::via::{LOOP, Loop};
 
 pub use families::Families;
 use taking::{Step, Taking, Written};
 
-/// The response to the daemon's own samples.
-const LOOP: &str = "these samples come from this daemon itself, which would send them again for ever: the \
-                    --remote-write flags of the daemons on their way make a loop; remove one of them\n";
 /// The most bytes of a request before compression, as in Prometheus.
 const MOST_BYTES: usize = 32 << 20;
 
@@ -46,11 +43,8 @@ pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
 fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
     // The head is checked before the body is touched.
     let version = version(request)?;
-    for field in request.headers().get_all(via::FIELD) {
-        if inputs.shared().via.note(field.to_str().unwrap_or_default()).is_err() {
-            return Err(text(StatusCode::CONFLICT, LOOP));
-        }
-    }
+    let is_own = |Loop| text(StatusCode::CONFLICT, format!("{LOOP}\n"));
+    inputs.shared().via.check(request.headers()).map_err(is_own)?;
     let coding =
         request.headers().get(CONTENT_ENCODING).map_or(&b"snappy"[..], HeaderValue::as_bytes);
     if !coding.trim_ascii().eq_ignore_ascii_case(b"snappy") {

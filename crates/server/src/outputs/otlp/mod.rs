@@ -36,7 +36,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use quipu_segment::hash::Seeded;
 use quipu_segment::printable;
 use serde::{Deserialize, Serialize};
@@ -47,6 +47,7 @@ use super::schedule::{Backoff, Patience, Schedule};
 use super::{Credentials, LAST, Source};
 use crate::config::{ExternalLabel, ReceiverUrl};
 use crate::inputs::now_ns;
+use crate::via;
 use growth::{Growing, Totals};
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
@@ -400,13 +401,12 @@ impl Exporter {
         compression: Compression,
         timeout: Option<Duration>,
     ) -> Attempt {
-        let fields: &[(HeaderName, &str)] = match compression {
-            Compression::None => &[(CONTENT_TYPE, "application/x-protobuf")],
-            Compression::Gzip => {
-                &[(CONTENT_TYPE, "application/x-protobuf"), (CONTENT_ENCODING, "gzip")]
-            }
-        };
-        let answer = match self.client.post(fields, &body.bytes, timeout) {
+        let via = self.source.via().field();
+        let mut fields = vec![(CONTENT_TYPE, "application/x-protobuf"), (via::FIELD, &*via)];
+        if compression == Compression::Gzip {
+            fields.push((CONTENT_ENCODING, "gzip"));
+        }
+        let answer = match self.client.post(&fields, &body.bytes, timeout) {
             Ok(answer) => answer,
             Err(error) => {
                 self.note(Standing::Fails, &error);
