@@ -352,6 +352,7 @@ fn otlp(corpus: &impl Corpus) -> Result<(), Failure> {
     corpus("wire_otlp", "json", &[b"{", &json[..]].concat())?;
     let bytes = quipu_wire::remote::metrics_request_from_json(json)?;
     corpus("wire_otlp", "protobuf", &[b"p", &bytes[..]].concat())?;
+    corpus("wire_otlp", "response", b"p\x0a\x08\x08\xac\x02\x12\x03why")?;
     Ok(())
 }
 

@@ -208,3 +208,60 @@ fn ended(value: &PointValue<'_>) -> Option<PointValue<'static>> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use quipu_wire::remote::Number;
+
+    use super::*;
+
+    /// A snapshot of that many gauges, and of as many sums that were added.
+    fn take(count: usize, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
+        let mut requests = Requests::new(Compression::Gzip);
+        let mut series = HashSet::with_hasher(hash.clone());
+        let (gauge, temporality) = (PointValue::Gauge(Some(Number::Int(1))), Temporality::Delta);
+        let sum = PointValue::Sum { value: Some(Number::Int(1)), monotonic: true, temporality };
+        for (name, value) in [("level", gauge), ("hits", sum)] {
+            requests.begin(name, "", "");
+            for n in 0..count {
+                let text = n.to_string();
+                let attributes = [("n", Value::Text(&text))];
+                series.insert(identity(hash, name, &attributes));
+                requests.push(&NewPoint {
+                    attributes: &attributes,
+                    start_ns: 0,
+                    time_ns: 1,
+                    no_recorded_value: false,
+                    value,
+                    exemplars: &[],
+                });
+            }
+        }
+        if let Some(before) = before {
+            requests.end_missing(before, &series, 2);
+        }
+        Snapshot { bodies: requests.finish(), series }
+    }
+
+    #[test]
+    fn requests_are_bounded_and_ends_are_marked_once() {
+        let hash = Seeded::default();
+        let ends = |snapshot: &Snapshot| {
+            let (mut ends, mut all) = (0, 0);
+            each_point(&snapshot.bodies, Compression::Gzip, &hash, |metric, _, point| {
+                assert!(!point.no_recorded_value || (metric.name, point.time_ns) == ("level", 2));
+                ends += usize::from(point.no_recorded_value);
+                all += 1;
+            });
+            (ends, all)
+        };
+        let all = take(2501, None, &hash);
+        let points: Vec<u64> = all.bodies.iter().map(|body| body.points).collect();
+        assert_eq!(points, [2000, 2000, 1002]);
+        // What was added has no end.
+        let fewer = take(2000, Some(&all), &hash);
+        assert_eq!(ends(&fewer), (501, 4501));
+        assert_eq!(ends(&take(2000, Some(&fewer), &hash)), (0, 4000));
+        assert_eq!(ends(&take(0, Some(&fewer), &hash)), (2000, 2000));
+    }
+}
