@@ -614,3 +614,38 @@ fn the_old_switch_says_what_its_name_is_now() {
     let fields = [("Content-Type", "application/json")];
     assert_eq!(daemon.post_body("/v1/metrics", &fields, b"{}").status, 404);
 }
+
+#[test]
+fn data_points_that_come_back_are_refused() {
+    const PORTS: [u16; 2] = [18095, 18096];
+    for (length, temporality) in [(1, "cumulative"), (2, "cumulative"), (2, "delta")] {
+        let home = Home::new();
+        let address = |n: usize| format!("{}:{}", home.host(), PORTS[n % length]);
+        let daemons: Vec<_> = (0..length)
+            .map(|n| {
+                let (url, state) = (format!("http://{}", address(n + 1)), format!("{n}.quipu"));
+                let flags = ["--otlp", &url, "--otlp-interval", "100ms", "--otlp-temporality"];
+                let more = [temporality, "--listen", &address(n), "--state", &state];
+                home.start(&[&flags[..], &more[..]].concat())
+            })
+            .collect();
+        import(&daemons[0], 1);
+        import(&daemons[0], 5);
+        let back = &daemons[length - 1];
+        let url = address(length);
+        let refused = format!(
+            "quipu_otlp_requests_total{{receiver=\"http://{url}/v1/metrics\",code=\"409\"}} "
+        );
+        let refusals = || {
+            let text = back.get("/metrics").text();
+            let found = text.lines().find_map(|line| line.strip_prefix(&refused));
+            found.map_or(0, |count| count.parse().unwrap())
+        };
+        wait_until("refusals", || refusals() > 3);
+        wait_until("the log", || count(back, "make a loop") > 0);
+        // None has taken what came back.
+        for daemon in &daemons {
+            assert_eq!(daemon.sample("hits_total").to_bits(), 5_f64.to_bits());
+        }
+    }
+}

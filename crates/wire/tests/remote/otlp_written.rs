@@ -28,7 +28,7 @@ fn written(bytes: &[u8], most: usize) -> (Vec<Vec<u8>>, Vec<String>) {
         if writer.points() == most {
             let mut request = Vec::new();
             writer.finish(&mut request);
-            assert!(writer.is_empty() && writer.len() == 0);
+            assert_eq!((writer.is_empty(), writer.len()), (true, 0));
             requests.push(request);
         }
     }

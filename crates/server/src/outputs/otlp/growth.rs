@@ -410,7 +410,7 @@ fn added(now: Number, last: Number) -> Option<Number> {
     if now.is_nan() || now == last {
         return Some(Number::Int(0));
     }
-    (now > last || last.is_nan()).then(|| Number::Double(now - last))
+    (now > last || last.is_nan()).then_some(Number::Double(now - last))
 }
 
 fn delta(value: PointValue<'_>) -> PointValue<'_> {

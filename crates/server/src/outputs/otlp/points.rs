@@ -339,15 +339,20 @@ fn sum_of(counts: &[u64]) -> u64 {
 /// How often neighbours have to be merged for there to be few enough buckets.
 fn merge_of(buckets: &[(i32, u64)]) -> u32 {
     let (Some((first, _)), Some((last, _))) = (buckets.first(), buckets.last()) else { return 0 };
-    let indices = |merge: u32| (i64::from(*last) - 1 >> merge) - (i64::from(*first) - 1 >> merge);
+    let indices = |merge: u32| merged(*last, merge) - merged(*first, merge);
     (0..32).find(|merge| indices(*merge) < MOST_BUCKETS).unwrap_or(32)
+}
+
+/// The index of a bucket of Prometheus, after its neighbours were merged.
+fn merged(index: i32, merge: u32) -> i64 {
+    (i64::from(index) - 1) >> merge
 }
 
 /// All buckets between the first and the last, each of `2^merge` of those that are given by
 /// Prometheus' index, which is one more than OpenTelemetry's. Returns the index of the first.
 fn dense(out: &mut Vec<u64>, buckets: &[(i32, u64)], merge: u32) -> i32 {
     out.clear();
-    let index = |index: i32| i64::from(index) - 1 >> merge;
+    let index = |index: i32| merged(index, merge);
     let Some(offset) = buckets.first().map(|(first, _)| index(*first)) else { return 0 };
     for (at, count) in buckets {
         // Few enough, since they ascend.

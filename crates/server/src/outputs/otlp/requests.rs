@@ -215,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// A snapshot of that many gauges, and of as many sums that were added.
+    /// A snapshot of that many gauges, and the same number of sums that were added.
     fn take(count: usize, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
         let mut requests = Requests::new(Compression::Gzip);
         let mut series = HashSet::with_hasher(hash.clone());
