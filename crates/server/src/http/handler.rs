@@ -2,6 +2,7 @@
 //! events.
 
 use std::net::IpAddr;
+use std::task::{Context, Poll};
 use std::time::Instant;
 
 use hyper::body::Bytes;
@@ -54,6 +55,12 @@ pub trait Steps {
     /// Computes for about 100 us at most, and returns the response after the last step. A panic
     /// is treated as in [`Handler::handle`].
     fn step(&mut self) -> Option<Response>;
+
+    /// Ready if the next step can do something. If not, the task is woken when that may have changed,
+    /// and the thread serves others until then.
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
 
     /// Whether the last step could do nothing but wait for another request. The next step is then
     /// in another turn.

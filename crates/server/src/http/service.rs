@@ -203,14 +203,17 @@ impl<H: Handler> Later<H> {
                         }
                     }
                 }
-                Stage::Steps(steps, started) => match service.step(steps, *started) {
-                    Some(response) => return Poll::Ready(Ok(response)),
-                    None if steps.is_waiting() => {
-                        service.wire.wait_for_turn();
-                        return Poll::Pending;
+                Stage::Steps(steps, started) => {
+                    ready!(steps.poll_ready(cx));
+                    match service.step(steps, *started) {
+                        Some(response) => return Poll::Ready(Ok(response)),
+                        None if steps.is_waiting() => {
+                            service.wire.wait_for_turn();
+                            return Poll::Pending;
+                        }
+                        None => continue,
                     }
-                    None => continue,
-                },
+                }
             }
         }
     }
@@ -391,8 +394,9 @@ fn is_malformed(error: &hyper::Error) -> bool {
 mod tests {
     use std::io::{BufRead, BufReader, Write};
     use std::net::{SocketAddr, TcpStream};
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+    use std::sync::{Arc, Mutex};
+    use std::task::Waker;
     use std::thread;
     use std::time::Duration;
 
@@ -407,12 +411,26 @@ mod tests {
     struct Seen {
         held: Arc<AtomicUsize>,
         ended: Arc<AtomicUsize>,
+        steps: Arc<AtomicUsize>,
+        /// Whether steps wait to be woken.
+        is_asleep: bool,
+        waker: Arc<Mutex<Option<Waker>>>,
     }
 
     /// Steps that end when another request has.
     impl Steps for Seen {
         fn step(&mut self) -> Option<Response> {
+            self.steps.fetch_add(1, SeqCst);
             (self.ended.load(SeqCst) > 0).then(|| text(StatusCode::OK, "held"))
+        }
+
+        fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+            let mut waker = self.waker.lock().unwrap();
+            if !self.is_asleep || self.ended.load(SeqCst) > 0 {
+                return Poll::Ready(());
+            }
+            *waker = Some(cx.waker().clone());
+            Poll::Pending
         }
     }
 
@@ -431,7 +449,9 @@ mod tests {
 
         fn event(&self, event: Event) {
             if matches!(event, Event::Answered { .. } | Event::Refused(_)) {
+                let mut waker = self.waker.lock().unwrap();
                 self.ended.fetch_add(1, SeqCst);
+                waker.take().into_iter().for_each(Waker::wake);
             }
         }
     }
@@ -449,26 +469,49 @@ mod tests {
         line["HTTP/1.1 ".len()..][..3].to_owned()
     }
 
-    #[test]
-    fn a_body_counts_until_its_steps_end() {
-        let limits = Limits { kept_bytes: 1500, ..Limits::default() };
+    /// Serves while the client runs.
+    fn serve(seen: &Seen, limits: Limits, client: impl FnOnce(SocketAddr)) {
         let options = Options { limits, ..Options::default() };
         let server = Server::bind(&["127.0.0.1:0"], &options).unwrap();
         let address = server.local_addresses()[0];
         let (stop, stopped) = oneshot::channel::<()>();
-        let seen = Seen::default();
         let made = seen.clone();
         let make = move |_| made.clone();
         let thread =
             thread::spawn(move || server.serve(make, || (), async { drop(stopped.await) }));
-        let held = post(address, "/held");
-        while seen.held.load(SeqCst) == 0 {
-            thread::sleep(Duration::from_millis(1));
-        }
-        assert_eq!(status(post(address, "/")), "503");
-        assert_eq!(status(held), "200");
-        assert_eq!(status(post(address, "/")), "200");
+        client(address);
         drop(stop);
         thread.join().unwrap().unwrap();
+    }
+
+    fn wait_until(is_so: impl Fn() -> bool) {
+        while !is_so() {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    #[test]
+    fn a_body_counts_until_its_steps_end() {
+        let seen = Seen::default();
+        serve(&seen, Limits { kept_bytes: 1500, ..Limits::default() }, |address| {
+            let held = post(address, "/held");
+            wait_until(|| seen.held.load(SeqCst) > 0);
+            assert_eq!(status(post(address, "/")), "503");
+            assert_eq!(status(held), "200");
+            assert_eq!(status(post(address, "/")), "200");
+        });
+    }
+
+    #[test]
+    fn steps_that_wait_are_not_taken_until_they_are_woken() {
+        let seen = Seen { is_asleep: true, ..Seen::default() };
+        serve(&seen, Limits::default(), |address| {
+            let held = post(address, "/held");
+            wait_until(|| seen.waker.lock().unwrap().is_some());
+            assert_eq!(seen.steps.load(SeqCst), 0);
+            assert_eq!(status(post(address, "/")), "200");
+            assert_eq!(status(held), "200");
+            assert_eq!(seen.steps.load(SeqCst), 1);
+        });
     }
 }
