@@ -306,7 +306,7 @@ fn segments(flags: &Flags) -> Result<agent::Options, Error> {
         places,
         labels: flags.segments_labels.clone().unwrap_or_default(),
         keep: flags.segments_keep.map(|keep| keep.0),
-        most: number("segments-most", flags.segments_most, 1, 1 << 20)?,
+        most: number("segments-count", flags.segments_count, 1, 1 << 20)?,
         bytes: set(flags.segments_bytes).min(1 << 40),
         own: set(flags.state.clone()),
     })

@@ -1,10 +1,11 @@
 //! `GET /metrics`: what is watched, what came in, and the daemon's own metrics, in steps.
 
-use std::time::Duration;
+use std::task::{Context, Poll};
 
 use hyper::StatusCode;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    VARY,
 };
 use quipu::Scrape;
 use quipu::exposition::{
@@ -13,7 +14,7 @@ use quipu::exposition::{
 use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
 
-use crate::agent::{Asked, Filter, Walk, Watched};
+use crate::agent::{Asked, Filter, Reading, Walk, Watched};
 use crate::http::{Request, Response, Steps, text};
 use crate::inputs::Inputs;
 use crate::inputs::gate::{Scraping, WaitingScrape};
@@ -56,9 +57,7 @@ impl Exposing {
             compression,
             compressor: Compressor::new(compression),
             filter,
-            watching: watched.map_or(Watching::Over, |watched| {
-                Watching::Reading(watched.clone(), watched.ask())
-            }),
+            watching: watched.map_or(Watching::Over, |watched| Watching::Reading(watched.ask())),
             scrape: None,
             place: None,
             body: Vec::new(),
@@ -68,18 +67,23 @@ impl Exposing {
     /// A step of what is watched.
     fn watch(&mut self) -> Option<Response> {
         match &mut self.watching {
-            Watching::Reading(watched, asked) => {
-                // Other connections have their turns in between.
-                let merged = watched.wait(asked, STEP)?;
-                if !merged.has(&self.filter) {
-                    let source = self.filter.source.as_deref().unwrap_or_default();
-                    let what = format!(
-                        "no watched segment is called {}; quipu_segments_info in /metrics has the \
-                         names\n",
-                        printable(source)
-                    );
-                    return Some(text(StatusCode::NOT_FOUND, what));
-                }
+            Watching::Reading(asked) => {
+                let merged = match asked.reading()? {
+                    Reading::Of(merged) if !merged.has(&self.filter) => {
+                        return Some(text(StatusCode::NOT_FOUND, unknown(&self.filter)));
+                    }
+                    Reading::Of(merged) => merged,
+                    Reading::Stale if self.filter.is_part() => {
+                        let mut response = text(StatusCode::SERVICE_UNAVAILABLE, STALE);
+                        let headers = response.headers_mut();
+                        headers.insert(RETRY_AFTER, HeaderValue::from_static("15"));
+                        return Some(response);
+                    }
+                    Reading::Stale => {
+                        self.watching = Watching::Over;
+                        return None;
+                    }
+                };
                 let encoder = Encoder::new(self.format, self.escaping);
                 let walk = Walk::over(&merged, self.filter.clone());
                 self.watching = Watching::Walking(Box::new((walk, Paced { encoder, series: 0 })));
@@ -88,7 +92,7 @@ impl Exposing {
                 let (walk, paced) = &mut **walking;
                 paced.series = 0;
                 let is_more = walk.step(paced, Paced::is_full);
-                let is_all = self.filter.source.is_some();
+                let is_all = self.filter.is_part();
                 // The rest of an exposition in text has its end.
                 if !is_more && (is_all || self.format == Format::Protobuf) {
                     paced.encoder.finish();
@@ -160,15 +164,36 @@ impl Steps for Exposing {
         }
     }
 
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.watching {
+            Watching::Reading(asked) => asked.poll(cx),
+            _ => Poll::Ready(()),
+        }
+    }
+
     fn is_waiting(&self) -> bool {
-        self.place.is_some() || matches!(self.watching, Watching::Reading(..))
+        self.place.is_some()
     }
 }
+
+/// Why no watched file is what the filter wants.
+fn unknown(filter: &Filter) -> String {
+    let (what, which) = match (&filter.source, &filter.directory) {
+        (Some(source), _) => (format!("called {}", printable(source)), "names"),
+        (None, Some(path)) => (format!("in {}", printable(path)), "paths"),
+        (None, None) => (String::from("there"), "names"),
+    };
+    format!("no watched segment is {what}; quipu_segments_info in /metrics has the {which}\n")
+}
+
+/// The text of a response without values.
+const STALE: &str = "the last reading of the watched files is too old to be shown: a file system does \
+                     not answer; quipu_segments_last_read_time_seconds in /metrics has the time\n";
 
 /// What is being done about watched sources.
 enum Watching {
     /// They are being read.
-    Reading(Watched, Asked),
+    Reading(Asked),
     Walking(Box<(Walk, Paced)>),
     /// All was shown.
     Over,
@@ -207,8 +232,5 @@ fn put(compressor: &mut Option<Compressor>, piece: &[u8], body: &mut Vec<u8>) {
 
 /// The most series in a step.
 const SERIES: usize = 1000;
-/// How long a step waits for a reading.
-const STEP: Duration = Duration::from_micros(100);
-
 /// The least size of a piece that others follow.
 const FULL: usize = 64 << 10;

@@ -1,5 +1,8 @@
 //! The routes of the daemon, all served from memory.
 
+use std::path::PathBuf;
+use std::task::{Context, Poll};
+
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
@@ -59,7 +62,7 @@ impl Routes {
             Route::Metrics => {
                 let expiring = self.push().expire(inputs);
                 let filter = filter(request)?;
-                if filter.source.is_some() && self.watched.is_none() {
+                if filter.is_part() && self.watched.is_none() {
                     return Err(bad("no segments are watched; start the daemon with --segments"));
                 }
                 let exposing = Exposing::new(inputs, request, self.watched.as_ref(), filter);
@@ -205,6 +208,13 @@ impl<E: Steps> Steps for Scrape<E> {
         self.exposing.step()
     }
 
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self.expiring {
+            Some(_) => Poll::Ready(()),
+            None => self.exposing.poll_ready(cx),
+        }
+    }
+
     fn is_waiting(&self) -> bool {
         self.expiring.as_ref().map_or_else(|| self.exposing.is_waiting(), Steps::is_waiting)
     }
@@ -295,6 +305,11 @@ fn filter(request: &Request) -> Result<Filter, Refused> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         match &*decoded(name, name)? {
             "segment" => filter.source = Some(decoded(name, value)?),
+            "directory" => {
+                let path = PathBuf::from(decoded(name, value)?);
+                let what = "the directory is empty; give the path of a watched one";
+                filter.directory = Some(std::path::absolute(path).map_err(|_| bad(what))?);
+            }
             "name[]" => filter.names.push(decoded(name, value)?),
             _ => {}
         }

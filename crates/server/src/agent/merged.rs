@@ -11,6 +11,7 @@
 //! `x_total` beside another `x` as it is, as a family `x_total`.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use quipu::exposition::ShownNames;
@@ -35,6 +36,8 @@ pub struct Seen {
     pub origin: Origin,
     /// Its name: of a file, the label `segment` of all its series.
     pub name: String,
+    /// Its absolute path; empty if it is not in a file.
+    pub path: PathBuf,
     /// The labels of all its series.
     pub labels: Labels,
     /// Its families, with at least one series each.
@@ -51,6 +54,8 @@ pub struct Merged {
     names: Vec<Named>,
     /// What contradicts each other.
     pub conflicts: Vec<Conflict>,
+    /// The directories that are watched, with absolute paths.
+    pub directories: Vec<PathBuf>,
 }
 
 /// Families of one name.
@@ -135,16 +140,27 @@ impl About {
 pub struct Filter {
     /// The name of a source, or of a directory with sources; all if there is none.
     pub source: Option<String>,
+    /// The absolute path of a directory with sources; all if there is none.
+    pub directory: Option<PathBuf>,
     /// The names of families or of samples; all if there are none.
     pub names: Vec<String>,
 }
 
 impl Filter {
+    /// Whether some sources are wanted, and not all.
+    pub fn is_part(&self) -> bool {
+        self.source.is_some() || self.directory.is_some()
+    }
+
     fn has_source(&self, seen: &Seen) -> bool {
-        let Some(wanted) = &self.source else { return true };
         let is_inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
-        let rest = seen.name.strip_prefix(wanted.trim_end_matches('/'));
-        seen.origin == Origin::File && rest.is_some_and(is_inside)
+        let has_name = |wanted: &String| {
+            seen.name.strip_prefix(wanted.trim_end_matches('/')).is_some_and(is_inside)
+        };
+        let is_below = |wanted: &PathBuf| seen.path.starts_with(wanted);
+        let is_one = self.source.as_ref().is_none_or(has_name)
+            && self.directory.as_ref().is_none_or(is_below);
+        is_one && (!self.is_part() || seen.origin == Origin::File)
     }
 
     fn has_family(&self, family: &Recorded) -> bool {
@@ -206,12 +222,15 @@ impl Merged {
         }
         conflicts.sort();
         conflicts.dedup();
-        Self { sources, names, conflicts }
+        Self { sources, names, conflicts, directories: Vec::new() }
     }
 
-    /// Whether a source of that name, or a directory with sources, is there.
+    /// Whether there is a source that is wanted, or the directory is watched and may have one later.
     pub fn has(&self, filter: &Filter) -> bool {
-        filter.source.is_none() || self.sources.iter().any(|seen| filter.has_source(seen))
+        let is_watched = |wanted: &PathBuf| self.directories.contains(wanted);
+        !filter.is_part()
+            || self.sources.iter().any(|seen| filter.has_source(seen))
+            || filter.source.is_none() && filter.directory.as_ref().is_some_and(is_watched)
     }
 
     /// The sources, in the order in which they were seen first.
@@ -335,7 +354,7 @@ impl Walk {
         let mut looked_at = 0;
         while let Some(named) = merged.names.get(*name) {
             // With a source of its own, a family that is apart is shown.
-            let is_apart = |group: &&Group| !group.is_shown && filter.source.is_none();
+            let is_apart = |group: &&Group| !group.is_shown && !filter.is_part();
             let mut groups = named.groups.iter().filter(|group| !is_apart(group));
             let group = groups.find(|group| group.parts.iter().any(has));
             while let Some((group, one)) = group.and_then(|it| Some((it, it.parts.get(*part)?))) {
@@ -383,7 +402,8 @@ mod tests {
         registry.visit(&mut recorder).unwrap();
         let (families, series) = recorder.finish();
         let labels = vec![("segment".to_owned(), name.to_owned())];
-        Arc::new(Seen { origin: Origin::File, name: name.into(), labels, families, series })
+        let path = PathBuf::from("/run").join(name);
+        Arc::new(Seen { origin: Origin::File, name: name.into(), path, labels, families, series })
     }
 
     fn text(merged: &Arc<Merged>, filter: Filter) -> String {
@@ -423,13 +443,17 @@ mod tests {
         assert_eq!(conflicts.collect::<Vec<_>>(), expected);
         let of = |source: &str, names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
-            text(&merged, Filter { source: Some(source.into()), names })
+            text(&merged, Filter { source: Some(source.into()), names, ..Filter::default() })
         };
         assert!(of("mail", &["jobs"]).ends_with("jobs{segment=\"mail\"} 3\n"));
         assert!(of("mail", &["jobs_total"]).ends_with("jobs_total{segment=\"mail\"} 5\n"));
         assert_eq!(of("web", &["jobs_total"]).lines().count(), 4);
         assert_eq!(of("web/2", &["jobs_total"]).lines().count(), 3);
         assert_eq!(of("we", &[]), "");
+        let directory = |path: &str| Filter { directory: Some(path.into()), ..Filter::default() };
+        assert_eq!(text(&merged, directory("/run/web")), of("web", &[]));
+        assert_eq!(text(&merged, directory("/run/we")), "");
+        assert!(merged.has(&directory("/run/web")) && !merged.has(&directory("/run/we")));
     }
 
     #[test]
@@ -454,7 +478,8 @@ mod tests {
             let sources = families.into_iter().enumerate().map(|(number, families)| {
                 let origin = if number == of_target { Origin::Target } else { Origin::File };
                 let labels = vec![("segment".to_owned(), number.to_string())];
-                Arc::new(Seen { origin, name: number.to_string(), labels, families, series: 1 })
+                let (name, path) = (number.to_string(), PathBuf::new());
+                Arc::new(Seen { origin, name, path, labels, families, series: 1 })
             });
             let merged = Arc::new(Merged::of(sources.collect(), |_| false));
             let lines = text(&merged, Filter::default());

@@ -15,13 +15,14 @@ mod recorded;
 mod source;
 mod table;
 pub mod targets;
+mod watched;
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,6 @@ use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use notice::Notice;
-use own::Status;
 pub use own::{OfTargets, Own};
 use table::Table;
 use targets::Scraped;
@@ -37,6 +37,7 @@ use targets::Scraped;
 pub use merged::{About, Conflict, Filter, Merged, Seen, Walk};
 pub use pattern::Pattern;
 pub use recorded::{Labels, Recorded};
+pub use watched::{Asked, Reading, Watched};
 
 /// What the agent watches, and how.
 #[derive(Debug, Clone, Default)]
@@ -62,42 +63,10 @@ pub struct Agent {
     watched: Watched,
 }
 
-/// What the agent has read, for those that show it. Clones share it.
-#[derive(Debug, Clone)]
-pub struct Watched(Arc<Shared>);
-
-/// A reading that was asked for.
-#[derive(Debug, Clone, Copy)]
-pub struct Asked {
-    number: u64,
-    since: Instant,
-}
-
-#[derive(Debug)]
-struct Shared {
-    is_stopping: AtomicBool,
-    /// A byte here wakes the thread.
-    wake: UnixStream,
-    state: Mutex<State>,
-    changed: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// The number of readings that were asked for, that began, and that ended.
-    wanted: u64,
-    begun: u64,
-    ended: u64,
-    merged: Arc<Merged>,
-    status: Arc<Status>,
-}
-
 /// The time between two looks for sources that no event announced.
 const PERIOD: Duration = Duration::from_secs(5);
 /// The least time between two looks because of events.
 const CALM: Duration = Duration::from_millis(50);
-/// How long a scrape waits for a reading before it shows the last one.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Agent {
     /// Starts the thread, which shows what was `scraped`, too. A family that `shown` has keeps
@@ -109,13 +78,7 @@ impl Agent {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
-        let shared = Arc::new(Shared {
-            is_stopping: AtomicBool::new(false),
-            wake,
-            state: Mutex::default(),
-            changed: Condvar::new(),
-        });
-        let watched = Watched(shared);
+        let watched = Watched::new(wake);
         let thread = Thread {
             table: Table::new(options),
             scraped,
@@ -123,6 +86,7 @@ impl Agent {
             notice: Notice::new(),
             woken,
             watched: watched.clone(),
+            directories: Vec::new(),
             looked: None,
             is_due: false,
         };
@@ -145,52 +109,6 @@ impl Drop for Agent {
     }
 }
 
-impl Watched {
-    /// Asks for a reading that begins after this call.
-    pub fn ask(&self) -> Asked {
-        let mut state = self.state();
-        let number = state.begun + 1;
-        let is_new = state.wanted < number;
-        state.wanted = number;
-        drop(state);
-        if is_new {
-            self.wake();
-        }
-        Asked { number, since: Instant::now() }
-    }
-
-    /// Waits for a reading, at most for that time. `None` if there is none yet. A reading that
-    /// takes too long is not waited for: then the last one is returned.
-    pub fn wait(&self, asked: &Asked, time: Duration) -> Option<Arc<Merged>> {
-        let is_waiting = |state: &mut State| state.ended < asked.number;
-        let waited = self.0.changed.wait_timeout_while(self.state(), time, is_waiting);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let is_there = state.ended >= asked.number || asked.since.elapsed() >= PATIENCE;
-        is_there.then(|| Arc::clone(&state.merged))
-    }
-
-    /// Reads all sources, for a thread that may wait. If that takes too long, returns what was read
-    /// last.
-    pub fn fresh(&self) -> Arc<Merged> {
-        let asked = self.ask();
-        self.wait(&asked, PATIENCE).unwrap_or_else(|| Arc::clone(&self.state().merged))
-    }
-
-    fn status(&self) -> Arc<Status> {
-        Arc::clone(&self.state().status)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No change of the state can panic half way.
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn wake(&self) {
-        // If there is no room for another byte, the thread is awake soon.
-        let _ = rustix::io::write(&self.0.wake, &[0]);
-    }
-}
-
 /// What the thread has.
 struct Thread {
     table: Table,
@@ -200,6 +118,8 @@ struct Thread {
     notice: Notice,
     woken: UnixStream,
     watched: Watched,
+    /// The directories in which it looks, with absolute paths.
+    directories: Vec<PathBuf>,
     /// When it last looked for sources.
     looked: Option<Instant>,
     /// Whether there were events since.
@@ -210,10 +130,7 @@ impl Thread {
     fn run(mut self) {
         // Acquire: see `Agent::drop`.
         while !self.watched.0.is_stopping.load(Ordering::Acquire) {
-            let mut state = self.watched.state();
-            let is_wanted = state.begun < state.wanted;
-            state.begun += u64::from(is_wanted);
-            drop(state);
+            let is_wanted = self.watched.begin();
             self.is_due |= self.notice.take();
             let age = self.looked.map_or(Duration::MAX, |looked| looked.elapsed());
             let due = if self.is_due { CALM } else { PERIOD };
@@ -240,6 +157,8 @@ impl Thread {
                 break;
             }
         }
+        let directories = look.directories.iter();
+        self.directories = directories.flat_map(std::path::absolute).collect();
         self.table.update(look);
         (self.looked, self.is_due) = (Some(Instant::now()), false);
     }
@@ -250,19 +169,14 @@ impl Thread {
         sources.extend(self.table.read());
         let shown = self.shown.family_names().ok();
         let is_taken = |name: &str| shown.as_ref().is_some_and(|shown| shown.contains(name));
-        let merged = Arc::new(Merged::of(sources, is_taken));
+        let mut merged = Merged::of(sources, is_taken);
+        merged.directories.clone_from(&self.directories);
+        let merged = Arc::new(merged);
         self.table.log(&merged.conflicts);
         let mut status = self.table.status(&merged);
         status.unwatched = self.notice.unwatched();
         status.took = begun.elapsed();
-        let mut state = self.watched.state();
-        state.ended = state.begun;
-        let old = std::mem::replace(&mut state.merged, merged);
-        state.status = Arc::new(status);
-        drop(state);
-        self.watched.0.changed.notify_all();
-        // Without the lock: it may have many series.
-        drop(old);
+        self.watched.end(merged, status);
     }
 
     /// Sleeps until there is an event, a request, or a look is due.

@@ -1,12 +1,12 @@
 //! The daemon's own metrics about the files that it watches, and the targets that it scrapes.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use quipu::collector::Collector;
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
-use super::Watched;
 use super::merged::About;
+use super::watched::Watched;
 use crate::segment_file::Header;
 
 /// What is known of the sources after a reading.
@@ -33,6 +33,8 @@ pub(super) struct Shown {
     pub(super) is_open: Option<bool>,
     pub(super) is_faulty: bool,
     pub(super) is_shown: bool,
+    /// When it could be read last.
+    pub(super) read: Option<SystemTime>,
     pub(super) series: usize,
 }
 
@@ -49,14 +51,14 @@ impl Own {
 
 impl Collector for Own {
     fn names(&self) -> Vec<String> {
-        let one = [&INFO, &OPEN, &START, &SERIES, &SERIES_LEFT_OUT];
+        let one = [&INFO, &UP, &READ, &OPEN, &START, &SERIES, &SERIES_LEFT_OUT];
         let all = [&SOURCES, &LEFT_OUT, &UNWATCHED, &CONFLICTS, &TOOK];
         let names = all.into_iter().chain(one);
         names.map(|family| family.name.to_owned()).collect()
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let status = self.0.status();
+        let (status, is_stale) = self.0.status();
         let whole = |n: usize| Value::Gauge(Number::Unsigned(n as u64));
         let count = |has: fn(&Shown) -> bool| status.sources.iter().filter(|one| has(one)).count();
         sink.family(&SOURCES);
@@ -79,6 +81,19 @@ impl Collector for Own {
                 header.instance.iter().map(|byte| format!("{byte:02x}")).collect()
             });
             put(&INFO, &[&one.name, &one.path, one.kind, &instance], Value::Info, sink);
+        }
+        sink.family(&UP);
+        for one in &status.sources {
+            put(&UP, &[&one.name], whole(usize::from(one.is_shown && !is_stale)), sink);
+        }
+        sink.family(&READ);
+        for one in &status.sources {
+            if let Some(time) =
+                one.read.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok())
+            {
+                let seconds = Value::Gauge(Number::Float(time.as_secs_f64()));
+                put(&READ, &[&one.name], seconds, sink);
+            }
         }
         sink.family(&OPEN);
         for one in &status.sources {
@@ -125,7 +140,7 @@ impl Collector for OfTargets {
 
     fn collect(&self, sink: &mut dyn Sink) {
         sink.family(&TARGET_CONFLICTS);
-        let counts = self.0.status().target_conflicts;
+        let counts = self.0.status().0.target_conflicts;
         for (about, count) in About::ALL.into_iter().zip(counts) {
             let count = Value::Gauge(Number::Unsigned(count as u64));
             put(&TARGET_CONFLICTS, &[about.name()], count, sink);
@@ -150,7 +165,7 @@ type State = (&'static str, fn(&Shown) -> bool);
 const STATES: [State; 3] = [
     ("shown", |one| one.is_shown),
     ("unreadable", |one| one.is_faulty),
-    ("over", |one| !one.is_shown && !one.is_faulty),
+    ("expired", |one| !one.is_shown && !one.is_faulty),
 ];
 
 const fn gauge(
@@ -209,6 +224,18 @@ const INFO: Family<'static> = Family {
 };
 
 const OF_SEGMENT: &[Label<'static>] = &[Label { name: "segment", values: None }];
+
+const UP: Family<'static> = gauge(
+    "quipu_segments_up",
+    "Whether the metrics of the file are shown: it could be read, not too long ago.",
+    OF_SEGMENT,
+);
+
+const READ: Family<'static> = gauge(
+    "quipu_segments_last_read_time_seconds",
+    "Unix time at which the file could be read last.",
+    OF_SEGMENT,
+);
 
 const OPEN: Family<'static> =
     gauge("quipu_segments_open", "Whether a process has the segment file open.", OF_SEGMENT);

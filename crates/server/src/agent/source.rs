@@ -14,7 +14,7 @@ use tracing::{info, warn};
 
 use super::merged::{Origin, Seen};
 use super::places::{Found, Kind};
-use super::recorded::{Labels, Recorder};
+use super::recorded::{Labels, Recorded, Recorder};
 use crate::segment_file::{FileId, Header, SegmentFile, file_id};
 
 /// A source that is watched.
@@ -35,6 +35,8 @@ pub(super) struct Source {
     gone: Option<SystemTime>,
     /// Whether it has been read.
     is_read: bool,
+    /// When it could be read last.
+    pub(super) read: Option<SystemTime>,
 }
 
 #[derive(Debug)]
@@ -65,8 +67,9 @@ impl Source {
                 Reader::Directory(Box::new(directories))
             }
         };
-        let seen =
-            Arc::new(Seen { name: found.name.clone(), labels: labels.clone(), ..Seen::default() });
+        let path = std::path::absolute(&found.path).unwrap_or_default();
+        let (name, given) = (found.name.clone(), labels.clone());
+        let seen = Arc::new(Seen { name, path, labels: given, ..Seen::default() });
         Self {
             found,
             labels,
@@ -77,6 +80,7 @@ impl Source {
             closed: None,
             gone: None,
             is_read: false,
+            read: None,
         }
     }
 
@@ -150,6 +154,7 @@ impl Source {
         if self.gone.is_some() {
             return;
         }
+        let begun = SystemTime::now();
         // What is read was written by others: a flaw of a reader must not end the agent.
         let read = catch_unwind(AssertUnwindSafe(|| self.record(terms, budget)));
         let recorded = read.unwrap_or_else(|_| Err("its reader failed: report that".into()));
@@ -157,9 +162,8 @@ impl Source {
         match recorded {
             Ok(Some(recorder)) => {
                 let (families, series) = recorder.finish();
-                let (name, labels) = (self.found.name.clone(), self.labels.clone());
-                let origin = Origin::File;
-                self.seen = Arc::new(Seen { origin, name, labels, families, series });
+                self.seen = self.seen(families, series);
+                self.read = Some(begun);
                 if self.fault.take().is_some() {
                     info!(path = %printable(&self.found.path), "a watched file can be read again");
                 }
@@ -179,9 +183,14 @@ impl Source {
 
     fn forget(&mut self) {
         if !self.seen.families.is_empty() {
-            let (name, labels) = (self.found.name.clone(), self.labels.clone());
-            self.seen = Arc::new(Seen { name, labels, ..Seen::default() });
+            self.seen = self.seen(Vec::new(), 0);
         }
+    }
+
+    fn seen(&self, families: Vec<Recorded>, series: usize) -> Arc<Seen> {
+        let (name, path) = (self.found.name.clone(), self.seen.path.clone());
+        let (origin, labels) = (Origin::File, self.labels.clone());
+        Arc::new(Seen { origin, name, path, labels, families, series })
     }
 
     fn record(&mut self, terms: Terms, budget: &mut u64) -> Result<Option<Recorder>, String> {

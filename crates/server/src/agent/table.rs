@@ -108,7 +108,7 @@ impl Table {
             warn!(
                 watched = self.sources.len(),
                 left_out = self.left_out,
-                "there are more files than are watched; see --segments-most"
+                "there are more files than are watched; see --segments-count"
             );
         }
         self.was_cut = is_cut;
@@ -174,6 +174,7 @@ impl Table {
             is_open: source.is_open().map(|is_open| is_open && !source.is_gone()),
             is_faulty: source.fault.is_some(),
             is_shown: source.shown(terms).is_some(),
+            read: source.read,
             series: source.seen.series,
         });
         let count = |origin: Origin| {

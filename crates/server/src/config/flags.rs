@@ -226,12 +226,12 @@ pub struct Flags {
 
     /// Segment file, directory with such files, or pattern of paths, whose metrics are shown; may
     /// be given several times [default: none]
-    #[arg(long, env = "QUIPU_SEGMENTS", value_name = "PATH", value_delimiter = ',')]
+    #[arg(long, env = "QUIPU_SEGMENTS", value_name = "PATH", value_delimiter = '\n')]
     pub segments: Option<Vec<String>>,
 
     /// Pattern of paths that gives labels to the metrics of a file, such as
     /// /run/quipu/{app}/{instance}.quipu; may be given several times [default: none]
-    #[arg(long, env = "QUIPU_SEGMENTS_LABELS", value_name = "PATTERN", value_delimiter = ',')]
+    #[arg(long, env = "QUIPU_SEGMENTS_LABELS", value_name = "PATTERN", value_delimiter = '\n')]
     pub segments_labels: Option<Vec<agent::Pattern>>,
 
     /// How long the last values of a segment are shown that no process has open, or that was
@@ -240,8 +240,8 @@ pub struct Flags {
     pub segments_keep: Option<Time>,
 
     /// Maximum number of segment files and directories that are watched [default: 1000]
-    #[arg(long, env = "QUIPU_SEGMENTS_MOST", value_name = "COUNT")]
-    pub segments_most: Option<usize>,
+    #[arg(long, env = "QUIPU_SEGMENTS_COUNT", value_name = "COUNT")]
+    pub segments_count: Option<usize>,
 
     /// Maximum bytes that all watched segments together may have in use; those that follow are left
     /// out [default: 1073741824]
@@ -407,7 +407,7 @@ impl Flags {
             segments: self.segments.or(other.segments),
             segments_labels: self.segments_labels.or(other.segments_labels),
             segments_keep: self.segments_keep.or(other.segments_keep),
-            segments_most: self.segments_most.or(other.segments_most),
+            segments_count: self.segments_count.or(other.segments_count),
             segments_bytes: self.segments_bytes.or(other.segments_bytes),
             scrape: self.scrape.or(other.scrape),
             scrape_interval: self.scrape_interval.or(other.scrape_interval),
@@ -491,7 +491,7 @@ impl Flags {
             segments: None,
             segments_labels: None,
             segments_keep: None,
-            segments_most: Some(1000),
+            segments_count: Some(1000),
             segments_bytes: Some(1 << 30),
             scrape: None,
             scrape_interval: time(Duration::from_secs(15)),

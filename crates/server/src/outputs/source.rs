@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quipu::snapshot::Sink;
 
-use crate::agent::Watched;
+use crate::agent::{Reading, Watched};
 use crate::inputs::Shared;
 use crate::inputs::gate::Scraping;
 use crate::state::State;
@@ -36,8 +36,8 @@ impl Source {
     /// # Errors
     /// If the families of the state are inconsistent.
     pub fn visit(&self, sink: &mut impl Sink) -> Result<(), quipu::Error> {
-        if let Some(watched) = &self.watched {
-            watched.fresh().visit(sink);
+        if let Some(Reading::Of(merged)) = self.watched.as_ref().map(Watched::fresh) {
+            merged.visit(sink);
         }
         let _scraping = self.enter();
         self.state.intake.registry().visit(sink)

@@ -2,6 +2,7 @@
 //! daemons, which appear, go, are killed, damaged and cut.
 
 use std::fs::{self, File};
+use std::time::SystemTime;
 
 use quipu_store::files::FileStore;
 use quipu_store::{Kind, Spec, Store};
@@ -101,7 +102,7 @@ fn the_last_values_of_a_killed_process_are_shown() {
     daemon.stop();
     let daemon = home.start(&["--segments", "run", "--segments-keep", "1ms"]);
     count(&home, "inc", "run/x.quipu", "jobs_total", "1");
-    wait_for(&daemon, "quipu_segments_watched{state=\"over\"} 1");
+    wait_for(&daemon, "quipu_segments_watched{state=\"expired\"} 1");
     assert!(!exposition(&daemon).contains("jobs_total"));
 }
 
@@ -198,7 +199,7 @@ fn there_are_no_more_files_than_the_settings_allow() {
     for name in ["a", "b", "c"] {
         count(&home, "inc", &format!("run/{name}.quipu"), "jobs_total", "1");
     }
-    let daemon = home.start(&["--segments", "run", "--segments-most", "2"]);
+    let daemon = home.start(&["--segments", "run", "--segments-count", "2"]);
     wait_for(&daemon, "quipu_segments_left_out 1");
     assert_eq!(exposition(&daemon).matches("\njobs_total{").count(), 2);
     fs::remove_file(home.path("run/a.quipu")).unwrap();
@@ -211,7 +212,7 @@ fn there_are_no_more_files_than_the_settings_allow() {
     for (value, part) in [
         (["--segments", "run/[a"], "cannot use --segments"),
         (["--segments-labels", "run/{app"], "a brace is not closed"),
-        (["--segments-most", "0"], "cannot use --segments-most"),
+        (["--segments-count", "0"], "cannot use --segments-count"),
     ] {
         home.expect_refusal(&value, 2, &[part]);
     }
@@ -232,4 +233,55 @@ fn files_of_several_processes_are_shown_beside_segments() {
     jobs.increment(&["a"], 1.0);
     assert!(has(&daemon, &shown(3)));
     daemon.stop();
+}
+
+#[test]
+fn a_directory_alone_is_shown() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("run/web,1")).unwrap();
+    fs::create_dir(home.path("run/none")).unwrap();
+    count(&home, "inc", "run/web,1/a.quipu", "hits_total", "1");
+    count(&home, "inc", "run/mail.quipu", "hits_total", "2");
+    // A path may have a comma.
+    let daemon = home.start(&["--segments", "run/web,1", "--segments", "run"]);
+    wait_for(&daemon, "hits_total{segment=\"a\"} 1");
+    let values = |target: &str| {
+        let text = daemon.get(target).text();
+        text.lines().filter(|line| !line.starts_with('#')).map(String::from).collect::<Vec<_>>()
+    };
+    let inside = ["hits_total{segment=\"a\"} 1"];
+    assert_eq!(values("/metrics?directory=run/web,1"), inside);
+    assert_eq!(values("/metrics?directory=run&segment=a"), inside);
+    let absolute = home.path("run/web,1/").display().to_string();
+    assert_eq!(values(&format!("/metrics?directory={absolute}")), inside);
+    assert_eq!(values("/metrics?directory=run").len(), 2);
+    assert_eq!(values("/metrics?directory=run&name[]=other").len(), 0);
+    // A watched directory may be empty; one that is not watched is a mistake.
+    assert_eq!(values("/metrics?directory=run/none").len(), 0);
+    let refusal = "no watched segment is in ";
+    daemon.get("/metrics?directory=run/we").expect_refusal(404, refusal);
+    daemon.get("/metrics?directory=").expect_refusal(400, "the directory is empty");
+    daemon.stop();
+    let daemon = home.start(&[]);
+    daemon.get("/metrics?directory=run").expect_refusal(400, "--segments");
+}
+
+#[test]
+fn each_file_has_the_time_of_its_last_reading() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    count(&home, "inc", "run/a.quipu", "hits_total", "1");
+    let daemon = home.start(&["--segments", "run"]);
+    wait_for(&daemon, "quipu_segments_up{segment=\"a\"} 1");
+    let time = || daemon.sample("quipu_segments_last_read_time_seconds{segment=\"a\"}");
+    let before = time();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((now - 3600.0..=now).contains(&before), "{before} is long before {now}");
+    assert!(time() > before);
+    // A file that cannot be read any more keeps the time at which it could.
+    File::options().write(true).open(home.path("run/a.quipu")).unwrap().set_len(300).unwrap();
+    wait_for(&daemon, "quipu_segments_up{segment=\"a\"} 0");
+    let last = time();
+    assert!(!exposition(&daemon).contains("\nhits_total"));
+    assert_eq!(time(), last);
 }

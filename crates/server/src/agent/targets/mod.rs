@@ -13,6 +13,7 @@ mod schedule;
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -226,7 +227,8 @@ impl Scraper {
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let labels = vec![label("job", target.job()), label("instance", target.instance())];
         let name = [target.job(), target.instance()].join("/");
-        let seen = Seen { origin: Origin::Target, name, labels, families, series };
+        let seen =
+            Seen { origin: Origin::Target, name, path: PathBuf::new(), labels, families, series };
         Slot { report: Some(report), seen: Some(Arc::new(seen)) }
     }
 

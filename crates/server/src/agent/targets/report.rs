@@ -1,5 +1,6 @@
 //! What is shown of each target beside its own series, as Prometheus does: `up` and `scrape_*`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
@@ -84,5 +85,5 @@ pub(super) fn seen(reports: &[(&Target, Report)], options: &Options) -> Arc<Seen
     }
     let (families, series) = recorder.finish();
     let (name, labels) = ("scrape".to_owned(), Vec::new());
-    Arc::new(Seen { origin: Origin::Target, name, labels, families, series })
+    Arc::new(Seen { origin: Origin::Target, name, path: PathBuf::new(), labels, families, series })
 }

@@ -1,6 +1,7 @@
 //! What is read of any text of targets is shown in a form that can be read.
 
 use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use quipu::exposition::{Encoder, Escaping, Format as Shown};
@@ -20,7 +21,14 @@ fn shown(bodies: Vec<Body>, format: Shown) -> String {
         let label = |name: &str| (name.to_owned(), number.to_string());
         let labels = vec![label("job"), label("instance")];
         let Body { families, series, .. } = body;
-        Arc::new(Seen { origin: Origin::Target, name, labels, families, series })
+        Arc::new(Seen {
+            origin: Origin::Target,
+            name,
+            path: PathBuf::new(),
+            labels,
+            families,
+            series,
+        })
     });
     let merged = Arc::new(Merged::of(sources.collect(), |_| false));
     let mut walk = Walk::over(&merged, Filter::default());
