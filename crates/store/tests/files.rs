@@ -476,3 +476,19 @@ fn hints_say_what_files_do_not() {
     assert!(text.contains("# TYPE level gauge\nlevel 2\n"), "{text}");
     assert!(text.contains("size_bucket{kind=\"x\",le=\"+Inf\"} 4\n"), "{text}");
 }
+
+#[test]
+fn links_in_a_directory_are_not_followed() {
+    let home = tempfile::tempdir().unwrap();
+    let directory = home.path().join("metrics");
+    fs::create_dir(&directory).unwrap();
+    let key = |name: &str| format!("[\"{name}\", \"{name}\", {{}}, \"\"]");
+    fs::write(directory.join("counter_1.db"), python(&[key("seen_total")])).unwrap();
+    fs::write(home.path().join("secret"), python(&[key("secret_total")])).unwrap();
+    std::os::unix::fs::symlink("../secret", directory.join("counter_2.db")).unwrap();
+    let registry = quipu::Registry::new();
+    registry.collect(Directories::new([&directory])).unwrap();
+    let page = registry.text();
+    assert!(page.contains("seen_total") && !page.contains("secret"), "{page}");
+    assert!(page.contains("quipu_scrape_files_skipped_total{reason=\"unreadable\"} 1"), "{page}");
+}

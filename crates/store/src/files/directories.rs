@@ -4,11 +4,12 @@
 //! the tables, and turns them into families.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::thread::Builder;
 use std::time::Duration;
@@ -17,8 +18,9 @@ use quipu::collector::Collector;
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 use quipu_arena::Scope;
 use quipu_segment::printable;
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{Dir, FlockOperation, OFlags, flock};
 
+use super::below::{open_below, open_in};
 use super::emit::emit;
 use super::families::{Families, Hint, fold};
 use super::name::{Content, Name, is_candidate};
@@ -40,6 +42,8 @@ use crate::lock::Locked;
 /// each take about 20 milliseconds on two CPUs.
 pub struct Directories {
     paths: Vec<PathBuf>,
+    /// See [`Self::below`].
+    root: Option<PathBuf>,
     hints: HashMap<String, Hint>,
     warn: Option<Warn>,
     threads: usize,
@@ -115,6 +119,7 @@ impl Directories {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
+            root: None,
             hints: HashMap::new(),
             warn: None,
             threads: threads.min(MAX_THREADS),
@@ -125,6 +130,13 @@ impl Directories {
     /// Gives the kind and the aggregation of a metric whose files do not tell them.
     pub fn hint(mut self, metric: impl Into<String>, hint: Hint) -> Self {
         self.hints.insert(metric.into(), hint);
+        self
+    }
+
+    /// Follows symbolic links in the paths up to `root` alone, for those that begin with it.
+    #[doc(hidden)]
+    pub fn below(mut self, root: impl Into<PathBuf>) -> Self {
+        self.root = Some(root.into());
         self
     }
 
@@ -141,19 +153,20 @@ impl Directories {
     pub fn count(&self) -> Result<usize, Error> {
         let mut count = 0;
         for path in &self.paths {
-            let names = list(path).map_err(|error| {
-                let what = match error.kind() {
-                    ErrorKind::NotFound => "there is no such directory; name an existing one",
-                    ErrorKind::NotADirectory => {
-                        "it is not a directory; name the one that has the files"
-                    }
-                    ErrorKind::PermissionDenied => {
-                        "it cannot be read; run as the user of the application"
-                    }
-                    _ => "it cannot be read",
-                };
-                Error::because(printable(path).to_string(), what, error)
-            })?;
+            let names =
+                self.open(path).and_then(|opened| list_opened(&opened)).map_err(|error| {
+                    let what = match error.kind() {
+                        ErrorKind::NotFound => "there is no such directory; name an existing one",
+                        ErrorKind::NotADirectory => {
+                            "it is not a directory; name the one that has the files"
+                        }
+                        ErrorKind::PermissionDenied => {
+                            "it cannot be read; run as the user of the application"
+                        }
+                        _ => "it cannot be read",
+                    };
+                    Error::because(printable(path).to_string(), what, error)
+                })?;
             count += names.iter().filter(|name| as_name(name).is_some()).count();
         }
         Ok(count)
@@ -166,12 +179,17 @@ impl Directories {
 
     /// Finds all files, in order of directory and name. Adds those that no client writes to
     /// `skipped`.
-    fn find(&self, skipped: &mut Vec<Skipped>) -> Vec<Found> {
-        let mut found = Vec::new();
+    fn find(&self, skipped: &mut Vec<Skipped>) -> (Vec<Found>, Vec<Option<OwnedFd>>) {
+        let (mut found, mut opened) = (Vec::new(), Vec::new());
         for (directory, path) in self.paths.iter().enumerate() {
-            let mut names = match list(path) {
-                Ok(names) => names,
+            let listed = self.open(path).and_then(|one| Ok((list_opened(&one)?, one)));
+            let mut names = match listed {
+                Ok((names, one)) => {
+                    opened.push(Some(one));
+                    names
+                }
                 Err(error) => {
+                    opened.push(None);
                     let what = format!("the directory cannot be read: {error}");
                     skipped.push(Skipped { path: path.clone(), reason: "unreadable", what });
                     continue;
@@ -190,7 +208,13 @@ impl Directories {
                 }
             }
         }
-        found
+        (found, opened)
+    }
+
+    /// Opens one of the directories. Its files are opened in there, wherever its path leads by then.
+    fn open(&self, path: &Path) -> io::Result<OwnedFd> {
+        let root = self.root.as_deref().filter(|root| path.starts_with(root)).unwrap_or(path);
+        open_below(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)
     }
 
     fn path(&self, found: &Found) -> PathBuf {
@@ -199,7 +223,7 @@ impl Directories {
 
     fn read(&self, state: &mut State, sink: &mut dyn Sink) {
         let (mut skipped, mut used) = (Vec::new(), 0);
-        let found = self.find(&mut skipped);
+        let (found, opened) = self.find(&mut skipped);
         let threads = found.len().div_ceil(FILES_PER_THREAD).clamp(1, self.threads);
         state.workers.resize_with(threads.max(state.workers.len()), Worker::default);
         let mut workers = state.workers.iter_mut().take(threads);
@@ -208,7 +232,7 @@ impl Directories {
         first.keys.reset();
         let scope = first.keys.as_scope();
         std::thread::scope(|threads_scope| {
-            let found = &found;
+            let (found, opened) = (&found, &opened[..]);
             // Each thread reads its share. This thread reads its own, and the shares of threads
             // that the system did not let it start.
             let mut own = vec![0];
@@ -220,7 +244,8 @@ impl Directories {
                     let scope = keys.as_scope();
                     let (mut skipped, mut used) = (Vec::new(), 0);
                     let files = numbered(found).skip(at).step_by(threads);
-                    let tables = self.tables(files, window, &scope, &mut skipped, &mut used);
+                    let tables =
+                        self.tables(files, opened, window, &scope, &mut skipped, &mut used);
                     (tables, skipped, used)
                 });
                 match spawned {
@@ -230,7 +255,7 @@ impl Directories {
             }
             let files = own.into_iter().flat_map(|at| numbered(found).skip(at).step_by(threads));
             let window = &mut first.window;
-            let mut tables = self.tables(files, window, &scope, &mut skipped, &mut used);
+            let mut tables = self.tables(files, opened, window, &scope, &mut skipped, &mut used);
             for other in others {
                 // A panic of another thread goes on as one of this thread.
                 let (more, also, others_used) =
@@ -276,25 +301,27 @@ impl Directories {
     fn tables<'f, 'a>(
         &self,
         files: impl Iterator<Item = (u32, &'f Found)>,
+        opened: &[Option<OwnedFd>],
         window: &mut Window,
         scope: &Scope<'a>,
         skipped: &mut Vec<Skipped>,
         used: &mut usize,
     ) -> BTreeMap<Content<'f>, Table<'a>> {
         let mut tables = BTreeMap::new();
-        let mut path = PathBuf::new();
         for (number, found) in files {
             let Some(name) = Name::parse(&found.name) else { continue };
-            path.clear();
-            path.push(&self.paths[found.directory]);
-            path.push(&found.name);
+            let Some(directory) = &opened[found.directory] else { continue };
             let table = tables
                 .entry(name.content)
                 .or_insert_with(|| Table::new(fold(name.content, &self.hints)));
             let (mut place, mut has_entries) = (Place::new(number), false);
-            let result = read_file(&path, name.content, window, |entry| {
-                has_entries = true;
-                table.add(&mut place, entry.key, entry.reading, scope);
+            let file = open_in(directory, &*found.name, OFlags::RDONLY | OFlags::NONBLOCK);
+            let file = file.and_then(regular).map_err(Flaw::Unreadable);
+            let result = file.and_then(|file| {
+                read_opened(&file, name.content, window, |entry| {
+                    has_entries = true;
+                    table.add(&mut place, entry.key, entry.reading, scope);
+                })
             });
             *used += usize::from(has_entries || result.is_ok());
             match result {
@@ -303,7 +330,7 @@ impl Directories {
                 Err(Flaw::Unreadable(error)) if error.kind() == ErrorKind::NotFound => {}
                 Err(flaw) => {
                     let (reason, what) = (flaw.reason(), flaw.to_string());
-                    skipped.push(Skipped { path: path.clone(), reason, what });
+                    skipped.push(Skipped { path: self.path(found), reason, what });
                 }
             }
         }
@@ -335,6 +362,18 @@ pub(super) fn list(path: &Path) -> io::Result<Vec<OsString>> {
     fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
 }
 
+fn list_opened(directory: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name != "." && name != ".." {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
+}
+
 pub(super) fn as_name(name: &OsString) -> Option<Name<'_>> {
     Name::parse(name.to_str()?)
 }
@@ -346,20 +385,30 @@ pub(super) fn read_file(
     window: &mut Window,
     visit: impl FnMut(Entry<'_>),
 ) -> Result<(), Flaw> {
-    let file = open(path).map_err(Flaw::Unreadable)?;
+    read_opened(&open(path).map_err(Flaw::Unreadable)?, content, window, visit)
+}
+
+fn read_opened(
+    file: &File,
+    content: Content<'_>,
+    window: &mut Window,
+    visit: impl FnMut(Entry<'_>),
+) -> Result<(), Flaw> {
     if let Content::Ruby(_) = content {
-        let _guard = Guard::new(&file);
-        walk(&file, Layout::Ruby, window, visit)
+        let _guard = Guard::new(file);
+        walk(file, Layout::Ruby, window, visit)
     } else {
-        walk(&file, Layout::Python, window, visit)
+        walk(file, Layout::Python, window, visit)
     }
 }
 
 /// Opens a regular file for reading. Does not block on a FIFO that has no writer.
 fn open(path: &Path) -> io::Result<File> {
-    // Both types of flags have the same bits.
-    let flags = OFlags::NONBLOCK.bits() as i32;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    regular(open_below(path, path, OFlags::RDONLY | OFlags::NONBLOCK)?)
+}
+
+fn regular(file: OwnedFd) -> io::Result<File> {
+    let file = File::from(file);
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }

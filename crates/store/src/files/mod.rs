@@ -9,6 +9,7 @@
 //! Nothing in a directory makes a scrape fail: data that cannot be used is left out, counted in
 //! `quipu_scrape_files_skipped_total`, and reported as a [warning](Warning).
 
+mod below;
 mod directories;
 mod emit;
 mod exposition;
@@ -20,6 +21,8 @@ mod table;
 mod walk;
 mod writer;
 
+#[doc(hidden)]
+pub use below::open_below;
 pub use directories::{Directories, Warning};
 #[doc(hidden)]
 pub use exposition::exposition;
