@@ -6,13 +6,14 @@
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use quipu::Registry;
 use quipu::snapshot::Sink;
 use quipu_segment::{Segment, inspect};
+use quipu_store::files::open_below;
 use rustix::fs::OFlags;
 
 /// The device and the inode number of a file.
@@ -40,11 +41,15 @@ pub(crate) struct Header {
 }
 
 impl SegmentFile {
-    /// Opens a regular file for reading. Does not block on a pipe without a writer.
+    /// Opens a regular file for reading, by a path whose symbolic links are followed. Does not block on a
+    /// pipe without a writer.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        // Both types of flags have the same bits.
-        let flags = OFlags::NONBLOCK.bits() as i32;
-        let file = File::options().read(true).custom_flags(flags).open(path)?;
+        Self::open_below(path, path)
+    }
+
+    /// As [`Self::open`], but symbolic links are followed up to `root` alone, which the path begins with.
+    pub(crate) fn open_below(root: &Path, path: &Path) -> io::Result<Self> {
+        let file = File::from(open_below(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
         let data = file.metadata()?;
         if !data.is_file() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
@@ -67,9 +72,20 @@ impl SegmentFile {
         self.file.metadata().is_ok_and(|data| data.len() == 0)
     }
 
-    /// When the file was last changed, as far as the file system knows.
-    pub(crate) fn modified(&self) -> Option<SystemTime> {
-        self.file.metadata().and_then(|data| data.modified()).ok()
+    /// Its length, and when the file was last changed, as far as the file system knows.
+    pub(crate) fn stamp(&self) -> (u64, Option<SystemTime>) {
+        let data = self.file.metadata();
+        data.map_or((0, None), |data| (data.len(), data.modified().ok()))
+    }
+
+    /// The bytes of the file for which the file system has given it room.
+    pub(crate) fn allocated(&self) -> u64 {
+        self.file.metadata().map_or(0, |data| data.len().min(data.blocks().saturating_mul(512)))
+    }
+
+    /// The bytes that its header says are in use; 0 if it has none.
+    pub(crate) fn used(&self) -> u64 {
+        inspect::bytes_in_use(&self.file).unwrap_or(0)
     }
 
     /// Passes its families to a sink, as they are now.

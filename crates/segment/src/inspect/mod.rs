@@ -27,7 +27,8 @@ pub use owners::Owner;
 pub use records::{HeaderSeen, RecordSeen};
 pub use sides::SideSeen;
 
-use crate::layout::MAX_LIMIT;
+use crate::file::read_up_to;
+use crate::layout::{HEADER_BYTES, MAGIC, MAX_LIMIT, Words, at};
 use crate::presence;
 use source::Source;
 
@@ -72,6 +73,13 @@ pub struct Damage {
 /// lock.
 pub fn is_open(file: &File) -> Option<bool> {
     presence::is_present(file).ok()
+}
+
+/// The bytes in use, as the header of a file says; `None` if it is not that of a segment.
+pub fn bytes_in_use(file: &File) -> Option<u64> {
+    let mut head = [0; HEADER_BYTES as usize];
+    let filled = read_up_to(file, &mut head, 0).ok()?;
+    (filled == head.len() && head.starts_with(&MAGIC)).then(|| head[..].word(at::CURSOR))
 }
 
 /// The most contradictions that are listed.

@@ -9,9 +9,11 @@
 mod merged;
 mod notice;
 mod own;
+mod pace;
 mod pattern;
 mod places;
 mod recorded;
+mod retry;
 mod source;
 mod table;
 pub mod targets;
@@ -29,8 +31,10 @@ use std::time::{Duration, Instant};
 use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use notice::Notice;
+use notice::{Heard, Notice};
 pub use own::{OfTargets, Own};
+use pace::Pace;
+use places::Names;
 use table::Table;
 use targets::Scraped;
 
@@ -63,11 +67,6 @@ pub struct Agent {
     watched: Watched,
 }
 
-/// The time between two looks for sources that no event announced.
-const PERIOD: Duration = Duration::from_secs(5);
-/// The least time between two looks because of events.
-const CALM: Duration = Duration::from_millis(50);
-
 impl Agent {
     /// Starts the thread, which shows what was `scraped`, too. A family that `shown` has keeps
     /// those of its name in other sources apart.
@@ -80,6 +79,7 @@ impl Agent {
         woken.set_nonblocking(true)?;
         let watched = Watched::new(wake);
         let thread = Thread {
+            names: Names::of(&options.places),
             table: Table::new(options),
             scraped,
             shown,
@@ -87,8 +87,7 @@ impl Agent {
             woken,
             watched: watched.clone(),
             directories: Vec::new(),
-            looked: None,
-            is_due: false,
+            pace: Pace::new(),
         };
         thread::Builder::new().name("agent".into()).spawn(move || thread.run())?;
         Ok(Self { watched })
@@ -112,6 +111,8 @@ impl Drop for Agent {
 /// What the thread has.
 struct Thread {
     table: Table,
+    /// The names of files that may be sources.
+    names: Names,
     scraped: Scraped,
     /// What the daemon shows itself.
     shown: Registry,
@@ -120,10 +121,8 @@ struct Thread {
     watched: Watched,
     /// The directories in which it looks, with absolute paths.
     directories: Vec<PathBuf>,
-    /// When it last looked for sources.
-    looked: Option<Instant>,
-    /// Whether there were events since.
-    is_due: bool,
+    /// When it looks for sources.
+    pace: Pace,
 }
 
 impl Thread {
@@ -131,10 +130,11 @@ impl Thread {
         // Acquire: see `Agent::drop`.
         while !self.watched.0.is_stopping.load(Ordering::Acquire) {
             let is_wanted = self.watched.begin();
-            self.is_due |= self.notice.take();
-            let age = self.looked.map_or(Duration::MAX, |looked| looked.elapsed());
-            let due = if self.is_due { CALM } else { PERIOD };
-            if age >= due || is_wanted && self.is_due {
+            let (heard, now) = (self.notice.take(&self.names), Instant::now());
+            if heard != Heard::Nothing {
+                self.pace.heard(now, heard == Heard::Sources);
+            }
+            if self.pace.due_in(now).is_zero() || is_wanted && self.pace.is_due_for_scrape(now) {
                 self.look();
             }
             if is_wanted {
@@ -147,20 +147,18 @@ impl Thread {
 
     fn look(&mut self) {
         // Directories are watched before they are looked at: nothing appears unnoticed in between.
+        let began = Instant::now();
         let mut look = places::look(&self.table.options().places);
         for _ in 0..LOOKS {
-            self.notice.watch(std::mem::take(&mut look.directories));
-            let again = places::look(&self.table.options().places);
-            let is_same = again.found == look.found;
-            look = again;
-            if is_same {
+            let directories = look.directories.iter();
+            self.directories = directories.flat_map(std::path::absolute).collect();
+            if !self.notice.watch(std::mem::take(&mut look.directories)) {
                 break;
             }
+            look = places::look(&self.table.options().places);
         }
-        let directories = look.directories.iter();
-        self.directories = directories.flat_map(std::path::absolute).collect();
         self.table.update(look);
-        (self.looked, self.is_due) = (Some(Instant::now()), false);
+        self.pace.looked(began, Instant::now());
     }
 
     fn read(&mut self) {
@@ -181,13 +179,13 @@ impl Thread {
 
     /// Sleeps until there is an event, a request, or a look is due.
     fn sleep(&mut self) {
-        let due = if self.is_due { CALM } else { PERIOD };
-        let left = self.looked.map_or(Duration::ZERO, |at| due.saturating_sub(at.elapsed()));
-        let time = Timespec::try_from(left).ok();
+        let now = Instant::now();
+        let (left, deaf) = (self.pace.due_in(now), self.pace.deaf_for(now));
+        let time = Timespec::try_from(deaf.map_or(left, |deaf| deaf.min(left))).ok();
         let events = self.notice.descriptor();
         let mut descriptors = vec![PollFd::new(&self.woken, PollFlags::IN)];
-        // Events that are known to be there must not end the sleep again.
-        if let (Some(events), false) = (&events, self.is_due) {
+        // Events must not end the sleep again and again.
+        if let (Some(events), None) = (&events, deaf) {
             descriptors.push(PollFd::from_borrowed_fd(events.as_fd(), PollFlags::IN));
         }
         // An interrupted wait is like one that ends: all is looked at again.

@@ -12,9 +12,22 @@ use std::{mem::MaybeUninit, os::fd::OwnedFd};
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
+use super::places::Names;
+
 /// The most events that are taken at a time.
 #[cfg(target_os = "linux")]
 const MAX_EVENTS: usize = 1 << 16;
+
+/// What the events were about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Heard {
+    /// There were none.
+    Nothing,
+    /// Files that are not of interest.
+    Others,
+    /// What may be a source.
+    Sources,
+}
 
 /// The directories that are watched.
 #[derive(Debug)]
@@ -48,8 +61,9 @@ impl Notice {
         self.watched.values().filter(|watch| watch.is_none()).count()
     }
 
-    /// Watches these directories, and no others.
-    pub(super) fn watch(&mut self, directories: BTreeSet<PathBuf>) {
+    /// Watches these directories, and no others. Returns whether some were not watched before.
+    pub(super) fn watch(&mut self, directories: BTreeSet<PathBuf>) -> bool {
+        let mut has_new = false;
         let gone = self.watched.extract_if(|path, _| !directories.contains(path));
         let gone: Vec<i32> = gone.filter_map(|(_, watch)| watch).collect();
         for watch in gone {
@@ -62,9 +76,11 @@ impl Notice {
             // Those that were refused are tried again: a limit may have been raised.
             if self.watched.get(&path).is_none_or(Option::is_none) {
                 let watch = self.add(&path);
+                has_new |= watch.is_some();
                 self.watched.insert(path, watch);
             }
         }
+        has_new
     }
 
     #[cfg(target_os = "linux")]
@@ -84,17 +100,24 @@ impl Notice {
         }
     }
 
-    /// Takes all events; returns whether there were any.
+    /// Takes all events, and says what there was. Other programs may write many other files to a directory:
+    /// only those with such names are of interest.
     #[cfg(target_os = "linux")]
-    pub(super) fn take(&mut self) -> bool {
-        let Some(inotify) = &self.inotify else { return false };
+    pub(super) fn take(&mut self, names: &Names) -> Heard {
+        let Some(inotify) = &self.inotify else { return Heard::Nothing };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(inotify, &mut buffer);
-        let (mut has_any, mut ended) = (false, Vec::new());
+        let (mut heard, mut ended) = (Heard::Nothing, Vec::new());
         for _ in 0..MAX_EVENTS {
             // An error means that there are no more, for now.
             let Ok(event) = events.next() else { break };
-            has_any = true;
+            // An event without a name is one of the directory itself, or of the queue.
+            let name = event.file_name().map(|name| name.to_string_lossy());
+            let is_other = name.is_some_and(|name| !names.has(&name));
+            heard = match is_other && !event.events().contains(ReadFlags::ISDIR) {
+                true => heard.max(Heard::Others),
+                false => Heard::Sources,
+            };
             // The system has removed the watch: its directory is gone.
             if event.events().contains(ReadFlags::IGNORED) {
                 ended.push(event.wd());
@@ -103,7 +126,7 @@ impl Notice {
         if !ended.is_empty() {
             self.watched.retain(|_, watch| watch.is_none_or(|watch| !ended.contains(&watch)));
         }
-        has_any
+        heard
     }
 
     #[cfg(not(target_os = "linux"))]
@@ -114,9 +137,36 @@ impl Notice {
     #[cfg(not(target_os = "linux"))]
     fn remove(&self, _: i32) {}
 
-    /// Takes all events; returns whether there were any.
     #[cfg(not(target_os = "linux"))]
-    pub(super) fn take(&mut self) -> bool {
-        false
+    pub(super) fn take(&mut self, _: &Names) -> Heard {
+        Heard::Nothing
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn only_names_that_may_be_found_are_of_interest() {
+        let home = tempfile::tempdir().unwrap();
+        let names = Names::of(&[home.path().to_str().unwrap().to_owned()]);
+        let mut notice = Notice::new();
+        assert!(notice.watch([home.path().to_owned()].into()));
+        assert!(!notice.watch([home.path().to_owned()].into()));
+        assert_eq!(notice.take(&names), Heard::Nothing);
+        fs::write(home.path().join("log.txt"), "x").unwrap();
+        fs::rename(home.path().join("log.txt"), home.path().join("log.1")).unwrap();
+        assert_eq!(notice.take(&names), Heard::Others);
+        fs::write(home.path().join("a.quipu"), "x").unwrap();
+        fs::write(home.path().join("log.txt"), "x").unwrap();
+        assert_eq!(notice.take(&names), Heard::Sources);
+        fs::create_dir(home.path().join("below")).unwrap();
+        assert_eq!(notice.take(&names), Heard::Sources);
+        fs::remove_file(home.path().join("a.quipu")).unwrap();
+        assert_eq!(notice.take(&names), Heard::Sources);
+        assert_eq!(notice.take(&names), Heard::Nothing);
     }
 }

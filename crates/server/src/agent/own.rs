@@ -18,6 +18,10 @@ pub(super) struct Status {
     /// Those of targets.
     pub(super) target_conflicts: [usize; About::ALL.len()],
     pub(super) left_out: usize,
+    /// The number of looks that were complete, and of others.
+    pub(super) looks: [u64; 2],
+    /// How often a source could not be read.
+    pub(super) failures: u64,
     pub(super) unwatched: usize,
     pub(super) took: Duration,
 }
@@ -52,7 +56,7 @@ impl Own {
 impl Collector for Own {
     fn names(&self) -> Vec<String> {
         let one = [&INFO, &UP, &READ, &OPEN, &START, &SERIES, &SERIES_LEFT_OUT];
-        let all = [&SOURCES, &LEFT_OUT, &UNWATCHED, &CONFLICTS, &TOOK];
+        let all = [&SOURCES, &LEFT_OUT, &LOOKS, &FAILURES, &UNWATCHED, &CONFLICTS, &TOOK];
         let names = all.into_iter().chain(one);
         names.map(|family| family.name.to_owned()).collect()
     }
@@ -67,6 +71,13 @@ impl Collector for Own {
         }
         sink.family(&LEFT_OUT);
         put(&LEFT_OUT, &[], whole(status.left_out), sink);
+        let total = |n| Value::Counter { total: Number::Unsigned(n), exemplar: None };
+        sink.family(&LOOKS);
+        for (result, count) in ["complete", "incomplete"].into_iter().zip(status.looks) {
+            put(&LOOKS, &[result], total(count), sink);
+        }
+        sink.family(&FAILURES);
+        put(&FAILURES, &[], total(status.failures), sink);
         sink.family(&UNWATCHED);
         put(&UNWATCHED, &[], whole(status.unwatched), sink);
         sink.family(&CONFLICTS);
@@ -187,6 +198,24 @@ const LEFT_OUT: Family<'static> = gauge(
     "Segment files and directories that are not watched, since there are too many.",
     &[],
 );
+
+const LOOKS: Family<'static> = Family {
+    kind: Kind::Counter,
+    ..gauge(
+        "quipu_segments_looks",
+        "Looks for files in the watched places; what an incomplete one did not see is not gone.",
+        &[Label { name: "result", values: None }],
+    )
+};
+
+const FAILURES: Family<'static> = Family {
+    kind: Kind::Counter,
+    ..gauge(
+        "quipu_segments_read_failures",
+        "How often a file could not be read; one whose contents are at fault is read ever less often.",
+        &[],
+    )
+};
 
 const UNWATCHED: Family<'static> = gauge(
     "quipu_segments_directories_without_events",

@@ -3,23 +3,38 @@
 //!
 //! A place is a file, a directory, or a pattern of paths. In a directory, files whose names end in
 //! `.quipu` are segments, at most two directories further down. A directory with files such as
-//! `counter_1.db` or `metric_x___1.bin` is a source itself. Symbolic links are followed where a
-//! place names them, and not inside of directories, which other users may write to.
+//! `counter_1.db` or `metric_x___1.bin` is a source itself. Symbolic links are followed where a place
+//! names them. They are not followed inside of directories, which other users may write to, nor as the last
+//! part of what a pattern led to.
+//!
+//! A look that could not see all says so: what it did not find may still be there.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
-use glob::{MatchOptions, glob_with};
-use quipu_store::files::Directories;
+use glob::{MatchOptions, Pattern, glob_with};
+use quipu_store::files::{Directories, open_below};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat};
+
+use crate::segment_file::{FileId, file_id};
 
 /// A source that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
+    /// The beginning of the path, up to which symbolic links are followed.
+    pub(super) root: PathBuf,
     /// Its path inside of the place, without the end `.quipu`.
     pub(super) name: String,
     pub(super) kind: Kind,
+    /// What was there.
+    pub(super) id: FileId,
+    pub(super) modified: Option<SystemTime>,
 }
 
 /// What is at a path.
@@ -32,7 +47,7 @@ pub(super) enum Kind {
 }
 
 /// What a look at all places found.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Look {
     /// In the order of the places, and of the names.
     pub(super) found: Vec<Found>,
@@ -42,8 +57,20 @@ pub(super) struct Look {
     pub(super) faults: Vec<(PathBuf, String)>,
     /// Whether there was more than a look takes.
     pub(super) is_cut: bool,
-    /// The entries of directories that were looked at.
+    /// Whether something may be there that was not seen.
+    pub(super) is_incomplete: bool,
+    /// The entries of directories that may still be looked at.
     entries: usize,
+}
+
+/// A path that is looked at.
+#[derive(Debug, Clone, Copy)]
+struct Place<'a> {
+    path: &'a Path,
+    /// The beginning of the path that is not part of names.
+    base: &'a Path,
+    /// See [`Found::root`].
+    root: &'a Path,
 }
 
 /// How far below a directory segments are looked for.
@@ -54,21 +81,74 @@ const MAX_DIRECTORIES: usize = 4096;
 
 /// Looks at all places.
 pub(super) fn look(places: &[String]) -> Look {
-    let mut look = Look::default();
+    look_at_most(places, MAX_ENTRIES)
+}
+
+fn look_at_most(places: &[String], entries: usize) -> Look {
+    let mut look = Look {
+        found: Vec::new(),
+        directories: BTreeSet::new(),
+        faults: Vec::new(),
+        is_cut: false,
+        is_incomplete: false,
+        entries,
+    };
     for place in places {
-        match place.contains(['*', '?', '[']) {
+        let path = Path::new(place);
+        match has_special(place) {
             true => look.pattern(place),
-            false => look.place(Path::new(place), Path::new(place)),
+            false => look.place(Place { path, base: path, root: path }),
         }
     }
     look
 }
 
+/// Whether nothing is at a path, by the error of a call that was to find it. Other errors say nothing.
+pub(super) fn is_absent(error: &io::Error) -> bool {
+    let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
+    is_loop || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+fn has_special(text: &str) -> bool {
+    text.contains(SPECIAL)
+}
+
+const SPECIAL: [char; 3] = ['*', '?', '['];
+
 /// The part of a pattern before its first component with a special character.
 fn base_of(pattern: &str) -> &Path {
-    let end = pattern.find(['*', '?', '[']).unwrap_or(pattern.len());
+    let end = pattern.find(SPECIAL).unwrap_or(pattern.len());
     let end = pattern[..end].rfind('/').map_or(0, |at| at.max(1));
     Path::new(if end == 0 { "." } else { &pattern[..end] })
+}
+
+/// The names of files that a look may find.
+#[derive(Debug)]
+pub(super) struct Names(Vec<Pattern>);
+
+impl Names {
+    /// Those of these places.
+    pub(super) fn of(places: &[String]) -> Self {
+        let mut names = Vec::new();
+        for place in places {
+            let mut parts = place.split('/').filter(|part| !part.is_empty()).peekable();
+            let mut is_past = false;
+            while let Some(part) = parts.next() {
+                is_past |= has_special(part);
+                if is_past || parts.peek().is_none() {
+                    // A part of a pattern that was checked is one, too.
+                    names.extend(Pattern::new(part));
+                }
+            }
+        }
+        Self(names)
+    }
+
+    /// Whether a file of that name may be found.
+    pub(super) fn has(&self, name: &str) -> bool {
+        let end = Path::new(name).extension().and_then(|end| end.to_str());
+        matches!(end, Some("quipu" | "db" | "bin")) || self.0.iter().any(|one| one.matches(name))
+    }
 }
 
 impl Look {
@@ -82,28 +162,47 @@ impl Look {
         };
         // The settings were checked: it is a pattern.
         let Ok(paths) = glob_with(pattern, options) else { return };
-        for path in paths.flatten() {
+        for path in paths {
             if !self.takes_entry() {
                 return;
             }
-            if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-                self.watch(parent);
+            let path = match path {
+                Ok(path) => path,
+                Err(error) => {
+                    let path = error.path().to_owned();
+                    self.fault(&path, &error.into());
+                    continue;
+                }
+            };
+            let root = path.parent().unwrap_or(Path::new(""));
+            if !root.as_os_str().is_empty() {
+                self.watch(root);
             }
             let base = if path.starts_with(base) { base } else { Path::new("") };
-            self.place(&path, base);
+            self.place(Place { path: &path, base, root });
         }
     }
 
     /// A path that a place names, or that a pattern led to.
-    fn place(&mut self, path: &Path, base: &Path) {
-        match fs::metadata(path) {
-            Ok(data) if data.is_dir() => return self.directory(path, base, DEPTH),
-            Ok(data) if data.is_file() => self.add(path, base, Kind::Segment),
-            Ok(_) => {
-                let what = "it is neither a file nor a directory".to_owned();
-                self.faults.push((path.to_owned(), what));
+    fn place(&mut self, place: Place<'_>) {
+        let Place { path, base, root } = place;
+        // What a pattern leads to may be a link that another user has made.
+        let is_named = path == root;
+        match if is_named { fs::metadata(path) } else { fs::symlink_metadata(path) } {
+            Ok(data) if data.is_dir() => return self.directory(place, DEPTH),
+            Ok(data) if data.is_file() => {
+                self.add(place, Kind::Segment, file_id(&data), data.modified().ok());
             }
-            Err(error) => self.faults.push((path.to_owned(), error.to_string())),
+            Ok(data) => {
+                let what = match data.is_symlink() {
+                    true => {
+                        "a pattern led to it, and it is a symbolic link; name it, or its target"
+                    }
+                    false => "it is neither a file nor a directory",
+                };
+                self.faults.push((path.to_owned(), what.to_owned()));
+            }
+            Err(error) => self.fault(path, &error),
         }
         if path == base
             && let Some(parent) = path.parent()
@@ -113,37 +212,81 @@ impl Look {
         }
     }
 
-    fn directory(&mut self, path: &Path, base: &Path, depth: usize) {
+    fn directory(&mut self, place: Place<'_>, depth: usize) {
+        let Place { path, root, .. } = place;
         self.watch(path);
-        let entries = match fs::read_dir(path) {
-            Ok(entries) => entries,
-            Err(error) => return self.faults.push((path.to_owned(), error.to_string())),
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let opened = open_below(root, path, flags)
+            .and_then(|file| Ok((rustix::fs::fstat(&file)?, Dir::read_from(&file)?, file)));
+        let (data, entries, file) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.fault(path, &error),
         };
         let (mut segments, mut below, mut may_have_values) = (Vec::new(), Vec::new(), false);
-        for entry in entries.flatten() {
+        for entry in entries {
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.fault(path, &error.into());
+                    break;
+                }
+            };
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
             if !self.takes_entry() {
                 break;
             }
-            let Ok(kind) = entry.file_type() else { continue };
-            let path = entry.path();
+            let path = path.join(name);
             let end = path.extension().and_then(|end| end.to_str());
-            match end {
-                Some("quipu") if kind.is_file() => segments.push(path),
-                Some("db" | "bin") if kind.is_file() => may_have_values = true,
-                _ if kind.is_dir() && depth > 0 => below.push(path),
+            let is_segment = end == Some("quipu");
+            let mut kind = entry.file_type();
+            if kind == FileType::Unknown || kind == FileType::RegularFile && is_segment {
+                match statat(&file, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+                    Ok(data) => {
+                        kind = FileType::from_raw_mode(data.st_mode);
+                        if kind == FileType::RegularFile && is_segment {
+                            segments.push((path, id_of(&data), modified(&data)));
+                            continue;
+                        }
+                    }
+                    Err(error) => {
+                        self.fault(&path, &error.into());
+                        continue;
+                    }
+                }
+            }
+            match (kind, end) {
+                (FileType::RegularFile, Some("db" | "bin")) => may_have_values = true,
+                (FileType::Directory, _) if depth > 0 => below.push(path),
                 _ => {}
             }
         }
-        segments.sort();
+        segments.sort_by(|(a, ..), (b, ..)| a.cmp(b));
         below.sort();
-        segments.iter().for_each(|segment| self.add(segment, base, Kind::Segment));
-        if may_have_values && Directories::new([path]).count().is_ok_and(|files| files > 0) {
-            self.add(path, base, Kind::Directory);
+        for (path, id, modified) in &segments {
+            self.add(Place { path, ..place }, Kind::Segment, *id, *modified);
         }
-        below.iter().for_each(|path| self.directory(path, base, depth - 1));
+        if may_have_values {
+            match Directories::new([path]).below(root).count() {
+                Ok(0) => {}
+                Ok(_) => self.add(place, Kind::Directory, id_of(&data), None),
+                Err(_) if !path.exists() => {}
+                Err(_) => self.is_incomplete = true,
+            }
+        }
+        below.iter().for_each(|path| self.directory(Place { path, ..place }, depth - 1));
     }
 
-    fn add(&mut self, path: &Path, base: &Path, kind: Kind) {
+    /// Notes what could not be looked at. Unless nothing is there, something may be there unseen.
+    fn fault(&mut self, path: &Path, error: &io::Error) {
+        self.is_incomplete |= !is_absent(error);
+        self.faults.push((path.to_owned(), error.to_string()));
+    }
+
+    fn add(&mut self, place: Place<'_>, kind: Kind, id: FileId, modified: Option<SystemTime>) {
+        let Place { path, base, root } = place;
         let inside = path.strip_prefix(base).unwrap_or(path);
         let inside = match (inside.as_os_str().is_empty(), path.file_name()) {
             (true, Some(name)) => Path::new(name),
@@ -154,7 +297,8 @@ impl Look {
             Kind::Segment => name.strip_suffix(".quipu").unwrap_or(&name),
             Kind::Directory => &name,
         };
-        self.found.push(Found { path: path.to_owned(), name: name.to_owned(), kind });
+        let (path, root) = (path.to_owned(), root.to_owned());
+        self.found.push(Found { path, root, name: name.to_owned(), kind, id, modified });
     }
 
     fn watch(&mut self, path: &Path) {
@@ -164,10 +308,23 @@ impl Look {
     }
 
     fn takes_entry(&mut self) -> bool {
-        self.entries += 1;
-        self.is_cut |= self.entries > MAX_ENTRIES;
+        let left = self.entries.checked_sub(1);
+        self.entries = left.unwrap_or(0);
+        self.is_cut |= left.is_none();
+        self.is_incomplete |= self.is_cut;
         !self.is_cut
     }
+}
+
+fn id_of(data: &Stat) -> FileId {
+    // Their types differ between systems.
+    #[allow(clippy::unnecessary_cast, reason = "not everywhere")]
+    (data.st_dev as u64, data.st_ino as u64)
+}
+
+fn modified(data: &Stat) -> Option<SystemTime> {
+    let seconds = u64::try_from(data.st_mtime).ok()?;
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
 #[cfg(test)]
@@ -199,8 +356,38 @@ mod tests {
         assert_eq!(names("*/*.quipu").0, ["Segment web/1"]);
         assert_eq!(names("w*").0, ["Segment web/1", "Directory web", "Segment web/a/b/c"]);
         assert_eq!(names("none"), (Vec::new(), 1));
+        assert_eq!(names("*.quipu"), (vec!["Segment mail".to_owned()], 1));
         assert_eq!(base_of("/run/a*/b"), Path::new("/run"));
         assert_eq!(base_of("/*"), Path::new("/"));
         assert_eq!(base_of("*.quipu"), Path::new("."));
+    }
+
+    #[test]
+    fn a_look_that_was_cut_says_so() {
+        let home = tempfile::tempdir().unwrap();
+        for number in 0..10 {
+            fs::write(home.path().join(format!("{number}.quipu")), "").unwrap();
+        }
+        let places = [home.path().to_str().unwrap().to_owned()];
+        let whole = look_at_most(&places, 10);
+        assert_eq!((whole.found.len(), whole.is_cut, whole.is_incomplete), (10, false, false));
+        let cut = look_at_most(&places, 9);
+        assert_eq!((cut.found.len(), cut.is_cut, cut.is_incomplete), (9, true, true));
+        // Nothing is missed where nothing is.
+        assert!(!look(&["/nowhere/at/all".to_owned()]).is_incomplete);
+    }
+
+    #[test]
+    fn names_that_a_look_may_find() {
+        let places = ["/run/quipu", "/srv/*/metrics.x", "web[0-9]"].map(String::from);
+        let names = Names::of(&places);
+        for name in ["a.quipu", "counter_1.db", "x.bin", "quipu", "anything", "metrics.x"] {
+            assert!(names.has(name), "{name}");
+        }
+        let names = Names::of(&["/run/quipu".to_owned(), "web[0-9].x".to_owned()]);
+        assert!(names.has("web1.x") && names.has("quipu"));
+        for name in ["a.tmp", "run", "web.x", "quipu.lock", ""] {
+            assert!(!names.has(name), "{name}");
+        }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use quipu::collector::Collector;
 use quipu_segment::printable;
@@ -13,9 +13,10 @@ use quipu_store::files::{Directories, Warning};
 use tracing::{info, warn};
 
 use super::merged::{Origin, Seen};
-use super::places::{Found, Kind};
+use super::places::{Found, Kind, is_absent};
 use super::recorded::{Labels, Recorded, Recorder};
-use crate::segment_file::{FileId, Header, SegmentFile, file_id};
+use super::retry::{Retry, Stamp};
+use crate::segment_file::{FileId, Header, SegmentFile};
 
 /// A source that is watched.
 #[derive(Debug)]
@@ -27,14 +28,19 @@ pub(super) struct Source {
     pub(super) seen: Arc<Seen>,
     /// Why it could not be read, the last time.
     pub(super) fault: Option<String>,
+    /// When it is read again, if its contents are at fault.
+    retry: Option<Retry>,
+    /// How often it could not be read since that was asked last.
+    failures: u64,
     /// What the header of a segment says.
     pub(super) header: Option<Header>,
     /// Since when no process has had it open.
     closed: Option<SystemTime>,
     /// Since when its name is gone.
-    gone: Option<SystemTime>,
+    gone: Option<Instant>,
     /// Whether it has been read.
     is_read: bool,
+    added: Instant,
     /// When it could be read last.
     pub(super) read: Option<SystemTime>,
 }
@@ -55,6 +61,29 @@ pub(super) struct Terms {
     pub(super) own: Option<FileId>,
 }
 
+/// What may still be read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Budget {
+    /// The bytes that may be kept: those for which files have room on their disks.
+    kept: u64,
+    /// The bytes that may be looked at: a file with holes has more of them.
+    read: u64,
+}
+
+impl Budget {
+    pub(super) fn new(bytes: u64) -> Self {
+        Self { kept: bytes, read: bytes.saturating_mul(2) }
+    }
+}
+
+/// Why a source could not be read.
+enum Fault {
+    /// Its contents, which were read for that.
+    Contents(String),
+    /// Something that may change without a change of the file.
+    Other(String),
+}
+
 impl Source {
     pub(super) fn new(found: Found, labels: Labels) -> Self {
         let reader = match found.kind {
@@ -63,7 +92,8 @@ impl Source {
                 let warned = |warning: &Warning| {
                     warn!(%warning, "a watched file is left out, in whole or in part");
                 };
-                let directories = Directories::new([&found.path]).on_warning(warned);
+                let directories = Directories::new([&found.path]).below(&found.root);
+                let directories = directories.on_warning(warned);
                 Reader::Directory(Box::new(directories))
             }
         };
@@ -76,10 +106,13 @@ impl Source {
             reader,
             seen,
             fault: None,
+            retry: None,
+            failures: 0,
             header: None,
             closed: None,
             gone: None,
             is_read: false,
+            added: Instant::now(),
             read: None,
         }
     }
@@ -88,30 +121,43 @@ impl Source {
     pub(super) fn open(&mut self) {
         if let Reader::Segment(file @ None) = &mut self.reader {
             // What is wrong shows when it is read.
-            *file = SegmentFile::open(&self.found.path).ok();
+            *file = open(&self.found).ok();
         }
     }
 
-    /// Whether the path leads to another file by now.
-    pub(super) fn is_replaced(&self) -> bool {
-        match &self.reader {
-            Reader::Segment(Some(file)) => {
-                std::fs::metadata(&self.found.path).is_ok_and(|data| file_id(&data) != file.id())
-            }
+    /// Notes what a look has found under its path. Returns whether that is another file.
+    pub(super) fn note_found(&mut self, found: &Found) -> bool {
+        let is_other = match &self.reader {
+            Reader::Segment(Some(file)) => found.id != file.id(),
             _ => false,
+        };
+        let is_other = is_other || found.kind != self.found.kind;
+        if !is_other {
+            (self.found.id, self.found.modified) = (found.id, found.modified);
+        }
+        is_other
+    }
+
+    /// Whether nothing is at its path any more, if a look has not found it.
+    pub(super) fn is_absent(&self, is_incomplete: bool) -> bool {
+        match std::fs::symlink_metadata(&self.found.path) {
+            Err(error) => is_absent(&error),
+            // A directory has no more values, a file is a link now; or the look did not come this far.
+            Ok(_) => !is_incomplete,
         }
     }
 
-    /// Notes that the name of the source is gone, or there again. Returns whether the source is
-    /// still of use.
-    pub(super) fn note_gone(&mut self, is_gone: bool, terms: Terms, budget: &mut u64) -> bool {
+    /// Notes that the name of the source is gone, or there again. Returns whether the source is still of
+    /// use.
+    pub(super) fn note_gone(&mut self, is_gone: bool, terms: Terms, bytes: u64) -> bool {
         match (is_gone, self.gone) {
             (false, _) => self.gone = None,
             (true, None) => {
                 if terms.keep.is_some() && matches!(self.reader, Reader::Segment(_)) {
-                    self.read(terms, budget);
+                    self.retry = None;
+                    self.read(terms, &mut Budget::new(bytes));
                 }
-                self.gone = Some(SystemTime::now());
+                self.gone = Some(Instant::now());
             }
             (true, Some(_)) => {}
         }
@@ -120,8 +166,27 @@ impl Source {
             // Nothing is known of it that could be kept.
             (Some(_), _) if self.fault.is_some() || self.seen.families.is_empty() => false,
             (Some(_), None) => false,
-            (Some(since), Some(keep)) => age(since) < keep,
+            (Some(since), Some(keep)) => since.elapsed() < keep,
         }
+    }
+
+    /// Since when it makes room for others, if it does: its name is gone, or its time is up.
+    pub(super) fn gives_way(&self, terms: Terms) -> Option<(bool, Instant)> {
+        let is_over = || self.is_read && self.is_expired(terms);
+        self.gone.map(|since| (false, since)).or_else(|| is_over().then_some((true, self.added)))
+    }
+
+    /// The bytes that reading it costs, roughly.
+    pub(super) fn size(&self) -> u64 {
+        match &self.reader {
+            Reader::Segment(Some(file)) => file.allocated(),
+            _ => 0,
+        }
+    }
+
+    /// How often it could not be read since the last call.
+    pub(super) fn take_failures(&mut self) -> u64 {
+        std::mem::take(&mut self.failures)
     }
 
     /// Whether a process has the source open; `None` if that is not known.
@@ -144,34 +209,52 @@ impl Source {
 
     /// What to show of it.
     pub(super) fn shown(&self, terms: Terms) -> Option<&Arc<Seen>> {
-        let is_over = |since: SystemTime| terms.keep.is_some_and(|keep| age(since) >= keep);
-        let is_over = self.closed.is_some_and(is_over);
-        (self.is_read && self.fault.is_none() && !is_over).then_some(&self.seen)
+        let is_shown = self.is_read && self.fault.is_none() && !self.is_expired(terms);
+        is_shown.then_some(&self.seen)
     }
 
-    /// Reads the source. The bytes that a segment has in use are taken from the budget.
-    pub(super) fn read(&mut self, terms: Terms, budget: &mut u64) {
-        if self.gone.is_some() {
+    fn is_expired(&self, terms: Terms) -> bool {
+        let is_over = |since: SystemTime| terms.keep.is_some_and(|keep| age(since) >= keep);
+        self.closed.is_some_and(is_over)
+    }
+
+    fn stamp(&self) -> Stamp {
+        match &self.reader {
+            Reader::Segment(Some(file)) => file.stamp(),
+            _ => (0, None),
+        }
+    }
+
+    /// Reads the source. What that costs is taken from the budget.
+    pub(super) fn read(&mut self, terms: Terms, budget: &mut Budget) {
+        let (now, stamp) = (Instant::now(), self.stamp());
+        let is_left_alone = self.retry.is_some_and(|retry| !retry.is_due(now, stamp));
+        if self.gone.is_some() || is_left_alone {
             return;
         }
         let begun = SystemTime::now();
         // What is read was written by others: a flaw of a reader must not end the agent.
         let read = catch_unwind(AssertUnwindSafe(|| self.record(terms, budget)));
-        let recorded = read.unwrap_or_else(|_| Err("its reader failed: report that".into()));
+        let failed = |_| Err(Fault::Contents("its reader failed: report that".into()));
+        let recorded = read.unwrap_or_else(failed);
         self.is_read = true;
         match recorded {
             Ok(Some(recorder)) => {
                 let (families, series) = recorder.finish();
                 self.seen = self.seen(families, series);
-                self.read = Some(begun);
+                (self.read, self.retry) = (Some(begun), None);
                 if self.fault.take().is_some() {
                     info!(path = %printable(&self.found.path), "a watched file can be read again");
                 }
             }
             // It is not a source.
             Ok(None) => self.is_read = false,
-            Err(what) => {
+            Err(fault) => {
                 self.forget();
+                self.failures += 1;
+                let is_own = matches!(fault, Fault::Contents(_));
+                self.retry = is_own.then(|| Retry::after(self.retry, Instant::now(), stamp));
+                let (Fault::Contents(what) | Fault::Other(what)) = fault;
                 if self.fault.as_ref() != Some(&what) {
                     let path = printable(&self.found.path);
                     warn!(%path, %what, "a watched file is left out");
@@ -193,8 +276,7 @@ impl Source {
         Arc::new(Seen { origin, name, path, labels, families, series })
     }
 
-    fn record(&mut self, terms: Terms, budget: &mut u64) -> Result<Option<Recorder>, String> {
-        let path = &self.found.path;
+    fn record(&mut self, terms: Terms, budget: &mut Budget) -> Result<Option<Recorder>, Fault> {
         let mut recorder = Recorder::default();
         let slot = match &mut self.reader {
             Reader::Directory(directories) => {
@@ -205,7 +287,7 @@ impl Source {
         };
         let file = match slot {
             Some(file) => file,
-            None => slot.insert(SegmentFile::open(path).map_err(|error| error.to_string())?),
+            None => slot.insert(open(&self.found).map_err(Fault::Other)?),
         };
         if terms.own == Some(file.id()) {
             return Ok(None);
@@ -217,20 +299,70 @@ impl Source {
         match file.is_open() {
             Some(false) if self.closed.is_none() => {
                 // The first time, it may have been closed long ago.
-                let first = file.modified().filter(|_| !self.is_read);
+                let first = file.stamp().1.filter(|_| !self.is_read);
                 self.closed = Some(first.unwrap_or_else(SystemTime::now));
             }
             Some(false) => {}
             _ => self.closed = None,
         }
-        let header = file.visit(*budget, &mut recorder)?;
-        *budget = budget.saturating_sub(header.used);
-        self.header = Some(header);
+        let (used, kept) = (file.used(), file.allocated().min(file.used()));
+        if kept > budget.kept || used > budget.read {
+            return Err(Fault::Other(NO_ROOM.to_owned()));
+        }
+        let read = file.visit(budget.read, &mut recorder);
+        // Also those that fail: their bytes were read.
+        budget.kept -= kept;
+        budget.read = budget.read.saturating_sub(used);
+        self.header = Some(read.map_err(Fault::Contents)?);
         Ok(Some(recorder))
     }
+}
+
+/// Without numbers, which change with each reading: a fault is logged once.
+const NO_ROOM: &str = "no room for it is left in --segments-bytes; smaller files take it first";
+
+/// Opens what a look has found, and nothing else that was put there since.
+fn open(found: &Found) -> Result<SegmentFile, String> {
+    let file = SegmentFile::open_below(&found.root, &found.path);
+    let file = file.map_err(|error| error.to_string())?;
+    if file.id() != found.id {
+        return Err("another file took its place at this moment".to_owned());
+    }
+    Ok(file)
 }
 
 /// How long ago that was; nothing if the clock was set back.
 fn age(since: SystemTime) -> Duration {
     SystemTime::now().duration_since(since).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::super::places;
+    use super::*;
+
+    #[test]
+    fn what_took_the_place_of_a_file_is_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        fs::write(path("a.quipu"), "not a segment").unwrap();
+        let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
+        let terms = Terms { keep: None, own: None };
+        let fault = || {
+            let mut source = Source::new(look.found[0].clone(), Labels::new());
+            source.open();
+            source.read(terms, &mut Budget::new(1 << 20));
+            source.fault.unwrap()
+        };
+        assert!(fault().contains("is not a segment"), "{}", fault());
+        fs::write(path("other"), "something else").unwrap();
+        fs::rename(path("other"), path("a.quipu")).unwrap();
+        assert!(fault().contains("another file took its place"), "{}", fault());
+        fs::rename(path("a.quipu"), path("other")).unwrap();
+        symlink("other", path("a.quipu")).unwrap();
+        assert!(fault().contains("it is a symbolic link"), "{}", fault());
+    }
 }

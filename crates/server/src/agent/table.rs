@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use quipu_segment::printable;
 use tracing::{info, warn};
@@ -13,7 +14,7 @@ use super::own::{Shown, Status};
 use super::pattern::{Matcher, SEGMENT};
 use super::places::{Found, Kind, Look};
 use super::recorded::Labels;
-use super::source::{Source, Terms};
+use super::source::{Budget, Source, Terms};
 use crate::segment_file::file_id;
 
 /// The sources.
@@ -28,6 +29,11 @@ pub(super) struct Table {
     faults: HashMap<PathBuf, String>,
     conflicts: BTreeSet<Conflict>,
     was_cut: bool,
+    was_incomplete: bool,
+    /// The number of looks that were complete, and of others.
+    looks: [u64; 2],
+    /// How often a source could not be read.
+    failures: u64,
 }
 
 /// The most conflicts and faults that are remembered so as not to log them again.
@@ -45,6 +51,9 @@ impl Table {
             faults: HashMap::new(),
             conflicts: BTreeSet::new(),
             was_cut: false,
+            was_incomplete: false,
+            looks: [0; 2],
+            failures: 0,
         }
     }
 
@@ -61,38 +70,51 @@ impl Table {
     pub(super) fn update(&mut self, look: Look) {
         let terms = self.terms();
         self.log_faults(&look);
-        let mut budget = self.options.bytes;
-        let found: HashSet<&PathBuf> = look.found.iter().map(|found| &found.path).collect();
+        self.note_look(look.is_incomplete);
+        let found: HashMap<&PathBuf, &Found> =
+            look.found.iter().map(|found| (&found.path, found)).collect();
         self.sources.retain_mut(|source| {
-            let path = &source.found.path;
-            if source.is_replaced() {
-                info!(path = %printable(path), "a watched file was replaced");
+            let found = found.get(&source.found.path);
+            if found.is_some_and(|found| source.note_found(found)) {
+                info!(path = %printable(&source.found.path), "a watched file was replaced");
                 return false;
             }
-            let is_gone = !found.contains(path);
             let was_gone = source.is_gone();
-            let is_kept = source.note_gone(is_gone, terms, &mut budget);
+            let is_gone = found.is_none() && (was_gone || source.is_absent(look.is_incomplete));
+            let is_kept = source.note_gone(is_gone, terms, self.options.bytes);
             if !is_kept || is_gone && !was_gone {
                 let path = printable(&source.found.path);
                 info!(%path, kept = is_kept, "a watched file is gone");
             }
             is_kept
         });
-        let known: HashSet<PathBuf> =
+        self.add(look.found, terms);
+        let is_cut = look.is_cut || self.left_out > 0;
+        if is_cut && !self.was_cut {
+            warn!(
+                watched = self.sources.len(),
+                left_out = self.left_out,
+                "there are more files than are watched; see --segments-count"
+            );
+        }
+        self.was_cut = is_cut;
+    }
+
+    /// Watches what was found and is not watched yet.
+    fn add(&mut self, found: Vec<Found>, terms: Terms) {
+        let mut known: HashSet<PathBuf> =
             self.sources.iter().map(|source| source.found.path.clone()).collect();
         let mut names: HashSet<String> =
             self.sources.iter().map(|source| source.found.name.clone()).collect();
-        self.left_out = 0;
         // Two places may lead to one file.
-        let mut taken = HashSet::new();
-        for mut found in look.found {
-            if known.contains(&found.path) || !taken.insert(found.path.clone()) {
-                continue;
-            }
-            if self.sources.len() >= self.options.most {
-                self.left_out += 1;
-                continue;
-            }
+        let new = found.into_iter().filter(|found| known.insert(found.path.clone()));
+        let mut new: Vec<Found> = new.collect();
+        let room = self.options.most.saturating_sub(self.sources.len());
+        self.make_room(new.len().saturating_sub(room), &new, terms);
+        let room = self.options.most.saturating_sub(self.sources.len());
+        self.left_out = new.len().saturating_sub(room);
+        new.truncate(room);
+        for mut found in new {
             if !names.insert(found.name.clone()) {
                 found.name = found.path.to_string_lossy().into_owned();
                 names.insert(found.name.clone());
@@ -103,15 +125,50 @@ impl Table {
             source.open();
             self.sources.push(source);
         }
-        let is_cut = look.is_cut || self.left_out > 0;
-        if is_cut && !self.was_cut {
-            warn!(
-                watched = self.sources.len(),
-                left_out = self.left_out,
-                "there are more files than are watched; see --segments-count"
-            );
+    }
+
+    /// Forgets up to `count` sources for new ones: those that are gone first, then those whose time is up,
+    /// for files that changed later.
+    fn make_room(&mut self, count: usize, new: &[Found], terms: Terms) {
+        if count == 0 {
+            return;
         }
-        self.was_cut = is_cut;
+        let is_fresh = |found: &&Found| {
+            let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+            terms.keep.is_none_or(|keep| age.is_none_or(|age| age < keep))
+        };
+        let fresh = new.iter().filter(is_fresh).count();
+        let sources = self.sources.iter().enumerate();
+        let mut give_way: Vec<_> =
+            sources.filter_map(|(at, source)| Some((source.gives_way(terms)?, at))).collect();
+        give_way.sort_unstable();
+        let gone = give_way.iter().filter(|((is_there, _), _)| !is_there).count();
+        // A file whose time is up must not take the place of another one in turn.
+        give_way.truncate(count.min(gone.max(fresh)));
+        let leaving: HashSet<usize> = give_way.into_iter().map(|(_, at)| at).collect();
+        let mut at = 0;
+        self.sources.retain(|source| {
+            let is_kept = !leaving.contains(&at);
+            at += 1;
+            if !is_kept {
+                let path = printable(&source.found.path);
+                info!(%path, "an old file is watched no more: another one needs its place");
+            }
+            is_kept
+        });
+    }
+
+    /// Counts a look, and logs the first of some that were not complete.
+    fn note_look(&mut self, is_incomplete: bool) {
+        let before = std::mem::replace(&mut self.was_incomplete, is_incomplete);
+        self.looks[usize::from(is_incomplete)] += 1;
+        match (before, is_incomplete) {
+            (false, true) => {
+                warn!("not all watched places could be looked at: no file counts as gone for that");
+            }
+            (true, false) => info!("all watched places can be looked at again"),
+            _ => {}
+        }
     }
 
     fn labels(&self, found: &Found) -> Labels {
@@ -135,8 +192,15 @@ impl Table {
     /// Reads all sources, and returns what is to be shown.
     pub(super) fn read(&mut self) -> Vec<Arc<Seen>> {
         let terms = self.terms();
-        let mut budget = self.options.bytes;
-        self.sources.iter_mut().for_each(|source| source.read(terms, &mut budget));
+        let mut budget = Budget::new(self.options.bytes);
+        // The small ones first: a large one takes the room of none that is smaller.
+        let mut sources: Vec<(u64, &mut Source)> =
+            self.sources.iter_mut().map(|source| (source.size(), source)).collect();
+        sources.sort_by_key(|(size, _)| *size);
+        for (_, source) in sources {
+            source.read(terms, &mut budget);
+            self.failures += source.take_failures();
+        }
         self.sources.iter().filter_map(|source| source.shown(terms).cloned()).collect()
     }
 
@@ -188,6 +252,8 @@ impl Table {
             conflicts: count(Origin::File),
             target_conflicts: count(Origin::Target),
             left_out: self.left_out,
+            looks: self.looks,
+            failures: self.failures,
             ..Status::default()
         }
     }

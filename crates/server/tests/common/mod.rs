@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -246,6 +246,18 @@ impl Daemon {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child.borrow()), signal).unwrap();
+    }
+
+    /// The number of the process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.borrow().id()
+    }
+
+    /// Sets how many files the process may have open; those that it has open stay so.
+    pub(crate) fn limit_files(&self, files: u64) {
+        let pid = Pid::from_child(&self.child.borrow());
+        let limit = Rlimit { current: Some(files), maximum: Some(1 << 10) };
+        prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     }
 
     /// Kills the process, as the system does when it runs out of memory.

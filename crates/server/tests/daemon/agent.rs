@@ -1,7 +1,9 @@
 //! Metrics in files of other programs: real segment files, written by the command line and by other
 //! daemons, which appear, go, are killed, damaged and cut.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
+use std::os::unix::fs::symlink;
 use std::time::SystemTime;
 
 use quipu_store::files::FileStore;
@@ -149,9 +151,106 @@ fn damaged_files_do_not_take_others_along() {
     assert_eq!(faults(), 5, "{:#?}", daemon.log());
     exposition(&daemon);
     assert_eq!(faults(), 5);
+    assert!(daemon.sample("quipu_segments_read_failures_total") >= 5.0);
     write("in_use.quipu", &whole);
     wait_for(&daemon, &good("in_use"));
     daemon.stop();
+}
+
+#[test]
+fn a_file_with_holes_takes_no_room_of_others() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    for name in ["good", "late"] {
+        count(&home, "inc", &format!("run/{name}.quipu"), "jobs_total", "1");
+    }
+    // It is found first, and says that it uses nearly all bytes that may be read.
+    let mut holes = fs::read(home.path("run/good.quipu")).unwrap();
+    let used = 3_998_016_u64;
+    for at in [64, 72] {
+        holes[at..at + 8].copy_from_slice(&used.to_le_bytes());
+    }
+    fs::write(home.path("run/a.quipu"), &holes).unwrap();
+    let file = File::options().write(true).open(home.path("run/a.quipu")).unwrap();
+    file.set_len(used).unwrap();
+    let daemon = home.start(&["--segments", "run", "--segments-bytes", "4000000"]);
+    for name in ["good", "late"] {
+        wait_for(&daemon, &format!("jobs_total{{segment=\"{name}\"}} 1"));
+    }
+}
+
+#[test]
+fn what_a_look_does_not_see_is_not_gone() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    count(&home, "inc", "run/a.quipu", "jobs_total", "1");
+    let daemon = home.start(&["--segments", "run"]);
+    wait_for(&daemon, "jobs_total{segment=\"a\"} 1");
+    let mut client = daemon.connect();
+    client.request("GET", "/-/healthy").unwrap();
+    // One more descriptor is enough for a reading, and too few to list a directory.
+    let used = fs::read_dir(format!("/proc/{}/fd", daemon.id())).unwrap();
+    let used = used.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap());
+    let used: HashSet<u64> = used.collect();
+    let free = (0..).find(|number| !used.contains(number)).unwrap();
+    daemon.limit_files(free + 1);
+    count(&home, "inc", "run/b.quipu", "jobs_total", "2");
+    daemon.wait_for("not all watched places could be looked at");
+    let text = client.request("GET", "/metrics").unwrap().text();
+    assert!(text.contains("\njobs_total{segment=\"a\"} 1\n"), "{text}");
+    assert!(!text.contains("quipu_segments_looks_total{result=\"incomplete\"} 0"), "{text}");
+    // A file that was removed is gone nevertheless.
+    fs::remove_file(home.path("run/a.quipu")).unwrap();
+    daemon.wait_for("a watched file is gone");
+    daemon.limit_files(100);
+    wait_for(&daemon, "jobs_total{segment=\"b\"} 2");
+    daemon.wait_for("all watched places can be looked at again");
+    assert!(!exposition(&daemon).contains("segment=\"a\""));
+    daemon.stop();
+}
+
+#[test]
+fn files_that_are_gone_make_room_for_others() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    for name in ["a", "b"] {
+        count(&home, "inc", &format!("run/{name}.quipu"), "jobs_total", "1");
+    }
+    let flags = ["--segments", "run", "--segments-count", "2", "--segments-keep", "1h"];
+    let daemon = home.start(&flags);
+    wait_for(&daemon, "jobs_total{segment=\"a\"} 1");
+    fs::remove_file(home.path("run/a.quipu")).unwrap();
+    daemon.wait_for("a watched file is gone");
+    // Its last values are shown, until another file needs the place.
+    assert!(has(&daemon, "jobs_total{segment=\"a\"} 1"));
+    count(&home, "inc", "run/c.quipu", "jobs_total", "1");
+    wait_for(&daemon, "jobs_total{segment=\"c\"} 1");
+    assert!(has(&daemon, "jobs_total{segment=\"b\"} 1"));
+    assert_eq!(daemon.sample("quipu_segments_left_out"), 0.0);
+    assert!(!exposition(&daemon).contains("segment=\"a\""));
+    daemon.stop();
+}
+
+#[test]
+fn links_that_others_made_are_not_followed() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    count(&home, "inc", "secret.quipu", "secret_total", "1");
+    count(&home, "inc", "run/a.quipu", "jobs_total", "1");
+    symlink("../secret.quipu", home.path("run/link.quipu")).unwrap();
+    let daemon = home.start(&["--segments", "run/*.quipu"]);
+    wait_for(&daemon, "jobs_total{segment=\"a\"} 1");
+    assert!(!exposition(&daemon).contains("secret_total"));
+    daemon.wait_for("a place cannot be watched");
+    // A file that becomes a link is gone.
+    fs::remove_file(home.path("run/a.quipu")).unwrap();
+    symlink("../secret.quipu", home.path("run/a.quipu")).unwrap();
+    wait_until("the file is gone", || !exposition(&daemon).contains("segment=\"a\""));
+    assert!(!exposition(&daemon).contains("secret_total"));
+    daemon.stop();
+    // One that a place names is followed.
+    let daemon = home.start(&["--segments", "run/link.quipu"]);
+    wait_for(&daemon, "secret_total{segment=\"link\"} 1");
 }
 
 #[test]
