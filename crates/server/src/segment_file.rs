@@ -41,13 +41,14 @@ pub(crate) struct Header {
 }
 
 impl SegmentFile {
-    /// Opens a regular file for reading, by a path whose symbolic links are followed. Does not block on a
-    /// pipe without a writer.
+    /// Opens a regular file for reading, by a path whose symbolic links are followed. Does not
+    /// block on a pipe without a writer.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         Self::open_below(path, path)
     }
 
-    /// As [`Self::open`], but symbolic links are followed up to `root` alone, which the path begins with.
+    /// As [`Self::open`], but symbolic links are followed up to `root` alone, which the path begins
+    /// with.
     pub(crate) fn open_below(root: &Path, path: &Path) -> io::Result<Self> {
         let file = File::from(open_below(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
         let data = file.metadata()?;

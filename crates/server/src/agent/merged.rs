@@ -225,7 +225,8 @@ impl Merged {
         Self { sources, names, conflicts, directories: Vec::new() }
     }
 
-    /// Whether there is a source that is wanted, or the directory is watched and may have one later.
+    /// Whether there is a source that is wanted, or the directory is watched and may have one
+    /// later.
     pub fn has(&self, filter: &Filter) -> bool {
         let is_watched = |wanted: &PathBuf| self.directories.contains(wanted);
         !filter.is_part()

@@ -100,8 +100,8 @@ impl Notice {
         }
     }
 
-    /// Takes all events, and says what there was. Other programs may write many other files to a directory:
-    /// only those with such names are of interest.
+    /// Takes all events, and says what there was. Other programs may write many other files to a
+    /// directory: only those with such names are of interest.
     #[cfg(target_os = "linux")]
     pub(super) fn take(&mut self, names: &Names) -> Heard {
         let Some(inotify) = &self.inotify else { return Heard::Nothing };

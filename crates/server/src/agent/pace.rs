@@ -1,5 +1,5 @@
-//! When to look for sources again: soon after an event, but not more often than a few times a second,
-//! whatever other programs do in the directories, and never for most of the time.
+//! When to look for sources again: soon after an event, but not more often than a few times a
+//! second, whatever other programs do in the directories, and never for most of the time.
 
 use std::time::{Duration, Instant};
 

@@ -3,9 +3,9 @@
 //!
 //! A place is a file, a directory, or a pattern of paths. In a directory, files whose names end in
 //! `.quipu` are segments, at most two directories further down. A directory with files such as
-//! `counter_1.db` or `metric_x___1.bin` is a source itself. Symbolic links are followed where a place
-//! names them. They are not followed inside of directories, which other users may write to, nor as the last
-//! part of what a pattern led to.
+//! `counter_1.db` or `metric_x___1.bin` is a source itself. Symbolic links are followed where a
+//! place names them. They are not followed inside of directories, which other users may write to,
+//! nor as the last part of what a pattern led to.
 //!
 //! A look that could not see all says so: what it did not find may still be there.
 
@@ -103,7 +103,8 @@ fn look_at_most(places: &[String], entries: usize) -> Look {
     look
 }
 
-/// Whether nothing is at a path, by the error of a call that was to find it. Other errors say nothing.
+/// Whether nothing is at a path, by the error of a call that was to find it. Other errors say
+/// nothing.
 pub(super) fn is_absent(error: &io::Error) -> bool {
     let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_loop || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)

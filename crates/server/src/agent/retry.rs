@@ -1,5 +1,5 @@
-//! When a file that could not be read is read again: later after each failure, so that damaged files, and
-//! those of a hostile program, do not cost a reading with every scrape.
+//! When a file that could not be read is read again: later after each failure, so that damaged
+//! files, and those of a hostile program, do not cost a reading with every scrape.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,8 +25,8 @@ impl Retry {
         Self { failures, last: now, stamp }
     }
 
-    /// Whether the file is to be read again. One that has changed is not left alone for long: it may have
-    /// been mended. But its program may write to it all the time.
+    /// Whether the file is to be read again. One that has changed is not left alone for long: it
+    /// may have been mended. But its program may write to it all the time.
     pub(super) fn is_due(&self, now: Instant, stamp: Stamp) -> bool {
         let wait = LEAST.saturating_mul(1 << (self.failures - 1).min(16)).min(MOST);
         let wait = if stamp == self.stamp { wait } else { LEAST };

@@ -142,13 +142,14 @@ impl Source {
     pub(super) fn is_absent(&self, is_incomplete: bool) -> bool {
         match std::fs::symlink_metadata(&self.found.path) {
             Err(error) => is_absent(&error),
-            // A directory has no more values, a file is a link now; or the look did not come this far.
+            // A directory has no more values, a file is a link now; or the look did not come this
+            // far.
             Ok(_) => !is_incomplete,
         }
     }
 
-    /// Notes that the name of the source is gone, or there again. Returns whether the source is still of
-    /// use.
+    /// Notes that the name of the source is gone, or there again. Returns whether the source is
+    /// still of use.
     pub(super) fn note_gone(&mut self, is_gone: bool, terms: Terms, bytes: u64) -> bool {
         match (is_gone, self.gone) {
             (false, _) => self.gone = None,

@@ -127,8 +127,8 @@ impl Table {
         }
     }
 
-    /// Forgets up to `count` sources for new ones: those that are gone first, then those whose time is up,
-    /// for files that changed later.
+    /// Forgets up to `count` sources for new ones: those that are gone first, then those whose time
+    /// is up, for files that changed later.
     fn make_room(&mut self, count: usize, new: &[Found], terms: Terms) {
         if count == 0 {
             return;

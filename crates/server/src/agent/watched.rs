@@ -1,8 +1,9 @@
-//! What the agent has read, for those that show it: they ask for a reading, and wait for it without a
-//! thread.
+//! What the agent has read, for those that show it: they ask for a reading, and wait for it without
+//! a thread.
 //!
-//! Each reading that is asked for begins after that. One that takes too long is not waited for: then the
-//! last one is shown, until it is too old. The thread may hang in a file system, so its readers decide that.
+//! Each reading that is asked for begins after that. One that takes too long is not waited for:
+//! then the last one is shown, until it is too old. The thread may hang in a file system, so its
+//! readers decide that.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -111,7 +112,8 @@ impl Watched {
         Asked { watched: self.clone(), number, request, since: Instant::now(), patience: None }
     }
 
-    /// Reads all sources, for a thread that may wait. If that takes too long, returns what was read last.
+    /// Reads all sources, for a thread that may wait. If that takes too long, returns what was read
+    /// last.
     pub fn fresh(&self) -> Reading {
         let asked = self.ask();
         let is_waiting = |state: &mut State| state.ended < asked.number;

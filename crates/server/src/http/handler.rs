@@ -56,8 +56,8 @@ pub trait Steps {
     /// is treated as in [`Handler::handle`].
     fn step(&mut self) -> Option<Response>;
 
-    /// Ready if the next step can do something. If not, the task is woken when that may have changed,
-    /// and the thread serves others until then.
+    /// Ready if the next step can do something. If not, the task is woken when that may have
+    /// changed, and the thread serves others until then.
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
     }

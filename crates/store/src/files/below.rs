@@ -1,5 +1,5 @@
-//! Opens what is below a directory, and follows no symbolic link on the way: other users may write to
-//! the directory, and replace what was found there by a link.
+//! Opens what is below a directory, and follows no symbolic link on the way: other users may write
+//! to the directory, and replace what was found there by a link.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -8,8 +8,8 @@ use std::path::{Component, Path};
 use rustix::fs::{CWD, Mode, OFlags, open, openat};
 use rustix::io::Errno;
 
-/// Opens a file or a directory. Symbolic links are followed up to `root`, which `path` begins with, and
-/// not below.
+/// Opens a file or a directory. Symbolic links are followed up to `root`, which `path` begins with,
+/// and not below.
 ///
 /// # Errors
 /// Those of the system, and a link below `root`.
@@ -51,7 +51,8 @@ pub(super) fn open_in(
 
 const LINK: &str = "it is a symbolic link, which is not followed here";
 
-/// How a directory is opened to open what is in it: without the right to list it, where there is a way.
+/// How a directory is opened to open what is in it: without the right to list it, where there is a
+/// way.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const THROUGH: OFlags = OFlags::PATH;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]

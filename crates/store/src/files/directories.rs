@@ -211,7 +211,8 @@ impl Directories {
         (found, opened)
     }
 
-    /// Opens one of the directories. Its files are opened in there, wherever its path leads by then.
+    /// Opens one of the directories. Its files are opened in there, wherever its path leads by
+    /// then.
     fn open(&self, path: &Path) -> io::Result<OwnedFd> {
         let root = self.root.as_deref().filter(|root| path.starts_with(root)).unwrap_or(path);
         open_below(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)
