@@ -18,6 +18,7 @@ use crate::agent::{Asked, Filter, Reading, Walk, Watched};
 use crate::http::{Request, Response, Steps, text};
 use crate::inputs::Inputs;
 use crate::inputs::gate::{Scraping, WaitingScrape};
+use crate::via;
 
 /// A scrape under way.
 pub struct Exposing {
@@ -123,6 +124,9 @@ impl Exposing {
         if self.compression != Compression::Identity {
             let name = HeaderValue::from_static(self.compression.name());
             headers.insert(CONTENT_ENCODING, name);
+        }
+        if let Ok(via) = HeaderValue::from_str(&self.inputs.shared().via.field()) {
+            headers.insert(via::FIELD, via);
         }
         headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
         response

@@ -92,7 +92,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         Sweeps::start(state, shared).map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
     let statsd = listeners.start(state, shared, metrics).map_err(Error::Statsd)?;
-    let targets = Targets::start(settings.targets.clone()).map_err(Error::Targets)?;
+    let targets = Targets::start(settings.targets.clone(), &shared.via);
+    let targets = targets.map_err(Error::Targets)?;
     let agent = watch(state, metrics, settings, most, &targets)?;
     let segments = agent.as_ref().map(Agent::watched);
     let source = Source::new(state, shared, segments.clone());

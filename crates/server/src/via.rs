@@ -45,7 +45,7 @@ impl Default for Via {
 }
 
 impl Via {
-    /// Notes what the head of a request says of its way.
+    /// Notes what the head of a request, or of an exposition, says of its way.
     ///
     /// # Errors
     /// [`Loop`], if this daemon is on it.

@@ -12,11 +12,16 @@ use ureq::tls::TlsConfig;
 use super::Text;
 use super::unix::{NoHost, UnixConnector};
 use crate::tls;
+use crate::via::Via;
 
 /// The most bytes of a response that commands read.
 const MAX_BYTES: u64 = 256 << 20;
 /// The most redirects that are followed.
 const REDIRECTS: u32 = 3;
+
+/// Why a daemon does not take an exposition that has its own number.
+const LOOP: &str = "it shows what this daemon shows, and each scrape would add it all once more: \
+                    the --scrape flags of the daemons make a loop; remove one of them";
 
 /// What a scraper asks for.
 const TEXT: &str =
@@ -31,6 +36,7 @@ pub(crate) struct Fetcher {
     agent: Agent,
     timeout: Duration,
     most: u64,
+    via: Option<&'static Via>,
 }
 
 /// Why there is no exposition.
@@ -92,7 +98,12 @@ impl Fetcher {
             Some(path) => Agent::with_parts(config, UnixConnector(path.to_owned()), NoHost),
             None => config.into(),
         };
-        Self { agent, timeout, most }
+        Self { agent, timeout, most, via: None }
+    }
+
+    /// For a daemon, which refuses an exposition that shows what it shows itself.
+    pub(crate) fn via(self, via: &'static Via) -> Self {
+        Self { via: Some(via), ..self }
     }
 
     /// Fetches an exposition.
@@ -119,6 +130,9 @@ impl Fetcher {
         if !response.status().is_success() {
             let status = response.status();
             return Err(format!("the response is {status}: name the URL of the metrics").into());
+        }
+        if self.via.is_some_and(|via| via.check(response.headers()).is_err()) {
+            return Err(LOOP.to_owned().into());
         }
         let given = |name: &str| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());

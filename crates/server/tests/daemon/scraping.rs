@@ -460,3 +460,30 @@ fn fetch(address: &str) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
     Some(text.split_once("\r\n\r\n")?.1.to_owned())
 }
+
+#[test]
+fn daemons_that_scrape_each_other_in_a_ring_take_nothing() {
+    const PORTS: [u16; 3] = [18095, 18096, 18097];
+    for length in [1, 2, 3] {
+        let home = Home::new();
+        let address = |n: usize| format!("{}:{}", home.host(), PORTS[n % length]);
+        let daemons: Vec<_> = (0..length)
+            .map(|n| {
+                let (url, state) = (format!("http://{}", address(n + 1)), format!("{n}.quipu"));
+                let flags = ["--scrape", &url, "--scrape-interval", "100ms"];
+                let own = ["--listen", &address(n), "--state", &state];
+                home.start(&[&flags[..], &own].concat())
+            })
+            .collect();
+        for (n, daemon) in daemons.iter().enumerate() {
+            let told = || daemon.log().iter().any(|line| line.contains("make a loop"));
+            wait_until("the log", told);
+            let down = format!("up{{job=\"scrape\",instance=\"{}\"}} 0", address(n + 1));
+            wait_until("nothing", || {
+                let text = daemon.get("/metrics").text();
+                // Of what was taken before the ring was known, nothing is left.
+                text.lines().any(|line| line == down) && !text.contains("exported_")
+            });
+        }
+    }
+}

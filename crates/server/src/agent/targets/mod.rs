@@ -25,6 +25,7 @@ use tracing::{info, warn};
 use super::merged::{Origin, Seen};
 use crate::look::{Fault, Fetcher};
 use crate::tls;
+use crate::via::Via;
 pub use address::Target;
 use families::Body;
 use report::Report;
@@ -80,11 +81,11 @@ struct Slot {
 }
 
 impl Targets {
-    /// Starts a thread for each target.
+    /// Starts a thread for each target. What goes through the daemon of `via` is not scraped.
     ///
     /// # Errors
     /// [`Error`], which names the remedy.
-    pub fn start(options: Options) -> Result<Self, Error> {
+    pub fn start(options: Options, via: &'static Via) -> Result<Self, Error> {
         let slots = options.targets.iter().map(|_| Mutex::default()).collect();
         let shared = Arc::new(Shared {
             options,
@@ -103,7 +104,7 @@ impl Targets {
             let tls = tls.unwrap_or_else(tls::without_trust);
             let scraper = Scraper {
                 number,
-                fetcher: Fetcher::new(target.socket(), tls, *timeout, *body_bytes),
+                fetcher: Fetcher::new(target.socket(), tls, *timeout, *body_bytes).via(via),
                 shared: Arc::clone(&shared),
                 hash: Seeded::default(),
                 before: None,
