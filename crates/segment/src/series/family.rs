@@ -507,9 +507,8 @@ impl Family {
     /// later update makes a new series, which starts at zero.
     ///
     /// # Errors
-    /// Those of the lock, if the segment lies in a file:
-    /// [`ErrorKind::Held`](crate::ErrorKind::Held) if another process, which may be stopped, holds
-    /// it for a second.
+    /// Those of the lock of a file: [`ErrorKind::Held`](crate::ErrorKind::Held) if another process,
+    /// which may be stopped, holds it for a second.
     pub fn remove(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<bool, Error> {
         self.remove_within(labels, lock::REMOVAL)
     }
