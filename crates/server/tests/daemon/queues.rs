@@ -42,7 +42,8 @@ fn a_queue_brings_all_samples_of_an_outage_over_kills() {
             total += 1;
             import(&daemon, total);
             let now = daemon.sample(&waiting);
-            wait_until("a request in the queue", || daemon.sample(&waiting) > now);
+            // The first one may be of a snapshot that was taken before the import.
+            wait_until("requests in the queue", || daemon.sample(&waiting) >= now + 2.0);
         }
         assert!(daemon.sample(&waiting) >= before + 4.0);
         daemon.kill();
@@ -83,9 +84,12 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
         true => Reply::Taken,
         false => Reply::Status(503, "Retry-After: 1\r\n"),
     });
-    let daemon = home.start(&queued(&receiver.url));
+    // Long enough for a thread to run in each, however busy the machine is.
+    let mut flags = queued(&receiver.url);
+    flags[3] = "1s";
+    let daemon = home.start(&flags);
     let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
-    wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 8.0);
+    wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 4.0);
     assert!(daemon.sample(&name("queue_oldest_age_seconds")) > 0.0);
     assert!(daemon.sample(&name("queue_size_bytes")) > 0.0);
     receiver.requests.lock().unwrap().clear();
@@ -95,7 +99,10 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
     // The last one is that of the stop.
     let mut times = times(&receiver, PROBE);
     times.pop();
-    assert!(times.len() >= 8 && times.windows(2).all(|pair| pair[1] - pair[0] == 200), "{times:?}");
+    assert!(
+        times.len() >= 4 && times.windows(2).all(|pair| pair[1] - pair[0] == 1000),
+        "{times:?}"
+    );
 }
 
 #[test]
