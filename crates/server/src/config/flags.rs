@@ -243,8 +243,8 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SEGMENTS_COUNT", value_name = "COUNT")]
     pub segments_count: Option<usize>,
 
-    /// Maximum bytes that all watched segments together may have in use; those that follow are left
-    /// out [default: 1073741824]
+    /// Maximum bytes that all watched segments together may have in use; the largest, for which no
+    /// room is left, are left out [default: 1073741824]
     #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
     pub segments_bytes: Option<u64>,
 
