@@ -292,6 +292,28 @@ fn a_source_that_makes_up_names_leaves_room_for_those_of_others() {
 }
 
 #[test]
+fn a_help_that_comes_later_counts_toward_the_families_of_its_source() {
+    let registry = Registry::new();
+    let limits = Limits { families: 8, families_per_source: 6, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let one = Given::Counter(1.0);
+    let names: Vec<String> = (0..5).map(|number| format!("made_up_{number}")).collect();
+    intake.set_source("flood");
+    for help in ["", "Help."] {
+        for name in &names {
+            intake.take(Metric { help, ..metric(name) }, &[], &one, Mode::Add, None).unwrap();
+        }
+    }
+    assert_eq!(intake.usage().families, 6);
+    // Another source has room for families, and for a help.
+    intake.set_source("neighbour");
+    let helped = Metric { help: "Help.", ..metric(&names[4]) };
+    intake.take(helped, &[], &one, Mode::Add, None).unwrap();
+    intake.take(metric("requests"), &[], &one, Mode::Add, None).unwrap();
+    assert_eq!(registry.text().matches("Help.").count(), 2);
+}
+
+#[test]
 fn all_of_it_is_there_again_after_the_file_is_opened_again() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("state.quipu");

@@ -1,4 +1,4 @@
-//! Which client an address belongs to, for limits that each client has.
+//! Which client an address belongs to, for limits that each client has, and what else is a source.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,6 +10,24 @@ pub(crate) fn identity(address: IpAddr) -> IpAddr {
             Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
         }
         address => address,
+    }
+}
+
+/// What the limits on a source count by.
+#[derive(Debug, Hash)]
+pub(crate) enum Source<'a> {
+    /// The identity of a client, whatever way it takes in.
+    Client(IpAddr),
+    /// A listener whose clients have no address.
+    Listener(&'a str),
+    /// What a push or a resource of OTLP says that it is of.
+    Job(&'a str),
+}
+
+impl<'a> Source<'a> {
+    /// A client by the text of its identity, or a listener by its name.
+    pub(crate) fn named(text: &'a str) -> Self {
+        text.parse().map_or(Self::Listener(text), Self::Client)
     }
 }
 

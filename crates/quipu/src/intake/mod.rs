@@ -480,13 +480,21 @@ impl Intake {
     }
 
     /// Keeps the help of a name whose families were made without one. It is not kept if there is no
-    /// room for it.
+    /// room for it; one that a source has no room for may come from another one.
     fn keep_help(&mut self, entry: &Entry, metric: &Metric<'_>) {
+        let families = self.used.sources.families();
+        let has_room = families.is_none_or(|families| families.has_room(self.source));
+        if !has_room && !self.table.has_help(metric.name) {
+            return;
+        }
         let registry = self.registry.clone();
         // A segment that cannot be read takes no help either.
         let _ = self.table.refresh(registry.segment());
-        if (self.table.len() as u64) < self.limits.families {
-            self.table.keep_help(registry.segment(), metric);
+        if (self.table.len() as u64) < self.limits.families
+            && self.table.keep_help(registry.segment(), metric)
+            && let Some(families) = families
+        {
+            families.add(self.source);
         }
         entry.set_help();
     }

@@ -1,12 +1,14 @@
 //! What each source has made, for the limits on a source.
 //!
 //! A source has a word in each of two rows, found by a secret hash of it. The lesser of both is at
-//! least what it has made; it is more only if other sources share both of its words. This is a
+//! least what it has made, and more only if other sources share both of its words. This is a
 //! count-min sketch (Cormode and Muthukrishnan 2005). It never grows, and threads share it without
-//! a lock.
+//! a lock. All that sources make goes into it, and nothing is taken out: before the words of all of
+//! them together would be full, each is halved. So a limit may be exceeded in the long run, and no
+//! source is refused for what others have made.
 
 use std::hash::{BuildHasher, Hash};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use quipu_segment::hash::Seeded;
 
@@ -29,6 +31,8 @@ pub(super) struct Source(u64);
 pub(super) struct Sketch {
     most: u64,
     rows: [Box<[AtomicU32]>; 2],
+    /// What all sources have made; halved with the words.
+    all: AtomicU64,
 }
 
 /// The words of a row: of the series, which a program has to ask for, and of the families.
@@ -70,7 +74,7 @@ impl Sources {
 impl Sketch {
     fn new(most: u64, words: usize) -> Self {
         let row = || (0..words).map(|_| AtomicU32::new(0)).collect();
-        Self { most, rows: [row(), row()] }
+        Self { most, rows: [row(), row()], all: AtomicU64::new(0) }
     }
 
     /// Whether the source may make one more. Threads that ask at the same time may each make one.
@@ -85,6 +89,26 @@ impl Sketch {
             let more = |made: u32| made.checked_add(1);
             // At its greatest value, it stays.
             let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
+        }
+        let all = self.all.fetch_add(1, Ordering::Relaxed) + 1;
+        // Relaxed: what other threads add meanwhile is halved, or not.
+        if all >= self.fullest()
+            && self.all.compare_exchange(all, all / 2, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.halve();
+        }
+    }
+
+    /// How much all sources make before it is halved: a quarter of the limit for each word, on
+    /// average. Words of sources that make little hold little then.
+    fn fullest(&self) -> u64 {
+        (self.rows[0].len() as u64).saturating_mul(self.most.max(4)) / 4
+    }
+
+    fn halve(&self) {
+        for word in self.rows.iter().flatten() {
+            let half = |made: u32| Some(made / 2);
+            let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, half);
         }
     }
 
@@ -127,6 +151,31 @@ mod tests {
         let full = (0..count).filter(|number| !families.has_room(sources.find(number))).count();
         // Two others in both words: one in a hundred.
         assert!(full < count / 20 + 1, "{full}");
+    }
+
+    #[test]
+    fn what_many_sources_made_over_time_refuses_no_other_one() {
+        let limits = Limits { families_per_source: 4, ..Limits::default() };
+        let sources = Sources::new(&limits);
+        let families = sources.families().unwrap();
+        // Each makes one, and goes.
+        let count = if cfg!(miri) { 20_000 } else { 300_000 };
+        let mut refused = 0;
+        for number in 0..count {
+            let source = sources.find(&number);
+            refused += u32::from(!families.has_room(source));
+            families.add(source);
+        }
+        assert!(refused < count / 50, "{refused}");
+        // A source that makes many at once is still held to its limit.
+        let one = sources.find("one");
+        let made = (0..100).filter(|_| {
+            families.has_room(one) && {
+                families.add(one);
+                true
+            }
+        });
+        assert!(made.count() <= 4);
     }
 
     #[test]

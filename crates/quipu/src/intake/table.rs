@@ -309,11 +309,17 @@ impl Table {
         self.put(family).then_some(()).ok_or(Refused::Full)
     }
 
+    /// Whether a family of that name has a help.
+    pub(super) fn has_help(&self, name: &str) -> bool {
+        self.helped.contains(name)
+    }
+
     /// Keeps the help of a name whose families were made without one, in a family without series:
-    /// what the record of a family says never changes. If there is no room, it is not kept.
-    pub(super) fn keep_help(&mut self, segment: &Segment, about: &super::Metric<'_>) {
-        if self.helped.contains(about.name) {
-            return;
+    /// what the record of a family says never changes. If there is no room, it is not kept. Returns
+    /// whether it is kept, and was not before.
+    pub(super) fn keep_help(&mut self, segment: &Segment, about: &super::Metric<'_>) -> bool {
+        if self.has_help(about.name) {
+            return false;
         }
         let schema = Schema {
             name: about.name.to_owned(),
@@ -324,9 +330,7 @@ impl Table {
             class: Class { role: Role::Help, ..Class::default() }.number(),
             ..Schema::default()
         };
-        if let Ok(family) = segment.family(&schema) {
-            self.put(family);
-        }
+        segment.family(&schema).is_ok_and(|family| self.put(family))
     }
 
     /// Returns false if the kind of the family is unknown to this version, or its settings damaged.

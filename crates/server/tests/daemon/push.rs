@@ -116,6 +116,20 @@ fn faults_refuse_a_push_and_leave_the_others() {
 }
 
 #[test]
+fn a_push_is_not_charged_to_the_client_before_it() {
+    let home = Home::new();
+    // It has one thread, whose intake has the source of what came last.
+    let daemon = home.start(&["--families", "20", "--families-per-source", "4"]);
+    let flood: String = (0..6).map(|n| format!("made_up_{n} 1\n")).collect();
+    let target = "/api/v1/import/prometheus";
+    daemon.post_body(target, &[], flood.as_bytes()).expect_refusal(400, "families of one source");
+    daemon.put("/metrics/job/a", "x 1\n");
+    daemon.post_body(target, &[], flood.as_bytes()).expect_refusal(400, "families of one source");
+    daemon.put("/metrics/job/b", "x 2\n");
+    assert_eq!(daemon.pushed().len(), 2);
+}
+
+#[test]
 fn a_limit_refuses_what_has_no_room() {
     let home = Home::new();
     // The times of the group are series, too.

@@ -13,6 +13,7 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
 
+use crate::client::Source;
 use crate::http::{Request, Response};
 use crate::inputs::encoded::{self, EncodedSeries, NameType, Timed};
 use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
@@ -146,7 +147,7 @@ impl Lines {
     pub(super) fn step(&mut self) -> Step<'_> {
         let Self { inputs, families, part } = self;
         let mut intake = inputs.intake();
-        intake.set_source(part.tally.source());
+        intake.set_source(&Source::named(part.tally.source()));
         let (encoded, moment) = (inputs.imported(), intake.moment());
         Step { families, taker: Taker { inputs, intake, encoded, moment, part } }
     }

@@ -19,6 +19,7 @@ use super::body::{Piece, Pieces, cut};
 use super::place::Place;
 use super::refusals::Input;
 use super::tally::Tally;
+use crate::client::Source;
 use crate::http::{Reply, Request, Response, Steps};
 use batch::{AT_ONCE, Batch};
 use options::Options;
@@ -118,7 +119,7 @@ impl Ingesting {
     fn take(&mut self) -> Next {
         let Self { inputs, decoder, arena, timers, tally, messages, batch, .. } = self;
         let mut intake = inputs.intake();
-        intake.set_source(tally.source());
+        intake.set_source(&Source::named(tally.source()));
         if let Some(timer) = batch {
             match timer.step(inputs, &mut intake, timers) {
                 Ok(false) => return Next::Messages,

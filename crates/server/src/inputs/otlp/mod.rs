@@ -29,6 +29,7 @@ use super::body::Pieces;
 use super::place::Place;
 use super::refusals::Input;
 use super::{Inputs, source};
+use crate::client::Source;
 use crate::http::{Reply, Request, Response, Steps};
 use crate::routes::in_steps;
 use crate::via::{LOOP, Loop};
@@ -258,7 +259,7 @@ impl Export {
         let begun = Instant::now();
         let mut intake = inputs.intake();
         // Other requests had their turns meanwhile.
-        intake.set_source(translator.source());
+        intake.set_source(&Source::Job(translator.source()));
         let read = points.with_dependent_mut(|_, reader| {
             for count in 1.. {
                 let mut is_time = count % 16 == 0;

@@ -11,6 +11,7 @@ use quipu_wire::remote::{
 
 use super::labels::{self, Labels, Rules, Target};
 use super::names::Kind;
+use crate::client::Source;
 use crate::inputs::Shared;
 use crate::inputs::body::cut;
 
@@ -181,7 +182,7 @@ impl Translator {
             let rules = Rules { translation, limits: intake.limits() };
             let read = self.target.read(point.resource.attributes, rules, &shared.otlp.promote);
             self.fault[0] = read.err();
-            intake.set_source(&self.target.job);
+            intake.set_source(&Source::Job(&self.target.job));
             if self.fault[0].is_none() && !self.target.info.is_empty() {
                 let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
                 let (help, expiry) = ("Target metadata", shared.expiry);

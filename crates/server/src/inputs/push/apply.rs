@@ -16,6 +16,7 @@ use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
 use super::spots::{Learnt, Spots, Spotting};
 use super::values;
+use crate::client::Source;
 use crate::inputs::refusals::{Input, Refusals};
 
 /// A change that has begun. It must be brought to its end.
@@ -204,7 +205,7 @@ impl Work {
         }
         step_gone(&mut self.first, intake, &mut left)?;
         if let Some(coming) = &mut self.coming {
-            intake.set_source(&coming.content.job);
+            intake.set_source(&Source::Job(&coming.content.job));
             coming.step(intake, refusals, &mut self.outcome, &mut left)?;
             refusals.took(Input::Push, self.outcome.taken);
             self.settling = self.coming.take().map(Coming::settling);
@@ -515,6 +516,9 @@ impl Times {
     fn set(self, intake: &mut Intake, outcome: &mut Outcome) {
         let mut labels = Vec::new();
         full_labels(&self.key, &[], &mut labels);
+        // The intake of the thread has the source of what it took before.
+        let job = labels.iter().find(|(name, _)| *name == "job");
+        intake.set_source(&Source::Job(job.map_or("", |(_, job)| job)));
         let seconds = |nanos: Option<Nanos>| nanos.map(|nanos| nanos as f64 / 1e9);
         for (name, help, value) in [
             (PUSH_TIME, PUSH_HELP, seconds(self.pushed)),

@@ -226,8 +226,10 @@ impl Source {
 impl Sender for SourceOr<'_> {
     fn name_to(&self, intake: &mut Intake) {
         match self.0.0 {
-            Some(address) => intake.set_source(&client::identity(address.into())),
-            None => intake.set_source(&self.1.address),
+            Some(address) => {
+                intake.set_source(&client::Source::Client(client::identity(address.into())));
+            }
+            None => intake.set_source(&client::Source::Listener(&self.1.address)),
         }
     }
 }

@@ -19,6 +19,7 @@ use super::forms::{Forms, TagValues};
 use super::mapping::{Class, Treatment};
 use super::metrics::{Counts, ListenerMetrics};
 use super::names::{Names, escaped, is_name};
+use crate::client::Source;
 use crate::inputs::Shared;
 use crate::inputs::refusals::{Input, Refusals};
 
@@ -44,7 +45,7 @@ pub(super) trait Sender: Display {
 
 impl Sender for String {
     fn name_to(&self, intake: &mut Intake) {
-        intake.set_source(self.as_str());
+        intake.set_source(&Source::named(self));
     }
 }
 

@@ -11,6 +11,7 @@ use quipu_wire::remote::{
 };
 
 use super::families::Known;
+use crate::client::Source;
 use crate::http::{Request, Response};
 use crate::inputs::encoded::{self, EncodedSeries, NameType, Timed, Version};
 use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
@@ -119,7 +120,7 @@ impl Taking {
     pub(super) fn step(&mut self) -> Step<'_> {
         let Self { inputs, part } = self;
         let mut intake = inputs.intake();
-        intake.set_source(part.tally.source());
+        intake.set_source(&Source::named(part.tally.source()));
         let (encoded, moment) = (inputs.written(), intake.moment());
         Step { inputs, intake, encoded, moment, part }
     }
