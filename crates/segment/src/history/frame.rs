@@ -203,8 +203,10 @@ impl List {
             let mut next = 0_usize;
             let place = |_| {
                 let place = next.checked_add(usize::try_from(decoder.number()?).ok()?)?;
-                next = place + 1;
-                (place < end).then_some(place)
+                (place < end).then(|| {
+                    next = place + 1;
+                    place
+                })
             };
             (count <= end).then(|| (0..count).map(place).collect::<Option<Vec<_>>>()).flatten()
         };
@@ -379,6 +381,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_place_beyond_all_numbers_is_refused() {
+        let mut coder = Coder::default();
+        coder.number(u64::MAX);
+        let mut codes = coder.finish().to_vec();
+        codes.resize(16, 0);
+        let mut frame = vec![KEY, 1, 1 << 32];
+        frame.extend(entry(1, 0).pack());
+        frame.extend(codes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
+        assert_eq!(List::default().decode(&frame, &mut Vec::new(), |_| true), None);
     }
 
     #[test]

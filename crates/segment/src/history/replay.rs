@@ -1,10 +1,10 @@
 //! Reads what was recorded, while it is being written or after that. Nothing in it is trusted.
 
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use super::HISTORY;
 use super::frame::{List, SeriesId};
-use super::ring::{Geometry, KEY, Load, head};
+use super::ring::{Geometry, KEY, Lap, Load, head};
 use crate::error::Error;
 use crate::segment::Segment;
 
@@ -29,6 +29,11 @@ impl<'l> Tick<'l> {
             Some((entry.series, cells))
         })
     }
+
+    /// The number of cells of all series, which is what it took to read the tick.
+    pub fn cells(&self) -> usize {
+        self.list.values.len()
+    }
 }
 
 /// What is known of a recording beside its ticks.
@@ -42,7 +47,8 @@ pub struct Replayed {
     pub dropped: u64,
     /// The token of the process that records, or did so last; 0 if it ended in good order.
     pub owner: u64,
-    /// The segment's time at which the oldest chunk began: there are no ticks before.
+    /// The segment's time at which the oldest chunk began: there are no ticks before. 0 if that is
+    /// not known.
     pub begun: u64,
     /// The chunks that started over while they were read. Their ticks are missing.
     pub overwritten: u64,
@@ -62,6 +68,10 @@ pub fn replay(
     mut visit: impl FnMut(&Tick<'_>),
 ) -> Result<Option<Replayed>, Error> {
     let record = segment.find(HISTORY, "")?;
+    let mut visit = |tick: &Tick<'_>| {
+        visit(tick);
+        ControlFlow::Continue(())
+    };
     Ok(record.map(|record| replay_words(record.cells(), since..=u64::MAX, &mut visit)))
 }
 
@@ -69,11 +79,11 @@ pub fn replay(
 /// the record, but must be visited at each tick.
 const CELLS_PER_WORD: usize = 1 << 12;
 
-/// As [`replay`], for the words of a record, and up to the end of `times`.
+/// As [`replay`], for the words of a record, and up to the end of `times`, or until `visit` breaks.
 pub(crate) fn replay_words(
     memory: &impl Load,
     times: RangeInclusive<u64>,
-    visit: &mut dyn FnMut(&Tick<'_>),
+    visit: &mut dyn FnMut(&Tick<'_>) -> ControlFlow<()>,
 ) -> Replayed {
     let mut replayed = Replayed {
         interval: memory.load(head::INTERVAL),
@@ -93,21 +103,24 @@ pub(crate) fn replay_words(
         replayed.damage.push((0, what.to_owned()));
     }
     let laps = geometry.laps(memory);
-    replayed.begun = laps.first().map_or(0, |(_, time)| *time);
+    let begun = begun(&laps, &mut replayed.damage);
+    // A chunk without frames has no ticks.
+    let oldest = laps.iter().position(|lap| lap.first.is_some());
+    replayed.begun = oldest.and_then(|oldest| begun[oldest]).unwrap_or(0);
     let mut budget = memory.words().saturating_mul(CELLS_PER_WORD);
     let mut list = List::default();
     let mut bytes = Vec::new();
-    for (i, &(lap, _)) in laps.iter().enumerate() {
-        if laps.get(i + 1).is_some_and(|(_, next)| next < times.start()) {
+    for (i, lap) in laps.iter().enumerate() {
+        if begun.get(i + 1).copied().flatten().is_some_and(|next| next < *times.start()) {
             continue;
         }
-        let Some(chunk) = geometry.read(memory, lap) else {
+        let Some(chunk) = geometry.read(memory, lap.number) else {
             replayed.overwritten += 1;
             continue;
         };
-        let ahead = chunk.unix.wrapping_sub(chunk.time);
+        let ahead = chunk.unix.wrapping_sub(chunk.first().unwrap_or(chunk.time));
         list.clear();
-        let (mut is_begun, mut is_past) = (false, false);
+        let (mut is_begun, mut is_done) = (false, false);
         let ended = chunk.frames(|frame| {
             is_begun |= frame.first().is_some_and(|mark| mark & KEY != 0);
             let spend = |cells: usize| {
@@ -117,15 +130,15 @@ pub(crate) fn replay_words(
             };
             let time = if is_begun { list.decode(frame, &mut bytes, spend) } else { None };
             let Some(time) = time else { return false };
-            is_past = time > *times.end();
-            if is_past {
+            is_done = time > *times.end();
+            if is_done {
                 return false;
             }
             replayed.ticks += 1;
-            visit(&Tick { time, unix: time.wrapping_add(ahead), list: &list });
-            true
+            is_done = visit(&Tick { time, unix: time.wrapping_add(ahead), list: &list }).is_break();
+            !is_done
         });
-        if is_past {
+        if is_done {
             break;
         }
         if let Err(at) = ended {
@@ -137,4 +150,22 @@ pub(crate) fn replay_words(
         }
     }
     replayed
+}
+
+/// When each lap began, where that is known. TIME has no checksum: it counts if the first frame has
+/// the same time, and if no lap before it began later.
+fn begun(laps: &[Lap], damage: &mut Vec<(u64, String)>) -> Vec<Option<u64>> {
+    let mut last = 0;
+    let times = laps.iter().map(|lap| {
+        let first = lap.first?;
+        if lap.time != first || lap.time < last {
+            let what = "a chunk began at another time than its first tick, or before an earlier \
+                        chunk: that time is not used";
+            damage.push((lap.time_at() as u64 * 8, what.to_owned()));
+            return None;
+        }
+        last = lap.time;
+        Some(last)
+    });
+    times.collect()
 }

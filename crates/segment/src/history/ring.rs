@@ -132,10 +132,18 @@ impl Geometry {
         (lap != 0 && self.chunk_of(lap) == at).then_some((lap, at))
     }
 
-    /// The laps of all chunks, oldest first, each with the time at which it began.
-    pub(super) fn laps(self, memory: &impl Load) -> Vec<(u64, u64)> {
-        let laps = (0..self.chunks).filter_map(|index| self.lap(memory, index));
-        let mut laps: Vec<_> = laps.map(|(lap, at)| (lap, memory.load(at + chunk::TIME))).collect();
+    /// The laps of all chunks, oldest first. A chunk that starts over meanwhile is left out.
+    pub(super) fn laps(self, memory: &impl Load) -> Vec<Lap> {
+        let laps = (0..self.chunks).filter_map(|index| {
+            let (number, at) = self.lap(memory, index)?;
+            let time = memory.load(at + chunk::TIME);
+            let has_frames = memory.load(at + chunk::COMMITTED) > 0;
+            let first = has_frames.then(|| memory.load(at + chunk::END + FRAME_TIME));
+            // At least as new as the words above: if one is of the next lap, this one has ended.
+            let is_same = memory.load(at + chunk::SEQUENCE) == number;
+            is_same.then_some(Lap { number, at, time, first })
+        });
+        let mut laps: Vec<_> = laps.collect();
         laps.sort_unstable();
         laps
     }
@@ -164,6 +172,25 @@ impl Geometry {
     }
 }
 
+/// The lap of a chunk, as its head says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Lap {
+    pub(super) number: u64,
+    /// Where the chunk is in the record.
+    at: usize,
+    /// TIME, which no checksum covers.
+    pub(super) time: u64,
+    /// The time of the first frame, if there is one. A writer makes both the same.
+    pub(super) first: Option<u64>,
+}
+
+impl Lap {
+    /// Where TIME is in the record.
+    pub(super) fn time_at(&self) -> usize {
+        self.at + chunk::TIME
+    }
+}
+
 /// A copy of a chunk.
 #[derive(Debug)]
 pub(super) struct Chunk {
@@ -183,8 +210,15 @@ pub(super) struct Chunk {
 const LENGTH: u64 = (1 << 24) - 1;
 /// Nothing in the frame depends on earlier ones.
 pub(super) const KEY: u64 = 1 << 24;
+/// The word of a frame that has its time.
+const FRAME_TIME: usize = 1;
 
 impl Chunk {
+    /// The time of its first frame, which is sound if `frames` visits one.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.words.get(FRAME_TIME).copied()
+    }
+
     /// Calls `visit` with the words of one frame after the other; each begins with the frame's
     /// marks. Ends at the first one that `visit` refuses, or that contradicts its length or its
     /// checksum, and returns where in the record that is.
@@ -228,19 +262,22 @@ pub(super) struct Position {
 }
 
 impl Position {
-    /// Where the last writer was. The chunk that it left is continued only if all of it is sound.
+    /// Where the last writer was. The chunk that it left is continued only if all of it is sound,
+    /// and if it has a frame: the first one has the time of the lap.
     pub(super) fn find(memory: &impl Load, geometry: Geometry) -> Self {
         let full = geometry.frame_words();
-        let Some(&(lap, _)) = geometry.laps(memory).last() else {
+        let laps = (0..geometry.chunks).filter_map(|index| geometry.lap(memory, index));
+        let Some((lap, _)) = laps.max() else {
             return Self { geometry, lap: 0, committed: full, time: 0 };
         };
         let mut time = 0;
         let mut note = |frame: &[u64]| {
-            time = frame.get(1).copied().unwrap_or(time);
+            time = frame.get(FRAME_TIME).copied().unwrap_or(time);
             true
         };
         let sound = geometry.read(memory, lap).filter(|chunk| chunk.frames(&mut note).is_ok());
         let committed = sound.map_or(full, |chunk| chunk.words.len());
+        let committed = if committed == 0 { full } else { committed };
         Self { geometry, lap, committed, time }
     }
 
@@ -378,9 +415,10 @@ mod tests {
     /// The numbers in all frames, oldest first.
     fn numbers(memory: &impl Load) -> Vec<u64> {
         let mut numbers = Vec::new();
-        for (lap, time) in GEOMETRY.laps(memory) {
-            let chunk = GEOMETRY.read(memory, lap).unwrap();
-            assert_eq!(chunk.time, time);
+        for lap in GEOMETRY.laps(memory) {
+            let chunk = GEOMETRY.read(memory, lap.number).unwrap();
+            assert_eq!((chunk.time, chunk.first()), (lap.time, lap.first));
+            assert!(lap.first.is_none_or(|first| first == lap.time));
             chunk
                 .frames(|frame| {
                     numbers.push(frame[1]);
@@ -442,8 +480,8 @@ mod tests {
                 words[at] ^= 1 << bit;
                 let memory = Logged(RefCell::new((words, Vec::new())));
                 let mut seen = 0;
-                for (lap, _) in GEOMETRY.laps(&memory) {
-                    let Some(chunk) = GEOMETRY.read(&memory, lap) else { continue };
+                for lap in GEOMETRY.laps(&memory) {
+                    let Some(chunk) = GEOMETRY.read(&memory, lap.number) else { continue };
                     let _ = chunk.frames(|frame| {
                         seen += 1;
                         (1..=5).contains(&frame[1])
@@ -453,6 +491,51 @@ mod tests {
                 write(&memory, 6, 1);
             }
         }
+    }
+
+    #[test]
+    fn a_chunk_without_frames_is_not_continued() {
+        let memory = Logged::default();
+        write(&memory, 1, 1);
+        Position::find(&memory, GEOMETRY).start(&memory, 50, 0);
+        // Another writer, much later.
+        write(&memory, 99, 1);
+        assert_eq!(numbers(&memory), [1, 99]);
+        let times: Vec<_> =
+            GEOMETRY.laps(&memory).iter().map(|lap| (lap.time, lap.first)).collect();
+        assert_eq!(times, [(1, Some(1)), (50, None), (99, Some(99))]);
+    }
+
+    /// Memory in which a chunk starts over when its SEQUENCE, at this word, was loaded once.
+    struct Raced(Logged, std::cell::Cell<Option<usize>>);
+
+    impl Load for Raced {
+        fn load(&self, at: usize) -> u64 {
+            let word = self.0.load(at);
+            if self.1.get() == Some(at) {
+                self.1.set(None);
+                Position::find(&self.0, GEOMETRY).start(&self.0, 1000, 0);
+            }
+            word
+        }
+
+        fn copy(&self, from: usize, into: &mut [u64]) {
+            self.0.copy(from, into);
+        }
+
+        fn words(&self) -> usize {
+            self.0.words()
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_starts_over_has_no_time_of_the_next_lap() {
+        let memory = Logged::default();
+        write(&memory, 1, 50);
+        let laps = GEOMETRY.laps(&memory);
+        let raced = Raced(memory, std::cell::Cell::new(Some(laps[0].at + chunk::SEQUENCE)));
+        assert_eq!(GEOMETRY.laps(&raced), laps[1..]);
+        assert_eq!(raced.1.get(), None);
     }
 
     #[test]

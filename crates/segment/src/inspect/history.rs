@@ -1,6 +1,6 @@
 //! What the flight recorder recorded, read from a file that may be in use.
 
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 
 use super::Inspection;
 use super::source::Source;
@@ -18,6 +18,18 @@ impl Inspection {
         &self,
         times: RangeInclusive<u64>,
         mut visit: impl FnMut(&Tick<'_>),
+    ) -> Option<Replayed> {
+        self.history_while(times, |tick| {
+            visit(tick);
+            ControlFlow::Continue(())
+        })
+    }
+
+    /// As [`Inspection::history`], until `visit` breaks.
+    pub fn history_while(
+        &self,
+        times: RangeInclusive<u64>,
+        mut visit: impl FnMut(&Tick<'_>) -> ControlFlow<()>,
     ) -> Option<Replayed> {
         let is_recorder = |record: &&super::RecordSeen| record.kind.tag() == HISTORY.tag();
         let record = self.report.records.iter().rfind(is_recorder)?;

@@ -2,6 +2,7 @@
 //! whatever the bytes are.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use quipu_segment::history::{Options as Recording, Recorder, Replayed, SeriesId, replay};
@@ -338,6 +339,63 @@ fn damage_ends_what_is_read() {
         assert!(ticks <= 40 && is_damaged);
     }
     assert_eq!(look(whole[..record].to_vec()), None);
+}
+
+/// The times of all ticks, and those of the wall clock.
+fn times(bytes: &[u8], since: u64) -> (Vec<(u64, u64)>, Replayed) {
+    let mut times = Vec::new();
+    let inspection = Inspection::of_bytes(bytes.to_vec());
+    let replayed =
+        inspection.history(since..=u64::MAX, |tick| times.push((tick.time, tick.unix))).unwrap();
+    (times, replayed)
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "slow")]
+fn a_damaged_time_of_a_chunk_hides_no_tick() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("seg");
+    let segment = Options::new().limit(1 << 20).open_or_create(&path).unwrap();
+    let keyed = segment.family(&schema("keyed", vec![label("name", None)])).unwrap();
+    let mut recorder = Recording::new().bytes(16 << 10).open(&segment).unwrap();
+    for tick in 0..600 {
+        add(&keyed, &["a"], (tick * 7919) % 5000);
+        let time = START + tick * SECOND;
+        assert!(recorder.tick_at(time, time).unwrap());
+    }
+    let mut whole = std::fs::read(&path).unwrap();
+    whole.truncate(usize::try_from(segment.used()).unwrap());
+    let cells = whole.windows(4).position(|bytes| bytes == b"FREC").unwrap() - 8 + 64;
+    let half = |at: usize| u32::from_le_bytes(whole[at..at + 4].try_into().unwrap()) as usize;
+    let (chunks, words) = (half(cells), half(cells + 4));
+    let (expected, replayed) = times(&whole, 0);
+    assert_eq!((replayed.begun, replayed.damage), (expected[0].0, Vec::new()));
+    assert!(expected.len() > 4 * chunks && expected.len() < 600, "all chunks are used");
+    for chunk in 0..chunks {
+        for bit in [2, 40, 60, 62] {
+            let at = cells + (8 + chunk * words + 2) * 8;
+            let mut bytes = whole.clone();
+            bytes[at + bit / 8] ^= 1 << (bit % 8);
+            for first in [0, expected.len() / 3, expected.len() - 1] {
+                let (seen, replayed) = times(&bytes, expected[first].0);
+                assert!(seen.ends_with(&expected[first..]), "chunk {chunk}, bit {bit}, {first}");
+                assert!(replayed.begun <= expected[0].0, "chunk {chunk}, bit {bit}");
+                assert!(replayed.damage.iter().any(|(place, _)| *place == at as u64));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_visit_that_breaks_is_the_last() {
+    let mut ticks = 0;
+    let replayed = Inspection::of_bytes(bytes()).history_while(0..=u64::MAX, |tick| {
+        assert_eq!(tick.cells(), tick.series().map(|(_, cells)| cells.len()).sum::<usize>());
+        ticks += 1;
+        if ticks == 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    let replayed = replayed.unwrap();
+    assert_eq!((ticks, replayed.ticks, replayed.damage.len()), (3, 3, 0));
 }
 
 proptest! {
