@@ -1,6 +1,8 @@
 //! What the user sees and does: where they are, what is selected, what is typed. Keys and looks
 //! change it; `view` draws it.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use quipu_segment::printable;
@@ -42,6 +44,8 @@ pub(super) struct App {
     pub(super) levels: Levels,
     /// The moment of a recording, if one is shown.
     pub(super) replay: Option<Timeline>,
+    /// The signal that ends the program; 0 if none has come.
+    pub(super) signal: Arc<AtomicUsize>,
 }
 
 /// A place, and what is selected there.
@@ -114,6 +118,7 @@ impl App {
             is_help: false,
             levels: Levels::BLOCKS,
             replay: None,
+            signal: Arc::default(),
         }
     }
 

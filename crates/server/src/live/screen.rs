@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ratatui::crossterm::event::{self, Event};
+use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::flag;
 
@@ -47,12 +48,29 @@ pub(super) trait Feed {
 
 /// Shows looks until the user or a signal ends it.
 pub(super) fn run(app: &mut App, feed: &mut dyn Feed) -> io::Result<End> {
-    let signal = Arc::new(AtomicUsize::new(0));
+    let signal = Arc::clone(&app.signal);
     for number in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
         // Numbers of signals are positive.
         flag::register_usize(number, Arc::clone(&signal), number as usize)?;
     }
     super::hangup::watch()?;
+    let shown = show(app, feed, &signal);
+    end(shown, signal.load(Ordering::SeqCst))
+}
+
+/// Why the program ends, after a signal with this number; 0 if none came. A terminal that hangs up
+/// fails before or after its signal comes.
+fn end(shown: io::Result<End>, signal: usize) -> io::Result<End> {
+    match shown {
+        Err(_) if signal != 0 => Ok(End::Signal(signal as i32)),
+        Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
+            Ok(End::Signal(SIGHUP))
+        }
+        other => other,
+    }
+}
+
+fn show(app: &mut App, feed: &mut dyn Feed, signal: &AtomicUsize) -> io::Result<End> {
     let _given_back = Restore;
     // Sets a hook, too: a panic gives the terminal back before its message is written.
     let mut terminal = ratatui::try_init()?;
@@ -92,5 +110,21 @@ impl Drop for Restore {
     fn drop(&mut self) {
         // If that fails, the terminal is gone.
         let _ = ratatui::try_restore();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_that_fails_as_it_hangs_up_ends_by_the_signal() {
+        let failed = |errno: Errno| Err(errno.into());
+        let ended = |shown, signal| end(shown, signal).ok().map(End::code);
+        assert_eq!(ended(failed(Errno::IO), 0), Some(129));
+        assert_eq!(ended(failed(Errno::BADF), SIGTERM as usize), Some(143));
+        assert_eq!(ended(Err(io::Error::other("it hung up")), SIGHUP as usize), Some(129));
+        assert_eq!(ended(failed(Errno::BADF), 0), None);
+        assert_eq!(ended(Ok(End::Quit), SIGHUP as usize), Some(0));
     }
 }
