@@ -6,6 +6,8 @@ mod timeline;
 
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::app::{Action, App};
@@ -93,7 +95,7 @@ impl Replay {
         if now - self.refreshed >= REFRESH {
             self.refreshed = now;
             let last = self.last();
-            let error = self.recorded.refresh().err();
+            let error = self.recorded.refresh(&stop(app)).err();
             is_new = self.last() != last || error != self.error;
             if error != self.error {
                 self.error = error;
@@ -183,7 +185,8 @@ impl Replay {
         let first = place.saturating_sub(LENGTH);
         app.model = Model::default();
         let mut last: Option<(Moment, Look)> = None;
-        self.recorded.looks(first..place + 1, |moment, look| {
+        let stop = stop(app);
+        let is_whole = self.recorded.looks(first..place + 1, &stop, |moment, look| {
             if let Some((moment, look)) = last.replace((moment, look)) {
                 app.model.update(&look, Duration::from_nanos(moment.time));
             }
@@ -192,7 +195,10 @@ impl Replay {
             Some((moment, look)) => app.look(&Ok(look), Duration::from_nanos(moment.time)),
             None => {
                 app.list();
-                let what = "this moment was overwritten meanwhile: go to a later one";
+                let what = match is_whole {
+                    true => "this moment was overwritten meanwhile: go to a later one",
+                    false => "this moment was not read: more ticks than can be are before it",
+                };
                 app.problems = vec![what.to_owned()];
             }
         }
@@ -220,6 +226,13 @@ impl Feed for Replay {
             self.step(step, app);
         }
     }
+}
+
+/// Whether a signal ends the program: then nothing more is read.
+fn stop(app: &App) -> impl Fn() -> bool + use<> {
+    let signal = Arc::clone(&app.signal);
+    // SeqCst, as the handler stores it.
+    move || signal.load(Ordering::SeqCst) != 0
 }
 
 /// The tick that is nearest to that many seconds from a tick, but another one, if there is one on

@@ -4,7 +4,7 @@
 //! of the ticks are kept; a look reads its tick again.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use quipu_segment::history::{Replayed, SeriesId, Tick};
@@ -51,9 +51,38 @@ pub(crate) enum Writer {
 #[derive(Default)]
 struct Name {
     labels: Vec<(String, String)>,
+    /// Whether they are none of its own, since it was not found.
+    is_removed: bool,
     is_overflow: bool,
     /// Nanoseconds of Unix time since which it counts; 0 if that is not known.
     start: u64,
+}
+
+/// The most cells of ticks that are read beside those that are wanted: those of the largest chunk
+/// of a recorder, which has 4 words for each tick of 2^14 cells in a sixteenth of 64 MiB.
+const MAX_OTHER_CELLS: u64 = 1 << 31;
+/// The most cells of a tick.
+const CELLS_PER_TICK: u64 = 1 << 14;
+/// The names that are kept, although the last moments have no such series.
+const MAX_NAMES: usize = 1 << 12;
+
+/// How far a walk over ticks may go.
+struct Bounds<'s> {
+    /// The cells that may still be read.
+    cells: u64,
+    /// Whether the user waits for something else, such as the end of the program.
+    stop: &'s dyn Fn() -> bool,
+    is_over: bool,
+}
+
+impl Bounds<'_> {
+    /// Takes a tick.
+    fn take(&mut self, tick: &Tick<'_>) -> ControlFlow<()> {
+        let left = self.cells.checked_sub(tick.cells() as u64);
+        self.cells = left.unwrap_or(0);
+        self.is_over |= left.is_none() || (self.stop)();
+        if self.is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
 }
 
 /// Why a file has no past.
@@ -77,7 +106,7 @@ impl Recorded {
             names: HashMap::new(),
             replayed: Replayed::default(),
         };
-        recorded.read_moments().map_err(with_name)?;
+        recorded.read_moments(&|| false).map_err(with_name)?;
         match (&recorded.moments[..], recorded.replayed.damage.first()) {
             ([], Some((at, what))) => Err(with_name(format!(
                 "it is damaged at byte {at}, and no tick can be read: {what}"
@@ -136,11 +165,11 @@ impl Recorded {
         problems
     }
 
-    /// Reads what was recorded since the file was opened.
+    /// Reads what was recorded since the file was opened, until `stop` says that it must end.
     ///
     /// # Errors
     /// What failed, with the name of the file. What was read stays.
-    pub(crate) fn refresh(&mut self) -> Result<(), String> {
+    pub(crate) fn refresh(&mut self, stop: &dyn Fn() -> bool) -> Result<(), String> {
         let failed = |what: String| format!("{}: {what}", printable(&self.path));
         let inspection = inspect(&self.path).map_err(failed)?;
         let instance = |it: &Inspection| it.report().header.as_ref().map(|header| header.instance);
@@ -151,18 +180,23 @@ impl Recorded {
         }
         self.families = families(&inspection);
         self.inspection = inspection;
-        self.read_moments().map_err(|what| format!("{}: {what}", printable(&self.path)))
+        // A series that was made after the last inspection was read is there now.
+        self.names.retain(|_, name| !name.is_removed);
+        self.read_moments(stop).map_err(|what| format!("{}: {what}", printable(&self.path)))
     }
 
     /// Reads when the ticks were that are not yet known, and forgets those that were overwritten.
-    fn read_moments(&mut self) -> Result<(), String> {
+    fn read_moments(&mut self, stop: &dyn Fn() -> bool) -> Result<(), String> {
         let known = self.moments.last().map_or(0, |last| last.time);
         let moments = &mut self.moments;
-        let replayed = self.inspection.history(known..=u64::MAX, |tick| {
+        let mut bounds = Bounds { cells: MAX_OTHER_CELLS, stop, is_over: false };
+        let replayed = self.inspection.history_while(known..=u64::MAX, |tick| {
             // In a damaged file, times may go back.
             if moments.last().is_none_or(|last| tick.time > last.time) {
                 moments.push(Moment { time: tick.time, unix: tick.unix });
+                bounds.cells = bounds.cells.saturating_add(tick.cells() as u64);
             }
+            bounds.take(tick)
         });
         let mut replayed = replayed.ok_or(NO_RECORDER)?;
         // A chunk of an earlier time is not read again: what was found there is kept.
@@ -177,25 +211,46 @@ impl Recorded {
         Ok(())
     }
 
-    /// Calls `visit` with what was at each of these moments, given by their places.
-    pub(crate) fn looks(&mut self, of: Range<usize>, mut visit: impl FnMut(Moment, Look)) {
+    /// Calls `visit` with what was at each of these moments, given by their places. Returns false
+    /// if it ended before the last of them: when `stop` said so, or since too many cells of other
+    /// ticks are before them, which is so in damaged files only.
+    pub(crate) fn looks(
+        &mut self,
+        of: Range<usize>,
+        stop: &dyn Fn() -> bool,
+        mut visit: impl FnMut(Moment, Look),
+    ) -> bool {
         let moments = self.moments.get(of).unwrap_or_default();
-        let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return };
+        let (Some(first), Some(last)) = (moments.first(), moments.last()) else { return true };
         let (first, last) = (first.time, last.time);
+        let cells = MAX_OTHER_CELLS + moments.len() as u64 * CELLS_PER_TICK;
+        let mut bounds = Bounds { cells, stop, is_over: false };
         let mut unknown = HashSet::new();
-        self.inspection.history(first..=last, |tick| {
-            let ids = tick.series().map(|(id, _)| id);
-            unknown.extend(ids.filter(|id| !self.names.contains_key(id)));
+        self.inspection.history_while(first..=last, |tick| {
+            if tick.time >= first {
+                unknown.extend(tick.series().map(|(id, _)| id));
+            }
+            bounds.take(tick)
         });
+        if bounds.is_over {
+            return false;
+        }
+        if self.names.len() > MAX_NAMES {
+            self.names.retain(|id, _| unknown.contains(id));
+        }
+        unknown.retain(|id| !self.names.contains_key(id));
         self.name(unknown);
         let mut before = None;
-        self.inspection.history(first..=last, |tick| {
-            if tick.time < first || before.is_some_and(|before| tick.time <= before) {
-                return;
+        bounds.cells = cells;
+        self.inspection.history_while(first..=last, |tick| {
+            bounds.take(tick)?;
+            if tick.time >= first && before.is_none_or(|before| tick.time > before) {
+                before = Some(tick.time);
+                visit(Moment { time: tick.time, unix: tick.unix }, self.look(tick));
             }
-            before = Some(tick.time);
-            visit(Moment { time: tick.time, unix: tick.unix }, self.look(tick));
+            ControlFlow::Continue(())
         });
+        !bounds.is_over
     }
 
     /// Finds the labels of series.
@@ -213,7 +268,8 @@ impl Recorded {
                     let labels = series.labels.iter();
                     let labels = labels.map(|(name, value)| ((*name).into(), (*value).into()));
                     let (is_overflow, start) = (series.is_overflow, series.start);
-                    let name = Name { labels: labels.collect(), is_overflow, start };
+                    let labels = labels.collect();
+                    let name = Name { labels, is_removed: false, is_overflow, start };
                     self.names.insert(id, name);
                 }
             });
@@ -221,7 +277,7 @@ impl Recorded {
         // The others were removed since: a number distinguishes them.
         self.names.extend(unknown.into_iter().map(|id| {
             let labels = vec![("quipu_removed".to_owned(), format!("{:x}", id.id))];
-            (id, Name { labels, ..Name::default() })
+            (id, Name { labels, is_removed: true, ..Name::default() })
         }));
     }
 
@@ -273,3 +329,6 @@ fn families(inspection: &Inspection) -> HashMap<u64, usize> {
     let families = inspection.report().families.iter().enumerate();
     families.map(|(place, family)| (family.at, place)).collect()
 }
+
+#[cfg(test)]
+mod tests;
