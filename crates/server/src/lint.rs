@@ -32,8 +32,8 @@ Examples:
   quipu check metrics http://127.0.0.1:8081/metrics
   app --print-metrics | quipu check metrics -
 
-The exit code is 0 if nothing was found, 1 if a line or the input cannot be read, and 3 if all lines \
-can be read, but something was found.")]
+The exit code is 0 if nothing was found, 1 if a line or the input cannot be read, or a line was too \
+long to be checked, and 3 if all lines can be read, but something was found.")]
 pub struct Metrics {
     /// Exposition in Prometheus' text format or OpenMetrics: a file, a URL (http), or - for
     /// standard input
@@ -71,9 +71,9 @@ pub enum FormatName {
 pub enum Outcome {
     /// Nothing was found.
     Sound,
-    /// Lines cannot be read.
+    /// Lines cannot be read, or were too long to be checked.
     Unreadable,
-    /// Something was found.
+    /// Something was found; or a line was too long, and that is ignored.
     Found,
 }
 
@@ -166,6 +166,7 @@ fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
                 let what =
                     format!("the line has more than {} MiB, and was not checked", MAX_LINE >> 20);
                 lint.findings.add("", Rule::LineLong, what, Some(error.line()));
+                lint.findings.unchecked += 1;
             }
             Err(error) => lint.findings.unreadable(&error),
         }

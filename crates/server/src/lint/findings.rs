@@ -107,6 +107,8 @@ pub(super) struct Findings {
     found: BTreeMap<(String, Rule, String), (Option<u64>, u64)>,
     unreadable: Vec<Unreadable>,
     ignored: Vec<Rule>,
+    /// The lines that were too long to be checked.
+    pub(super) unchecked: u64,
     pub(super) more: u64,
     pub(super) families: u64,
     pub(super) series: u64,
@@ -168,10 +170,11 @@ impl Findings {
     }
 
     pub(super) fn outcome(&self) -> Outcome {
-        match (self.unreadable.is_empty(), self.found.is_empty()) {
-            (false, _) => Outcome::Unreadable,
-            (true, false) => Outcome::Found,
-            (true, true) => Outcome::Sound,
+        let is_unchecked = self.unchecked > 0;
+        let is_ignored = self.ignored.contains(&Rule::LineLong);
+        if !self.unreadable.is_empty() || is_unchecked && !is_ignored {
+            return Outcome::Unreadable;
         }
+        if is_unchecked || !self.found.is_empty() { Outcome::Found } else { Outcome::Sound }
     }
 }

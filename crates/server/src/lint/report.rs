@@ -47,6 +47,9 @@ fn text(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
     }
     let (families, series) = (findings.families, findings.series);
     write!(out, "families: {families}, series: {series}, ")?;
+    if findings.unchecked > 0 {
+        write!(out, "lines too long to be checked: {}, ", findings.unchecked)?;
+    }
     match (findings.lines().len(), findings.all().len()) {
         (0, 0) => writeln!(out, "nothing found"),
         (lines, found) => writeln!(out, "lines that cannot be read: {lines}, findings: {found}"),
@@ -70,6 +73,7 @@ fn json(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
         "families": findings.families,
         "series": findings.series,
         "unreadable": Json::from_iter(lines),
+        "unchecked": findings.unchecked,
         "findings": Json::from_iter(found),
         "more": findings.more,
     });

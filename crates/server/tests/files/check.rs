@@ -155,7 +155,12 @@ fn findings_are_named_by_line_rule_and_reason() {
     let text = check(&line(1 << 20), &["--ignore", "label-long"], 3);
     assert!(text.contains("line 5: a_total: metric not unique (duplicate)"), "{text}");
     assert!(text.ends_with("series: 2, lines that cannot be read: 0, findings: 1\n"), "{text}");
-    let text = check(&line((1 << 20) + 1), &[], 3);
+    let text = check(&line((1 << 20) + 1), &["--ignore", "line-long"], 3);
+    assert!(text.contains("line 5") && !text.contains("line 4"), "{text}");
+    let text = check(&line((1 << 20) + 1), &["--ignore", "line-long", "--ignore", "duplicate"], 3);
+    let what = "series: 1, lines too long to be checked: 1, nothing found\n";
+    assert!(text.ends_with(what), "{text}");
+    let text = check(&line((1 << 20) + 1), &[], 1);
     let what = "line 4: the line has more than 1 MiB, and was not checked (line-long)";
     assert!(text.contains(what) && text.contains("line 5: a_total: metric not unique"), "{text}");
     home.refuse(&["check", "metrics", "none"], 1, &["none: No such file"]);
