@@ -2,7 +2,8 @@
 
 /// The quantile `q` of observations in buckets: upper bounds with the number of observations in
 /// each alone, by bound. Within a bucket, observations count as evenly spread, and in an
-/// exponential one their logarithms; the first bucket begins at zero if its bound is positive.
+/// exponential one their logarithms; the first bucket begins at zero if its bound is positive. The
+/// bucket around zero ends there if all others are on one side of it.
 /// Observations beyond the last bound that is a number count as that bound. `None` if there are no
 /// observations.
 pub(crate) fn quantile(
@@ -17,11 +18,15 @@ pub(crate) fn quantile(
     }
     let rank = q * total;
     let (mut below, mut lower, mut last) = (0.0, None, None);
-    for (bound, count) in buckets {
+    for (bound, count) in buckets.clone() {
         let count = positive(count);
         if bound.is_finite() {
             if below + count >= rank && count > 0.0 {
                 let lower = lower.unwrap_or(if bound > 0.0 { 0.0 } else { bound });
+                let (lower, bound) = match is_exponential && lower < 0.0 && bound > 0.0 {
+                    true => zero_bucket(lower, bound, below > 0.0, buckets.clone()),
+                    false => (lower, bound),
+                };
                 let share = ((rank - below) / count).clamp(0.0, 1.0);
                 // Not in a bucket around zero.
                 return Some(match is_exponential && lower * bound > 0.0 {
@@ -35,6 +40,22 @@ pub(crate) fn quantile(
         lower = Some(bound);
     }
     last
+}
+
+/// The bounds of a bucket around zero, which is not the only one: with buckets on one side alone,
+/// its observations are taken as on that side as well.
+fn zero_bucket(
+    lower: f64,
+    bound: f64,
+    has_negative: bool,
+    mut buckets: impl Iterator<Item = (f64, f64)>,
+) -> (f64, f64) {
+    let has_positive = buckets.any(|(other, count)| other > bound && count > 0.0);
+    match (has_negative, has_positive) {
+        (false, true) => (0.0, bound),
+        (true, false) => (lower, 0.0),
+        _ => (lower, bound),
+    }
 }
 
 #[cfg(test)]
@@ -59,6 +80,15 @@ mod tests {
         assert_eq!(native(0.5, &[(1.0, 0.0), (4.0, 10.0)]), Some(2.0));
         assert_eq!(native(0.5, &[(-4.0, 0.0), (-1.0, 10.0)]), Some(-2.0));
         assert_eq!(native(0.5, &[(-0.5, 0.0), (0.5, 10.0)]), Some(0.0));
+        // The bucket around zero, with others above it, below it, and on both sides.
+        let (below, zero, above) =
+            ([(-2.0, 0.0), (-1.0, 2.0)], [(-0.5, 0.0), (0.5, 8.0)], (2.0, 2.0));
+        let gap = (1.0, 0.0);
+        assert_eq!(native(0.25, &[zero[0], zero[1], gap, above]), Some(0.15625));
+        assert_eq!(native(0.25, &[zero[0], zero[1], (f64::INFINITY, 2.0)]), Some(0.15625));
+        assert_eq!(native(0.6, &[below[0], below[1], zero[0], zero[1]]), Some(-0.25));
+        let both = [below[0], below[1], zero[0], zero[1], gap, above];
+        assert_eq!(native(0.5, &both), Some(0.0));
         assert_eq!(of(0.5, &[]), None);
         assert_eq!(of(0.5, &[(1.0, 0.0), (inf, 0.0)]), None);
         assert_eq!(of(0.5, &[(1.0, f64::NAN), (inf, -1.0)]), None);
