@@ -207,6 +207,12 @@ impl Settings {
             limits,
             ..http::Options::default()
         };
+        let otlp = otlp::Options {
+            enabled: set(flags.otlp_input) == Switch::On,
+            translation: set(flags.otlp_translation),
+            promote: flags.otlp_promote.clone().unwrap_or_default(),
+        };
+        let segments = segments(&flags, &otlp)?;
         Ok(Self {
             window: bucketed,
             keys: keyed,
@@ -235,11 +241,7 @@ impl Settings {
                 expiry: flags.push_expiry.map(|expiry| expiry.0),
             },
             rules: flags.rules.clone(),
-            otlp: otlp::Options {
-                enabled: set(flags.otlp_input) == Switch::On,
-                translation: set(flags.otlp_translation),
-                promote: flags.otlp_promote.clone().unwrap_or_default(),
-            },
+            otlp,
             listen,
             http,
             statsd: statsd::Options {
@@ -253,7 +255,7 @@ impl Settings {
                     1 << 30,
                 )?,
             },
-            segments: segments(&flags)?,
+            segments,
             targets: targets::resolve(&mut flags)?,
             outputs: outputs::resolve(&flags)?,
             log_format: set(flags.log_format),
@@ -292,7 +294,7 @@ impl Settings {
 }
 
 /// What the agent watches.
-fn segments(flags: &Flags) -> Result<agent::Options, Error> {
+fn segments(flags: &Flags, otlp: &otlp::Options) -> Result<agent::Options, Error> {
     let places = flags.segments.clone().unwrap_or_default();
     for place in &places {
         let what = match glob::Pattern::new(place) {
@@ -305,6 +307,7 @@ fn segments(flags: &Flags) -> Result<agent::Options, Error> {
     Ok(agent::Options {
         places,
         labels: flags.segments_labels.clone().unwrap_or_default(),
+        contexts: (set(flags.segments_otel_context) == Switch::On).then(|| otlp.clone()),
         keep: flags.segments_keep.map(|keep| keep.0),
         most: number("segments-count", flags.segments_count, 1, 1 << 20)?,
         bytes: set(flags.segments_bytes).min(1 << 40),

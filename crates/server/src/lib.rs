@@ -27,6 +27,7 @@ mod look;
 pub mod metrics;
 pub mod output;
 pub mod outputs;
+pub(crate) mod procfs;
 pub mod routes;
 mod routing;
 pub mod scrape;

@@ -6,6 +6,7 @@
 //! wants. What was read is merged once, and is then passed on in steps. Scrapes that come at the
 //! same time share a reading. What [`targets`] exposed last is merged with it.
 
+mod context;
 mod merged;
 mod notice;
 mod own;
@@ -38,6 +39,8 @@ use places::Names;
 use table::Table;
 use targets::Scraped;
 
+use crate::inputs::otlp;
+
 pub use merged::{About, Conflict, Filter, Merged, Seen, Walk};
 pub use pattern::Pattern;
 pub use recorded::{Labels, Recorded};
@@ -50,6 +53,8 @@ pub struct Options {
     pub places: Vec<String>,
     /// The patterns of paths that give labels.
     pub labels: Vec<Pattern>,
+    /// How the contexts that processes publish become labels of their segments, if they do.
+    pub contexts: Option<otlp::Options>,
     /// How long the last values of a segment are shown that no process has open, or that is
     /// removed.
     pub keep: Option<Duration>,

@@ -104,6 +104,11 @@ fn compile(text: &str) -> Result<Matcher, String> {
     Ok(Matcher { regex, names })
 }
 
+/// Whether a label of that name has a meaning in metrics, beside that of its value.
+pub(super) fn has_meaning(name: &str) -> bool {
+    ["le", "quantile", "quipu_overflow"].contains(&name) || name.starts_with("__")
+}
+
 fn check(name: &str, before: &[String]) -> Result<(), String> {
     let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
     let is_plain = name.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
@@ -112,7 +117,7 @@ fn check(name: &str, before: &[String]) -> Result<(), String> {
     if !is_plain {
         return Err(format!("{name:?} cannot be the name of a label; use letters, digits and _"));
     }
-    if ["le", "quantile", "quipu_overflow"].contains(&name) {
+    if has_meaning(name) {
         return Err(format!("the label {name:?} has a meaning in metrics; give it another name"));
     }
     if name == SEGMENT || before.iter().any(|other| other == name) {

@@ -12,6 +12,7 @@ use quipu_segment::printable;
 use quipu_store::files::{Directories, Warning};
 use tracing::{info, warn};
 
+use super::context::joined;
 use super::merged::{Origin, Seen};
 use super::places::{Found, Kind, is_absent};
 use super::recorded::{Labels, Recorded, Recorder};
@@ -22,6 +23,11 @@ use crate::segment_file::{FileId, Header, SegmentFile};
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) found: Found,
+    /// Those of its path.
+    given: Labels,
+    /// Those that its process gave it.
+    context: Labels,
+    /// All labels of its series.
     labels: Labels,
     reader: Reader,
     /// What was read of it last; nothing if that failed.
@@ -98,10 +104,12 @@ impl Source {
             }
         };
         let path = std::path::absolute(&found.path).unwrap_or_default();
-        let (name, given) = (found.name.clone(), labels.clone());
-        let seen = Arc::new(Seen { name, path, labels: given, ..Seen::default() });
+        let name = found.name.clone();
+        let seen = Arc::new(Seen { name, path, labels: labels.clone(), ..Seen::default() });
         Self {
             found,
+            given: labels.clone(),
+            context: Labels::new(),
             labels,
             reader,
             seen,
@@ -122,6 +130,20 @@ impl Source {
         if let Reader::Segment(file @ None) = &mut self.reader {
             // What is wrong shows when it is read.
             *file = open(&self.found).ok();
+        }
+    }
+
+    /// Its file if that is a segment of another program.
+    pub(super) fn segment(&self, terms: Terms) -> Option<&SegmentFile> {
+        let Reader::Segment(Some(file)) = &self.reader else { return None };
+        (terms.own != Some(file.id())).then_some(file)
+    }
+
+    /// Notes the labels that its process gives it, for the readings from now on.
+    pub(super) fn note_context(&mut self, context: &Labels) {
+        if self.context != *context {
+            self.context.clone_from(context);
+            self.labels = joined(&self.given, context);
         }
     }
 

@@ -9,19 +9,21 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::Options;
+use super::context::Contexts;
 use super::merged::{About, Conflict, Merged, Origin, Seen};
 use super::own::{Shown, Status};
 use super::pattern::{Matcher, SEGMENT};
 use super::places::{Found, Kind, Look};
 use super::recorded::Labels;
 use super::source::{Budget, Source, Terms};
-use crate::segment_file::file_id;
+use crate::segment_file::{SegmentFile, file_id};
 
 /// The sources.
 #[derive(Debug)]
 pub(super) struct Table {
     options: Options,
     patterns: Vec<Matcher>,
+    contexts: Option<Contexts>,
     sources: Vec<Source>,
     /// The sources that are left out because there are too many, at the last look.
     left_out: usize,
@@ -43,9 +45,11 @@ impl Table {
     /// An empty table.
     pub(super) fn new(options: Options) -> Self {
         let patterns = options.labels.iter().filter_map(super::Pattern::matcher).collect();
+        let contexts = options.contexts.clone().map(Contexts::new);
         Self {
             options,
             patterns,
+            contexts,
             sources: Vec::new(),
             left_out: 0,
             faults: HashMap::new(),
@@ -89,6 +93,7 @@ impl Table {
             is_kept
         });
         self.add(look.found, terms);
+        self.refresh_contexts(terms);
         let is_cut = look.is_cut || self.left_out > 0;
         if is_cut && !self.was_cut {
             warn!(
@@ -189,9 +194,23 @@ impl Table {
         self.faults = now.into_iter().map(|(path, what)| (path.clone(), what.clone())).collect();
     }
 
+    /// Finds out which labels processes give to the segments that they have open.
+    fn refresh_contexts(&mut self, terms: Terms) {
+        let Some(contexts) = &mut self.contexts else { return };
+        let segments = self.sources.iter().filter_map(|source| source.segment(terms));
+        let is_open = |file: &SegmentFile| (file.id(), file.is_open().unwrap_or(true));
+        contexts.refresh(segments.map(is_open).collect());
+        for source in &mut self.sources {
+            if let Some(id) = source.segment(terms).map(SegmentFile::id) {
+                source.note_context(contexts.labels(id));
+            }
+        }
+    }
+
     /// Reads all sources, and returns what is to be shown.
     pub(super) fn read(&mut self) -> Vec<Arc<Seen>> {
         let terms = self.terms();
+        self.refresh_contexts(terms);
         let mut budget = Budget::new(self.options.bytes);
         // The small ones first: a large one takes the room of none that is smaller.
         let mut sources: Vec<(u64, &mut Source)> =
@@ -254,6 +273,7 @@ impl Table {
             left_out: self.left_out,
             looks: self.looks,
             failures: self.failures,
+            contexts: self.contexts.as_ref().map(Contexts::counts),
             ..Status::default()
         }
     }

@@ -234,6 +234,14 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SEGMENTS_LABELS", value_name = "PATTERN", value_delimiter = '\n')]
     pub segments_labels: Option<Vec<agent::Pattern>>,
 
+    /// Gives the metrics of a segment the labels job and instance, and those of --otlp-promote, of
+    /// the OTEL_CTX process context that its process publishes [default: off]
+    #[arg(
+        long, env = "QUIPU_SEGMENTS_OTEL_CONTEXT", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
+    )]
+    pub segments_otel_context: Option<Switch>,
+
     /// How long the last values of a segment are shown that no process has open, or that was
     /// removed; without it, as long as the file is there [default: none]
     #[arg(long, env = "QUIPU_SEGMENTS_KEEP", value_name = "TIME")]
@@ -406,6 +414,7 @@ impl Flags {
             statsd_receive_buffer: self.statsd_receive_buffer.or(other.statsd_receive_buffer),
             segments: self.segments.or(other.segments),
             segments_labels: self.segments_labels.or(other.segments_labels),
+            segments_otel_context: self.segments_otel_context.or(other.segments_otel_context),
             segments_keep: self.segments_keep.or(other.segments_keep),
             segments_count: self.segments_count.or(other.segments_count),
             segments_bytes: self.segments_bytes.or(other.segments_bytes),
@@ -490,6 +499,7 @@ impl Flags {
             statsd_receive_buffer: Some(4 << 20),
             segments: None,
             segments_labels: None,
+            segments_otel_context: Some(Switch::Off),
             segments_keep: None,
             segments_count: Some(1000),
             segments_bytes: Some(1 << 30),

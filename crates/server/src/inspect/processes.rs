@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use quipu_segment::inspect::Inspection;
 use quipu_segment::printable;
+
+use crate::procfs;
+use crate::segment_file::file_id;
 
 /// A process that has the file open.
 #[derive(Debug)]
@@ -21,12 +23,11 @@ pub(super) struct Open {
 /// The processes that have the file open, as far as this user may see them.
 pub(super) fn open(file: &Path) -> Vec<Open> {
     let Ok(wanted) = fs::metadata(file) else { return Vec::new() };
-    let wanted = (wanted.dev(), wanted.ino());
-    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let wanted = Some(file_id(&wanted));
     let own = std::process::id();
-    let mut found: Vec<Open> = all
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|&pid: &u32| pid != own && has_open(pid, wanted))
+    let has_open = |pid| procfs::open_files(pid).any(|file| file.id() == wanted);
+    let mut found: Vec<Open> = procfs::processes()
+        .filter(|&pid| pid != own && has_open(pid))
         .map(|pid| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
             let field = |name: &str| {
@@ -39,14 +40,6 @@ pub(super) fn open(file: &Path) -> Vec<Open> {
         .collect();
     found.sort_by_key(|open| open.pid);
     found
-}
-
-fn has_open(pid: u32, wanted: (u64, u64)) -> bool {
-    let files = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    files.into_iter().any(|entry| {
-        // Follows the link to the file itself.
-        fs::metadata(entry.path()).is_ok_and(|data| (data.dev(), data.ino()) == wanted)
-    })
 }
 
 /// The processes that gauges of processes name: token, process id, and whether it lives.

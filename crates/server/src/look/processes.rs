@@ -5,6 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::path::PathBuf;
 
+use crate::procfs::Mapping;
+
 /// The most bytes of a list that are read. A mapping takes about a hundred.
 const MAX_BYTES: u64 = 32 << 20;
 
@@ -37,16 +39,8 @@ pub(super) fn mapped(pid: u32) -> Result<Vec<(String, [PathBuf; 2])>, String> {
 
 /// The range of addresses and the path of a shared mapping of a file.
 fn parse(line: &str) -> Option<(&str, &str)> {
-    let mut rest = line;
-    let mut field = || {
-        let (field, after) = rest.trim_start().split_once(' ')?;
-        rest = after;
-        Some(field)
-    };
-    let (range, permissions) = (field()?, field()?);
-    let (_offset, _device, inode) = (field()?, field()?, field()?);
-    let path = rest.trim_start();
-    (permissions.ends_with('s') && inode != "0" && path.starts_with('/')).then_some((range, path))
+    let Mapping { range, permissions, has_file, path, .. } = Mapping::parse(line)?;
+    (permissions.ends_with('s') && has_file && path.starts_with('/')).then_some((range, path))
 }
 
 #[cfg(test)]

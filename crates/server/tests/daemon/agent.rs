@@ -12,7 +12,7 @@ use quipu_store::{Kind, Spec, Store};
 use crate::common::{Answer, Daemon, Home, wait_until};
 
 /// Counts in a file by the command line.
-fn count(home: &Home, command: &str, file: &str, series: &str, n: &str) {
+pub(super) fn count(home: &Home, command: &str, file: &str, series: &str, n: &str) {
     let mut quipu = home.command();
     quipu.args([command, "--file", file, series, n]);
     let ended = home.finish(quipu);
@@ -24,12 +24,12 @@ fn exposition(daemon: &Daemon) -> String {
 }
 
 /// Whether the exposition has that line.
-fn has(daemon: &Daemon, line: &str) -> bool {
+pub(super) fn has(daemon: &Daemon, line: &str) -> bool {
     exposition(daemon).lines().any(|other| other == line)
 }
 
 #[track_caller]
-fn wait_for(daemon: &Daemon, line: &str) {
+pub(super) fn wait_for(daemon: &Daemon, line: &str) {
     wait_until(line, || has(daemon, line));
 }
 

@@ -98,7 +98,8 @@ pub(super) fn push<'a>(
     Ok(())
 }
 
-fn attribute<'a>(input: &mut Reader<'a>) -> Result<Attribute<'a>, Fault> {
+/// Reads an attribute.
+pub(super) fn attribute<'a>(input: &mut Reader<'a>) -> Result<Attribute<'a>, Fault> {
     let mut attribute = ("", Value::Empty);
     each_field(input, |tag, input| {
         match tag {

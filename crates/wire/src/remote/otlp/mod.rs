@@ -67,6 +67,7 @@
 //! ```
 
 mod attributes;
+mod context;
 #[cfg(feature = "json")]
 mod json;
 mod point;
@@ -78,6 +79,7 @@ mod schema;
 mod writer;
 
 pub use attributes::{Attribute, Value};
+pub use context::read_process_context;
 #[cfg(feature = "json")]
 pub use json::{JsonError, metrics_request_from_json};
 pub use point::{
