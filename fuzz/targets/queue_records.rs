@@ -34,6 +34,14 @@ fn read(bytes: &[u8]) {
     }
     assert_eq!(records.end(), again.len());
     assert_eq!(again, expected[..records.end()]);
+    // After what is damaged, there are only whole records, too.
+    let mut end = records.end();
+    while let Some(skipped) = records.skip_damaged() {
+        assert!(skipped.bytes > 0 && records.end() == end + skipped.bytes);
+        assert!(records.by_ref().count() > 0);
+        end = records.end();
+    }
+    assert_eq!(records.end(), end);
 }
 
 /// Puts right checksums where the lengths say that they are.

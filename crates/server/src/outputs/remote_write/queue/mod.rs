@@ -13,7 +13,7 @@ mod records;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::io;
+use std::io::{self, Read, Seek, Write};
 use std::mem;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -80,6 +80,12 @@ const MOST_FILE: u64 = 16 << 20;
 const MOST_READ: u64 = 128 << 20;
 /// How often a request alone may fail before others are sent first.
 const MOST_FAILURES: u32 = 2;
+/// The most samples that a request which is damaged counts for: its number of them may be wrong.
+const MOST_SAMPLES: u32 = 10_000;
+/// The last number of a file. Those after it are left alone.
+const MOST_NUMBER: u64 = u64::MAX / 2;
+/// How many names that are taken are passed over for a new file.
+const TRIES: u32 = 16;
 const EXTENSION: &str = "queue";
 
 impl Queue {
@@ -98,7 +104,7 @@ impl Queue {
             format!("cannot use {}: {error}; name another directory", printable(&folder))
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail)?;
-        let lock = writable().create(true).open(folder.join("lock")).map_err(fail)?;
+        let lock = plain(writable().create(true), &folder.join("lock")).map_err(fail)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -109,11 +115,8 @@ impl Queue {
             }
             Err(TryLockError::Error(error)) => return Err(fail(error)),
         }
-        let name = folder.join("receiver");
-        if !fs::read(&name).is_ok_and(|text| text.trim_ascii_end() == receiver.as_bytes()) {
-            // For people alone.
-            let _ = fs::write(&name, format!("{receiver}\n"));
-        }
+        // For people alone.
+        let _ = name_receiver(&folder.join("receiver"), receiver);
         let mut this = Self {
             folder: folder.clone(),
             limit,
@@ -289,10 +292,24 @@ impl Queue {
     }
 
     fn begin_file(&mut self) -> io::Result<(u64, File)> {
-        let number = self.next;
-        let path = self.path(number);
-        let file = writable().create_new(true).open(&path)?;
-        self.next = number.saturating_add(1);
+        let mut tries = 0;
+        let (number, path, file) = loop {
+            let number = self.next;
+            let path = self.path(number);
+            let opened = plain(writable().create_new(true), &path);
+            self.next = number.saturating_add(1);
+            match opened {
+                Ok(file) => break (number, path, file),
+                // Something else has its name.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries < TRIES => {
+                    tries += 1;
+                }
+                Err(error) => {
+                    self.next = number;
+                    return Err(error);
+                }
+            }
+        };
         if let Err(error) = file.write_all_at(&HEADER, 0) {
             let _ = fs::remove_file(path);
             return Err(error);
@@ -339,16 +356,10 @@ impl Queue {
 
     /// Reads what a file of an earlier run has.
     fn scan(&mut self, number: u64) {
-        let path = self.path(number);
-        let read = || {
-            let length = path.metadata()?.len();
-            if length > MOST_READ {
-                return Err(io::Error::other(format!("it has {length} bytes")));
-            }
-            fs::read(&path)
-        };
-        let bytes = match read() {
-            Ok(bytes) => bytes,
+        let opened = plain(&mut writable(), &self.path(number));
+        let read = opened.and_then(|file| Ok((read_all(&file)?, file)));
+        let (bytes, file) = match read {
+            Ok(read) => read,
             Err(error) => return self.complain(number, &error.to_string()),
         };
         match records::kind(&bytes) {
@@ -360,23 +371,28 @@ impl Queue {
         }
         let mut records = Records::new(&bytes, HEADER.len());
         let mut held = Held::default();
-        for (at, record) in records.by_ref().filter(|(_, record)| !record.is_done) {
-            held.waiting += 1;
-            self.waiting.push_back(Waiting {
-                id: Id(number, at as u64),
-                length: PREFIX + record.body.len(),
-                samples: record.samples,
-                timestamp_ms: record.timestamp_ms,
-                failures: 0,
-            });
+        loop {
+            for (at, record) in records.by_ref().filter(|(_, record)| !record.is_done) {
+                held.waiting += 1;
+                self.waiting.push_back(Waiting {
+                    id: Id(number, at as u64),
+                    length: PREFIX + record.body.len(),
+                    samples: record.samples,
+                    timestamp_ms: record.timestamp_ms,
+                    failures: 0,
+                });
+            }
+            let Some(skipped) = records.skip_damaged() else { break };
+            let samples = skipped.samples.min(MOST_SAMPLES);
+            self.metrics.damaged.inc_by(samples.into());
+            self.complain(number, &format!("skipped {} bytes that are damaged", skipped.bytes));
         }
         let end = records.end();
         held.bytes = end as u64;
         if end < bytes.len() {
             let what = format!("cut off {} bytes after the last whole request", bytes.len() - end);
             self.complain(number, &what);
-            let file = writable().open(&path);
-            if let Err(error) = file.and_then(|file| file.set_len(end as u64)) {
+            if let Err(error) = file.set_len(end as u64) {
                 self.complain(number, &error.to_string());
             }
         }
@@ -397,7 +413,13 @@ impl Queue {
                 let digits = name.strip_suffix(EXTENSION)?.strip_suffix('.')?;
                 (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
             });
-            numbers.extend(number);
+            match number {
+                // After it, there would be no number for a new one.
+                Some(number) if number > MOST_NUMBER => {
+                    self.complain(number, "its number is too large; remove it");
+                }
+                number => numbers.extend(number),
+            }
         }
         numbers.sort_unstable();
         self.next = numbers.last().map_or(1, |last| last.saturating_add(1));
@@ -423,7 +445,7 @@ impl Queue {
     fn file(&mut self, number: u64) -> io::Result<&File> {
         let file = match self.reading.take() {
             Some((other, file)) if other == number => file,
-            _ => writable().open(self.path(number))?,
+            _ => plain(&mut writable(), &self.path(number))?,
         };
         Ok(&self.reading.insert((number, file)).1)
     }
@@ -452,6 +474,38 @@ impl Queue {
 fn folder_name(receiver: &str) -> String {
     let hash: [u8; 16] = Md5::digest(receiver.as_bytes()).into();
     format!("{:032x}", u128::from_be_bytes(hash))
+}
+
+/// Writes the URL of the receiver to a file, unless it is there.
+fn name_receiver(path: &Path, receiver: &str) -> io::Result<()> {
+    let text = format!("{receiver}\n");
+    let mut file = plain(writable().create(true), path)?;
+    if read_all(&file).is_ok_and(|before| before == text.as_bytes()) {
+        return Ok(());
+    }
+    file.set_len(0)?;
+    file.rewind()?;
+    file.write_all(text.as_bytes())
+}
+
+/// All of a file.
+fn read_all(file: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MOST_READ + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_READ {
+        return Err(io::Error::other(format!("it has more than {MOST_READ} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Opens a file that is neither a link, nor a pipe or a device.
+fn plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // A pipe could make the daemon wait.
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file; remove it")),
+    }
 }
 
 fn writable() -> OpenOptions {

@@ -2,7 +2,7 @@
 //! `docs/formats.md` draws both.
 //!
 //! What a file has ends with its last whole record. The bytes after it were being written when the
-//! machine lost its power or the disk was full.
+//! machine lost its power or the disk was full. Bytes before it that are damaged are skipped.
 
 use quipu_wire::remote::WriteVersion;
 
@@ -30,11 +30,22 @@ pub(super) enum Kind {
     Foreign,
 }
 
-/// The records of a file, in order, each with where it begins. Ends at the first that is not whole.
+/// The records of a file, in order, each with where it begins. Ends at the first that is not whole;
+/// [`Records::skip_damaged`] goes on after it.
 #[derive(Debug)]
 pub(super) struct Records<'a> {
     bytes: &'a [u8],
     at: usize,
+    /// How many bytes may still be read for checksums in a search.
+    search: usize,
+}
+
+/// What was skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Skipped {
+    pub(super) bytes: usize,
+    /// The samples that wait in it, as far as that is known.
+    pub(super) samples: u32,
 }
 
 /// The bytes of a file's header.
@@ -43,6 +54,9 @@ pub(super) const HEADER: [u8; 16] = *b"QUIPURWQ\x01\0\0\0\0\0\0\0";
 pub(super) const PREFIX: usize = 28;
 /// The most bytes of a body.
 pub(super) const MOST_BODY: usize = 64 << 20;
+/// The most bytes that are read for checksums in the searches in a file: what was made up for it
+/// may look like a record everywhere.
+const MOST_SEARCHED: usize = 256 << 20;
 /// What marks a record as done, at its beginning.
 pub(super) const DONE: [u8; 4] = [1, 0, 0, 0];
 
@@ -84,7 +98,41 @@ impl Record<'_> {
 impl<'a> Records<'a> {
     /// The records from a place on.
     pub(super) fn new(bytes: &'a [u8], at: usize) -> Self {
-        Self { bytes, at }
+        Self { bytes, at, search: MOST_SEARCHED }
+    }
+
+    /// Goes to the first whole record after one that is not; `None` if there is none.
+    pub(super) fn skip_damaged(&mut self) -> Option<Skipped> {
+        let begun = self.at;
+        let (mut samples, mut next) = (0, None);
+        let prefix = self.bytes.get(begun..)?.first_chunk::<PREFIX>()?;
+        // The length may be right.
+        if let Some(length) = length(prefix) {
+            let end = begun + PREFIX + length;
+            if self.is_whole(end) {
+                let is_done = word(prefix, 0) != 0;
+                samples = if is_done { 0 } else { word(prefix, 12) };
+                next = Some(end);
+            }
+        }
+        if next.is_none() {
+            let last = self.bytes.len().saturating_sub(PREFIX);
+            next = (begun + 1..last).find(|at| self.is_whole(*at));
+        }
+        self.at = next?;
+        Some(Skipped { bytes: self.at - begun, samples })
+    }
+
+    /// Whether there is a whole record at a place.
+    fn is_whole(&mut self, at: usize) -> bool {
+        let Some(bytes) = self.bytes.get(at..) else { return false };
+        let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return false };
+        let is_likely = word(prefix, 0) <= 1 && matches!(word(prefix, 24), 1 | 2);
+        let length = length(prefix).filter(|length| is_likely && PREFIX + length <= bytes.len());
+        let Some(length) = length else { return false };
+        let Some(left) = self.search.checked_sub(PREFIX + length) else { return false };
+        self.search = left;
+        read(bytes).is_some()
     }
 
     /// Where the last record that was returned ends.
@@ -97,35 +145,43 @@ impl<'a> Iterator for Records<'a> {
     type Item = (usize, Record<'a>);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let bytes = self.bytes.get(self.at..)?;
-        let (prefix, rest) = bytes.split_first_chunk::<PREFIX>()?;
-        let word = |at: usize| {
-            let word = prefix.get(at..at + 4).and_then(|word| word.try_into().ok());
-            u32::from_le_bytes(word.unwrap_or_default())
-        };
-        let length = usize::try_from(word(8)).ok().filter(|length| *length <= MOST_BODY)?;
-        let body = rest.get(..length)?;
-        let version = match word(24) {
-            1 => WriteVersion::One,
-            2 => WriteVersion::Two,
-            _ => return None,
-        };
-        let checked = bytes.get(8..PREFIX + length)?;
-        if length == 0 || crc32fast::hash(checked) != word(4) {
-            return None;
-        }
-        let time = u64::from(word(16)) | u64::from(word(20)) << 32;
-        let record = Record {
-            is_done: word(0) != 0,
-            timestamp_ms: time.cast_signed(),
-            samples: word(12),
-            version,
-            body,
-        };
+        let record = read(self.bytes.get(self.at..)?)?;
         let at = self.at;
-        self.at += PREFIX + length;
+        self.at += PREFIX + record.body.len();
         Some((at, record))
     }
+}
+
+/// The record at the beginning of these bytes, if it is whole.
+fn read(bytes: &[u8]) -> Option<Record<'_>> {
+    let (prefix, rest) = bytes.split_first_chunk::<PREFIX>()?;
+    let body = rest.get(..length(prefix)?)?;
+    let version = match word(prefix, 24) {
+        1 => WriteVersion::One,
+        2 => WriteVersion::Two,
+        _ => return None,
+    };
+    if crc32fast::hash(bytes.get(8..PREFIX + body.len())?) != word(prefix, 4) {
+        return None;
+    }
+    let time = u64::from(word(prefix, 16)) | u64::from(word(prefix, 20)) << 32;
+    Some(Record {
+        is_done: word(prefix, 0) != 0,
+        timestamp_ms: time.cast_signed(),
+        samples: word(prefix, 12),
+        version,
+        body,
+    })
+}
+
+/// The length of a body, if there may be such a one.
+fn length(prefix: &[u8; PREFIX]) -> Option<usize> {
+    usize::try_from(word(prefix, 8)).ok().filter(|length| (1..=MOST_BODY).contains(length))
+}
+
+fn word(prefix: &[u8; PREFIX], at: usize) -> u32 {
+    let word = prefix.get(at..at + 4).and_then(|word| word.try_into().ok());
+    u32::from_le_bytes(word.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -175,7 +231,34 @@ mod tests {
             // The mark of what is done is not under the CRC.
             let is_mark = at - ends[before] < 4;
             assert_eq!(read(&changed), if is_mark { 3 } else { before }, "{at}");
+            // Those after it are found.
+            let mut records = Records::new(&changed, HEADER.len());
+            assert_eq!(records.by_ref().count(), read(&changed));
+            let skipped = records.skip_damaged();
+            if is_mark || before == 2 {
+                assert_eq!((skipped, records.end()), (None, ends[if is_mark { 3 } else { 2 }]));
+                continue;
+            }
+            let (begin, end) = (ends[before], ends[before + 1]);
+            assert_eq!(skipped.unwrap().bytes, end - begin, "{at}");
+            assert_eq!((records.by_ref().count(), records.end()), (2 - before, bytes.len()));
+            // Nothing waited in the second one.
+            let is_length = (8..12).contains(&(at - begin));
+            let is_known = before == 0 && !is_length && !(12..16).contains(&(at - begin));
+            assert!(!is_known || skipped.unwrap().samples == 7, "{at}");
+            assert!(before == 0 || skipped.unwrap().samples == 0, "{at}");
         }
+    }
+
+    #[test]
+    fn a_search_ends() {
+        // Looks like a record of 64 KiB every 12 bytes.
+        let mut bytes = HEADER.to_vec();
+        while bytes.len() < 4 << 20 {
+            bytes.extend([1, 0, 0, 0, 7, 7, 7, 7, 0, 0, 1, 0]);
+        }
+        let mut records = Records::new(&bytes, HEADER.len());
+        assert_eq!((records.next(), records.skip_damaged()), (None, None));
     }
 
     #[test]

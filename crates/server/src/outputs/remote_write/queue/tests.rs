@@ -138,6 +138,68 @@ fn foreign_and_damaged_files_leave_the_others() {
 }
 
 #[test]
+fn a_damaged_request_leaves_those_after_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open(directory.path());
+    push(&mut queue, &["a", "b", "c", "d"]);
+    let path = files(&queue).remove(0);
+    drop(queue);
+    let whole = fs::read(&path).unwrap();
+    let record = PREFIX + 1;
+    // In the body of the second one, and in its length.
+    for (at, samples) in [(PREFIX, 3), (9, 0)] {
+        let mut bytes = whole.clone();
+        bytes[HEADER.len() + record + at] ^= 1;
+        fs::write(&path, &bytes).unwrap();
+        let mut queue = open(directory.path());
+        assert_eq!(texts(&queue), ["a", "c", "d"], "{at}");
+        assert_eq!(queue.metrics.damaged.get(), samples);
+        assert_eq!((queue.metrics.file_errors.get(), queue.bytes), (1, whole.len() as u64));
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+        assert_eq!(queue.front().unwrap().1.bytes, b"a");
+    }
+    // With a torn tail.
+    let mut bytes = whole[..whole.len() - 1].to_vec();
+    bytes[HEADER.len() + PREFIX] ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(texts(&open(directory.path())), ["b", "c"]);
+    assert_eq!(path.metadata().unwrap().len(), (HEADER.len() + 3 * record) as u64);
+}
+
+#[test]
+fn what_is_no_file_of_a_queue_is_left_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open(directory.path());
+    push(&mut queue, &["a"]);
+    let folder = queue.folder.clone();
+    drop(queue);
+    let other = directory.path().join("other");
+    fs::write(&other, "of others").unwrap();
+    let link = |to: &Path, name: &str| {
+        let _ = fs::remove_file(folder.join(name));
+        std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+    };
+    let fifo = folder.join("0000000000000002.queue");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    link(Path::new("/dev/zero"), "0000000000000003.queue");
+    link(&other, "0000000000000004.queue");
+    link(&other, "receiver");
+    fs::write(folder.join("ffffffffffffffff.queue"), "").unwrap();
+    let mut queue = open(directory.path());
+    assert_eq!(queue.metrics.file_errors.get(), 4);
+    // A new file is not where something else is.
+    link(&other, "0000000000000005.queue");
+    push(&mut queue, &["b"]);
+    assert_eq!(texts(&queue), ["a", "b"]);
+    assert!(folder.join("0000000000000006.queue").exists());
+    assert_eq!(fs::read_to_string(&other).unwrap(), "of others");
+    drop(queue);
+    link(&other, "lock");
+    let error = open_with(directory.path(), LIMIT).unwrap_err();
+    assert!(error.contains("name another directory"), "{error}");
+}
+
+#[test]
 fn a_disk_that_takes_nothing_does_no_harm() {
     let directory = tempfile::tempdir().unwrap();
     let mut queue = open(directory.path());
