@@ -19,10 +19,19 @@ pub(super) struct Schedule {
 /// How long attempts to send a snapshot go on.
 #[derive(Debug)]
 pub(super) enum Patience<'r> {
-    /// Until the next snapshot is due, in milliseconds since 1970, or the daemon stops.
-    Interval(i64, &'r Receiver<()>),
+    /// Until the next snapshot is due, or the daemon stops.
+    Interval(Due, &'r Receiver<()>),
     /// Until then: the daemon stops.
     Deadline(Instant),
+}
+
+/// When the next snapshot is due.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Due {
+    /// In milliseconds since 1970.
+    at_ms: i64,
+    /// At the latest, since the clock may be set back meanwhile; `None` if that is too far away.
+    end: Option<Instant>,
 }
 
 /// The times to wait between attempts.
@@ -43,9 +52,20 @@ impl Schedule {
         Self { interval_ms: millis(interval).max(1) }
     }
 
-    /// When the snapshot after that of this time is due.
-    pub(super) fn after(&self, timestamp_ms: i64) -> i64 {
+    /// The time of the snapshot after that of this time.
+    fn after(&self, timestamp_ms: i64) -> i64 {
         timestamp_ms.saturating_add(self.interval_ms)
+    }
+
+    /// How long attempts to send the snapshot of this time go on, which is due now.
+    pub(super) fn patience<'r>(
+        &self,
+        timestamp_ms: i64,
+        stopped: &'r Receiver<()>,
+    ) -> Patience<'r> {
+        let interval = Duration::from_millis(self.interval_ms.cast_unsigned());
+        let end = Instant::now().checked_add(interval);
+        Patience::Interval(Due { at_ms: self.after(timestamp_ms), end }, stopped)
     }
 
     /// The time of a snapshot after this one that is due already, if there is one: the last of
@@ -60,6 +80,7 @@ impl Schedule {
     /// milliseconds since 1970.
     pub(super) fn wait(&self, least: Duration, stopped: &Receiver<()>) -> Result<i64, Stopped> {
         let due = |now: i64| self.after(now - now.rem_euclid(self.interval_ms));
+        let begun = Instant::now();
         let mut last = now_ms();
         let mut next = due(last.saturating_add(millis(least)));
         loop {
@@ -70,7 +91,8 @@ impl Schedule {
             }
             if now < last {
                 // The clock was set back.
-                next = due(now);
+                let least = least.saturating_sub(begun.elapsed());
+                next = due(now.saturating_add(millis(least)));
             }
             last = now;
             let left = Duration::from_millis((next - now).cast_unsigned());
@@ -84,12 +106,21 @@ impl Schedule {
 /// The longest time for which changes of the clock are not seen.
 const SLICE: Duration = Duration::from_secs(1);
 
+impl Due {
+    fn left(self) -> Duration {
+        let left = self.at_ms.saturating_sub(now_ms());
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+        let end = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        end.map_or(left, |end| end.min(left))
+    }
+}
+
 impl Patience<'_> {
     /// Whether what is left is not to be sent any more.
     pub(super) fn is_over(&self) -> bool {
         match self {
             Self::Interval(due, stopped) => {
-                now_ms() >= *due || stopped.try_recv() != Err(TryRecvError::Empty)
+                due.left().is_zero() || stopped.try_recv() != Err(TryRecvError::Empty)
             }
             Self::Deadline(end) => Instant::now() >= *end,
         }
@@ -106,10 +137,7 @@ impl Patience<'_> {
     /// The time that is left.
     pub(super) fn left(&self) -> Duration {
         match self {
-            Self::Interval(due, _) => {
-                let left = due.saturating_sub(now_ms());
-                Duration::from_millis(u64::try_from(left).unwrap_or(0))
-            }
+            Self::Interval(due, _) => due.left(),
             Self::Deadline(deadline) => deadline.saturating_duration_since(Instant::now()),
         }
     }
@@ -119,8 +147,7 @@ impl Patience<'_> {
     pub(super) fn wait(&self, delay: Duration) -> bool {
         match self {
             Self::Interval(due, stopped) => {
-                now_ms().saturating_add(millis(delay)) < *due
-                    && stopped.recv_timeout(delay) == Err(RecvTimeoutError::Timeout)
+                delay < due.left() && stopped.recv_timeout(delay) == Err(RecvTimeoutError::Timeout)
             }
             Self::Deadline(deadline) => {
                 let is_time = Instant::now() + delay < *deadline;
@@ -148,6 +175,11 @@ impl Backoff {
     /// An attempt did not fail.
     pub(super) fn succeed(&mut self) {
         self.failures = 0;
+    }
+
+    /// The attempts that have failed since the last one that did not.
+    pub(super) fn failures(&self) -> u32 {
+        self.failures
     }
 
     /// Whether the last attempt failed.
@@ -193,7 +225,19 @@ mod tests {
         assert!(schedule.wait(least, &stopped).unwrap() >= last + 30);
         drop(stop);
         assert!(Schedule::new(MAX_ASKED).wait(least, &stopped).is_err());
-        assert!(!Patience::Interval(i64::MAX, &stopped).wait(least));
+        assert!(!Schedule::new(MAX_ASKED).patience(i64::MAX, &stopped).wait(least));
         assert!(!Patience::Deadline(Instant::now()).wait(least));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_holds_nothing_up() {
+        let (_stop, stopped) = mpsc::channel();
+        // What is due by a clock that was ahead by far.
+        let ahead = now_ms() + 1_000_000_000;
+        let patience = Schedule::new(MAX_ASKED).patience(ahead, &stopped);
+        assert!(!patience.is_over() && patience.left() <= MAX_ASKED);
+        let over = Due { at_ms: ahead, end: Some(Instant::now()) };
+        assert!(Patience::Interval(over, &stopped).is_over());
+        assert!(Schedule::new(MAX_ASKED).patience(0, &stopped).is_over());
     }
 }

@@ -135,6 +135,53 @@ fn what_a_receiver_refuses_of_the_queue_is_dropped() {
 }
 
 #[test]
+fn a_refusal_that_is_not_about_samples_drops_nothing() {
+    let home = Home::new();
+    let opened = Arc::new(Mutex::new(None::<i64>));
+    let answers = Arc::new(Mutex::new(Vec::<(i64, bool)>::new()));
+    let (open, given) = (Arc::clone(&opened), Arc::clone(&answers));
+    // Takes new samples, and older ones once it has refused three requests with them.
+    let receiver = Receiver::start(&home, 0, move |_, request| {
+        let time = request.samples[0].timestamp_ms;
+        let mut given = given.lock().unwrap();
+        let refused = given.iter().filter(|(_, is_taken)| !*is_taken).count();
+        match *open.lock().unwrap() {
+            None => Reply::Cut,
+            Some(first) if time < first && refused < 3 => {
+                given.push((time, false));
+                Reply::Status(401, "")
+            }
+            Some(_) => {
+                given.push((time, true));
+                Reply::Taken
+            }
+        }
+    });
+    let daemon = home.start(&queued(&receiver.url));
+    let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
+    wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 4.0);
+    let last = receiver.see(|requests| requests.last().unwrap().samples[0].timestamp_ms);
+    *opened.lock().unwrap() = Some(last + 1);
+    daemon.wait_for("the receiver refuses requests of the queue, which wait");
+    let refused = || {
+        let answers = answers.lock().unwrap();
+        let times = answers.iter().filter(|(_, is_taken)| !*is_taken);
+        times.map(|(time, _)| *time).collect::<Vec<_>>()
+    };
+    wait_until("refusals", || refused().len() == 3);
+    wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
+    // New requests may have been refused, too, if they had to wait.
+    for time in refused() {
+        assert!(answers.lock().unwrap().contains(&(time, true)), "{time}");
+    }
+    let dropped = format!(
+        "quipu_remote_write_queue_dropped_samples_total{{receiver=\"{}\",reason=\"refused\"}}",
+        receiver.url
+    );
+    assert_eq!(daemon.sample(&dropped).to_bits(), 0_f64.to_bits());
+}
+
+#[test]
 fn a_request_that_always_fails_does_not_hold_up_others() {
     let home = Home::new();
     let is_stuck =

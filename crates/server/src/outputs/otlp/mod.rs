@@ -131,6 +131,8 @@ struct Deltas {
     begun_ns: u64,
     /// Whether the file was damaged, and the totals are not yet known.
     is_lost: bool,
+    /// Whether it was logged that the file cannot be added to.
+    is_fault_logged: bool,
 }
 
 /// A snapshot that is being sent.
@@ -196,8 +198,7 @@ impl Exporter {
     pub(super) fn run(mut self, stopped: &Receiver<()>) {
         let mut least = Duration::ZERO;
         while let Ok(timestamp_ms) = self.schedule.wait(least, stopped) {
-            let due = self.schedule.after(timestamp_ms);
-            least = self.export(&Patience::Interval(due, stopped));
+            least = self.export(&self.schedule.patience(timestamp_ms, stopped));
         }
         // A receiver that was failing holds up the end less: the state has the totals.
         let time = if self.backoff.is_failing() { LAST / 5 } else { LAST * 4 / 5 };
@@ -289,8 +290,7 @@ impl Exporter {
         let State::Delta(deltas) = &mut self.state else { return Err("no deltas".into()) };
         let begun_ns = deltas.begun_ns;
         let last = mem::replace(&mut deltas.totals, nothing);
-        // The clock may have been set back.
-        let time_ns = now_ns().max(last.time_ns + 1);
+        let time_ns = time_after(last.time_ns, now_ns());
         let requests = Requests::new(self.compression);
         let growing = Growing::new(requests, &last, time_ns, begun_ns, &hash);
         let taken = self.visit(growing, time_ns).map_err(|error| error.to_string());
@@ -344,9 +344,15 @@ impl Exporter {
                         (owed.worst, owed.text) = (standing, text);
                     }
                     let State::Delta(deltas) = &mut self.state else { break None };
-                    if let Err(error) = deltas.note.settle() {
+                    if let Err(error) = deltas.note.settle()
+                        && !mem::replace(&mut deltas.is_fault_logged, true)
+                    {
                         let path = printable(deltas.note.path());
-                        debug!(%path, %error, "cannot note that a request was taken");
+                        warn!(
+                            %path, %error,
+                            "cannot note that a request was taken: after a kill, it would be sent \
+                             and counted again"
+                        );
                     }
                 }
                 Attempt::Failed(asked) => {
@@ -492,13 +498,37 @@ impl Deltas {
             restored.map_or((None, None), |(totals, owed)| (Some(totals), Some(owed)));
         let owed = owed.filter(|owed| owed.settled < owed.snapshot.bodies.len());
         let totals = totals.unwrap_or_else(|| Totals::none(hash));
-        Self { note, totals, owed, begun_ns: now_ns(), is_lost }
+        Self { note, totals, owed, begun_ns: now_ns(), is_lost, is_fault_logged: false }
     }
 }
+
+/// The time of a snapshot: later than that of the last one, though the clock was set back a little.
+/// If the clock was far ahead at the last one, all times would be wrong until then.
+fn time_after(last_ns: u64, now_ns: u64) -> u64 {
+    let is_far = last_ns > now_ns.saturating_add(MOST_AHEAD_NS);
+    if is_far { now_ns } else { now_ns.max(last_ns.saturating_add(1)) }
+}
+
+/// A minute.
+const MOST_AHEAD_NS: u64 = 60_000_000_000;
 
 impl Owed {
     fn new(snapshot: Snapshot, compression: Compression, settled: usize) -> Self {
         let (worst, text) = (Standing::Takes, String::new());
         Self { snapshot, compression, settled, worst, text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_go_on_unless_the_clock_was_far_ahead() {
+        assert_eq!(time_after(0, 500), 500);
+        assert_eq!(time_after(500, 500), 501);
+        assert_eq!(time_after(500 + MOST_AHEAD_NS, 500), 501 + MOST_AHEAD_NS);
+        assert_eq!(time_after(501 + MOST_AHEAD_NS, 500), 500);
+        assert_eq!(time_after(u64::MAX, u64::MAX), u64::MAX);
     }
 }

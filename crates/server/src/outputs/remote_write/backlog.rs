@@ -30,14 +30,17 @@ pub(super) struct Backlog {
     own_backoff: Backoff,
     /// Whether the receiver takes new requests. If it refuses all of them, it would refuse these.
     is_allowed: bool,
-    /// Whether it was logged that the receiver refuses requests.
+    /// Whether it was logged that the receiver refuses requests, which are dropped, or wait.
     is_refusal_logged: bool,
+    is_wait_logged: bool,
 }
 
 /// The time that a request gets, though the next snapshot is due: of a receiver that works, and of
-/// one that fails.
+/// one that fails. Such a one gets the most at times: it may have become slow.
 const LEAST_WORKING: Duration = Duration::from_secs(5);
 const LEAST_FAILING: Duration = Duration::from_millis(100);
+/// After each this many failures.
+const FAILURES_PER_LONG: u32 = 8;
 /// The time limit of a request.
 const MOST: Duration = Duration::from_secs(30);
 
@@ -50,6 +53,7 @@ impl Backlog {
             own_backoff: Backoff::default(),
             is_allowed: true,
             is_refusal_logged: false,
+            is_wait_logged: false,
         }
     }
 }
@@ -73,13 +77,11 @@ impl Writer {
     }
 
     /// The time that a request may take. With a queue, one that gets no response does not hold up
-    /// the next snapshot.
+    /// the next snapshot, but for a few.
     pub(super) fn timeout(&self, patience: &Patience<'_>) -> Option<Duration> {
         match (&self.backlog, patience) {
             (Some(_), Patience::Interval(..)) => {
-                let is_failing = self.backoff.is_failing();
-                let least = if is_failing { LEAST_FAILING } else { LEAST_WORKING };
-                Some(patience.left().clamp(least, MOST))
+                Some(patience.left().clamp(least(self.backoff.failures()), MOST))
             }
             _ => patience.timeout(),
         }
@@ -140,7 +142,7 @@ impl Writer {
             }
             let pause = left(backlog.pause).max(left(backlog.own_pause));
             let Some((id, mut body)) = backlog.queue.front() else {
-                backlog.is_refusal_logged = false;
+                (backlog.is_refusal_logged, backlog.is_wait_logged) = (false, false);
                 return;
             };
             if !pause.is_zero() && !patience.wait(pause) {
@@ -172,6 +174,20 @@ impl Writer {
                 return;
             }
             Attempt::Taken => {}
+            Attempt::Refused(status, text) if !is_about_samples(status, &text) => {
+                // The next snapshot tells whether the receiver takes anything.
+                backlog.is_allowed = false;
+                backlog.queue.blame();
+                if !mem::replace(&mut backlog.is_wait_logged, true) {
+                    let receiver = &self.metrics.receiver;
+                    warn!(
+                        %receiver, status, answer = text,
+                        "the receiver refuses requests of the queue, which wait: the response is \
+                         not about their samples"
+                    );
+                }
+                return;
+            }
             Attempt::Refused(status, text) => {
                 backlog.queue.count_refused(samples);
                 if !mem::replace(&mut backlog.is_refusal_logged, true) {
@@ -191,7 +207,49 @@ impl Writer {
     }
 }
 
+/// Whether a refusal is about the samples of a request, and not about the daemon or its way to the
+/// receiver. A status 409 is: Thanos gives it to late samples; that of a daemon in a loop is not.
+fn is_about_samples(status: u16, text: &str) -> bool {
+    matches!(status, 400 | 413 | 422) || status == 409 && !text.starts_with(LOOP_BEGINS)
+}
+
+/// How [`LOOP`](crate::via::LOOP) begins.
+const LOOP_BEGINS: &str = "these samples come from this daemon itself";
+
+/// The least time that a request gets after this many failures in a row.
+fn least(failures: u32) -> Duration {
+    match failures {
+        0 => LEAST_WORKING,
+        failures if failures.is_multiple_of(FAILURES_PER_LONG) => MOST,
+        _ => LEAST_FAILING,
+    }
+}
+
 /// The time until then.
 fn left(pause: Option<Instant>) -> Duration {
     pause.map_or(Duration::ZERO, |end| end.saturating_duration_since(Instant::now()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::via::LOOP;
+
+    #[test]
+    fn refusals_of_samples_are_told_from_others() {
+        for status in [400, 409, 413, 422] {
+            assert!(is_about_samples(status, "out of order sample"), "{status}");
+        }
+        for status in [200, 301, 401, 403, 404, 405, 407, 415] {
+            assert!(!is_about_samples(status, ""), "{status}");
+        }
+        assert!(!is_about_samples(409, LOOP));
+    }
+
+    #[test]
+    fn a_receiver_that_became_slow_gets_time() {
+        let times: Vec<_> = (0..=16).map(least).collect();
+        assert_eq!((times[0], times[8], times[16]), (LEAST_WORKING, MOST, MOST));
+        assert_eq!(times.iter().filter(|time| **time == LEAST_FAILING).count(), 14);
+    }
 }

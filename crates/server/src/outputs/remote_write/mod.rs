@@ -121,7 +121,7 @@ impl Writer {
         let (mut least, mut last) = (Duration::ZERO, None);
         while let Ok(timestamp_ms) = self.wait(last, least, stopped) {
             last = Some(timestamp_ms);
-            let patience = Patience::Interval(self.schedule.after(timestamp_ms), stopped);
+            let patience = self.schedule.patience(timestamp_ms, stopped);
             least = self.send(timestamp_ms, &patience);
             self.drain(&patience);
         }
