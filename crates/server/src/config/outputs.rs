@@ -199,8 +199,10 @@ impl FromStr for OtlpUrl {
                         --otlp-input"
                 .into());
         }
-        let url: ReceiverUrl =
-            text.parse().map_err(|error: String| error.replace(EXAMPLE, OTLP_EXAMPLE))?;
+        let url: ReceiverUrl = text.parse().map_err(|error: String| {
+            let error = error.replace(EXAMPLE, OTLP_EXAMPLE);
+            error.replace("--remote-write-basic-file", "--otlp-basic-file")
+        })?;
         // The authority follows the two slashes of the scheme.
         let authority = text.find("://").map_or(0, |at| at + 3);
         let end = text[authority..].find(['/', '?']).map_or(text.len(), |at| authority + at);
@@ -312,6 +314,7 @@ mod tests {
         }
         assert!("collector:4318".parse::<OtlpUrl>().unwrap_err().contains("http://collector:4318"));
         assert!("off".parse::<OtlpUrl>().unwrap_err().contains("--otlp-input"));
+        assert!("http://u:p@c:4318".parse::<OtlpUrl>().unwrap_err().contains("--otlp-basic-file"));
         assert_eq!("a=b=c".parse::<ExternalLabel>().unwrap().value, "b=c");
         for text in ["a", "=b", "a=", "__a=b", "a:b=c", "1a=b", "a b=c"] {
             let error = text.parse::<ExternalLabel>().unwrap_err();

@@ -319,9 +319,9 @@ fn all_types_are_sent_as_those_of_opentelemetry() {
     assert_eq!((orders.help.as_str(), orders.unit.as_str()), ("Orders.", ""));
     assert_eq!(receiver.last("level{region=\"eu\"}").unwrap().start_ns, 0);
     receiver.see(|requests| assert_eq!(requests[0].fields["content-encoding"], "gzip"));
-    let sent = format!("quipu_otlp_points_sent_total{{{}}}", receiver.label());
+    let sent = format!("quipu_otlp_output_points_sent_total{{{}}}", receiver.label());
     wait_until("a count", || daemon.sample(&sent) > 0.0);
-    assert!(!daemon.get("/metrics").text().contains("quipu_otlp_points_failed_total{"));
+    assert!(!daemon.get("/metrics").text().contains("quipu_otlp_output_points_failed_total{"));
     // A count is the same integer whatever its type.
     let own = receiver.last("quipu_input_samples_total{input=\"otlp\",region=\"eu\"}").unwrap();
     assert_eq!(own.value, "cumulative monotonic sum 6");
@@ -409,7 +409,7 @@ fn a_request_is_sent_again_as_it_was() {
         receiver.see(|requests| requests.len() >= 5 && requests[4].body == requests[0].body)
     });
     daemon.wait_for("the receiver takes data points");
-    let retried = format!("quipu_otlp_points_retried_total{{{}}}", receiver.label());
+    let retried = format!("quipu_otlp_output_points_retried_total{{{}}}", receiver.label());
     assert!(daemon.sample(&retried) > 0.0);
     // A change is logged, and not each attempt.
     assert_eq!(count(&daemon, "OTLP fails"), 1);
@@ -437,7 +437,7 @@ fn what_is_refused_is_counted_and_not_sent_again() {
     assert_eq!(count(&daemon, "the receiver refuses data points"), 3);
     assert_eq!(count(&daemon, "but for some that it rejects"), 1);
     let sample = |name: &str, more: &str| {
-        daemon.sample(&format!("quipu_otlp_{name}_total{{{}{more}}}", receiver.label()))
+        daemon.sample(&format!("quipu_otlp_output_{name}_total{{{}{more}}}", receiver.label()))
     };
     for code in ["400", "500"] {
         let code = format!(",code=\"{code}\"");
@@ -544,7 +544,7 @@ fn a_request_with_deltas_that_a_kill_left_unanswered_is_sent_again_as_it_was() {
 #[test]
 fn another_daemon_has_the_same_totals_over_kills_and_outages() {
     const PORT: u16 = 18091;
-    const SENT: &str = "quipu_otlp_last_sent_timestamp_seconds{";
+    const SENT: &str = "quipu_otlp_output_last_sent_timestamp_seconds{";
     for temporality in ["cumulative", "delta"] {
         let (home, far) = (Home::new(), Home::new());
         let listen = format!("{}:{PORT}", far.host());
@@ -635,7 +635,7 @@ fn data_points_that_come_back_are_refused() {
         let refused = |daemon: &Daemon| {
             let text = daemon.get("/metrics").text();
             let mut lines = text.lines().filter(|line| line.contains(",code=\"409\"} "));
-            lines.any(|line| line.starts_with("quipu_otlp_requests_total{"))
+            lines.any(|line| line.starts_with("quipu_otlp_output_requests_total{"))
         };
         wait_until("refusals", || daemons.iter().any(refused));
         wait_until("the log", || daemons.iter().any(|one| count(one, "make a loop") > 0));

@@ -585,7 +585,8 @@ fn samples_that_come_back_are_refused() {
         import(&daemons[0], 1);
         import(&daemons[0], 5);
         for (n, daemon) in daemons.iter().enumerate() {
-            let (way, url) = (way(n).replace('-', "_"), url(n));
+            let url = url(n);
+            let way = if way(n) == "otlp" { "otlp_output" } else { "remote_write" };
             let refused = format!("quipu_{way}_requests_total{{receiver=\"{url}\",code=\"409\"}} ");
             let refusals = || {
                 let text = daemon.get("/metrics").text();

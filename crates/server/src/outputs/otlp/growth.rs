@@ -216,6 +216,11 @@ impl Points for Growing<'_> {
             self.requests.push(point);
             return;
         };
+        if value.is_nan() {
+            // Nothing is known of its growth, and a receiver's sum would stay NaN. As if the series
+            // was gone.
+            return;
+        }
         if !std::mem::replace(&mut self.metric.is_total, true) {
             let Metric { name, help, unit, .. } = &self.metric;
             self.totals.begin(name, help, unit);
@@ -282,6 +287,10 @@ impl Value {
             }
             _ => None,
         }
+    }
+
+    fn is_nan(&self) -> bool {
+        matches!(self, Self::Sum(number) if number.as_f64().is_nan())
     }
 
     fn is_zero(&self) -> bool {
@@ -406,11 +415,11 @@ fn added(now: Number, last: Number) -> Option<Number> {
         return (now >= last).then(|| Number::Int(now.wrapping_sub(last)));
     }
     let (now, last) = (now.as_f64(), last.as_f64());
-    // Nothing is known of the growth of NaN.
-    if now.is_nan() || now == last {
+    // Nothing is known of the growth of NaN, and since it.
+    if now.is_nan() || last.is_nan() || now == last {
         return Some(Number::Int(0));
     }
-    (now > last || last.is_nan()).then_some(Number::Double(now - last))
+    (now > last).then_some(Number::Double(now - last))
 }
 
 fn delta(value: PointValue<'_>) -> PointValue<'_> {
@@ -519,7 +528,25 @@ mod tests {
         assert_eq!(added(double(2.5), int(1)), Some(double(1.5)));
         assert_eq!(added(double(f64::INFINITY), double(f64::INFINITY)), Some(int(0)));
         assert_eq!(added(double(f64::NAN), double(1.0)), Some(int(0)));
+        assert_eq!(added(double(1.0), double(f64::NAN)), Some(int(0)));
         assert_eq!(added(double(1.0), double(2.0)), None);
+    }
+
+    #[test]
+    fn a_total_that_is_not_a_number_for_a_while_is_left_out() {
+        let nan = PointValue::Sum {
+            value: Some(Number::Double(f64::NAN)),
+            monotonic: true,
+            temporality: Temporality::Cumulative,
+        };
+        let (sent, totals) = step(&Totals::none(&Seeded::default()), 100, &[("a", 7, sum(5))]);
+        assert_eq!(sent, ["a 7-100 5"]);
+        let (sent, totals) = step(&totals, 200, &[("a", 7, nan), ("b", 7, nan)]);
+        assert!(sent.is_empty(), "{sent:?}");
+        let (sent, totals) = step(&restored(totals), 300, &[("a", 7, nan), ("b", 7, sum(2))]);
+        assert_eq!(sent, ["b 7-300 2"]);
+        let (sent, _) = step(&totals, 400, &[("a", 7, sum(7)), ("b", 7, sum(2))]);
+        assert_eq!(sent, ["a 100-400 2"]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use quipu::{Counter, CounterFamily, GaugeFamily, Metrics as Group, Scope};
 
 /// The metrics of all receivers.
 #[derive(Debug, Group)]
-#[metrics(prefix = "otlp")]
+#[metrics(prefix = "otlp_output")]
 pub(crate) struct Metrics {
     /// Responses of the receiver, by status code.
     #[metric(labels = ["receiver", "code"])]
