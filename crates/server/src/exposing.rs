@@ -125,7 +125,9 @@ impl Exposing {
             let name = HeaderValue::from_static(self.compression.name());
             headers.insert(CONTENT_ENCODING, name);
         }
-        if let Ok(via) = HeaderValue::from_str(&self.inputs.shared().via.field()) {
+        // Watched files have not come through another daemon.
+        let via = (!self.filter.is_part()).then(|| self.inputs.shared().via.field());
+        if let Some(Ok(via)) = via.as_deref().map(HeaderValue::from_str) {
             headers.insert(via::FIELD, via);
         }
         headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));

@@ -22,6 +22,10 @@ pub struct Via {
     others: Mutex<Vec<(String, Instant)>>,
 }
 
+/// The numbers that a request or an exposition came with.
+#[derive(Debug, Default)]
+pub struct Came(Vec<String>);
+
 /// Samples of this daemon came back.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Loop;
@@ -45,13 +49,35 @@ impl Default for Via {
 }
 
 impl Via {
-    /// Notes what the head of a request, or of an exposition, says of its way.
+    /// The numbers in the head of a request, or of an exposition. They are to be noted when
+    /// something of it is taken: what is garbage says nothing of a way.
     ///
     /// # Errors
-    /// [`Loop`], if this daemon is on it.
-    pub fn check(&self, headers: &HeaderMap) -> Result<(), Loop> {
+    /// [`Loop`], if this daemon is on the way.
+    pub fn check(&self, headers: &HeaderMap) -> Result<Came, Loop> {
         let fields = headers.get_all(FIELD).iter().filter_map(|field| field.to_str().ok());
-        fields.map(|field| self.note_at(field, Instant::now())).fold(Ok(()), Result::and)
+        let mut came = Came::default();
+        let mut is_loop = false;
+        for number in fields.flat_map(|field| field.split(',')).map(str::trim) {
+            if number == self.own {
+                is_loop = true;
+            } else if came.0.len() < MOST && is_number(number) {
+                came.0.push(number.to_owned());
+            }
+        }
+        if is_loop {
+            // Those of a loop, too: if they were forgotten, it would go round once more.
+            self.note(&mut came);
+            return Err(Loop);
+        }
+        Ok(came)
+    }
+
+    /// Notes the numbers of what was taken. Later calls do nothing.
+    pub fn note(&self, came: &mut Came) {
+        if !came.0.is_empty() {
+            self.note_at(came, Instant::now());
+        }
     }
 
     /// The number of this daemon alone.
@@ -64,20 +90,15 @@ impl Via {
         self.field_at(Instant::now())
     }
 
-    fn note_at(&self, field: &str, now: Instant) -> Result<(), Loop> {
-        let is_number =
-            |text: &&str| text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let numbers = || field.split(',').map(str::trim).filter(is_number).take(MOST + 1);
+    fn note_at(&self, came: &mut Came, now: Instant) {
         let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
-        // Those of a loop, too: if they were forgotten, it would go round once more.
-        for number in numbers().filter(|number| *number != self.own) {
-            others.retain(|(other, _)| other != number);
+        for number in came.0.drain(..) {
+            others.retain(|(other, _)| *other != number);
             if others.len() >= MOST {
                 others.remove(0);
             }
-            others.push((number.to_owned(), now));
+            others.push((number, now));
         }
-        if numbers().any(|number| number == self.own) { Err(Loop) } else { Ok(()) }
     }
 
     fn field_at(&self, now: Instant) -> String {
@@ -88,40 +109,62 @@ impl Via {
     }
 }
 
+fn is_number(text: &str) -> bool {
+    text.len() == DIGITS && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     impl Via {
-        fn note(&self, field: &str) -> Result<(), Loop> {
+        fn checked(&self, field: &str) -> Result<Came, Loop> {
             let mut headers = HeaderMap::new();
             headers.insert(FIELD, field.parse().unwrap());
             self.check(&headers)
+        }
+
+        fn took(&self, field: &str) -> Result<(), Loop> {
+            self.checked(field).map(|mut came| self.note(&mut came))
         }
     }
 
     #[test]
     fn what_comes_back_is_known_round_any_ring() {
         let [a, b, c] = [(); 3].map(|()| Via::default());
-        assert_eq!(a.note(&a.field()), Err(Loop));
-        assert_eq!(b.note(&a.field()), Ok(()));
-        assert_eq!(c.note(&b.field()), Ok(()));
-        assert_eq!(a.note(&c.field()), Err(Loop));
-        assert_eq!(b.note(&c.field()), Err(Loop));
-        assert_eq!(a.note(b.own()), Ok(()));
+        assert_eq!(a.took(&a.field()), Err(Loop));
+        assert_eq!(b.took(&a.field()), Ok(()));
+        assert_eq!(c.took(&b.field()), Ok(()));
+        assert_eq!(a.took(&c.field()), Err(Loop));
+        assert_eq!(b.took(&c.field()), Err(Loop));
+        assert_eq!(a.took(b.own()), Ok(()));
     }
 
     #[test]
     fn what_came_in_is_bounded_and_forgotten() {
         let (via, now) = (Via::default(), Instant::now());
-        assert_eq!(via.note_at("x, 12, zzzzzzzzzzzzzzzz,\u{e9}", now), Ok(()));
+        via.took("x, 12, zzzzzzzzzzzzzzzz").unwrap();
         assert_eq!(via.field_at(now), via.own);
         for n in 0..100 {
-            assert_eq!(via.note_at(&format!("{n:016x}"), now), Ok(()));
+            via.note_at(&mut via.checked(&format!("{n:016x}")).unwrap(), now);
         }
         let field = via.field_at(now);
         assert_eq!(field.split(',').count(), 1 + MOST);
         assert!(field.len() < 2000 && field.ends_with("0000000000000063"), "{field}");
         assert_eq!(via.field_at(now + KEPT), via.own);
+        let many: Vec<_> = (0..100).map(|n| format!("{n:016x}")).collect();
+        assert_eq!(via.checked(&many.join(",")).unwrap().0.len(), MOST);
+    }
+
+    #[test]
+    fn only_what_was_taken_or_comes_back_is_noted() {
+        let (via, other) = (Via::default(), Via::default());
+        let mut came = via.checked(other.own()).unwrap();
+        assert_eq!(via.field(), via.own);
+        via.note(&mut came);
+        assert_eq!(via.field(), [via.own(), other.own()].join(","));
+        let via = Via::default();
+        assert_eq!(via.took(&[other.own(), via.own()].join(",")), Err(Loop));
+        assert_eq!(via.field(), [via.own(), other.own()].join(","));
     }
 }

@@ -78,6 +78,11 @@ impl Tally {
         }
     }
 
+    /// Whether any sample was taken.
+    pub fn has_taken(&self) -> bool {
+        self.taken + self.fresh > 0
+    }
+
     /// Counts samples that were taken.
     pub fn took(&mut self, samples: u64) {
         self.fresh += samples;

@@ -12,7 +12,7 @@ use ureq::tls::TlsConfig;
 use super::Text;
 use super::unix::{NoHost, UnixConnector};
 use crate::tls;
-use crate::via::Via;
+use crate::via::{Loop, Via};
 
 /// The most bytes of a response that commands read.
 const MAX_BYTES: u64 = 256 << 20;
@@ -131,8 +131,9 @@ impl Fetcher {
             let status = response.status();
             return Err(format!("the response is {status}: name the URL of the metrics").into());
         }
-        if self.via.is_some_and(|via| via.check(response.headers()).is_err()) {
-            return Err(LOOP.to_owned().into());
+        if let Some(via) = self.via {
+            let came = via.check(response.headers());
+            via.note(&mut came.map_err(|Loop| LOOP.to_owned())?);
         }
         let given = |name: &str| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());

@@ -462,6 +462,38 @@ fn fetch(address: &str) -> Option<String> {
 }
 
 #[test]
+fn watched_files_of_a_receiver_are_scraped() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    let count = || {
+        let mut shell = home.command();
+        shell.args(["inc", "--file", "run/cron.quipu", "jobs_total", "1"]);
+        assert!(home.finish(shell).status.success());
+    };
+    count();
+    let receiver = home.start(&["--segments", "run", "--state", "receiver.quipu"]);
+    let url = format!("http://{}", receiver.address());
+    let target = format!("app={url}/metrics?directory=run");
+    let sent_to = format!("{url}/api/v1/write");
+    let flags = ["--scrape", &target, "--scrape-interval", "100ms", "--remote-write", &sent_to];
+    let sender = home.start(&[&flags[..], &["--remote-write-interval", "100ms"]].concat());
+    let text = b"# TYPE hits_total counter\nhits_total 5\n";
+    assert!(sender.post_body("/api/v1/import/prometheus", &[], text).status < 300);
+    wait_until("the sender's samples", || {
+        receiver.get("/metrics").text().lines().any(|line| line.starts_with("hits_total"))
+    });
+    // What is in the files now was not in those that were scraped before.
+    count();
+    wait_until("the files", || {
+        let text = sender.get("/metrics").text();
+        text.lines().any(|line| line.starts_with("jobs_total{") && line.ends_with(" 2"))
+    });
+    let is_told = |path: &str| receiver.get(path).fields.contains_key("quipu-via");
+    assert!(is_told("/metrics") && is_told("/metrics?name[]=hits_total"));
+    assert!(!is_told("/metrics?directory=run") && !is_told("/metrics?segment=cron"));
+}
+
+#[test]
 fn daemons_that_scrape_each_other_in_a_ring_take_nothing() {
     const PORTS: [u16; 3] = [18095, 18096, 18097];
     for length in [1, 2, 3] {

@@ -32,7 +32,7 @@ use super::{Inputs, source};
 use crate::client::Source;
 use crate::http::{Reply, Request, Response, Steps};
 use crate::routes::in_steps;
-use crate::via::{LOOP, Loop};
+use crate::via::{Came, LOOP, Loop};
 use encoding::Encoding;
 use labels::Rules;
 use points::{Rejected, Translator};
@@ -80,6 +80,8 @@ struct Coming {
     encoding: Encoding,
     /// What the client may bring.
     admission: Admission,
+    /// Until points are taken.
+    came: Came,
     stage: Stage,
 }
 
@@ -94,7 +96,7 @@ impl Coming {
         let encoding =
             Encoding::of(request).map_err(|response| refuse(inputs, "type", response))?;
         let is_own = |Loop| encoding.failure(StatusCode::CONFLICT, LOOP);
-        inputs.shared().via.check(request.headers()).map_err(is_own)?;
+        let came = inputs.shared().via.check(request.headers()).map_err(is_own)?;
         let admission = Admission::new(inputs, Input::Otlp, &source(request))
             .map_err(|refused| too_many(encoding, &refused))?;
         let limit = match encoding {
@@ -108,6 +110,7 @@ impl Coming {
             place: Place::of(&inputs.shared().places, request),
             encoding,
             admission,
+            came,
             stage: Stage::Expanding(body),
         })
     }
@@ -115,7 +118,7 @@ impl Coming {
     /// Expands a piece of the body, or takes some points.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     fn go_on(&mut self) -> Result<Option<Response>, Response> {
-        let Self { inputs, encoding, admission, stage, .. } = self;
+        let Self { inputs, encoding, admission, came, stage, .. } = self;
         let body = match stage {
             Stage::Taking(export) => {
                 let before = export.counts.brought();
@@ -129,7 +132,8 @@ impl Coming {
         };
         if let Some(bytes) = body {
             admission.check().map_err(|refused| too_many(*encoding, &refused))?;
-            *stage = Stage::Taking(Box::new(Export::begin(inputs, *encoding, bytes)?));
+            let came = std::mem::take(came);
+            *stage = Stage::Taking(Box::new(Export::begin(inputs, *encoding, bytes, came)?));
         }
         Ok(None)
     }
@@ -190,6 +194,8 @@ struct Export {
     points: Points,
     translator: Translator,
     counts: Counts,
+    /// Until a point was taken.
+    came: Came,
 }
 
 /// What was taken and refused of a request.
@@ -225,7 +231,12 @@ impl Counts {
 
 impl Export {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn begin(inputs: &Inputs, encoding: Encoding, bytes: Bytes) -> Result<Self, Response> {
+    fn begin(
+        inputs: &Inputs,
+        encoding: Encoding,
+        bytes: Bytes,
+        came: Came,
+    ) -> Result<Self, Response> {
         let bytes = match encoding {
             Encoding::Protobuf => bytes,
             Encoding::Json => remote::metrics_request_from_json(&bytes)
@@ -241,6 +252,7 @@ impl Export {
             points: Points::new(bytes, |bytes| MetricsReader::new(bytes)),
             translator: Translator::new(inputs.shared()),
             counts: Counts::default(),
+            came,
         })
     }
 
@@ -270,7 +282,7 @@ impl Export {
 impl Export {
     /// Takes points for about [`TURN`]; returns the response after the last.
     fn step(&mut self) -> Option<Response> {
-        let Self { inputs, points, translator, counts, .. } = self;
+        let Self { inputs, points, translator, counts, came, .. } = self;
         let begun = Instant::now();
         let mut intake = inputs.intake();
         // Other requests had their turns meanwhile.
@@ -280,7 +292,10 @@ impl Export {
                 let mut is_time = count % 16 == 0;
                 match reader.next_progress()? {
                     Progress::Point(point) => match translator.take(&mut intake, &point) {
-                        Ok(()) => counts.taken += 1,
+                        Ok(()) => {
+                            counts.taken += 1;
+                            inputs.shared().via.note(came);
+                        }
                         Err(rejected) => {
                             let name = point.metric.name;
                             counts.refused(name, &rejected);

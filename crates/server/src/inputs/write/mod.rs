@@ -20,7 +20,7 @@ use self_cell::self_cell;
 use super::place::{Place, SMALL};
 use super::{Inputs, body, now_ms};
 use crate::http::{Reply, Request, Response, Steps, text};
-use crate::via::{LOOP, Loop};
+use crate::via::{Came, LOOP, Loop, Via};
 
 pub use families::Families;
 use taking::{Step, Taking, Written};
@@ -44,7 +44,8 @@ fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
     // The head is checked before the body is touched.
     let version = version(request)?;
     let is_own = |Loop| text(StatusCode::CONFLICT, format!("{LOOP}\n"));
-    inputs.shared().via.check(request.headers()).map_err(is_own)?;
+    let via = &inputs.shared().via;
+    let came = via.check(request.headers()).map_err(is_own)?;
     let coding =
         request.headers().get(CONTENT_ENCODING).map_or(&b"snappy"[..], HeaderValue::as_bytes);
     if !coding.trim_ascii().eq_ignore_ascii_case(b"snappy") {
@@ -59,6 +60,8 @@ fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
         reading: None,
         taking: Taking::new(inputs, request, version, now_ms())?,
         version,
+        via,
+        came,
     })
 }
 
@@ -106,6 +109,9 @@ struct Writing {
     reading: Option<Reading>,
     taking: Taking,
     version: WriteVersion,
+    via: &'static Via,
+    /// Until a sample was taken.
+    came: Came,
 }
 
 /// How long a step takes, and after how many series and values it looks at the time.
@@ -138,16 +144,24 @@ impl Steps for Writing {
                 Err(response) => return Some(response),
             }
         }
-        let Self { reading: Some(reading), taking, version, .. } = self else { return None };
+        let Self { reading: Some(reading), taking, version, via, came, .. } = self else {
+            return None;
+        };
         let has_ended = reading.with_dependent_mut(|_, reader| {
             let mut taking = taking.step();
             loop {
-                let mut work = 0;
-                while work < WORK_PER_LOOK {
+                let (mut work, mut has_ended) = (0, false);
+                while work < WORK_PER_LOOK && !has_ended {
                     match take_next(reader, &mut taking) {
                         Some(done) => work += done,
-                        None => return true,
+                        None => has_ended = true,
                     }
+                }
+                if taking.has_taken() {
+                    via.note(came);
+                }
+                if has_ended {
+                    return true;
                 }
                 if begun.elapsed() >= STEP {
                     return false;

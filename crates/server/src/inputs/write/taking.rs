@@ -156,6 +156,11 @@ impl Drop for Step<'_> {
 }
 
 impl Step<'_> {
+    /// Whether any sample of the request was taken.
+    pub(super) fn has_taken(&self) -> bool {
+        self.part.tally.has_taken()
+    }
+
     /// Refuses the rest of a request that cannot be read.
     pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
         self.part.refuse_request(error);
