@@ -542,6 +542,35 @@ fn a_request_with_deltas_that_a_kill_left_unanswered_is_sent_again_as_it_was() {
 }
 
 #[test]
+fn deltas_that_were_refused_for_the_sender_come_later() {
+    let home = Home::new();
+    // Nothing at first, as with a token that has expired.
+    let taken = Arc::new(Mutex::new(Vec::new()));
+    let numbers = Arc::clone(&taken);
+    let receiver = Receiver::start(&home, move |before, request| match before.len() {
+        0 | 1 => Reply::Status(401, "", b""),
+        2 => Reply::Status(302, "Location: /login\r\n", b""),
+        _ => {
+            let hits = request.points.iter().filter(|point| point.series == "hits_total");
+            numbers.lock().unwrap().extend(hits.map(|point| point.number));
+            Reply::Taken
+        }
+    });
+    let flags =
+        ["--otlp", &receiver.url, "--otlp-interval", "100ms", "--otlp-temporality", "delta"];
+    let daemon = home.start(&flags);
+    import(&daemon, 3);
+    wait_until("a request", || receiver.see(<[Request]>::len) > 0);
+    import(&daemon, 5);
+    let sum = || taken.lock().unwrap().iter().sum::<f64>();
+    wait_until("the total", || sum() == 5.0);
+    import(&daemon, 6);
+    wait_until("the total", || sum() == 6.0);
+    daemon.wait_for("the receiver refuses data points");
+    daemon.wait_for("the receiver takes data points");
+}
+
+#[test]
 fn another_daemon_has_the_same_totals_over_kills_and_outages() {
     const PORT: u16 = 18091;
     const SENT: &str = "quipu_otlp_output_last_sent_timestamp_seconds{";

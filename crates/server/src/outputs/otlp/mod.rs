@@ -9,7 +9,8 @@
 //!
 //! **Delta**, it has what was added since the last snapshot. It is sent until each of its requests
 //! is taken or refused, whatever time that takes; only then, the next snapshot is taken, which
-//! covers the time since. A file has the requests and the totals, for when the daemon is killed.
+//! covers the time since. If all of them are refused for what is not in them, it has that, too. A
+//! file has the requests and the totals, for when the daemon is killed.
 //!
 //! | file | has |
 //! |---|---|
@@ -30,6 +31,7 @@ mod requests;
 mod verdict;
 
 use std::collections::HashSet;
+use std::io;
 use std::mem;
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -143,6 +145,8 @@ struct Owed {
     settled: usize,
     worst: Standing,
     text: String,
+    /// The totals before, as long as all requests so far were refused for what is not in them.
+    last: Option<Totals>,
 }
 
 /// What was last logged of a receiver. The later ones are worse.
@@ -153,6 +157,14 @@ enum Standing {
     Rejects,
     Refuses(u16),
     Fails,
+}
+
+impl Standing {
+    /// Whether a request was refused for what is not in it: for the daemon, or for the way to the
+    /// receiver.
+    fn is_of_sender(self) -> bool {
+        matches!(self, Self::Refuses(300..=399 | 401 | 403..=405 | 407 | 409))
+    }
 }
 
 /// What came of sending a request once.
@@ -319,7 +331,8 @@ impl Exporter {
             Ok((snapshot, totals)) => {
                 deltas.is_lost = false;
                 deltas.totals = totals;
-                Ok(Owed::new(snapshot, self.compression, 0))
+                let last = (!snapshot.bodies.is_empty()).then_some(last);
+                Ok(Owed { last, ..Owed::new(snapshot, self.compression, 0) })
             }
             Err(error) => {
                 deltas.totals = last;
@@ -340,19 +353,15 @@ impl Exporter {
             match self.attempt(body, owed.compression, patience.timeout()) {
                 Attempt::Settled(standing, text) => {
                     owed.settled += 1;
+                    if !standing.is_of_sender() {
+                        owed.last = None;
+                    }
                     if standing > owed.worst {
                         (owed.worst, owed.text) = (standing, text);
                     }
                     let State::Delta(deltas) = &mut self.state else { break None };
-                    if let Err(error) = deltas.note.settle()
-                        && !mem::replace(&mut deltas.is_fault_logged, true)
-                    {
-                        let path = printable(deltas.note.path());
-                        warn!(
-                            %path, %error,
-                            "cannot note that a request was taken: after a kill, it would be sent \
-                             and counted again"
-                        );
+                    if let Err(error) = deltas.note.settle() {
+                        deltas.complain(&error);
                     }
                 }
                 Attempt::Failed(asked) => {
@@ -370,9 +379,24 @@ impl Exporter {
             deltas.owed = Some(owed);
             return waiting;
         }
+        if let Some(last) = owed.last {
+            self.put_back(last, owed.compression);
+            self.note(owed.worst, &owed.text);
+            return Duration::ZERO;
+        }
         let time_ns = deltas.totals.time_ns;
         self.complete(owed.snapshot, time_ns, (owed.worst, &owed.text));
         Duration::ZERO
+    }
+
+    /// Goes back to the totals before a snapshot of which the receiver has nothing: the next one
+    /// has what was in it, too.
+    fn put_back(&mut self, last: Totals, compression: Compression) {
+        let State::Delta(deltas) = &mut self.state else { return };
+        if let Err(error) = deltas.note.write(last.time_ns, &last.bodies, compression, &[]) {
+            deltas.complain(&error);
+        }
+        deltas.totals = last;
     }
 
     /// Notes that each request of a snapshot is settled.
@@ -475,6 +499,18 @@ impl Exporter {
 }
 
 impl Deltas {
+    /// Logs once that the file cannot be written.
+    fn complain(&mut self, error: &io::Error) {
+        if !mem::replace(&mut self.is_fault_logged, true) {
+            let path = printable(self.note.path());
+            warn!(
+                %path, %error,
+                "cannot note what became of a request: after a kill, what it has may be sent and \
+                 counted again, or not at all"
+            );
+        }
+    }
+
     /// What the file has. Without one, everything is still to be sent.
     fn restore(mut note: Note, hash: &Seeded) -> Self {
         let restored = note.read().and_then(|noted| {
@@ -515,7 +551,7 @@ const MOST_AHEAD_NS: u64 = 60_000_000_000;
 impl Owed {
     fn new(snapshot: Snapshot, compression: Compression, settled: usize) -> Self {
         let (worst, text) = (Standing::Takes, String::new());
-        Self { snapshot, compression, settled, worst, text }
+        Self { snapshot, compression, settled, worst, text, last: None }
     }
 }
 
