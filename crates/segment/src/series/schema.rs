@@ -67,6 +67,8 @@ pub struct Label {
 pub const MAX_CELLS: u16 = 512;
 /// The most labels.
 const MAX_LABELS: usize = 255;
+/// The longest fixed value, in bytes.
+const MAX_VALUE: usize = 1 << 16;
 /// The most combinations of fixed values.
 const MAX_GROUPS: u32 = 1 << 24;
 /// The bytes before the texts.
@@ -91,6 +93,12 @@ impl Schema {
                 return Err(format!("the label {:?} is there twice", label.name));
             }
             let Some(values) = &label.values else { continue };
+            if let Some(long) = values.iter().find(|value| value.len() > MAX_VALUE) {
+                let (name, bytes) = (&label.name, long.len());
+                return Err(format!(
+                    "the label {name:?} has a value of {bytes} bytes; at most {MAX_VALUE} fit"
+                ));
+            }
             let mut seen = HashSet::new();
             if let Some(twice) = values.iter().find(|value| !seen.insert(value.as_str())) {
                 return Err(format!("the label {:?} has the value {twice:?} twice", label.name));
@@ -392,5 +400,11 @@ mod tests {
         let label = |name: &str| Label { name: name.into(), values: Some(many.clone()) };
         let huge = Schema { labels: vec![label("a"), label("b")], ..schema() };
         assert!(huge.check().unwrap_err().contains("combinations"));
+        let of = |bytes: usize| {
+            let values = Some(vec!["a".repeat(bytes)]);
+            Schema { labels: vec![Label { name: "kind".into(), values }], ..schema() }
+        };
+        of(1 << 16).check().unwrap();
+        assert!(of((1 << 16) + 1).check().unwrap_err().contains("65537 bytes; at most 65536 fit"));
     }
 }
