@@ -65,6 +65,9 @@ impl Segment {
     /// show. A series that changes again and again while it is read is left out, and
     /// [counted](Segment::left_out). A lookup by labels may miss a series that is just being made.
     ///
+    /// A copy is for one walk over each family, or a few: what is read of a file is bounded in all,
+    /// whatever is in it, and what comes after that is left out.
+    ///
     /// # Errors
     /// What [`Options::open`] refuses, a file with more than `most` bytes in use, and the system's.
     #[cfg(unix)]
@@ -81,7 +84,19 @@ impl Segment {
         file: &std::fs::File,
         before: &mut dyn FnMut(usize, u64),
     ) -> Result<Self, Error> {
-        Self::copied(path, file, u64::MAX, contents, Steps::words(before))
+        Self::copied(path, file, u64::MAX, contents, Steps::words(before, None))
+    }
+
+    /// As [`Segment::copy_by_words`], but only about `budget` words are read again.
+    #[cfg(unix)]
+    #[doc(hidden)]
+    pub fn copy_within(
+        path: &Path,
+        file: &std::fs::File,
+        budget: u64,
+        before: &mut dyn FnMut(usize, u64),
+    ) -> Result<Self, Error> {
+        Self::copied(path, file, u64::MAX, contents, Steps::words(before, Some(budget)))
     }
 
     /// Opens or creates a file with the default [`Options`].

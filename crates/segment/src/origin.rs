@@ -3,6 +3,10 @@
 //! Words that moved while the file was copied are read again, in the order in which a process that
 //! has the file open reads them. Each reading is one or more system calls, and comes after the
 //! readings before it.
+//!
+//! The number of words that are read again is bounded. Once a reading was refused, or failed, so
+//! are all that come after it: words that were read again and words that were not are never taken
+//! for those of one moment. The caller leaves out what did not settle.
 
 use std::fs::File;
 use std::ops::Range;
@@ -23,9 +27,18 @@ pub(crate) struct Origin {
     /// How often words were read again, and how many more may be: a file in which all moves again
     /// and again takes time in proportion to its length.
     readings: AtomicU64,
+    /// Nothing is left once a reading was refused or failed.
     budget: AtomicU64,
+    /// How many more words of side allocations are added up.
+    work: AtomicU64,
     /// The series that are not shown, since they moved again and again.
     left_out: AtomicU64,
+    /// The numbers of the families that are not shown, in ascending order.
+    #[allow(
+        clippy::disallowed_types,
+        reason = "it is set while the copy is made, before a child of a fork or a thread has it"
+    )]
+    hidden: std::sync::OnceLock<Vec<u64>>,
 }
 
 /// How often words that move are read again until they are consistent.
@@ -33,6 +46,10 @@ pub(crate) const TRIES: usize = 8;
 /// The words that are read again at most: for each word that there is room for, and in any case.
 const BUDGET: u64 = 32;
 const MIN_BUDGET: u64 = 1 << 20;
+/// As above, the words of side allocations: a walk adds up each of them once or twice, unless a
+/// file says that they overlap.
+const WORK: u64 = 16;
+const MIN_WORK: u64 = 1 << 20;
 /// The words that are read at a time.
 const BLOCK: u64 = 1 << 13;
 
@@ -45,7 +62,9 @@ impl Origin {
             copied: AtomicU64::new(0),
             readings: AtomicU64::new(0),
             budget: AtomicU64::new(MIN_BUDGET + BUDGET * words),
+            work: AtomicU64::new(MIN_WORK + WORK * words),
             left_out: AtomicU64::new(0),
+            hidden: Default::default(),
         }
     }
 
@@ -54,7 +73,12 @@ impl Origin {
         self.copied.store(words, Ordering::Relaxed);
     }
 
-    /// How often words were read again.
+    /// Sets how many words may be read again: for tests.
+    pub(crate) fn set_budget(&self, words: u64) {
+        self.budget.store(words, Ordering::Relaxed);
+    }
+
+    /// How often words were read again, or were to be.
     pub(crate) fn readings(&self) -> u64 {
         self.readings.load(Ordering::Relaxed)
     }
@@ -69,21 +93,50 @@ impl Origin {
         self.left_out.load(Ordering::Relaxed)
     }
 
-    /// Reads words of the file again, and notes those that are others by now. What cannot be read
-    /// stays as it is.
-    pub(crate) fn read_again(&self, region: &Region, words: Range<u64>) {
+    /// Does not show these families.
+    pub(crate) fn hide(&self, mut families: Vec<u64>) {
+        families.sort_unstable();
+        let _ = self.hidden.set(families);
+    }
+
+    /// Whether a family is not shown.
+    pub(crate) fn is_hidden(&self, family: u64) -> bool {
+        self.hidden.get().is_some_and(|hidden| hidden.binary_search(&family).is_ok())
+    }
+
+    /// Reads words of the file again, as far as they were copied, and notes those that are others
+    /// by now. Returns false if they are not read: then they, or some of them, stay as they are.
+    #[must_use]
+    pub(crate) fn read_again(&self, region: &Region, words: Range<u64>) -> bool {
         self.readings.fetch_add(1, Ordering::Relaxed);
-        if self.spend(&words) {
-            self.pass(region, Pass::Second, words);
-        }
+        self.spend(&words) && self.pass(region, Pass::Second, words)
     }
 
     /// Takes words from the budget, and what a system call costs. Returns false if there are too
-    /// few.
+    /// few: then none are left.
     fn spend(&self, words: &Range<u64>) -> bool {
         let cost = words.end.saturating_sub(words.start) + 64;
-        let less = |budget: u64| budget.checked_sub(cost);
-        self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        take(&self.budget, cost) || self.refuse()
+    }
+
+    /// Refuses all readings from now on.
+    fn refuse(&self) -> bool {
+        self.budget.store(0, Ordering::Relaxed);
+        false
+    }
+
+    /// Whether a reading was refused or failed.
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.budget.load(Ordering::Relaxed) == 0
+    }
+
+    /// Takes the words of a side allocation from what is added up. Returns false if that was too
+    /// much: then a walk finds that it has not read all of the series.
+    pub(crate) fn work(&self, words: u64) -> bool {
+        take(&self.work, words) || {
+            self.readings.fetch_add(1, Ordering::Relaxed);
+            self.refuse()
+        }
     }
 
     /// Reads words of the file again, until `key`, a part of them, stays the same from before to
@@ -91,7 +144,9 @@ impl Origin {
     pub(crate) fn settle(&self, region: &Region, words: Range<u64>, key: Range<u64>) -> bool {
         let mut before = self.words(key.clone());
         for _ in 0..TRIES {
-            self.read_again(region, words.clone());
+            if !self.read_again(region, words.clone()) {
+                return false;
+            }
             let after = self.words(key.clone());
             let cells = region.slice(byte_of(key.start), (key.end - key.start) as usize);
             let is = |cells: &[AtomicU64], words: &[u64]| {
@@ -115,32 +170,72 @@ impl Origin {
             return None;
         }
         let mut bytes = vec![0; offset::bytes(words.end.checked_sub(words.start)?) as usize];
-        let filled = read_up_to(&self.file, &mut bytes, offset::bytes(words.start)).ok()?;
-        // Acquire: what is read from here on is read after it.
-        fence(Ordering::Acquire);
+        if !self.fill(&mut bytes, words.start) {
+            return None;
+        }
         let (found, _) = bytes.as_chunks();
-        (filled == bytes.len())
-            .then(|| found.iter().map(|word| u64::from_le_bytes(*word)).collect())
+        Some(found.iter().map(|word| u64::from_le_bytes(*word)).collect())
     }
 
-    /// Takes words of the file as a pass does, as far as they were copied.
-    fn pass(&self, region: &Region, pass: Pass, words: Range<u64>) {
+    /// Takes words of the file as a pass does, as far as they were copied. Returns false if they
+    /// cannot be read.
+    fn pass(&self, region: &Region, pass: Pass, words: Range<u64>) -> bool {
         let end = words.end.min(self.copied.load(Ordering::Relaxed));
         let mut at = words.start;
         let mut bytes = vec![0; offset::bytes(end.saturating_sub(at).min(BLOCK)) as usize];
         while at < end {
             let count = (end - at).min(BLOCK);
             let part = &mut bytes[..offset::bytes(count) as usize];
-            let Ok(filled) = read_up_to(&self.file, part, offset::bytes(at)) else { break };
+            if !self.fill(part, at) {
+                return false;
+            }
             let cells = region.slice(byte_of(at), count as usize);
-            self.moved.take(pass, cells, &part[..filled], at);
+            self.moved.take(pass, cells, part, at);
             at += count;
         }
-        // Acquire: as above.
-        fence(Ordering::Acquire);
+        true
     }
+
+    /// Fills bytes with those of the file from a word on. Returns false if that fails.
+    fn fill(&self, bytes: &mut [u8], word: u64) -> bool {
+        let filled = read_up_to(&self.file, bytes, offset::bytes(word));
+        // Acquire: what is read from here on is read after it.
+        fence(Ordering::Acquire);
+        filled.is_ok_and(|filled| filled == bytes.len()) || self.refuse()
+    }
+}
+
+/// Takes a number from what is left. Returns false if that is less.
+fn take(left: &AtomicU64, number: u64) -> bool {
+    let less = |left: u64| left.checked_sub(number);
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
 }
 
 fn byte_of(word: u64) -> ByteOffset {
     ByteOffset::new(offset::bytes(word))
+}
+
+#[cfg(all(test, not(loom), not(miri)))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn after_a_reading_that_is_refused_or_fails_there_is_none() {
+        // The words of the file, and those that may be read.
+        for (length, budget) in [(64, 64 + 20 + 100), (20, 1000)] {
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(length * 8).unwrap();
+            let region = Region::copy_of(file, 1 << 12).unwrap();
+            let origin = region.origin().unwrap();
+            origin.set_copied(64);
+            origin.set_budget(budget);
+            assert!(origin.read_again(&region, 0..20) && !origin.is_refusing());
+            assert!(!origin.read_again(&region, 8..60) && origin.is_refusing());
+            assert!(!origin.read_again(&region, 0..1) && origin.words(0..1).is_none());
+            assert!(!origin.settle(&region, 0..8, 0..1));
+            assert_eq!(origin.readings(), 4);
+        }
+    }
 }

@@ -349,17 +349,18 @@ pub(crate) fn gather(
     positive.clear();
     negative.clear();
     // Acquire: as in `observe`.
-    let mut at = u32::try_from(cells.plain(table).load(Ordering::Acquire)).unwrap_or(0);
-    let Some(newest) = family.side(cells, at) else { return finest };
+    let first = u32::try_from(cells.plain(table).load(Ordering::Acquire)).unwrap_or(0);
+    let Some(newest) = family.side(cells, first) else { return finest };
     let mut schema = schema_of(&newest);
     // The newest table is the coarsest, with one exception: a thread reads the tables of a series,
     // is delayed until they belong to the next series, and then puts its own table in front.
     let mut below = newest.link();
+    // Bounded, here and below: a damaged list may be circular.
     for _ in 0..MAX_TABLES {
-        let Some(side) = family.side(cells, below) else { break };
+        let Some(side) = family.side(cells, below).filter(|_| below != first) else { break };
         (schema, below) = (schema.min(schema_of(&side)), side.link());
     }
-    // Bounded: a damaged list may be circular.
+    let mut at = first;
     for _ in 0..MAX_TABLES {
         let Some(side) = family.side(cells, at) else { break };
         let Some(cells) = side.cells() else { break };
@@ -381,6 +382,9 @@ pub(crate) fn gather(
             side.push((index, count));
         }
         at = side.link();
+        if at == first {
+            break;
+        }
     }
     merge(positive);
     merge(negative);
@@ -720,6 +724,24 @@ mod tests {
         let (mut positive, mut negative) = (Vec::new(), Vec::new());
         gather(&family, cells, 0, 3, 20, &mut positive, &mut negative);
         assert_eq!((positive, negative), (vec![(0, 1)], vec![]));
+    }
+
+    #[test]
+    fn tables_that_name_each_other_are_read_once() {
+        let (_segment, family) = family();
+        let bound = family.bind(|key| key.text("a"));
+        let cells = bound.cells();
+        let tables = [(), ()].map(|()| family.allocate_side(cells, 8, 8).unwrap());
+        for (at, other) in [(tables[0], tables[1]), (tables[1], tables[0])] {
+            let side = family.side(cells, at).unwrap();
+            set_schema(&side, 3);
+            side.set_link(other);
+            cells.plain(0).store(at.into(), Ordering::Relaxed);
+            assert!(observe(&family, cells, 0, 1.0, 3, 20));
+        }
+        let (mut positive, mut negative) = (Vec::new(), Vec::new());
+        gather(&family, cells, 0, 3, 20, &mut positive, &mut negative);
+        assert_eq!((positive, negative), (vec![(0, 2)], vec![]));
     }
 
     /// A power loss may leave an offset to memory that now belongs to another series.

@@ -37,22 +37,23 @@ const HEADER: usize = HEADER_BYTES as usize;
 /// Room for what other processes add meanwhile, and for the claims of the reader.
 const ROOM: u64 = 1 << 20;
 
-/// What the reader of a file gets besides the file: how much is read at a time, and what is called
-/// before, with the number of the pass and the offset.
+/// What the reader of a file gets besides the file: how much is read at a time, what is called
+/// before, with the number of the pass and the offset, and how many words may be read again.
 pub(crate) struct Steps<'a> {
     block: usize,
     before: Option<&'a mut dyn FnMut(usize, u64)>,
+    budget: Option<u64>,
 }
 
 impl Steps<'static> {
     /// Without a caller.
-    pub(crate) const NONE: Self = Self { block: BLOCK, before: None };
+    pub(crate) const NONE: Self = Self { block: BLOCK, before: None, budget: None };
 }
 
 impl<'a> Steps<'a> {
     /// Calls `before` before each word is read: for tests.
-    pub(crate) fn words(before: &'a mut dyn FnMut(usize, u64)) -> Self {
-        Self { block: 8, before: Some(before) }
+    pub(crate) fn words(before: &'a mut dyn FnMut(usize, u64), budget: Option<u64>) -> Self {
+        Self { block: 8, before: Some(before), budget }
     }
 }
 
@@ -76,8 +77,9 @@ impl Segment {
     }
 
     /// The number of series that a copy of a file does not show, because they changed again and
-    /// again while they were read: what is there might be half of one series and half of another.
-    /// It counts them as they are met; 0 for a segment that is not a copy.
+    /// again while they were read, or could not be read again: what is there might be half of one
+    /// series and half of another. It counts them as they are met; 0 for a segment that is not a
+    /// copy.
     pub fn left_out(&self) -> u64 {
         self.region.origin().map_or(0, crate::origin::Origin::left_out)
     }
@@ -113,6 +115,9 @@ fn copy(
     let original = file.try_clone().map_err(failed)?;
     let region = Region::copy_of(original, limit);
     let region = region.ok_or_else(|| fail(ErrorKind::NoMemory { wanted: limit }))?;
+    if let (Some(origin), Some(most)) = (region.origin(), steps.budget) {
+        origin.set_budget(most);
+    }
     let mut passes = Passes { file, region: &region, torn, steps, without: &[] };
     let end = passes.growing(Pass::First, HEADER_BYTES, used).map_err(fail)?;
     let is_moving = was_in_use || is_in_use(file);

@@ -13,7 +13,8 @@
 //! | a value that an ended process left | the whole family, until two readings agree, when a walk comes to it |
 //!
 //! A sum that moved is not read again: its value is one that it had meanwhile. Each number of tries
-//! is bounded. A series that does not settle is left out and counted.
+//! is bounded, and so is what is read in all (`origin.rs`). A series that does not settle is left
+//! out and counted, and so is a dense family of which a part was not read again.
 
 use std::ops::Range;
 
@@ -30,12 +31,18 @@ use crate::sync::AtomicU64;
 /// Makes all families of a copy consistent.
 pub(super) fn settle(segment: &Segment) -> Result<(), Error> {
     let Some(origin) = segment.region.origin() else { return Ok(()) };
+    let mut hidden = Vec::new();
     for family in all_families(segment)? {
         match &family.inner.layout {
-            Series::Dense(dense) => settle_dense(&segment.region, origin, dense),
+            Series::Dense(dense) => {
+                if !settle_dense(&segment.region, origin, dense) {
+                    hidden.push(family.id());
+                }
+            }
             Series::Dynamic(keyed) => keyed.settle(origin),
         }
     }
+    origin.hide(hidden);
     Ok(())
 }
 
@@ -54,22 +61,27 @@ pub(super) fn indexes(segment: &Segment) -> Vec<Range<u64>> {
 /// Reads the slots of a family again, if one was reset: in the order in which a walk reads them,
 /// and, if another one is reset meanwhile, once more. One that is reset all the time stays as it
 /// was read last: the sum may have been added up over a reset, as that of a walk may in a process
-/// that is suspended in between.
-fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) {
+/// that is suspended in between. Returns false if they are not all read: then bases may be newer
+/// than lanes.
+fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) -> bool {
     let [marks, bases, starts] = dense.kept_words();
     let kept = bases.start..starts.end;
     if !origin.moved.any(marks.start..starts.end) {
-        return;
+        return true;
     }
     for _ in 0..TRIES {
-        let before = origin.words(kept.clone());
+        let Some(before) = origin.words(kept.clone()) else { return false };
         for words in [marks.clone(), starts.clone(), bases.clone(), dense.lane_words()] {
-            origin.read_again(region, words);
+            if !origin.read_again(region, words) {
+                return false;
+            }
         }
-        if before.is_none() || before == origin.words(kept.clone()) {
-            return;
+        let Some(after) = origin.words(kept.clone()) else { return false };
+        if before == after {
+            break;
         }
     }
+    true
 }
 
 /// For the code that knows what the cells of a copy mean. In a segment that is not a copy, none of
@@ -101,45 +113,45 @@ impl Family {
         origin.settle(region, words, key..key + 1)
     }
 
-    /// Reads all series of a copy again. Returns false if there are others by now, beyond the words
-    /// that were copied.
+    /// Reads all series of a copy again. Returns false if some of them are not read, or if there
+    /// are others by now, beyond the words that were copied.
     pub fn read_again(&self) -> bool {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return true };
         match &self.inner.layout {
-            Series::Dense(dense) => {
-                origin.read_again(region, dense.lane_words());
-                true
-            }
+            Series::Dense(dense) => origin.read_again(region, dense.lane_words()),
             Series::Dynamic(keyed) => keyed.read_again(origin),
         }
     }
 
     /// Reads cells of a series again that moved, in this order: what is read later is at least as
-    /// new.
+    /// new. Whether they are read, [`Family::is_there`] tells.
     pub fn read_in_order(&self, cells: &SeriesCells<'_>, order: &[usize]) {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return };
         let shared = cells.shared();
         if self.has_moved(shared) {
             for cell in order.iter().filter_map(|&cell| shared.get(cell..=cell)) {
-                origin.read_again(region, region.words_of(cell));
+                if !origin.read_again(region, region.words_of(cell)) {
+                    return;
+                }
             }
         }
     }
 
-    /// How often words of a copy were read again.
+    /// How often words of a copy were read again, or were to be.
     #[inline]
     pub fn readings(&self) -> u64 {
         self.inner.segment.region.origin().map_or(0, Origin::readings)
     }
 
-    /// Whether the series with that [number](super::View::id) is still there in the file: what was
-    /// read since it was found is then not another one's.
+    /// Whether the series with that [number](super::View::id) is still there in the file, and all
+    /// that was to be read again was read: what was read since it was found is then its own, and
+    /// whole.
     pub fn is_there(&self, id: u64) -> bool {
         let Some(origin) = self.inner.segment.region.origin() else { return true };
         match &self.inner.layout {
-            Series::Dense(_) => true,
+            Series::Dense(_) => !origin.is_refusing(),
             Series::Dynamic(keyed) => keyed.is_there(origin, id),
         }
     }
@@ -151,12 +163,24 @@ impl Family {
 }
 
 impl Family {
-    /// Reads a side allocation of a copy again, if what names it or what it has moved.
+    /// Whether no walk shows the family, since it did not settle.
     #[inline]
-    pub(super) fn settle_side(&self, of: &SeriesCells<'_>, head: &[AtomicU64]) {
-        if let Some(origin) = self.inner.segment.region.origin() {
+    pub(super) fn is_hidden(&self) -> bool {
+        let origin = self.inner.segment.region.origin();
+        origin.is_some_and(|origin| origin.is_hidden(self.id()))
+    }
+
+    /// Reads a side allocation of a copy again, if what names it or what it has moved. Returns
+    /// false if too much was added up already.
+    #[inline]
+    pub(super) fn settle_side(&self, of: &SeriesCells<'_>, head: &[AtomicU64]) -> bool {
+        let origin = self.inner.segment.region.origin();
+        origin.is_none_or(|origin| {
             self.read_side_again(of, head, origin);
-        }
+            // Those of a hostile file overlap: many series name the same words.
+            let [shared, cells] = side_words(head);
+            origin.work(head.len() as u64 + shared + cells)
+        })
     }
 
     #[cold]
@@ -174,10 +198,12 @@ impl Family {
             return;
         }
         // The head first, which says how long it is.
-        origin.read_again(region, words.clone());
+        let is_read = origin.read_again(region, words.clone());
         let [shared, cells] = side_words(head);
         let cells_at = words.end + shared.next_multiple_of(8);
-        origin.read_again(region, words.end..words.end + shared);
-        origin.read_again(region, cells_at..cells_at + cells);
+        // What is not read, the walk finds by `is_there`.
+        let _ = is_read
+            && origin.read_again(region, words.end..words.end + shared)
+            && origin.read_again(region, cells_at..cells_at + cells);
     }
 }

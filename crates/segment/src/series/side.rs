@@ -128,7 +128,8 @@ impl Family {
 
     /// The memory at an offset that [`Family::allocate_side`] returned for these cells. The offset
     /// was kept in the segment, so it may be damaged: `None` if there is no such memory, or if it
-    /// belongs to another series, as may happen after a loss of power.
+    /// belongs to another series, as may happen after a loss of power. In a copy of a file, also if
+    /// more was read than such a file has: then the series is no longer [there](Family::is_there).
     #[inline]
     pub fn side(&self, of: &SeriesCells<'_>, at: u32) -> Option<SideAllocation<'_>> {
         let (region, at) = (&self.segment().region, WordOffset::new(at));
@@ -136,7 +137,9 @@ impl Family {
         let head: &[AtomicU64; HEAD as usize] =
             head.try_into().ok().filter(|_| at != WordOffset::NONE)?;
         #[cfg(unix)]
-        self.settle_side(of, head);
+        if !self.settle_side(of, head) {
+            return None;
+        }
         // Each word is read once: another process may write nonsense into it after the check.
         if head[6].load(Ordering::Relaxed) != self.owner(of) {
             return None;

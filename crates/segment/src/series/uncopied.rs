@@ -6,6 +6,12 @@ use super::family::Family;
 use crate::sync::AtomicU64;
 
 impl Family {
+    /// Never.
+    #[inline]
+    pub(super) fn is_hidden(&self) -> bool {
+        false
+    }
+
     /// Never: see `Segment::copy_of`.
     #[inline]
     pub fn is_copy(&self) -> bool {

@@ -66,6 +66,9 @@ impl Family {
         mut visit: impl FnMut(&View<'_>) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let inner = &*self.inner;
+        if self.is_hidden() {
+            self.skip(cursor);
+        }
         let claim = match &inner.layout {
             Series::Dynamic(keyed) => keyed.claim(),
             Series::Dense(_) => None,
@@ -104,6 +107,16 @@ impl Family {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Ends a walk over a family that did not settle, and counts its series.
+    #[cold]
+    fn skip(&self, cursor: &mut Cursor) {
+        if let (Series::Dense(dense), false) = (&self.inner.layout, cursor.done) {
+            let shown = (0..dense.slots()).filter(|&slot| self.inner.view(dense, slot).is_some());
+            (0..shown.count().max(1)).for_each(|_| self.leave_out());
+        }
+        cursor.done = true;
     }
 }
 

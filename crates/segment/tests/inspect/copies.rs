@@ -138,6 +138,118 @@ fn a_reset_family_shows_sums_from_before_or_after() {
     assert_eq!(sum.get(), 3);
 }
 
+/// Only so much is read again that the reading ends at any place.
+#[test]
+fn a_reset_family_that_is_read_again_in_part_is_left_out() {
+    let (_directory, path, segment) = file();
+    let schema = Schema { cells: 1, floats: 0, ..schema("dense", vec![]) };
+    let family = segment.family(&schema).unwrap();
+    family.add(|_| {}, 0, 1000);
+    let open = File::open(&path).unwrap();
+    let (mut first, mut last) = (u64::MAX, 0);
+    let find = &mut |_, at: u64| (first, last) = (first.min(at), last.max(at));
+    let _ = Segment::copy_by_words(&path, &open, find).unwrap();
+    let is_shown = |budget: u64| {
+        let copy = Segment::copy_within(&path, &open, budget, &mut |pass, at| {
+            // First the family moves. Then it does so once more, after it was read three times.
+            if (pass, at) == (1, first) || (pass, at) == (2, last) {
+                family.add(|_| {}, 0, 500);
+                family.reset().unwrap();
+                family.add(|_| {}, 0, 3);
+            }
+        });
+        let copy = copy.unwrap();
+        let shown: Vec<u64> = shown(&copy, "dense").into_values().collect();
+        assert!(if shown.is_empty() { copy.left_out() > 0 } else { shown == [3] }, "{shown:?}");
+        !shown.is_empty()
+    };
+    // The least budget that suffices.
+    let (mut least, mut enough) = (0, 1 << 20);
+    assert!(!is_shown(least) && is_shown(enough));
+    while least + 1 < enough {
+        let middle = least.midpoint(enough);
+        *(if is_shown(middle) { &mut enough } else { &mut least }) = middle;
+    }
+    // Each reading costs at least 64 words: these budgets end in each of the small ones.
+    let ends = (0..10).map(|i| i * 60).chain((1..10).map(|i| least.saturating_sub(i * 60)));
+    for budget in ends.chain((0..least).step_by((least / 20) as usize)) {
+        assert!(budget >= enough || !is_shown(budget), "{budget} of {enough}");
+    }
+}
+
+#[test]
+fn a_series_with_a_side_allocation_that_is_not_read_again_is_not_there() {
+    let (_directory, path, segment) = file();
+    for (name, labels) in [("dense", &[][..]), ("keyed", &["name"])] {
+        let family = family(&segment, name, labels);
+        let handle = family.bind(|key| labels.iter().for_each(|label| key.text(label)));
+        let at = family.allocate_side(handle.cells(), 8, 0).unwrap();
+        handle.cells().plain(0).store(at.into(), Ordering::Relaxed);
+        let side = family.side(handle.cells(), at).unwrap();
+        let open = File::open(&path).unwrap();
+        for budget in [0, 1 << 20] {
+            let mut is_changed = false;
+            let copy = Segment::copy_within(&path, &open, budget, &mut |pass, _| {
+                if pass == 1 && !std::mem::replace(&mut is_changed, true) {
+                    side.words()[3].fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            let copy = copy.unwrap().families().unwrap().pop().unwrap();
+            assert_eq!(copy.schema().name, name);
+            let mut shown = 0;
+            let _ = copy.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+                let readings = copy.readings();
+                assert!(copy.side(&view.cells, at).is_some() && copy.readings() > readings);
+                assert_eq!(copy.is_there(view.id), budget > 0, "{name}");
+                shown += 1;
+                ControlFlow::Continue(())
+            });
+            assert_eq!(shown, 1);
+        }
+    }
+}
+
+/// Side allocations that state that they have much, and so overlap.
+#[test]
+fn side_allocations_are_not_added_up_without_end() {
+    const SERIES: u64 = 50;
+    const LINKS: usize = 64;
+    let (_directory, path, segment) = file();
+    let keyed = family(&segment, "keyed", &["name"]);
+    for i in 0..SERIES {
+        let handle = keyed.bind(|key| key.text(&i.to_string()));
+        let at = keyed.allocate_side(handle.cells(), 8, 8).unwrap();
+        handle.cells().add(0, at.into());
+    }
+    let open = File::options().read(true).write(true).open(&path).unwrap();
+    let visit = || {
+        let copy = Segment::copy_of(&path, &open, 1 << 22).unwrap();
+        let (mut found, mut left_out) = (0, 0);
+        let family = copy.families().unwrap().remove(0);
+        let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+            let at = u32::try_from(view.cells.sum(0)).unwrap();
+            let (readings, sides) = (family.readings(), (0..LINKS).map(|_| at));
+            let count = sides.filter(|&at| family.side(&view.cells, at).is_some()).count();
+            let is_whole = family.readings() == readings || family.is_there(view.id);
+            assert_eq!(is_whole, count == LINKS);
+            (found, left_out) = (found + count as u64, left_out + u64::from(!is_whole));
+            ControlFlow::Continue(())
+        });
+        (found, left_out)
+    };
+    assert_eq!(visit(), (SERIES * LINKS as u64, 0));
+    for at in shown(&segment, "keyed").into_values() {
+        // Words and cells, and the lanes.
+        for (word, value) in [(2, 512 | 512_u64 << 32), (3, 64 << 32)] {
+            open.write_all_at(&value.to_le_bytes(), (at + word) * 8).unwrap();
+        }
+    }
+    let (found, left_out) = visit();
+    // Each states 2^15 words. In all, they are some times those of the copy.
+    assert!(found << 15 < (1 << 20) + 20 * (1 << 22) / 8, "{found}");
+    assert!(left_out > SERIES / 2, "{left_out}");
+}
+
 #[test]
 fn series_that_are_added_meanwhile_hide_none() {
     let (_directory, path, segment) = file();

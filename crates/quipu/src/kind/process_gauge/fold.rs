@@ -15,7 +15,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 
 use quipu_segment::Error;
-use quipu_segment::series::{Claimed, Cursor, Family, SeriesCells};
+use quipu_segment::series::{Claimed, Cursor, Family, SeriesCells, View};
 use quipu_segment::sync::Ordering;
 
 use super::cells::{
@@ -164,7 +164,8 @@ impl Processes {
 
     /// Reads a family in the copy of a file, which the processes of the file may have folded while
     /// it was copied. If no value of an ended process moved, they are of one moment. Else this
-    /// reads the file until two readings agree, or leaves out what moved.
+    /// reads the file until two readings agree, or leaves out what moved. A family of which a part
+    /// is not read again is left out: values may have gone from one part to the other.
     fn read_copy(&mut self, family: &Family, aggregation: Aggregation) {
         self.read(family, aggregation);
         let mut is_settled = !self.entries.iter().any(|entry| !entry.is_alive && entry.has_moved);
@@ -176,24 +177,26 @@ impl Processes {
             // After they are read, `read` asks again which processes live: no value of those was
             // folded before.
             self.liveness.clear();
-            let is_complete = family.read_again();
+            if !family.read_again() {
+                return self.leave_out(family, |_| true);
+            }
             self.read(family, aggregation);
             let left = Some(self.digest_of_ended());
-            (is_settled, before) = (is_complete && left == before, left);
+            (is_settled, before) = (left == before, left);
         }
         if !is_settled {
-            self.leave_out_moved(family);
+            self.leave_out(family, |entry| !entry.is_alive && entry.has_moved);
         }
         self.complete(aggregation);
     }
 
-    /// Leaves out the groups in which values of ended processes moved.
-    fn leave_out_moved(&mut self, family: &Family) {
+    /// Leaves out the groups with such an entry.
+    fn leave_out(&mut self, family: &Family, is_such: impl Fn(&Entry) -> bool) {
         let mut begin = 0;
         while begin < self.entries.len() {
             let group = self.group(begin);
             let entries = &mut self.entries[group.clone()];
-            if entries.iter().any(|entry| !entry.is_alive && entry.has_moved) {
+            if entries.iter().any(&is_such) {
                 entries.iter_mut().for_each(|entry| (entry.value, entry.absorbing) = (None, 0));
                 family.leave_out();
             }
@@ -257,14 +260,14 @@ impl Processes {
                 let Some((own, (token, id))) = name else {
                     return ControlFlow::Continue(());
                 };
+                if aggregation == Aggregation::LiveMostRecent && !read_in_order(family, view) {
+                    family.leave_out();
+                    return ControlFlow::Continue(());
+                }
                 let begin = texts.len();
                 texts.extend_from_slice(view.texts);
                 (entry.label_texts, entry.texts) = (begin..begin + own, begin..texts.len());
                 (entry.token, entry.id) = (token, id);
-                if aggregation == Aggregation::LiveMostRecent {
-                    // Of a copy. A process that lives after that still has its series.
-                    family.read_in_order(&view.cells, &[TIME, VALUE]);
-                }
                 entry.is_alive = is_alive(family, liveness, token);
                 match aggregation {
                     // Acquire, here and below: pairs with the release of the time; the value is the
@@ -489,6 +492,14 @@ pub(crate) fn tidy(family: &Family, layout: &Layout) {
     processes.fold(family, layout.aggregation);
 }
 
+/// Reads the time and the value of a series of a copy again, if they moved. Returns whether they
+/// are its own: the process may have removed it meanwhile, and have another one in its record.
+fn read_in_order(family: &Family, view: &View<'_>) -> bool {
+    let readings = family.readings();
+    family.read_in_order(&view.cells, &[TIME, VALUE]);
+    family.readings() == readings || family.is_there(view.id)
+}
+
 /// Whether a process is alive. Each process is checked once per scrape.
 fn is_alive(family: &Family, known: &mut Vec<(u64, bool)>, token: u64) -> bool {
     match known.binary_search_by_key(&token, |(token, _)| *token) {
@@ -596,6 +607,123 @@ mod tests {
         assert_eq!(family.len(), 2);
         drop(folding);
         assert_eq!((shown(), family.len()), (vec![3.0], 1));
+    }
+
+    /// The offset of the word in a file that is this one, if there is only one.
+    #[cfg(all(unix, not(miri)))]
+    fn offset_of(path: &std::path::Path, word: u64) -> u64 {
+        let bytes = std::fs::read(path).unwrap();
+        let mut found =
+            (0..bytes.len()).step_by(8).filter(|&at| bytes[at..at + 8] == word.to_le_bytes());
+        let at = found.next().unwrap();
+        assert_eq!(found.next(), None);
+        at as u64
+    }
+
+    /// A file is copied while one series is taken into another, between the readings of the two.
+    /// Only so much of it is read again that the reading ends at any place.
+    #[test]
+    #[cfg(all(unix, not(miri)))]
+    fn a_copy_that_is_read_again_in_part_shows_no_sum_of_ended_processes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shared");
+        let segment = quipu_segment::Options::new().shared().open_or_create(&path).unwrap();
+        let labels = vec![Label { name: "quipu_process".into(), values: None }];
+        let schema = Schema { name: "sum".into(), cells: 3, labels, ..Schema::default() };
+        let family = segment.family(&schema).unwrap();
+        // The last two lie in a large block, after which small readings come.
+        let all: Vec<Claimed<'_>> = (70_u64..520)
+            .map(|token| {
+                let name = format!("{token:010x}{:08x}", 5);
+                family.update_shown(|key| key.text(&name), |_| {});
+                family.find(|key| key.text(&name)).unwrap().unwrap()
+            })
+            .collect();
+        let (from, to) = (&all[448], &all[449]);
+        let values = [1.0, 2.0, 3.0].map(|value| encode_value(Some(value)));
+        let set = |cells: &Claimed<'_>, value| cells.plain(VALUE).store(value, Ordering::Release);
+        set(to, values[0]);
+        set(from, values[1]);
+        let at = [values[1], values[0]].map(|value| offset_of(&path, value));
+        assert!(at[0] < at[1]);
+        let open = std::fs::File::open(&path).unwrap();
+        let mut seen = [0; 2];
+        for budget in (0..20_000).step_by(150) {
+            set(to, values[0]);
+            set(from, values[1]);
+            let copy = Segment::copy_within(&path, &open, budget, &mut |pass, offset| {
+                if (pass, offset) == (1, at[0] + 8) {
+                    set(to, values[2]);
+                    set(from, 0);
+                }
+            });
+            let copy = copy.unwrap();
+            let family = copy.families().unwrap().remove(0);
+            let mut processes = Processes::default();
+            processes.combine(&family, Aggregation::Sum);
+            let shown: Vec<f64> = processes.shown.iter().map(|shown| shown.value).collect();
+            let is_shown = !shown.is_empty();
+            assert!(if is_shown { shown == [3.0] } else { copy.left_out() > 0 }, "{shown:?}");
+            seen[usize::from(is_shown)] += 1;
+        }
+        assert!(seen[0] > 0 && seen[1] > 0, "{seen:?}");
+    }
+
+    /// After the copying, other series of the same process take the records.
+    #[test]
+    #[cfg(all(unix, not(miri)))]
+    fn a_copy_shows_no_value_of_the_series_that_took_the_record_of_another() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shared");
+        let segment = quipu_segment::Options::new().shared().open_or_create(&path).unwrap();
+        let label = |name: &str| Label { name: name.into(), values: None };
+        let labels = vec![label("job"), label("quipu_process")];
+        let schema = Schema { name: "last".into(), cells: 2, labels, ..Schema::default() };
+        let family = segment.family(&schema).unwrap();
+        let process = format!("{:010x}{:08x}", segment.process().unwrap(), 5);
+        let jobs = |kind: char| (0..50).map(move |i| format!("{kind}{i}"));
+        // Returns where the cells are.
+        let put = |job: &str, value: f64| {
+            let at = std::cell::Cell::new(0);
+            family.update_shown(
+                |key| {
+                    key.text(job);
+                    key.text(&process);
+                },
+                |cells| {
+                    cells.plain(VALUE).store(encode_value(Some(value)), Ordering::Relaxed);
+                    cells.plain(TIME).fetch_add(1, Ordering::Release);
+                    at.set(std::ptr::from_ref(cells.plain(VALUE)).addr());
+                },
+            );
+            at.get()
+        };
+        let records: Vec<usize> = jobs('a').map(|job| put(&job, 1.0)).collect();
+        let open = std::fs::File::open(&path).unwrap();
+        let mut is_moved = false;
+        let copy = Segment::copy_by_words(&path, &open, &mut |pass, _| {
+            if pass == 1 && !std::mem::replace(&mut is_moved, true) {
+                jobs('a').for_each(|job| _ = put(&job, 2.0));
+            }
+        });
+        let copy = copy.unwrap();
+        for job in jobs('a') {
+            let removed = family.remove(|key| {
+                key.text(&job);
+                key.text(&process);
+            });
+            removed.unwrap();
+        }
+        let reused = jobs('b').filter(|job| records.contains(&put(job, 1000.0))).count();
+        assert!(reused > 0);
+        let copied = copy.families().unwrap().remove(0);
+        let mut processes = Processes::default();
+        processes.combine(&copied, Aggregation::LiveMostRecent);
+        for shown in &processes.shown {
+            let job = String::from_utf8_lossy(&processes.texts[shown.texts.clone()]);
+            assert!(shown.value <= 2.0, "{job:?} has {}", shown.value);
+        }
+        assert!(copy.left_out() >= reused as u64, "{} of {reused}", copy.left_out());
     }
 
     /// A file is copied while one series is taken into another: at any moment of the copying, all

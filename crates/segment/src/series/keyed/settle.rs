@@ -30,22 +30,26 @@ impl DynamicSeries {
         }
     }
 
-    /// Reads all records again. Returns false if another block follows by now, which was not
-    /// copied.
+    /// Reads all records again. Returns false if some of them are not read, or if another block
+    /// follows by now, which was not copied.
     pub(crate) fn read_again(&self, origin: &Origin) -> bool {
         let region = self.region();
         for block in self.block_words(origin) {
             // Not its first word, which may name a block that was not copied; but the words in use.
-            origin.read_again(region, block.start + 1..block.start + 2);
+            if !origin.read_again(region, block.start + 1..block.start + 2) {
+                return false;
+            }
         }
         let mut is_complete = true;
         for block in self.block_words(origin) {
-            origin.read_again(region, block.start + u64::from(BLOCK_HEAD)..block.end);
+            if !origin.read_again(region, block.start + u64::from(BLOCK_HEAD)..block.end) {
+                return false;
+            }
             self.settle_block(origin, block.clone());
-            let head = origin.words(block.start..block.start + 1);
+            let Some(head) = origin.words(block.start..block.start + 1) else { return false };
             let word = region.slice(offset_of(block.start), 1).first();
             let word = word.map(|word| word.load(Ordering::Relaxed));
-            is_complete &= word.is_some() && head.and_then(|head| head.first().copied()) == word;
+            is_complete &= word.is_some() && head.first().copied() == word;
         }
         is_complete
     }
@@ -68,7 +72,7 @@ impl DynamicSeries {
             let head = block.pack()..block.pack() + u64::from(BLOCK_HEAD);
             if self.word_of(block, 1).load(Ordering::Relaxed) == 0 {
                 // The block before it was copied when it named this one, and this one before that.
-                origin.read_again(region, head);
+                let _ = origin.read_again(region, head);
             }
             let next = WordOffset::unpack(region.word(block).load(Ordering::Relaxed));
             let length = region.word(block).load(Ordering::Relaxed) >> 32;
@@ -106,7 +110,9 @@ impl DynamicSeries {
         let (region, first) = (self.region(), at.pack());
         let word = region.word(at);
         for _ in 0..TRIES {
-            origin.read_again(region, first..first + 1);
+            if !origin.read_again(region, first..first + 1) {
+                break;
+            }
             let meta = word.load(Ordering::Relaxed);
             let words = meta & WORDS;
             if words < self.before_key.into() || first + words > end {
