@@ -73,11 +73,18 @@ impl Notice {
             }
         }
         for path in directories {
-            // Those that were refused are tried again: a limit may have been raised.
-            if self.watched.get(&path).is_none_or(Option::is_none) {
-                let watch = self.add(&path);
-                has_new |= watch.is_some();
-                self.watched.insert(path, watch);
+            // Each is added again: another directory may have its path now, and a limit may have
+            // been raised. One that has a watch keeps its number.
+            let watch = self.add(&path);
+            let before = self.watched.insert(path, watch).flatten();
+            if before == watch {
+                continue;
+            }
+            has_new |= watch.is_some();
+            if let Some(before) = before
+                && !self.watched.values().any(|other| *other == Some(before))
+            {
+                self.remove(before);
             }
         }
         has_new
@@ -168,5 +175,25 @@ mod tests {
         fs::remove_file(home.path().join("a.quipu")).unwrap();
         assert_eq!(notice.take(&names), Heard::Sources);
         assert_eq!(notice.take(&names), Heard::Nothing);
+    }
+
+    #[test]
+    fn a_directory_that_takes_the_path_of_another_is_watched() {
+        let home = tempfile::tempdir().unwrap();
+        let (path, old) = (home.path().join("run"), home.path().join("old"));
+        let names = Names::of(&[path.to_str().unwrap().to_owned()]);
+        fs::create_dir(&path).unwrap();
+        let mut notice = Notice::new();
+        assert!(notice.watch([path.clone()].into()));
+        fs::rename(&path, &old).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(notice.watch([path.clone()].into()));
+        assert_eq!(notice.take(&names), Heard::Sources);
+        assert!(!notice.watch([path.clone()].into()));
+        assert_eq!(notice.take(&names), Heard::Nothing);
+        fs::write(old.join("a.quipu"), "x").unwrap();
+        assert_eq!(notice.take(&names), Heard::Nothing);
+        fs::write(path.join("a.quipu"), "x").unwrap();
+        assert_eq!(notice.take(&names), Heard::Sources);
     }
 }
