@@ -298,6 +298,9 @@ fn segments(flags: &Flags, otlp: &otlp::Options) -> Result<agent::Options, Error
     let places = flags.segments.clone().unwrap_or_default();
     for place in &places {
         let what = match glob::Pattern::new(place) {
+            Ok(_) if place.contains("**") => {
+                format!("{place:?} has \"**\", of any depth; write a * for each directory")
+            }
             Ok(_) if !place.is_empty() => continue,
             Ok(_) => "the path is empty; name a directory or a file".to_owned(),
             Err(error) => format!("{place:?} cannot be a pattern of paths: {error}"),

@@ -4,8 +4,8 @@
 //! A place is a file, a directory, or a pattern of paths. In a directory, files whose names end in
 //! `.quipu` are segments, at most two directories further down. A directory with files such as
 //! `counter_1.db` or `metric_x___1.bin` is a source itself. Symbolic links are followed where a
-//! place names them. They are not followed inside of directories, which other users may write to,
-//! nor as the last part of what a pattern led to.
+//! place names them: in a pattern, before its first part with a special character. They are not
+//! followed inside of directories, which other users may write to, nor in what a pattern led to.
 //!
 //! A look that could not see all says so: what it did not find may still be there.
 
@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use glob::{MatchOptions, Pattern, glob_with};
+use glob::{MatchOptions, Pattern};
 use quipu_store::files::{Directories, open_below};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat};
 
@@ -73,6 +73,7 @@ struct Place<'a> {
     root: &'a Path,
 }
 
+const LINK: &str = "a pattern led to it, and it is a symbolic link; name it, or its target";
 /// How far below a directory segments are looked for.
 const DEPTH: usize = 2;
 /// The most entries of directories in one look, and the most directories that are watched.
@@ -108,6 +109,11 @@ fn look_at_most(places: &[String], entries: usize) -> Look {
 pub(super) fn is_absent(error: &io::Error) -> bool {
     let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_loop || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Whether nothing is at a path.
+fn is_missing(path: &Path) -> bool {
+    matches!(fs::symlink_metadata(path), Err(error) if is_absent(&error))
 }
 
 fn has_special(text: &str) -> bool {
@@ -154,34 +160,84 @@ impl Names {
 
 impl Look {
     fn pattern(&mut self, pattern: &str) {
-        let base = base_of(pattern);
-        self.watch(base);
+        let mut pattern = pattern;
+        while let Some(rest) = pattern.strip_prefix("./") {
+            pattern = rest.trim_start_matches('/');
+        }
+        // Paths in the working directory have no "." before them.
+        let base = Some(base_of(pattern)).filter(|base| *base != Path::new("."));
+        let base = base.and_then(Path::to_str).unwrap_or("");
+        let parts = pattern[base.len()..].split('/');
+        let parts: Vec<&str> = parts.filter(|part| !matches!(*part, "" | ".")).collect();
+        self.matches(Path::new(base), Path::new(base), &parts);
+    }
+
+    /// Looks in a directory for what these parts of a pattern lead to.
+    fn matches(&mut self, base: &Path, directory: &Path, parts: &[&str]) {
+        let Some((first, rest)) = parts.split_first() else { return };
+        let shown = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+        self.watch(shown);
+        let names = match has_special(first) {
+            true => self.names_in(base, directory, first),
+            false => Ok(vec![(*first).to_owned()]),
+        };
+        let names = match names {
+            Ok(names) => names,
+            // A place need not exist yet.
+            Err(error) if is_absent(&error) => return,
+            Err(error) => return self.fault(shown, &error),
+        };
+        for name in names {
+            let path = directory.join(name);
+            if rest.is_empty() {
+                // A part without special characters may lead to nothing.
+                let is_there = has_special(first) || !is_missing(&path);
+                if is_there {
+                    self.place(Place { path: &path, base, root: base });
+                }
+                continue;
+            }
+            match fs::symlink_metadata(&path) {
+                Ok(data) if data.is_dir() => self.matches(base, &path, rest),
+                Ok(data) if data.is_symlink() => self.faults.push((path, LINK.to_owned())),
+                Ok(_) => {}
+                Err(error) if is_absent(&error) => {}
+                Err(error) => self.fault(&path, &error),
+            }
+        }
+    }
+
+    /// The names in a directory that match a part of a pattern, sorted.
+    fn names_in(&mut self, base: &Path, directory: &Path, part: &str) -> io::Result<Vec<String>> {
         let options = MatchOptions {
             case_sensitive: true,
             require_literal_separator: true,
             require_literal_leading_dot: true,
         };
         // The settings were checked: it is a pattern.
-        let Ok(paths) = glob_with(pattern, options) else { return };
-        for path in paths {
+        let Ok(part) = Pattern::new(part) else { return Ok(Vec::new()) };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+        let file = match directory.as_os_str().is_empty() {
+            true => open_below(Path::new("."), Path::new("."), flags)?,
+            false => open_below(base, directory, flags)?,
+        };
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&file)? {
+            let entry = entry?;
+            // Names that are not UTF-8 match nothing.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if matches!(name, "." | "..") {
+                continue;
+            }
             if !self.takes_entry() {
-                return;
+                break;
             }
-            let path = match path {
-                Ok(path) => path,
-                Err(error) => {
-                    let path = error.path().to_owned();
-                    self.fault(&path, &error.into());
-                    continue;
-                }
-            };
-            let root = path.parent().unwrap_or(Path::new(""));
-            if !root.as_os_str().is_empty() {
-                self.watch(root);
+            if part.matches_with(name, options) {
+                names.push(name.to_owned());
             }
-            let base = if path.starts_with(base) { base } else { Path::new("") };
-            self.place(Place { path: &path, base, root });
         }
+        names.sort();
+        Ok(names)
     }
 
     /// A path that a place names, or that a pattern led to.
@@ -196,9 +252,7 @@ impl Look {
             }
             Ok(data) => {
                 let what = match data.is_symlink() {
-                    true => {
-                        "a pattern led to it, and it is a symbolic link; name it, or its target"
-                    }
+                    true => LINK,
                     false => "it is neither a file nor a directory",
                 };
                 self.faults.push((path.to_owned(), what.to_owned()));
@@ -361,6 +415,33 @@ mod tests {
         assert_eq!(base_of("/run/a*/b"), Path::new("/run"));
         assert_eq!(base_of("/*"), Path::new("/"));
         assert_eq!(base_of("*.quipu"), Path::new("."));
+    }
+
+    #[test]
+    fn a_pattern_follows_no_links_and_reads_no_directory_twice() {
+        let home = tempfile::tempdir().unwrap();
+        let root = home.path();
+        fs::create_dir_all(root.join("srv/u/run")).unwrap();
+        fs::write(root.join("srv/u/run/a.quipu"), "").unwrap();
+        for number in 0..20 {
+            std::os::unix::fs::symlink(".", root.join(format!("srv/u/{number}"))).unwrap();
+        }
+        std::os::unix::fs::symlink("srv", root.join("link")).unwrap();
+        // A link before the first special character is followed.
+        let place = |rest: &str| [root.join("link").join(rest).to_str().unwrap().to_owned()];
+        for rest in ["*/run/*.quipu", "u/*/a.quipu", "u/r?n/*"] {
+            let look = look_at_most(&place(rest), 30);
+            let names = look.found.iter().map(|one| (one.path.clone(), one.root.clone()));
+            let base = base_of(&place(rest)[0]).to_owned();
+            let path = root.join("link/u/run/a.quipu");
+            assert_eq!(names.collect::<Vec<_>>(), [(path, base)], "{rest}");
+            assert!(!look.is_incomplete);
+        }
+        let look = look_at_most(&place("*/*/*/*/*/*/*/*.quipu"), 30);
+        assert_eq!((look.found.len(), look.is_incomplete), (0, false));
+        assert_eq!(look.faults.len(), 20);
+        // All entries count, also those that do not match.
+        assert!(look_at_most(&place("u/x*/*"), 20).is_cut);
     }
 
     #[test]
