@@ -59,6 +59,12 @@ impl FamilyNames {
     pub fn contains(&self, name: &str) -> bool {
         !self.0.named(name).is_empty()
     }
+
+    /// All names, without suffixes that formats add. One whose families differ in their labels may
+    /// be there several times.
+    pub fn all(&self) -> impl Iterator<Item = &str> {
+        self.0.all().map(|reader| reader.name())
+    }
 }
 
 impl fmt::Debug for FamilyNames {

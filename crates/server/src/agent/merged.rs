@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::exposition::ShownNames;
+use quipu::exposition::{Escaping, ShownNames, escape_name};
 use quipu::snapshot::{Kind, Sink};
 
 use super::recorded::{Labels, Recorded, Shown, is_plain};
@@ -170,7 +170,7 @@ impl Filter {
 
 impl Merged {
     /// Merges sources, in the order in which they were seen first. `is_taken` says whether the
-    /// daemon itself shows a family of that name.
+    /// daemon itself shows a family of that name, which is escaped for readers that need it.
     pub fn of(sources: Vec<Arc<Seen>>, is_taken: impl Fn(&str) -> bool) -> Self {
         let spelled_out = spelled_out(&sources);
         let mut by_name: BTreeMap<String, Vec<Group>> = BTreeMap::new();
@@ -313,10 +313,13 @@ fn hide_taken(
     is_taken: impl Fn(&str) -> bool,
 ) {
     const SUFFIXES: [&str; 6] = ["", "_total", "_bucket", "_sum", "_count", "_info"];
+    let mut escaped = String::new();
     for Named { name, groups } in names {
+        escaped.clear();
+        escape_name(name, Escaping::Underscores, &mut escaped);
         let is_one = |suffix: &str| {
-            let without = name.strip_suffix(suffix);
-            is_taken(&format!("{name}{suffix}")) || without.is_some_and(&is_taken)
+            let without = escaped.strip_suffix(suffix);
+            is_taken(&format!("{escaped}{suffix}")) || without.is_some_and(&is_taken)
         };
         if SUFFIXES.into_iter().any(is_one) {
             groups[0].is_shown = false;
@@ -422,13 +425,15 @@ mod tests {
             registry.counter("jobs", "Jobs.").unwrap().inc();
             registry.gauge("daemon", "").unwrap().set(1.0);
         }
+        registries[0].gauge("da.emon", "").unwrap().set(1.0);
         registries[1].gauge("size", "Bytes.").unwrap().set(2.0);
         registries[2].gauge("jobs", "Something else.").unwrap().set(3.0);
         registries[2].gauge("size", "Lines.").unwrap().set(4.0);
         registries[2].gauge("jobs.total", "").unwrap().set(5.0);
         let names = ["web/1", "web/2", "mail"];
         let sources = names.iter().zip(&registries).map(|(name, registry)| seen(name, registry));
-        let merged = Arc::new(Merged::of(sources.collect(), |name| name == "daemon"));
+        let merged =
+            Arc::new(Merged::of(sources.collect(), |name| ["daemon", "da_emon"].contains(&name)));
         let all = "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
                    jobs_total{segment=\"web/1\"} 1\njobs_total{segment=\"web/2\"} 1\n\
                    # HELP size Bytes.\n# TYPE size gauge\n\
@@ -436,6 +441,7 @@ mod tests {
         assert_eq!(text(&merged, Filter::default()), all);
         let conflicts = merged.conflicts.iter().map(|one| (&*one.name, one.about));
         let expected = [
+            ("da.emon", About::Daemon),
             ("daemon", About::Daemon),
             ("jobs", About::Type),
             ("jobs.total", About::Samples),

@@ -20,6 +20,7 @@ mod table;
 pub mod targets;
 mod watched;
 
+use std::collections::HashSet;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -29,7 +30,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu::Registry;
+use quipu::exposition::{Escaping, escape_name, is_legacy_name};
+use quipu::{FamilyNames, Registry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use notice::{Heard, Notice};
@@ -171,7 +173,12 @@ impl Thread {
         let mut sources = self.scraped.seen();
         sources.extend(self.table.read());
         let shown = self.shown.family_names().ok();
-        let is_taken = |name: &str| shown.as_ref().is_some_and(|shown| shown.contains(name));
+        let names = shown.iter().flat_map(FamilyNames::all);
+        let escaped: HashSet<String> =
+            names.filter(|name| !is_legacy_name(name)).map(escaped).collect();
+        let is_taken = |name: &str| {
+            escaped.contains(name) || shown.as_ref().is_some_and(|shown| shown.contains(name))
+        };
         let mut merged = Merged::of(sources, is_taken);
         merged.directories.clone_from(&self.directories);
         let merged = Arc::new(merged);
@@ -198,6 +205,13 @@ impl Thread {
         let mut bytes = [0; 64];
         while matches!((&self.woken).read(&mut bytes), Ok(count) if count > 0) {}
     }
+}
+
+/// The name of a metric, for readers that need it escaped.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::new();
+    escape_name(name, Escaping::Underscores, &mut escaped);
+    escaped
 }
 
 /// How often a look is repeated if something appears meanwhile.
