@@ -7,6 +7,7 @@
 //! same time share a reading. What [`targets`] exposed last is merged with it.
 
 mod context;
+mod labels;
 mod merged;
 mod notice;
 mod own;

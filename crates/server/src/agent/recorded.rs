@@ -1,16 +1,19 @@
 //! Families and series that were recorded once, to be passed on in steps, under further labels.
 //!
 //! What is recorded was read from files that nothing vouches for: texts are UTF-8 from here on, and
-//! what is said of them is found out here.
+//! what is said of them is found out here. A reader refuses the whole exposition if a single series
+//! has two labels of one name, so families with such labels are left out.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
-use quipu::exposition::ShownNames;
+use quipu::exposition::{ShownNames, is_legacy_name};
 use quipu::snapshot::{
     Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
     Timestamp, Value,
 };
 
+use super::labels::{OVERFLOW, escaped, flaw};
 use crate::metrics::PREFIX;
 
 /// As what a family is shown. Its name, its type and its help may be those of other sources.
@@ -36,6 +39,17 @@ pub(super) struct Recorder {
     series: usize,
     /// What the names of families begin with whose names begin like the daemon's own.
     renamed: &'static str,
+    /// The labels of the source, for what is read from files: its families are checked.
+    beside: Option<Labels>,
+    /// Whether the series of the current family are left out.
+    is_skipping: bool,
+    /// What is wrong with the first family that was left out.
+    flaw: Option<String>,
+    /// The bytes of the names and values of labels in the current family's lines.
+    head: u64,
+    /// The bytes of all lines, roughly, and how many there may be.
+    text: u64,
+    most: u64,
 }
 
 /// A family with its series.
@@ -124,35 +138,137 @@ struct OneExemplar {
 /// Families of files whose names begin like the daemon's own are shown under this prefix.
 const RENAMED: &str = "quipu_segment_";
 
+/// The bytes of a line beside its name and its labels, roughly.
+const LINE: u64 = 16;
+
 impl Default for Recorder {
     fn default() -> Self {
-        Self::with_prefix(RENAMED)
+        Self::of_file(&Vec::new(), u64::MAX)
     }
 }
 
 impl Recorder {
-    /// Families whose names begin like the daemon's own are shown under this prefix.
+    /// For a file whose series get these labels. If they have more than `most` bytes of text, none
+    /// is kept: a small file can have a long value of a label, which all of its series have.
+    pub(super) fn of_file(beside: &Labels, most: u64) -> Self {
+        Self { beside: Some(beside.clone()), most, ..Self::with_prefix(RENAMED) }
+    }
+
+    /// Families whose names begin like the daemon's own are shown under this prefix. Their labels
+    /// were checked.
     pub(super) fn with_prefix(renamed: &'static str) -> Self {
-        Self { families: Vec::new(), series: 0, renamed }
+        Self {
+            families: Vec::new(),
+            series: 0,
+            renamed,
+            beside: None,
+            is_skipping: false,
+            flaw: None,
+            head: 0,
+            text: 0,
+            most: u64::MAX,
+        }
+    }
+
+    /// The bytes that all series have as text, roughly.
+    pub(super) fn text(&self) -> u64 {
+        self.text
+    }
+
+    /// Whether there was too much text.
+    pub(super) fn is_over(&self) -> bool {
+        self.text > self.most
+    }
+
+    /// What is wrong with the first family that was left out.
+    pub(super) fn flaw(&self) -> Option<&str> {
+        self.flaw.as_deref()
     }
 
     /// What was recorded: the families that have a series, and the number of all series.
     pub(super) fn finish(mut self) -> (Vec<Recorded>, usize) {
         self.families.retain(|family| !family.series.is_empty());
+        if self.beside.is_some() {
+            self.remove_copies();
+        }
         for family in &mut self.families {
             family.texts.shrink_to_fit();
             family.series.shrink_to_fit();
         }
         (self.families, self.series)
     }
+
+    /// Removes families that are there a second time: all their series would be there twice.
+    fn remove_copies(&mut self) {
+        let is_first: Vec<bool> = {
+            let mut known = HashSet::new();
+            let identities = self.families.iter();
+            let identities = identities.map(|one| (&one.name, one.kind, one.bare, &one.labels));
+            identities.map(|identity| known.insert(identity)).collect()
+        };
+        let mut is_first = is_first.into_iter();
+        let Self { families, series, .. } = self;
+        families.retain(|family| {
+            let is_kept = is_first.next().unwrap_or(true);
+            *series -= if is_kept { 0 } else { family.series.len() };
+            is_kept
+        });
+    }
+
+    /// Notes what the current family's lines have in common, and whether it is left out.
+    fn begin(&mut self, family: &Family<'_>) {
+        let Some(beside) = &self.beside else { return };
+        let names = family.labels.iter().map(|label| label.name.len());
+        let more = beside.iter().map(|(name, value)| name.len() + value.len());
+        self.head = family.name.len() as u64 + names.chain(more).sum::<usize>() as u64 + LINE;
+        let what = flaw(family, beside);
+        self.is_skipping = what.is_some();
+        if let (Some(what), None) = (what, &self.flaw) {
+            self.flaw = Some(format!("the metric {:?} is left out: {what}", family.name));
+        }
+    }
+
+    /// Counts the text of a series whose own texts have that many bytes. Returns whether there is
+    /// too much now.
+    fn count_text(&mut self, family: &Family<'_>, series: &Series<'_>, bytes: usize) -> bool {
+        let fixed = family.fixed(series.group).map(|(_, value)| value.len() as u64).sum::<u64>();
+        let lines = match &series.value {
+            Value::Histogram(histogram) => {
+                let native = histogram.native.as_ref();
+                let native = native.map_or(0, |one| one.positive.len() + one.negative.len());
+                histogram.buckets.len() + native + 2
+            }
+            Value::Summary { quantiles, .. } => quantiles.len() + 2,
+            Value::StateSet(states) => {
+                let names = states.iter().map(|(name, _)| name.len() as u64).sum();
+                self.text = self.text.saturating_add(names);
+                states.len()
+            }
+            _ => 1,
+        };
+        let line = (self.head + bytes as u64).saturating_add(fixed);
+        self.text = self.text.saturating_add(line.saturating_mul(lines as u64));
+        self.is_over()
+    }
 }
 
 impl Sink for Recorder {
     fn family(&mut self, family: &Family<'_>) {
+        if self.is_over() {
+            return;
+        }
+        self.begin(family);
+        if self.is_skipping {
+            return;
+        }
         let name = match family.name.strip_prefix(PREFIX) {
             Some(rest) => format!("{}{rest}", self.renamed),
             None => family.name.to_owned(),
         };
+        // A reader of OpenMetrics refuses a unit that is not the end of the name.
+        let is_end = || name.strip_suffix(family.unit).is_some_and(|rest| rest.ends_with('_'));
+        let is_shown = self.beside.is_none() || is_legacy_name(family.unit) && is_end();
+        let unit = if is_shown { family.unit } else { "" };
         let values = |label: &Label<'_>| {
             let values = label.values?;
             Some(values.iter().map(|value| (*value).to_owned()).collect())
@@ -163,7 +279,7 @@ impl Sink for Recorder {
             help: family.help.to_owned(),
             kind: family.kind,
             bare: family.bare,
-            unit: family.unit.to_owned(),
+            unit: unit.to_owned(),
             labels: labels.collect(),
             groups: family.groups,
             series: Vec::new(),
@@ -173,6 +289,9 @@ impl Sink for Recorder {
     }
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        if self.is_skipping || self.is_over() {
+            return;
+        }
         let Some(recorded) = self.families.last_mut().filter(|it| !it.name.is_empty()) else {
             return;
         };
@@ -210,6 +329,9 @@ impl Sink for Recorder {
             // A family has one overflow series, which is the last one as a rule.
             let at = recorded.series.len() - recorded.overflows;
             recorded.series.insert(at, one);
+        }
+        if self.beside.is_some() && self.count_text(family, series, (end - begin) as usize) {
+            self.families.clear();
         }
     }
 }
@@ -311,15 +433,14 @@ fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Valu
     }
 }
 
-/// The label of overflow series.
-const OVERFLOW: &str = "quipu_overflow";
-
 /// The name of a label beside those of its source: one that no other label of its family has.
 fn exported(name: &str, more: &Labels, own: &[(String, Option<Vec<String>>)]) -> String {
     let mut shown = name.to_owned();
     let is_taken = |shown: &str| {
-        let is_own = shown != name && own.iter().any(|(other, _)| other == shown);
-        is_own || more.iter().any(|(other, _)| other == shown)
+        let shown_as = escaped(shown);
+        let is_it = |other: &str| escaped(other) == shown_as;
+        let is_own = shown != name && own.iter().any(|(other, _)| is_it(other));
+        is_own || more.iter().any(|(other, _)| is_it(other))
     };
     while is_taken(&shown) {
         shown.insert_str(0, "exported_");
@@ -508,6 +629,109 @@ mod tests {
         ] {
             assert!(labelled.contains(line), "no {line} in {labelled}");
         }
+    }
+
+    /// What a file is shown as that has a family of that kind with these labels.
+    fn of_labels(kind: Kind, labels: &[&str], value: Value<'_>) -> (String, Option<String>) {
+        let labels = labels.iter().map(|name| Label { name, values: None }).collect::<Vec<_>>();
+        let (name, help, unit) = ("mode", "", "");
+        let family = Family { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
+        let mut texts = Vec::new();
+        labels.iter().for_each(|_| Texts::push(&mut texts, "v"));
+        let (texts, start) = (Texts::new(&texts), None);
+        let (escape_free, overflow) = (true, false);
+        let beside: Labels = vec![("segment".into(), "s".into()), ("my_app".into(), "a".into())];
+        let mut recorder = Recorder::of_file(&beside, u64::MAX);
+        // Once more: a copy is left out.
+        for _ in 0..2 {
+            recorder.family(&family);
+            let series = Series { group: 0, texts, escape_free, overflow, start, value };
+            recorder.series(&family, &series);
+        }
+        let flaw = recorder.flaw().map(str::to_owned);
+        let more: Vec<(&str, &str)> =
+            beside.iter().map(|(name, value)| (&**name, &**value)).collect();
+        (text(&recorder.finish().0, &more), flaw)
+    }
+
+    #[test]
+    fn families_whose_labels_a_reader_refuses_are_left_out() {
+        let one = Value::Gauge(Number::Unsigned(1));
+        let summary = Value::Summary { quantiles: &[], count: 1, sum: 1.0 };
+        let histogram = Histogram { count: 0, sum: 0.0, buckets: &[], native: None };
+        let histogram = Value::Histogram(histogram);
+        let states = Value::StateSet(&[("on", true)]);
+        for (kind, labels, value) in [
+            (Kind::Histogram, &["le"][..], histogram),
+            (Kind::Summary, &["quantile"], summary),
+            (Kind::StateSet, &["mode"], states),
+            (Kind::Gauge, &["a.b", "c", "a_b"], one),
+            (Kind::Gauge, &["a", "a"], one),
+            (Kind::Gauge, &["__name__"], one),
+            (Kind::Gauge, &["quipu_overflow"], one),
+            (Kind::Gauge, &["a\nb"], one),
+            (Kind::Gauge, &[""], one),
+        ] {
+            let (text, flaw) = of_labels(kind, labels, value);
+            assert_eq!(text, "", "{labels:?}");
+            assert!(flaw.unwrap().contains("the metric \"mode\" is left out"), "{labels:?}");
+        }
+        for (kind, labels, value, line) in [
+            (Kind::Gauge, &["le", "quantile"][..], one, "le=\"v\",quantile=\"v\"} 1"),
+            (Kind::Gauge, &["my.app"], one, "exported_my_app=\"v\"} 1"),
+            (
+                Kind::Gauge,
+                &["segment", "exported.segment"],
+                one,
+                "exported_exported_segment=\"v\",",
+            ),
+            (Kind::Summary, &["le"], summary, "mode_count{segment=\"s\",my_app=\"a\",le=\"v\"} 1"),
+        ] {
+            let (text, flaw) = of_labels(kind, labels, value);
+            assert!(text.matches(line).count() == 1 && flaw.is_none(), "{labels:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_unit_is_the_end_of_a_name() {
+        let unit = |name, unit| {
+            let (help, kind, labels) = ("", Kind::Gauge, &[]);
+            let mut recorder = Recorder::default();
+            recorder.family(&Family { name, help, unit, kind, labels, groups: 1, bare: false });
+            recorder.families[0].unit.clone()
+        };
+        assert_eq!(unit("time_seconds", "seconds"), "seconds");
+        assert_eq!((unit("time", "seconds"), unit("a_s\u{e9}", "s\u{e9}")), Default::default());
+    }
+
+    #[test]
+    fn a_value_that_many_series_share_counts_for_each() {
+        let value = "x".repeat(1000);
+        let values: [&str; 1] = [&value];
+        let labels =
+            [Label { name: "a", values: Some(&values) }, Label { name: "b", values: None }];
+        let (name, help, unit, kind) = ("n", "", "", Kind::Gauge);
+        let family = Family { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
+        let recorded = |most: u64| {
+            let mut recorder = Recorder::of_file(&Vec::new(), most);
+            recorder.family(&family);
+            for n in 0..100_u64 {
+                let mut texts = Vec::new();
+                Texts::push(&mut texts, &n.to_string());
+                let series = Series {
+                    group: 0,
+                    texts: Texts::new(&texts),
+                    escape_free: true,
+                    overflow: false,
+                    start: None,
+                    value: Value::Gauge(Number::Unsigned(n)),
+                };
+                recorder.series(&family, &series);
+            }
+            (recorder.is_over(), recorder.finish().0.len())
+        };
+        assert_eq!(recorded(110_000), (false, 1));
+        assert_eq!(recorded(90_000), (true, 0));
     }
 
     #[test]

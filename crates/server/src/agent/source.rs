@@ -1,7 +1,7 @@
 //! One source that is watched: a segment file, or a directory with files of several processes.
 //!
 //! A segment file stays open: after its name is gone, it is read once more, so that the last values
-//! are the final ones.
+//! are the final ones, and is closed then.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -46,6 +46,10 @@ pub(super) struct Source {
     gone: Option<Instant>,
     /// Whether it has been read.
     is_read: bool,
+    /// The bytes of its series as text, roughly, at the last reading.
+    text: u64,
+    /// Whether the log says that a metric of it is left out.
+    has_flaw: bool,
     added: Instant,
     /// When it could be read last.
     pub(super) read: Option<SystemTime>,
@@ -70,15 +74,22 @@ pub(super) struct Terms {
 /// What may still be read.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Budget {
+    /// The bytes that a single file may have in use, holes included.
+    most: u64,
     /// The bytes that may be kept: those for which files have room on their disks.
     kept: u64,
     /// The bytes that may be looked at: a file with holes has more of them.
     read: u64,
+    /// The bytes of text that may come of all sources, and of a single one.
+    text: u64,
+    most_text: u64,
 }
 
 impl Budget {
     pub(super) fn new(bytes: u64) -> Self {
-        Self { kept: bytes, read: bytes.saturating_mul(2) }
+        let most_text = bytes.max(LEAST_TEXT);
+        let (read, text) = (bytes.saturating_mul(2), most_text.saturating_mul(TEXTS));
+        Self { most: bytes, kept: bytes, read, text, most_text }
     }
 }
 
@@ -120,6 +131,8 @@ impl Source {
             closed: None,
             gone: None,
             is_read: false,
+            text: 0,
+            has_flaw: false,
             added: Instant::now(),
             read: None,
         }
@@ -151,7 +164,9 @@ impl Source {
     pub(super) fn note_found(&mut self, found: &Found) -> bool {
         let is_other = match &self.reader {
             Reader::Segment(Some(file)) => found.id != file.id(),
-            _ => false,
+            // It was closed when its name was gone.
+            Reader::Segment(None) => self.gone.is_some(),
+            Reader::Directory(_) => false,
         };
         let is_other = is_other || found.kind != self.found.kind;
         if !is_other {
@@ -172,15 +187,19 @@ impl Source {
 
     /// Notes that the name of the source is gone, or there again. Returns whether the source is
     /// still of use.
-    pub(super) fn note_gone(&mut self, is_gone: bool, terms: Terms, bytes: u64) -> bool {
+    pub(super) fn note_gone(&mut self, is_gone: bool, terms: Terms, budget: &mut Budget) -> bool {
         match (is_gone, self.gone) {
             (false, _) => self.gone = None,
             (true, None) => {
                 if terms.keep.is_some() && matches!(self.reader, Reader::Segment(_)) {
                     self.retry = None;
-                    self.read(terms, &mut Budget::new(bytes));
+                    self.read(terms, budget);
                 }
                 self.gone = Some(Instant::now());
+                // The file system keeps the room of a removed file while a process has it open.
+                if let Reader::Segment(file) = &mut self.reader {
+                    *file = None;
+                }
             }
             (true, Some(_)) => {}
         }
@@ -201,10 +220,11 @@ impl Source {
 
     /// The bytes that reading it costs, roughly.
     pub(super) fn size(&self) -> u64 {
-        match &self.reader {
-            Reader::Segment(Some(file)) => file.allocated(),
+        let bytes = match &self.reader {
+            Reader::Segment(Some(file)) => file.allocated().max(file.used()),
             _ => 0,
-        }
+        };
+        bytes.max(self.text)
     }
 
     /// How often it could not be read since the last call.
@@ -215,7 +235,9 @@ impl Source {
     /// Whether a process has the source open; `None` if that is not known.
     pub(super) fn is_open(&self) -> Option<bool> {
         match &self.reader {
-            Reader::Segment(Some(_)) => Some(self.closed.is_none()),
+            Reader::Segment(file) if file.is_some() || self.gone.is_some() => {
+                Some(self.closed.is_none())
+            }
             _ => None,
         }
     }
@@ -263,6 +285,11 @@ impl Source {
         self.is_read = true;
         match recorded {
             Ok(Some(recorder)) => {
+                if let (Some(what), false) = (recorder.flaw(), self.has_flaw) {
+                    let (path, what) = (printable(&self.found.path), printable(what));
+                    warn!(%path, %what, "a part of a watched file is left out");
+                    self.has_flaw = true;
+                }
                 let (families, series) = recorder.finish();
                 self.seen = self.seen(families, series);
                 (self.read, self.retry) = (Some(begun), None);
@@ -300,11 +327,12 @@ impl Source {
     }
 
     fn record(&mut self, terms: Terms, budget: &mut Budget) -> Result<Option<Recorder>, Fault> {
-        let mut recorder = Recorder::default();
+        let most = budget.most_text.min(budget.text);
+        let mut recorder = Recorder::of_file(&self.labels, most);
         let slot = match &mut self.reader {
             Reader::Directory(directories) => {
                 directories.collect(&mut recorder);
-                return Ok(Some(recorder));
+                return self.take_text(recorder, budget).map(Some);
             }
             Reader::Segment(slot) => slot,
         };
@@ -328,7 +356,11 @@ impl Source {
             Some(false) => {}
             _ => self.closed = None,
         }
-        let (used, kept) = (file.used(), file.allocated().min(file.used()));
+        let used = file.used();
+        let kept = file.allocated().min(used);
+        if used > budget.most {
+            return Err(Fault::Contents(TOO_LARGE.to_owned()));
+        }
         if kept > budget.kept || used > budget.read {
             return Err(Fault::Other(NO_ROOM.to_owned()));
         }
@@ -336,10 +368,37 @@ impl Source {
         // Also those that fail: their bytes were read.
         budget.kept -= kept;
         budget.read = budget.read.saturating_sub(used);
-        self.header = Some(read.map_err(Fault::Contents)?);
-        Ok(Some(recorder))
+        let header = read.map_err(Fault::Contents)?;
+        self.header = Some(header);
+        self.take_text(recorder, budget).map(Some)
+    }
+
+    /// Takes the text of what was recorded from the budget.
+    fn take_text(&mut self, recorder: Recorder, budget: &mut Budget) -> Result<Recorder, Fault> {
+        let text = recorder.text();
+        // Those with less text come first the next time. Of one that is left out, not all is known.
+        self.text = if recorder.is_over() { self.text.max(text) } else { text };
+        if text > budget.most_text {
+            return Err(Fault::Contents(TOO_MUCH_TEXT.to_owned()));
+        }
+        if recorder.is_over() {
+            return Err(Fault::Other(NO_ROOM_FOR_TEXT.to_owned()));
+        }
+        budget.text -= text;
+        Ok(recorder)
     }
 }
+
+/// The series of one source may take the bytes of --segments-bytes as text, or these if that is
+/// less; those of all sources together, this many times that.
+const LEAST_TEXT: u64 = 1 << 30;
+const TEXTS: u64 = 4;
+
+const TOO_LARGE: &str = "it has more bytes in use than --segments-bytes, which are for all files";
+const TOO_MUCH_TEXT: &str = "as text, its series are longer than --segments-bytes and than 1 GiB; \
+                             see whether many of them share a long value of a label";
+const NO_ROOM_FOR_TEXT: &str =
+    "as text, all series together are longer than four times --segments-bytes, and than 4 GiB";
 
 /// Without numbers, which change with each reading: a fault is logged once.
 const NO_ROOM: &str = "no room for it is left in --segments-bytes; smaller files take it first";
@@ -366,6 +425,51 @@ mod tests {
 
     use super::super::places;
     use super::*;
+
+    #[test]
+    fn a_source_with_too_much_text_is_left_out() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.quipu");
+        let registry = quipu::Registry::open(&path).unwrap();
+        registry.counter("jobs", "").unwrap().inc();
+        let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
+        let mut source = Source::new(look.found[0].clone(), Labels::new());
+        let terms = Terms { keep: Some(Duration::from_secs(3600)), own: None };
+        let mut budget = Budget { text: 5000, ..Budget::new(1 << 30) };
+        source.read(terms, &mut budget);
+        assert!(source.fault.is_none() && budget.text < 5000, "{:?}", source.fault);
+        // For a second one, no text is left.
+        budget.text = 5;
+        source.read(terms, &mut budget);
+        assert!(source.fault.as_ref().unwrap().contains("all series together"));
+        assert!(source.retry.is_none() && source.seen.families.is_empty());
+        let mut budget = Budget { most_text: 5, ..Budget::new(1 << 30) };
+        source.read(terms, &mut budget);
+        assert!(source.fault.as_ref().unwrap().contains("its series are longer"));
+        assert!(source.retry.is_some());
+        // Its own bytes are too many, too.
+        source.retry = None;
+        source.read(terms, &mut Budget::new(100));
+        assert!(source.fault.as_ref().unwrap().contains("more bytes in use"));
+    }
+
+    #[test]
+    fn a_file_that_is_gone_is_read_once_more_and_closed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.quipu");
+        let registry = quipu::Registry::open(&path).unwrap();
+        registry.counter("jobs", "").unwrap().inc();
+        let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
+        let mut source = Source::new(look.found[0].clone(), Labels::new());
+        source.open();
+        fs::remove_file(&path).unwrap();
+        let terms = Terms { keep: Some(Duration::from_secs(3600)), own: None };
+        assert!(source.note_gone(true, terms, &mut Budget::new(1 << 30)));
+        assert!(matches!(source.reader, Reader::Segment(None)));
+        assert!(source.shown(terms).is_some() && source.is_open().is_some());
+        // Another file may have its number now.
+        assert!(source.note_found(&look.found[0]));
+    }
 
     #[test]
     fn what_took_the_place_of_a_file_is_not_read() {

@@ -75,6 +75,8 @@ impl Table {
         let terms = self.terms();
         self.log_faults(&look);
         self.note_look(look.is_incomplete);
+        // Of all files that are gone: each is read once more.
+        let mut budget = Budget::new(self.options.bytes);
         let found: HashMap<&PathBuf, &Found> =
             look.found.iter().map(|found| (&found.path, found)).collect();
         self.sources.retain_mut(|source| {
@@ -85,7 +87,7 @@ impl Table {
             }
             let was_gone = source.is_gone();
             let is_gone = found.is_none() && (was_gone || source.is_absent(look.is_incomplete));
-            let is_kept = source.note_gone(is_gone, terms, self.options.bytes);
+            let is_kept = source.note_gone(is_gone, terms, &mut budget);
             if !is_kept || is_gone && !was_gone {
                 let path = printable(&source.found.path);
                 info!(%path, kept = is_kept, "a watched file is gone");

@@ -164,19 +164,24 @@ fn a_file_with_holes_takes_no_room_of_others() {
     for name in ["good", "late"] {
         count(&home, "inc", &format!("run/{name}.quipu"), "jobs_total", "1");
     }
-    // It is found first, and says that it uses nearly all bytes that may be read.
+    // They are found first, have little room on the disk, and say that they use nearly all bytes
+    // that may be read, or more.
     let mut holes = fs::read(home.path("run/good.quipu")).unwrap();
     let used = 3_998_016_u64;
-    for at in [64, 72] {
-        holes[at..at + 8].copy_from_slice(&used.to_le_bytes());
+    for (name, used) in [("a", used), ("b", used), ("c", used), ("d", 2 << 30)] {
+        for at in [64, 72] {
+            holes[at..at + 8].copy_from_slice(&used.to_le_bytes());
+        }
+        let path = home.path("run").join(name).with_extension("quipu");
+        fs::write(&path, &holes).unwrap();
+        File::options().write(true).open(path).unwrap().set_len(used).unwrap();
     }
-    fs::write(home.path("run/a.quipu"), &holes).unwrap();
-    let file = File::options().write(true).open(home.path("run/a.quipu")).unwrap();
-    file.set_len(used).unwrap();
     let daemon = home.start(&["--segments", "run", "--segments-bytes", "4000000"]);
     for name in ["good", "late"] {
         wait_for(&daemon, &format!("jobs_total{{segment=\"{name}\"}} 1"));
     }
+    let fault = "it has more bytes in use than --segments-bytes";
+    wait_until(fault, || daemon.log().iter().any(|line| line.contains(fault)));
 }
 
 #[test]
@@ -310,6 +315,7 @@ fn there_are_no_more_files_than_the_settings_allow() {
     assert!(!exposition(&daemon).contains("segment=\"state\""));
     for (value, part) in [
         (["--segments", "run/[a"], "cannot use --segments"),
+        (["--segments", "run/**/a.quipu"], "write a * for each directory"),
         (["--segments-labels", "run/{app"], "a brace is not closed"),
         (["--segments-count", "0"], "cannot use --segments-count"),
     ] {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hasher};
 
-use quipu::exposition::{Escaping, escape_name, is_legacy_name};
+use quipu::exposition::{Escaping, escape_name};
 use quipu::snapshot::{
     self, Bucket, Exemplar, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Timestamp,
     Value,
@@ -19,6 +19,7 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader, Sample};
 use quipu_wire::remote::exposition::{self as wire, Families, FamilyError, Limits};
 
+use super::super::labels::escaped;
 use super::super::recorded::{Recorded, Recorder};
 use super::report;
 use crate::look::Text;
@@ -309,6 +310,7 @@ impl<'h> Reading<'h> {
             }
             self.hash.hash_one(name)
         };
+        let mut head = head;
         for part in numbered.chunk_by(|one, other| one.0 == other.0) {
             let set = &sets[part[0].0];
             // These are the series of the report.
@@ -317,6 +319,8 @@ impl<'h> Reading<'h> {
                 self.dropped += part.iter().map(|(_, entry)| entry.samples()).sum::<usize>();
             } else {
                 self.put_set(head, set, name_hash, part.iter().map(|(_, entry)| entry));
+                // Once is enough: there may be many sets, and a long help.
+                head.help = "";
             }
         }
     }
@@ -525,16 +529,6 @@ fn spelled(bound: f64) -> String {
         f64::NEG_INFINITY => "-Inf".into(),
         bound => bound.to_string(),
     }
-}
-
-fn escaped(name: &str) -> Cow<'_, str> {
-    if is_legacy_name(name) && !name.contains(':') {
-        return Cow::Borrowed(name);
-    }
-    let mut out = String::new();
-    escape_name(name, Escaping::Underscores, &mut out);
-    // Names of metrics may have a colon, those of labels may not.
-    Cow::Owned(out.replace(':', "_"))
 }
 
 /// From here on, not all whole numbers are exact in floats: 2^53.

@@ -67,6 +67,14 @@ fn expect_readable(text: &str, format: Format) -> BTreeMap<String, f64> {
 const OPENMETRICS: &str = "application/openmetrics-text";
 
 #[test]
+fn a_help_is_kept_once_for_all_sets_of_label_names() {
+    let text = "# HELP x Help.\n# TYPE x gauge\nx 1\nx{a=\"1\"} 2\nx{b=\"1\"} 3\n";
+    let body = body(text, "text/plain").unwrap();
+    let helps: Vec<&str> = body.families.iter().map(|family| &*family.help).collect();
+    assert_eq!(helps, ["Help.", "", ""]);
+}
+
+#[test]
 fn counts_that_are_not_whole_are_shown_by_their_samples() {
     for (text, lines) in [
         (

@@ -1,0 +1,57 @@
+//! The names of labels: how the text formats show them, and which ones a reader would refuse.
+
+use std::borrow::Cow;
+
+use quipu::exposition::{Escaping, escape_name, is_legacy_name};
+use quipu::snapshot::{Family, Kind, Label};
+
+use super::recorded::Labels;
+
+/// The label of overflow series.
+pub(super) const OVERFLOW: &str = "quipu_overflow";
+
+/// Why a reader would refuse a family beside these labels.
+pub(super) fn flaw(family: &Family<'_>, beside: &Labels) -> Option<String> {
+    let is_broken = |text: &str| text.contains(['\n', '\0']);
+    if is_broken(family.name) {
+        return Some("its name has a line feed or NUL".to_owned());
+    }
+    let own = match family.kind {
+        Kind::Histogram => Some(Cow::Borrowed("le")),
+        Kind::Summary => Some(Cow::Borrowed("quantile")),
+        // Each state is the value of a label with the name of the metric.
+        Kind::StateSet => Some(escaped(family.name)),
+        _ => None,
+    };
+    if let (Kind::StateSet, Some(own)) = (family.kind, &own)
+        && beside.iter().any(|(name, _)| name == own)
+    {
+        return Some(format!("the source has a label {own:?}"));
+    }
+    let mut names: Vec<Cow<'_, str>> = Vec::with_capacity(family.labels.len());
+    for Label { name, .. } in family.labels {
+        let shown = escaped(name);
+        let is_reserved = name.starts_with("__")
+            || shown == "__name__"
+            || shown == OVERFLOW
+            || own.as_ref() == Some(&shown);
+        if name.is_empty() || is_broken(name) || is_reserved {
+            return Some(format!("a label of it cannot have the name {name:?}"));
+        }
+        names.push(shown);
+    }
+    names.sort_unstable();
+    let twice = names.windows(2).find(|two| two[0] == two[1])?;
+    Some(format!("two labels of it are shown as {:?}", twice[0]))
+}
+
+/// The name of a label as the text formats have it.
+pub(super) fn escaped(name: &str) -> Cow<'_, str> {
+    if is_legacy_name(name) && !name.contains(':') {
+        return Cow::Borrowed(name);
+    }
+    let mut out = String::new();
+    escape_name(name, Escaping::Underscores, &mut out);
+    // Names of metrics may have a colon, those of labels may not.
+    Cow::Owned(out.replace(':', "_"))
+}
