@@ -15,6 +15,7 @@ mod gauge;
 mod histogram;
 mod info;
 mod labels;
+mod local_socket;
 mod samples;
 mod segment;
 mod summary;
@@ -42,6 +43,8 @@ fn _quipu(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(exemplar::set_legacy, module)?)?;
     module.add_function(wrap_pyfunction!(labels::forget_children, module)?)?;
     module.add_function(wrap_pyfunction!(exposition::negotiate, module)?)?;
+    module.add_class::<local_socket::BoundPath>()?;
+    module.add_function(wrap_pyfunction!(local_socket::listen_at, module)?)?;
     Ok(())
 }
 

@@ -2,6 +2,10 @@
 
 import asyncio
 import gzip
+import os
+import socket
+import subprocess
+import sys
 import urllib.request
 from wsgiref.util import setup_testing_defaults
 from wsgiref.validate import validator
@@ -124,3 +128,42 @@ def test_a_server_and_a_file(counted, tmp_path):
     quipu.write_to_textfile(str(tmp_path / "c.prom"), counted)
     assert (tmp_path / "c.prom").read_bytes() == body
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def ask_at(path):
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(10)
+        client.connect(str(path))
+        client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
+        return b"".join(iter(lambda: client.recv(65536), b"")).split(b"\r\n\r\n", 1)[1]
+
+
+def test_a_unix_socket(counted, tmp_path):
+    path = tmp_path / "app.sock"
+    address = f"unix:{path}"
+    server, thread = quipu.start_http_server(0, address, counted)
+    try:
+        assert ask_at(path) == quipu.generate_latest(counted)
+        with pytest.raises(OSError, match="another process listens on it"):
+            quipu.start_http_server(0, address, counted)
+        child = os.fork()
+        if child == 0:
+            server.server_close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert ask_at(path) == quipu.generate_latest(counted)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(10)
+    assert not path.exists()
+    # One that was killed leaves its path, which the next one replaces and removes at its end.
+    start = f"import os, quipu; quipu.start_http_server(0, {address!r}); "
+    subprocess.run([sys.executable, "-c", start + "os._exit(0)"], check=True, timeout=60)
+    assert path.exists()
+    subprocess.run([sys.executable, "-c", start], check=True, timeout=60)
+    assert not path.exists()
+    path.write_text("precious")
+    with pytest.raises(OSError, match="not a socket"):
+        quipu.start_http_server(0, address, counted)
+    assert path.read_text() == "precious"

@@ -33,7 +33,8 @@ pub struct Scrape {
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub format: FormatName,
 
-    /// Serves /metrics at this address until a signal ends it, instead of writing once
+    /// Serves /metrics at this address, HOST:PORT or unix:PATH, until a signal ends it, instead of
+    /// writing once
     #[arg(long, value_name = "ADDRESS", conflicts_with = "format")]
     pub listen: Option<String>,
 
@@ -46,6 +47,7 @@ const AFTER_HELP: &str = "\
 Examples:
   quipu scrape /run/app/metrics
   quipu scrape --listen 127.0.0.1:9184 /run/app/metrics
+  quipu scrape --listen unix:/run/app/metrics.sock /run/app/metrics
   quipu scrape --format openmetrics /run/python /run/ruby /run/app.quipu
   quipu scrape --metric queue_length=gauge,max /run/ruby
 
@@ -145,8 +147,17 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
         warn(&error);
     }
     let registry = sources.registry()?;
+    if let Some(path) = address.strip_prefix("unix:") {
+        let server = quipu::http::serve_unix(path, &registry);
+        let server = server.map_err(|error| Error(error.to_string()))?;
+        warn(&format_args!("listening on unix:{}, path /metrics", server.path().display()));
+        signals.first();
+        return Ok(());
+    }
     let server = quipu::http::serve(with_host(address), &registry).map_err(|error| {
-        failed(&format_args!("{error}; give --listen HOST:PORT, such as 127.0.0.1:9184"))
+        failed(&format_args!(
+            "{error}; give --listen HOST:PORT, such as 127.0.0.1:9184, or unix:PATH"
+        ))
     })?;
     warn(&format_args!("listening on http://{}/metrics", server.address()));
     signals.first();

@@ -322,3 +322,27 @@ fn an_endpoint_follows_the_files() {
     // A file is named once, however often it is skipped.
     assert_eq!(rest.matches("counter_9.db").count(), 1, "{rest}");
 }
+
+#[test]
+fn an_endpoint_at_a_unix_socket() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("counter_1.db"), python_file(&[("a", 2.0)])).unwrap();
+    let socket = directory.path().join("metrics.sock");
+    let mut command = scrape();
+    command.arg("--listen").arg(format!("unix:{}", socket.display())).arg(directory.path());
+    let mut server = Running(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut errors = BufReader::new(server.0.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("quipu: listening on unix:") {
+        line.clear();
+        assert!(errors.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    assert!(line.ends_with("/metrics.sock, path /metrics\n"), "{line}");
+    let mut client = Command::new("curl");
+    client.args(["--silent", "--show-error", "--unix-socket"]).arg(&socket);
+    let text = succeed(client.arg("http://app/metrics"));
+    assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(2.0));
+    succeed(Command::new("kill").args(["-TERM", &server.0.id().to_string()]));
+    assert!(server.0.wait().unwrap().success());
+    assert!(!socket.exists());
+}

@@ -11,6 +11,7 @@ import re
 import socket
 import tempfile
 import threading
+import weakref
 from functools import partial
 from socketserver import ThreadingMixIn
 from typing import Callable, Tuple
@@ -258,6 +259,36 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
 
+class _LocalServer(_Server):
+    """A server at the path of a unix socket."""
+
+    address_family = socket.AF_UNIX
+    _bound = None
+
+    def server_bind(self):
+        self.socket.close()
+        self.server_address = self.server_address[0]
+        descriptor, path = _quipu.listen_at(self.server_address, 128)
+        self.socket = socket.socket(fileno=descriptor)
+        self.socket.setblocking(True)
+        # When the interpreter exits, too; but not in a child of a fork.
+        self._bound = weakref.finalize(self, path.remove)
+        self.server_name, self.server_port = "localhost", 0
+        self.setup_environ()
+
+    def server_activate(self):
+        pass
+
+    def get_request(self):
+        # Handlers expect a host and a port.
+        return super().get_request()[0], ("unix", 0)
+
+    def server_close(self):
+        if self._bound:
+            self._bound()
+        super().server_close()
+
+
 def start_wsgi_server(
     port: int,
     addr: str = "0.0.0.0",
@@ -268,9 +299,16 @@ def start_wsgi_server(
     client_capath=None,
     client_auth_required: bool = False,
 ):
-    """Serves a registry from a daemon thread; returns the server and the thread."""
-    family = socket.getaddrinfo(addr, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
-    server_class = type("_Server", (_Server,), {"address_family": family})
+    """Serves a registry from a daemon thread; returns the server and the thread.
+
+    With an ``addr`` such as ``unix:/run/app/metrics.sock``, it listens on a unix socket, and the
+    port is ignored.
+    """
+    if addr.startswith("unix:"):
+        addr, server_class = addr[len("unix:") :], _LocalServer
+    else:
+        found = socket.getaddrinfo(addr, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        server_class = type("_Server", (_Server,), {"address_family": found[0][0]})
     server = make_server(addr, port, make_wsgi_app(registry), server_class, _SilentHandler)
     if certfile and keyfile:
         import ssl

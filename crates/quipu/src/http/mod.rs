@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `tower` | [`Service`], for hyper, tower and anything that takes a `tower_service::Service` |
 //! | `axum` | [`handler`], a route for axum |
-//! | `serve` | [`serve`], a standalone server on its own thread |
+//! | `serve` | [`serve`], a standalone server on its own thread; [`serve_unix`], at a unix socket |
 //! | `push` | [`Push`], which pushes to a Pushgateway |
 //!
 //! The request headers `Accept` and `Accept-Encoding` select the format and the compression of a
@@ -14,6 +14,9 @@
 mod axum;
 #[cfg(feature = "tower")]
 mod body;
+#[cfg(target_os = "linux")]
+#[doc(hidden)]
+pub mod local_socket;
 #[cfg(feature = "push")]
 mod push;
 #[cfg(feature = "serve")]
@@ -29,5 +32,7 @@ pub use body::Body;
 pub use push::Push;
 #[cfg(feature = "serve")]
 pub use serve::{Server, serve};
+#[cfg(all(feature = "serve", target_os = "linux"))]
+pub use serve::{UnixServer, serve_unix};
 #[cfg(feature = "tower")]
 pub use service::{Service, respond};

@@ -1,4 +1,5 @@
-//! A standalone server for the metrics of a program without an HTTP server: hyper on one thread.
+//! A standalone server for the metrics of a program without an HTTP server, on TCP or at a unix
+//! socket: hyper on one thread.
 //!
 //! Idle connections give way to new ones, and clients that do not read their responses are
 //! disconnected: a client that only holds connections open cannot lock others out.
@@ -7,6 +8,8 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,12 +22,14 @@ use http_body::Frame;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::AsyncWrite;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
 use super::Body;
+#[cfg(target_os = "linux")]
+use super::local_socket::{self, BoundPath};
 use super::service::respond;
 use crate::registry::Registry;
 
@@ -33,8 +38,17 @@ use crate::registry::Registry;
 #[must_use = "the server stops when this is dropped"]
 pub struct Server {
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _running: Running,
+}
+
+/// A server at a unix socket, which runs until it is dropped.
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+#[must_use = "the server stops when this is dropped"]
+pub struct UnixServer {
+    /// Dropped before the listener is closed, as it has to be.
+    path: BoundPath,
+    _running: Running,
 }
 
 /// How long a client may take to send the head of a request, and how long it may go without reading
@@ -73,14 +87,58 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
     })?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
+    let running = start(registry, || tokio::net::TcpListener::from_std(listener))?;
+    Ok(Server { address, _running: running })
+}
+
+/// Serves the metrics of a registry at `/metrics`, as [`serve`] does, at the path of a unix socket.
+///
+/// A client needs write access to the path, which is made with the access that the umask leaves; a
+/// program may change its mode. If a process that has ended left a socket there, it is replaced.
+/// The path is removed when the server is dropped, unless it has become that of another file, and
+/// not in a child of a fork.
+///
+/// ```no_run
+/// let registry = quipu::Registry::new();
+/// let _server = quipu::http::serve_unix("/run/app/metrics.sock", &registry)?;
+/// # Ok::<(), quipu::Error>(())
+/// ```
+///
+/// # Errors
+/// If the path is that of a file that is not a socket, or of a socket that another process listens
+/// on; or if the server cannot listen there or start its thread.
+#[cfg(target_os = "linux")]
+pub fn serve_unix(path: impl AsRef<Path>, registry: &Registry) -> Result<UnixServer, crate::Error> {
+    let path = path.as_ref();
+    let (listener, path) = local_socket::listen_at(path, BACKLOG).map_err(|error| {
+        let what = format!("cannot listen on unix:{}: {error}", quipu_segment::printable(path));
+        io::Error::new(error.kind(), what)
+    })?;
+    let listener = std::os::unix::net::UnixListener::from(listener);
+    let running = start(registry, || tokio::net::UnixListener::from_std(listener))?;
+    Ok(UnixServer { path, _running: running })
+}
+
+/// The connections that the kernel queues for a unix socket: the number that the standard library
+/// has for TCP.
+#[cfg(target_os = "linux")]
+const BACKLOG: i32 = 128;
+
+/// Starts the thread of a server.
+fn start<L: Listener>(
+    registry: &Registry,
+    listener: impl FnOnce() -> io::Result<L>,
+) -> Result<Running, crate::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         // Registered here, where an error can still be returned.
         let _entered = runtime.enter();
-        tokio::net::TcpListener::from_std(listener)?
+        listener()?
     };
     let (stop, stopped) = oneshot::channel();
     let registry = registry.clone();
+    quipu_segment::watch_forks();
+    let generation = quipu_segment::generation();
     let thread = std::thread::Builder::new().name("quipu metrics".into()).spawn(move || {
         runtime.block_on(async move {
             tokio::select! {
@@ -89,14 +147,38 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
             }
         });
     })?;
-    Ok(Server { address, stop: Some(stop), thread: Some(thread) })
+    Ok(Running { stop: Some(stop), thread: Some(thread), generation })
 }
 
-async fn accept(listener: tokio::net::TcpListener, registry: Registry) {
+/// What accepts connections.
+trait Listener: Send + 'static {
+    type Socket: AsyncRead + AsyncWrite + Send + Unpin + 'static;
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Socket>>;
+}
+
+impl Listener for tokio::net::TcpListener {
+    type Socket = TcpStream;
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<TcpStream>> {
+        self.poll_accept(cx).map_ok(|(socket, _)| socket)
+    }
+}
+
+#[cfg(target_os = "linux")]
+impl Listener for tokio::net::UnixListener {
+    type Socket = tokio::net::UnixStream;
+
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Socket>> {
+        self.poll_accept(cx).map_ok(|(socket, _)| socket)
+    }
+}
+
+async fn accept<L: Listener>(listener: L, registry: Registry) {
     let mut open: Vec<(Arc<Progress>, AbortHandle)> = Vec::new();
     let mut refusals: Vec<AbortHandle> = Vec::new();
     loop {
-        let Ok((socket, _)) = listener.accept().await else {
+        let Ok(socket) = poll_fn(|cx| Listener::poll_accept(&listener, cx)).await else {
             // Most likely out of descriptors: wait until some are closed.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
@@ -121,7 +203,10 @@ async fn accept(listener: tokio::net::TcpListener, registry: Registry) {
     }
 }
 
-async fn connection(socket: TcpStream, registry: Registry, progress: Arc<Progress>) {
+async fn connection<S>(socket: S, registry: Registry, progress: Arc<Progress>)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let answer = service_fn(|request: http::Request<hyper::body::Incoming>| {
         progress.note(true);
         let response = match request.uri().path() {
@@ -146,7 +231,7 @@ async fn connection(socket: TcpStream, registry: Registry, progress: Arc<Progres
 
 /// Sends a 503, and waits until the client has read it: closing a socket with unread input would
 /// discard what was sent.
-async fn refuse(mut socket: TcpStream) {
+async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S) {
     let talk = async {
         let mut rest = BUSY;
         while !rest.is_empty() {
@@ -154,14 +239,12 @@ async fn refuse(mut socket: TcpStream) {
             rest = &rest[sent..];
         }
         poll_fn(|cx| Pin::new(&mut socket).poll_shutdown(cx)).await?;
-        let mut unread = [0; 1024];
+        let mut room = [0; 1024];
         loop {
-            socket.readable().await?;
-            match socket.try_read(&mut unread) {
-                Ok(0) => return Ok(()),
-                Ok(_) => {}
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
+            let mut unread = ReadBuf::new(&mut room);
+            poll_fn(|cx| Pin::new(&mut socket).poll_read(cx, &mut unread)).await?;
+            if unread.filled().is_empty() {
+                return Ok(());
             }
         }
     };
@@ -252,12 +335,34 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+#[cfg(target_os = "linux")]
+impl UnixServer {
+    /// The path that the server listens on.
+    pub fn path(&self) -> &Path {
+        self.path.path()
+    }
+}
+
+/// The thread of a server, which ends when this is dropped.
+#[derive(Debug)]
+struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+    generation: u32,
+}
+
+impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(stop) = self.stop.take() {
+        let (stop, thread) = (self.stop.take(), self.thread.take());
+        if self.generation != quipu_segment::generation() {
+            // A child of a fork does not have the thread. To wake it would write to the parent's.
+            std::mem::forget((stop, thread));
+            return;
+        }
+        if let Some(stop) = stop {
             let _ = stop.send(());
         }
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = thread {
             let _ = thread.join();
         }
     }

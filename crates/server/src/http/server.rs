@@ -24,7 +24,7 @@ pub struct Server {
     /// The listeners of each thread.
     threads: Vec<Vec<OwnedFd>>,
     addresses: Vec<SocketAddr>,
-    /// The paths of unix sockets, which are removed when the server has ended.
+    /// The paths of unix sockets, which are removed when the server stops listening.
     paths: Vec<BoundPath>,
     limits: Limits,
     places: Places,
@@ -111,37 +111,40 @@ impl Server {
                 ready.into_iter().for_each(|ready| ready());
             }
         };
-        let run = |number: usize, listeners: Vec<OwnedFd>, shutdown: Option<S>| {
-            // A thread that could not start, or panicked, stops the others.
-            let stop = StopOthers(stop.clone());
-            let stopping = stopping.clone();
-            let worker = Worker::new(handler(number), self.limits.clone(), self.places.clone());
-            Builder::new_current_thread()
-                .enable_io()
-                .enable_time()
-                .event_interval(POLLS_BETWEEN_EVENTS)
-                .build_local(LocalOptions::default())
-                .map_err(Error::Runtime)
-                .and_then(|runtime| {
-                    runtime.block_on(async {
-                        if let Some(shutdown) = shutdown {
-                            let stop = stop.0.clone();
-                            tokio::task::spawn_local(async move {
-                                shutdown.await;
-                                stop.send_replace(true);
-                            });
-                        }
-                        worker.run(listeners, &started, stopping).await
+        let run =
+            |number: usize, listeners: Vec<OwnedFd>, shutdown: Option<(S, Vec<BoundPath>)>| {
+                // A thread that could not start, or panicked, stops the others.
+                let stop = StopOthers(stop.clone());
+                let stopping = stopping.clone();
+                let worker = Worker::new(handler(number), self.limits.clone(), self.places.clone());
+                Builder::new_current_thread()
+                    .enable_io()
+                    .enable_time()
+                    .event_interval(POLLS_BETWEEN_EVENTS)
+                    .build_local(LocalOptions::default())
+                    .map_err(Error::Runtime)
+                    .and_then(|runtime| {
+                        runtime.block_on(async {
+                            if let Some((shutdown, paths)) = shutdown {
+                                let stop = stop.0.clone();
+                                tokio::task::spawn_local(async move {
+                                    shutdown.await;
+                                    // Before the sockets are closed, as it has to be.
+                                    drop(paths);
+                                    stop.send_replace(true);
+                                });
+                            }
+                            worker.run(listeners, &started, stopping).await
+                        })
                     })
-                })
-        };
+            };
         let mut threads = self.threads.into_iter().enumerate();
         let first = threads.next().map(|(_, listeners)| listeners).unwrap_or_default();
         thread::scope(|scope| {
             let others: Vec<_> = threads
                 .map(|(number, listeners)| scope.spawn(move || run(number, listeners, None)))
                 .collect();
-            let mut cut = run(0, first, Some(shutdown))?;
+            let mut cut = run(0, first, Some((shutdown, self.paths)))?;
             for thread in others {
                 cut += thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             }

@@ -365,6 +365,19 @@ fn a_target_at_a_unix_socket_is_scraped() {
 }
 
 #[test]
+fn a_program_with_the_library_is_scraped_at_its_unix_socket() {
+    let home = Home::new();
+    let registry = quipu::Registry::new();
+    registry.counter("jobs", "Completed jobs.").unwrap().inc_by(7);
+    let server = quipu::http::serve_unix(home.path("app.sock"), &registry).unwrap();
+    let daemon = home.start(&["--scrape", "app=unix:app.sock", "--scrape-interval", "100ms"]);
+    wait_for(&daemon, "jobs_total{job=\"app\",instance=\"unix:app.sock\"} 7");
+    drop(server);
+    wait_for(&daemon, "up{job=\"app\",instance=\"unix:app.sock\"} 0");
+    daemon.stop();
+}
+
+#[test]
 fn targets_that_cannot_be_are_refused() {
     let home = Home::new();
     for (arguments, part) in [

@@ -16,12 +16,13 @@ use crate::local_socket::{self, BoundPath};
 /// A bound socket.
 #[derive(Debug)]
 pub(super) struct Socket {
+    /// The path of a unix socket, which this removes when it is dropped, before the descriptor is
+    /// closed.
+    _path: Option<BoundPath>,
     /// The address, with the port that it was bound to.
     pub(super) address: String,
     pub(super) descriptor: OwnedFd,
     pub(super) transport: Transport,
-    /// The path of a unix socket, which this removes when it is dropped.
-    _path: Option<BoundPath>,
 }
 
 /// What a socket receives.
@@ -49,7 +50,7 @@ impl Socket {
                 };
                 let (descriptor, path) = match transport {
                     Transport::UnixStream => local_socket::listen_at(path, BACKLOG)?,
-                    _ => local_socket::bind_at(path, SocketType::DGRAM)?,
+                    _ => local_socket::receive_at(path)?,
                 };
                 let (address, path) = (address.to_string(), Some(path));
                 Ok(Self { address, descriptor, transport, _path: path })

@@ -1,0 +1,28 @@
+//! Unix sockets for the server in Python.
+
+use std::os::fd::IntoRawFd;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use quipu::http::local_socket;
+
+/// The path of a socket.
+#[pyclass(frozen, module = "quipu._quipu")]
+pub struct BoundPath(Mutex<Option<local_socket::BoundPath>>);
+
+#[pymethods]
+impl BoundPath {
+    /// Removes the path, unless it has become that of another file. Does nothing in a child of a
+    /// fork.
+    fn remove(&self) {
+        drop(self.0.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// The descriptor of a socket that listens at a path, which the caller closes; and its path.
+#[pyfunction]
+pub fn listen_at(path: PathBuf, backlog: i32) -> PyResult<(i32, BoundPath)> {
+    let (socket, path) = local_socket::listen_at(&path, backlog)?;
+    Ok((socket.into_raw_fd(), BoundPath(Mutex::new(Some(path)))))
+}
