@@ -17,7 +17,9 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use quipu_segment::printable;
-use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader, Reason, Sample};
+use quipu_wire::remote::exposition::text::{
+    Format, Item, LineError, Options, Reader, Reason, Sample,
+};
 use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
 
 use crate::look::{Text, fetch};
@@ -104,6 +106,8 @@ impl std::error::Error for Error {}
 const MAX_BYTES: u64 = 256 << 20;
 /// The most bytes of a line that is checked.
 const MAX_LINE: usize = 1 << 20;
+/// The most labels of a series that is checked.
+const MAX_LABELS: usize = 64;
 /// How long a server may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -150,25 +154,19 @@ fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
         findings: Findings::new(ignored),
         names: Names::default(),
         line: None,
+        reached: (1, 0),
     };
     if text.content_type.as_ref().is_some_and(String::is_empty) {
         let what = "the response has no Content-Type, without which Prometheus 3 refuses it";
         lint.findings.add("", Rule::ContentType, what, None);
     }
-    let options = Options::new(text.format).max_line(MAX_LINE);
+    let options = Options::new(text.format).max_line(MAX_LINE).max_labels(MAX_LABELS);
     let mut reader = Reader::new(&text.bytes, options);
     let mut families = Families::new(text.format, Limits::default());
     while let Some(item) = reader.next() {
         match item {
             Ok(item) => lint.item(&mut families, &item),
-            // No format has a limit: the line may be right.
-            Err(error) if error.reason() == Reason::TooLong => {
-                let what =
-                    format!("the line has more than {} MiB, and was not checked", MAX_LINE >> 20);
-                lint.findings.add("", Rule::LineLong, what, Some(error.line()));
-                lint.findings.unchecked += 1;
-            }
-            Err(error) => lint.findings.unreadable(&error),
+            Err(error) => lint.fault(&error, &text.bytes),
         }
     }
     families.finish(|family| lint.family(family));
@@ -184,9 +182,46 @@ struct Lint {
     names: Names,
     /// The line of the first sample of the current family.
     line: Option<u64>,
+    /// The number of the last line whose name was looked up, and where it begins.
+    reached: (u64, usize),
 }
 
 impl Lint {
+    /// A line that cannot be read, or was not.
+    fn fault(&mut self, error: &LineError, text: &[u8]) {
+        match error.reason() {
+            Reason::TooLong => {
+                let what = format!("the line has more than {} MiB", MAX_LINE >> 20);
+                self.findings.unchecked("", Rule::LineLong, &what, error.line());
+            }
+            Reason::TooManyLabels => {
+                let what = format!("the series or its exemplar has more than {MAX_LABELS} labels");
+                let name = self.name_of_line(error.line(), text);
+                self.findings.unchecked(&name, Rule::LabelsMany, &what, error.line());
+            }
+            _ => self.findings.unreadable(error),
+        }
+    }
+
+    /// The name of the metric in a line of samples. Each line is asked for after those before it.
+    fn name_of_line(&mut self, number: u64, text: &[u8]) -> String {
+        let (at, begin) = &mut self.reached;
+        let mut rest = text.get(*begin..).unwrap_or_default();
+        while *at < number {
+            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { break };
+            (*at, *begin, rest) = (*at + 1, *begin + end + 1, &rest[end + 1..]);
+        }
+        let line = rest.trim_ascii_start();
+        // A name in quotes is the first thing in braces.
+        let quoted = line.strip_prefix(b"{").map(<[u8]>::trim_ascii_start);
+        let (name, end) = match quoted.and_then(|quoted| quoted.strip_prefix(b"\"")) {
+            Some(name) => (name, b'"'),
+            None => (line, b'{'),
+        };
+        let name = name.split(|byte| *byte == end).next().unwrap_or_default();
+        String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+    }
+
     fn item(&mut self, families: &mut Families, item: &Item<'_, '_>) {
         match item {
             Item::Help { name, .. } => self.names.has_help(&name.to_cow()),

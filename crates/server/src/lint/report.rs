@@ -48,7 +48,7 @@ fn text(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
     let (families, series) = (findings.families, findings.series);
     write!(out, "families: {families}, series: {series}, ")?;
     if findings.unchecked > 0 {
-        write!(out, "lines too long to be checked: {}, ", findings.unchecked)?;
+        write!(out, "lines that were not checked: {}, ", findings.unchecked)?;
     }
     match (findings.lines().len(), findings.all().len()) {
         (0, 0) => writeln!(out, "nothing found"),
