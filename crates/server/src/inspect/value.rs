@@ -125,8 +125,8 @@ pub(crate) fn kind_name(kind: u8) -> &'static str {
 const NO_VALUE: u64 = 0x7ff8_7175_6970_7567;
 /// The aggregation of a process gauge that has one value for all processes.
 const MOST_RECENT: u8 = 8;
-/// The cells of a relayed series before its values.
-const RELAY_HEAD: usize = 3;
+/// The cells of a relayed series before its values: `docs/formats.md`, section 5.5.
+const RELAY_HEAD: usize = 4;
 
 /// Reads the value of a series. Cells that are missing, in a damaged file, count as zero.
 pub(crate) fn value(family: &FamilySeen, series: &SeriesSeen<'_>) -> Value {

@@ -8,7 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use quipu::exposition::{Escaping, Format};
+use quipu::intake::{Given, Intake, Limits, Metric, Mode};
 use quipu::label::Values;
+use quipu::snapshot::Timestamp;
 use quipu::{
     Aggregation, Counter, CounterFamily, Description, FloatCounter, Gauge, Histogram, Info,
     IntGauge, MixedCounter, ProcessGauge, Registry, StateSet, Summary,
@@ -125,6 +127,7 @@ fn all_kinds_are_shown_as_a_scrape_shows_them() {
     ] {
         home.succeed(arguments);
     }
+    follow_totals(&registry);
     let mut expected = Vec::new();
     let scrape = registry.scrape();
     scrape.format(Format::OpenMetrics, Escaping::AllowUtf8).append_to(&mut expected);
@@ -149,6 +152,24 @@ fn all_kinds_are_shown_as_a_scrape_shows_them() {
     assert_eq!(family("level")["identity"], "variant");
     let token = |token: &Value| token["pid"] == std::process::id() && token["alive"] == true;
     assert!(json["processes"]["tokens"].as_array().unwrap().iter().any(token), "{json}");
+}
+
+/// Takes totals of a source that restarts, and says the times of its samples.
+fn follow_totals(registry: &Registry) {
+    let mut intake = Intake::new(registry, Limits::default()).unwrap();
+    for (count, time) in [(5.0, 7), (2.0, 8)] {
+        let buckets = [(0.5, count), (f64::INFINITY, 3.0 * count)];
+        let all = [
+            ("sent_total", Given::Counter(count)),
+            ("waited", Given::Histogram { buckets: &buckets, sum: 1.5 * count }),
+            ("slept", Given::Summary { quantiles: &[(0.5, 1.0)], count, sum: 2.5 * count }),
+        ];
+        for (name, given) in all {
+            let metric =
+                Metric { time: Some(Timestamp(time * 1_000_000_000)), ..Metric::new(name) };
+            intake.take(metric, &[("by", "x")], &given, Mode::Follow, None).unwrap();
+        }
+    }
 }
 
 #[test]
