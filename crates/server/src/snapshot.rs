@@ -135,8 +135,8 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     })
 }
 
-/// Makes a new name last over a power loss.
-fn sync_directory(path: &Path) -> io::Result<()> {
+/// Makes a new name of a file last over a power loss.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -423,17 +423,21 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::super::places;
+    use super::super::places::{self, Look};
     use super::*;
+
+    /// A source with a counter, the look that found it, and what both are of.
+    fn source() -> (Source, Look, (tempfile::TempDir, quipu::Registry)) {
+        let home = tempfile::tempdir().unwrap();
+        let registry = quipu::Registry::open(home.path().join("a.quipu")).unwrap();
+        registry.counter("jobs", "").unwrap().inc();
+        let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
+        (Source::new(look.found[0].clone(), Labels::new()), look, (home, registry))
+    }
 
     #[test]
     fn a_source_with_too_much_text_is_left_out() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("a.quipu");
-        let registry = quipu::Registry::open(&path).unwrap();
-        registry.counter("jobs", "").unwrap().inc();
-        let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
-        let mut source = Source::new(look.found[0].clone(), Labels::new());
+        let (mut source, _, _files) = source();
         let terms = Terms { keep: Some(Duration::from_secs(3600)), own: None };
         let mut budget = Budget { text: 5000, ..Budget::new(1 << 30) };
         source.read(terms, &mut budget);
@@ -455,14 +459,9 @@ mod tests {
 
     #[test]
     fn a_file_that_is_gone_is_read_once_more_and_closed() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("a.quipu");
-        let registry = quipu::Registry::open(&path).unwrap();
-        registry.counter("jobs", "").unwrap().inc();
-        let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
-        let mut source = Source::new(look.found[0].clone(), Labels::new());
+        let (mut source, look, _files) = source();
         source.open();
-        fs::remove_file(&path).unwrap();
+        fs::remove_file(&source.found.path).unwrap();
         let terms = Terms { keep: Some(Duration::from_secs(3600)), own: None };
         assert!(source.note_gone(true, terms, &mut Budget::new(1 << 30)));
         assert!(matches!(source.reader, Reader::Segment(None)));

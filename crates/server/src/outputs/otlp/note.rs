@@ -15,6 +15,7 @@ use quipu_segment::hash::fnv1a;
 
 use super::Compression;
 use super::requests::Body;
+use crate::snapshot::sync_directory;
 
 /// The file of a receiver.
 #[derive(Debug)]
@@ -104,11 +105,7 @@ impl Note {
         let file = output.output.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
         fs::rename(&path, &self.path)?;
-        if let Some(directory) = self.path.parent() {
-            let directory =
-                if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-            File::open(directory)?.sync_all()?;
-        }
+        sync_directory(&self.path)?;
         self.file = Some(file);
         Ok(())
     }

@@ -401,34 +401,38 @@ mod tests {
         }
     }
 
+    /// A snapshot of gauges with these numbers, after another one.
+    fn take(numbers: std::ops::Range<usize>, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
+        let mut requests = Requests::new(1000, WriteVersion::Two, hash.clone());
+        let mut sink = Flattening::new(&mut requests, &[]);
+        let labels = [snapshot::Label { name: "n", values: None }];
+        let family = Family {
+            name: "level",
+            help: "",
+            unit: "",
+            kind: Kind::Gauge,
+            labels: &labels,
+            groups: 1,
+            bare: false,
+        };
+        for n in numbers {
+            add(&mut sink, &family, Some(&n.to_string()), Value::Gauge(Number::Unsigned(n as u64)));
+        }
+        if let Some(before) = before {
+            requests.end_missing(before);
+        }
+        requests.finish()
+    }
+
+    /// The number of series that a snapshot marks as ended.
+    fn ends(snapshot: &Snapshot) -> usize {
+        rows(snapshot).iter().filter(|row| row.ends_with("NaN None")).count()
+    }
+
     #[test]
     fn requests_are_bounded_and_ends_are_marked_once() {
         let hash = Seeded::default();
-        let take = |count: usize, before: Option<&Snapshot>| {
-            let mut requests = Requests::new(1000, WriteVersion::Two, hash.clone());
-            let mut sink = Flattening::new(&mut requests, &[]);
-            let labels = [snapshot::Label { name: "n", values: None }];
-            let family = Family {
-                name: "level",
-                help: "",
-                unit: "",
-                kind: Kind::Gauge,
-                labels: &labels,
-                groups: 1,
-                bare: false,
-            };
-            for n in 0..count {
-                let value = Value::Gauge(Number::Unsigned(n as u64));
-                add(&mut sink, &family, Some(&n.to_string()), value);
-            }
-            if let Some(before) = before {
-                requests.end_missing(before);
-            }
-            requests.finish()
-        };
-        let ends = |snapshot: &Snapshot| {
-            rows(snapshot).iter().filter(|row| row.ends_with("NaN None")).count()
-        };
+        let take = |count: usize, before: Option<&Snapshot>| take(0..count, before, &hash);
         let all = take(5001, None);
         let samples: Vec<u64> = all.bodies.iter().map(|body| body.samples).collect();
         assert_eq!(samples, [2000, 2000, 1001]);
@@ -441,30 +445,7 @@ mod tests {
     #[test]
     fn marks_are_kept_until_their_request_is_done() {
         let hash = Seeded::default();
-        let take = |range: std::ops::Range<usize>, before: Option<&Snapshot>| {
-            let mut requests = Requests::new(1000, WriteVersion::Two, hash.clone());
-            let mut sink = Flattening::new(&mut requests, &[]);
-            let labels = [snapshot::Label { name: "n", values: None }];
-            let family = Family {
-                name: "level",
-                help: "",
-                unit: "",
-                kind: Kind::Gauge,
-                labels: &labels,
-                groups: 1,
-                bare: false,
-            };
-            for n in range {
-                add(&mut sink, &family, Some(&n.to_string()), Value::Gauge(Number::Unsigned(1)));
-            }
-            if let Some(before) = before {
-                requests.end_missing(before);
-            }
-            requests.finish()
-        };
-        let ends = |snapshot: &Snapshot| {
-            rows(snapshot).iter().filter(|row| row.ends_with("NaN None")).count()
-        };
+        let take = |range, before: Option<&Snapshot>| take(range, before, &hash);
         // Of three requests, two are done, and the third was not sent.
         let merged = take(0..6000, None).merge(None, 2, 2, &hash).unwrap();
         assert_eq!(ends(&take(0..0, Some(&merged))), 4000);
