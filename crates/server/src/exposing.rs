@@ -70,17 +70,18 @@ impl Exposing {
         match &mut self.watching {
             Watching::Reading(asked) => {
                 let merged = match asked.reading()? {
-                    Reading::Of(merged) if !merged.has(&self.filter) => {
+                    Reading::Of(merged) if merged.has(&self.filter) => merged,
+                    Reading::Of(merged) if !merged.is_part => {
                         return Some(text(StatusCode::NOT_FOUND, unknown(&self.filter)));
                     }
-                    Reading::Of(merged) => merged,
-                    Reading::Stale if self.filter.is_part() => {
+                    // What the filter names may be among what is missing.
+                    Reading::Of(_) | Reading::Stale if self.filter.is_part() => {
                         let mut response = text(StatusCode::SERVICE_UNAVAILABLE, STALE);
                         let headers = response.headers_mut();
                         headers.insert(RETRY_AFTER, HeaderValue::from_static("15"));
                         return Some(response);
                     }
-                    Reading::Stale => {
+                    Reading::Of(_) | Reading::Stale => {
                         self.watching = Watching::Over;
                         return None;
                     }

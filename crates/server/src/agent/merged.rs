@@ -56,6 +56,8 @@ pub struct Merged {
     pub conflicts: Vec<Conflict>,
     /// The directories that are watched, with absolute paths.
     pub directories: Vec<PathBuf>,
+    /// Whether files are missing, since what is known of them is too old.
+    pub is_part: bool,
 }
 
 /// Families of one name.
@@ -222,7 +224,7 @@ impl Merged {
         }
         conflicts.sort();
         conflicts.dedup();
-        Self { sources, names, conflicts, directories: Vec::new() }
+        Self { sources, names, conflicts, directories: Vec::new(), is_part: false }
     }
 
     /// Whether there is a source that is wanted, or the directory is watched and may have one

@@ -1,11 +1,15 @@
 //! The agent: shows the metrics that other programs keep in files, live or dead, beside those that
 //! the daemon takes in.
 //!
-//! A thread of its own finds the files, and reads all of them when a scrape asks for them: the
+//! A thread of its own has the files found, and all of them read when a scrape asks for them: the
 //! thread that serves requests never waits for a file system, and nothing is read that no client
 //! wants. What was read is merged once, and is then passed on in steps. Scrapes that come at the
 //! same time share a reading. What [`targets`] exposed last is merged with it.
+//!
+//! Nor does that thread wait for a file system for long: each place that the settings name has a
+//! thread for that (`place.rs`).
 
+mod apart;
 mod context;
 mod labels;
 mod merged;
@@ -13,6 +17,7 @@ mod notice;
 mod own;
 mod pace;
 mod pattern;
+mod place;
 mod places;
 mod recorded;
 mod retry;
@@ -76,7 +81,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the thread, which shows what was `scraped`, too. A family that `shown` has keeps
+    /// Starts the threads, which show what was `scraped`, too. A family that `shown` has keeps
     /// those of its name in other sources apart.
     ///
     /// # Errors
@@ -88,13 +93,11 @@ impl Agent {
         let watched = Watched::new(wake);
         let thread = Thread {
             names: Names::of(&options.places),
-            table: Table::new(options),
+            table: Table::new(options)?,
             scraped,
             shown,
-            notice: Notice::new(),
             woken,
             watched: watched.clone(),
-            directories: Vec::new(),
             pace: Pace::new(),
         };
         thread::Builder::new().name("agent".into()).spawn(move || thread.run())?;
@@ -124,11 +127,8 @@ struct Thread {
     scraped: Scraped,
     /// What the daemon shows itself.
     shown: Registry,
-    notice: Notice,
     woken: UnixStream,
     watched: Watched,
-    /// The directories in which it looks, with absolute paths.
-    directories: Vec<PathBuf>,
     /// When it looks for sources.
     pace: Pace,
 }
@@ -138,7 +138,7 @@ impl Thread {
         // Acquire: see `Agent::drop`.
         while !self.watched.0.is_stopping.load(Ordering::Acquire) {
             let is_wanted = self.watched.begin();
-            let (heard, now) = (self.notice.take(&self.names), Instant::now());
+            let (heard, now) = (self.table.heard(&self.names), Instant::now());
             if heard != Heard::Nothing {
                 self.pace.heard(now, heard == Heard::Sources);
             }
@@ -154,25 +154,16 @@ impl Thread {
     }
 
     fn look(&mut self) {
-        // Directories are watched before they are looked at: nothing appears unnoticed in between.
         let began = Instant::now();
-        let mut look = places::look(&self.table.options().places);
-        for _ in 0..LOOKS {
-            let directories = look.directories.iter();
-            self.directories = directories.flat_map(std::path::absolute).collect();
-            if !self.notice.watch(std::mem::take(&mut look.directories)) {
-                break;
-            }
-            look = places::look(&self.table.options().places);
-        }
-        self.table.update(look);
+        self.table.look();
         self.pace.looked(began, Instant::now());
     }
 
     fn read(&mut self) {
         let begun = Instant::now();
+        let (files, is_part) = self.table.read();
         let mut sources = self.scraped.seen();
-        sources.extend(self.table.read());
+        sources.extend(files);
         let shown = self.shown.family_names().ok();
         let names = shown.iter().flat_map(FamilyNames::all);
         let escaped: HashSet<String> =
@@ -181,11 +172,10 @@ impl Thread {
             escaped.contains(name) || shown.as_ref().is_some_and(|shown| shown.contains(name))
         };
         let mut merged = Merged::of(sources, is_taken);
-        merged.directories.clone_from(&self.directories);
+        (merged.directories, merged.is_part) = (self.table.directories(), is_part);
         let merged = Arc::new(merged);
         self.table.log(&merged.conflicts);
         let mut status = self.table.status(&merged);
-        status.unwatched = self.notice.unwatched();
         status.took = begun.elapsed();
         self.watched.end(merged, status);
     }
@@ -195,11 +185,12 @@ impl Thread {
         let now = Instant::now();
         let (left, deaf) = (self.pace.due_in(now), self.pace.deaf_for(now));
         let time = Timespec::try_from(deaf.map_or(left, |deaf| deaf.min(left))).ok();
-        let events = self.notice.descriptor();
+        let events: Vec<_> = self.table.notices().filter_map(Notice::descriptor).collect();
         let mut descriptors = vec![PollFd::new(&self.woken, PollFlags::IN)];
         // Events must not end the sleep again and again.
-        if let (Some(events), None) = (&events, deaf) {
-            descriptors.push(PollFd::from_borrowed_fd(events.as_fd(), PollFlags::IN));
+        if deaf.is_none() {
+            let of = |events| PollFd::from_borrowed_fd(AsFd::as_fd(events), PollFlags::IN);
+            descriptors.extend(events.iter().map(of));
         }
         // An interrupted wait is like one that ends: all is looked at again.
         let _ = poll(&mut descriptors, time.as_ref());
@@ -214,6 +205,3 @@ fn escaped(name: &str) -> String {
     escape_name(name, Escaping::Underscores, &mut escaped);
     escaped
 }
-
-/// How often a look is repeated if something appears meanwhile.
-const LOOKS: usize = 3;

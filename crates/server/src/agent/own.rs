@@ -26,11 +26,13 @@ pub(super) struct Status {
     /// How many segments are in each of the [`context::STATES`]; `None` if that is not asked for.
     pub(super) contexts: Option<[usize; context::STATES.len()]>,
     pub(super) unwatched: usize,
+    /// The threads for places that are away.
+    pub(super) late: usize,
     pub(super) took: Duration,
 }
 
 /// What is known of a source.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Shown {
     pub(super) name: String,
     pub(super) path: String,
@@ -40,6 +42,8 @@ pub(super) struct Shown {
     pub(super) is_open: Option<bool>,
     pub(super) is_faulty: bool,
     pub(super) is_shown: bool,
+    /// Whether the last reading is too old.
+    pub(super) is_old: bool,
     /// When it could be read last.
     pub(super) read: Option<SystemTime>,
     pub(super) series: usize,
@@ -59,8 +63,9 @@ impl Own {
 impl Collector for Own {
     fn names(&self) -> Vec<String> {
         let one = [&INFO, &UP, &READ, &OPEN, &START, &SERIES, &SERIES_LEFT_OUT];
-        let all =
-            [&SOURCES, &LEFT_OUT, &LOOKS, &FAILURES, &CONTEXTS, &UNWATCHED, &CONFLICTS, &TOOK];
+        let all = [
+            &SOURCES, &LEFT_OUT, &LOOKS, &FAILURES, &CONTEXTS, &UNWATCHED, &LATE, &CONFLICTS, &TOOK,
+        ];
         let names = all.into_iter().chain(one);
         names.map(|family| family.name.to_owned()).collect()
     }
@@ -90,6 +95,8 @@ impl Collector for Own {
         }
         sink.family(&UNWATCHED);
         put(&UNWATCHED, &[], whole(status.unwatched), sink);
+        sink.family(&LATE);
+        put(&LATE, &[], whole(status.late), sink);
         sink.family(&CONFLICTS);
         for (about, count) in About::ALL.into_iter().zip(status.conflicts) {
             put(&CONFLICTS, &[about.name()], whole(count), sink);
@@ -105,7 +112,12 @@ impl Collector for Own {
         }
         sink.family(&UP);
         for one in &status.sources {
-            put(&UP, &[&one.name], whole(usize::from(one.is_shown && !is_stale)), sink);
+            put(
+                &UP,
+                &[&one.name],
+                whole(usize::from(one.is_shown && !one.is_old && !is_stale)),
+                sink,
+            );
         }
         sink.family(&READ);
         for one in &status.sources {
@@ -183,10 +195,11 @@ fn put(family: &Family<'_>, labels: &[&str], value: Value<'_>, sink: &mut dyn Si
 type State = (&'static str, fn(&Shown) -> bool);
 
 /// The states of sources.
-const STATES: [State; 3] = [
-    ("shown", |one| one.is_shown),
-    ("unreadable", |one| one.is_faulty),
-    ("expired", |one| !one.is_shown && !one.is_faulty),
+const STATES: [State; 4] = [
+    ("shown", |one| one.is_shown && !one.is_old),
+    ("unreadable", |one| one.is_faulty && !one.is_old),
+    ("expired", |one| !one.is_shown && !one.is_faulty && !one.is_old),
+    ("old", |one| one.is_old),
 ];
 
 const fn gauge(
@@ -236,6 +249,12 @@ const CONTEXTS: Family<'static> = gauge(
 const UNWATCHED: Family<'static> = gauge(
     "quipu_segments_directories_without_events",
     "Watched directories in which new files are found within seconds, not at once.",
+    &[],
+);
+
+const LATE: Family<'static> = gauge(
+    "quipu_segments_places_late",
+    "Watched places whose files are shown as they were, since a file system does not respond.",
     &[],
 );
 

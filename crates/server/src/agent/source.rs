@@ -14,6 +14,8 @@ use tracing::{info, warn};
 
 use super::context::joined;
 use super::merged::{Origin, Seen};
+use super::own::Shown;
+use super::place::Known;
 use super::places::{Found, Kind, is_absent};
 use super::recorded::{Labels, Recorded, Recorder};
 use super::retry::{Retry, Stamp};
@@ -22,6 +24,8 @@ use crate::segment_file::{FileId, Header, SegmentFile};
 /// A source that is watched.
 #[derive(Debug)]
 pub(super) struct Source {
+    /// Sources that were seen earlier have smaller numbers.
+    pub(super) number: u64,
     pub(super) found: Found,
     /// Those of its path.
     given: Labels,
@@ -48,6 +52,12 @@ pub(super) struct Source {
     is_read: bool,
     /// The bytes of its series as text, roughly, at the last reading.
     text: u64,
+    /// What that took of the budget.
+    taken: Taken,
+    /// The bytes of its file.
+    bytes: u64,
+    /// The file if it is a segment of another program, and whether a process may have it open.
+    segment: Option<(FileId, bool)>,
     /// Whether the log says that a metric of it is left out.
     has_flaw: bool,
     added: Instant,
@@ -85,11 +95,25 @@ pub(super) struct Budget {
     most_text: u64,
 }
 
+/// What a reading took of a budget.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Taken {
+    kept: u64,
+    read: u64,
+    text: u64,
+}
+
 impl Budget {
     pub(super) fn new(bytes: u64) -> Self {
         let most_text = bytes.max(LEAST_TEXT);
         let (read, text) = (bytes.saturating_mul(2), most_text.saturating_mul(TEXTS));
         Self { most: bytes, kept: bytes, read, text, most_text }
+    }
+
+    pub(super) fn take(&mut self, taken: Taken) {
+        self.kept = self.kept.saturating_sub(taken.kept);
+        self.read = self.read.saturating_sub(taken.read);
+        self.text = self.text.saturating_sub(taken.text);
     }
 }
 
@@ -102,7 +126,7 @@ enum Fault {
 }
 
 impl Source {
-    pub(super) fn new(found: Found, labels: Labels) -> Self {
+    pub(super) fn new(found: Found, labels: Labels, number: u64) -> Self {
         let reader = match found.kind {
             Kind::Segment => Reader::Segment(None),
             Kind::Directory => {
@@ -118,6 +142,7 @@ impl Source {
         let name = found.name.clone();
         let seen = Arc::new(Seen { name, path, labels: labels.clone(), ..Seen::default() });
         Self {
+            number,
             found,
             given: labels.clone(),
             context: Labels::new(),
@@ -132,6 +157,9 @@ impl Source {
             gone: None,
             is_read: false,
             text: 0,
+            taken: Taken::default(),
+            bytes: 0,
+            segment: None,
             has_flaw: false,
             added: Instant::now(),
             read: None,
@@ -146,10 +174,50 @@ impl Source {
         }
     }
 
-    /// Its file if that is a segment of another program.
-    pub(super) fn segment(&self, terms: Terms) -> Option<&SegmentFile> {
-        let Reader::Segment(Some(file)) = &self.reader else { return None };
-        (terms.own != Some(file.id())).then_some(file)
+    /// Asks the file system for what others need to know of its file.
+    pub(super) fn size_up(&mut self, terms: Terms) {
+        let file = match &self.reader {
+            Reader::Segment(file) => file.as_ref(),
+            Reader::Directory(_) => None,
+        };
+        self.bytes = file.map_or(0, |file| file.allocated().max(file.used()));
+        let file = file.filter(|file| terms.own != Some(file.id()));
+        self.segment = file.map(|file| (file.id(), file.is_open().unwrap_or(true)));
+    }
+
+    /// The file if it is a segment of another program, and whether a process may have it open.
+    pub(super) fn segment(&self) -> Option<(FileId, bool)> {
+        self.segment
+    }
+
+    /// What is known of it.
+    pub(super) fn known(&self, terms: Terms) -> Known {
+        let shown = self.shown(terms);
+        // The daemon's own state file is not read.
+        let row = self.is_read.then(|| Shown {
+            name: self.found.name.clone(),
+            path: printable(&self.found.path).to_string(),
+            kind: match self.found.kind {
+                Kind::Segment => "segment",
+                Kind::Directory => "directory",
+            },
+            header: self.header,
+            is_open: self.is_open().map(|is_open| is_open && !self.is_gone()),
+            is_faulty: self.fault.is_some(),
+            is_shown: shown.is_some(),
+            is_old: false,
+            read: self.read,
+            series: self.seen.series,
+        });
+        Known {
+            number: self.number,
+            path: self.found.path.clone(),
+            name: self.found.name.clone(),
+            segment: self.segment,
+            taken: self.taken,
+            shown: shown.cloned(),
+            row,
+        }
     }
 
     /// Notes the labels that its process gives it, for the readings from now on.
@@ -196,6 +264,7 @@ impl Source {
                     self.read(terms, budget);
                 }
                 self.gone = Some(Instant::now());
+                self.taken = Taken::default();
                 // The file system keeps the room of a removed file while a process has it open.
                 if let Reader::Segment(file) = &mut self.reader {
                     *file = None;
@@ -218,13 +287,9 @@ impl Source {
         self.gone.map(|since| (false, since)).or_else(|| is_over().then_some((true, self.added)))
     }
 
-    /// The bytes that reading it costs, roughly.
+    /// The bytes that reading it costs, roughly, as far as they are known.
     pub(super) fn size(&self) -> u64 {
-        let bytes = match &self.reader {
-            Reader::Segment(Some(file)) => file.allocated().max(file.used()),
-            _ => 0,
-        };
-        bytes.max(self.text)
+        self.bytes.max(self.text)
     }
 
     /// How often it could not be read since the last call.
@@ -240,11 +305,6 @@ impl Source {
             }
             _ => None,
         }
-    }
-
-    /// Whether it was read, or could not be. The daemon's own state file is not.
-    pub(super) fn is_known(&self) -> bool {
-        self.is_read
     }
 
     /// Whether its name is gone.
@@ -277,6 +337,7 @@ impl Source {
         if self.gone.is_some() || is_left_alone {
             return;
         }
+        self.taken = Taken::default();
         let begun = SystemTime::now();
         // What is read was written by others: a flaw of a reader must not end the agent.
         let read = catch_unwind(AssertUnwindSafe(|| self.record(terms, budget)));
@@ -301,6 +362,7 @@ impl Source {
             Ok(None) => self.is_read = false,
             Err(fault) => {
                 self.forget();
+                self.taken = Taken::default();
                 self.failures += 1;
                 let is_own = matches!(fault, Fault::Contents(_));
                 self.retry = is_own.then(|| Retry::after(self.retry, Instant::now(), stamp));
@@ -366,8 +428,8 @@ impl Source {
         }
         let read = file.visit(budget.read, &mut recorder);
         // Also those that fail: their bytes were read.
-        budget.kept -= kept;
-        budget.read = budget.read.saturating_sub(used);
+        self.taken = Taken { kept, read: used, text: 0 };
+        budget.take(self.taken);
         let header = read.map_err(Fault::Contents)?;
         self.header = Some(header);
         self.take_text(recorder, budget).map(Some)
@@ -385,6 +447,7 @@ impl Source {
             return Err(Fault::Other(NO_ROOM_FOR_TEXT.to_owned()));
         }
         budget.text -= text;
+        self.taken.text = text;
         Ok(recorder)
     }
 }
@@ -432,7 +495,7 @@ mod tests {
         let registry = quipu::Registry::open(home.path().join("a.quipu")).unwrap();
         registry.counter("jobs", "").unwrap().inc();
         let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
-        (Source::new(look.found[0].clone(), Labels::new()), look, (home, registry))
+        (Source::new(look.found[0].clone(), Labels::new(), 0), look, (home, registry))
     }
 
     #[test]
@@ -478,7 +541,7 @@ mod tests {
         let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
         let terms = Terms { keep: None, own: None };
         let fault = || {
-            let mut source = Source::new(look.found[0].clone(), Labels::new());
+            let mut source = Source::new(look.found[0].clone(), Labels::new(), 0);
             source.open();
             source.read(terms, &mut Budget::new(1 << 20));
             source.fault.unwrap()

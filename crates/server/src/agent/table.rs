@@ -1,105 +1,140 @@
 //! The sources that are watched, in the order in which they were seen first.
+//!
+//! Their places have threads (`place.rs`), which alone wait for file systems. The table gives all
+//! of them the same errand, and then goes on with those that have come back in time.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::Options;
-use super::context::Contexts;
+use super::apart::Apart;
+use super::context::{self, Contexts};
 use super::merged::{About, Conflict, Merged, Origin, Seen};
+use super::notice::{Heard, Notice};
 use super::own::{Shown, Status};
 use super::pattern::{Matcher, SEGMENT};
-use super::places::{Found, Kind, Look};
+use super::place::{self, Files, Place};
+use super::places::{Found, Names};
 use super::recorded::Labels;
 use super::source::{Budget, Source, Terms};
-use crate::segment_file::{SegmentFile, file_id};
+use crate::segment_file::FileId;
 
 /// The sources.
 #[derive(Debug)]
 pub(super) struct Table {
     options: Options,
     patterns: Vec<Matcher>,
-    contexts: Option<Contexts>,
-    sources: Vec<Source>,
+    /// They read the memory of processes that may wait for a file system.
+    contexts: Option<Apart<Contexts>>,
+    /// How many segments are in each of the [`context::STATES`].
+    states: [usize; context::STATES.len()],
+    places: Vec<Place>,
+    /// The number of the next source.
+    next: u64,
     /// The sources that are left out because there are too many, at the last look.
     left_out: usize,
-    /// What was logged: each fault of a place and each conflict is logged once.
-    faults: HashMap<PathBuf, String>,
+    /// What was logged: each conflict is logged once.
     conflicts: BTreeSet<Conflict>,
     was_cut: bool,
     was_incomplete: bool,
     /// The number of looks that were complete, and of others.
     looks: [u64; 2],
-    /// How often a source could not be read.
-    failures: u64,
 }
 
-/// The most conflicts and faults that are remembered so as not to log them again.
+/// How long a thread is waited for: less than a scrape waits for all of them.
+const PATIENCE: Duration = Duration::from_millis(2500);
+/// The most conflicts that are remembered so as not to log them again.
 const MAX_LOGGED: usize = 10_000;
 
 impl Table {
     /// An empty table.
-    pub(super) fn new(options: Options) -> Self {
+    ///
+    /// # Errors
+    /// That of the system if it has no thread.
+    pub(super) fn new(options: Options) -> io::Result<Self> {
         let patterns = options.labels.iter().filter_map(super::Pattern::matcher).collect();
-        let contexts = options.contexts.clone().map(Contexts::new);
-        Self {
+        let contexts = options.contexts.clone().filter(|_| !options.places.is_empty());
+        let contexts = contexts.map(|options| Apart::start("contexts", Contexts::new(options)));
+        Ok(Self {
+            places: place::start(&options)?,
+            contexts: contexts.transpose()?,
+            states: Default::default(),
             options,
             patterns,
-            contexts,
-            sources: Vec::new(),
+            next: 0,
             left_out: 0,
-            faults: HashMap::new(),
             conflicts: BTreeSet::new(),
             was_cut: false,
             was_incomplete: false,
             looks: [0; 2],
-            failures: 0,
-        }
+        })
     }
 
-    pub(super) fn options(&self) -> &Options {
-        &self.options
+    /// What tells of events in the directories of places.
+    pub(super) fn notices(&self) -> impl Iterator<Item = &Notice> {
+        self.places.iter().filter_map(|place| place.files.here()).map(|files| &files.notice)
+    }
+
+    /// Takes all events, and says what there was.
+    pub(super) fn heard(&mut self, names: &Names) -> Heard {
+        let files = self.places.iter_mut().filter_map(|place| place.files.here_mut());
+        files.map(|files| files.notice.take(names)).max().unwrap_or(Heard::Nothing)
+    }
+
+    /// The directories in which it looks, with absolute paths.
+    pub(super) fn directories(&self) -> Vec<PathBuf> {
+        self.places.iter().flat_map(|place| place.directories.iter().cloned()).collect()
+    }
+
+    /// Gives an errand to the threads that are not away, and waits for them. Returns whether all
+    /// have done it.
+    fn each(&mut self, errand: fn(&mut Files)) -> bool {
+        let send = |place: &mut Place| place.files.send(errand);
+        let sent: Vec<bool> = self.places.iter_mut().map(send).collect();
+        let until = Instant::now() + PATIENCE;
+        let places = self.places.iter_mut().zip(sent);
+        // All of them are waited for.
+        let done = places.map(|(place, is_sent)| is_sent && place.files.wait(until).is_some());
+        done.fold(true, |all, is_done| all && is_done)
+    }
+
+    fn note(&mut self) {
+        let terms = self.terms();
+        self.places.iter_mut().for_each(|place| place.note(terms));
     }
 
     fn terms(&self) -> Terms {
-        let own = std::fs::metadata(&self.options.own).ok();
-        Terms { keep: self.options.keep, own: own.as_ref().map(file_id) }
+        // The threads know which file is the daemon's own.
+        Terms { keep: self.options.keep, own: None }
     }
 
-    /// Takes over what a look has found.
-    pub(super) fn update(&mut self, look: Look) {
-        let terms = self.terms();
-        self.log_faults(&look);
-        self.note_look(look.is_incomplete);
-        // Of all files that are gone: each is read once more.
-        let mut budget = Budget::new(self.options.bytes);
-        let found: HashMap<&PathBuf, &Found> =
-            look.found.iter().map(|found| (&found.path, found)).collect();
-        self.sources.retain_mut(|source| {
-            let found = found.get(&source.found.path);
-            if found.is_some_and(|found| source.note_found(found)) {
-                info!(path = %printable(&source.found.path), "a watched file was replaced");
-                return false;
-            }
-            let was_gone = source.is_gone();
-            let is_gone = found.is_none() && (was_gone || source.is_absent(look.is_incomplete));
-            let is_kept = source.note_gone(is_gone, terms, &mut budget);
-            if !is_kept || is_gone && !was_gone {
-                let path = printable(&source.found.path);
-                info!(%path, kept = is_kept, "a watched file is gone");
-            }
-            is_kept
-        });
-        self.add(look.found, terms);
-        self.refresh_contexts(terms);
-        let is_cut = look.is_cut || self.left_out > 0;
+    /// Looks for sources.
+    pub(super) fn look(&mut self) {
+        self.places.iter_mut().for_each(Place::take_back);
+        let is_complete = self.each(Files::look);
+        self.note();
+        let (mut found, mut is_cut, mut is_incomplete) = (Vec::new(), false, !is_complete);
+        for (at, place) in self.places.iter_mut().enumerate() {
+            let Some(look) = place.files.here_mut().and_then(|files| files.looked.take()) else {
+                continue;
+            };
+            is_cut |= look.is_cut;
+            is_incomplete |= look.is_incomplete;
+            found.extend(look.found.into_iter().map(|found| (at, found)));
+        }
+        self.note_look(is_incomplete);
+        self.add(found);
+        self.prepare();
+        is_cut |= self.left_out > 0;
         if is_cut && !self.was_cut {
             warn!(
-                watched = self.sources.len(),
+                watched = self.count(),
                 left_out = self.left_out,
                 "there are more files than are watched; see --segments-count"
             );
@@ -107,62 +142,78 @@ impl Table {
         self.was_cut = is_cut;
     }
 
+    fn count(&self) -> usize {
+        self.places.iter().map(|place| place.known.len()).sum()
+    }
+
+    /// Lets the threads open what is new, and finds out what the files and their processes say.
+    fn prepare(&mut self) {
+        self.each(Files::prepare);
+        self.note();
+        self.refresh_contexts();
+    }
+
     /// Watches what was found and is not watched yet.
-    fn add(&mut self, found: Vec<Found>, terms: Terms) {
-        let mut known: HashSet<PathBuf> =
-            self.sources.iter().map(|source| source.found.path.clone()).collect();
-        let mut names: HashSet<String> =
-            self.sources.iter().map(|source| source.found.name.clone()).collect();
+    fn add(&mut self, found: Vec<(usize, Found)>) {
+        let known = || self.places.iter().flat_map(|place| &place.known);
+        let mut paths: HashSet<PathBuf> = known().map(|one| one.path.clone()).collect();
+        let mut names: HashSet<String> = known().map(|one| one.name.clone()).collect();
         // Two places may lead to one file.
-        let new = found.into_iter().filter(|found| known.insert(found.path.clone()));
-        let mut new: Vec<Found> = new.collect();
-        let room = self.options.most.saturating_sub(self.sources.len());
-        self.make_room(new.len().saturating_sub(room), &new, terms);
-        let room = self.options.most.saturating_sub(self.sources.len());
-        self.left_out = new.len().saturating_sub(room);
-        new.truncate(room);
-        for mut found in new {
+        let new = found.into_iter().filter(|(_, found)| paths.insert(found.path.clone()));
+        let mut new: Vec<(usize, Found)> = new.collect();
+        let room = self.options.most.saturating_sub(self.count());
+        let made = self.make_room(new.len().saturating_sub(room), &new);
+        self.left_out = new.len().saturating_sub(room + made);
+        new.truncate(room + made);
+        for (at, mut found) in new {
             if !names.insert(found.name.clone()) {
                 found.name = found.path.to_string_lossy().into_owned();
                 names.insert(found.name.clone());
             }
             info!(path = %printable(&found.path), name = %printable(&found.name), "watching a file");
             let labels = self.labels(&found);
-            let mut source = Source::new(found, labels);
-            source.open();
-            self.sources.push(source);
+            let source = Source::new(found, labels, self.next);
+            self.next += 1;
+            let known = source.known(self.terms());
+            let place = &mut self.places[at];
+            if let Some(files) = place.files.here_mut() {
+                files.coming.push(source);
+                // Its thread may not come back before another one finds a file of this name.
+                place.known.push(known);
+            }
         }
     }
 
     /// Forgets up to `count` sources for new ones: those that are gone first, then those whose time
-    /// is up, for files that changed later.
-    fn make_room(&mut self, count: usize, new: &[Found], terms: Terms) {
+    /// is up, for files that changed later. Returns how many.
+    fn make_room(&mut self, count: usize, new: &[(usize, Found)]) -> usize {
         if count == 0 {
-            return;
+            return 0;
         }
-        let is_fresh = |found: &&Found| {
+        let terms = self.terms();
+        let is_fresh = |(_, found): &&(usize, Found)| {
             let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
             terms.keep.is_none_or(|keep| age.is_none_or(|age| age < keep))
         };
         let fresh = new.iter().filter(is_fresh).count();
-        let sources = self.sources.iter().enumerate();
+        let files = self.places.iter().filter_map(|place| place.files.here());
+        let sources = files.flat_map(|files| &files.sources);
         let mut give_way: Vec<_> =
-            sources.filter_map(|(at, source)| Some((source.gives_way(terms)?, at))).collect();
+            sources.filter_map(|source| Some((source.gives_way(terms)?, source.number))).collect();
         give_way.sort_unstable();
         let gone = give_way.iter().filter(|((is_there, _), _)| !is_there).count();
         // A file whose time is up must not take the place of another one in turn.
         give_way.truncate(count.min(gone.max(fresh)));
-        let leaving: HashSet<usize> = give_way.into_iter().map(|(_, at)| at).collect();
-        let mut at = 0;
-        self.sources.retain(|source| {
-            let is_kept = !leaving.contains(&at);
-            at += 1;
-            if !is_kept {
-                let path = printable(&source.found.path);
+        let leaving: HashSet<u64> = give_way.into_iter().map(|(_, number)| number).collect();
+        for place in &mut self.places {
+            let Some(files) = place.files.here_mut() else { continue };
+            for one in place.known.extract_if(.., |one| leaving.contains(&one.number)) {
+                let path = printable(&one.path);
                 info!(%path, "an old file is watched no more: another one needs its place");
+                files.leaving.insert(one.number);
             }
-            is_kept
-        });
+        }
+        leaving.len()
     }
 
     /// Counts a look, and logs the first of some that were not complete.
@@ -185,44 +236,70 @@ impl Table {
         labels
     }
 
-    fn log_faults(&mut self, look: &Look) {
-        let now: HashMap<&PathBuf, &String> =
-            look.faults.iter().take(MAX_LOGGED).map(|(path, what)| (path, what)).collect();
-        for (path, what) in &now {
-            if self.faults.get(*path) != Some(*what) {
-                warn!(path = %printable(*path), %what, "a place cannot be watched");
-            }
-        }
-        self.faults = now.into_iter().map(|(path, what)| (path.clone(), what.clone())).collect();
-    }
-
     /// Finds out which labels processes give to the segments that they have open.
-    fn refresh_contexts(&mut self, terms: Terms) {
+    fn refresh_contexts(&mut self) {
         let Some(contexts) = &mut self.contexts else { return };
-        let segments = self.sources.iter().filter_map(|source| source.segment(terms));
-        let is_open = |file: &SegmentFile| (file.id(), file.is_open().unwrap_or(true));
-        contexts.refresh(segments.map(is_open).collect());
-        for source in &mut self.sources {
-            if let Some(id) = source.segment(terms).map(SegmentFile::id) {
-                source.note_context(contexts.labels(id));
+        let known = self.places.iter().flat_map(|place| &place.known);
+        let segments: HashMap<FileId, bool> = known.filter_map(|one| one.segment).collect();
+        // If it is away, the labels stay as they are.
+        contexts.wait(Instant::now());
+        let refresh = move |contexts: &mut Contexts| contexts.refresh(segments);
+        if !contexts.send(refresh) {
+            return;
+        }
+        let Some(contexts) = contexts.wait(Instant::now() + PATIENCE) else { return };
+        self.states = contexts.counts();
+        for files in self.places.iter_mut().filter_map(|place| place.files.here_mut()) {
+            for source in &mut files.sources {
+                if let Some((id, _)) = source.segment() {
+                    source.note_context(contexts.labels(id));
+                }
             }
         }
     }
 
-    /// Reads all sources, and returns what is to be shown.
-    pub(super) fn read(&mut self) -> Vec<Arc<Seen>> {
-        let terms = self.terms();
-        self.refresh_contexts(terms);
-        let mut budget = Budget::new(self.options.bytes);
-        // The small ones first: a large one takes the room of none that is smaller.
-        let mut sources: Vec<(u64, &mut Source)> =
-            self.sources.iter_mut().map(|source| (source.size(), source)).collect();
-        sources.sort_by_key(|(size, _)| *size);
-        for (_, source) in sources {
-            source.read(terms, &mut budget);
-            self.failures += source.take_failures();
+    /// Reads all sources whose file systems respond. Returns what is to be shown, and whether
+    /// sources are missing because what is known of them is too old.
+    pub(super) fn read(&mut self) -> (Vec<Arc<Seen>>, bool) {
+        self.places.iter_mut().for_each(Place::take_back);
+        self.prepare();
+        let (begun, mut budget) = (Instant::now(), Budget::new(self.options.bytes));
+        let mut order = Vec::new();
+        for (at, place) in self.places.iter().enumerate() {
+            match place.files.here() {
+                Some(Files { sources, .. }) => {
+                    let sources = sources.iter().enumerate();
+                    order.extend(sources.map(|(number, source)| (source.size(), at, number)));
+                }
+                None => place.known.iter().for_each(|one| budget.take(one.taken)),
+            }
         }
-        self.sources.iter().filter_map(|source| source.shown(terms).cloned()).collect()
+        // The small ones first: a large one takes the room of none that is smaller.
+        order.sort_by_key(|(size, ..)| *size);
+        for batch in order.chunk_by(|(_, one, _), (_, next, _)| one == next) {
+            let numbers: Vec<usize> = batch.iter().map(|(.., number)| *number).collect();
+            let files = &mut self.places[batch[0].1].files;
+            if !files.send(move |files| files.read(&numbers, budget)) {
+                continue;
+            }
+            // One that is late may take what others take, too: until the next reading.
+            if let Some(files) = files.wait(Instant::now() + PATIENCE) {
+                budget = files.budget;
+            }
+        }
+        for files in self.places.iter_mut().filter_map(|place| place.files.here_mut()) {
+            // Also of those without sources.
+            files.read = Some(begun);
+        }
+        self.note();
+        let now = Instant::now();
+        let places = self.places.iter().filter(|place| place.is_shown(now));
+        let known = places.flat_map(|place| &place.known);
+        let mut seen: Vec<(u64, Arc<Seen>)> =
+            known.filter_map(|one| Some((one.number, one.shown.clone()?))).collect();
+        seen.sort_by_key(|(number, _)| *number);
+        let is_part = self.places.iter().any(|place| !place.is_shown(now));
+        (seen.into_iter().map(|(_, seen)| seen).collect(), is_part)
     }
 
     /// Logs each conflict once.
@@ -246,36 +323,31 @@ impl Table {
 
     /// What the daemon's own metrics say of the sources.
     pub(super) fn status(&self, merged: &Merged) -> Status {
-        let terms = self.terms();
-        let known = self.sources.iter().filter(|source| source.is_known());
-        let sources = known.map(|source| Shown {
-            name: source.found.name.clone(),
-            path: printable(&source.found.path).to_string(),
-            kind: match source.found.kind {
-                Kind::Segment => "segment",
-                Kind::Directory => "directory",
-            },
-            header: source.header,
-            is_open: source.is_open().map(|is_open| is_open && !source.is_gone()),
-            is_faulty: source.fault.is_some(),
-            is_shown: source.shown(terms).is_some(),
-            read: source.read,
-            series: source.seen.series,
-        });
+        let now = Instant::now();
+        let mut sources: Vec<(u64, Shown)> = Vec::new();
+        for place in &self.places {
+            let is_old = !place.is_shown(now);
+            let rows = place.known.iter().filter_map(|one| Some((one.number, one.row.clone()?)));
+            sources.extend(rows.map(|(number, row)| (number, Shown { is_old, ..row })));
+        }
+        sources.sort_by_key(|(number, _)| *number);
         let count = |origin: Origin| {
             let conflicts = merged.conflicts.iter().filter(move |one| one.origin == origin);
             let mut counts = [0; About::ALL.len()];
             conflicts.for_each(|one| counts[one.about as usize] += 1);
             counts
         };
+        let sum = |of: fn(&Place) -> u64| self.places.iter().map(of).sum();
         Status {
-            sources: sources.collect(),
+            sources: sources.into_iter().map(|(_, row)| row).collect(),
             conflicts: count(Origin::File),
             target_conflicts: count(Origin::Target),
             left_out: self.left_out,
             looks: self.looks,
-            failures: self.failures,
-            contexts: self.contexts.as_ref().map(Contexts::counts),
+            failures: sum(|place| place.failures),
+            contexts: self.contexts.as_ref().map(|_| self.states),
+            unwatched: sum(|place| place.unwatched as u64) as usize,
+            late: sum(|place| place.files.here().is_none().into()) as usize,
             ..Status::default()
         }
     }

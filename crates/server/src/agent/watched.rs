@@ -2,8 +2,8 @@
 //! a thread.
 //!
 //! Each reading that is asked for begins after that. One that takes too long is not waited for:
-//! then the last one is shown, until it is too old. The thread may hang in a file system, so its
-//! readers decide that.
+//! then the last one is shown, until it is too old. The thread that reads may not come that far,
+//! so those that wait decide that.
 
 use std::collections::HashMap;
 use std::os::unix::net::UnixStream;
@@ -21,7 +21,7 @@ use super::own::Status;
 /// How long a scrape waits for a reading before it shows the last one.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The age from which on a reading is not shown any more: that of Prometheus' last samples.
-const STALE: Duration = Duration::from_secs(5 * 60);
+pub(super) const STALE: Duration = Duration::from_secs(5 * 60);
 
 /// What the agent has read. Clones share it.
 #[derive(Debug, Clone)]

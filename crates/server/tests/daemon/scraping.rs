@@ -32,8 +32,8 @@ enum Reply {
 }
 
 /// A server whose reply a test may change.
-struct Exporter {
-    url: String,
+pub(super) struct Exporter {
+    pub(super) url: String,
     reply: Arc<Mutex<Reply>>,
     heads: Arc<Mutex<Vec<String>>>,
 }
@@ -42,7 +42,7 @@ const TEXT: &str = "text/plain; version=0.0.4";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0";
 
 impl Exporter {
-    fn start(home: &Home, text: &str) -> Exporter {
+    pub(super) fn start(home: &Home, text: &str) -> Exporter {
         let listener = TcpListener::bind((home.host(), 0)).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let reply = Arc::new(Mutex::new(Reply::Text(TEXT, text.into())));
@@ -69,11 +69,11 @@ impl Exporter {
         *self.reply.lock().unwrap() = reply;
     }
 
-    fn exposes(&self, text: &str) {
+    pub(super) fn exposes(&self, text: &str) {
         self.now(Reply::Text(TEXT, text.into()));
     }
 
-    fn address(&self) -> &str {
+    pub(super) fn address(&self) -> &str {
         &self.url["http://".len()..]
     }
 }

@@ -1,0 +1,287 @@
+//! Places that share a thread, which alone looks for their files and reads them: a file system that
+//! hangs makes the values of its own places old, and no others.
+//!
+//! While the thread is away, the places are shown as they were when it came back last, until that
+//! is too old.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use quipu_segment::printable;
+use tracing::{info, warn};
+
+use super::Options;
+use super::apart::Apart;
+use super::merged::Seen;
+use super::notice::Notice;
+use super::own::Shown;
+use super::places::{self, Found, Look};
+use super::source::{Budget, Source, Taken, Terms};
+use super::watched::STALE;
+use crate::segment_file::{FileId, file_id};
+
+/// Places, and what is known of their sources.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) files: Apart<Files>,
+    /// Of the sources, in the order in which they were seen first.
+    pub(super) known: Vec<Known>,
+    /// The directories in which the thread looks, with absolute paths.
+    pub(super) directories: Vec<PathBuf>,
+    pub(super) unwatched: usize,
+    pub(super) failures: u64,
+    /// When the last reading began that ended.
+    read: Option<Instant>,
+    /// Whether the log says that the thread does not come back.
+    is_late: bool,
+    /// The places as the settings name them.
+    name: String,
+}
+
+/// What the thread works on.
+#[derive(Debug)]
+pub(super) struct Files {
+    places: Vec<String>,
+    options: Options,
+    pub(super) notice: Notice,
+    pub(super) sources: Vec<Source>,
+    /// Those that are to be watched from now on, and the numbers of those that are not.
+    pub(super) coming: Vec<Source>,
+    pub(super) leaving: HashSet<u64>,
+    /// What the last look found.
+    pub(super) looked: Option<Look>,
+    directories: Vec<PathBuf>,
+    /// What was logged: each fault of a place is logged once.
+    faults: HashMap<PathBuf, String>,
+    /// What the last reading left.
+    pub(super) budget: Budget,
+    failures: u64,
+    pub(super) read: Option<Instant>,
+}
+
+/// What is known of a source, also while its thread is away.
+#[derive(Debug)]
+pub(super) struct Known {
+    /// Sources that were seen earlier have smaller numbers.
+    pub(super) number: u64,
+    pub(super) path: PathBuf,
+    pub(super) name: String,
+    /// The file if it is a segment of another program, and whether a process may have it open.
+    pub(super) segment: Option<(FileId, bool)>,
+    /// What the last reading took of the budget.
+    pub(super) taken: Taken,
+    /// What is to be shown.
+    pub(super) shown: Option<Arc<Seen>>,
+    /// What the daemon's own metrics say; `None` before it was read.
+    pub(super) row: Option<Shown>,
+}
+
+/// The most threads. More places than that share them.
+const MAX_THREADS: usize = 32;
+/// How often a look is repeated if something appears meanwhile.
+const LOOKS: usize = 3;
+/// The most faults that are remembered so as not to log them again.
+const MAX_LOGGED: usize = 10_000;
+
+/// Starts the threads for all places.
+///
+/// # Errors
+/// That of the system if it has no thread.
+pub(super) fn start(options: &Options) -> io::Result<Vec<Place>> {
+    let count = options.places.len().min(MAX_THREADS);
+    let each = |first: usize| {
+        let places = options.places.iter().skip(first).step_by(count);
+        Place::start(options, places.cloned().collect())
+    };
+    (0..count).map(each).collect()
+}
+
+impl Place {
+    fn start(options: &Options, places: Vec<String>) -> io::Result<Self> {
+        let name = places.join(", ");
+        let files = Files {
+            places,
+            options: options.clone(),
+            notice: Notice::new(),
+            sources: Vec::new(),
+            coming: Vec::new(),
+            leaving: HashSet::new(),
+            looked: None,
+            directories: Vec::new(),
+            faults: HashMap::new(),
+            budget: Budget::new(options.bytes),
+            failures: 0,
+            read: None,
+        };
+        Ok(Self {
+            files: Apart::start("files", files)?,
+            known: Vec::new(),
+            directories: Vec::new(),
+            unwatched: 0,
+            failures: 0,
+            read: None,
+            is_late: false,
+            name,
+        })
+    }
+
+    /// Takes the files back if the thread has done its errand meanwhile, and logs whether it has.
+    pub(super) fn take_back(&mut self) {
+        let is_late = self.files.wait(Instant::now()).is_none();
+        if std::mem::replace(&mut self.is_late, is_late) != is_late {
+            let place = printable(&self.name);
+            match is_late {
+                true => warn!(
+                    %place,
+                    "a file system does not respond: its watched files are shown as they were"
+                ),
+                false => info!(%place, "a file system responds again"),
+            }
+        }
+    }
+
+    /// Notes what there is to know, if the files are here.
+    pub(super) fn note(&mut self, terms: Terms) {
+        let Some(files) = self.files.here() else { return };
+        self.known = files.sources.iter().map(|source| source.known(terms)).collect();
+        self.directories.clone_from(&files.directories);
+        (self.unwatched, self.failures) = (files.notice.unwatched(), files.failures);
+        self.read = files.read;
+    }
+
+    /// Whether the files are read, or were not too long ago.
+    pub(super) fn is_shown(&self, now: Instant) -> bool {
+        self.read.is_some_and(|read| now.saturating_duration_since(read) < STALE)
+    }
+}
+
+/// What the thread does.
+impl Files {
+    fn terms(&self) -> Terms {
+        let own = std::fs::metadata(&self.options.own).ok();
+        Terms { keep: self.options.keep, own: own.as_ref().map(file_id) }
+    }
+
+    /// Looks for sources, and notes which of them are gone.
+    pub(super) fn look(&mut self) {
+        // Directories are watched before they are looked at: nothing appears unnoticed in between.
+        let mut look = places::look(&self.places);
+        for _ in 0..LOOKS {
+            let directories = look.directories.iter();
+            self.directories = directories.flat_map(std::path::absolute).collect();
+            if !self.notice.watch(std::mem::take(&mut look.directories)) {
+                break;
+            }
+            look = places::look(&self.places);
+        }
+        self.log_faults(&look);
+        self.update(&look);
+        self.looked = Some(look);
+    }
+
+    fn update(&mut self, look: &Look) {
+        let terms = self.terms();
+        // Of all files that are gone: each is read once more.
+        let mut budget = Budget::new(self.options.bytes);
+        let found: HashMap<&PathBuf, &Found> =
+            look.found.iter().map(|found| (&found.path, found)).collect();
+        self.sources.retain_mut(|source| {
+            let found = found.get(&source.found.path);
+            if found.is_some_and(|found| source.note_found(found)) {
+                info!(path = %printable(&source.found.path), "a watched file was replaced");
+                return false;
+            }
+            let was_gone = source.is_gone();
+            let is_gone = found.is_none() && (was_gone || source.is_absent(look.is_incomplete));
+            let is_kept = source.note_gone(is_gone, terms, &mut budget);
+            if !is_kept || is_gone && !was_gone {
+                let path = printable(&source.found.path);
+                info!(%path, kept = is_kept, "a watched file is gone");
+            }
+            is_kept
+        });
+    }
+
+    fn log_faults(&mut self, look: &Look) {
+        let now: HashMap<&PathBuf, &String> =
+            look.faults.iter().take(MAX_LOGGED).map(|(path, what)| (path, what)).collect();
+        for (path, what) in &now {
+            if self.faults.get(*path) != Some(*what) {
+                warn!(path = %printable(*path), %what, "a place cannot be watched");
+            }
+        }
+        self.faults = now.into_iter().map(|(path, what)| (path.clone(), what.clone())).collect();
+    }
+
+    /// Opens the files that come, closes those that leave, and finds out what a reading costs.
+    pub(super) fn prepare(&mut self) {
+        let terms = self.terms();
+        let leaving = std::mem::take(&mut self.leaving);
+        self.sources.retain(|source| !leaving.contains(&source.number));
+        for mut source in std::mem::take(&mut self.coming) {
+            source.open();
+            self.sources.push(source);
+        }
+        self.sources.iter_mut().for_each(|source| source.size_up(terms));
+    }
+
+    /// Reads the sources at these places in the list.
+    pub(super) fn read(&mut self, sources: &[usize], budget: Budget) {
+        let (terms, begun) = (self.terms(), Instant::now());
+        self.budget = budget;
+        for &at in sources {
+            if let Some(source) = self.sources.get_mut(at) {
+                source.read(terms, &mut self.budget);
+                self.failures += source.take_failures();
+            }
+        }
+        self.read = Some(begun);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn files_of_a_thread_that_is_away_are_shown_until_they_are_too_old() {
+        let home = tempfile::tempdir().unwrap();
+        let places = vec![home.path().to_str().unwrap().to_owned()];
+        let options = Options { places, bytes: 1 << 20, most: 10, ..Options::default() };
+        let mut place = start(&options).unwrap().remove(0);
+        let now = Instant::now();
+        assert!(!place.is_shown(now));
+        place.files.send(|files| files.read(&[], Budget::new(0)));
+        place.files.wait(now + STALE).unwrap();
+        place.note(Terms { keep: None, own: None });
+        let (release, wait) = channel::<()>();
+        place.files.send(move |_| wait.recv().unwrap());
+        place.take_back();
+        assert!(place.is_late && place.is_shown(now + STALE - Duration::from_secs(1)));
+        let later = Instant::now() + STALE;
+        assert!(!place.is_shown(later));
+        release.send(()).unwrap();
+        assert!(place.files.wait(later).is_some());
+        place.take_back();
+        assert!(!place.is_late);
+    }
+
+    #[test]
+    fn places_beyond_the_number_of_threads_share_them() {
+        let places: Vec<String> = (0..70).map(|n| format!("none/{n}")).collect();
+        let options = Options { places: places.clone(), ..Options::default() };
+        let started = start(&options).unwrap();
+        assert_eq!(started.len(), MAX_THREADS);
+        let of = |place: &Place| place.files.here().unwrap().places.clone();
+        assert_eq!(of(&started[1]), ["none/1", "none/33", "none/65"]);
+        let mut all: Vec<String> = started.iter().flat_map(of).collect();
+        all.sort_by_key(|place| place["none/".len()..].parse::<usize>().unwrap());
+        assert_eq!(all, places);
+    }
+}
