@@ -24,6 +24,7 @@ pub mod live;
 pub(crate) mod local_socket;
 pub mod logs;
 mod look;
+mod memory;
 pub mod metrics;
 pub mod output;
 pub mod outputs;

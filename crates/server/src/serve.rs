@@ -21,6 +21,7 @@ use crate::inputs::rules::{self, Rules};
 use crate::inputs::statsd;
 use crate::inputs::sweep::Sweeps;
 use crate::inputs::{Inputs, Shared};
+use crate::memory;
 use crate::metrics::{Metrics, Own};
 use crate::outputs::{self, Outputs, Source};
 use crate::routes::Routes;
@@ -66,6 +67,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     if SystemTime::now() < SystemTime::UNIX_EPOCH {
         return Err(Error::Clock);
     }
+    memory::return_large();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
     let files = check_open_files(settings)?;
     let mut http = settings.http.clone();

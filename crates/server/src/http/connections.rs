@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use crate::memory;
+
 use super::limits::{Limits, Place, Places};
-use super::memory;
 use super::silent::Silent;
 use super::wire::Wire;
 

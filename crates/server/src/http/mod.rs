@@ -18,7 +18,6 @@ mod handler;
 mod host;
 mod limits;
 mod listener;
-mod memory;
 mod refusal;
 mod server;
 mod service;

@@ -184,6 +184,34 @@ fn connections_give_their_memory_back() {
     wait_until("all goes back", || resident() - before < 2048.0 * CONNECTIONS as f64);
 }
 
+#[test]
+fn the_memory_of_a_large_response_goes_back() {
+    const SERIES: usize = 40_000;
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let name = "a".repeat(300);
+    let lines = |part: std::ops::Range<usize>| -> String {
+        part.map(|series| format!("{name}{{series=\"{series}\"}} 1\n")).collect()
+    };
+    for start in (0..SERIES).step_by(2_000) {
+        let text = lines(start..start + 2_000);
+        let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+        assert_eq!(answer.status, 204, "{answer:?}");
+    }
+    let before = heap(daemon.id());
+    for _ in 0..3 {
+        assert!(daemon.get("/metrics").body.len() > 300 * SERIES);
+    }
+    wait_until("it goes back", || heap(daemon.id()) < before + (6 << 20));
+}
+
+/// The resident bytes of a process that are in no file.
+fn heap(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
 /// Sends requests, each on its own connection: 9 to routes, 5 that the transport refuses.
 fn traffic(daemon: &Daemon) {
     for (method, target, status) in [

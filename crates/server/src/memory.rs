@@ -1,0 +1,31 @@
+//! Memory that is freed, and goes back to the system.
+
+/// From how many bytes on an allocation has pages of its own, which go back when it is freed. The
+/// buffers of most requests are smaller; those of an exposition of many series are larger.
+const LARGE: i32 = 8 << 20;
+/// How many free bytes stay at the end of the heap.
+const SPARE: i32 = 16 << 20;
+
+/// Gives large allocations pages of their own, for good. glibc's allocator otherwise takes those of
+/// up to 32 MiB from the heap as soon as it has seen one of that size, and the heap keeps them: the
+/// daemon would be as large as its largest response for ever.
+pub(crate) fn return_large() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: The calls take no pointers. They change how the allocator works from now on, and what
+    // it has given out stays valid.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, SPARE);
+    }
+}
+
+/// Returns the free pages of the heap to the system. glibc's allocator otherwise keeps them as long
+/// as anything above them in the heap is in use: after 10,000 connections, a single one that is
+/// left would hold the memory of all.
+pub(crate) fn trim() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    // SAFETY: The call takes no pointers, and locks the heap as an allocation does.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
