@@ -56,6 +56,7 @@ fn main() -> Result<(), Failure> {
     queue(&corpus)?;
     wire(&corpus)?;
     statsd(&corpus)?;
+    graphite(&corpus)?;
     remote_write(&corpus)?;
     otlp(&corpus)?;
     text(&corpus)
@@ -327,6 +328,22 @@ fn statsd(corpus: &impl Corpus) -> Result<(), Failure> {
         for first in [0x00, 0x3f] {
             let input = [&[first], packet].concat();
             corpus("wire_statsd", &format!("{name}_{first}"), &input)?;
+        }
+    }
+    Ok(())
+}
+
+/// Lines of Graphite, and of all that one may have.
+fn graphite(corpus: &impl Corpus) -> Result<(), Failure> {
+    let inputs: [(&str, &[u8]); 4] = [
+        ("plain", b"a.b.c 1 1700000000\na.b.c -2.5e3 1700000000.25\r\n\n"),
+        ("tagged", b"disk;host=a;rack=b=c;;x;=y;z= 7 -1\nlevel\t1\tN"),
+        ("wrong", b"a\na 1\na 1 2 3\n;t=v 1 2\na x 2\na nan 2\na 1 -2\na 1 1e13\n"),
+        ("bytes", b"a\xff 1 2\n\xc3\xa9 1 2\n\x08\0\0\0a 1 2"),
+    ];
+    for (name, lines) in inputs {
+        for first in [0x00, 0x07] {
+            corpus("wire_graphite", &format!("{name}_{first}"), &[&[first], lines].concat())?;
         }
     }
     Ok(())

@@ -30,9 +30,9 @@ pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
 use crate::agent;
 use crate::http;
+use crate::inputs::listeners::mapping::{self, Mapping};
 use crate::inputs::rules::{self, Relabelling, Rules};
-use crate::inputs::statsd::mapping::{self, Mapping};
-use crate::inputs::{otlp, push, statsd};
+use crate::inputs::{graphite, listeners, otlp, push, statsd};
 use crate::metrics::PREFIX;
 
 /// The effective settings, checked and converted.
@@ -67,7 +67,9 @@ pub struct Settings {
     /// Options of the HTTP server.
     pub http: http::Options,
     /// Listeners for StatsD.
-    pub statsd: statsd::Options,
+    pub statsd: listeners::Options,
+    /// Listeners for Graphite.
+    pub graphite: listeners::Options,
     /// What the agent watches.
     pub segments: agent::Options,
     /// What is scraped.
@@ -91,7 +93,7 @@ pub enum Error {
     Parse(PathBuf, toml::de::Error),
     /// A setting has an unusable value, or values contradict each other.
     Value(&'static str, String),
-    /// The mapping file of StatsD cannot be used.
+    /// The mapping file of StatsD or Graphite cannot be used.
     Mapping(mapping::Error),
     /// The rules cannot be used.
     Rules(rules::Error),
@@ -244,13 +246,24 @@ impl Settings {
             otlp,
             listen,
             http,
-            statsd: statsd::Options {
+            statsd: listeners::Options {
                 addresses: flags.statsd.clone().unwrap_or_default(),
                 mapping: flags.statsd_mapping.clone(),
                 suffixes: set(flags.statsd_suffixes),
                 receive_buffer: number(
                     "statsd-receive-buffer",
                     flags.statsd_receive_buffer,
+                    4096,
+                    1 << 30,
+                )?,
+            },
+            graphite: listeners::Options {
+                addresses: flags.graphite.clone().unwrap_or_default(),
+                mapping: flags.graphite_mapping.clone(),
+                suffixes: false,
+                receive_buffer: number(
+                    "graphite-receive-buffer",
+                    flags.graphite_receive_buffer,
                     4096,
                     1 << 30,
                 )?,
@@ -269,8 +282,12 @@ impl Settings {
     /// # Errors
     /// Those of the files, which name the line and the remedy.
     pub fn check_files(&self) -> Result<(), Error> {
-        let mapping = self.statsd.mapping.as_deref().map(Mapping::read);
-        mapping.transpose().map_err(Error::Mapping)?;
+        for (options, protocol) in
+            [(&self.statsd, statsd::STATSD), (&self.graphite, graphite::GRAPHITE)]
+        {
+            let mapping = options.mapping.as_deref().map(|path| Mapping::read(path, protocol.flag));
+            mapping.transpose().map_err(Error::Mapping)?;
+        }
         let rules = self.rules.as_deref().map(Rules::read);
         rules.transpose().map_err(Error::Rules)?;
         let relabelling = self.outputs.relabel.as_deref().map(Relabelling::read);

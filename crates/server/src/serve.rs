@@ -15,12 +15,12 @@ use crate::agent::{self, Agent};
 use crate::checkpoint::Checkpoints;
 use crate::config::Settings;
 use crate::http::{self, Server};
+use crate::inputs::listeners::{Listeners, Running};
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
 use crate::inputs::rules::{self, Rules};
-use crate::inputs::statsd;
 use crate::inputs::sweep::Sweeps;
-use crate::inputs::{Inputs, Shared};
+use crate::inputs::{Inputs, Shared, graphite, listeners, statsd};
 use crate::memory;
 use crate::metrics::{Metrics, Own};
 use crate::outputs::{self, Outputs, Source};
@@ -36,8 +36,8 @@ pub enum Error {
     State(state::Error),
     /// The server cannot listen or run.
     Http(http::Error),
-    /// StatsD cannot be received.
-    Statsd(statsd::Error),
+    /// Lines of StatsD or Graphite cannot be received.
+    Listeners(listeners::Error),
     /// The rules cannot be used.
     Rules(rules::Error),
     /// What is sent to others cannot be.
@@ -76,7 +76,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     // Bind before opening the state: a daemon that cannot listen must not touch it.
     let server = Server::bind(&settings.listen, &http).map_err(Error::Http)?;
     let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
-    let listeners = statsd::Listeners::bind(&settings.statsd, files).map_err(Error::Statsd)?;
+    let listeners = bind_listeners(settings, files).map_err(Error::Listeners)?;
     // State and metrics live as long as the process, so requests count no references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let starting = Starting::new(state);
@@ -93,7 +93,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let sweeps =
         Sweeps::start(state, shared).map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
-    let statsd = listeners.start(state, shared, metrics).map_err(Error::Statsd)?;
+    let listening = start_listeners(listeners, state, shared, metrics).map_err(Error::Listeners)?;
     let targets = Targets::start(settings.targets.clone(), &shared.via);
     let targets = targets.map_err(Error::Targets)?;
     let agent = watch(state, metrics, settings, most, &targets)?;
@@ -118,7 +118,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     };
     let routes = |_| Routes::new(state, metrics, top, Inputs::new(state, shared), segments.clone());
     let served = server.serve(routes, started, stopping);
-    drop(statsd);
+    drop(listening);
     // From here on, all has a deadline of its own, but for the final sync: it takes as long as the
     // disk needs.
     drop(ended);
@@ -150,14 +150,39 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// The files that the daemon may open beside those of the server: connections for StatsD,
+/// Binds the sockets for lines.
+fn bind_listeners(settings: &Settings, files: usize) -> Result<[Listeners; 2], listeners::Error> {
+    let each = listeners::connections(files, streams(settings));
+    Ok([statsd::bind(&settings.statsd, each)?, graphite::bind(&settings.graphite, each)?])
+}
+
+/// Starts to receive lines.
+fn start_listeners(
+    [statsd, graphite]: [Listeners; 2],
+    state: &State,
+    shared: &'static Shared,
+    metrics: &Metrics,
+) -> Result<[Running; 2], listeners::Error> {
+    Ok([
+        statsd::start(statsd, state, shared, metrics)?,
+        graphite::start(graphite, state, shared, metrics)?,
+    ])
+}
+
+/// The number of listeners for lines that have connections.
+fn streams(settings: &Settings) -> usize {
+    settings.statsd.streams() + settings.graphite.streams()
+}
+
+/// The files that the daemon may open beside those of the server: connections for lines,
 /// connections to receivers and targets, and at most `most` segments that are watched.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
     let outputs = &settings.outputs;
     let receivers = outputs.receivers.len() + outputs.otlp.receivers.len();
     let clients = (receivers + settings.targets.targets.len()) * FILES_PER_CLIENT;
-    settings.statsd.streams() * settings.statsd.connections(files) + clients + watched
+    let streams = streams(settings);
+    streams * listeners::connections(files, streams) + clients + watched
 }
 
 /// Starts the agent, if it has anything to show.
@@ -289,7 +314,7 @@ impl fmt::Display for Error {
         match self {
             Self::State(error) => write!(f, "{error}"),
             Self::Http(error) => write!(f, "{error}"),
-            Self::Statsd(error) => write!(f, "{error}"),
+            Self::Listeners(error) => write!(f, "{error}"),
             Self::Rules(error) => write!(f, "{error}"),
             Self::Outputs(error) => write!(f, "{error}"),
             Self::Targets(error) => write!(f, "{error}"),

@@ -18,6 +18,8 @@ mod contract;
 mod crash;
 #[path = "daemon/expiry.rs"]
 mod expiry;
+#[path = "daemon/graphite.rs"]
+mod graphite;
 #[path = "daemon/hanging.rs"]
 mod hanging;
 #[path = "daemon/imports.rs"]

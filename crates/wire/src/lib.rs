@@ -34,6 +34,7 @@ mod quipu;
 mod reader;
 #[cfg(any(
     feature = "exposition",
+    feature = "graphite",
     feature = "otlp",
     feature = "remote-write",
     feature = "snappy",

@@ -14,7 +14,7 @@ use super::{
 use crate::agent;
 use crate::agent::targets::Target;
 use crate::http;
-use crate::inputs::{otlp, push, statsd};
+use crate::inputs::{listeners, otlp, push};
 use crate::outputs::otlp::{Compression, Temporality};
 
 /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in
@@ -202,7 +202,7 @@ pub struct Flags {
     /// Where lines of StatsD and DogStatsD come in: udp://HOST:PORT, tcp://HOST:PORT,
     /// unixgram:PATH, or unix:PATH; may be given several times [default: none]
     #[arg(long, env = "QUIPU_STATSD", value_name = "ADDRESS", value_delimiter = ',')]
-    pub statsd: Option<Vec<statsd::Address>>,
+    pub statsd: Option<Vec<listeners::Address>>,
 
     /// Mapping file of statsd_exporter, which gives names and labels to metrics of StatsD
     /// [default: none]
@@ -223,6 +223,20 @@ pub struct Flags {
     /// Receive buffer of UDP listeners for StatsD to ask the kernel for [default: 4194304]
     #[arg(long, env = "QUIPU_STATSD_RECEIVE_BUFFER", value_name = "BYTES")]
     pub statsd_receive_buffer: Option<usize>,
+
+    /// Where lines of Graphite's plaintext protocol come in: tcp://HOST:PORT, udp://HOST:PORT,
+    /// unix:PATH, or unixgram:PATH; may be given several times [default: none]
+    #[arg(long, env = "QUIPU_GRAPHITE", value_name = "ADDRESS", value_delimiter = ',')]
+    pub graphite: Option<Vec<listeners::Address>>,
+
+    /// Mapping file of graphite_exporter, which gives names and labels to metrics of Graphite
+    /// [default: none]
+    #[arg(long, env = "QUIPU_GRAPHITE_MAPPING", value_name = "FILE")]
+    pub graphite_mapping: Option<PathBuf>,
+
+    /// Receive buffer of UDP listeners for Graphite to ask the kernel for [default: 4194304]
+    #[arg(long, env = "QUIPU_GRAPHITE_RECEIVE_BUFFER", value_name = "BYTES")]
+    pub graphite_receive_buffer: Option<usize>,
 
     /// Segment file, directory with such files, or pattern of paths, whose metrics are shown; may
     /// be given several times [default: none]
@@ -412,6 +426,9 @@ impl Flags {
             statsd_mapping: self.statsd_mapping.or(other.statsd_mapping),
             statsd_suffixes: self.statsd_suffixes.or(other.statsd_suffixes),
             statsd_receive_buffer: self.statsd_receive_buffer.or(other.statsd_receive_buffer),
+            graphite: self.graphite.or(other.graphite),
+            graphite_mapping: self.graphite_mapping.or(other.graphite_mapping),
+            graphite_receive_buffer: self.graphite_receive_buffer.or(other.graphite_receive_buffer),
             segments: self.segments.or(other.segments),
             segments_labels: self.segments_labels.or(other.segments_labels),
             segments_otel_context: self.segments_otel_context.or(other.segments_otel_context),
@@ -497,6 +514,9 @@ impl Flags {
             statsd_mapping: None,
             statsd_suffixes: Some(false),
             statsd_receive_buffer: Some(4 << 20),
+            graphite: None,
+            graphite_mapping: None,
+            graphite_receive_buffer: Some(4 << 20),
             segments: None,
             segments_labels: None,
             segments_otel_context: Some(Switch::Off),

@@ -96,6 +96,7 @@ fn senseless_values_name_the_flag_and_the_way_out() {
         ("read-timeout = \"1ms\"", "--read-timeout", "give at least 10ms"),
         ("accuracy = \"1ns\"", "--window", "a coarser accuracy"),
         ("statsd-receive-buffer = 1", "--statsd-receive-buffer", "give 4096 to"),
+        ("graphite-receive-buffer = 1", "--graphite-receive-buffer", "give 4096 to"),
     ] {
         let message = resolve(toml).unwrap_err().to_string();
         assert!(message.contains(flag) && message.contains(way), "{toml}: {message}");
@@ -113,7 +114,8 @@ fn a_file_with_what_is_no_setting_is_refused() {
         ("windw = \"60s\"", "unknown field `windw`"),
         ("window = 60", "invalid type"),
         ("window = \"60 parsecs\"", "such as 200ms"),
-        ("statsd = [\"localhost:9125\"]", "udp://127.0.0.1:9125"),
+        ("statsd = [\"localhost:9125\"]", "udp://HOST:PORT"),
+        ("graphite = [\"localhost:2003\"]", "tcp://HOST:PORT"),
         ("window", "quipu.toml"),
     ] {
         std::fs::write(&path, text).unwrap();

@@ -8,8 +8,10 @@ pub mod body;
 mod brief;
 mod encoded;
 pub mod gate;
+pub mod graphite;
 pub mod import;
 pub mod ingest;
+pub mod listeners;
 pub mod order;
 pub mod otlp;
 pub mod parameters;
@@ -169,6 +171,40 @@ impl Shared {
             }
         }
         Ok(turn)
+    }
+
+    /// Takes a value unless its series has a later one. One that has the time of the last one
+    /// replaces it: senders may have times in seconds. `times` are its own and now, in milliseconds
+    /// since 1970, and `labels` are in the order of their names.
+    ///
+    /// # Errors
+    /// The sample has no place, or as [`Intake::take`].
+    pub fn take_latest(
+        &self,
+        intake: &mut Intake,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        (given, value): (&Given<'_>, f64),
+        (timestamp_ms, now_ms): (i64, i64),
+    ) -> Result<(), NotFollowed> {
+        let series = self.order.hash(metric.name, labels);
+        let class = if matches!(given, Given::Gauge(_)) { Class::Gauge } else { Class::Unknown };
+        let arrival = Arrival { series, timestamp_ms, value: value.to_bits(), class };
+        let named = (metric.name, labels);
+        let turn = match self.place(intake, named, &arrival, now_ms) {
+            Err(Misplaced::Duplicate) => {
+                self.order.forget(series);
+                self.place(intake, named, &arrival, now_ms)
+            }
+            turn => turn,
+        };
+        if turn.map_err(NotFollowed::Misplaced)? == Turn::Seen {
+            return Ok(());
+        }
+        self.take(intake, metric, labels, given, Mode::Set, None).map_err(|refused| {
+            self.order.forget(series);
+            NotFollowed::Refused(refused)
+        })
     }
 
     /// As [`Intake::observe`].

@@ -27,11 +27,20 @@ pub enum Input {
     Import,
     /// Messages of quipu-wire's formats.
     Ingest,
+    /// Graphite, whatever its transport.
+    Graphite,
 }
 
 impl Input {
-    const ALL: [Self; 6] =
-        [Self::Statsd, Self::Push, Self::RemoteWrite, Self::Otlp, Self::Import, Self::Ingest];
+    const ALL: [Self; 7] = [
+        Self::Statsd,
+        Self::Push,
+        Self::RemoteWrite,
+        Self::Otlp,
+        Self::Import,
+        Self::Ingest,
+        Self::Graphite,
+    ];
 
     /// Its name, as the value of a label.
     pub fn name(self) -> &'static str {

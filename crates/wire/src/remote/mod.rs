@@ -1,6 +1,6 @@
 //! What carries samples of many series to a server: Prometheus' remote write, 1.0 and 2.0,
-//! OpenTelemetry's metrics (OTLP), the lines of StatsD's clients ([`statsd`]), and the formats that
-//! programs expose and push ([`exposition`]).
+//! OpenTelemetry's metrics (OTLP), the lines of clients of StatsD ([`statsd`]) and of Graphite
+//! ([`graphite`]), and the formats that programs expose and push ([`exposition`]).
 //!
 //! ```
 //! # #[cfg(all(feature = "remote-write", feature = "snappy"))] {
@@ -53,9 +53,11 @@ pub mod exposition;
 mod fields;
 #[cfg(feature = "statsd")]
 mod frames;
+#[cfg(feature = "graphite")]
+pub mod graphite;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod labels;
-#[cfg(any(feature = "exposition", feature = "statsd"))]
+#[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
 mod lines;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -76,7 +78,7 @@ mod write_reader;
 pub use frames::FrameBuffer;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 pub use labels::{Label, id_labels};
-#[cfg(any(feature = "exposition", feature = "statsd"))]
+#[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
 pub use lines::{Cut, LineBuffer};
 #[cfg(feature = "otlp")]
 pub use otlp::{

@@ -1,78 +1,34 @@
-//! The daemon's own metrics of StatsD. They exist only if there is a listener.
+//! The daemon's own metrics of samples of StatsD. They exist only if there is a listener.
 
-use quipu::{Counter, CounterFamily, IntGauge, IntGaugeFamily, Metrics as Group, Scope};
+use quipu::{Counter, CounterFamily, Metrics as Group, Scope};
 use quipu_wire::remote::statsd::Type;
 
 /// The metrics of all listeners.
 #[derive(Debug, Group)]
-#[metrics(prefix = "statsd")]
 pub(super) struct StatsdMetrics {
-    /// Datagrams that were received.
-    #[metric(labels = ["listener"])]
-    packets: CounterFamily<[&'static str; 1]>,
-    /// Bytes that were received.
-    #[metric(labels = ["listener"])]
-    received_bytes: CounterFamily<[&'static str; 1]>,
-    /// Lines that were received, and further samples of lines that have several.
-    #[metric(labels = ["listener"])]
-    lines: CounterFamily<[&'static str; 1]>,
-    /// Datagrams that the kernel dropped because the receive buffer was full.
-    #[metric(labels = ["listener"])]
-    kernel_drops: CounterFamily<[&'static str; 1]>,
-    /// Size of the receive buffer, as the kernel counts it.
-    #[metric(labels = ["listener"])]
-    receive_buffer_bytes: IntGaugeFamily<[&'static str; 1]>,
-    /// Connections that are open.
-    #[metric(labels = ["listener"])]
-    connections_open: IntGaugeFamily<[&'static str; 1]>,
-    /// Connections that were accepted.
-    #[metric(labels = ["listener"])]
-    connections_accepted: CounterFamily<[&'static str; 1]>,
-    /// Connections that were closed at once because too many were open.
-    #[metric(labels = ["listener"])]
-    connections_refused: CounterFamily<[&'static str; 1]>,
     /// Values that were taken, by type.
     #[metric(labels = ["type"])]
     samples: CounterFamily<[&'static str; 1]>,
     /// Events and service checks of Datadog, which are not kept.
     #[metric(labels = ["kind"])]
     events: CounterFamily<[&'static str; 1]>,
-    /// Tags without a name or a value, which were left out.
-    tag_errors: Counter,
-    /// Samples that a rule of the mapping dropped.
-    samples_dropped: Counter,
 }
 
-/// The metrics of one listener.
-#[derive(Debug)]
-pub(super) struct ListenerMetrics {
-    packets: Counter,
-    bytes: Counter,
-    lines: Counter,
-    pub(super) kernel_drops: Counter,
-    pub(super) receive_buffer: IntGauge,
-    pub(super) open: IntGauge,
-    pub(super) accepted: Counter,
-    pub(super) refused: Counter,
+/// Their series.
+#[derive(Debug, Clone)]
+pub(super) struct Samples {
     samples: [Counter; TYPES.len()],
     events: Counter,
     service_checks: Counter,
-    tag_errors: Counter,
-    dropped: Counter,
 }
 
 /// What was counted and is not in the metrics yet.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
-    pub(super) lines: u64,
     /// By [`Type`].
     pub(super) samples: [u64; TYPES.len()],
     pub(super) events: u64,
     pub(super) service_checks: u64,
-    pub(super) tag_errors: u64,
-    pub(super) dropped: u64,
 }
 
 impl StatsdMetrics {
@@ -81,40 +37,21 @@ impl StatsdMetrics {
         scope.metrics()
     }
 
-    /// Those of a listener.
-    pub(super) fn listener(&self, address: &str) -> ListenerMetrics {
-        let labels = &[address];
-        ListenerMetrics {
-            packets: self.packets.with(labels),
-            bytes: self.received_bytes.with(labels),
-            lines: self.lines.with(labels),
-            kernel_drops: self.kernel_drops.with(labels),
-            receive_buffer: self.receive_buffer_bytes.with(labels),
-            open: self.connections_open.with(labels),
-            accepted: self.connections_accepted.with(labels),
-            refused: self.connections_refused.with(labels),
+    /// All series, looked up once.
+    pub(super) fn samples(&self) -> Samples {
+        Samples {
             samples: TYPES.map(|name| self.samples.with(&[name])),
             events: self.events.with(&["event"]),
             service_checks: self.events.with(&["service_check"]),
-            tag_errors: self.tag_errors.clone(),
-            dropped: self.samples_dropped.clone(),
         }
     }
 }
 
-impl ListenerMetrics {
+impl Samples {
     /// Adds counts.
     pub(super) fn add(&self, counts: &Counts) {
         let samples = self.samples.iter().zip(counts.samples);
-        let others = [
-            (&self.packets, counts.packets),
-            (&self.bytes, counts.bytes),
-            (&self.lines, counts.lines),
-            (&self.events, counts.events),
-            (&self.service_checks, counts.service_checks),
-            (&self.tag_errors, counts.tag_errors),
-            (&self.dropped, counts.dropped),
-        ];
+        let others = [(&self.events, counts.events), (&self.service_checks, counts.service_checks)];
         for (counter, count) in samples.chain(others).filter(|(_, count)| *count > 0) {
             counter.inc_by(count);
         }

@@ -1,158 +1,85 @@
-//! What a listener does with the lines that it receives: it reads them, finds their names and
-//! labels, and puts their values into the intake. A line or a value that is refused is reported,
-//! and does not take its neighbours along.
+//! What a listener does with lines of StatsD: it reads them, finds their names and labels, and puts
+//! their values into the intake.
 //!
 //! There is a short way for lines whose [form](Forms) is known, and a long way for all others; both
 //! put the same values into the same series. With rules, all lines go the long way: a rule may
 //! decide by the values of labels, and counts what it does.
 
-use std::borrow::Cow;
-use std::cmp::Ordering;
-use std::fmt::Display;
 use std::mem;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Prepared, Refused};
-use quipu_wire::remote::Cut;
 use quipu_wire::remote::statsd::{Line, Lines, Sample, Tags, Type, Value};
 
 use super::forms::{Forms, TagValues};
-use super::mapping::{Class, Treatment};
-use super::metrics::{Counts, ListenerMetrics};
-use super::names::{Names, escaped, is_name};
-use crate::client::Source;
+use super::metrics::{Counts, Samples};
 use crate::inputs::Shared;
-use crate::inputs::refusals::{Input, Refusals};
+use crate::inputs::listeners::mapping::{Class, Treatment};
+use crate::inputs::listeners::{Common, Names, Reader, Report, put_labels, recycle};
+use crate::inputs::refusals::Input;
 
-/// Takes the lines of one listener in.
+/// Takes the samples of the lines of one listener.
 pub(super) struct Receiver {
-    intake: Intake,
     names: Names,
     /// `None` if there are rules.
     forms: Option<Forms>,
-    shared: &'static Shared,
-    metrics: ListenerMetrics,
-    /// What was counted since [`Receiver::flush`].
+    metrics: Samples,
+    /// What was counted since the last flush.
     counts: Counts,
     /// The labels of a line; empty between lines, and kept for its memory.
     labels: Vec<(&'static str, &'static str)>,
 }
 
-/// Where lines come from; its text is for people.
-pub(super) trait Sender: Display {
-    /// Names it as the source of what the intake takes from now on.
-    fn name_to(&self, intake: &mut Intake);
-}
+impl Reader for Receiver {
+    const INPUT: Input = Input::Statsd;
+    const FRAMES: bool = true;
 
-impl Sender for String {
-    fn name_to(&self, intake: &mut Intake) {
-        intake.set_source(&Source::named(self));
-    }
-}
-
-/// Where refusals are reported, and for which client.
-struct Report<'a> {
-    refusals: &'static Refusals,
-    source: &'a dyn Display,
-}
-
-impl Receiver {
-    pub(super) fn new(
-        intake: Intake,
-        names: Names,
-        shared: &'static Shared,
-        metrics: ListenerMetrics,
-    ) -> Self {
-        let forms = shared.rules.is_none().then(Forms::default);
-        let counts = Counts::default();
-        Self { intake, names, forms, shared, metrics, counts, labels: Vec::new() }
-    }
-
-    /// Takes a datagram.
-    pub(super) fn packet(&mut self, packet: &[u8], source: &dyn Sender) {
-        self.counts.packets += 1;
-        self.counts.bytes += packet.len() as u64;
-        self.lines(packet, source);
-    }
-
-    /// Reports a datagram that is longer than any buffer for one.
-    pub(super) fn packet_too_long(&mut self, source: &dyn Sender) {
-        self.counts.packets += 1;
-        let report = Report { refusals: &self.shared.refusals, source };
-        report.refused("packet_too_long", &"the datagram has over 65,536 bytes");
-    }
-
-    /// Takes a part of a stream.
-    pub(super) fn cut(&mut self, cut: Cut<'_>, source: &dyn Sender) {
-        match cut {
-            Cut::Lines(lines) => {
-                self.counts.bytes += lines.len() as u64;
-                self.lines(lines, source);
-            }
-            Cut::TooLong => {
-                self.counts.lines += 1;
-                let report = Report { refusals: &self.shared.refusals, source };
-                report.refused("line_too_long", &"the line, or frame, is longer than the limit");
-            }
-        }
-    }
-
-    /// Counts the end of a connection, or a connection that was refused.
-    pub(super) fn metrics(&self) -> &ListenerMetrics {
-        &self.metrics
-    }
-
-    /// Adds what was counted to the metrics. Between the calls, counting costs no atomics.
-    pub(super) fn flush(&mut self) {
-        let counts = mem::take(&mut self.counts);
-        let samples = counts.samples.iter().sum();
-        if samples > 0 {
-            self.shared.refusals.took(Input::Statsd, samples);
-        }
-        self.metrics.add(&counts);
-    }
-
-    fn lines(&mut self, input: &[u8], source: &dyn Sender) {
-        source.name_to(&mut self.intake);
-        let report = Report { refusals: &self.shared.refusals, source };
-        let allowance = self.shared.rates.of(source);
-        let before = self.counts.lines;
-        if let Some(Err(excess)) = allowance.map(|allowance| allowance.check()) {
-            for _ in input.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-                self.counts.lines += 1;
-                report.refused(excess.reason, &excess);
-            }
-            return;
-        }
-        for line in Lines::new(input, Tags::ALL) {
-            self.counts.lines += 1;
+    fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>) {
+        for line in Lines::new(lines, Tags::ALL) {
+            common.counts.lines += 1;
             match line {
-                Ok(Line::Sample(sample)) => self.sample(&sample, &report),
+                Ok(Line::Sample(sample)) => self.sample(common, &sample, report),
                 Ok(Line::Event(_)) => self.counts.events += 1,
                 Ok(Line::ServiceCheck(_)) => self.counts.service_checks += 1,
                 Err(error) => report.refused(error.reason().as_str(), &error),
                 Ok(_) => {}
             }
         }
-        if let Some(allowance) = allowance {
-            allowance.brought(self.counts.lines - before);
-        }
+    }
+
+    fn flush(&mut self) -> u64 {
+        let counts = mem::take(&mut self.counts);
+        self.metrics.add(&counts);
+        counts.samples.iter().sum()
+    }
+}
+
+impl Receiver {
+    pub(super) fn new(names: Names, shared: &'static Shared, metrics: Samples) -> Self {
+        let forms = shared.rules.is_none().then(Forms::default);
+        Self { names, forms, metrics, counts: Counts::default(), labels: Vec::new() }
     }
 
     #[inline]
-    fn sample(&mut self, sample: &Sample<'_>, report: &Report<'_>) {
+    fn sample(&mut self, common: &mut Common, sample: &Sample<'_>, report: &Report<'_>) {
         let Some(class) = class(sample.kind) else {
             let what = format_args!("{:.100}: sets are not supported", sample.name);
             return report.refused("set", &what);
         };
-        match self.take_known(sample, class, report) {
+        match self.take_known(common, sample, class, report) {
             Left::Nothing => {}
-            left => self.take_any(sample, class, &left, report),
+            left => self.take_any(common, (sample, class), &left, report),
         }
     }
 
     /// Takes a line whose form is known.
     #[inline]
-    fn take_known(&mut self, sample: &Sample<'_>, class: Class, report: &Report<'_>) -> Left {
+    fn take_known(
+        &mut self,
+        common: &mut Common,
+        sample: &Sample<'_>,
+        class: Class,
+        report: &Report<'_>,
+    ) -> Left {
         let Some(forms) = &self.forms else { return Left::From(0) };
         let mut tags = TagValues::default();
         let Some(form) = forms.find(sample, class, &mut tags) else { return Left::New };
@@ -166,7 +93,7 @@ impl Receiver {
                     continue;
                 }
             };
-            let (intake, prepared) = (&mut self.intake, &form.prepared);
+            let (intake, prepared) = (&mut common.intake, &form.prepared);
             let taken = asked.and_then(|asked| {
                 let taken = match asked {
                     Asked::Put(given, mode) => intake.take_prepared(prepared, labels, &given, mode),
@@ -179,19 +106,25 @@ impl Receiver {
             match taken {
                 Ok(true) => self.counts.samples[sample.kind as usize] += 1,
                 Ok(false) => return Left::From(done),
-                Err(why) => report.not_taken(sample, why),
+                Err(why) => not_taken(report, sample, why),
             }
         }
-        self.counts.tag_errors += tags.faults;
+        common.counts.tag_errors += tags.faults;
         Left::Nothing
     }
 
     /// Takes what is left of a line.
     #[inline(never)]
-    fn take_any(&mut self, sample: &Sample<'_>, class: Class, left: &Left, report: &Report<'_>) {
+    fn take_any(
+        &mut self,
+        common: &mut Common,
+        (sample, class): (&Sample<'_>, Class),
+        left: &Left,
+        report: &Report<'_>,
+    ) {
         let found = self.names.find(sample.name, class);
         let Some(treatment) = found.treatment else {
-            self.counts.dropped += 1;
+            common.counts.dropped += 1;
             return;
         };
         if found.name.is_empty() {
@@ -201,20 +134,15 @@ impl Receiver {
         // Declared before the labels, which may borrow from it.
         let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
-        let tags = put_tags(sample, self.intake.limits().labels, &mut labels, &mut strange);
-        self.counts.tag_errors += tags.faults;
-        for (name, value) in found.labels {
-            let is_there = found.honors_labels && labels.iter().any(|(other, _)| other == name);
-            if !is_there {
-                set_label(&mut labels, name.as_str(), value);
-            }
-        }
+        let most = common.intake.limits().labels;
+        let tags = put_labels(&found, || sample.tags(), most, &mut labels, &mut strange);
+        common.counts.tag_errors += tags.faults;
         let metric = Metric {
             help: &treatment.help,
-            expiry: treatment.expiry.or(self.shared.expiry),
+            expiry: treatment.expiry.or(common.shared.expiry),
             ..Metric::new(found.name)
         };
-        let (shared, intake) = (self.shared, &mut self.intake);
+        let (shared, intake) = (common.shared, &mut common.intake);
         let mut taking = Taking { shared, intake, metric, labels: &labels, treatment };
         let done = if let Left::From(done) = left { *done } else { 0 };
         let mut is_taken = false;
@@ -233,7 +161,7 @@ impl Receiver {
                     self.counts.samples[sample.kind as usize] += 1;
                     is_taken = true;
                 }
-                Err(refused) => report.not_taken(sample, refused),
+                Err(refused) => not_taken(report, sample, refused),
             }
         }
         if let (Left::New, true, Some(forms)) = (left, is_taken, &mut self.forms)
@@ -338,105 +266,22 @@ impl Taking<'_> {
     }
 }
 
-impl Report<'_> {
-    #[cold]
-    fn refused(&self, reason: &'static str, what: &dyn Display) {
-        self.refusals.refused(Input::Statsd, &self.source.to_string(), reason, what);
-    }
-
-    #[cold]
-    fn not_taken(&self, sample: &Sample<'_>, why: NotTaken) {
-        let name = sample.name;
-        match why {
-            NotTaken::Negative => {
-                let what = format_args!("{name:.100}: a counter cannot decrease");
-                self.refused("illegal_negative_counter", &what);
-            }
-            NotTaken::Rate => {
-                let what = format_args!("{name:.100}: the sample rate is too small for the value");
-                self.refused("invalid_sample_factor", &what);
-            }
-            NotTaken::Refused(why) => {
-                self.refused(why.reason(), &format_args!("{name:.100}: {why}"));
-            }
+#[cold]
+fn not_taken(report: &Report<'_>, sample: &Sample<'_>, why: NotTaken) {
+    let name = sample.name;
+    match why {
+        NotTaken::Negative => {
+            let what = format_args!("{name:.100}: a counter cannot decrease");
+            report.refused("illegal_negative_counter", &what);
+        }
+        NotTaken::Rate => {
+            let what = format_args!("{name:.100}: the sample rate is too small for the value");
+            report.refused("invalid_sample_factor", &what);
+        }
+        NotTaken::Refused(why) => {
+            report.refused(why.reason(), &format_args!("{name:.100}: {why}"));
         }
     }
-}
-
-/// What was found in the tags of a line.
-#[derive(Debug, Default)]
-struct TagsFound {
-    /// Tags that have no name or no value.
-    faults: u64,
-    /// Whether there are more tags than were read.
-    are_cut: bool,
-}
-
-/// Adds the tags of a line to its labels, up to one more than `most`, which the intake then
-/// refuses. `strange` is memory for names that change.
-#[inline]
-fn put_tags<'s, 'a: 's>(
-    sample: &Sample<'a>,
-    most: usize,
-    labels: &mut Vec<(&'s str, &'s str)>,
-    strange: &'s mut Vec<(Cow<'a, str>, &'a str)>,
-) -> TagsFound {
-    let plain = |name| is_name(name).then_some(name);
-    if let Some(found) = put_named_tags(sample, most, labels, plain) {
-        return found;
-    }
-    // Names that differ may become one label, so they are changed before they are counted.
-    let escape = |name| match is_name(name) {
-        true => Some(Cow::Borrowed(name)),
-        false => Some(Cow::Owned(escaped(name, ""))),
-    };
-    let found = put_named_tags(sample, most, strange, escape);
-    labels.clear();
-    labels.extend(strange.iter().map(|(name, value)| (&**name, *value)));
-    found.unwrap_or_default()
-}
-
-/// Adds tags under the names that `named` makes of theirs. Returns `None` at the first one that has
-/// none.
-#[inline]
-fn put_named_tags<'a, N: Ord>(
-    sample: &Sample<'a>,
-    most: usize,
-    labels: &mut Vec<(N, &'a str)>,
-    named: impl Fn(&'a str) -> Option<N>,
-) -> Option<TagsFound> {
-    let mut found = TagsFound::default();
-    for tag in sample.tags() {
-        match tag {
-            Ok((name, value)) => {
-                if labels.len() > most {
-                    found.are_cut = true;
-                    break;
-                }
-                set_label(labels, named(name)?, value);
-            }
-            Err(_) => found.faults += 1,
-        }
-    }
-    Some(found)
-}
-
-/// Sets a label, and keeps all sorted by name, as the intake wants them. Of several tags with one
-/// name, the last one counts, as in statsd_exporter.
-#[inline]
-fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str) {
-    let mut at = labels.len();
-    while let Some((before, old)) = at.checked_sub(1).and_then(|before| labels.get_mut(before)) {
-        match (*before).cmp(&name) {
-            Ordering::Less => break,
-            Ordering::Equal => {
-                *old = value;
-                return;
-            }
-            Ordering::Greater => at -= 1,
-        }
-    }
-    labels.insert(at, (name, value));
 }
 
 /// What rules tell apart; a set is nothing that they know.
@@ -448,13 +293,6 @@ fn class(kind: Type) -> Option<Class> {
         Type::Timer | Type::Histogram | Type::Distribution => Some(Class::Observer),
         _ => None,
     }
-}
-
-/// An empty vector in the memory of a vector of shorter-lived elements.
-fn recycle(mut labels: Vec<(&str, &str)>) -> Vec<(&'static str, &'static str)> {
-    labels.clear();
-    // The standard library collects in place, so this neither loops nor allocates.
-    labels.into_iter().map(|_| ("", "")).collect()
 }
 
 /// The greatest number of observations that one line may stand for.

@@ -11,13 +11,21 @@ use std::time::{Duration, Instant};
 use quipu::intake::Intake;
 use tracing::{error, warn};
 
-use super::receiver::{Receiver, Sender};
+use super::Protocol;
+use super::metrics::ListenerMetrics;
+use super::receiver::{Reader, Receiver, Sender};
 use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
 use crate::client;
 
 /// Receives until it is stopped, and then what the socket still holds.
-pub(super) fn run(socket: &Socket, stop: &Stop, receiver: &mut Receiver) {
+pub(super) fn run<R: Reader>(
+    socket: &Socket,
+    stop: &Stop,
+    receiver: &mut Receiver<R>,
+    protocol: Protocol,
+) {
+    let Protocol { name, .. } = protocol;
     let mut batch = Batch::new();
     let mut drops = Drops::new(socket);
     let naps = naps(socket.transport);
@@ -28,7 +36,7 @@ pub(super) fn run(socket: &Socket, stop: &Stop, receiver: &mut Receiver) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                error!(%error, address = socket.address, "receiving StatsD fails; trying again");
+                error!(%error, address = socket.address, "receiving {name} fails; trying again");
                 thread::sleep(PAUSE_AFTER_ERROR);
                 0
             }
@@ -40,7 +48,7 @@ pub(super) fn run(socket: &Socket, stop: &Stop, receiver: &mut Receiver) {
             }
         }
         receiver.flush();
-        drops.look(socket, receiver, received);
+        drops.look(socket, receiver.metrics(), protocol, received);
         if stop.is_asked() {
             // Clients may go on sending, so there is a bound on what is read from now on.
             let by = *stops_by.get_or_insert_with(|| Instant::now() + LAST_READS);
@@ -94,7 +102,13 @@ impl Drops {
 
     /// Looks at the count whenever nothing was received, and every 100 ms or so while there is
     /// always more to receive.
-    fn look(&mut self, socket: &Socket, receiver: &Receiver, received: usize) {
+    fn look(
+        &mut self,
+        socket: &Socket,
+        metrics: &ListenerMetrics,
+        Protocol { name, flag }: Protocol,
+        received: usize,
+    ) {
         self.batches += 1;
         if received > 0 && self.batches < BATCHES_PER_LOOK {
             return;
@@ -110,13 +124,13 @@ impl Drops {
         if new == 0 {
             return;
         }
-        receiver.metrics().kernel_drops.inc_by(u64::from(new));
+        metrics.kernel_drops.inc_by(u64::from(new));
         if self.warned.is_none_or(|before| now - before > TIME_PER_WARNING) {
             self.warned = Some(now);
             warn!(
                 address = socket.address,
                 packets = new,
-                "the kernel dropped packets of StatsD: raise --statsd-receive-buffer, or send \
+                "the kernel dropped packets of {name}: raise --{flag}-receive-buffer, or send \
                  several lines in a packet"
             );
         }

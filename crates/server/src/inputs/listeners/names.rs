@@ -1,4 +1,4 @@
-//! Names of metrics: what a name of StatsD becomes, by the rules of a mapping or as it is.
+//! Names of metrics: what a name of a line becomes, by the rules of a mapping or as it is.
 //!
 //! Characters that Prometheus does not have become underscores, as in statsd_exporter. Results of
 //! rules are cached, since a rule costs a walk or a search and several allocations.
@@ -12,7 +12,7 @@ use super::recent::Recent;
 
 /// Finds what names become. Each listener has its own.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(in crate::inputs) struct Names {
     mapping: Option<Arc<Mapping>>,
     /// Whether all counters end in `_total`.
     suffixes: bool,
@@ -28,15 +28,15 @@ pub(super) struct Names {
 
 /// What a name becomes.
 #[derive(Debug)]
-pub(super) struct Found<'a> {
+pub(in crate::inputs) struct Found<'a> {
     /// The name of the metric; empty if a rule makes an empty one.
-    pub(super) name: &'a str,
+    pub(in crate::inputs) name: &'a str,
     /// The labels that a rule adds.
-    pub(super) labels: &'a [(String, String)],
+    pub(in crate::inputs) labels: &'a [(String, String)],
     /// Whether a tag outweighs a label of that rule.
-    pub(super) honors_labels: bool,
+    pub(in crate::inputs) honors_labels: bool,
     /// How the metric is kept; none if a rule drops it.
-    pub(super) treatment: Option<&'a Treatment>,
+    pub(in crate::inputs) treatment: Option<&'a Treatment>,
 }
 
 impl Names {
@@ -56,7 +56,7 @@ impl Names {
 
     /// What a name becomes.
     #[inline]
-    pub(super) fn find<'a>(&'a mut self, name: Name<'a>, class: Class) -> Found<'a> {
+    pub(in crate::inputs) fn find<'a>(&'a mut self, name: Name<'a>, class: Class) -> Found<'a> {
         let suffix = if self.suffixes && class == Class::Counter { "_total" } else { "" };
         if let Some(mapping) = &self.mapping {
             self.key.clear();
@@ -101,7 +101,7 @@ impl Names {
 
 /// Whether a name stays as it is.
 #[inline]
-pub(super) fn is_name(name: &str) -> bool {
+pub(in crate::inputs) fn is_name(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit()) && traits(name) == 0
 }
 

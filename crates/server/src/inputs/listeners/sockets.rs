@@ -10,6 +10,7 @@ use rustix::net::{
 };
 use tracing::{info, warn};
 
+use super::Protocol;
 use super::address::{Address, resolve};
 use crate::local_socket::{self, BoundPath};
 
@@ -59,12 +60,12 @@ impl Socket {
     }
 
     /// Logs that the socket is bound.
-    pub(super) fn log(&self) {
+    pub(super) fn log(&self, Protocol { name, .. }: Protocol) {
         match self.transport {
             Transport::Udp(buffer) => {
-                info!(address = %self.address, receive_buffer = buffer, "receiving StatsD");
+                info!(address = %self.address, receive_buffer = buffer, "receiving {name}");
             }
-            _ => info!(address = %self.address, "receiving StatsD"),
+            _ => info!(address = %self.address, "receiving {name}"),
         }
     }
 }

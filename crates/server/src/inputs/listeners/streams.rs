@@ -13,17 +13,18 @@ use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, acceptfrom_with};
 use tracing::{debug, error};
 
-use super::receiver::{Receiver, Sender};
+use super::metrics::ListenerMetrics;
+use super::receiver::{Reader, Receiver, Sender};
 use super::sockets::{Socket, Transport};
 use super::stop::Stop;
 use crate::client;
 
 /// Accepts and reads until it is stopped, and then what the sockets still hold.
 /// At most `most` connections are open at a time.
-pub(super) fn run(
+pub(super) fn run<R: Reader>(
     socket: &Socket,
     stop: &Stop,
-    receiver: &mut Receiver,
+    receiver: &mut Receiver<R>,
     most: usize,
 ) -> io::Result<()> {
     let mut connections = Connections::new(socket, stop, most)?;
@@ -45,7 +46,7 @@ pub(super) fn run(
         receiver.flush();
         if swept.elapsed() >= SWEEP {
             swept = Instant::now();
-            connections.close_idle(receiver);
+            connections.close_idle(receiver.metrics());
         }
     }
     connections.read_the_rest(receiver);
@@ -105,7 +106,7 @@ impl<'a> Connections<'a> {
     }
 
     /// Accepts some of the connections that wait. Returns whether there may be more.
-    fn accept(&mut self, receiver: &Receiver) -> bool {
+    fn accept<R: Reader>(&mut self, receiver: &Receiver<R>) -> bool {
         for _ in 0..ACCEPTS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let accepted = match self.socket.transport {
@@ -116,7 +117,7 @@ impl<'a> Connections<'a> {
                 }
             };
             match accepted {
-                Ok((descriptor, source)) => self.add(descriptor, source, receiver),
+                Ok((descriptor, source)) => self.add(descriptor, source, receiver.metrics()),
                 Err(Errno::AGAIN) => return false,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
@@ -130,8 +131,7 @@ impl<'a> Connections<'a> {
         true
     }
 
-    fn add(&mut self, descriptor: OwnedFd, source: Option<String>, receiver: &Receiver) {
-        let metrics = receiver.metrics();
+    fn add(&mut self, descriptor: OwnedFd, source: Option<String>, metrics: &ListenerMetrics) {
         if self.places.len() - self.free.len() >= self.most {
             metrics.refused.inc();
             return;
@@ -157,35 +157,35 @@ impl<'a> Connections<'a> {
     }
 
     /// Reads once from a connection, so that one that never ends does not hold up the others.
-    fn read(&mut self, place: u64, receiver: &mut Receiver) {
+    fn read<R: Reader>(&mut self, place: u64, receiver: &mut Receiver<R>) {
         let place = place as usize;
         let Some(Some(connection)) = self.places.get_mut(place) else { return };
         if connection.read(&mut self.buffer, receiver) == Read::End {
-            self.close(place, receiver);
+            self.close(place, receiver.metrics());
         }
     }
 
-    fn close(&mut self, place: usize, receiver: &Receiver) {
+    fn close(&mut self, place: usize, metrics: &ListenerMetrics) {
         // Closing the descriptor also ends its watch.
         if self.places[place].take().is_some() {
             self.free.push(place);
-            receiver.metrics().open.dec();
+            metrics.open.dec();
         }
     }
 
-    fn close_idle(&mut self, receiver: &Receiver) {
+    fn close_idle(&mut self, metrics: &ListenerMetrics) {
         for place in 0..self.places.len() {
             let is_idle = |connection: &Connection| connection.last_read.elapsed() > IDLE;
             if self.places[place].as_ref().is_some_and(is_idle) {
-                debug!(address = self.socket.address, "closed an idle connection of StatsD");
-                self.close(place, receiver);
+                debug!(address = self.socket.address, "closed an idle connection");
+                self.close(place, metrics);
             }
         }
     }
 
     /// Reads what is there, for a bounded time, since clients may go on sending. A line that has no
     /// end yet is not taken: its client still writes it.
-    fn read_the_rest(&mut self, receiver: &mut Receiver) {
+    fn read_the_rest<R: Reader>(&mut self, receiver: &mut Receiver<R>) {
         let begun = Instant::now();
         // The queue of a listener is bounded, but clients may go on connecting.
         while self.accept(receiver) && begun.elapsed() < LAST_READS {}
@@ -193,7 +193,7 @@ impl<'a> Connections<'a> {
             while let Some(connection) = &mut self.places[place] {
                 let read = connection.read(&mut self.buffer, receiver);
                 if read != Read::Some || begun.elapsed() > LAST_READS {
-                    self.close(place, receiver);
+                    self.close(place, receiver.metrics());
                 }
             }
         }
@@ -201,7 +201,7 @@ impl<'a> Connections<'a> {
 }
 
 impl Connection {
-    fn read(&mut self, buffer: &mut Vec<u8>, receiver: &mut Receiver) -> Read {
+    fn read<R: Reader>(&mut self, buffer: &mut Vec<u8>, receiver: &mut Receiver<R>) -> Read {
         buffer.clear();
         let ends_in_order = match rustix::io::read(&self.descriptor, spare_capacity(buffer)) {
             Ok(0) => true,
@@ -221,12 +221,14 @@ impl Connection {
 }
 
 impl Input {
-    fn push(&mut self, bytes: &[u8], receiver: &mut Receiver, source: &dyn Sender) {
+    fn push<R: Reader>(&mut self, bytes: &[u8], receiver: &mut Receiver<R>, source: &dyn Sender) {
         if let Self::Unknown = self {
             // The first four bytes of a frame are its length, which is far below 2^16. Lines have
             // no zeros.
             *self = match bytes {
-                [_, _, 0, ..] | [_, 0] | [0] => Self::Frames(FrameBuffer::new(MAX_FRAME)),
+                [_, _, 0, ..] | [_, 0] | [0] if R::FRAMES => {
+                    Self::Frames(FrameBuffer::new(MAX_FRAME))
+                }
                 _ => Self::Lines(LineBuffer::new(MAX_LINE)),
             };
         }
@@ -238,7 +240,7 @@ impl Input {
     }
 
     /// Takes the last line, which may have no line feed. The rest of a frame is incomplete.
-    fn finish(&mut self, receiver: &mut Receiver, source: &dyn Sender) {
+    fn finish<R: Reader>(&mut self, receiver: &mut Receiver<R>, source: &dyn Sender) {
         if let Self::Lines(lines) = self {
             lines.finish(|cut| receiver.cut(cut, source));
         }

@@ -1,4 +1,5 @@
-//! The mapping file of statsd_exporter: rules that give names and labels to metrics of StatsD.
+//! The mapping file of statsd_exporter, which graphite_exporter has, too: rules that give names and
+//! labels to metrics.
 //!
 //! A rule with a glob matches a name part by part; one with a regular expression is tried after all
 //! globs, in the order of the file. The first rule that matches wins. Names without a rule stay.
@@ -58,6 +59,8 @@ pub struct Mapped {
 /// Why a mapping file cannot be used.
 #[derive(Debug)]
 pub struct Error {
+    /// The flag of the protocol.
+    flag: &'static str,
     path: PathBuf,
     /// The number of the line, and its text.
     line: Option<(u64, String)>,
@@ -89,12 +92,12 @@ impl Default for Treatment {
 }
 
 impl Mapping {
-    /// Reads a file.
+    /// Reads a file, for a protocol with this flag.
     ///
     /// # Errors
     /// [`Error`], with the line and its text, which names the key.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        let error = |what: String| Error { path: path.into(), line: None, what };
+    pub fn read(path: &Path, flag: &'static str) -> Result<Self, Error> {
+        let error = |what: String| Error { flag, path: path.into(), line: None, what };
         let length = path.metadata().map_err(|e| error(e.to_string()))?.len();
         if length > MAX_BYTES {
             let what = format!("it has {length} bytes; a mapping may have {MAX_BYTES}");
@@ -107,7 +110,7 @@ impl Mapping {
                 let text = text.lines().nth(index).unwrap_or_default().trim();
                 (line, text.chars().take(100).collect())
             });
-            Error { path: path.into(), line, what }
+            Error { flag, path: path.into(), line, what }
         })
     }
 
@@ -404,8 +407,8 @@ fn summary_shape(
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, line, what } = self;
-        write!(f, "cannot use --statsd-mapping {}", printable(path))?;
+        let Self { flag, path, line, what } = self;
+        write!(f, "cannot use --{flag}-mapping {}", printable(path))?;
         if let Some((number, text)) = line {
             write!(f, ", line {number} (`{text}`)")?;
         }

@@ -1,4 +1,4 @@
-//! The address of a listener for StatsD: a transport, and a place on it.
+//! The address of a listener: a transport, and a place on it.
 
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use quipu_segment::printable;
 use serde::{Deserialize, Serialize};
 
-/// Where lines of StatsD come in.
+/// Where lines come in.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Address {
@@ -89,7 +89,7 @@ pub(super) fn resolve(place: &str) -> std::io::Result<SocketAddr> {
     first.copied().ok_or_else(|| std::io::Error::other("the host has no address"))
 }
 
-const EXAMPLES: &str = "udp://127.0.0.1:9125, tcp://127.0.0.1:9125, unixgram:PATH, or unix:PATH";
+const EXAMPLES: &str = "udp://HOST:PORT, tcp://HOST:PORT, unixgram:PATH, or unix:PATH";
 
 /// What `sun_path` has room for, with a NUL at its end.
 const MAX_PATH: usize = 107;
@@ -111,7 +111,7 @@ mod tests {
         }
         for (text, part) in [
             ("", "names no transport"),
-            ("127.0.0.1:9125", "udp://127.0.0.1:9125"),
+            ("127.0.0.1:9125", "udp://HOST:PORT"),
             ("udp://127.0.0.1", "has no port"),
             ("tcp://a:99999", "has no port"),
             ("unix:", "the path is empty"),

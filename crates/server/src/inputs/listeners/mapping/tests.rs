@@ -175,13 +175,14 @@ fn faults_name_the_line_and_the_key() {
         ("mappings:\n- match: \"a\\.b\"\n  name: a", &["line 2"]),
     ] {
         std::fs::write(&path, text).unwrap();
-        let error = Mapping::read(&path).unwrap_err().to_string();
+        let error = Mapping::read(&path, "statsd").unwrap_err().to_string();
         assert!(error.starts_with("cannot use --statsd-mapping "), "{error}");
         for part in parts {
             assert!(error.contains(part), "no {part:?} in {error:?} of {text}");
         }
     }
-    let missing = Mapping::read(&directory.path().join("none")).unwrap_err().to_string();
+    let missing =
+        Mapping::read(&directory.path().join("none"), "graphite").unwrap_err().to_string();
     assert!(missing.contains("none") && missing.contains("No such file"), "{missing}");
 }
 

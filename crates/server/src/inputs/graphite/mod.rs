@@ -1,0 +1,129 @@
+//! Graphite: lines of its plaintext protocol, which come in over TCP, UDP and unix sockets.
+//!
+//! Each value is one of a gauge, as in graphite_exporter. The latest value by its time counts; of
+//! several with one time, the last one.
+
+use std::mem;
+
+use quipu::intake::{Given, Metric, Refused};
+use quipu::{Counter, Metrics as Group};
+use quipu_wire::remote::graphite::{Lines, Sample};
+use quipu_wire::remote::statsd::Name;
+
+use super::listeners::mapping::Class;
+use super::listeners::{
+    self, Common, Listeners, Names, Options, Protocol, Reader, Report, Running, put_labels, recycle,
+};
+use super::order::NotFollowed;
+use super::refusals::Input;
+use super::{Shared, now_ms};
+use crate::metrics::Metrics;
+use crate::state::State;
+
+/// The protocol.
+pub const GRAPHITE: Protocol = Protocol { name: "Graphite", flag: "graphite" };
+
+/// Reads the mapping file, and binds all sockets, each for at most that many connections.
+///
+/// # Errors
+/// [`listeners::Error`], which names the flag.
+pub fn bind(options: &Options, connections: usize) -> Result<Listeners, listeners::Error> {
+    Listeners::bind(GRAPHITE, options, connections)
+}
+
+/// Starts a thread for each socket.
+///
+/// # Errors
+/// [`listeners::Error`]: the system refuses a thread, or memory for the metrics.
+pub fn start(
+    listeners: Listeners,
+    state: &State,
+    shared: &'static Shared,
+    metrics: &Metrics,
+) -> Result<Running, listeners::Error> {
+    listeners.start(state, shared, metrics, |scope| {
+        let GraphiteMetrics { samples } = scope.metrics()?;
+        Ok(move |names| Values { names, labels: Vec::new(), taken: 0, samples: samples.clone() })
+    })
+}
+
+#[derive(Debug, Group)]
+struct GraphiteMetrics {
+    /// Values that were taken.
+    samples: Counter,
+}
+
+/// Takes the values of the lines of one listener.
+struct Values {
+    names: Names,
+    /// The labels of a line; empty between lines, and kept for its memory.
+    labels: Vec<(&'static str, &'static str)>,
+    /// The number of values since the last flush.
+    taken: u64,
+    samples: Counter,
+}
+
+impl Reader for Values {
+    const INPUT: Input = Input::Graphite;
+    const FRAMES: bool = false;
+
+    fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>) {
+        let now_ms = now_ms();
+        for line in Lines::new(lines) {
+            common.counts.lines += 1;
+            match line {
+                Ok(sample) => self.take(common, &sample, now_ms, report),
+                Err(error) => report.refused(error.reason().as_str(), &error),
+            }
+        }
+    }
+
+    fn flush(&mut self) -> u64 {
+        self.samples.inc_by(self.taken);
+        mem::take(&mut self.taken)
+    }
+}
+
+impl Values {
+    fn take(&mut self, common: &mut Common, sample: &Sample<'_>, now_ms: i64, report: &Report<'_>) {
+        let path = sample.path;
+        let found = self.names.find(Name { head: path, tail: "" }, Class::Gauge);
+        let Some(treatment) = found.treatment else {
+            common.counts.dropped += 1;
+            return;
+        };
+        if found.name.is_empty() {
+            let what = format_args!("{path:.100}: its mapping makes an empty name");
+            return report.refused("empty_metric_name", &what);
+        }
+        // Declared before the labels, which may borrow from it.
+        let mut strange = Vec::new();
+        let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
+        let most = common.intake.limits().labels;
+        let tags = put_labels(&found, || sample.tags(), most, &mut labels, &mut strange);
+        common.counts.tag_errors += tags.faults;
+        let metric = Metric {
+            help: &treatment.help,
+            expiry: treatment.expiry.or(common.shared.expiry),
+            ..Metric::new(found.name)
+        };
+        let value = treatment.scale.map_or(sample.value, |scale| sample.value * scale);
+        let times = (sample.timestamp_ms.unwrap_or(now_ms), now_ms);
+        let taken = match tags.are_cut {
+            // The mapping may remove some labels, but not those that were not read.
+            true => Err(NotFollowed::Refused(Refused::Labels)),
+            false => {
+                let (shared, intake) = (common.shared, &mut common.intake);
+                shared.take_latest(intake, metric, &labels, (&Given::Gauge(value), value), times)
+            }
+        };
+        match taken {
+            Ok(()) => self.taken += 1,
+            Err(why) => {
+                let (reason, what) = why.fault();
+                report.refused(reason, &format_args!("{path:.100}: {what}"));
+            }
+        }
+        self.labels = recycle(labels);
+    }
+}

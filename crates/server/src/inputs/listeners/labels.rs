@@ -1,0 +1,115 @@
+//! The labels of a line: its tags, and what a rule of the mapping adds.
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+
+use super::names::{Found, escaped, is_name};
+
+/// What was found in the tags of a line.
+#[derive(Debug, Default)]
+pub(in crate::inputs) struct TagsFound {
+    /// Tags that have no name or no value.
+    pub(in crate::inputs) faults: u64,
+    /// Whether there are more tags than were read.
+    pub(in crate::inputs) are_cut: bool,
+}
+
+/// Fills `labels` with the tags of a line, up to one more than `most`, which the intake then
+/// refuses, and with the labels of its rule. `strange` is memory for names that change.
+#[inline]
+pub(in crate::inputs) fn put_labels<'s, 'a: 's, I>(
+    found: &Found<'s>,
+    tags: impl Fn() -> I,
+    most: usize,
+    labels: &mut Vec<(&'s str, &'s str)>,
+    strange: &'s mut Vec<(Cow<'a, str>, &'a str)>,
+) -> TagsFound
+where
+    I: Iterator<Item = Result<(&'a str, &'a str), &'a str>>,
+{
+    let tags = put_tags(tags, most, labels, strange);
+    for (name, value) in found.labels {
+        let is_there = found.honors_labels && labels.iter().any(|(other, _)| other == name);
+        if !is_there {
+            set_label(labels, name.as_str(), value);
+        }
+    }
+    tags
+}
+
+#[inline]
+fn put_tags<'s, 'a: 's, I>(
+    tags: impl Fn() -> I,
+    most: usize,
+    labels: &mut Vec<(&'s str, &'s str)>,
+    strange: &'s mut Vec<(Cow<'a, str>, &'a str)>,
+) -> TagsFound
+where
+    I: Iterator<Item = Result<(&'a str, &'a str), &'a str>>,
+{
+    let plain = |name| is_name(name).then_some(name);
+    if let Some(found) = put_named_tags(tags(), most, labels, plain) {
+        return found;
+    }
+    // Names that differ may become one label, so they are changed before they are counted.
+    let escape = |name| match is_name(name) {
+        true => Some(Cow::Borrowed(name)),
+        false => Some(Cow::Owned(escaped(name, ""))),
+    };
+    let found = put_named_tags(tags(), most, strange, escape);
+    labels.clear();
+    labels.extend(strange.iter().map(|(name, value)| (&**name, *value)));
+    found.unwrap_or_default()
+}
+
+/// Adds tags under the names that `named` makes of theirs. Returns `None` at the first one that has
+/// none.
+#[inline]
+fn put_named_tags<'s, 'a: 's, N: Ord>(
+    tags: impl Iterator<Item = Result<(&'a str, &'a str), &'a str>>,
+    most: usize,
+    labels: &mut Vec<(N, &'s str)>,
+    named: impl Fn(&'a str) -> Option<N>,
+) -> Option<TagsFound> {
+    let mut found = TagsFound::default();
+    for tag in tags {
+        match tag {
+            Ok((name, value)) => {
+                if labels.len() > most {
+                    found.are_cut = true;
+                    break;
+                }
+                set_label(labels, named(name)?, value);
+            }
+            Err(_) => found.faults += 1,
+        }
+    }
+    Some(found)
+}
+
+/// Sets a label, and keeps all sorted by name, as the intake wants them. Of several tags with one
+/// name, the last one counts, as in statsd_exporter.
+#[inline]
+fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str) {
+    let mut at = labels.len();
+    while let Some((before, old)) = at.checked_sub(1).and_then(|before| labels.get_mut(before)) {
+        match (*before).cmp(&name) {
+            Ordering::Less => break,
+            Ordering::Equal => {
+                *old = value;
+                return;
+            }
+            Ordering::Greater => at -= 1,
+        }
+    }
+    labels.insert(at, (name, value));
+}
+
+/// An empty vector in the memory of a vector of shorter-lived elements.
+pub(in crate::inputs) fn recycle(
+    mut labels: Vec<(&str, &str)>,
+) -> Vec<(&'static str, &'static str)> {
+    labels.clear();
+    // The standard library collects in place, so this neither loops nor allocates.
+    labels.into_iter().map(|_| ("", "")).collect()
+}

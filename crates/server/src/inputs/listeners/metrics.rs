@@ -1,0 +1,96 @@
+//! The daemon's own metrics of listeners. They exist only if there is a listener of their protocol.
+
+use quipu::{Counter, CounterFamily, IntGauge, IntGaugeFamily, Metrics as Group};
+
+/// The metrics of all listeners of a protocol.
+#[derive(Debug, Group)]
+pub(super) struct Families {
+    /// Datagrams that were received.
+    #[metric(labels = ["listener"])]
+    packets: CounterFamily<[&'static str; 1]>,
+    /// Bytes that were received.
+    #[metric(labels = ["listener"])]
+    received_bytes: CounterFamily<[&'static str; 1]>,
+    /// Lines that were received, and further samples of lines that have several.
+    #[metric(labels = ["listener"])]
+    lines: CounterFamily<[&'static str; 1]>,
+    /// Datagrams that the kernel dropped because the receive buffer was full.
+    #[metric(labels = ["listener"])]
+    kernel_drops: CounterFamily<[&'static str; 1]>,
+    /// Size of the receive buffer, as the kernel counts it.
+    #[metric(labels = ["listener"])]
+    receive_buffer_bytes: IntGaugeFamily<[&'static str; 1]>,
+    /// Connections that are open.
+    #[metric(labels = ["listener"])]
+    connections_open: IntGaugeFamily<[&'static str; 1]>,
+    /// Connections that were accepted.
+    #[metric(labels = ["listener"])]
+    connections_accepted: CounterFamily<[&'static str; 1]>,
+    /// Connections that were closed at once because too many were open.
+    #[metric(labels = ["listener"])]
+    connections_refused: CounterFamily<[&'static str; 1]>,
+    /// Tags without a name or a value, which were left out.
+    tag_errors: Counter,
+    /// Samples that a rule of the mapping dropped.
+    samples_dropped: Counter,
+}
+
+/// The metrics of one listener.
+#[derive(Debug)]
+pub(super) struct ListenerMetrics {
+    packets: Counter,
+    bytes: Counter,
+    lines: Counter,
+    pub(super) kernel_drops: Counter,
+    pub(super) receive_buffer: IntGauge,
+    pub(super) open: IntGauge,
+    pub(super) accepted: Counter,
+    pub(super) refused: Counter,
+    tag_errors: Counter,
+    dropped: Counter,
+}
+
+/// What was counted and is not in the metrics yet.
+#[derive(Debug, Default)]
+pub(in crate::inputs) struct Counts {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(in crate::inputs) lines: u64,
+    pub(in crate::inputs) tag_errors: u64,
+    pub(in crate::inputs) dropped: u64,
+}
+
+impl Families {
+    /// Those of a listener.
+    pub(super) fn listener(&self, address: &str) -> ListenerMetrics {
+        let labels = &[address];
+        ListenerMetrics {
+            packets: self.packets.with(labels),
+            bytes: self.received_bytes.with(labels),
+            lines: self.lines.with(labels),
+            kernel_drops: self.kernel_drops.with(labels),
+            receive_buffer: self.receive_buffer_bytes.with(labels),
+            open: self.connections_open.with(labels),
+            accepted: self.connections_accepted.with(labels),
+            refused: self.connections_refused.with(labels),
+            tag_errors: self.tag_errors.clone(),
+            dropped: self.samples_dropped.clone(),
+        }
+    }
+}
+
+impl ListenerMetrics {
+    /// Adds counts.
+    pub(super) fn add(&self, counts: &Counts) {
+        let all = [
+            (&self.packets, counts.packets),
+            (&self.bytes, counts.bytes),
+            (&self.lines, counts.lines),
+            (&self.tag_errors, counts.tag_errors),
+            (&self.dropped, counts.dropped),
+        ];
+        for (counter, count) in all.into_iter().filter(|(_, count)| *count > 0) {
+            counter.inc_by(count);
+        }
+    }
+}

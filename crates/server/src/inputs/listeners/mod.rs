@@ -1,0 +1,219 @@
+//! Listeners for lines that come in over UDP, TCP and unix sockets: those of StatsD and Graphite.
+//!
+//! Each listener is a thread with an intake of its own. The sockets are bound before the daemon
+//! opens its state, and read until it stops. A [`Reader`] knows the form of the lines.
+
+mod address;
+mod datagrams;
+mod labels;
+pub mod mapping;
+mod metrics;
+mod names;
+mod receiver;
+mod recent;
+mod sockets;
+mod stop;
+mod streams;
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use quipu::Scope;
+use tracing::error;
+
+pub use address::Address;
+pub(super) use labels::{put_labels, recycle};
+use mapping::Mapping;
+use metrics::Families;
+pub(super) use names::Names;
+use receiver::Receiver;
+pub(super) use receiver::{Common, Reader, Report};
+pub(super) use recent::Turns;
+use sockets::{Socket, Transport};
+use stop::Stop;
+use streams::MAX_CONNECTIONS;
+
+use crate::inputs::Shared;
+use crate::metrics::Metrics;
+use crate::state::State;
+
+/// What listeners are for.
+#[derive(Debug, Clone, Copy)]
+pub struct Protocol {
+    /// Its name, for people.
+    pub name: &'static str,
+    /// The flag for its addresses, with which its other flags and its metrics begin.
+    pub flag: &'static str,
+}
+
+/// The settings of the listeners of one protocol.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// Where lines come in.
+    pub addresses: Vec<Address>,
+    /// The mapping file.
+    pub mapping: Option<PathBuf>,
+    /// Whether all counters end in `_total`.
+    pub suffixes: bool,
+    /// The receive buffer of UDP to ask for, in bytes.
+    pub receive_buffer: usize,
+}
+
+impl Options {
+    /// The number of listeners with connections.
+    pub fn streams(&self) -> usize {
+        let is_stream =
+            |address: &&Address| matches!(address, Address::Tcp(_) | Address::UnixStream(_));
+        self.addresses.iter().filter(is_stream).count()
+    }
+}
+
+/// The most connections of each of `streams` listeners, in a process that may open `files` files.
+pub fn connections(files: usize, streams: usize) -> usize {
+    (files / 4 / streams.max(1)).clamp(1, MAX_CONNECTIONS)
+}
+
+/// Bound sockets, which nothing reads yet.
+#[derive(Debug)]
+pub struct Listeners {
+    protocol: Protocol,
+    sockets: Vec<Socket>,
+    mapping: Option<Arc<Mapping>>,
+    suffixes: bool,
+    /// The most connections of each listener.
+    connections: usize,
+}
+
+/// Listeners at work. Dropping this stops them, after they have read what their sockets hold.
+#[derive(Debug)]
+pub struct Running {
+    stop: Arc<Stop>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Why there are no listeners.
+#[derive(Debug)]
+pub struct Error {
+    flag: &'static str,
+    kind: ErrorKind,
+}
+
+#[derive(Debug)]
+enum ErrorKind {
+    /// A socket cannot be bound.
+    Bind(Address, io::Error),
+    /// The mapping file cannot be used.
+    Mapping(mapping::Error),
+    /// The system refused a thread or a pipe.
+    System(io::Error),
+    /// The listeners' own metrics cannot be created.
+    Metrics(quipu::Error),
+}
+
+impl Listeners {
+    /// Reads the mapping file, and binds all sockets, each for at most that many connections.
+    ///
+    /// # Errors
+    /// [`Error`], which names the flag.
+    pub fn bind(protocol: Protocol, options: &Options, connections: usize) -> Result<Self, Error> {
+        let error = |kind| Error { flag: protocol.flag, kind };
+        let mapping = options.mapping.as_deref().map(|path| Mapping::read(path, protocol.flag));
+        let mapping = mapping.transpose().map_err(|e| error(ErrorKind::Mapping(e)))?.map(Arc::new);
+        let bind = |address: &Address| {
+            let socket = Socket::bind(address, options.receive_buffer);
+            socket.map_err(|e| error(ErrorKind::Bind(address.clone(), e)))
+        };
+        let sockets = options.addresses.iter().map(bind).collect::<Result<_, _>>()?;
+        Ok(Self { protocol, sockets, mapping, suffixes: options.suffixes, connections })
+    }
+
+    /// Starts a thread for each socket. If there are any, `prepare` registers metrics, and its
+    /// result makes the reader of a listener.
+    ///
+    /// # Errors
+    /// [`Error`]: the system refuses a thread, or memory for the metrics.
+    pub(super) fn start<R: Reader, F: Fn(Names) -> R>(
+        self,
+        state: &State,
+        shared: &'static Shared,
+        metrics: &Metrics,
+        prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
+    ) -> Result<Running, Error> {
+        let protocol = self.protocol;
+        let error = |kind| Error { flag: protocol.flag, kind };
+        let stop = Stop::new().map_err(|e| error(ErrorKind::System(e)))?;
+        let mut running = Running { stop: Arc::new(stop), threads: Vec::new() };
+        if self.sockets.is_empty() {
+            return Ok(running);
+        }
+        let scope = metrics.registry().prefix("quipu").prefix(protocol.flag);
+        let registered = scope.metrics::<Families>().and_then(|own| Ok((own, prepare(&scope)?)));
+        let (families, reader) = registered.map_err(|e| error(ErrorKind::Metrics(e)))?;
+        for socket in self.sockets {
+            socket.log(protocol);
+            let metrics = families.listener(&socket.address);
+            if let Transport::Udp(buffer) = socket.transport {
+                metrics.receive_buffer.set(i64::try_from(buffer).unwrap_or(i64::MAX));
+            }
+            let reader = reader(Names::new(self.mapping.clone(), self.suffixes));
+            let mut receiver = Receiver::new(state.intake.clone(), shared, metrics, reader);
+            let (stop, most) = (Arc::clone(&running.stop), self.connections);
+            let run = move || match socket.transport {
+                Transport::Udp(_) | Transport::UnixDatagram => {
+                    datagrams::run(&socket, &stop, &mut receiver, protocol);
+                }
+                Transport::Tcp | Transport::UnixStream => {
+                    if let Err(error) = streams::run(&socket, &stop, &mut receiver, most) {
+                        let Protocol { name, .. } = protocol;
+                        error!(%error, address = socket.address, "receiving {name} has ended");
+                    }
+                }
+            };
+            let thread = thread::Builder::new().name(protocol.flag.into()).spawn(run);
+            running.threads.push(thread.map_err(|e| error(ErrorKind::System(e)))?);
+        }
+        Ok(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop.ask();
+        for thread in self.threads.drain(..) {
+            // The thread has already reported its panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flag, kind } = self;
+        match kind {
+            ErrorKind::Bind(address, error) => {
+                write!(f, "cannot use --{flag} {address}: {error}")?;
+                let hint = match error.raw_os_error() {
+                    Some(libc::EADDRINUSE) => "another process has the port: give another one",
+                    Some(libc::EADDRNOTAVAIL) => "give an address of this machine",
+                    Some(libc::EACCES) => "give a port over 1023",
+                    _ => return Ok(()),
+                };
+                write!(f, "; {hint}")
+            }
+            ErrorKind::Mapping(error) => write!(f, "{error}"),
+            ErrorKind::System(error) => write!(
+                f,
+                "the system does not let the daemon start a thread for --{flag}: {error}; raise \
+                 its limits"
+            ),
+            ErrorKind::Metrics(error) => {
+                write!(f, "cannot make the metrics of --{flag}: {error}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {}

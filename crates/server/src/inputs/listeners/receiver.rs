@@ -1,0 +1,148 @@
+//! What a listener does with what it receives: it hands whole lines to the [`Reader`] of their
+//! form, at the rate that their sender may have, and counts them.
+
+use std::fmt::Display;
+use std::mem;
+
+use quipu::intake::Intake;
+use quipu_wire::remote::Cut;
+
+use super::metrics::{Counts, ListenerMetrics};
+use crate::client::Source;
+use crate::inputs::Shared;
+use crate::inputs::refusals::{Input, Refusals};
+
+/// Puts lines of one form into the intake. A line or a value that is refused is reported, and does
+/// not take its neighbours along.
+pub(in crate::inputs) trait Reader: Send + 'static {
+    /// The way in.
+    const INPUT: Input;
+    /// Whether clients write packets after their length to connections.
+    const FRAMES: bool;
+
+    /// Takes whole lines, and counts them.
+    fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>);
+
+    /// Adds what was counted to metrics. Between the calls, counting costs no atomics. Returns the
+    /// number of samples that were taken since the last call.
+    fn flush(&mut self) -> u64;
+}
+
+/// What readers of all forms need.
+pub(in crate::inputs) struct Common {
+    pub(in crate::inputs) intake: Intake,
+    pub(in crate::inputs) shared: &'static Shared,
+    /// What was counted since the last flush.
+    pub(in crate::inputs) counts: Counts,
+}
+
+/// Takes the lines of one listener in.
+pub(super) struct Receiver<R> {
+    common: Common,
+    metrics: ListenerMetrics,
+    reader: R,
+}
+
+/// Where lines come from; its text is for people.
+pub(super) trait Sender: Display {
+    /// Names it as the source of what the intake takes from now on.
+    fn name_to(&self, intake: &mut Intake);
+}
+
+impl Sender for String {
+    fn name_to(&self, intake: &mut Intake) {
+        intake.set_source(&Source::named(self));
+    }
+}
+
+/// Where refusals are reported, and for which client.
+pub(in crate::inputs) struct Report<'a> {
+    refusals: &'static Refusals,
+    input: Input,
+    source: &'a dyn Display,
+}
+
+impl<R: Reader> Receiver<R> {
+    pub(super) fn new(
+        intake: Intake,
+        shared: &'static Shared,
+        metrics: ListenerMetrics,
+        reader: R,
+    ) -> Self {
+        Self { common: Common { intake, shared, counts: Counts::default() }, metrics, reader }
+    }
+
+    /// Takes a datagram.
+    pub(super) fn packet(&mut self, packet: &[u8], source: &dyn Sender) {
+        self.common.counts.packets += 1;
+        self.common.counts.bytes += packet.len() as u64;
+        self.lines(packet, source);
+    }
+
+    /// Reports a datagram that is longer than any buffer for one.
+    pub(super) fn packet_too_long(&mut self, source: &dyn Sender) {
+        self.common.counts.packets += 1;
+        let report = self.report(source);
+        report.refused("packet_too_long", &"the datagram has over 65,536 bytes");
+    }
+
+    /// Takes a part of a stream.
+    pub(super) fn cut(&mut self, cut: Cut<'_>, source: &dyn Sender) {
+        match cut {
+            Cut::Lines(lines) => {
+                self.common.counts.bytes += lines.len() as u64;
+                self.lines(lines, source);
+            }
+            Cut::TooLong => {
+                self.common.counts.lines += 1;
+                let report = self.report(source);
+                report.refused("line_too_long", &"the line, or frame, is longer than the limit");
+            }
+        }
+    }
+
+    /// Counts the end of a connection, or a connection that was refused.
+    pub(super) fn metrics(&self) -> &ListenerMetrics {
+        &self.metrics
+    }
+
+    /// Adds what was counted to the metrics.
+    pub(super) fn flush(&mut self) {
+        let counts = mem::take(&mut self.common.counts);
+        let samples = self.reader.flush();
+        if samples > 0 {
+            self.common.shared.refusals.took(R::INPUT, samples);
+        }
+        self.metrics.add(&counts);
+    }
+
+    fn lines(&mut self, input: &[u8], source: &dyn Sender) {
+        source.name_to(&mut self.common.intake);
+        let report = self.report(source);
+        let allowance = self.common.shared.rates.of(source);
+        let before = self.common.counts.lines;
+        if let Some(Err(excess)) = allowance.map(|allowance| allowance.check()) {
+            for _ in input.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                self.common.counts.lines += 1;
+                report.refused(excess.reason, &excess);
+            }
+            return;
+        }
+        self.reader.read(&mut self.common, input, &report);
+        if let Some(allowance) = allowance {
+            allowance.brought(self.common.counts.lines - before);
+        }
+    }
+
+    fn report<'a>(&self, source: &'a dyn Sender) -> Report<'a> {
+        Report { refusals: &self.common.shared.refusals, input: R::INPUT, source }
+    }
+}
+
+impl Report<'_> {
+    /// Reports something that was refused: a word for the reason, and the beginning of what it was.
+    #[cold]
+    pub(in crate::inputs) fn refused(&self, reason: &'static str, what: &dyn Display) {
+        self.refusals.refused(self.input, &self.source.to_string(), reason, what);
+    }
+}

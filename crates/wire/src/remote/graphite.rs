@@ -1,0 +1,247 @@
+//! Lines of Graphite, as its server Carbon receives them: the plaintext protocol.
+//!
+//! ```text
+//! path value time
+//! path;tag=value;tag=value value time
+//! ```
+//!
+//! Spaces or tabs separate the three fields. A line ends with a line feed, which a carriage return
+//! may precede, or with the input. Empty lines are skipped. The time is in seconds since 1970, and
+//! may have a fraction; `-1` and `N` are the time at which the line arrives. The reader allocates
+//! nothing, and a line that is wrong is an error that leaves the other lines as they are.
+//!
+//! ```
+//! use quipu_wire::remote::graphite::Lines;
+//!
+//! let input = b"servers.web1.load;region=eu;rack=a 0.75 1700000000\nidle 1 N\nbad\n";
+//! let mut lines = Lines::new(input);
+//! let sample = lines.next().unwrap().unwrap();
+//! assert_eq!((sample.path, sample.value), ("servers.web1.load", 0.75));
+//! assert_eq!(sample.timestamp_ms, Some(1_700_000_000_000));
+//! assert!(sample.tags().eq([Ok(("region", "eu")), Ok(("rack", "a"))]));
+//!
+//! assert_eq!(lines.next().unwrap().unwrap().timestamp_ms, None);
+//! let error = lines.next().unwrap().unwrap_err();
+//! assert_eq!((error.line(), error.reason().as_str()), (3, "malformed_line"));
+//! assert!(lines.next().is_none());
+//! ```
+
+use core::fmt;
+
+use super::lines::{self, float};
+
+/// Reads whole lines: a datagram, or those of a stream ([`LineBuffer`](super::LineBuffer)).
+#[derive(Clone, Debug)]
+pub struct Lines<'a> {
+    lines: lines::Lines<'a>,
+    number: u64,
+}
+
+/// A value of a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Sample<'a> {
+    /// The path, such as `servers.web1.load`, without tags; not empty.
+    pub path: &'a str,
+    /// A finite number.
+    pub value: f64,
+    /// Milliseconds since 1970; `None` for the time at which the line arrives.
+    pub timestamp_ms: Option<i64>,
+    tags: &'a str,
+}
+
+/// Why a line could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineError {
+    line: u64,
+    offset: usize,
+    reason: Reason,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The line is not UTF-8, or not a path, a value and a time.
+    MalformedLine,
+    /// The value is not a finite number.
+    MalformedValue,
+    /// The time is not a number of seconds since 1970, `-1` or `N`.
+    MalformedTime,
+}
+
+impl<'a> Lines<'a> {
+    /// Reads these lines.
+    pub fn new(input: &'a [u8]) -> Lines<'a> {
+        Lines { lines: lines::Lines::new(input), number: 0 }
+    }
+
+    fn read(&self, line: &'a str) -> Result<Sample<'a>, LineError> {
+        let mut fields = line.split_ascii_whitespace();
+        let (Some(name), Some(value), Some(time), None) =
+            (fields.next(), fields.next(), fields.next(), fields.next())
+        else {
+            return Err(self.error(0, Reason::MalformedLine));
+        };
+        // Fields are parts of the line.
+        let at = |field: &str| field.as_ptr() as usize - line.as_ptr() as usize;
+        let (path, tags) = name.split_once(';').unwrap_or((name, ""));
+        if path.is_empty() {
+            return Err(self.error(at(name), Reason::MalformedLine));
+        }
+        let Some(number) = float(value).filter(|number| number.is_finite()) else {
+            return Err(self.error(at(value), Reason::MalformedValue));
+        };
+        let Some(timestamp_ms) = timestamp_ms(time) else {
+            return Err(self.error(at(time), Reason::MalformedTime));
+        };
+        Ok(Sample { path, value: number, timestamp_ms, tags })
+    }
+
+    #[cold]
+    fn error(&self, offset: usize, reason: Reason) -> LineError {
+        LineError { line: self.number, offset, reason }
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Result<Sample<'a>, LineError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let line = self.lines.next()?;
+            self.number += 1;
+            match line {
+                Ok(line) if line.trim_ascii().is_empty() => {}
+                Ok(line) => return Some(self.read(line)),
+                Err(offset) => return Some(Err(self.error(offset, Reason::MalformedLine))),
+            }
+        }
+    }
+}
+
+/// The outer `None` is a time that cannot be read, the inner one that of the arrival.
+fn timestamp_ms(text: &str) -> Option<Option<i64>> {
+    if matches!(text, "-1" | "N") {
+        return Some(None);
+    }
+    let seconds = float(text).filter(|seconds| (0.0..=MAX_SECONDS).contains(seconds))?;
+    Some(Some((seconds * 1000.0 + 0.5) as i64))
+}
+
+/// The latest time: its milliseconds are exact in a double.
+const MAX_SECONDS: f64 = 9e12;
+
+impl<'a> Sample<'a> {
+    /// The tags, as name and value, in the order of the line. One that has no name, no value, or no
+    /// `=` between them is an error with its text.
+    pub fn tags(&self) -> impl Iterator<Item = Result<(&'a str, &'a str), &'a str>> + use<'a> {
+        let tags = (!self.tags.is_empty()).then(|| self.tags.split(';'));
+        tags.into_iter().flatten().map(|tag| match tag.split_once('=') {
+            Some((name, value)) if !name.is_empty() && !value.is_empty() => Ok((name, value)),
+            _ => Err(tag),
+        })
+    }
+}
+
+impl LineError {
+    /// The number of the line in the input; that of the first line is 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Where the fault is, in bytes from the beginning of the line.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// What is wrong.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LineError { line, offset, reason } = self;
+        let expected = match reason {
+            Reason::MalformedLine => "UTF-8 of the form `path value time`",
+            Reason::MalformedValue => "a finite number",
+            Reason::MalformedTime => "a time in seconds since 1970, -1 or N",
+        };
+        write!(f, "graphite: line {line}, byte {offset}: expected {expected}")
+    }
+}
+
+impl core::error::Error for LineError {}
+
+impl Reason {
+    /// Its name, as the value of a label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::MalformedLine => "malformed_line",
+            Reason::MalformedValue => "malformed_value",
+            Reason::MalformedTime => "malformed_time",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn only(line: &str) -> Result<Sample<'_>, LineError> {
+        let mut lines = Lines::new(line.as_bytes());
+        let read = lines.next().expect("a line");
+        assert_eq!(lines.next(), None, "{line}");
+        read
+    }
+
+    #[test]
+    fn what_carbon_takes_is_read() {
+        for (line, path, value, time) in [
+            ("a.b.c 1 1700000000", "a.b.c", 1.0, Some(1_700_000_000_000)),
+            ("a 1.5e3 1700000000.25\r", "a", 1500.0, Some(1_700_000_000_250)),
+            (" a\t-0.5  0 ", "a", -0.5, Some(0)),
+            ("a 1 -1", "a", 1.0, None),
+            ("a 1 N", "a", 1.0, None),
+            ("\u{e9}:x/y 1 2", "\u{e9}:x/y", 1.0, Some(2000)),
+        ] {
+            let sample = only(line).expect(line);
+            assert_eq!((sample.path, sample.value, sample.timestamp_ms), (path, value, time));
+            assert_eq!(sample.tags().count(), 0);
+        }
+        let sample = only("disk;host=a;;b;=c;d=;e=f=g 1 2").expect("a sample");
+        let tags: Vec<_> = sample.tags().collect();
+        let expected =
+            [Ok(("host", "a")), Err(""), Err("b"), Err("=c"), Err("d="), Ok(("e", "f=g"))];
+        assert_eq!((sample.path, &tags[..]), ("disk", &expected[..]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        for (line, offset, reason) in [
+            ("a", 0, Reason::MalformedLine),
+            ("a 1", 0, Reason::MalformedLine),
+            ("a 1 2 3", 0, Reason::MalformedLine),
+            (" ;t=v 1 2", 1, Reason::MalformedLine),
+            ("a x 2", 2, Reason::MalformedValue),
+            ("a nan 2", 2, Reason::MalformedValue),
+            ("a inf 2", 2, Reason::MalformedValue),
+            ("a 1e999 2", 2, Reason::MalformedValue),
+            ("a 1 -2", 4, Reason::MalformedTime),
+            ("a 1 now", 4, Reason::MalformedTime),
+            ("a 1 1e13", 4, Reason::MalformedTime),
+            ("a 1 nan", 4, Reason::MalformedTime),
+        ] {
+            let error = only(line).expect_err(line);
+            assert_eq!((error.offset(), error.reason()), (offset, reason), "{line}");
+        }
+        let mut lines = Lines::new(b"\n \r\nab\xff 1 2\na 1 2");
+        let error = lines.next().expect("a line").expect_err("not UTF-8");
+        assert_eq!((error.line(), error.offset()), (3, 2));
+        assert_eq!(lines.next().expect("a line").expect("a sample").path, "a");
+    }
+}
