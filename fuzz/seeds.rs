@@ -89,6 +89,7 @@ fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
         ("keyed", 8),
         ("families", 12),
         ("recorded", 24),
+        ("freed", 32),
     ];
     for (name, records) in parts {
         let path = directory.path().join(name);
@@ -117,6 +118,9 @@ fn segments(corpus: &impl Corpus, clock: &Manual) -> Result<(), Failure> {
                 clock.advance(SECOND);
                 recorder.tick_at(clock.now(), clock.now())?;
             }
+        }
+        if records & 32 == 32 {
+            freed(&segment)?;
         }
         let mut bytes = close(segment, &path)?;
         corpus("segment_file", name, &bytes)?;
@@ -454,6 +458,20 @@ fn dense(segment: &Segment, clock: &Manual) -> Result<(), quipu_segment::Error> 
         family.remove(|key| key.text("x"))?;
     }
     Ok(())
+}
+
+/// Two families that were freed, around one that is used. The target makes one like them.
+fn freed(segment: &Segment) -> Result<(), quipu_segment::Error> {
+    let mut families = Vec::new();
+    for name in ["first", "second", "third"] {
+        let labels = vec![Label { name: "user".into(), values: None }];
+        let schema = Schema { name: name.into(), cells: 1, labels, ..Schema::default() };
+        let family = segment.family(&schema)?;
+        family.add(|key| key.text("ada"), 0, 1);
+        families.push(family);
+    }
+    families.remove(1);
+    segment.free_families(&families).map(|_| ())
 }
 
 /// A family with dynamic labels, some series of which are removed or hidden.

@@ -50,6 +50,7 @@ pub(crate) mod at {
     pub(crate) const TOKENS: ByteOffset = ByteOffset::new(200);
     pub(crate) const SYNCED: ByteOffset = ByteOffset::new(208);
     pub(crate) const CLAIMS: ByteOffset = ByteOffset::new(216);
+    pub(crate) const FREED: ByteOffset = ByteOffset::new(224);
 }
 
 /// The fields of a record, in bytes from its start.

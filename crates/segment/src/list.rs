@@ -1,6 +1,7 @@
 //! The list of records: how a record becomes visible.
 //!
-//! Records are pushed at the front, by one compare-and-swap of the root, and never removed. A
+//! Records are pushed at the front, by one compare-and-swap of the root. Those of families
+//! that are freed are taken off, by a process that has the segment alone (`series/freed.rs`). A
 //! thread that dies before the swap leaves a record that cannot be found. No thread waits for
 //! another.
 

@@ -13,6 +13,8 @@ pub(crate) enum ToDo {
     Unclaim,
     /// To mend what a change left half done, or what a loss of power destroyed.
     Mend,
+    /// To forget the list of freed families, not one record.
+    Forget,
 }
 
 /// A record with which something is to be done before it is used.

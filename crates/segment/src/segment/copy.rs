@@ -173,9 +173,9 @@ fn put_header(region: &Region, head: &[u8; HEADER], end: u64) {
     let store = |at: ByteOffset, word| region.cell(at).store(word, Ordering::Relaxed);
     set_end(region, end);
     store(at::SIZE, region.limit());
-    // The locks and claims of other processes do not concern the copy.
+    // The locks and claims of other processes do not concern the copy, nor does memory for others.
     let locks = [at::REGISTRATION, at::REGISTRATION_BROKEN, at::GROWING, at::GROWING_BROKEN];
-    locks.into_iter().chain([at::CLAIMS]).for_each(|at| store(at, 0));
+    locks.into_iter().chain([at::CLAIMS, at::FREED]).for_each(|at| store(at, 0));
 }
 
 /// Readings of a file, one after the other.

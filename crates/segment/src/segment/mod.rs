@@ -33,7 +33,7 @@ use crate::fork;
 use crate::fork::ForkSafeMutex;
 use crate::layout::{
     Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT, NAME_BYTES,
-    RECORD_BYTES, TEXT_BYTES, at, checksum, record_at, record_checksum, walk,
+    RECORD_BYTES, TEXT_BYTES, at, check_at, checksum, record_at, record_checksum, walk,
 };
 use crate::lock::{self, Busy, Guard, Stuck};
 use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
@@ -374,6 +374,21 @@ impl Segment {
         contents.downcast_ref()
     }
 
+    /// The word with the offset of the first freed family.
+    pub(crate) fn freed_word(&self) -> &AtomicU64 {
+        self.region.cell(at::FREED)
+    }
+
+    /// Whether no other process has the segment, or may have it: neither by its path, nor as a
+    /// child of a fork.
+    pub(crate) fn is_alone(&self) -> bool {
+        #[cfg(unix)]
+        if fork::forks() != 0 || self.region.origin().is_some() {
+            return false;
+        }
+        self.shared.access == Access::Exclusive
+    }
+
     /// The offset of the newest record.
     pub(crate) fn root(&self) -> u64 {
         self.region.cell(at::ROOT).load(Ordering::Acquire)
@@ -403,6 +418,28 @@ impl Segment {
         let length = record_bytes(cells);
         let offset = self.allocate(length, lock::REGISTRATION)?;
         self.clear(offset, length);
+        self.draft(offset, length, kind, name)
+    }
+
+    /// A record of that kind that no list has any more, under another name: as it was, otherwise.
+    ///
+    /// # Errors
+    /// An offset at which no such record is, and the errors of the disk.
+    pub(crate) fn reuse(&self, offset: u64, kind: Kind, name: &str) -> Result<Draft, Error> {
+        if self.region.cell(at::CLEAN).load(Ordering::Relaxed) != 0 {
+            self.mark_open()?;
+        }
+        let found = check_at(&*self.region, offset);
+        let found = found.map_err(|kind| Error::new(self.path(), kind))?;
+        if found.kind != kind || name.len() > NAME_BYTES {
+            let what = format!("the record {:?} at {offset} cannot be used again", found.name);
+            return Err(Error::damaged(self, what));
+        }
+        self.draft(offset, found.length, kind, name)
+    }
+
+    /// Writes the head of a record.
+    fn draft(&self, offset: u64, length: u64, kind: Kind, name: &str) -> Result<Draft, Error> {
         let word = |at: u64, value: u64| {
             self.region.cell(ByteOffset::new(offset + at)).store(value, Ordering::Relaxed);
         };

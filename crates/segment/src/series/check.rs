@@ -4,8 +4,11 @@
 //! occupy: none may overlap, or end outside of the bytes in use. `all_families` opens each family,
 //! which checks the kind and version of its record.
 
+use std::ops::Range;
+
 use super::dense::Slab;
 use super::family::{Family, Series, all_families};
+use super::freed;
 use super::keyed::Moment;
 use super::names;
 use crate::error::Error;
@@ -62,27 +65,38 @@ pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
         };
         jobs.extend(to_do.map(|to_do| Job { to_do, record: family.id() - RECORD_BYTES }));
     }
-    let used = offset::words(segment.used());
-    if let Some(extent) = extents.iter().find(|extent| extent.end > used) {
-        let what = format!(
-            "a part of its families at {} ends outside of the bytes in use",
-            offset::bytes(extent.start)
-        );
+    if let Some(what) = overlap(segment, &mut extents) {
         return Err(Error::damaged(segment, what));
     }
-    extents.sort_by_key(|extent| extent.start);
-    for pair in extents.windows(2) {
-        if pair[0].end > pair[1].start {
-            let what =
-                format!("two parts of its families overlap at {}", offset::bytes(pair[1].start));
-            return Err(Error::damaged(segment, what));
-        }
+    let freed = freed::inspect(segment, &slabs, &mut extents);
+    match freed.filter(|_| overlap(segment, &mut extents).is_none()) {
+        Some(freed) => jobs.extend(freed),
+        None => jobs.push(freed::FORGET),
     }
     Ok(jobs)
 }
 
+/// What is wrong with the extents, which it sorts: they overlap, or end outside of the bytes in
+/// use.
+fn overlap(segment: &Segment, extents: &mut [Range<u64>]) -> Option<String> {
+    let used = offset::words(segment.used());
+    if let Some(extent) = extents.iter().find(|extent| extent.end > used) {
+        return Some(format!(
+            "a part of its families at {} ends outside of the bytes in use",
+            offset::bytes(extent.start)
+        ));
+    }
+    extents.sort_by_key(|extent| extent.start);
+    let pair = extents.windows(2).find(|pair| pair[0].end > pair[1].start)?;
+    Some(format!("two parts of its families overlap at {}", offset::bytes(pair[1].start)))
+}
+
 /// Does the jobs, in a file that no other process has open.
 pub(super) fn mend(segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
+    if jobs.iter().any(|job| job.to_do == ToDo::Forget) {
+        freed::forget(segment);
+    }
+    let jobs: Vec<Job> = jobs.iter().copied().filter(|job| job.to_do != ToDo::Forget).collect();
     // All families are opened before the first is changed.
     let open = |job: &Job| Family::open(segment, &names::record(segment, job.record)?, None);
     let families = jobs.iter().map(open).collect::<Result<Vec<_>, _>>()?;
@@ -102,7 +116,9 @@ pub(super) fn mend(segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
         match (&family.inner.layout, job.to_do) {
             (Series::Dense(dense), _) => slabs.iter().for_each(|slab| slab.keep(dense)),
             (Series::Dynamic(keyed), ToDo::Unclaim) => keyed.unclaim_alone(),
-            (Series::Dynamic(keyed), ToDo::Mend) => keyed.mend_alone(Moment::now(segment))?,
+            (Series::Dynamic(keyed), ToDo::Mend | ToDo::Forget) => {
+                keyed.mend_alone(Moment::now(segment))?
+            }
         }
     }
     Ok(())

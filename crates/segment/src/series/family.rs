@@ -42,6 +42,8 @@ pub(crate) mod at {
     pub(crate) const FOLDING: usize = 5;
     pub(crate) const OVERFLOWED: usize = 14;
     pub(crate) const FOLDING_BROKEN: usize = 15;
+    /// Of a family that was freed: the offset of the next one's record.
+    pub(crate) const NEXT_FREED: usize = FOLDING_BROKEN;
     pub(crate) const END: usize = 16;
 }
 
@@ -203,39 +205,6 @@ impl Family {
                 Err(Error::mismatch(segment, what))
             }
         }
-    }
-
-    fn make(
-        segment: &Segment,
-        schema: &Schema,
-        groups: u32,
-        clock: Option<Manual>,
-    ) -> Result<Self, Error> {
-        let bytes = schema.encode();
-        let is_dense = is_dense(schema, groups);
-        let head = if is_dense { at::END } else { keyed::head::END };
-        let name = record_name(&schema.name);
-        let draft = segment.reserve(FAMILY, name, head + bytes.len().div_ceil(8))?;
-        let cells = draft.cells();
-        let now = moment(segment, clock.as_ref());
-        cells[at::SCHEMA_BYTES].store(bytes.len() as u64, Ordering::Relaxed);
-        cells[at::CREATED].store(now.unix, Ordering::Relaxed);
-        for (cell, chunk) in cells[head..].iter().zip(bytes.chunks(8)) {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            cell.store(u64::from_le_bytes(word), Ordering::Relaxed);
-        }
-        if is_dense {
-            let slots = groups + 1;
-            let layout = Dense::allocate(segment, schema, slots)?;
-            let marks = segment.take(Dense::mark_words(slots, schema.cells), lock::REGISTRATION)?;
-            cells[at::DENSE].store(layout.pack(), Ordering::Relaxed);
-            cells[at::MARKS].store(marks.pack(), Ordering::Relaxed);
-        } else {
-            DynamicSeries::open(segment, cells, schema, groups, now.unix).make_overflow(now)?;
-        }
-        let record = draft.publish()?;
-        Self::open(segment, &record, clock)
     }
 
     pub(super) fn open(
@@ -758,7 +727,7 @@ pub(crate) fn is_dense(schema: &Schema, groups: u32) -> bool {
 const MAX_DENSE_WORDS: u64 = 1 << 16;
 
 /// The time now, by the clock that is set by hand, if there is one, or else by the machine's.
-fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
+pub(super) fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
     match clock {
         Some(clock) => Moment { unix: clock.unix(), time: clock.now() },
         None => Moment::now(segment),
@@ -791,7 +760,7 @@ pub(crate) fn name_in(record: &Record) -> Option<String> {
 }
 
 /// The part of a name that fits into the name of a record.
-fn record_name(name: &str) -> &str {
+pub(super) fn record_name(name: &str) -> &str {
     let mut end = name.len().min(NAME_BYTES);
     while !name.is_char_boundary(end) {
         end -= 1;

@@ -37,6 +37,8 @@ pub(crate) mod dense;
 #[cfg(not(loom))]
 pub(crate) mod family;
 #[cfg(not(loom))]
+mod freed;
+#[cfg(not(loom))]
 mod handle;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 mod index;
@@ -44,6 +46,8 @@ mod index;
 mod key;
 #[cfg(not(loom))]
 pub(crate) mod keyed;
+#[cfg(not(loom))]
+mod make;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 pub(crate) mod meta;
 #[cfg(not(loom))]

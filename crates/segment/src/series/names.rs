@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::dense::Slab;
+use super::freed::Freed;
 #[cfg(unix)]
 use super::settle;
 use super::{check, family};
@@ -33,6 +34,8 @@ struct Known {
     families: HashMap<Box<str>, u64>,
     /// The offsets of the newest slabs' records, oldest first.
     slabs: Vec<u64>,
+    /// The families that were freed, once they are asked for.
+    freed: Option<Freed>,
     /// The number of records that were read.
     #[cfg(test)]
     steps: usize,
@@ -93,8 +96,22 @@ impl Names {
         newest.into_iter().map(|at| record(segment, at)).collect()
     }
 
+    /// Calls `look` with the families that were freed.
+    pub(super) fn freed<R>(
+        &self,
+        segment: &Segment,
+        look: impl FnOnce(&mut Freed) -> R,
+    ) -> Result<R, Error> {
+        self.with(segment, |known| look(known.freed.get_or_insert_with(|| Freed::of(segment))))
+    }
+
+    /// Forgets what is known: families were freed.
+    pub(super) fn forget(&self, segment: &Segment) -> Result<(), Error> {
+        self.with(segment, |known| *known = Known::default())
+    }
+
     /// Calls `look` with all that is known, brought up to date.
-    fn with<R>(&self, segment: &Segment, look: impl FnOnce(&Known) -> R) -> Result<R, Error> {
+    fn with<R>(&self, segment: &Segment, look: impl FnOnce(&mut Known) -> R) -> Result<R, Error> {
         let interrupted = || Error::held(segment, "the names of families", Busy::Interrupted);
         let (_locked, was_left) = self.mutex.lock_or_take_over().ok_or_else(interrupted)?;
         // SAFETY: the mutex is held until the end.

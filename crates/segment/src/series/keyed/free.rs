@@ -66,7 +66,7 @@ impl DynamicSeries {
     }
 
     /// Makes the records ready that are in limbo and that no claim names.
-    fn reclaim(&self) {
+    pub(super) fn reclaim(&self) {
         let (limbo, count) = (&self.head[at::LIMBO], &self.head[at::LIMBO_COUNT]);
         let in_limbo = count.load(Ordering::Relaxed);
         let Some(named) = self.named(false) else {

@@ -117,7 +117,7 @@ impl DynamicSeries {
 
     /// Rebuilds the index of all series, in the existing tables. Some word names each table at
     /// every moment, so a process that dies midway leaves all of them to the next.
-    fn rebuild(&self, live: u64) -> Result<(), Error> {
+    pub(super) fn rebuild(&self, live: u64) -> Result<(), Error> {
         let mut tables = self.tables();
         // The table that was in use, if all entries fit: a full segment has no room for another
         // one.

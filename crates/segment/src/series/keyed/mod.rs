@@ -19,6 +19,7 @@ mod record;
 mod settle;
 mod survey;
 mod tables;
+mod unused;
 
 use std::num::NonZeroU32;
 use std::ptr::NonNull;

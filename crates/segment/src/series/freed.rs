@@ -1,0 +1,280 @@
+//! Families that were freed: their records wait, with their blocks and their tables, for new
+//! families whose series lie in memory as theirs did.
+//!
+//! A freed family has no series. One store takes it off the list of records, so that no walk and no
+//! lookup comes across it; then it goes to a list of its own, which begins in the header of the
+//! segment. A new family of the same *shape* takes its record off that list, describes itself in
+//! it, and is published as any other. So a process that dies at any moment leaves at most one
+//! family on neither list, whose memory is lost.
+//!
+//! Other processes may have handles to a family, and would count in the one that took its record.
+//! So only a process that has the segment alone frees families, and uses them again.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::iter;
+use std::ops::Range;
+use std::time::Duration;
+
+use super::dense::Slab;
+use super::family::{FAMILY, Family, Series, at};
+use super::names::{self, Names};
+use super::schema::{Label, Schema};
+use crate::error::Error;
+use crate::layout::{RECORD_BYTES, record_at, walk};
+use crate::offset::{self, ByteOffset};
+use crate::segment::{Draft, Job, Segment, ToDo};
+use crate::sync::{AtomicU64, Ordering};
+
+/// The freed families, as this process knows them.
+#[derive(Debug, Default)]
+pub(super) struct Freed {
+    /// The offsets of their records, by shape and by length.
+    by_shape: BTreeMap<(Vec<u8>, u64), Vec<u64>>,
+    /// The records before and after each one on the list; 0 at its ends.
+    beside: HashMap<u64, [u64; 2]>,
+}
+
+impl Segment {
+    /// Frees families that are no longer used: removes all of their series, hidden ones included,
+    /// and gives their memory to new families whose series have the same kind, cells and settings.
+    /// Their names are free at once. Returns how many it freed: families with a label of fixed
+    /// cardinality stay, and so do those whose overflow series was used or to which a handle is
+    /// bound.
+    ///
+    /// No handle to one of these families may be used after this: it would count in another one.
+    /// So this is for a program that has just opened its segment. What a flight recorder recorded
+    /// of them is shown under the name of the family that has the record next.
+    ///
+    /// # Errors
+    /// A segment that other processes may have open, or children of a fork; the errors of the disk.
+    pub fn free_families(&self, unused: &[Family]) -> Result<u64, Error> {
+        if unused.is_empty() {
+            return Ok(0);
+        }
+        if !self.is_alone() {
+            let what = "families are freed in a segment of one process alone: open it without \
+                        sharing it, and before any fork";
+            return Err(Error::request(self, what.into()));
+        }
+        self.ensure_marked_open()?;
+        let _registration = self.lock_registration()?;
+        let mut records = HashSet::new();
+        for family in unused {
+            if family.become_free()? {
+                records.insert(family.id() - RECORD_BYTES);
+            }
+        }
+        if records.is_empty() {
+            return Ok(0);
+        }
+        let fail = |kind| Error::new(self.path(), kind);
+        let found = walk(&*self.region).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+        let mut link = crate::layout::at::ROOT;
+        let mut freed = 0;
+        for record in found {
+            if records.contains(&record.offset) {
+                // Release, here and below: as for a record that is published.
+                self.region.cell(link).store(record.next, Ordering::Release);
+                // From here on, nothing leads to it: its own link still leads on.
+                let first = self.freed_word();
+                let next = next_word(self, record.offset);
+                next.store(first.load(Ordering::Relaxed), Ordering::Relaxed);
+                first.store(record.offset, Ordering::Release);
+                freed += 1;
+            } else {
+                link = ByteOffset::new(record.offset + record_at::NEXT);
+            }
+        }
+        Names::of(self).forget(self)?;
+        // Before one of them is used again, the disk must know that they are unused.
+        self.sync()?;
+        Ok(freed)
+    }
+
+    /// The number of families that were [freed](Segment::free_families) and not used again.
+    ///
+    /// # Errors
+    /// A damaged list of records.
+    pub fn freed_families(&self) -> Result<u64, Error> {
+        if self.freed_word().load(Ordering::Relaxed) == 0 {
+            return Ok(0);
+        }
+        Names::of(self).freed(self, |freed| freed.beside.len() as u64)
+    }
+}
+
+impl Family {
+    /// Whether no series has changed for that long, nor for as long as its family shows idle ones.
+    /// Series of a family that shows them for ever are never unused. When they changed, sweeps
+    /// noticed.
+    pub fn is_unused(&self, least: Duration) -> bool {
+        match &self.inner.layout {
+            Series::Dense(_) => self.is_empty(),
+            Series::Dynamic(keyed) => keyed.is_unused(self.inner.now(), least),
+        }
+    }
+
+    /// Removes all series. Returns whether its memory may then belong to another family.
+    fn become_free(&self) -> Result<bool, Error> {
+        if shape(&self.inner.schema).is_none() {
+            return Ok(false);
+        }
+        match &self.inner.layout {
+            Series::Dense(_) => Ok(self.is_empty()),
+            Series::Dynamic(keyed) => {
+                if !keyed.has_unused_overflow() {
+                    return Ok(false);
+                }
+                self.clear()?;
+                keyed.become_ready()
+            }
+        }
+    }
+}
+
+impl Freed {
+    /// Reads the list. What follows an error is not used.
+    pub(super) fn of(segment: &Segment) -> Self {
+        let mut freed = Self::default();
+        let mut before = 0;
+        for family in list(segment).map_while(Result::ok) {
+            let at = family.id() - RECORD_BYTES;
+            let Some(shape) = shape(&family.inner.schema) else { break };
+            if let Some([_, after]) = freed.beside.get_mut(&before) {
+                *after = at;
+            }
+            freed.beside.insert(at, [before, 0]);
+            let length = Segment::record_bytes(family.inner.head.len());
+            freed.by_shape.entry((shape, length)).or_default().push(at);
+            before = at;
+        }
+        freed
+    }
+
+    /// Takes a record of at least `length` bytes off the list, the shortest of that shape.
+    fn take(&mut self, segment: &Segment, shape: Vec<u8>, length: u64) -> Option<u64> {
+        let longest = (shape.clone(), u64::MAX);
+        let mut fitting = self.by_shape.range_mut((shape, length)..=longest);
+        let at = fitting.find_map(|(_, records)| records.pop())?;
+        let [before, after] = self.beside.remove(&at)?;
+        let link = if before == 0 { segment.freed_word() } else { next_word(segment, before) };
+        if link.load(Ordering::Relaxed) != at {
+            // Never, unless something else wrote into the segment: then nothing is known.
+            *self = Self::default();
+            return None;
+        }
+        link.store(after, Ordering::Release);
+        next_word(segment, at).store(0, Ordering::Release);
+        if let Some([_, next]) = self.beside.get_mut(&before) {
+            *next = after;
+        }
+        if let Some([previous, _]) = self.beside.get_mut(&after) {
+            *previous = before;
+        }
+        Some(at)
+    }
+}
+
+/// Takes the record of a freed family, for a new one with `words` words of head and description.
+/// `None` if none fits. Requires the lock of registration.
+pub(super) fn reuse(segment: &Segment, schema: &Schema, name: &str, words: usize) -> Option<Draft> {
+    if segment.freed_word().load(Ordering::Relaxed) == 0 || !segment.is_alone() {
+        return None;
+    }
+    let (shape, length) = (shape(schema)?, Segment::record_bytes(words));
+    let taken = Names::of(segment).freed(segment, |freed| freed.take(segment, shape, length));
+    let draft = segment.reuse(taken.ok()??, FAMILY, name).ok()?;
+    Some(draft).filter(|draft| draft.cells().len() >= words)
+}
+
+/// Validates the freed families as those in use, whose words are `extents`. `None` if something
+/// contradicts the layout: then the list is not used.
+pub(super) fn inspect(
+    segment: &Segment,
+    slabs: &[Slab],
+    extents: &mut Vec<Range<u64>>,
+) -> Option<Vec<Job>> {
+    let mut jobs = Vec::new();
+    if segment.freed_word().load(Ordering::Relaxed) == 0 {
+        return Some(jobs);
+    }
+    if segment.may_have_lost_power() {
+        // Some of them may be in use as well.
+        return None;
+    }
+    for family in list(segment) {
+        let family = family.ok().filter(|family| shape(&family.inner.schema).is_some())?;
+        let first = offset::words(family.id());
+        let words = family.inner.head.len() as u64;
+        extents.push(first - offset::words(RECORD_BYTES)..first + words);
+        match &family.inner.layout {
+            Series::Dense(dense) => extents.extend(dense.extents(slabs)),
+            Series::Dynamic(keyed) => {
+                let to_do = keyed.inspect(false, extents).ok()?;
+                let record = family.id() - RECORD_BYTES;
+                jobs.extend(to_do.map(|to_do| Job { to_do, record }));
+            }
+        }
+        if !family.is_empty() {
+            return None;
+        }
+    }
+    Some(jobs)
+}
+
+/// What is to be done if the list cannot be used.
+pub(super) const FORGET: Job = Job { to_do: ToDo::Forget, record: 0 };
+
+/// Forgets the list. The memory of its families is lost.
+pub(super) fn forget(segment: &Segment) {
+    segment.freed_word().store(0, Ordering::Release);
+}
+
+/// The freed families. The last item may be an error.
+fn list(segment: &Segment) -> impl Iterator<Item = Result<Family, Error>> {
+    let mut next = segment.freed_word().load(Ordering::Acquire);
+    let mut seen = HashSet::new();
+    iter::from_fn(move || {
+        let at = std::mem::take(&mut next);
+        if at == 0 {
+            return None;
+        }
+        if !seen.insert(at) {
+            return Some(Err(Error::damaged(segment, "its list of freed families is circular")));
+        }
+        let family = names::record(segment, at).and_then(|record| {
+            let family = Family::open(segment, &record, None)?;
+            next = next_word(segment, at).load(Ordering::Acquire);
+            Ok(family)
+        });
+        Some(family)
+    })
+}
+
+/// The link of a freed family, in a word of its head that it does not use.
+fn next_word(segment: &Segment, record: u64) -> &AtomicU64 {
+    let head = ByteOffset::new(record.saturating_add(RECORD_BYTES));
+    segment.region.cell(head.plus(offset::bytes(at::NEXT_FREED as u64)))
+}
+
+/// What two families have in common of which one can have the memory of the other. `None` if none
+/// can.
+fn shape(schema: &Schema) -> Option<Vec<u8>> {
+    if schema.labels.iter().any(|label| label.values.is_some()) {
+        return None;
+    }
+    // Those without labels are found by arithmetic, and all others by keys of texts.
+    let any = schema.labels.first().map(|_| Label { name: String::new(), values: None });
+    let shape = Schema {
+        kind: schema.kind,
+        cells: schema.cells,
+        floats: schema.floats,
+        additive: schema.additive,
+        settings: schema.settings.clone(),
+        // Then records have a word more.
+        idle: schema.idle.map(|_| Duration::ZERO),
+        labels: any.into_iter().collect(),
+        ..Schema::default()
+    };
+    Some(shape.encode())
+}

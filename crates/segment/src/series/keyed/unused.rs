@@ -1,0 +1,70 @@
+//! A family that is no longer used, and its memory for another one: see `series/freed.rs`.
+
+use std::time::Duration;
+
+use super::blocks::At;
+use super::expire::{mark_time, tenths};
+use super::head as at;
+use super::{DynamicSeries, Moment, NO_RECORD};
+use crate::claims::Memory;
+use crate::error::Error;
+use crate::lock;
+use crate::series::meta::{is_series, state, state_of};
+use crate::sync::Ordering;
+
+impl DynamicSeries {
+    /// Whether no series has changed for that long, nor for its idle time.
+    pub(crate) fn is_unused(&self, now: Moment, least: Duration) -> bool {
+        if self.len() == 0 {
+            return true;
+        }
+        let Some(idle) = self.idle else { return false };
+        let least = tenths(u64::try_from(least.max(idle).as_nanos()).unwrap_or(u64::MAX));
+        let tenth = mark_time(now);
+        let mut cursor = At::default();
+        while let Some(at) = self.next_record(&mut cursor) {
+            let meta = self.region().word(at).load(Ordering::Acquire);
+            if !is_series(meta) || self.is_overflow(at) {
+                continue;
+            }
+            // Truncation is meant: the lower half is the time.
+            let since = self.word_of(at, 2).load(Ordering::Relaxed) as u32;
+            if self.has_changed(at) || u64::from(tenth.wrapping_sub(since)) < least {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether the overflow series is there, and never counted.
+    pub(crate) fn has_unused_overflow(&self) -> bool {
+        let at = self.overflow();
+        let mut cells = self.header..self.header + self.cells.get();
+        at != NO_RECORD
+            && state_of(self.region().word(at).load(Ordering::Acquire)) == state::HIDDEN
+            && cells.all(|cell| self.word_of(at, cell).load(Ordering::Relaxed) == 0)
+    }
+
+    /// Makes the records of removed series ready for others, and empties the index. Returns false
+    /// if there are series, or something claims a record.
+    pub(crate) fn become_ready(&self) -> Result<bool, Error> {
+        let _guard = self.lock_within(lock::REMOVAL)?;
+        self.reclaim();
+        if self.len() > 0 || self.head[at::LIMBO_COUNT].load(Ordering::Relaxed) > 0 {
+            return Ok(false);
+        }
+        self.rebuild(0)?;
+        Ok(true)
+    }
+
+    /// Begins as a family that is made now, with the records of the one that was here before.
+    pub(crate) fn begin_again(&self, now: Moment) -> Result<(), Error> {
+        match self.overflow() {
+            NO_RECORD => self.make_overflow(now),
+            overflow => {
+                self.restart(overflow, now);
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Making a family: its record, which is reserved or was another family's, and where its series
+//! are to be.
+
+use super::dense::Dense;
+use super::family::{FAMILY, Family, at, is_dense, moment, record_name};
+use super::freed;
+use super::keyed::{self, DynamicSeries};
+use super::schema::Schema;
+use crate::clock::Manual;
+use crate::error::Error;
+use crate::lock;
+use crate::segment::Segment;
+use crate::sync::Ordering;
+
+impl Family {
+    /// Makes a family. Requires the lock of registration.
+    pub(super) fn make(
+        segment: &Segment,
+        schema: &Schema,
+        groups: u32,
+        clock: Option<Manual>,
+    ) -> Result<Self, Error> {
+        let bytes = schema.encode();
+        let is_dense = is_dense(schema, groups);
+        let head = if is_dense { at::END } else { keyed::head::END };
+        let name = record_name(&schema.name);
+        let words = head + bytes.len().div_ceil(8);
+        let reused = freed::reuse(segment, schema, name, words);
+        let is_new = reused.is_none();
+        let draft = match reused {
+            Some(draft) => draft,
+            None => segment.reserve(FAMILY, name, words)?,
+        };
+        let cells = draft.cells();
+        let now = moment(segment, clock.as_ref());
+        cells[at::SCHEMA_BYTES].store(bytes.len() as u64, Ordering::Relaxed);
+        cells[at::CREATED].store(now.unix, Ordering::Relaxed);
+        cells[at::OVERFLOWED].store(0, Ordering::Relaxed);
+        for (cell, chunk) in cells[head..].iter().zip(bytes.chunks(8)) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            cell.store(u64::from_le_bytes(word), Ordering::Relaxed);
+        }
+        if !is_dense {
+            let series = DynamicSeries::open(segment, cells, schema, groups, now.unix);
+            match is_new {
+                true => series.make_overflow(now)?,
+                false => series.begin_again(now)?,
+            }
+        } else if is_new {
+            let slots = groups + 1;
+            let layout = Dense::allocate(segment, schema, slots)?;
+            let marks = segment.take(Dense::mark_words(slots, schema.cells), lock::REGISTRATION)?;
+            cells[at::DENSE].store(layout.pack(), Ordering::Relaxed);
+            cells[at::MARKS].store(marks.pack(), Ordering::Relaxed);
+        }
+        let record = draft.publish()?;
+        Self::open(segment, &record, clock)
+    }
+}

@@ -1,0 +1,221 @@
+//! Families that are freed, and new ones in their memory. No test of this program starts another
+//! process: one that has forked frees none. `freed_kills.rs` has those with kills.
+
+#![cfg(all(unix, not(miri)))]
+#![allow(clippy::unwrap_used)]
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use quipu_segment::clock::Manual;
+use quipu_segment::series::{Cursor, Family, Identity, KeyWriter, Label, Schema};
+use quipu_segment::{Options, Segment};
+
+const START: u64 = 1_700_000_000_000_000_000;
+const SECOND: u64 = 1_000_000_000;
+
+fn schema(name: &str) -> Schema {
+    Schema {
+        name: name.into(),
+        kind: 1,
+        cells: 2,
+        additive: true,
+        labels: vec![Label { name: "host".into(), values: None }],
+        idle: Some(Duration::from_secs(1)),
+        settings: vec![1, 2, 3],
+        identity: Identity::Variant,
+        ..Schema::default()
+    }
+}
+
+fn add(family: &Family, host: &str, n: u64) {
+    family.add(|key| key.text(host), 0, n);
+}
+
+/// The names of the families with the sums of their shown series.
+fn shown(segment: &Segment) -> Vec<(String, Vec<(String, u64)>)> {
+    let mut all = Vec::new();
+    for family in segment.families().unwrap() {
+        let mut series = Vec::new();
+        let _ = family.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
+            let host = String::from_utf8(view.texts.get(1..).unwrap_or_default().to_vec());
+            series.push((host.unwrap(), view.cells.sum(0)));
+            ControlFlow::Continue(())
+        });
+        series.sort();
+        all.push((family.schema().name.clone(), series));
+    }
+    all
+}
+
+fn named(name: &str, series: &[(&str, u64)]) -> (String, Vec<(String, u64)>) {
+    (name.into(), series.iter().map(|(host, n)| ((*host).to_owned(), *n)).collect())
+}
+
+/// Frees the families of these names.
+fn free(segment: &Segment, names: &[&str]) -> u64 {
+    let families = segment.families().unwrap();
+    let is_one = |family: &&Family| names.contains(&&*family.schema().name);
+    let unused: Vec<Family> = families.iter().filter(is_one).cloned().collect();
+    segment.free_families(&unused).unwrap()
+}
+
+#[test]
+fn a_new_family_gets_the_memory_of_a_freed_one() {
+    let segment = Segment::private(1 << 20).unwrap();
+    for name in ["a", "b", "c", "d"] {
+        let family = segment.family(&schema(name)).unwrap();
+        (0..50).for_each(|i| add(&family, &format!("host {i}"), 1));
+    }
+    // The newest, the oldest, and one in between.
+    assert_eq!(free(&segment, &["d", "b", "a"]), 3);
+    assert_eq!(segment.freed_families().unwrap(), 3);
+    assert_eq!(shown(&segment).len(), 1);
+    let used = segment.used();
+    for (i, name) in ["x", "y", "a"].into_iter().enumerate() {
+        let family = segment.family(&Schema { help: "New.".into(), ..schema(name) }).unwrap();
+        assert!(family.is_empty() && family.overflowed() == 0);
+        (0..50).for_each(|i| add(&family, &format!("{name} {i}"), 2));
+        assert_eq!(family.len(), 50);
+        assert_eq!(family.read(|key| key.text("host 3"), |cells| cells.sum(0)), None);
+        assert_eq!(segment.freed_families().unwrap(), 2 - i as u64);
+        // It is found by its name.
+        assert_eq!(segment.family(&schema(name)).unwrap().id(), family.id());
+    }
+    assert_eq!(segment.used(), used, "their memory suffices");
+    let names: Vec<String> = shown(&segment).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["c", "x", "y", "a"]);
+    // None is left.
+    segment.family(&schema("z")).unwrap();
+    assert!(segment.used() > used);
+}
+
+#[test]
+fn only_a_family_of_the_same_shape_that_fits_gets_the_memory() {
+    let segment = Segment::private(1 << 20).unwrap();
+    segment.family(&schema("a")).unwrap();
+    assert_eq!(free(&segment, &["a"]), 1);
+    let others = [
+        Schema { kind: 2, ..schema("kind") },
+        Schema { cells: 3, ..schema("cells") },
+        Schema { floats: 1, ..schema("floats") },
+        Schema { settings: vec![1, 2], ..schema("settings") },
+        Schema { idle: None, ..schema("idle") },
+        Schema { labels: Vec::new(), ..schema("labels") },
+        schema(&"long ".repeat(40)),
+    ];
+    for other in others {
+        segment.family(&other).unwrap();
+        assert_eq!(segment.freed_families().unwrap(), 1, "{}", other.name);
+    }
+    // The labels' names and their number do not matter.
+    let labels = ["x", "y"].map(|name| Label { name: name.into(), values: None }).to_vec();
+    let family = segment.family(&Schema { labels, ..schema("b") }).unwrap();
+    assert_eq!(segment.freed_families().unwrap(), 0);
+    let key = |key: &mut KeyWriter<'_>| {
+        key.text("1");
+        key.text("2");
+    };
+    family.add(key, 1, 7);
+    assert_eq!(family.len(), 1);
+}
+
+#[test]
+fn families_that_may_be_used_are_not_freed() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let bound = segment.family(&schema("bound")).unwrap();
+    let handle = bound.bind(|key| key.text("a"));
+    let limited = Schema { limit: Some(1), ..schema("limited") };
+    let limited = segment.family(&limited).unwrap();
+    ["a", "b"].iter().for_each(|host| add(&limited, host, 1));
+    let fixed = Label { name: "fixed".into(), values: Some(vec!["1".into()]) };
+    segment.family(&Schema { labels: vec![fixed], ..schema("dense") }).unwrap();
+    let names = ["bound", "limited", "dense"];
+    assert_eq!((free(&segment, &names), segment.families().unwrap().len()), (0, 3));
+    drop(handle);
+    assert_eq!(free(&segment, &names), 1);
+    // A family without labels has no records.
+    let alone = Schema { labels: Vec::new(), ..schema("alone") };
+    segment.family(&alone).unwrap();
+    assert_eq!(free(&segment, &["alone"]), 1);
+    let used = segment.used();
+    let other = segment.family(&Schema { name: "other".into(), ..alone }).unwrap();
+    other.add(|_| (), 0, 3);
+    assert_eq!((segment.used(), other.read(|_| (), |cells| cells.sum(0))), (used, Some(3)));
+}
+
+#[test]
+fn a_family_is_unused_when_no_series_changed_for_long() {
+    let segment = Segment::private(1 << 20).unwrap();
+    let clock = Manual::new(START);
+    let family = segment.family_at(&schema("a"), clock.clone()).unwrap();
+    let minute = Duration::from_secs(60);
+    assert!(family.is_unused(minute));
+    add(&family, "x", 1);
+    family.sweep().unwrap();
+    let second = Duration::from_secs(1);
+    assert!(!family.is_unused(Duration::ZERO), "it is idle for less than a second");
+    clock.set(START + 2 * SECOND);
+    assert!(family.is_unused(second) && !family.is_unused(minute));
+    family.sweep().unwrap();
+    assert_eq!(family.hidden(), 1);
+    clock.set(START + 61 * SECOND);
+    assert!(family.is_unused(minute));
+    // It has changed, and no sweep has noticed.
+    add(&family, "x", 1);
+    assert!(!family.is_unused(minute));
+    let kept = segment.family_at(&Schema { idle: None, ..schema("b") }, clock.clone()).unwrap();
+    add(&kept, "x", 1);
+    clock.set(START + 1000 * SECOND);
+    assert!(!kept.is_unused(Duration::ZERO));
+}
+
+#[test]
+fn a_file_keeps_what_was_freed_and_does_not_grow() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let options = Options::new().limit(1 << 20);
+    let mut most = 0;
+    for round in 1..20_u64 {
+        let segment = options.open_or_create(&path).unwrap();
+        let before: Vec<String> = (0..5).map(|i| format!("{} {i}", round - 1)).collect();
+        let before: Vec<&str> = before.iter().map(String::as_str).collect();
+        assert_eq!(free(&segment, &before), if round == 1 { 0 } else { 5 });
+        drop(segment);
+        // Those that are free are still so for another process.
+        let segment = options.open_or_create(&path).unwrap();
+        assert_eq!(segment.freed_families().unwrap(), if round == 1 { 0 } else { 5 });
+        for i in 0..5 {
+            let family = segment.family(&schema(&format!("{round} {i}"))).unwrap();
+            (0..20).for_each(|host| add(&family, &format!("{round} {host}"), round + 1));
+        }
+        let all = shown(&segment);
+        assert_eq!(all.len(), 5);
+        for (name, series) in all {
+            assert!(name.starts_with(&format!("{round} ")) && series.len() == 20);
+            assert!(series.iter().all(|(_, sum)| *sum == round + 1));
+        }
+        if round == 2 {
+            most = segment.used();
+        }
+        assert!(round < 3 || segment.used() <= most, "{} after {round}", segment.used());
+    }
+}
+
+#[test]
+fn a_shared_file_frees_nothing_and_uses_nothing_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let segment = Options::new().limit(1 << 20).open_or_create(&path).unwrap();
+    segment.family(&schema("a")).unwrap();
+    assert_eq!(free(&segment, &["a"]), 1);
+    drop(segment);
+    let shared = Options::new().shared().open_or_create(&path).unwrap();
+    let family = shared.family(&schema("b")).unwrap();
+    let error = shared.free_families(&[family]).unwrap_err().to_string();
+    assert!(error.contains("one process alone: open it without sharing it"), "{error}");
+    assert_eq!(shown(&shared), [named("b", &[])]);
+    drop(shared);
+    let segment = Options::new().open_or_create(&path).unwrap();
+    assert_eq!(segment.freed_families().unwrap(), 1);
+}
