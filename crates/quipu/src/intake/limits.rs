@@ -11,8 +11,8 @@ pub struct Limits {
     pub series_per_source: u64,
     /// The most families: sets of label names, types and settings under all names.
     pub families: u64,
-    /// The most families that one source may make, in the same way: families are never removed, so
-    /// a source that makes up names would leave no room for those of others.
+    /// The most families that one source may make, in the same way: families are not removed while
+    /// intakes work, so a source that makes up names would leave no room for those of others.
     pub families_per_source: u64,
     /// The most labels of a series.
     pub labels: usize,
@@ -47,4 +47,7 @@ pub struct Usage {
     pub series: u64,
     /// Families.
     pub families: u64,
+    /// Those of them that have no series but hidden ones: see
+    /// [`Intake::free_unused`](super::Intake::free_unused).
+    pub unused: u64,
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`Located`] is the family of a series and the place where the series was found. It spares the
 //! caller the look for both. It promises that a value goes to the series to which [`Intake::take`]
-//! would put it, or nowhere: a family is never removed, and a series that is removed, hidden or
+//! would put it, or nowhere: no family is freed meanwhile, and a series that is removed, hidden or
 //! made again is no longer at its place. A value that goes nowhere changes nothing, and the caller
 //! takes it in the usual way.
 

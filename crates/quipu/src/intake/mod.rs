@@ -44,6 +44,7 @@ mod refused;
 mod settings;
 mod sources;
 mod table;
+mod unused;
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -68,6 +69,7 @@ use crate::names;
 use crate::registry::Registry;
 use crate::snapshot::{Kind, Texts, Timestamp};
 use class::{Class, Role};
+use prepared::is_stamped;
 use put::{Put, put_observation};
 use sources::{Source, Sources};
 use table::{Entry, Sorted, Table, Wanted};
@@ -94,6 +96,9 @@ pub struct Intake {
 #[derive(Debug, Default)]
 struct Used {
     series: AtomicU64,
+    /// As of the last sweep.
+    families: AtomicU64,
+    unused: AtomicU64,
     sources: Sources,
     /// Locked while what a source has grown by is added and its total stored.
     step: ForkSafeCell<()>,
@@ -136,8 +141,16 @@ impl Intake {
 
     /// What has been used of the limits.
     pub fn usage(&self) -> Usage {
-        let series = self.used.series.load(Ordering::Relaxed);
-        Usage { series, families: self.table.len() as u64 }
+        Usage { families: self.table.len() as u64, ..self.swept_usage() }
+    }
+
+    /// What had been used when this intake was made, or when any of its clones [swept](Self::sweep)
+    /// last; its series as of now.
+    pub fn swept_usage(&self) -> Usage {
+        let [series, families, unused] =
+            [&self.used.series, &self.used.families, &self.used.unused]
+                .map(|count| count.load(Ordering::Relaxed));
+        Usage { series, families, unused }
     }
 
     /// Names the source of what is taken from now on, such as an address or a job: what it makes
@@ -197,8 +210,7 @@ impl Intake {
     ) -> Result<(), Refused> {
         settings::check(given, mode)?;
         let labels = Sorted::new(labels, self.limits.labels, metric.grouped)?;
-        let is_gauge = matches!(given, Given::Gauge(_) | Given::Unknown(_));
-        let stamp = if is_gauge || mode != Mode::Add { self.clock.now() } else { 0 };
+        let stamp = if is_stamped(given, mode) { self.clock.now() } else { 0 };
         let times = self.times(&metric, start, mode, stamp);
         match self.put(&metric, Role::Shown, &labels, given, mode, times)? {
             Put::Done => Ok(()),
@@ -585,8 +597,15 @@ impl Intake {
 
     /// Counts the series of all families.
     fn count(&self) {
-        let series = self.table.entries().iter().map(|entry| entry.family.len()).sum();
+        let (mut series, mut unused) = (0, 0);
+        for entry in self.table.entries() {
+            let (all, hidden) = (entry.family.len(), entry.family.hidden());
+            series += all;
+            unused += u64::from(all <= hidden);
+        }
         self.used.series.store(series, Ordering::Relaxed);
+        self.used.families.store(self.table.len() as u64, Ordering::Relaxed);
+        self.used.unused.store(unused, Ordering::Relaxed);
     }
 
     /// How often an observation of that weight counts.

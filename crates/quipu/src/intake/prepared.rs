@@ -4,10 +4,10 @@
 //! A [`Prepared`] is the family of a metric with certain labels. It spares the caller the look for
 //! the family, which costs about as much as that for the series. It promises that a value goes to
 //! the series to which [`Intake::take`] and [`Intake::observe`] would add it, or nowhere: it
-//! contains nothing of any series, and a family is never removed. So series may come, expire, be
-//! hidden and be removed in any way; a value whose series is not there changes nothing, and the
-//! caller takes it in the usual way, which makes the series within the limits, or refuses the
-//! value.
+//! contains nothing of any series, and no family is freed while it is used. So series may come,
+//! expire, be hidden and be removed in any way; a value whose series is not there changes nothing,
+//! and the caller takes it in the usual way, which makes the series within the limits, or refuses
+//! the value.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -210,7 +210,8 @@ fn is_plain(entry: &Entry, given: &Given<'_>, mode: Mode) -> bool {
 }
 
 /// Whether an update of that sort has a number that differs from that of any earlier one.
-fn is_stamped(given: &Given<'_>, mode: Mode) -> bool {
+#[inline]
+pub(super) fn is_stamped(given: &Given<'_>, mode: Mode) -> bool {
     matches!(given, Given::Gauge(_) | Given::Unknown(_)) || mode != Mode::Add
 }
 

@@ -399,8 +399,10 @@ impl Table {
         put_wanted(wanted, label_names(entry.family.schema()), &mut self.bytes);
         let before = self.by_wanted.get(&*self.bytes);
         let before = before.and_then(|&before| self.entries.get(before as usize));
-        // Families are made one after the other, so all tables agree which one is the first.
-        if before.is_none_or(|before| before.family.id() > entry.family.id()) {
+        // All tables agree which one is the first. A record that another family had may lie before
+        // older ones.
+        let age = |entry: &Entry| (entry.family.created(), entry.family.id());
+        if before.is_none_or(|before| age(before) > age(entry)) {
             self.by_wanted.insert(self.bytes.as_slice().into(), at);
         }
     }

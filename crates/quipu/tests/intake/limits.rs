@@ -1,0 +1,189 @@
+//! What is refused and why, the limits on series and families, and names that are freed.
+
+use std::time::Duration;
+
+use quipu::Registry;
+use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+
+use super::{has, intake, metric};
+
+#[test]
+fn what_cannot_be_taken_is_refused_and_changes_nothing() {
+    let registry = Registry::new();
+    let limits = Limits {
+        series: 3,
+        series_per_source: 2,
+        families: 3,
+        families_per_source: 3,
+        labels: 2,
+        name_bytes: 10,
+        value_bytes: 5,
+        reserved: Some("own_"),
+    };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let one = Given::Counter(1.0);
+    let mut take = |name: &str, labels: &[(&str, &str)], given: &Given<'_>| {
+        intake.take(metric(name), labels, given, Mode::Add, None)
+    };
+    for name in ["", "a\nb", "01234567890"] {
+        assert_eq!(take(name, &[], &one), Err(Refused::Name), "{name:?}");
+    }
+    assert_eq!(take("own_x", &[], &one), Err(Refused::Reserved));
+    for name in ["", "__name__", "01234567890", "quipu_overflow"] {
+        assert_eq!(take("a", &[(name, "x")], &one), Err(Refused::LabelName), "{name:?}");
+    }
+    let twice = [("a", "x"), ("b", "y"), ("a", "z")];
+    assert_eq!(take("a", &twice[..2], &Given::Counter(-1.0)), Err(Refused::Value));
+    assert_eq!(take("a", &twice, &one), Err(Refused::Labels));
+    assert_eq!(take("a", &[("a", "x"), ("a", "y")], &one), Err(Refused::LabelName));
+    assert_eq!(take("a", &[("a", "123456")], &one), Err(Refused::LabelValue));
+    assert_eq!(take("a", &[], &Given::Counter(f64::NAN)), Err(Refused::Value));
+    let open = Given::Histogram { buckets: &[(1.0, 1.0)], sum: 1.0 };
+    assert_eq!(take("a", &[], &open), Err(Refused::Buckets));
+    assert_eq!(registry.text(), "");
+    take("a", &[("l", "1")], &one).unwrap();
+    take("a", &[("l", "2")], &one).unwrap();
+    assert_eq!(take("a", &[("l", "3")], &one), Err(Refused::SourceSeries));
+    // What is there counts on.
+    take("a", &[("l", "1")], &one).unwrap();
+    intake.set_source("another");
+    let mut take = |name: &str, labels: &[(&str, &str)], given: &Given<'_>| {
+        intake.take(metric(name), labels, given, Mode::Add, None)
+    };
+    take("b", &[], &one).unwrap();
+    assert_eq!(take("b", &[("x", "y")], &one), Err(Refused::Series));
+    assert_eq!(intake.remove("b", &[]).unwrap(), 1);
+    let mut take = |name: &str, labels: &[(&str, &str)], given: &Given<'_>| {
+        intake.take(metric(name), labels, given, Mode::Add, None)
+    };
+    take("b", &[("x", "y")], &one).unwrap();
+    assert_eq!(take("c", &[], &one), Err(Refused::Families));
+    has(&registry, &["a{l=\"1\"} 2", "a{l=\"2\"} 1", "b{x=\"y\"} 1"]);
+    assert_eq!(registry.text().lines().filter(|line| !line.starts_with('#')).count(), 3);
+}
+
+#[test]
+fn a_source_that_makes_up_names_leaves_room_for_those_of_others() {
+    let registry = Registry::new();
+    let limits =
+        Limits { families: 8, families_per_source: 6, series_per_source: 7, ..Limits::default() };
+    let intake = Intake::new(&registry, limits).unwrap();
+    let one = Given::Counter(1.0);
+    let taken = std::sync::atomic::AtomicU64::new(0);
+    // The limit is that of the source, not that of a thread: clones share what is counted.
+    for thread in 0..3 {
+        let mut intake = intake.clone();
+        intake.set_source("flood");
+        for number in 0..5 {
+            let name = format!("made_up_{thread}_{number}");
+            match intake.take(metric(&name), &[], &one, Mode::Add, None) {
+                Ok(()) => taken.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+                Err(refused) => {
+                    assert_eq!(refused, Refused::SourceFamilies, "{name}");
+                    0
+                }
+            };
+        }
+    }
+    assert_eq!(taken.into_inner(), 6);
+    let mut intake = intake.clone();
+    intake.set_source("flood");
+    // What it has made takes more, also another series.
+    let take = |intake: &mut Intake, name: &str, label: &str| {
+        intake.take(metric(name), &[("l", label)], &one, Mode::Add, None)
+    };
+    intake.take(metric("made_up_0_0"), &[], &one, Mode::Add, None).unwrap();
+    assert_eq!(take(&mut intake, "another", "1"), Err(Refused::SourceFamilies));
+    intake.set_source("neighbour");
+    take(&mut intake, "requests", "1").unwrap();
+    intake.set_source("flood");
+    take(&mut intake, "requests", "2").unwrap();
+    assert_eq!(take(&mut intake, "requests", "3"), Err(Refused::SourceSeries));
+    intake.set_source("neighbour");
+    take(&mut intake, "requests", "3").unwrap();
+}
+
+#[test]
+fn a_help_that_comes_later_counts_toward_the_families_of_its_source() {
+    let registry = Registry::new();
+    let limits = Limits { families: 8, families_per_source: 6, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let one = Given::Counter(1.0);
+    let names: Vec<String> = (0..5).map(|number| format!("made_up_{number}")).collect();
+    intake.set_source("flood");
+    for help in ["", "Help."] {
+        for name in &names {
+            intake.take(Metric { help, ..metric(name) }, &[], &one, Mode::Add, None).unwrap();
+        }
+    }
+    assert_eq!(intake.usage().families, 6);
+    // Another source has room for families, and for a help.
+    intake.set_source("neighbour");
+    let helped = Metric { help: "Help.", ..metric(&names[4]) };
+    intake.take(helped, &[], &one, Mode::Add, None).unwrap();
+    intake.take(metric("requests"), &[], &one, Mode::Add, None).unwrap();
+    assert_eq!(registry.text().matches("Help.").count(), 2);
+}
+
+#[test]
+fn hidden_series_give_way_when_there_is_no_room() {
+    let registry = Registry::new();
+    let limits = Limits { series: 10, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let mut take = |pod: usize| {
+        let brief = Metric { expiry: Some(Duration::from_millis(100)), ..metric("c") };
+        let pod = pod.to_string();
+        let one = Given::Counter(1.0);
+        let taken = intake.take(brief, &[("pod", &pod)], &one, Mode::Add, None);
+        intake.sweep().unwrap();
+        taken
+    };
+    (0..10).for_each(|pod| take(pod).unwrap());
+    assert_eq!(take(10), Err(Refused::Series));
+    let begun = std::time::Instant::now();
+    while take(10).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    has(&registry, &["c{pod=\"10\"} 1"]);
+}
+
+#[test]
+fn names_that_are_no_longer_used_are_freed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let mut used = 0;
+    for round in 0..4 {
+        let options = quipu_segment::Options::new().limit(1 << 22);
+        let registry = Registry::on(options.open_or_create(&path).unwrap());
+        let (freed, kept) = if round == 0 { (0, 0) } else { (4, 4) };
+        assert_eq!(Intake::free_unused(&registry, Duration::ZERO).unwrap(), freed);
+        let mut intake = intake(&registry);
+        assert_eq!((intake.usage().families, intake.freed().unwrap()), (kept, freed));
+        let [set, added, both] = ["set", "added", "both"].map(|name| format!("{name}_{round}"));
+        let (value, two) = (Given::Gauge(1.0), Given::Counter(2.0));
+        intake.take(metric(&set), &[("a", "b")], &value, Mode::Set, None).unwrap();
+        intake.take(metric(&added), &[], &two, Mode::Add, None).unwrap();
+        // With the last total of the source beside it.
+        intake.take(metric(&both), &[], &two, Mode::Add, None).unwrap();
+        intake.take(metric(&both), &[], &two, Mode::Follow, None).unwrap();
+        // One that stays, with a help that came later.
+        intake.take(metric("kept"), &[], &two, Mode::Add, None).unwrap();
+        let kept = Metric { help: "Kept.", ..metric("kept") };
+        intake.take(kept, &[], &two, Mode::Add, None).unwrap();
+        // A sum, and the last total of its source.
+        let total = Given::Counter(f64::from(round + 1));
+        let followed = intake.follow_into(metric("source"), &[], &total, None, |intake, grown| {
+            intake.take(metric("sum"), &[], grown, Mode::Add, None)
+        });
+        followed.unwrap();
+        has(&registry, &[&format!("kept {}", 4 * (round + 1)), &format!("sum {}", round + 1)]);
+        has(&registry, &["# HELP kept Kept.", &format!("both_{round} 4")]);
+        for (name, labels) in [(&set, &[("a", "b")][..]), (&added, &[]), (&both, &[])] {
+            assert_eq!(intake.remove(name, labels).unwrap(), 1);
+        }
+        let now = registry.segment().used();
+        used = if round == 1 { now } else { used };
+        assert!(round == 0 || now == used, "{now} after {used}");
+    }
+}

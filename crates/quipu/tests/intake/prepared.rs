@@ -1,0 +1,211 @@
+//! Families and series that were found before: they lead where a name and labels lead, or nowhere.
+
+use std::time::Duration;
+
+use quipu::Registry;
+use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused, Shape, Spot};
+
+use super::{has, intake, metric};
+
+#[test]
+fn a_prepared_family_follows_what_happens_to_its_series() {
+    let registry = Registry::new();
+    let limits = Limits { series: 2, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let mut other = intake.clone();
+    let (hits, one, add) = (metric("hits"), Given::Counter(1.0), Mode::Add);
+    let labels = [("b", "2"), ("a", "1")];
+    assert!(intake.prepare(hits, &labels, &one, add).is_none());
+    intake.take(hits, &labels, &one, add, None).unwrap();
+    let prepared = intake.prepare(hits, &labels, &one, add).unwrap();
+    let take =
+        |intake: &mut Intake, values: &[&str]| intake.take_prepared(&prepared, values, &one, add);
+    assert_eq!(take(&mut intake, &["1", "2"]), Ok(true));
+    assert_eq!(take(&mut other, &["1", "2"]), Ok(true));
+    for values in [&["2", "1"][..], &["1"], &["1", "2", "3"], &["1", ""], &[]] {
+        assert_eq!(take(&mut intake, values), Ok(false), "{values:?}");
+    }
+    has(&registry, &["hits{a=\"1\",b=\"2\"} 3"]);
+    // It is removed, and another series may have its record.
+    assert_eq!(other.remove("hits", &labels).unwrap(), 1);
+    assert_eq!(take(&mut intake, &["1", "2"]), Ok(false));
+    other.take(hits, &[("a", "x"), ("b", "y")], &one, add, None).unwrap();
+    assert_eq!(take(&mut intake, &["1", "2"]), Ok(false));
+    intake.take(hits, &labels, &one, add, None).unwrap();
+    assert_eq!(take(&mut intake, &["1", "2"]), Ok(true));
+    // There is no room for a third one.
+    assert_eq!(take(&mut intake, &["3", "3"]), Ok(false));
+    let third = intake.take(hits, &[("a", "3"), ("b", "3")], &one, add, None);
+    assert_eq!(third, Err(Refused::Series));
+    let lines = ["hits{a=\"1\",b=\"2\"} 2", "hits{a=\"x\",b=\"y\"} 1"];
+    has(&registry, &lines);
+    // Values that are not increments of counters are none of this family.
+    let mut given =
+        |given: Given<'_>, mode| intake.take_prepared(&prepared, &["1", "2"], &given, mode);
+    assert_eq!(given(Given::Counter(-1.0), add), Err(Refused::Value));
+    assert_eq!(given(Given::Counter(9.0), Mode::Follow), Ok(false));
+    assert_eq!(given(Given::Gauge(9.0), Mode::Set), Ok(false));
+    assert_eq!(given(Given::Unknown(9.0), Mode::Set), Ok(false));
+    assert_eq!(intake.observe_prepared(&prepared, &["1", "2"], 9.0, 1.0), Ok(false));
+    has(&registry, &lines);
+}
+
+#[test]
+fn a_prepared_family_counts_as_others_do() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let shapes = [
+        ("classic", Shape::Classic(vec![0.5, 1.0])),
+        ("native", Shape::Native(3, 160)),
+        ("summary", Shape::Summary(vec![0.5], Duration::from_secs(60))),
+    ];
+    for (name, shape) in &shapes {
+        for labels in [&[][..], &[("l", "v")]] {
+            let values: Vec<&str> = labels.iter().map(|(_, value)| *value).collect();
+            assert!(intake.prepare_observations(metric(name), labels, shape).is_none());
+            intake.observe(metric(name), labels, shape, 0.25, 1.0).unwrap();
+            let prepared = intake.prepare_observations(metric(name), labels, shape).unwrap();
+            for (value, weight) in [(0.75, 10.0), (2.0, 1.0)] {
+                let taken = intake.observe_prepared(&prepared, &values, value, weight);
+                assert_eq!(taken, Ok(true));
+            }
+            for (value, weight) in [(f64::NAN, 1.0), (1.0, -1.0), (1.0, f64::NAN)] {
+                let taken = intake.observe_prepared(&prepared, &values, value, weight);
+                assert_eq!(taken, Err(Refused::Value));
+            }
+            let shown = if labels.is_empty() { "" } else { "{l=\"v\"}" };
+            let lines = [format!("{name}_count{shown} 12"), format!("{name}_sum{shown} 9.75")];
+            has(&registry, &lines.each_ref().map(String::as_str));
+        }
+    }
+    let mut gauge = |n: f64, mode| {
+        let (given, level) = (Given::Gauge(n), metric("level"));
+        match intake.prepare(level, &[], &given, mode) {
+            Some(prepared) => assert!(intake.take_prepared(&prepared, &[], &given, mode).unwrap()),
+            None => intake.take(level, &[], &given, mode, None).unwrap(),
+        }
+    };
+    gauge(5.0, Mode::Set);
+    gauge(-2.0, Mode::Add);
+    has(&registry, &["level 3"]);
+    gauge(1.0, Mode::Set);
+    has(&registry, &["level 1"]);
+    // Some values need more than additions to cells.
+    let one = Given::Counter(1.0);
+    for (metric, given, mode) in [
+        (metric("b"), one, Mode::Follow),
+        (metric("c"), one, Mode::Set),
+        (metric("d"), Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Add),
+    ] {
+        intake.take(metric, &[], &given, mode, None).unwrap();
+        assert!(intake.prepare(metric, &[], &given, mode).is_none());
+    }
+}
+
+#[test]
+fn a_prepared_family_of_groups_takes_what_its_groups_hold() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let labels = [("job", "j"), ("instance", "")];
+    let grouped = |name| Metric { grouped: true, help: "Help.", ..metric(name) };
+    for (name, given) in
+        [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))]
+    {
+        assert!(intake.prepare(grouped(name), &labels, &given, Mode::Set).is_none());
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        let prepared = intake.prepare(grouped(name), &labels, &given, Mode::Set).unwrap();
+        let take = |intake: &mut Intake, values: &[&str], mode| {
+            intake.take_prepared(&prepared, values, &given, mode).unwrap()
+        };
+        let shown = |n| format!("{name}{{instance=\"\",job=\"j\"}} {n}");
+        prepared.fetch(prepared.seek(&["", "j"]));
+        assert!(take(&mut intake, &["", "j"], Mode::Set));
+        has(&registry, &[&shown(5)]);
+        assert!(take(&mut intake, &["", "j"], Mode::Add));
+        has(&registry, &[&shown(10)]);
+        assert!(!take(&mut intake, &["j", ""], Mode::Set));
+        // What is hidden is shown in the usual way, which takes a lock.
+        intake.hide_grouped(name, &labels).unwrap();
+        assert!(!take(&mut intake, &["", "j"], Mode::Set));
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        has(&registry, &[&shown(5)]);
+        intake.remove_grouped(name, &labels).unwrap();
+        assert!(!take(&mut intake, &["", "j"], Mode::Set));
+        assert!(!registry.text().contains(&shown(5)));
+    }
+}
+
+#[test]
+fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let grouped = |name| Metric { grouped: true, ..metric(name) };
+    let shown = |name: &str, n: f64| format!("{name}{{instance=\"\",job=\"j\"}} {n}");
+    let labels = [("job", "j"), ("instance", "")];
+    for (name, given) in
+        [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))]
+    {
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        let prepared = intake.prepare(grouped(name), &labels, &given, Mode::Set).unwrap();
+        let spot = prepared.spot(&["", "j"]).unwrap();
+        for values in [&["", "k"][..], &["j", ""], &["j"], &[], &["", "j", ""]] {
+            assert_eq!(prepared.spot(values), None, "{values:?}");
+        }
+        let take = |intake: &Intake, spot, mode| {
+            prepared.prefetch(spot);
+            intake.take_prepared_at(&prepared, spot, &given, mode, &intake.moment())
+        };
+        assert!(take(&intake, spot, Mode::Set) && take(&intake, spot, Mode::Add));
+        has(&registry, &[&shown(name, 10.0)]);
+        // What is hidden is shown in the usual way; then it is there again.
+        intake.hide_grouped(name, &labels).unwrap();
+        assert!(!take(&intake, spot, Mode::Set) && prepared.spot(&["", "j"]).is_none());
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        assert!(take(&intake, spot, Mode::Add));
+        has(&registry, &[&shown(name, 10.0)]);
+        // Another series gets the record, sooner or later, and then the same one again.
+        for round in 0..100 {
+            intake.remove_grouped(name, &labels).unwrap();
+            assert!(!take(&intake, spot, Mode::Set), "{round}");
+            let other = [("job", "k"), ("instance", "")];
+            let of = if round % 2 == 0 { &other } else { &labels };
+            intake.take(grouped(name), of, &given, Mode::Set, None).unwrap();
+            assert!(!take(&intake, spot, Mode::Set), "{round}");
+            intake.remove_grouped(name, &other).unwrap();
+        }
+        // Values that are not of this family, or that are refused.
+        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        let spot = prepared.spot(&["", "j"]).unwrap();
+        for (given, mode) in [
+            (Given::Counter(-1.0), Mode::Set),
+            (Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Set),
+        ] {
+            assert!(!intake.take_prepared_at(&prepared, spot, &given, mode, &intake.moment()));
+        }
+        assert!(!take(&intake, Spot::NOWHERE, Mode::Set));
+        has(&registry, &[&shown(name, 5.0)]);
+    }
+}
+
+#[test]
+fn a_prepared_family_finds_a_series_that_expired() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let expiry = Some(Duration::from_millis(100));
+    let counter = (Metric { expiry, ..metric("c") }, Given::Counter(1.0), Mode::Add);
+    let gauge = (Metric { expiry, ..metric("g") }, Given::Gauge(1.0), Mode::Add);
+    let prepared = [counter, gauge].map(|(metric, given, mode)| {
+        intake.take(metric, &[], &given, mode, None).unwrap();
+        intake.prepare(metric, &[], &given, mode).unwrap()
+    });
+    let begun = std::time::Instant::now();
+    while registry.text().lines().any(|line| line.starts_with("c ") || line.starts_with("g ")) {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let [hidden, gone] = &prepared;
+    assert_eq!(intake.take_prepared(hidden, &[], &counter.1, counter.2), Ok(true));
+    assert_eq!(intake.take_prepared(gone, &[], &gauge.1, gauge.2), Ok(false));
+    intake.take(gauge.0, &[], &gauge.1, gauge.2, None).unwrap();
+    has(&registry, &["c 2", "g 1"]);
+}
