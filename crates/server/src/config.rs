@@ -56,6 +56,8 @@ pub struct Settings {
     pub sample_rates: [Option<NonZeroU64>; 2],
     /// The time after which a series that came in and was not updated is hidden.
     pub expiry: Option<Duration>,
+    /// The time after which a family is freed, if all of its series have expired.
+    pub forget_names: Duration,
     /// How pushed metrics are treated.
     pub push: push::Settings,
     /// The file of rules for samples that come in.
@@ -232,6 +234,7 @@ impl Settings {
             },
             sample_rates: [flags.sample_rate, flags.sample_rate_per_source],
             expiry: flags.expiry.map(|expiry| expiry.0),
+            forget_names: set(flags.forget_names).0,
             push: push::Settings {
                 enabled: set(flags.push) == Switch::On,
                 checks: set(flags.push_consistency_check) == Switch::On,

@@ -234,6 +234,17 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
     })?;
     let evicted = "Keys that were evicted to make room for others since the state was created.";
     scope.counter_fn(about("keys_evicted", evicted), || state.keys.evicted() as f64)?;
+    let intake = &state.intake;
+    scope.gauge_fn(about("input_families", "Families that came in, of --families."), || {
+        intake.swept_usage().families as f64
+    })?;
+    let unused = "Families that came in and whose series all have expired or were removed.";
+    scope
+        .gauge_fn(about("input_families_unused", unused), || intake.swept_usage().unused as f64)?;
+    let free = "Families that were freed, and whose memory waits for new names.";
+    scope.gauge_fn(about("input_families_free", free), || {
+        intake.freed().map_or(f64::NAN, |n| n as f64)
+    })?;
     scope.gauge_fn(about("state_bytes", "Size of the state file."), || state.segment.size() as f64)
 }
 

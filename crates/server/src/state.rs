@@ -123,6 +123,11 @@ impl State {
         };
         let opened = windows().and_then(|(requests, keys)| {
             let registry = Registry::on(segment.clone());
+            match Intake::free_unused(&registry, settings.forget_names) {
+                Ok(0) => {}
+                Ok(families) => info!(families, "freed families that are no longer used"),
+                Err(error) => warn!(%error, "cannot free families that are no longer used"),
+            }
             let intake = Intake::new(&registry, settings.intake.clone()).map_err(Error::Intake)?;
             let taken = AtomicU64::new(0);
             Ok(Self { segment: segment.clone(), requests, keys, intake, taken })

@@ -36,6 +36,8 @@ mod known;
 mod logs;
 #[path = "daemon/metrics.rs"]
 mod metrics;
+#[path = "daemon/names.rs"]
+mod names;
 #[path = "daemon/openapi.rs"]
 mod openapi;
 #[path = "daemon/otlp.rs"]

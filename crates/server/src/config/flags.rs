@@ -123,6 +123,11 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
     pub expiry: Option<Time>,
 
+    /// Frees a family when the daemon starts, if its series all expired and were not updated for
+    /// this time. A counter of it that comes back starts at zero [default: 1day]
+    #[arg(long, env = "QUIPU_FORGET_NAMES", value_name = "TIME")]
+    pub forget_names: Option<Time>,
+
     /// Takes pushes to Pushgateway's routes [default: on]
     #[arg(long, env = "QUIPU_PUSH", value_name = "SWITCH")]
     pub push: Option<Switch>,
@@ -406,6 +411,7 @@ impl Flags {
             families: self.families.or(other.families),
             families_per_source: self.families_per_source.or(other.families_per_source),
             expiry: self.expiry.or(other.expiry),
+            forget_names: self.forget_names.or(other.forget_names),
             push: self.push.or(other.push),
             push_consistency_check: self.push_consistency_check.or(other.push_consistency_check),
             push_admin: self.push_admin.or(other.push_admin),
@@ -494,6 +500,7 @@ impl Flags {
             families: Some(intake.families),
             families_per_source: None,
             expiry: None,
+            forget_names: time(Duration::from_secs(24 * 60 * 60)),
             push: Some(Switch::On),
             push_consistency_check: Some(Switch::On),
             push_admin: Some(Switch::Off),
