@@ -1,33 +1,55 @@
 //! The thread that records the series of a registry's segment, second by second.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use quipu_segment::generation;
 use quipu_segment::history::{Options, Recorder};
 use quipu_segment::series::{Identity, Schema};
+use quipu_segment::{Segment, generation, spawn_without_signals};
 
 use crate::error::Error;
 use crate::intake::class::{Class, Role};
 use crate::registry::Registry;
 
 /// A thread that records, until this is dropped. A child of a fork does not have the thread: it
-/// calls [`Registry::record`] again.
+/// calls [`Recording::resume`].
 #[derive(Debug)]
 #[must_use = "the recording ends when this is dropped"]
 pub struct Recording {
+    segment: Segment,
+    options: Options,
+    worker: Option<Worker>,
+    /// While it is paused. It keeps the lead.
+    recorder: Option<Recorder>,
+}
+
+#[derive(Debug)]
+struct Worker {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: JoinHandle<Recorder>,
     /// Of the process that has the thread.
     generation: u32,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    is_stopped: AtomicBool,
+    step: AtomicU8,
     is_writing: AtomicBool,
 }
+
+// The steps of a thread.
+const RUNS: u8 = 0;
+/// It was asked to end.
+const ENDS: u8 = 1;
+/// It has taken its leave, and only returns.
+const ENDED: u8 = 2;
+
+/// How long the end of a thread is waited for. A tick takes about a millisecond, but a disk may
+/// stand still.
+const PATIENCE: Duration = Duration::from_secs(1);
+const NAP: Duration = Duration::from_micros(50);
 
 impl Registry {
     /// Records the series of the segment from now on, so that `quipu inspect --history FILE` shows
@@ -36,8 +58,8 @@ impl Registry {
     /// segment, which it takes at once.
     ///
     /// A separate thread reads the series once a second, as a scrape does: counting does not
-    /// notice. If several processes that share a file record, one of them does the work, and when
-    /// it dies, another one continues.
+    /// notice. It takes no signals. If several processes that share a file record, one of them does
+    /// the work, and when it dies, another one continues.
     ///
     /// Histograms and summaries are recorded with their sums, counts and classic buckets. What is
     /// not in the segment is not recorded: collectors, callbacks, and the buckets of native
@@ -54,12 +76,11 @@ impl Registry {
     /// Options out of bounds, a segment without room, and a thread that cannot be started. Counting
     /// goes on.
     pub fn record(&self, options: &Options) -> Result<Recording, Error> {
-        let mut recorder = options.clone().filter(is_shown).open(self.segment())?;
-        let shared = Arc::new(Shared::default());
-        let its = Arc::clone(&shared);
-        let thread = thread::Builder::new().name("quipu recorder".into());
-        let thread = thread.spawn(move || run(&mut recorder, &its))?;
-        Ok(Recording { shared, thread: Some(thread), generation: generation() })
+        let options = options.clone().filter(is_shown);
+        let segment = self.segment().clone();
+        let mut recording = Recording { segment, options, worker: None, recorder: None };
+        recording.resume()?;
+        Ok(recording)
     }
 }
 
@@ -68,33 +89,130 @@ fn is_shown(schema: &Schema) -> bool {
     schema.identity != Identity::Apart && Class::of(schema).role == Role::Shown
 }
 
-fn run(recorder: &mut Recorder, shared: &Shared) {
-    while !shared.is_stopped.load(Ordering::Acquire) {
+impl Recording {
+    /// Whether this process writes, and not another one that shares the file.
+    pub fn is_writing(&self) -> bool {
+        self.worker.as_ref().is_some_and(|worker| {
+            worker.is_own() && worker.shared.is_writing.load(Ordering::Relaxed)
+        })
+    }
+
+    /// Ends the thread until [`Recording::resume`], such as before a fork in a program that wants
+    /// to have no other threads then. A fork does not require it. This process keeps the lead.
+    ///
+    /// Waits for the tick that is under way, at most a second. Returns false if that was not
+    /// enough: then the thread ends after that tick.
+    pub fn pause(&mut self) -> bool {
+        match self.worker.take() {
+            Some(worker) if worker.is_own() => {
+                if !worker.end() {
+                    self.worker = Some(worker);
+                    return false;
+                }
+                self.recorder = worker.thread.join().ok();
+            }
+            worker => self.worker = worker,
+        }
+        true
+    }
+
+    /// Goes on after a pause, and in a child of a fork, where the thread of the parent does not
+    /// exist. Does nothing if the thread runs.
+    ///
+    /// # Errors
+    /// Those of [`Registry::record`].
+    pub fn resume(&mut self) -> Result<(), Error> {
+        match self.worker.take() {
+            Some(worker) if !worker.is_own() => worker.forget(),
+            Some(worker) if worker.goes_on() => {
+                self.worker = Some(worker);
+                return Ok(());
+            }
+            Some(worker) => self.recorder = worker.thread.join().ok(),
+            None => {}
+        }
+        let recorder = match self.recorder.take() {
+            Some(recorder) => recorder,
+            None => self.options.open(&self.segment)?,
+        };
+        self.worker = Some(Worker::start(recorder)?);
+        Ok(())
+    }
+}
+
+impl Drop for Recording {
+    /// Waits for the tick that is under way, at most a second.
+    fn drop(&mut self) {
+        match self.worker.take() {
+            Some(worker) if !worker.is_own() => worker.forget(),
+            Some(worker) if worker.end() => drop(worker.thread.join()),
+            // The thread ends when the disk lets it.
+            _ => {}
+        }
+    }
+}
+
+impl Worker {
+    fn start(recorder: Recorder) -> Result<Self, Error> {
+        let shared = Arc::new(Shared::default());
+        let its = Arc::clone(&shared);
+        let thread = spawn_without_signals("quipu recorder", move || run(recorder, &its));
+        let thread = thread.map_err(|error| {
+            let what = format!(
+                "the thread of the flight recorder cannot be started ({error}): raise the limits on \
+                 threads and memory (ulimit -u, ulimit -v)"
+            );
+            std::io::Error::new(error.kind(), what)
+        })?;
+        Ok(Self { shared, thread, generation: generation() })
+    }
+
+    /// Whether the thread is one of this process, and not of its parent.
+    fn is_own(&self) -> bool {
+        self.generation == generation()
+    }
+
+    /// Leaves alone a thread of the parent, which must not even be detached here.
+    fn forget(self) {
+        std::mem::forget(self);
+    }
+
+    /// Asks the thread to end. Returns whether it has ended within the patience.
+    fn end(&self) -> bool {
+        self.shared.step(RUNS, ENDS);
+        self.thread.thread().unpark();
+        let begun = Instant::now();
+        while !self.thread.is_finished() {
+            if begun.elapsed() >= PATIENCE {
+                return false;
+            }
+            thread::sleep(NAP);
+        }
+        true
+    }
+
+    /// Takes back what `end` asked for. Returns false if the thread has ended.
+    fn goes_on(&self) -> bool {
+        self.shared.step(ENDS, RUNS) != ENDED && !self.thread.is_finished()
+    }
+}
+
+impl Shared {
+    /// Changes one step into another; returns the one before.
+    fn step(&self, from: u8, to: u8) -> u8 {
+        // Relaxed: the thread hands the recorder over by its end.
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.step.compare_exchange(from, to, success, failure).unwrap_or_else(|found| found)
+    }
+}
+
+fn run(mut recorder: Recorder, shared: &Shared) -> Recorder {
+    while shared.step(ENDS, ENDED) != ENDS {
         // If a family cannot be read, the others are recorded. If this process cannot lead now, it
         // may in a second.
         let _ = recorder.tick();
         shared.is_writing.store(recorder.is_leading(), Ordering::Relaxed);
         thread::park_timeout(recorder.until_next());
     }
-}
-
-impl Recording {
-    /// Whether this process writes, and not another one that shares the file.
-    pub fn is_writing(&self) -> bool {
-        self.shared.is_writing.load(Ordering::Relaxed) && self.generation == generation()
-    }
-}
-
-impl Drop for Recording {
-    fn drop(&mut self) {
-        let Some(thread) = self.thread.take() else { return };
-        if self.generation != generation() {
-            // The thread is the parent's, and must not even be detached here.
-            return std::mem::forget(thread);
-        }
-        // Release: nothing that the caller did before is recorded after it.
-        self.shared.is_stopped.store(true, Ordering::Release);
-        thread.thread().unpark();
-        let _ = thread.join();
-    }
+    recorder
 }

@@ -123,3 +123,67 @@ fn a_child_records_when_it_asks_and_its_parent_has_ended() {
         assert!(child.wait());
     });
 }
+
+#[test]
+fn a_recording_goes_on_after_a_fork_on_both_sides() {
+    alone("a_recording_goes_on_after_a_fork_on_both_sides", || {
+        let registry = Registry::on(Segment::anonymous(64 << 20).unwrap());
+        let ready = registry.counter("ready", "").unwrap();
+        let options = RecordingOptions::new().interval(std::time::Duration::from_millis(1));
+        for is_paused in [false, true] {
+            let before = ready.get();
+            let mut recording = registry.record(&options).unwrap();
+            eventually("the parent records", || recording.is_writing());
+            if is_paused {
+                assert!(recording.pause());
+                eventually("the thread ends", || recorders().is_empty());
+            }
+            let child = Child::start(|| {
+                assert!(!recording.is_writing() && recorders().is_empty());
+                recording.resume().unwrap();
+                recording.resume().unwrap();
+                eventually("the child has a thread", || recorders().len() == 1);
+                ready.inc();
+                eventually("the child records", || recording.is_writing());
+                recording.pause() && !recording.is_writing()
+            });
+            eventually("the child is ready", || ready.get() > before);
+            recording.resume().unwrap();
+            eventually("the parent kept the lead", || recording.is_writing());
+            drop(recording);
+            eventually("the thread ends", || recorders().is_empty());
+            assert!(child.wait());
+        }
+    });
+}
+
+#[test]
+fn a_recorder_takes_no_signals_but_those_of_its_faults() {
+    alone("a_recorder_takes_no_signals_but_those_of_its_faults", || {
+        let own = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let _recording = Registry::new().record(&RecordingOptions::new()).unwrap();
+        eventually("there is a thread", || recorders().len() == 1);
+        let status = recorders().remove(0);
+        for (signal, is_expected) in
+            [(libc::SIGTERM, true), (libc::SIGCHLD, true), (libc::SIGSEGV, false)]
+        {
+            assert_eq!(is_blocked(&status, signal), is_expected, "{signal}: {status}");
+        }
+        let now = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert_eq!(is_blocked(&own, libc::SIGTERM), is_blocked(&now, libc::SIGTERM));
+    });
+}
+
+/// What the system says of each thread of this process that records.
+fn recorders() -> Vec<String> {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let status = |thread: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(thread.unwrap().path().join("status")).ok()
+    };
+    threads.filter_map(status).filter(|status| status.contains("quipu recorder")).collect()
+}
+
+fn is_blocked(status: &str, signal: libc::c_int) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1
+}

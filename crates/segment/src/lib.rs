@@ -85,6 +85,8 @@ pub mod series;
 mod slots;
 #[cfg(all(unix, not(loom)))]
 mod space;
+#[cfg(not(loom))]
+mod thread;
 
 pub use cells::{Cells, Cycle, Line};
 pub use stripes::Stripes;
@@ -115,3 +117,6 @@ pub use segment::{Draft, Options, Record, RegistrationGuard, Segment, SetAside};
 #[cfg(all(unix, not(loom)))]
 #[doc(hidden)]
 pub use space::without_size_signal;
+#[cfg(not(loom))]
+#[doc(hidden)]
+pub use thread::spawn_without_signals;

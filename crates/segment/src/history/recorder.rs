@@ -13,7 +13,7 @@ use super::frame::{Entry, List, MAX_ALL_CELLS, SeriesId, most_words};
 use super::ring::{Geometry, Position, head};
 use crate::cells::Cells;
 use crate::clock::{Clock, Precise};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::layout::RECORD_BYTES;
 use crate::lease::LeaderLease;
 use crate::readings::nanoseconds;
@@ -133,7 +133,10 @@ impl Options {
         })
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Says what is wrong with the options, and what to use instead. [`Options::open`] does so,
+    /// too: this is for a layer above that treats options and segments differently.
+    #[doc(hidden)]
+    pub fn check(&self) -> Result<(), String> {
         let Self { bytes, series, interval, .. } = self;
         if !BYTES.contains(bytes) {
             return Err(format!(
@@ -160,7 +163,18 @@ impl Options {
         let cells = (self.bytes - RECORD_BYTES) / 8;
         // `check` has required enough of them.
         let geometry = Geometry::of_cells(cells).ok_or_else(|| Error::full(segment, self.bytes))?;
-        let draft = segment.reserve(HISTORY, "", geometry.all_words())?;
+        let draft = segment.reserve(HISTORY, "", geometry.all_words());
+        let draft = draft.map_err(|error| match error.kind() {
+            ErrorKind::Full { limit, .. } => Error::request(
+                segment,
+                format!(
+                    "the {} bytes for the flight recorder do not fit into its limit of {limit} \
+                     bytes: record with fewer bytes, or create it with a higher limit",
+                    self.bytes
+                ),
+            ),
+            _ => error,
+        })?;
         draft.cells()[head::GEOMETRY].store(geometry.pack(), Ordering::Relaxed);
         draft.publish()
     }
