@@ -17,6 +17,13 @@ pyo3::create_exception!(
     "The segment or the system has no memory left for a metric."
 );
 
+pyo3::create_exception!(
+    quipu,
+    RecordingError,
+    PyValueError,
+    "The flight recorder cannot record: an option is out of range, or there is no room or no thread."
+);
+
 /// Converts an error to a `ValueError` or a subclass, as `prometheus_client` raises.
 pub fn refused(error: quipu::Error) -> PyErr {
     if error.is_mismatch() {

@@ -1,6 +1,8 @@
 """Fixtures that several tests use."""
 
+import json
 import os
+import pathlib
 import subprocess
 import sys
 import textwrap
@@ -37,3 +39,27 @@ def registry():
     import quipu
 
     return quipu.CollectorRegistry()
+
+
+@pytest.fixture
+def history():
+    """Reads what the flight recorder of a file recorded, as ``quipu inspect`` shows it; None if it
+    has none."""
+    root = pathlib.Path(__file__).parents[3]
+    command = os.environ.get("QUIPU") or str(root / "target" / "debug" / "quipu")
+    if not os.path.exists(command):
+        pytest.skip("NOT RUN: needs the command quipu: cargo build --package quipu-server")
+
+    def history(file):
+        arguments = [command, "inspect", "--history", "--format", "json", str(file)]
+        done = subprocess.run(
+            arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=300
+        )
+        if "no flight recorder" in done.stderr:
+            return None
+        assert done.returncode == 0, done.stderr
+        shown = json.loads(done.stdout)
+        shown["series"] = {one["name"]: one["values"] for one in shown["series"]}
+        return shown
+
+    return history

@@ -21,7 +21,10 @@ reveal_type(work)
 Enum("e", "E.", states=["a"]).state("a")
 Info("i", "I.").info({"a": "b"})
 reveal_type(quipu.generate_latest())
-quipu.configure("/dir", limit=1)
+quipu.configure("/dir", limit=1, record={"interval": 5.0})
+with quipu.REGISTRY.record(interval=0.5, families=["c"]) as recording:
+    reveal_type(recording.is_writing)
+reveal_type(quipu.REGISTRY.record())
 c.inc("x")
 Gauge("g", "G.", multiprocess_mode="wrong")
 """
@@ -40,6 +43,8 @@ def test_types(tmp_path):
         '"quipu.metrics.Counter"',
         '"def (n: builtins.int) -> builtins.str"',
         '"builtins.bytes"',
+        '"builtins.bool"',
+        '"quipu.recording.Recording"',
     ):
         assert f"Revealed type is {revealed}" in out or revealed.replace("builtins.", "") in out, out
     errors = [line for line in out.splitlines() if ": error:" in line]

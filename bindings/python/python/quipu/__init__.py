@@ -41,6 +41,7 @@ from .metrics import (
     disable_legacy_validation,
     enable_legacy_validation,
 )
+from .recording import Recording, RecordingError
 from .registry import (
     REGISTRY,
     CollectorRegistry,
@@ -62,6 +63,8 @@ __all__ = [
     "Histogram",
     "Info",
     "Metric",
+    "Recording",
+    "RecordingError",
     "RestrictedRegistry",
     "Summary",
     "choose_encoder",

@@ -8,8 +8,9 @@ are shared by name, as they are there. Its collectors read the numbers of all pr
 """
 
 import warnings
+from typing import Any, Mapping, Union
 
-from . import _quipu, metrics, segments
+from . import _quipu, metrics, recording, segments
 from .registry import REGISTRY, DuplicateTimeseries, configure
 
 _TYPES = {
@@ -21,18 +22,28 @@ _TYPES = {
 _is_installed = False
 
 
-def install(path=None, limit: int = segments.LIMIT, *, mode=None, group=None) -> None:
+def install(
+    path=None,
+    limit: int = segments.LIMIT,
+    *,
+    mode=None,
+    group=None,
+    record: Union[bool, Mapping[str, Any]] = False,
+) -> None:
     """Makes the metrics of ``prometheus_client`` count in a segment, existing ones included.
 
     With a path, the segment of the default registry is in a file in that directory, with these
-    permission bits and this group if it is new: see ``configure``. Call this as early as possible: before the server forks its workers, or in each
-    of them with the same path. Afterwards, ``prometheus_client.generate_latest()``, its
-    applications and its ``MultiProcessCollector`` show the counts of all processes, and so does
-    ``quipu.generate_latest()``.
+    permission bits and this group if it is new: see ``configure``. Call this as early as possible:
+    before the server forks its workers, or in each of them with the same path. Afterwards,
+    ``prometheus_client.generate_latest()``, its applications and its ``MultiProcessCollector`` show
+    the counts of all processes, and so does ``quipu.generate_latest()``. With ``record=True``, the
+    segment also has a flight recorder: see ``configure``.
     """
     global _is_installed
+    options = recording.wanted(record)
     if path is not None:
         configure(path, limit, mode=mode, group=group)
+    recording.ensure(REGISTRY._own_segment, options)
     if _is_installed:
         return
     import prometheus_client

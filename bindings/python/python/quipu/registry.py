@@ -3,10 +3,11 @@
 import os
 import threading
 import weakref
-from typing import Dict, Iterable, List, Optional, Union
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Union
 
-from . import _quipu, segments
+from . import _quipu, recording, segments
 from .core import Exemplar, Metric, Sample
+from .recording import Recording, RecordingError
 
 _SUFFIXES = {
     "counter": ("_total", "_created"),
@@ -85,9 +86,10 @@ class CollectorRegistry:
                     "quipu.configure() was called after a metric was made: call it before any is "
                     "made, or set QUIPU_DIR in the environment"
                 )
-            self._own_segment = segment
+            before, self._own_segment = self._own_segment, segment
             self._hidden.clear()
             self._gone.clear()
+        recording.close(before)
 
     def _named_segment(self, name):
         """The segment in which a metric of that name continues from what is counted there, or None
@@ -273,6 +275,44 @@ class CollectorRegistry:
         """A view that shows only the samples with these names."""
         return RestrictedRegistry(names, self)
 
+    # The flight recorder.
+
+    def record(
+        self,
+        interval: float = 1.0,
+        *,
+        bytes: int = 4 << 20,
+        series: int = 1000,
+        families: Iterable[str] = (),
+    ) -> Recording:
+        """Records the metrics every ``interval`` seconds, so that ``quipu inspect --history FILE``
+        shows what led to a crash, also after a SIGKILL.
+
+        Takes ``bytes`` of the segment, 16 KiB to 64 MiB, at once; when they are full, the oldest
+        sixteenth makes room. Records at most ``series`` series, 1 to 16,384, of the metrics named
+        in ``families``, or of all. ``interval`` may be 0.001 to 3600.
+
+        It goes on until it is closed or the process ends, and in children of forks. If several
+        processes that share the numbers record, one of them writes, and another one takes over
+        when it ends. Counting does not notice. Metrics that are not in the registry's segment are
+        not recorded: those of other libraries, and functions of gauges between scrapes.
+
+        Raises ``RecordingError``, a ``ValueError``, for options out of range, if there is no room
+        or no thread, and for a registry that has no segment.
+        """
+        options = recording.checked(interval, bytes, series, families)
+        if self._own_segment is None:
+            raise RecordingError(
+                "the metrics of this registry are found by no other process, and cannot be "
+                "recorded: make the registry with path=, or use the default registry"
+            )
+        return Recording(self._own_segment, options)
+
+    @property
+    def recording(self) -> Optional[Recording]:
+        """The recording of the metrics that goes on, such as that of ``configure``, or None."""
+        return recording.of(self._own_segment)
+
     # Labels of the target.
 
     def set_target_info(self, labels: Optional[Dict[str, str]]) -> None:
@@ -355,17 +395,23 @@ def metric_of(family) -> Metric:
     return metric
 
 
+def _before_fork() -> None:
+    _count_fork()
+    recording.pause()
+
+
 def _in_child() -> None:
     # A fork outside of Python, such as uWSGI's, calls only this function.
-    _before_fork()
+    _count_fork()
     # A thread that does not exist in the child may have held a lock.
     for registry in list(_registries):
         registry._lock = threading.Lock()
     segments._warned_lock = threading.Lock()
     _quipu.forget_children()
+    recording.resume()
 
 
-def _before_fork() -> None:
+def _count_fork() -> None:
     global _forks
     _forks += 1
 
@@ -374,7 +420,9 @@ def _before_fork() -> None:
 _forks = 0
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=recording.resume, after_in_child=_in_child
+    )
 
 REGISTRY = CollectorRegistry(
     auto_describe=True, _segment=segments.open_segment(segments.configured_path())
@@ -387,6 +435,7 @@ def configure(
     *,
     mode: Optional[int] = None,
     group: Union[int, str, None] = None,
+    record: Union[bool, Mapping[str, Any]] = False,
 ) -> None:
     """Chooses where the numbers of the default registry are. Call it before a metric is made.
 
@@ -395,8 +444,12 @@ def configure(
     the same path share, and which outlives them. ``limit`` is the maximum size in bytes. ``mode``
     has the permission bits of a new file, by default 0o600 whatever the umask is; ``group`` is the
     ID or the name of its group. A user without the right to write the file cannot count in it.
+    With ``record=True``, or a dict of the arguments of ``CollectorRegistry.record``, the numbers
+    are recorded; if there is no room for that, it warns. A recording of those before ends.
 
     Raises ``RuntimeError`` if the default registry already has a metric, and ``ValueError`` for a
-    mode or a group that cannot be meant.
+    mode, a group or options of ``record`` that cannot be meant.
     """
+    options = recording.wanted(record)
     REGISTRY._replace_segment(segments.open_segment(path, limit, mode, group))
+    recording.ensure(REGISTRY._own_segment, options)
