@@ -9,6 +9,7 @@ require "quipu/label_text"
 require "quipu/labels"
 require "quipu/native"
 require "quipu/permissions"
+require "quipu/recording"
 require "quipu/segment"
 require "quipu/metric"
 require "quipu/counter"
@@ -43,7 +44,10 @@ module Quipu
         raise ArgumentError, "Quipu.configure was called after the metric " \
                              "#{@registry.metrics.first.name} was made: call it before any is made"
       end
+      before = @registry
       @registry = Registry.new(**options)
+      before&.recording&.close
+      @registry
     end
   end
 

@@ -8,8 +8,8 @@ module Quipu
   #   Prometheus::Client.config.data_store = Quipu::DataStore.new(dir: "/dev/shm/my_app")
   #
   # All processes forked from this one share it. With `dir`, all processes that use the same
-  # directory share it, and the counts outlive them. `limit`, `mode` and `group` are those of
-  # Registry.new.
+  # directory share it, and the counts outlive them. `limit`, `mode`, `group` and `record` are those
+  # of Registry.new.
   class DataStore
     # The stores of prometheus-client have a class with this name.
     InvalidStoreSettingsError = Quipu::InvalidStoreSettingsError
@@ -20,9 +20,18 @@ module Quipu
     # The name of the file in a directory.
     FILE = "data_store.quipu"
 
-    def initialize(dir: nil, limit: nil, mode: nil, group: nil)
+    def initialize(dir: nil, limit: nil, mode: nil, group: nil, record: nil)
       path = dir && File.join(dir.to_s, FILE)
       @segment = Segment.at(path, limit: limit, mode: mode, group: group)
+      @recording = @segment.record_as(record)
+    end
+
+    # The recording that the setting `record:` has started, or nil.
+    attr_reader :recording
+
+    # Records the metrics: see Registry#record.
+    def record(interval: 1.0, **options, &block)
+      @segment.record(interval: interval, **options, &block)
     end
 
     # Returns the store of the metric of that name. Without `:aggregation`, a gauge shows the value

@@ -16,4 +16,6 @@ module Quipu
   class InvalidStoreSettingsError < StandardError; end
   # Metrics cannot be stored or read; the message says why. Counting never raises it.
   class StoreError < StandardError; end
+  # The flight recorder cannot record: an option is out of range, or there is no room or no thread.
+  class RecordingError < StoreError; end
 end

@@ -11,13 +11,37 @@ module Quipu
     # bits of a new file, by default 0600 whatever the umask is; `group` is the ID or the name of its
     # group. A user without the right to write the file cannot count in it.
     #
-    # If the directory is not writable, this warns and uses memory instead. Raises ArgumentError for
-    # a `mode` or `group` that cannot be meant.
-    def initialize(dir: nil, path: nil, limit: nil, mode: nil, group: nil)
+    # With `record: true`, or a Hash of the options of #record, the metrics are recorded.
+    #
+    # If the directory is not writable, this warns and uses memory instead; if there is no room for a
+    # recording, it warns. Raises ArgumentError for a `mode` or `group` that cannot be meant, and
+    # RecordingError for options of `record` that are out of range.
+    def initialize(dir: nil, path: nil, limit: nil, mode: nil, group: nil, record: nil)
       path ||= File.join(dir, FILE) if dir
       @segment = Segment.at(path&.to_s, limit: limit, mode: mode, group: group).view
       @metrics = {}
       @lock = Monitor.new
+      @recording = @segment.record_as(record)
+    end
+
+    # The recording that the setting `record:` has started, or nil.
+    attr_reader :recording
+
+    # Records the metrics every `interval` seconds, 0.001 to 3600, so that `quipu inspect --history
+    # FILE` shows what led to a crash, also after a SIGKILL. Returns the Recording. With a block,
+    # passes it to the block, and closes it at its end.
+    #
+    # Takes `bytes` of the segment, 16 KiB to 64 MiB, by default 4 MiB, at once; when they are full,
+    # the oldest sixteenth makes room. Records at most `series` series, 1 to 16,384, by default
+    # 1,000, of the metrics named in `families`, or of all.
+    #
+    # It goes on until it is closed or the process ends, and in children of forks. If several
+    # processes that share the metrics record, one of them writes, and another one takes over when
+    # it ends. Counting does not notice.
+    #
+    # Raises RecordingError for options out of range, and if there is no room or no thread.
+    def record(interval: 1.0, **options, &block)
+      @segment.record(interval: interval, **options, &block)
     end
 
     def counter(name, **options)

@@ -46,6 +46,30 @@ module Quipu
            "file, and no other process sees their counts; open it again, or restart")
     end
 
+    # Starts a recording. With a block, passes it to the block, and closes it at its end.
+    def record(**options)
+      recording = Recording.new(self, **options).start
+      return recording unless block_given?
+
+      begin
+        yield recording
+      ensure
+        recording.close
+      end
+    end
+
+    # Starts the recording that the setting `record:` asks for, if it does. What the environment does
+    # not allow is a warning.
+    def record_as(setting)
+      options = Recording.options(setting)
+      recording = Recording.new(self, **options) if options
+      recording&.start
+    rescue RecordingError => e
+      raise unless recording
+
+      warn("quipu: #{e.message}; nothing is recorded")
+    end
+
     # Whether its file was removed or replaced.
     def gone?
       !@place.nil? && @place != place

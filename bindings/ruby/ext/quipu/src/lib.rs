@@ -15,6 +15,7 @@ mod labels;
 mod memo;
 mod metric;
 mod number;
+mod recording;
 mod ruby;
 mod segment;
 mod state_set;
@@ -38,6 +39,7 @@ pub extern "C" fn Init_native() {
         info::define();
         state_set::define();
         store::define();
+        recording::define();
         Ok(ruby::NIL)
     });
 }

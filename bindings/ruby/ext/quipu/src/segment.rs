@@ -19,8 +19,11 @@ use crate::ruby::{self, DataType, NIL, Raise, Wrapped, guarded, method, protect}
 pub(crate) struct Segment {
     pub(crate) store: SegmentStore,
     known: RefCell<Known>,
-    warnings: Arc<Mutex<Vec<String>>>,
+    warnings: Warnings,
 }
+
+/// Warnings that Ruby has not issued yet.
+pub(crate) type Warnings = Arc<Mutex<Vec<String>>>;
 
 static TYPE: DataType = DataType::new::<Segment>(c"Quipu::Segment");
 
@@ -48,7 +51,7 @@ impl Segment {
         mode: Option<u32>,
         group: Option<u32>,
     ) -> Result<Self, Raise> {
-        let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
+        let warnings = Warnings::default();
         let told = Arc::clone(&warnings);
         let warn = move |warning: &str| {
             told.lock().unwrap_or_else(PoisonError::into_inner).push(warning.to_owned());
@@ -71,8 +74,13 @@ impl Segment {
         Ok(Self::new(store, warnings))
     }
 
-    fn new(store: SegmentStore, warnings: Arc<Mutex<Vec<String>>>) -> Self {
+    fn new(store: SegmentStore, warnings: Warnings) -> Self {
         Self { store, known: RefCell::default(), warnings }
+    }
+
+    /// The warnings that are to be issued.
+    pub(crate) fn warnings(&self) -> Warnings {
+        Arc::clone(&self.warnings)
     }
 
     /// The same segment, with its own registries.
@@ -157,7 +165,7 @@ unsafe extern "C" fn initialize(
 }
 
 /// The number in an Integer; `None` for nil and for one that is out of range.
-fn whole<N: TryFrom<c_long>>(value: VALUE, refusal: &str) -> Result<Option<N>, Raise> {
+pub(crate) fn whole<N: TryFrom<c_long>>(value: VALUE, refusal: &str) -> Result<Option<N>, Raise> {
     match value {
         NIL => Ok(None),
         // SAFETY: it is a small number; others are refused.

@@ -1,0 +1,97 @@
+# frozen_string_literal: true
+
+module Quipu
+  # The flight recorder: a thread that records the last minutes of a segment's metrics, second by
+  # second. Registry#record and DataStore#record make it. Most of the class is native: the thread
+  # runs no Ruby code.
+  #
+  # It goes on until it is closed or the process ends, whether or not the program keeps the object.
+  # A child of a fork has no threads of its parent, and starts one of its own.
+  class Recording
+    # Greater numbers are refused all the same.
+    MAX = 2**61
+
+    @open = []
+
+    class << self
+      # Goes on in a child of a fork. The gem calls it, but with Ruby 3.0 the application has to,
+      # when a worker starts.
+      def resume
+        @open.each(&:native_resume)
+        nil
+      end
+
+      # The options that the setting `record:` stands for; nil for none.
+      def options(setting)
+        case setting
+        when nil, false then nil
+        when true then {}
+        when Hash then setting
+        else
+          raise ArgumentError, "record: #{setting.inspect} is not understood: use true, or a Hash " \
+                               "of the options of Registry#record, such as { interval: 5 }"
+        end
+      end
+
+      # Called when a recording starts.
+      def opened(recording)
+        watch_forks
+        @open |= [recording]
+      end
+
+      # Called when a recording ends.
+      def closed(recording)
+        @open -= [recording]
+      end
+
+      private
+
+      def watch_forks
+        return if @is_watching
+
+        @is_watching = true
+        Process.singleton_class.prepend(Forks)
+        at_exit { @open.each(&:close) }
+      end
+    end
+
+    # Has recordings go on in children.
+    module Forks
+      # All forks of Ruby 3.1 and later but the next one.
+      def _fork
+        super.tap { |pid| Recording.resume if pid.zero? }
+      end
+
+      def daemon(*)
+        super.tap { Recording.resume }
+      end
+    end
+
+    def initialize(segment, interval: 1.0, bytes: 4 << 20, series: 1000, families: [])
+      @segment = segment
+      native_set(interval, whole(:bytes, bytes), whole(:series, series), families.map(&:to_s))
+    end
+
+    # Starts the thread. Called once.
+    def start
+      native_start(@segment)
+      Recording.opened(self)
+      self
+    end
+
+    # Ends the recording. What was recorded stays. May be called again.
+    def close
+      Recording.closed(self)
+      native_close
+    end
+
+    private
+
+    def whole(name, number)
+      raise TypeError, "#{name} #{number.inspect} is not an Integer" unless number.is_a?(Integer)
+      raise RecordingError, "#{name} #{number} is out of range: use a positive number" if number.negative?
+
+      [number, MAX].min
+    end
+  end
+end
