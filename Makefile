@@ -74,6 +74,12 @@ test-rust: ## Unit, property, state, HTTP and end-to-end tests
 	$(FAST_TMP) PROPTEST_RNG_SEED=$(PROPTEST_SEED) $(CARGO) test --locked --workspace --all-features \
 		--exclude quipu-bench
 
+# The command, with which the tests of other languages read recordings. `make test-rust` builds it, too.
+QUIPU_COMMAND := target/debug/quipu
+
+$(QUIPU_COMMAND):
+	$(CARGO) build --locked --package quipu-server --all-features
+
 PYTHON_VENV := target/python/venv
 
 # The versions are pinned: a new release of a peer must not fail an unrelated change.
@@ -93,7 +99,7 @@ wheel: tools $(PYTHON_VENV)/complete
 		target/python/wheels/*.whl
 
 .PHONY: test-python
-test-python: wheel ## The Python package: its wheel, with the real prometheus_client and gunicorn
+test-python: wheel $(QUIPU_COMMAND) ## The Python package: its wheel, with the real prometheus_client and gunicorn
 	cd bindings/python && $(CARGO) fmt --check && $(CARGO) clippy --locked --quiet --all-targets \
 		--target-dir $(CURDIR)/target/python/cargo -- -D warnings
 	cd bindings/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q -p no:cacheprovider
@@ -114,7 +120,7 @@ bench-python: bench-wheel ## An increment from Python, compared to prometheus_cl
 	$(BENCH_PYTHON)/bin/python bindings/python/bench/increment.py
 
 .PHONY: test-ruby
-test-ruby: tools ## The gem: its tests with the real interpreter and puma, and its installation
+test-ruby: tools $(QUIPU_COMMAND) ## The gem: its tests with the real interpreter and puma, and its installation
 	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --all-targets -- -D warnings
 	cd bindings/ruby && $(QUICK_RELEASE) rake test test_gem
 
