@@ -102,16 +102,19 @@ def test_children_record_and_one_takes_over_from_another(record, tmp_path, histo
         eventually(lambda: recording.is_writing)
         assert repr(recording).endswith("metrics.quipu: writing>"), recording
         reader, writer = os.pipe()
+        ready, counted = os.pipe()
         children = set()
         for n in range(3):
             pid = os.fork()
             if pid == 0:
                 c.labels(str(n)).inc()
+                os.write(counted, b"x")
                 eventually(lambda: recording.is_writing, 600)
                 os.write(writer, b"%9d" % os.getpid())
                 time.sleep(600)
                 os._exit(1)
             children.add(pid)
+            assert os.read(ready, 1) == b"x"
         eventually(lambda: recording.is_writing)
         recording.close()
         while children:
@@ -220,6 +223,37 @@ def test_multiprocessing(record, tmp_path, history, method):
     """
     assert record(program).stdout == "ok\n"
     assert history(tmp_path / "numbers" / "metrics.quipu")["writer"] is None
+
+
+def test_a_history_in_memory_is_read_while_a_process_lives(tmp_path, history):
+    program = """
+        import os, time, quipu
+        quipu.Counter("c", "C.").inc(7)
+        with quipu.REGISTRY.record(interval=0.005) as recording:
+            while not recording.is_writing:
+                time.sleep(0.001)
+            for name in os.listdir("/proc/self/fd"):
+                path = f"/proc/{os.getpid()}/fd/{name}"
+                try:
+                    if os.readlink(path).startswith("/memfd:quipu"):
+                        print(path, flush=True)
+                        break
+                except OSError:
+                    pass
+            input()
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        shown = history(process.stdout.readline().strip())
+        process.stdin.write("\n")
+    assert shown["series"]["c_total"][-1] == 7
+    assert process.returncode == 0
 
 
 def test_closing(record, tmp_path, history):

@@ -2,6 +2,8 @@
 
 require "minitest/autorun"
 require "fileutils"
+require "json"
+require "open3"
 require "tmpdir"
 
 require "quipu"
@@ -29,6 +31,21 @@ module Helper
       warn e.full_message
       exit!(1)
     end
+  end
+
+  COMMAND = ENV.fetch("QUIPU", File.expand_path("../../../target/debug/quipu", __dir__))
+
+  # What the flight recorder of a file recorded, as `quipu inspect` shows it; nil if it has none.
+  def history_of(path)
+    unless File.executable?(COMMAND)
+      skip "NOT RUN: needs the command quipu: cargo build --package quipu-server"
+    end
+    out, err, status = Open3.capture3(COMMAND, "inspect", "--history", "--format", "json", path)
+    return if err.include?("no flight recorder")
+
+    assert_predicate status, :success?, err
+    shown = JSON.parse(out)
+    shown.merge("series" => shown["series"].to_h { |one| [one["name"], one["values"]] })
   end
 
   # The lines of the text format that are not comments.

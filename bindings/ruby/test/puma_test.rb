@@ -14,6 +14,7 @@ class PumaTest < Minitest::Test
     @dir = Dir.mktmpdir
     File.write(File.join(@dir, "config.ru"), <<~'RUBY')
       require "quipu"
+      Quipu.registry.record(interval: 0.005) if ENV["RECORD"]
       use Quipu::Middleware::Exporter
       hits = Quipu::Counter.new(:hits, docstring: "Hits.", labels: [:path])
       alive = Quipu::Gauge.new(:alive, docstring: "Workers.", store_settings: { aggregation: :livesum })
@@ -50,6 +51,21 @@ class PumaTest < Minitest::Test
     stop
     start("", "QUIPU_DIR" => File.join(@dir, "metrics"))
     assert_equal restart["hits_total{path=\"/x\"}"], samples_of(scrape)["hits_total{path=\"/x\"}"]
+  end
+
+  # Each worker that writes is killed.
+  def test_workers_record
+    directory = File.join(@dir, "metrics")
+    start("", "QUIPU_DIR" => directory, "RECORD" => "yes")
+    exercise
+    count = samples_of(scrape)['hits_total{path="/x"}']
+    hits = -> { history_of(File.join(directory, "metrics.quipu"))["series"]['hits_total{path="/x"}'] }
+    wait_until { hits.call.last == count }
+    found = hits.call.compact
+    assert_equal found.sort, found
+    assert_operator found.first, :<, count
+    stop
+    assert_nil history_of(File.join(directory, "metrics.quipu"))["writer"]
   end
 
   private

@@ -1,14 +1,12 @@
 # frozen_string_literal: true
 
 require "helper"
-require "json"
 require "open3"
 
 # The flight recorder: of processes that are killed, forked and ended; and its errors.
 class RecordingTest < Minitest::Test
   # Seconds to wait before giving up, on a busy machine.
   PATIENCE = 120
-  COMMAND = ENV.fetch("QUIPU", File.expand_path("../../../target/debug/quipu", __dir__))
 
   def setup
     @dir = Dir.mktmpdir
@@ -56,14 +54,17 @@ class RecordingTest < Minitest::Test
     recording = record(registry, interval: 0.005)
     eventually { recording.writing? }
     reader, writer = IO.pipe
+    ready, counted = IO.pipe
     children = Array.new(3) do |n|
       fork_child do
         counter.increment(labels: { a: n })
+        counted.syswrite("x")
         eventually(600) { recording.writing? }
         writer.syswrite(format("%9d", Process.pid))
         sleep 600
       end
     end
+    assert_equal "xxx", ready.read(3)
     eventually { recorders == 1 && recording.writing? }
     recording.close
     until children.empty?
@@ -148,6 +149,20 @@ class RecordingTest < Minitest::Test
     assert_nil history["writer"]
     assert_raises(RuntimeError) { registry.record { raise "ends" } }
     eventually { recorders.zero? }
+  end
+
+  def test_a_history_in_memory_is_read_while_a_process_lives
+    registry = fresh
+    registry.counter(:c, docstring: "C.").increment(by: 7)
+    recording = record(registry, interval: 0.005)
+    eventually { recording.writing? }
+    files = Dir["/proc/self/fd/*"].select do |path|
+      File.readlink(path).start_with?("/memfd:quipu")
+    rescue SystemCallError
+      false
+    end
+    values = files.map { |path| history_of(path.sub("self", Process.pid.to_s))&.dig("series", "c_total") }
+    assert_equal [7], values.compact.flatten.compact.uniq
   end
 
   def test_the_end_of_a_process_ends_it
@@ -244,16 +259,8 @@ class RecordingTest < Minitest::Test
     end
   end
 
-  # What the flight recorder of a file recorded, as `quipu inspect` shows it.
   def history(name = "metrics.quipu")
-    unless File.executable?(COMMAND)
-      skip "NOT RUN: needs the command quipu: cargo build --package quipu-server"
-    end
-    command = [COMMAND, "inspect", "--history", "--format", "json", File.join(@dir, name)]
-    out, err, status = Open3.capture3(*command)
-    assert_predicate status, :success?, err
-    shown = JSON.parse(out)
-    shown.merge("series" => shown["series"].to_h { |one| [one["name"], one["values"]] })
+    history_of(File.join(@dir, name))
   end
 
   def run_ruby(code)
