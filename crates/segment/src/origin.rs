@@ -24,6 +24,12 @@ pub(crate) struct Origin {
     pub(crate) moved: Moved,
     /// The words that were copied. Those that the reader adds lie after them.
     copied: AtomicU64,
+    /// The words of the header, as the file had them.
+    #[allow(
+        clippy::disallowed_types,
+        reason = "it is set while the copy is made, before a child of a fork or a thread has it"
+    )]
+    head: std::sync::OnceLock<Box<[u64]>>,
     /// How often words were read again, and how many more may be: a file in which all moves again
     /// and again takes time in proportion to its length.
     readings: AtomicU64,
@@ -60,12 +66,25 @@ impl Origin {
             file,
             moved: Moved::new(words),
             copied: AtomicU64::new(0),
+            head: Default::default(),
             readings: AtomicU64::new(0),
             budget: AtomicU64::new(MIN_BUDGET + BUDGET * words),
             work: AtomicU64::new(MIN_WORK + WORK * words),
             left_out: AtomicU64::new(0),
             hidden: Default::default(),
         }
+    }
+
+    /// Notes the words of the header, which are others in the copy.
+    pub(crate) fn set_head(&self, words: impl Iterator<Item = u64>) {
+        let _ = self.head.set(words.collect());
+    }
+
+    /// A word of the header, as the file had it.
+    #[cfg(not(loom))]
+    pub(crate) fn head(&self, word: u64) -> u64 {
+        let words = self.head.get().map_or(&[][..], |words| words);
+        usize::try_from(word).ok().and_then(|at| words.get(at)).copied().unwrap_or(0)
     }
 
     /// Notes how many words were copied.

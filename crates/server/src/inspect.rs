@@ -87,6 +87,16 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// The most bytes in use of a file that is copied: those of `--segments-bytes`.
+pub(crate) const MAX_COPY: u64 = 1 << 30;
+
+/// Says how many series are not shown; `None` if all of them are.
+pub(crate) fn left_out(inspection: &Inspection) -> Option<String> {
+    let left_out = inspection.left_out();
+    let what = "series changed again and again while they were read, and are left out";
+    (left_out > 0).then(|| format!("{left_out} {what}"))
+}
+
 /// Shows a file. Returns whether it is sound.
 ///
 /// # Errors
@@ -103,8 +113,13 @@ pub fn run(arguments: &Inspect) -> Result<bool, Error> {
         }
         _ => {}
     }
-    let inspection = Inspection::of_file(file)
-        .map_err(|error| Error(format!("cannot read {}: {error}", printable(file))))?;
+    let inspection = match history {
+        // Recordings have an order of their own, which a copy does not keep.
+        true => Inspection::of_file(file),
+        false => Inspection::of_copy(file, MAX_COPY),
+    };
+    let inspection =
+        inspection.map_err(|error| Error(format!("cannot read {}: {error}", printable(file))))?;
     let shown = if *history {
         let history = History::read(&inspection, *last, metric, *format)
             .map_err(|what| Error(format!("{}: {what}", printable(file))))?;
@@ -112,6 +127,10 @@ pub fn run(arguments: &Inspect) -> Result<bool, Error> {
     } else {
         print(|out| of_now(&inspection, *format, file, out))
     };
+    // The others show it.
+    if let (FormatName::Openmetrics, Some(what)) = (format, left_out(&inspection)) {
+        let _ = writeln!(io::stderr(), "quipu: {}: {what}", printable(file));
+    }
     // A reader that has gone is not told what it did not wait for.
     shown.map(|is_sound| is_sound.unwrap_or(true)).map_err(|error| Error(error.to_string()))
 }

@@ -46,6 +46,8 @@ pub struct FamilySeen {
     /// Whether its series overlap those of others, and are not read again: all walks together take
     /// time in proportion to the file.
     is_left_out: bool,
+    /// Whether it is not shown, since it moved while it was copied.
+    is_unsettled: bool,
     /// The words of its locks.
     pub(super) lock: u64,
     pub(super) folding: u64,
@@ -99,9 +101,13 @@ pub(super) fn read(source: &Source, record: &Found, report: &mut Report) {
             return report.add_damage(record.offset, what);
         }
     };
-    let walked = family.visit(source, |_| {});
+    let walked = family.visit(source, false, |_| {});
+    if let Some(copied) = source.copied().filter(|copied| copied.is_hidden(&family)) {
+        copied.leave_out(walked.series.max(1));
+        family.is_unsettled = true;
+    }
     family.is_left_out = walked.is_exhausted;
-    if !family.is_left_out {
+    if !family.is_left_out && !family.is_unsettled {
         (family.series, family.hidden) = (walked.series, walked.hidden);
     }
     (family.series_bytes, family.free_bytes) = (walked.series_words * 8, walked.free_words * 8);
@@ -156,10 +162,16 @@ impl FamilySeen {
             first,
             groups,
             is_left_out: false,
+            is_unsettled: false,
             lock: keyed(head::LOCK),
             folding: word(at::FOLDING),
             schema,
         })
+    }
+
+    /// What [`Family::id`](crate::series::Family::id) returns.
+    pub(super) fn id(&self) -> u64 {
+        self.first * 8
     }
 
     /// The bytes of all of it, without what its series have beside their cells.
@@ -191,17 +203,30 @@ impl FamilySeen {
         self.free_bytes = self.free_bytes.saturating_add(retired.saturating_mul(8));
     }
 
-    /// Calls `visit` with all series.
-    pub(super) fn visit(&self, source: &Source, visit: impl FnMut(&SeriesSeen<'_>)) -> Walked {
+    /// Calls `visit` with all series. Those of a copy are made consistent if they are to `settle`.
+    pub(super) fn visit(
+        &self,
+        source: &Source,
+        settle: bool,
+        visit: impl FnMut(&SeriesSeen<'_>),
+    ) -> Walked {
         let mut walked = Walked::default();
-        if self.is_left_out {
+        if self.is_left_out || self.is_unsettled {
             return walked;
         }
         match self.is_dense {
-            true => self.visit_slots(source, &mut walked, visit),
-            false => self.visit_records(source, &mut walked, visit),
+            true => self.visit_slots(source, settle, &mut walked, visit),
+            false => self.visit_records(source, settle, &mut walked, visit),
         }
         walked
+    }
+
+    /// Begins to read a series whose cells are these words. Returns false if it is left out.
+    fn begin(&self, source: &Source, settle: bool, cells: Range<u64>, id: u64) -> bool {
+        source.copied().is_none_or(|copied| {
+            copied.begin();
+            !settle || copied.settle(cells, self.is_dense, id)
+        })
     }
 
     fn damage(&self, walked: &mut Walked, word: u64, what: &str) {
@@ -236,6 +261,7 @@ impl FamilySeen {
     fn visit_slots(
         &self,
         source: &Source,
+        settle: bool,
         walked: &mut Walked,
         mut visit: impl FnMut(&SeriesSeen<'_>),
     ) {
@@ -265,6 +291,10 @@ impl FamilySeen {
         for slot in 0..slots {
             let number = u64::from(slot);
             let at = first + number / per_slab * lanes * lane + number % per_slab * cells;
+            let shared = at + u64::from(layout.cpus) * lane;
+            if !self.begin(source, settle, shared..shared + cells, number) {
+                continue;
+            }
             sums.clear();
             plain.clear();
             for cell in 0..cells {
@@ -274,7 +304,7 @@ impl FamilySeen {
                     false => 0,
                 };
                 sums.push(sum(lanes, base, self.is_float(cell)));
-                plain.push(source.at(at + u64::from(layout.cpus) * lane + cell));
+                plain.push(source.at(shared + cell));
             }
             let is_marked = source.at(marks + number / 64) >> (number % 64) & 1 == 1;
             let is_zero = (0..cells).zip(&sums).all(|(cell, &sum)| match self.is_float(cell) {
@@ -308,6 +338,7 @@ impl FamilySeen {
     fn visit_records(
         &self,
         source: &Source,
+        settle: bool,
         walked: &mut Walked,
         mut visit: impl FnMut(&SeriesSeen<'_>),
     ) {
@@ -328,7 +359,8 @@ impl FamilySeen {
                 return self.damage(walked, block, "its series overlap others: left out");
             }
             walked.free_words = walked.free_words.saturating_add(own);
-            self.visit_block(source, block + BLOCK_HEAD..block + used, walked, &mut visit);
+            let words = block + BLOCK_HEAD..block + used;
+            self.visit_block(source, settle, words, walked, &mut visit);
             (end, block) = (block + own, word & LOW);
         }
         let taken = walked.series_words + walked.overflow_words;
@@ -339,6 +371,7 @@ impl FamilySeen {
     fn visit_block(
         &self,
         source: &Source,
+        settle: bool,
         mut words: Range<u64>,
         walked: &mut Walked,
         visit: &mut impl FnMut(&SeriesSeen<'_>),
@@ -351,6 +384,10 @@ impl FamilySeen {
             let at = words.start;
             let meta = source.at(at);
             let length = meta & WORDS;
+            // It is being made.
+            if length == 0 && source.copied().is_some() {
+                return;
+            }
             if length < header + cells || length > words.end - at {
                 let what = "the length of a series' record contradicts the layout: the rest of its \
                             block is left out";
@@ -366,9 +403,13 @@ impl FamilySeen {
                 true => walked.overflow_words += length,
                 false => walked.series_words += length,
             }
+            let (cells, id) = (at + header..at + header + cells, id_of(at, meta));
+            if !self.begin(source, settle, cells.clone(), id) {
+                continue;
+            }
             values.clear();
-            values.extend((at + header..at + header + cells).map(|word| source.at(word)));
-            source.bytes(at + header + cells, length - header - cells, &mut texts);
+            values.extend(cells.clone().map(|word| source.at(word)));
+            source.bytes(cells.end, words.start - cells.end, &mut texts);
             let origin = source.at(at + 1);
             let group = (origin >> 32) as u32;
             let labels = match is_overflow {
@@ -392,13 +433,18 @@ impl FamilySeen {
                 is_overflow,
                 is_hidden,
                 start: self.created.saturating_add((origin & LOW) * TENTH),
-                id: at | u64::from(meta::generation_of(meta)) << 32,
+                id,
                 sums: &values,
                 plain: &values,
-                cells_at: (at + header) * 8,
+                cells_at: cells.start * 8,
             });
         }
     }
+}
+
+/// The number of the series with a record at a word.
+fn id_of(at: u64, meta: u64) -> u64 {
+    at | u64::from(meta::generation_of(meta)) << 32
 }
 
 /// A tenth of a second in nanoseconds.

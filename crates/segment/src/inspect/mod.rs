@@ -6,11 +6,13 @@
 //! the file, every loop has a bound, and what contradicts the layout ends up in
 //! [`Report::damage`], with the place where trust ends. [`Inspection::history`] reads what the
 //! flight recorder recorded. The numbers of a file that is in use are of
-//! different moments.
+//! different moments, and a series may have cells that another one had: [`Inspection::of_copy`]
+//! reads a copy of such a file, in which none has.
 //!
 //! `docs/formats.md` draws what is read here. The meaning of a series' cells is known to the layer
 //! above.
 
+mod copied;
 mod families;
 mod history;
 mod owners;
@@ -109,11 +111,10 @@ impl Inspection {
     /// # Errors
     /// If the file cannot be opened for reading, or is not a regular file.
     pub fn of_file(path: &Path) -> io::Result<Self> {
-        // A pipe would block until another process opens it, too.
-        if !path.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
-        }
-        let file = File::open(path)?;
+        Self::on_file(open(path)?)
+    }
+
+    fn on_file(file: File) -> io::Result<Self> {
         let length = file.metadata()?.len();
         let source = Source::new(Box::new(file.try_clone()?), length.min(MAX_LIMIT));
         Ok(Self::new(source, Some(file), length))
@@ -157,11 +158,32 @@ impl Inspection {
     /// lie in the file. Returns what contradicts the layout.
     pub fn series(&self, family: &FamilySeen, visit: impl FnMut(&SeriesSeen<'_>)) -> Vec<Damage> {
         self.source.refill();
-        family.visit(&self.source, visit).damage
+        family.visit(&self.source, false, visit).damage
+    }
+
+    /// As [`Inspection::series`], for a family of which the first cell of a series vouches for the
+    /// others: a reader that finds the same number there before and after them has read them as
+    /// they were together. A series of a copy of which that cannot be had is left out.
+    pub fn series_that_settle(
+        &self,
+        family: &FamilySeen,
+        visit: impl FnMut(&SeriesSeen<'_>),
+    ) -> Vec<Damage> {
+        self.source.refill();
+        family.visit(&self.source, true, visit).damage
     }
 
     /// Whether the process of a token lives; `None` if that is not known.
     pub fn is_alive(&self, token: u64) -> Option<bool> {
         owners::is_alive(self.file.as_ref(), token)
     }
+}
+
+/// Opens a file for reading.
+fn open(path: &Path) -> io::Result<File> {
+    // A pipe would block until another process opens it, too.
+    if !path.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    File::open(path)
 }

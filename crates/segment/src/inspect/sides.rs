@@ -18,7 +18,14 @@ pub struct SideSeen {
 }
 
 /// The words of its head: see `series/side.rs`.
-const HEAD: u64 = 8;
+pub(super) const HEAD: u64 = 8;
+
+/// The numbers of shared words and of words of cells, as the head states them.
+pub(super) fn words(head: impl Fn(u64) -> u64) -> [u64; 2] {
+    let (sizes, lanes) = (head(2), u64::from((head(3) >> 32) as u16));
+    let (words, cells) = (u64::from(sizes as u16), u64::from((sizes >> 32) as u16));
+    [words, lanes.saturating_sub(1) * LANE_WORDS as u64 * u64::from(cells > 0) + cells]
+}
 
 impl Inspection {
     /// The side allocation at an offset that a cell of a series, or another side allocation of it,
@@ -29,6 +36,11 @@ impl Inspection {
         let (source, lane) = (&self.source, LANE_WORDS as u64);
         if at == 0 || series.cells_at == 0 || !source.has_words(at, HEAD) {
             return None;
+        }
+        if let Some(copied) = source.copied() {
+            let cells = series.cells_at / 8..;
+            let name = cells.zip(series.plain).find(|(_, word)| **word == at);
+            copied.settle_side(name.map(|(cell, _)| cell), at);
         }
         let head = |word: u64| source.at(at + word);
         if head(6) != series.cells_at {

@@ -1,5 +1,5 @@
 //! The bytes of a file that nothing vouches for: read on demand, a chunk at a time, in bounded
-//! memory.
+//! memory; or those of its copy.
 //!
 //! A file may be cut while it is read. What is not there reads as zeros, and a mapping would end
 //! the process instead.
@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use super::copied::Copied;
 use crate::layout::Words;
 use crate::offset::ByteOffset;
 
@@ -43,6 +44,7 @@ type Chunk = (u64, Box<[u8]>);
 /// The bytes, and what may still be read of them.
 pub(super) struct Source {
     bytes: Box<dyn ReadAt>,
+    copied: Option<Copied>,
     length: u64,
     /// By the number of the chunk, modulo `CHUNKS`.
     chunks: RefCell<Vec<Option<Chunk>>>,
@@ -57,6 +59,7 @@ impl Source {
         let chunks = (0..CHUNKS).map(|_| None).collect();
         let source = Self {
             bytes,
+            copied: None,
             length,
             chunks: RefCell::new(chunks),
             budget: Cell::new(0),
@@ -64,6 +67,16 @@ impl Source {
         };
         source.refill();
         source
+    }
+
+    /// The words of a copy of a file of this length.
+    pub(super) fn of_copy(copied: Copied, length: u64) -> Self {
+        Self { copied: Some(copied), ..Self::new(Box::new(Vec::<u8>::new()), length) }
+    }
+
+    /// The copy, if it is one.
+    pub(super) fn copied(&self) -> Option<&Copied> {
+        self.copied.as_ref()
     }
 
     /// The number of bytes when reading began.
@@ -97,6 +110,9 @@ impl Source {
     /// A word by its number; 0 if it is not there.
     #[inline]
     pub(super) fn at(&self, word: u64) -> u64 {
+        if let Some(copied) = &self.copied {
+            return copied.at(word);
+        }
         let Some(offset) = word.checked_mul(8).filter(|&at| at + 8 <= self.length) else {
             return 0;
         };
@@ -122,6 +138,10 @@ impl Source {
     /// The words from one on, as they are now: those that were read before may have changed. What
     /// is not there is zero.
     pub(super) fn fresh(&self, first: u64, out: &mut [u64]) {
+        if let Some(copied) = &self.copied {
+            (first..).zip(out).for_each(|(at, word)| *word = copied.at(at));
+            return;
+        }
         let mut bytes = vec![0; out.len() * 8];
         if let Some(offset) = first.checked_mul(8).filter(|&offset| offset < self.length) {
             self.fill(&mut bytes, offset);

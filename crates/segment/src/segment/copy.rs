@@ -167,9 +167,11 @@ fn set_end(region: &Region, end: u64) {
 fn put_header(region: &Region, head: &[u8; HEADER], end: u64) {
     let cells = region.slice(ByteOffset::new(0), HEADER / 8);
     let (words, _) = head.as_chunks();
-    for (cell, word) in cells.iter().zip(words) {
-        cell.store(u64::from_le_bytes(*word), Ordering::Relaxed);
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    for (cell, word) in cells.iter().zip(words.clone()) {
+        cell.store(word, Ordering::Relaxed);
     }
+    region.origin().into_iter().for_each(|origin| origin.set_head(words.clone()));
     let store = |at: ByteOffset, word| region.cell(at).store(word, Ordering::Relaxed);
     set_end(region, end);
     store(at::SIZE, region.limit());

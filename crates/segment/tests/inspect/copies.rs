@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use proptest::prelude::*;
-use quipu_segment::series::{Cursor, Family, Schema};
+use quipu_segment::inspect::Inspection;
+use quipu_segment::series::{Cursor, Family, KeyWriter, Schema};
 use quipu_segment::{Options, Segment};
 
 use super::{label, schema};
@@ -39,6 +40,24 @@ fn shown(segment: &Segment, name: &str) -> BTreeMap<Vec<u8>, u64> {
                 ControlFlow::Continue(())
             });
         }
+    }
+    all
+}
+
+/// As [`shown`], looked at from outside.
+fn looked_at(path: &Path, segment: &Segment, name: &str) -> BTreeMap<Vec<u8>, u64> {
+    let inspection = Inspection::on_copy(&File::open(path).unwrap(), segment.clone()).unwrap();
+    assert_eq!(inspection.report().damage, []);
+    let mut all = BTreeMap::new();
+    let families = inspection.report().families.iter();
+    for family in families.filter(|family| family.schema.name == name) {
+        let damage = inspection.series(family, |series| {
+            let text = |text: &str| [&[text.len() as u8][..], text.as_bytes()].concat();
+            let texts = series.labels.iter().flat_map(|(_, value)| text(value)).collect();
+            assert!(all.insert(texts, series.sums[0]).is_none());
+            assert!(inspection.is_whole(family, series));
+        });
+        assert_eq!(damage, []);
     }
     all
 }
@@ -114,6 +133,7 @@ fn a_record_that_is_used_again_has_the_cells_of_its_series() {
         let stay = shown.keys().filter(|texts| texts[1..].starts_with(b"stays")).count();
         assert_eq!((stay, copy.left_out()), (20, 0), "at {at}");
         assert!(shown.len() <= 60, "at {at}");
+        assert_eq!(looked_at(&path, copy, "keyed"), shown, "at {at}");
     });
 }
 
@@ -131,7 +151,10 @@ fn a_reset_family_shows_sums_from_before_or_after() {
         sum.set(3);
     };
     copy_at_each(&path, 61, change, |copy, at| {
-        let shown = shown(copy, "dense").into_values().next().unwrap_or(0);
+        let looked_at = looked_at(&path, copy, "dense");
+        let shown = shown(copy, "dense");
+        assert_eq!(looked_at, shown, "at {at}");
+        let shown = shown.into_values().next().unwrap_or(0);
         // Each change begins with what the last one left.
         assert!([0, 3, 503, 506, 1000, 1500].contains(&shown), "{shown} at {at}");
     });
@@ -159,7 +182,11 @@ fn a_reset_family_that_is_read_again_in_part_is_left_out() {
             }
         });
         let copy = copy.unwrap();
+        let looked_at = looked_at(&path, &copy, "dense");
+        let left_out = copy.left_out();
         let shown: Vec<u64> = shown(&copy, "dense").into_values().collect();
+        assert_eq!(looked_at.into_values().collect::<Vec<_>>(), shown);
+        assert_eq!(left_out * 2, copy.left_out());
         assert!(if shown.is_empty() { copy.left_out() > 0 } else { shown == [3] }, "{shown:?}");
         !shown.is_empty()
     };
@@ -194,7 +221,15 @@ fn a_series_with_a_side_allocation_that_is_not_read_again_is_not_there() {
                     side.words()[3].fetch_add(1, Ordering::Relaxed);
                 }
             });
-            let copy = copy.unwrap().families().unwrap().pop().unwrap();
+            let copy = copy.unwrap();
+            let inspection = Inspection::on_copy(&open, copy.clone()).unwrap();
+            let seen = inspection.report().families.last().unwrap();
+            inspection.series(seen, |series| {
+                assert!(inspection.side(series, at.into()).is_some());
+                assert_eq!(inspection.is_whole(seen, series), budget > 0, "{name}");
+            });
+            assert_eq!(inspection.left_out(), u64::from(budget == 0));
+            let copy = copy.families().unwrap().pop().unwrap();
             assert_eq!(copy.schema().name, name);
             let mut shown = 0;
             let _ = copy.walk(&mut Cursor::default(), &mut Vec::new(), |view| {
@@ -266,7 +301,54 @@ fn series_that_are_added_meanwhile_hide_none() {
         assert_eq!(copy.left_out(), 0);
         let stay = shown.keys().filter(|texts| texts[1..].starts_with(b"stays")).count();
         assert_eq!(stay, 20, "at {at}");
+        assert_eq!(looked_at(&path, copy, "keyed"), shown, "at {at}");
     });
+}
+
+/// Cells that are to be read together: the first one vouches for them.
+#[test]
+fn cells_that_settle_are_of_one_moment() {
+    const CELLS: u16 = 16;
+    let (_directory, path, segment) = file();
+    let families =
+        [("dense", vec![]), ("keyed", vec![label("name", None)])].map(|(name, labels)| {
+            let schema =
+                Schema { cells: CELLS, floats: 0, additive: false, ..schema(name, labels) };
+            segment.family(&schema).unwrap()
+        });
+    let mut n = 0;
+    let mut change = |_| {
+        n += 1;
+        for family in &families {
+            let key = |key: &mut KeyWriter<'_>| {
+                family.schema().labels.iter().for_each(|_| key.text("x"));
+            };
+            family.update(key, |cells| {
+                cells.plain(0).store(2 * n - 1, Ordering::Relaxed);
+                (1..usize::from(CELLS)).for_each(|i| cells.plain(i).store(n, Ordering::Relaxed));
+                cells.plain(0).store(2 * n, Ordering::Release);
+            });
+        }
+    };
+    change(0);
+    let open = File::open(&path).unwrap();
+    let mut torn = 0;
+    copy_at_each(&path, 5, change, |copy, at| {
+        let inspection = Inspection::on_copy(&open, copy.clone()).unwrap();
+        for family in &inspection.report().families {
+            inspection.series(family, |series| {
+                torn += u32::from(series.plain[1] != series.plain[CELLS as usize - 1]);
+            });
+            let mut count = 0;
+            inspection.series_that_settle(family, |series| {
+                let [phase, values @ ..] = series.plain else { panic!("it has no cells") };
+                assert!(values.iter().all(|n| n * 2 == *phase), "{:?} at {at}", series.plain);
+                count += 1;
+            });
+            assert_eq!((count, inspection.left_out()), (1, 0), "at {at}");
+        }
+    });
+    assert!(torn > 0, "the test has torn no series");
 }
 
 #[test]
@@ -305,6 +387,7 @@ fn copies_are_right_while_threads_remove_reuse_and_reset() {
         let mut before = BTreeMap::new();
         for round in 0..COPIES {
             let copy = Segment::copy_of(&path, &open, 1 << 22).unwrap();
+            assert_right(&looked_at(&path, &copy, "churned"), format!("copy {round}"));
             assert_right(&shown(&copy, "churned"), format!("copy {round}"));
             let sum = shown(&copy, "dense").into_values().next().unwrap_or(0);
             // It may be added up over several resets, if this thread is suspended.
@@ -358,6 +441,14 @@ proptest! {
                 family.read_again();
             }
             super::walked(&copy);
+            let inspection = Inspection::on_copy(&open, copy).unwrap();
+            for family in &inspection.report().families {
+                inspection.series_that_settle(family, |series| {
+                    let sides = series.plain.iter().filter_map(|&at| inspection.side(series, at));
+                    sides.for_each(drop);
+                    inspection.is_whole(family, series);
+                });
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value as Json, json};
 use super::openmetrics::{ALONE, number};
 use super::processes;
 use super::text::hex;
-use super::value::{Type, Value, identity, kind_name, value};
+use super::value::{Type, Value, each_series, identity, kind_name, value};
 
 /// Writes the object: families and series one after the other, everything else at once. Returns
 /// whether the file is sound.
@@ -55,7 +55,8 @@ pub(super) fn write(
     damage.sort_by(|one, other| (one.at, &one.what).cmp(&(other.at, &other.what)));
     damage.dedup();
     let listed = damage.iter().map(|Damage { at, what }| json!({"at": at, "what": what}));
-    writeln!(out, "],\"damage\":{}}}", Json::from_iter(listed))?;
+    write!(out, "],\"left_out\":{}", inspection.left_out())?;
+    writeln!(out, ",\"damage\":{}}}", Json::from_iter(listed))?;
     Ok(damage.is_empty())
 }
 
@@ -113,7 +114,7 @@ fn write_family(
     let about = about.to_string();
     write!(out, "{},\"series\":[", about.strip_suffix('}').unwrap_or(&about))?;
     let (mut written, mut is_first) = (Ok(()), true);
-    let damage = inspection.series(family, |series| {
+    let damage = each_series(inspection, family, |series| {
         if written.is_ok() {
             let comma = if is_first { "" } else { "," };
             is_first = false;

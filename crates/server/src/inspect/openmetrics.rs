@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
 
-use super::value::{Type, Value, is_shown, value};
+use super::value::{Type, Value, each_series, is_shown, value};
 
 /// Writes the exposition. Returns whether the file is sound.
 pub(super) fn write(inspection: &Inspection, out: &mut impl Write) -> io::Result<bool> {
@@ -38,7 +38,7 @@ pub(super) fn write(inspection: &Inspection, out: &mut impl Write) -> io::Result
         }
         for family in variants {
             let mut written = Ok(());
-            let damage = inspection.series(family, |series| {
+            let damage = each_series(inspection, family, |series| {
                 if written.is_ok() && !series.is_hidden {
                     let value = value(family, series);
                     written = samples(out, name, type_of(family), series, &value);

@@ -8,9 +8,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use quipu_segment::inspect::{FamilySeen, HeaderSeen, Inspection, Report};
 use quipu_segment::printable;
 
+use super::left_out;
 use super::openmetrics::{ALONE, number, series_text};
 use super::processes;
-use super::value::{Value, identity, kind_name, shown_name, value};
+use super::value::{Value, each_series, identity, kind_name, shown_name, value};
 
 /// Writes everything. Returns whether the file is sound.
 pub(super) fn write(
@@ -22,7 +23,7 @@ pub(super) fn write(
     let series: u64 = report.families.iter().map(|family| family.series).sum();
     let (families, bytes) = (report.families.len(), size(report.length));
     writeln!(out, "{}: {bytes}, {families} families, {series} series", printable(file))?;
-    header(report, out)?;
+    header(inspection, out)?;
     owners(inspection, file, out)?;
     memory(report, series, out)?;
     if !report.families.is_empty() {
@@ -46,6 +47,10 @@ pub(super) fn write(
             damage.extend(values(inspection, family, out)?);
         }
     }
+    if let Some(what) = left_out(inspection) {
+        title("left out", out)?;
+        writeln!(out, "  {what}")?;
+    }
     damage.sort_by(|one, other| (one.at, &one.what).cmp(&(other.at, &other.what)));
     damage.dedup();
     if !damage.is_empty() {
@@ -61,13 +66,17 @@ pub(super) fn title(title: &str, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "\n{title}")
 }
 
-fn header(report: &Report, out: &mut impl Write) -> io::Result<()> {
+fn header(inspection: &Inspection, out: &mut impl Write) -> io::Result<()> {
     title("segment", out)?;
+    let report = inspection.report();
     let Some(header) = &report.header else { return writeln!(out, "  no header can be read") };
     let HeaderSeen { version, limit, size: bytes, used, .. } = *header;
     let state = match (header.is_clean, report.is_open) {
         (true, _) => "closed cleanly",
-        (false, Some(true)) => "open in a process",
+        (false, Some(true)) if inspection.is_copy() => "open in a process",
+        (false, Some(true)) => {
+            "open in a process; not copied, so its values are of different moments"
+        }
         (false, Some(false)) => "left open: its last process did not close it",
         (false, None) => "open, or left open",
     };
@@ -201,7 +210,7 @@ fn values(
     let name = shown_name(&family.schema);
     // Many series start in the same second.
     let mut since = (0, date(0));
-    let damage = inspection.series(family, |series| {
+    let damage = each_series(inspection, family, |series| {
         if written.is_err() {
             return;
         }

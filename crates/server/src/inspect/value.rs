@@ -1,7 +1,7 @@
 //! The values of a series, from its cells: `docs/formats.md`, section 5.5, says what they mean.
 //! What lies beside the cells (exemplars, exponential buckets, quantiles) is left out.
 
-use quipu_segment::inspect::{FamilySeen, SeriesSeen};
+use quipu_segment::inspect::{Damage, FamilySeen, Inspection, SeriesSeen};
 use quipu_segment::series::{Identity, Schema};
 
 /// What a family counts.
@@ -127,6 +127,19 @@ const NO_VALUE: u64 = 0x7ff8_7175_6970_7567;
 const MOST_RECENT: u8 = 8;
 /// The cells of a relayed series before its values: `docs/formats.md`, section 5.5.
 const RELAY_HEAD: usize = 4;
+
+/// Calls `visit` with the series of a family, the cells of each consistent with each other as far
+/// as its kind needs that: those of a relayed series have one phase.
+pub(crate) fn each_series(
+    inspection: &Inspection,
+    family: &FamilySeen,
+    visit: impl FnMut(&SeriesSeen<'_>),
+) -> Vec<Damage> {
+    match family.schema.kind {
+        12..=14 => inspection.series_that_settle(family, visit),
+        _ => inspection.series(family, visit),
+    }
+}
 
 /// Reads the value of a series. Cells that are missing, in a damaged file, count as zero.
 pub(crate) fn value(family: &FamilySeen, series: &SeriesSeen<'_>) -> Value {

@@ -1,5 +1,5 @@
 //! Looks into segment files: `quipu_segment::inspect` reads them, so nothing in them is changed,
-//! locked or trusted.
+//! locked or trusted. Of a file in use, it reads a copy.
 
 use std::path::Path;
 
@@ -11,19 +11,23 @@ use quipu_segment::series::Schema;
 use super::exponential::Exponential;
 use super::{Family, Look, Value};
 use crate::inspect::openmetrics::shown_labels;
-use crate::inspect::value::{self, Type, is_shown, shown_name, value};
+use crate::inspect::value::{self, Type, each_series, is_shown, shown_name, value};
+use crate::inspect::{MAX_COPY, left_out};
 
 /// Adds the series of a segment file that scrapes show. What is damaged is left out, and reported.
 pub(super) fn read(path: &Path, look: &mut Look) -> Result<(), String> {
-    let inspection = Inspection::of_file(path).map_err(|error| error.to_string())?;
+    let inspection = Inspection::of_copy(path, MAX_COPY).map_err(|error| error.to_string())?;
     let mut damage = inspection.report().damage.clone();
     for seen in inspection.report().families.iter().filter(|family| is_shown(&family.schema)) {
         let family = look.family(family(&seen.schema));
-        damage.extend(inspection.series(seen, |series| {
+        damage.extend(each_series(&inspection, seen, |series| {
             if !series.is_hidden {
                 add(look, family, seen, series, Some(&inspection));
             }
         }));
+    }
+    if let Some(what) = left_out(&inspection) {
+        look.problem(format!("{}: {what}", printable(path)));
     }
     if let Some(first) = damage.first() {
         let others = match damage.len() {
@@ -64,6 +68,10 @@ pub(super) fn add(
         value::Value::Histogram { sum, buckets, is_whole } => {
             let native = inspection.filter(|_| !is_whole);
             let native = native.and_then(|it| exponential(it, &seen.schema, series));
+            // The series may have been removed while its buckets were read.
+            if inspection.is_some_and(|it| !it.is_whole(seen, series)) {
+                return;
+            }
             let is_exponential = native.is_some();
             let buckets = native.unwrap_or(if is_whole { buckets } else { Vec::new() });
             // Where exponential buckets are not known, their count is not known either.

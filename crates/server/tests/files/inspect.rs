@@ -4,7 +4,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use quipu::exposition::{Escaping, Format};
@@ -152,6 +156,56 @@ fn all_kinds_are_shown_as_a_scrape_shows_them() {
     assert_eq!(family("level")["identity"], "variant");
     let token = |token: &Value| token["pid"] == std::process::id() && token["alive"] == true;
     assert!(json["processes"]["tokens"].as_array().unwrap().iter().any(token), "{json}");
+}
+
+#[test]
+fn series_of_a_file_in_use_have_values_of_their_own() {
+    let home = Home::new();
+    let registry = Registry::open(home.file()).unwrap();
+    let named = Description::new("hits", "").labels(["page"]);
+    let hits: CounterFamily<Values> = registry.register(named).unwrap();
+    let is_over = AtomicBool::new(false);
+    let run = || {
+        for n in (0_u64..).take_while(|_| !is_over.load(Relaxed)) {
+            hits.inc_by(&Values(&[n.to_string().as_str()]), n * 1000 + 7);
+            // Another series takes its record.
+            let before = n.saturating_sub(60).to_string();
+            hits.remove(&Values(&[before.as_str()])).unwrap();
+        }
+    };
+    let check = |json: &Value, members: &[&str]| {
+        let families = json["families"].as_array().unwrap().iter();
+        let all = families.flat_map(|family| family["series"].as_array().unwrap());
+        for one in all.clone() {
+            let page = one["labels"].to_string().replace(|c: char| !c.is_ascii_digit(), "");
+            let expected = page.parse::<u64>().unwrap() * 1000 + 7;
+            for value in members.iter().filter_map(|member| one[member].as_f64()) {
+                assert!(value == 0.0 || value == expected as f64, "{one}");
+            }
+        }
+        all.count()
+    };
+    let look = || {
+        let mut series = 0;
+        for _ in 0..20 {
+            let json = inspected(&home);
+            assert_eq!(json["damage"], Value::Array(Vec::new()), "{json}");
+            assert!(json["left_out"].is_u64(), "{json}");
+            series += check(&json, &["value"]);
+            let diff = ["diff", "--format", "json", "app.quipu", "app.quipu"];
+            let json = serde_json::from_str(&home.succeed(&diff)).unwrap();
+            series += check(&json, &["before", "after"]);
+        }
+        series
+    };
+    let series = thread::scope(|scope| {
+        let running = scope.spawn(run);
+        let looked = catch_unwind(AssertUnwindSafe(look));
+        is_over.store(true, Relaxed);
+        running.join().unwrap();
+        looked.unwrap()
+    });
+    assert!(series > 100, "{series}");
 }
 
 /// Takes totals of a source that restarts, and says the times of its samples.
