@@ -98,10 +98,11 @@ impl Table {
         let send = |place: &mut Place| place.files.send(errand);
         let sent: Vec<bool> = self.places.iter_mut().map(send).collect();
         let until = Instant::now() + PATIENCE;
-        let places = self.places.iter_mut().zip(sent);
-        // All of them are waited for.
-        let done = places.map(|(place, is_sent)| is_sent && place.files.wait(until).is_some());
-        done.fold(true, |all, is_done| all && is_done)
+        let mut is_done = true;
+        for (place, is_sent) in self.places.iter_mut().zip(sent) {
+            is_done &= is_sent && place.files.wait(until).is_some();
+        }
+        is_done
     }
 
     fn note(&mut self) {
