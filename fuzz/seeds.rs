@@ -210,12 +210,21 @@ fn queue(corpus: &impl Corpus) -> Result<(), Failure> {
     for (n, version) in (0..3_u32).zip([WriteVersion::One, WriteVersion::Two, WriteVersion::Two]) {
         let timestamp_ms = 1_700_000_000_000 + i64::from(n) * 15_000;
         let (is_done, body) = (n == 1, format!("request {n}"));
-        let record =
-            records::Record { is_done, timestamp_ms, samples: n, version, body: body.as_bytes() };
+        let record = records::Record {
+            is_done,
+            timestamp_ms,
+            samples: n,
+            version,
+            shard: n as u8,
+            last_shard: 2,
+            body: body.as_bytes(),
+        };
         assert!(record.encode(&mut file));
     }
     corpus("queue_records", "records", &file)?;
     corpus("queue_records", "torn", &file[..file.len() - 3])?;
+    file[..records::HEADER.len()].copy_from_slice(&records::HEADER_1);
+    corpus("queue_records", "version_1", &file)?;
     Ok(())
 }
 

@@ -36,7 +36,7 @@ pub fn fnv1a(bytes: &[u8]) -> u64 {
 }
 
 /// [`fnv1a`] of bytes that do not lie side by side.
-pub(crate) fn fnv1a_of(bytes: impl Iterator<Item = u8>) -> u64 {
+pub fn fnv1a_of(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })

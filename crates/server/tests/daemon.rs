@@ -60,6 +60,8 @@ mod rules;
 mod scraping;
 #[path = "daemon/settings.rs"]
 mod settings;
+#[path = "daemon/shards.rs"]
+mod shards;
 #[path = "daemon/shutdown.rs"]
 mod shutdown;
 #[path = "daemon/snapshot.rs"]

@@ -325,6 +325,16 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_REMOTE_WRITE_INTERVAL", value_name = "TIME")]
     pub remote_write_interval: Option<Time>,
 
+    /// How many requests are sent to a receiver at once, 1 to 64: the series are divided into this
+    /// number of shards [default: 1]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_SHARDS", value_name = "COUNT")]
+    pub remote_write_shards: Option<u8>,
+
+    /// Whether the series are divided among the receivers, so that each gets a share and not all of
+    /// them [default: off]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_SHARD_BY_URL", value_name = "SWITCH")]
+    pub remote_write_shard_by_url: Option<Switch>,
+
     /// File with the token of the receiver, for the header Authorization: Bearer [default: none]
     #[arg(long, env = "QUIPU_REMOTE_WRITE_BEARER_FILE", value_name = "FILE")]
     pub remote_write_bearer_file: Option<PathBuf>,
@@ -456,6 +466,10 @@ impl Flags {
                 .or(other.remote_write_queue_directory),
             remote_write_relabel: self.remote_write_relabel.or(other.remote_write_relabel),
             remote_write_interval: self.remote_write_interval.or(other.remote_write_interval),
+            remote_write_shards: self.remote_write_shards.or(other.remote_write_shards),
+            remote_write_shard_by_url: self
+                .remote_write_shard_by_url
+                .or(other.remote_write_shard_by_url),
             remote_write_bearer_file: self
                 .remote_write_bearer_file
                 .or(other.remote_write_bearer_file),
@@ -541,6 +555,8 @@ impl Flags {
             remote_write_queue_directory: None,
             remote_write_relabel: None,
             remote_write_interval: time(Duration::from_secs(15)),
+            remote_write_shards: Some(1),
+            remote_write_shard_by_url: Some(Switch::Off),
             remote_write_bearer_file: None,
             remote_write_basic_file: None,
             otlp: None,

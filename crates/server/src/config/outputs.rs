@@ -10,7 +10,7 @@ use hyper::Uri;
 use quipu::exposition::is_legacy_name;
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Flags, at_least, set};
+use super::{Error, Flags, Switch, at_least, set};
 use crate::outputs::{Credentials, Options, QueueOptions, otlp};
 
 /// What is kept for a receiver that takes nothing at the moment.
@@ -59,9 +59,16 @@ pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
         ("remote-write-basic-file", flags.remote_write_basic_file.as_ref()),
         receivers.len(),
     )?;
+    let shards = set(flags.remote_write_shards);
+    if !(1..=MAX_SHARDS).contains(&shards) {
+        let what = format!("{shards} is out of range; give 1 to {MAX_SHARDS}");
+        return Err(Error::Value("remote-write-shards", what));
+    }
     Ok(Options {
         receivers,
         interval: at_least("remote-write-interval", flags.remote_write_interval, MIN_INTERVAL)?,
+        shards,
+        shard_by_url: set(flags.remote_write_shard_by_url) == Switch::On,
         labels,
         relabel: flags.remote_write_relabel.clone(),
         queue: queue(flags)?,
@@ -148,6 +155,9 @@ fn credentials(
     }
     Ok(Some(credentials))
 }
+
+/// The most shards of a receiver. Each has a thread, a connection and a request in memory.
+const MAX_SHARDS: u8 = 64;
 
 /// The shortest interval; a shorter one is most likely a mistake.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -337,6 +347,8 @@ mod tests {
             ),
             ("remote-write-interval = \"1ms\"".into(), "give at least 100ms"),
             ("remote-write-queue-bytes = 1".into(), "give at least 4194304"),
+            ("remote-write-shards = 0".into(), "0 is out of range; give 1 to 64"),
+            ("remote-write-shards = 65".into(), "give 1 to 64"),
             ("otlp-interval = \"1ms\"".into(), "give at least 100ms"),
             ("otlp = [\"http://a\", \"http://a/v1/metrics\"]".into(), "given twice"),
             (

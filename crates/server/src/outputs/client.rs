@@ -70,6 +70,15 @@ impl Client {
         })
     }
 
+    /// A client with a connection of its own to the same receiver.
+    pub(super) fn another(&self) -> Self {
+        Self {
+            agent: self.agent.config().new_agent(),
+            url: self.url.clone(),
+            credentials: self.credentials.clone(),
+        }
+    }
+
     /// Sends a request with these header fields, and reads the response. It has at most this time,
     /// or [`TIMEOUT`].
     ///

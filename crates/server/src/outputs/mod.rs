@@ -1,7 +1,7 @@
 //! What the daemon sends to others: all that `/metrics` shows, by remote write and by OTLP.
 //!
-//! Each receiver has a thread, which takes a snapshot into requests and then sends them. It holds
-//! nothing while it waits for a receiver.
+//! Each receiver has a thread, or one for each shard, which takes a snapshot into requests and then
+//! sends them. It holds nothing while it waits for a receiver.
 
 mod client;
 pub mod otlp;
@@ -9,6 +9,7 @@ mod remote_write;
 mod schedule;
 mod source;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -24,7 +25,7 @@ use crate::config::ReceiverUrl;
 use crate::inputs::rules::{self, Relabelling};
 use client::Client;
 use otlp::Exporter;
-use remote_write::{Metrics, Queue, QueueMetrics, Writer};
+use remote_write::{Lane, Metrics, Placement, Queue, QueueMetrics, Shards, Writer};
 pub use source::Source;
 
 /// The settings of the outputs.
@@ -34,6 +35,10 @@ pub struct Options {
     pub receivers: Vec<ReceiverUrl>,
     /// The time between two snapshots.
     pub interval: Duration,
+    /// How many requests are sent to a receiver at once.
+    pub shards: u8,
+    /// Whether each receiver gets a share of the series, and not all of them.
+    pub shard_by_url: bool,
     /// Labels of all series, as name and value.
     pub labels: Vec<crate::config::ExternalLabel>,
     /// The file of rules for all series, which have these labels by then.
@@ -124,18 +129,26 @@ impl Outputs {
             let client = Client::new(receiver, options.interval, options.credentials.as_ref());
             let client = client.map_err(Error::Certificates)?;
             let name = receiver.name();
-            let queue = match (&options.queue, &queues) {
+            let mut placement = Placement::new(options.shards);
+            if options.shard_by_url {
+                placement = placement.among(name, options.receivers.iter().map(ReceiverUrl::name));
+            }
+            let lanes = match (&options.queue, &queues) {
                 (Some(queue), Some(metrics)) => {
-                    let metrics = metrics.receiver(name);
-                    let open = Queue::open(&queue.directory, name, queue.bytes, metrics);
-                    Some(open.map_err(Error::Queue)?)
+                    let (metrics, shards) = (metrics.receiver(name), placement.shards());
+                    let open = Queue::open(&queue.directory, name, queue.bytes, shards, metrics);
+                    Lane::all(open.map_err(Error::Queue)?)
                 }
-                _ => None,
+                _ => Vec::new(),
             };
-            let metrics = metrics.receiver(name);
             let (source, rules) = (source.clone(), relabelling.clone());
-            let writer = Writer::new(client, source, options, rules, queue, metrics);
-            self.spawn("remote-write", receiver, move |stopped| writer.run(stopped))?;
+            let shards = Shards::new(source, options, placement, rules, metrics.receiver(name));
+            let (shards, mut lanes) = (Arc::new(shards), lanes.into_iter());
+            for shard in 0..shards.count() {
+                let (client, shards) = (client.another(), Arc::clone(&shards));
+                let writer = Writer::new(client, shards, shard, options.interval, lanes.next());
+                self.spawn("remote-write", receiver, move |stopped| writer.run(stopped))?;
+            }
         }
         Ok(())
     }
@@ -189,9 +202,12 @@ impl Outputs {
             drop(stop);
             (receiver, ended)
         });
+        let mut late = BTreeSet::new();
         for (receiver, ended) in told.collect::<Vec<_>>() {
             let left = deadline.saturating_duration_since(Instant::now());
-            if ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout) {
+            let is_late = ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout);
+            // Once for all shards.
+            if is_late && late.insert(receiver.clone()) {
                 warn!(%receiver, "the last totals were not sent in time; the state has them");
             }
         }

@@ -27,9 +27,11 @@ pub(crate) enum Reply {
 
 /// A request, as it came in.
 pub(crate) struct Request {
+    /// The number of the connection.
+    pub(crate) connection: usize,
     fields: HashMap<String, String>,
     body: Vec<u8>,
-    version: WriteVersion,
+    pub(crate) version: WriteVersion,
     pub(crate) samples: Vec<Sample>,
     families: Vec<String>,
 }
@@ -43,7 +45,7 @@ pub(crate) struct Sample {
     pub(crate) timestamp_ms: i64,
     start_ms: Option<i64>,
     series_type: SeriesType,
-    is_stale: bool,
+    pub(crate) is_stale: bool,
     is_histogram: bool,
 }
 
@@ -60,14 +62,26 @@ impl Receiver {
         port: u16,
         reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
     ) -> Receiver {
+        Self::start_slow(home, port, || (), reply)
+    }
+
+    /// Calls a function before each reply, while other connections go on.
+    pub(crate) fn start_slow(
+        home: &Home,
+        port: u16,
+        wait: impl Fn() + Send + Sync + 'static,
+        reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
+    ) -> Receiver {
         let listener = TcpListener::bind((home.host(), port)).unwrap();
         let url = format!("http://{}/api/v1/write", listener.local_addr().unwrap());
         let requests = Arc::new(Mutex::new(Vec::new()));
-        let (kept, reply) = (Arc::clone(&requests), Arc::new(reply));
+        let (kept, handlers) = (Arc::clone(&requests), Arc::new((wait, reply)));
         thread::spawn(move || {
-            for stream in listener.incoming() {
-                let (kept, reply) = (Arc::clone(&kept), Arc::clone(&reply));
-                thread::spawn(move || serve(stream.unwrap(), &kept, &*reply));
+            for (connection, stream) in listener.incoming().enumerate() {
+                let (kept, handlers) = (Arc::clone(&kept), Arc::clone(&handlers));
+                thread::spawn(move || {
+                    serve(connection, stream.unwrap(), &kept, &handlers.0, &handlers.1);
+                });
             }
         });
         Receiver { url, requests }
@@ -99,13 +113,16 @@ impl Receiver {
 
 /// Serves a connection until it ends.
 fn serve(
+    connection: usize,
     stream: TcpStream,
     kept: &Mutex<Vec<Request>>,
-    reply: &(impl Fn(&[Request], &Request) -> Reply + ?Sized),
+    wait: &impl Fn(),
+    reply: &impl Fn(&[Request], &Request) -> Reply,
 ) {
     let mut input = BufReader::new(stream.try_clone().unwrap());
     let mut output = stream;
-    while let Some(request) = receive(&mut input) {
+    while let Some(request) = receive(connection, &mut input) {
+        wait();
         let mut requests = kept.lock().unwrap();
         let reply = reply(&requests, &request);
         let samples = request.samples.len();
@@ -125,7 +142,7 @@ fn serve(
 }
 
 /// The next request; `None` after the last.
-fn receive(input: &mut impl BufRead) -> Option<Request> {
+fn receive(connection: usize, input: &mut impl BufRead) -> Option<Request> {
     let mut line = String::new();
     let mut next = |input: &mut dyn BufRead| {
         line.clear();
@@ -148,7 +165,7 @@ fn receive(input: &mut impl BufRead) -> Option<Request> {
     };
     assert_eq!(fields["content-type"], content_type);
     let (samples, families) = read(version, &body);
-    Some(Request { fields, body, version, samples, families })
+    Some(Request { connection, fields, body, version, samples, families })
 }
 
 /// The samples of a body, and the names of the families that 1.0 has.
@@ -205,7 +222,7 @@ pub(crate) fn import(daemon: &Daemon, total: u64) {
     assert!(answer.status < 300, "{answer:?}");
 }
 
-fn count(daemon: &Daemon, message: &str) -> usize {
+pub(crate) fn count(daemon: &Daemon, message: &str) -> usize {
     daemon.log().iter().filter(|line| line.contains(message)).count()
 }
 

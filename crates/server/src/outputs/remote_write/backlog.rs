@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use super::queue::{Id, Queue};
+use super::queue::{Id, Lane};
 use super::snapshot::Snapshot;
 use super::{Attempt, Standing, Writer};
 use crate::outputs::schedule::{Backoff, Patience, Stopped};
 
-/// The queue of a receiver, and when it may be sent.
+/// The queue of a shard, and when it may be sent.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    queue: Queue,
+    queue: Lane,
     /// No request is sent before this.
     pause: Option<Instant>,
     /// Of the backlog: a request in it that always fails does not hold up new ones.
@@ -45,7 +45,7 @@ const FAILURES_PER_LONG: u32 = 8;
 const MOST: Duration = Duration::from_secs(30);
 
 impl Backlog {
-    pub(super) fn new(queue: Queue) -> Self {
+    pub(super) fn new(queue: Lane) -> Self {
         Self {
             queue,
             pause: None,
@@ -60,15 +60,17 @@ impl Backlog {
 
 impl Writer {
     /// Waits until the next snapshot is due. With a queue, no snapshot is left out since the one
-    /// before took long.
+    /// before took long; nor is one that another shard has read.
     pub(super) fn wait(
         &self,
         last: Option<i64>,
         least: Duration,
         stopped: &Receiver<()>,
     ) -> Result<i64, Stopped> {
-        let overdue = self.backlog.as_ref().and(last).and_then(|last| self.schedule.overdue(last));
-        match overdue {
+        let is_ready = self.backlog.is_some()
+            || least.is_zero() && last.is_some() && self.shards.has_part(self.shard);
+        let last = last.filter(|_| is_ready);
+        match last.and_then(|last| self.schedule.overdue(last)) {
             Some(timestamp_ms) if stopped.try_recv() == Err(TryRecvError::Empty) => {
                 Ok(timestamp_ms)
             }
@@ -153,23 +155,29 @@ impl Writer {
                 true => self.attempt(&body, self.timeout(patience)),
                 false => Attempt::Invalid,
             };
-            if was_failing && let Attempt::Failed(_, text) = &attempt {
-                self.note(Standing::Fails, text);
+            let mut is_to_blame = false;
+            if let Attempt::Failed(_, text) = &attempt {
+                // Of this shard or of others, requests were taken.
+                is_to_blame = self.are_others_taken() || !was_failing;
+                if was_failing {
+                    self.note(Standing::Fails, text);
+                }
             }
-            self.note_backlog(id, body.samples, attempt, was_failing);
+            self.note_backlog(id, body.samples, attempt, is_to_blame);
         }
     }
 
     /// Notes what came of sending a request of the backlog.
-    fn note_backlog(&mut self, id: Id, samples: u64, attempt: Attempt, was_failing: bool) {
+    fn note_backlog(&mut self, id: Id, samples: u64, attempt: Attempt, is_to_blame: bool) {
         let Some(backlog) = &mut self.backlog else { return };
+        let metrics = &self.shards.metrics;
         match attempt {
             Attempt::InOtherVersion => return,
             Attempt::Failed(asked, _) => {
                 let delay = backlog.own_backoff.fail(asked);
                 backlog.own_pause = Some(Instant::now() + delay);
-                if !was_failing {
-                    backlog.queue.blame();
+                if is_to_blame {
+                    backlog.queue.blame(id);
                 }
                 return;
             }
@@ -177,9 +185,9 @@ impl Writer {
             Attempt::Refused(status, text) if !is_about_samples(status, &text) => {
                 // The next snapshot tells whether the receiver takes anything.
                 backlog.is_allowed = false;
-                backlog.queue.blame();
+                backlog.queue.blame(id);
                 if !mem::replace(&mut backlog.is_wait_logged, true) {
-                    let receiver = &self.metrics.receiver;
+                    let receiver = &metrics.receiver;
                     warn!(
                         %receiver, status, answer = text,
                         "the receiver refuses requests of the queue, which wait: the response is \
@@ -191,7 +199,7 @@ impl Writer {
             Attempt::Refused(status, text) => {
                 backlog.queue.count_refused(samples);
                 if !mem::replace(&mut backlog.is_refusal_logged, true) {
-                    let receiver = &self.metrics.receiver;
+                    let receiver = &metrics.receiver;
                     warn!(
                         %receiver, status, answer = text,
                         "the receiver refuses requests of the queue, which are dropped; Prometheus \
@@ -199,7 +207,7 @@ impl Writer {
                     );
                 }
             }
-            Attempt::Invalid => self.metrics.invalid.inc_by(samples),
+            Attempt::Invalid => metrics.invalid.inc_by(samples),
         }
         (backlog.pause, backlog.own_pause) = (None, None);
         backlog.own_backoff.succeed();

@@ -9,14 +9,21 @@
 //! between the snapshots.
 //!
 //! A request that is sent again has the same bytes.
+//!
+//! A receiver has one shard or several (`shards.rs`), each with a thread, a connection, and the
+//! series whose hash falls to it (`placement.rs`). They send at the same time, and each has its own
+//! retries: what is said here of a receiver holds for each shard.
 
 mod backlog;
 mod convert;
 mod fields;
 mod metrics;
 mod negotiation;
+mod parts;
+mod placement;
 mod queue;
 mod series;
+mod shards;
 mod snapshot;
 
 use std::mem;
@@ -24,44 +31,40 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use quipu_segment::hash::Seeded;
 use quipu_wire::remote::WriteVersion;
-use tracing::{debug, info, warn};
+use tracing::debug;
 
+use super::LAST;
 use super::client::Client;
 use super::schedule::{Backoff, Patience, Schedule};
-use super::{LAST, Options, Source};
-use crate::config::ExternalLabel;
-use crate::inputs::now_ms;
-use crate::inputs::rules::Relabelling;
 use backlog::Backlog;
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
-use negotiation::{Negotiation, Verdict};
+use negotiation::Verdict;
+pub(super) use placement::Placement;
 use queue::Id;
-pub(super) use queue::{Metrics as QueueMetrics, Queue};
-use series::Flattening;
+pub(super) use queue::{Lane, Metrics as QueueMetrics, Queue};
+pub(super) use shards::Shards;
+use shards::{Standing, number};
 use snapshot::{Body, Requests, Snapshot};
 
-/// Sends snapshots to a receiver.
+/// A shard of a receiver: sends its part of each snapshot.
 pub(super) struct Writer {
     client: Client,
-    source: Source,
-    labels: Vec<ExternalLabel>,
-    relabelling: Option<Arc<Relabelling>>,
+    shards: Arc<Shards>,
+    /// Its number.
+    shard: usize,
     schedule: Schedule,
     backoff: Backoff,
-    negotiation: Negotiation,
-    hash: Seeded,
+    /// How many requests the receiver had taken of all shards at the last failure.
+    taken: u64,
     /// The series that the receiver has, in the requests that brought them.
     before: Option<Snapshot>,
     /// Where a snapshot begins: after the request at which the last one ended, so that a request
     /// that the receiver fails at does not keep those after it from being sent.
     first: usize,
-    standing: Standing,
     /// What waits on the disk, if anything may.
     backlog: Option<Backlog>,
-    metrics: ReceiverMetrics,
 }
 
 /// What came of sending a snapshot.
@@ -81,66 +84,58 @@ struct Course {
     least: Duration,
 }
 
-/// What was last logged of a receiver.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Unknown,
-    Takes(WriteVersion),
-    Refuses(u16),
-    Fails,
-}
-
 impl Writer {
     pub(super) fn new(
         client: Client,
-        source: Source,
-        options: &Options,
-        relabelling: Option<Arc<Relabelling>>,
-        queue: Option<Queue>,
-        metrics: ReceiverMetrics,
+        shards: Arc<Shards>,
+        shard: usize,
+        interval: Duration,
+        lane: Option<Lane>,
     ) -> Self {
         Self {
             client,
-            source,
-            labels: options.labels.clone(),
-            relabelling,
-            schedule: Schedule::new(options.interval),
+            shards,
+            shard,
+            schedule: Schedule::new(interval),
             backoff: Backoff::default(),
-            negotiation: Negotiation::new(),
-            hash: Seeded::default(),
+            taken: 0,
             before: None,
             first: 0,
-            standing: Standing::Unknown,
-            backlog: queue.map(Backlog::new),
-            metrics,
+            backlog: lane.map(Backlog::new),
         }
     }
 
     /// Sends a snapshot at each multiple of the interval, and a last one when the daemon stops.
     pub(super) fn run(mut self, stopped: &Receiver<()>) {
         let (mut least, mut last) = (Duration::ZERO, None);
-        while let Ok(timestamp_ms) = self.wait(last, least, stopped) {
+        while let Ok(due_ms) = self.wait(last, least, stopped) {
+            let requests = self.noted(self.shards.take(self.shard, due_ms));
+            let timestamp_ms = requests.as_ref().map_or(due_ms, Requests::timestamp_ms);
             last = Some(timestamp_ms);
             let patience = self.schedule.patience(timestamp_ms, stopped);
-            least = self.send(timestamp_ms, &patience);
+            least = requests.map_or(Duration::ZERO, |requests| self.send(requests, &patience));
             self.drain(&patience);
         }
         // A receiver that was failing holds up the end less: the state has the totals.
         let time = if self.backoff.is_failing() { LAST / 5 } else { LAST * 4 / 5 };
-        // Not at a multiple of the interval: the totals of that time may have been sent.
-        self.send(now_ms(), &Patience::Deadline(Instant::now() + time));
+        let patience = Patience::Deadline(Instant::now() + time);
+        if let Some(requests) = self.noted(self.shards.take_last(self.shard)) {
+            self.send(requests, &patience);
+        }
+    }
+
+    /// The requests of a snapshot. Logs why there are none.
+    fn noted(&self, taken: Result<Option<Requests>, quipu::Error>) -> Option<Requests> {
+        taken.unwrap_or_else(|error| {
+            self.note(Standing::Fails, &error.to_string());
+            None
+        })
     }
 
     /// Sends a snapshot. Returns how long to wait at least before the next one.
-    fn send(&mut self, timestamp_ms: i64, patience: &Patience<'_>) -> Duration {
-        let mut snapshot = match self.snapshot(timestamp_ms) {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                self.note(Standing::Fails, &error.to_string());
-                return Duration::ZERO;
-            }
-        };
-        self.show_age(timestamp_ms);
+    fn send(&mut self, requests: Requests, patience: &Patience<'_>) -> Duration {
+        let mut snapshot = self.finish(requests);
+        self.show_age(snapshot.timestamp_ms);
         let mut kept = vec![None; snapshot.bodies.len()];
         if self.backoff.is_failing() {
             self.keep(&snapshot, &mut kept, 0);
@@ -159,9 +154,10 @@ impl Writer {
         if at == snapshot.bodies.len() && course.skipped.is_none() {
             match course.refused {
                 Some((status, text)) => self.note(Standing::Refuses(status), &text),
+                None if at == 0 => self.complete(Standing::Unknown, snapshot.timestamp_ms),
                 None => {
-                    self.note(Standing::Takes(self.negotiation.version()), "");
-                    self.metrics.completed(timestamp_ms);
+                    let standing = Standing::Takes(number(self.shards.version()));
+                    self.complete(standing, snapshot.timestamp_ms);
                 }
             }
             self.before = Some(snapshot);
@@ -171,12 +167,34 @@ impl Writer {
         // What is on the disk will be sent.
         let done = at + kept[at..].iter().take_while(|kept| kept.is_some()).count();
         let lost = snapshot.bodies.iter().zip(&kept).skip(at).filter(|(_, kept)| kept.is_none());
-        self.metrics.replaced.inc_by(lost.map(|(body, _)| body.samples).sum());
+        self.metrics().replaced.inc_by(lost.map(|(body, _)| body.samples).sum());
         let failed = course.has_failed.then_some(at).or(course.skipped);
         self.first = self.first.wrapping_add(failed.map_or(at, |failed| failed + 1));
         let sent = done.max(at + usize::from(course.has_failed));
-        self.before = snapshot.merge(self.before.take(), done, sent, &self.hash);
+        self.before = snapshot.merge(self.before.take(), done, sent, self.shards.hash());
         course.least
+    }
+
+    /// Notes a failure. Returns whether the receiver has taken a request of any shard since the one
+    /// before.
+    fn are_others_taken(&mut self) -> bool {
+        let taken = self.shards.taken();
+        mem::replace(&mut self.taken, taken) != taken
+    }
+
+    /// Notes that all of a snapshot was sent.
+    fn complete(&self, standing: Standing, timestamp_ms: i64) {
+        self.note(standing, "");
+        self.shards.complete(self.shard, timestamp_ms);
+    }
+
+    fn metrics(&self) -> &ReceiverMetrics {
+        &self.shards.metrics
+    }
+
+    /// Notes what is known of the receiver.
+    fn note(&self, standing: Standing, text: &str) {
+        self.shards.note(self.shard, standing, text);
     }
 
     /// Sends the requests of a snapshot until there is no more time. Those that fail are kept, if
@@ -196,15 +214,20 @@ impl Writer {
             let body = &mut snapshot.bodies[at];
             let attempt = match self.adapt(body) {
                 true => self.attempt(body, self.timeout(patience)),
-                false => {
-                    self.metrics.invalid.inc_by(body.samples);
-                    Attempt::Invalid
-                }
+                false => Attempt::Invalid,
             };
             match attempt {
-                Attempt::InOtherVersion => continue,
+                // Whatever the receiver says to other shards meanwhile, so that this ends.
+                Attempt::InOtherVersion => match snapshot.bodies[at].in_version_1() {
+                    Ok(other) => {
+                        snapshot.bodies[at] = other;
+                        continue;
+                    }
+                    Err(_) => self.metrics().invalid.inc_by(snapshot.bodies[at].samples),
+                },
                 Attempt::Failed(asked, text) => {
                     self.note(Standing::Fails, &text);
+                    self.are_others_taken();
                     let delay = self.backoff.fail(asked);
                     course.has_failed = true;
                     self.keep(snapshot, kept, at);
@@ -222,12 +245,14 @@ impl Writer {
                         course.least = delay;
                         return self.pause(delay);
                     }
-                    self.metrics.retried.inc_by(snapshot.bodies[at].samples);
+                    self.metrics().retried.inc_by(snapshot.bodies[at].samples);
                     continue;
                 }
                 Attempt::Taken => course.is_any_taken = true,
                 Attempt::Refused(status, text) => course.refused = Some((status, text)),
-                Attempt::Invalid => {}
+                Attempt::Invalid => {
+                    self.metrics().invalid.inc_by(snapshot.bodies[at].samples);
+                }
             }
             self.settle(kept[at]);
             course.at += 1;
@@ -235,31 +260,27 @@ impl Writer {
         }
     }
 
-    /// Reads all series.
-    fn snapshot(&mut self, timestamp_ms: i64) -> Result<Snapshot, quipu::Error> {
+    /// Ends a snapshot, with the marks of series that are gone.
+    fn finish(&self, mut requests: Requests) -> Snapshot {
         let begun = Instant::now();
-        let version = self.negotiation.version();
-        let mut requests = Requests::new(timestamp_ms, version, self.hash.clone())
-            .relabelled(self.relabelling.clone());
-        self.source.visit(&mut Flattening::new(&mut requests, &self.labels))?;
         if let Some(before) = &self.before {
             requests.end_missing(before);
         }
         let mut snapshot = requests.finish();
-        self.metrics.invalid.inc_by(snapshot.invalid);
+        self.metrics().invalid.inc_by(snapshot.invalid);
         let count = snapshot.bodies.len();
         if count > 0 {
             snapshot.bodies.rotate_left(self.first % count);
         }
-        let receiver = &self.metrics.receiver;
-        debug!(%receiver, requests = count, took = ?begun.elapsed(), "took a snapshot to send");
-        Ok(snapshot)
+        let (receiver, shard) = (&self.metrics().receiver, self.shard);
+        debug!(%receiver, shard, requests = count, took = ?begun.elapsed(), "sends a snapshot");
+        snapshot
     }
 
     /// Puts a request that the receiver does not take in 2.0 into 1.0, with the same samples.
     /// Returns false if that fails, which it does not.
     fn adapt(&self, body: &mut Body) -> bool {
-        if body.version == WriteVersion::One || self.negotiation.version() == WriteVersion::Two {
+        if body.version == WriteVersion::One || self.shards.version() == WriteVersion::Two {
             return true;
         }
         body.in_version_1().map(|other| *body = other).is_ok()
@@ -267,35 +288,28 @@ impl Writer {
 
     /// Sends a request once.
     fn attempt(&mut self, body: &Body, timeout: Option<Duration>) -> Attempt {
-        let via = match &self.relabelling {
-            // Where rules drop what came from others, a request may go back to them.
-            Some(_) => self.source.via().own().to_owned(),
-            None => self.source.via().field(),
-        };
+        let via = self.shards.via();
         let sent = self.client.post(&fields::of(body.version, &via), &body.bytes, timeout);
         let answer = match sent {
             Ok(answer) => answer,
             Err(error) => return Attempt::Failed(None, error),
         };
-        self.metrics.answered(answer.status);
+        self.metrics().answered(answer.status);
         let written = fields::written(&answer.headers);
-        let verdict = self.negotiation.judge(body.version, answer.status, written.is_some());
-        if self.negotiation.is_known() {
-            self.metrics.version.set(number(self.negotiation.version()));
-        }
+        let verdict = self.shards.judge(body.version, answer.status, written.is_some());
         if verdict != Verdict::Later {
             self.backoff.succeed();
         }
         match verdict {
             Verdict::Taken => {
-                self.metrics.sent.inc_by(body.samples);
+                self.metrics().sent.inc_by(body.samples);
                 Attempt::Taken
             }
             Verdict::Refused => {
                 // Those that are not refused are stored.
                 let written = written.unwrap_or(0).min(body.samples);
-                self.metrics.sent.inc_by(written);
-                self.metrics.refused(answer.status, body.samples - written);
+                self.metrics().sent.inc_by(written);
+                self.metrics().refused(answer.status, body.samples - written);
                 Attempt::Refused(answer.status, answer.text())
             }
             Verdict::Later => {
@@ -303,32 +317,6 @@ impl Writer {
                 Attempt::Failed(answer.retry_after, text)
             }
             Verdict::Other => Attempt::InOtherVersion,
-        }
-    }
-
-    /// Logs a change of what the receiver does.
-    fn note(&mut self, standing: Standing, text: &str) {
-        if mem::replace(&mut self.standing, standing) == standing {
-            return;
-        }
-        let receiver = &self.metrics.receiver;
-        match standing {
-            Standing::Unknown => {}
-            Standing::Takes(version) => {
-                info!(%receiver, version = number(version), "the receiver takes samples");
-            }
-            Standing::Refuses(status) => warn!(
-                %receiver, status, answer = text,
-                "the receiver refuses samples, which are not sent again"
-            ),
-            Standing::Fails if self.backlog.is_some() => warn!(
-                %receiver, error = text,
-                "remote write fails; requests wait in the queue"
-            ),
-            Standing::Fails => warn!(
-                %receiver, error = text,
-                "remote write fails; the receiver gets the current totals when it takes them again"
-            ),
         }
     }
 }
@@ -344,11 +332,4 @@ enum Attempt {
     Failed(Option<Duration>, String),
     /// It cannot be sent.
     Invalid,
-}
-
-fn number(version: WriteVersion) -> i64 {
-    match version {
-        WriteVersion::One => 1,
-        WriteVersion::Two => 2,
-    }
 }

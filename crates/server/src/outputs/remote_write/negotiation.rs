@@ -3,7 +3,8 @@
 //! The first request is in 2.0. Receivers that know 1.0 alone refuse it, or take it and store
 //! nothing: Prometheus 2 and VictoriaMetrics do that. One that knows 2.0 says in the header fields
 //! `X-Prometheus-Remote-Write-*-Written` how much it stored. So a response without them means that
-//! the receiver does not know the version, as the specification of 2.0 says.
+//! the receiver does not know the version, as the specification of 2.0 says. The shards of a
+//! receiver share what is known.
 
 use quipu_wire::remote::WriteVersion::{self, One, Two};
 
@@ -70,7 +71,8 @@ impl Negotiation {
     }
 
     fn change(&mut self, version: WriteVersion, verdict: Verdict) -> Verdict {
-        *self = Self { version, is_known: false };
+        // Another shard may have found out, and had samples taken since.
+        *self = Self { version, is_known: self.is_known && self.version == version };
         verdict
     }
 }
@@ -83,7 +85,7 @@ mod tests {
     #[test]
     fn responses_tell_the_version() {
         type Response = (WriteVersion, u16, bool, Verdict);
-        let cases: [(&[Response], WriteVersion); 9] = [
+        let cases: [(&[Response], WriteVersion); 10] = [
             (
                 &[(Two, 204, true, Taken), (Two, 400, false, Refused), (Two, 404, false, Refused)],
                 Two,
@@ -102,6 +104,16 @@ mod tests {
             // It is replaced by one of another version.
             (&[(Two, 204, true, Taken), (Two, 204, false, Other), (One, 204, false, Taken)], One),
             (&[(Two, 415, true, Other), (One, 204, true, Taken), (One, 415, false, Refused)], Two),
+            // Two shards sent the first requests in 2.0, and the response to one came late.
+            (
+                &[
+                    (Two, 204, false, Other),
+                    (One, 204, false, Taken),
+                    (Two, 204, false, Other),
+                    (One, 400, false, Refused),
+                ],
+                One,
+            ),
         ];
         for (responses, version) in cases {
             let mut negotiation = Negotiation::new();

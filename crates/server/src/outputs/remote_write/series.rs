@@ -10,13 +10,13 @@ use quipu::exposition::{Escaping, bound_label, escape_name, is_legacy_name};
 use quipu::snapshot::{Family, Histogram, Kind, Series, Sink, Timestamp, Value};
 use quipu_wire::remote::{Label, Metadata, SeriesType};
 
-use super::snapshot::Requests;
+use super::parts::Parts;
 use crate::config::ExternalLabel;
 
-/// Writes families to requests.
+/// Writes families to the parts of a snapshot.
 #[derive(Debug)]
 pub(super) struct Flattening<'r> {
-    requests: &'r mut Requests,
+    parts: &'r mut Parts,
     external: &'r [ExternalLabel],
     names: Names,
     /// The bounds of buckets or quantiles of the last series, and their texts.
@@ -42,18 +42,18 @@ struct Row<'a> {
 }
 
 impl<'r> Flattening<'r> {
-    /// Adds all series to the requests, with these labels.
-    pub(super) fn new(requests: &'r mut Requests, external: &'r [ExternalLabel]) -> Self {
-        Self { requests, external, names: Names::default(), bounds: Vec::new() }
+    /// Adds all series to the parts, with these labels.
+    pub(super) fn new(parts: &'r mut Parts, external: &'r [ExternalLabel]) -> Self {
+        Self { parts, external, names: Names::default(), bounds: Vec::new() }
     }
 
     fn histogram(&mut self, family: &Family<'_>, series: &Series<'_>, histogram: &Histogram<'_>) {
         let metadata = metadata(family);
-        let Self { requests, external, names, bounds } = self;
+        let Self { parts, external, names, bounds } = self;
         let mut row = Row::new(family, series, names, external);
         if let Some(native) = &histogram.native {
             let value = (native, histogram.count, histogram.sum);
-            requests.histogram(row.named(&names.main), &metadata, value, series.start);
+            parts.histogram(row.named(&names.main), &metadata, value, series.start);
             if histogram.buckets.is_empty() {
                 return;
             }
@@ -65,14 +65,14 @@ impl<'r> Flattening<'r> {
         for (bucket, (_, text)) in histogram.buckets.iter().zip(bounds.iter()) {
             count = count.wrapping_add(bucket.count);
             with_bound.labels[at].1 = text;
-            requests.sample(&with_bound.labels, &metadata, count as f64, series.start);
+            parts.sample(&with_bound.labels, &metadata, count as f64, series.start);
         }
         if histogram.buckets.is_empty() {
             with_bound.labels[at].1 = "+Inf";
-            requests.sample(&with_bound.labels, &metadata, histogram.count as f64, series.start);
+            parts.sample(&with_bound.labels, &metadata, histogram.count as f64, series.start);
         }
         let value = (histogram.sum, histogram.count);
-        sum_and_count(requests, &mut row, names, &metadata, value, series.start);
+        sum_and_count(parts, &mut row, names, &metadata, value, series.start);
     }
 
     fn summary(
@@ -82,28 +82,28 @@ impl<'r> Flattening<'r> {
         (quantiles, count, sum): (&[(f64, f64)], u64, f64),
     ) {
         let metadata = metadata(family);
-        let Self { requests, external, names, bounds } = self;
+        let Self { parts, external, names, bounds } = self;
         let mut row = Row::new(family, series, names, external);
         spell(bounds, quantiles.iter().map(|(quantile, _)| (*quantile, None)));
         let (mut with_quantile, at) = row.with("quantile");
         with_quantile.named(&names.main);
         for ((_, value), (_, text)) in quantiles.iter().zip(bounds.iter()) {
             with_quantile.labels[at].1 = text;
-            requests.sample(&with_quantile.labels, &metadata, *value, None);
+            parts.sample(&with_quantile.labels, &metadata, *value, None);
         }
-        sum_and_count(requests, &mut row, names, &metadata, (sum, count), series.start);
+        sum_and_count(parts, &mut row, names, &metadata, (sum, count), series.start);
     }
 
     /// A number for each state, which a label with the name of the metric has.
     fn states(&mut self, family: &Family<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
         let metadata = metadata(family);
-        let Self { requests, external, names, .. } = self;
+        let Self { parts, external, names, .. } = self;
         let row = Row::new(family, series, names, external);
         let (mut with_state, at) = row.with(names.label(family.name));
         with_state.named(&names.main);
         for (state, is_on) in states {
             with_state.labels[at].1 = state;
-            requests.sample(&with_state.labels, &metadata, f64::from(u8::from(*is_on)), None);
+            parts.sample(&with_state.labels, &metadata, f64::from(u8::from(*is_on)), None);
         }
     }
 
@@ -114,9 +114,9 @@ impl<'r> Flattening<'r> {
         value: f64,
         start: Option<Timestamp>,
     ) {
-        let Self { requests, external, names, .. } = self;
+        let Self { parts, external, names, .. } = self;
         let mut row = Row::new(family, series, names, external);
-        requests.sample(row.named(&names.main), &metadata(family), value, start);
+        parts.sample(row.named(&names.main), &metadata(family), value, start);
     }
 }
 
@@ -147,15 +147,15 @@ impl Sink for Flattening<'_> {
 }
 
 fn sum_and_count<'a>(
-    requests: &mut Requests,
+    parts: &mut Parts,
     row: &mut Row<'a>,
     names: &'a Names,
     metadata: &Metadata<'_>,
     (sum, count): (f64, u64),
     start: Option<Timestamp>,
 ) {
-    requests.sample(row.named(&names.sum), metadata, sum, start);
-    requests.sample(row.named(&names.count), metadata, count as f64, start);
+    parts.sample(row.named(&names.sum), metadata, sum, start);
+    parts.sample(row.named(&names.count), metadata, count as f64, start);
 }
 
 /// Spells bounds. Most series of a family have the same ones, which are spelled once.
@@ -287,7 +287,8 @@ mod tests {
     use quipu_segment::hash::Seeded;
     use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 
-    use super::super::snapshot::Snapshot;
+    use super::super::placement::Placement;
+    use super::super::snapshot::{Requests, Snapshot};
     use super::*;
 
     /// The samples of a snapshot as text: labels, value, start.
@@ -312,6 +313,16 @@ mod tests {
         rows
     }
 
+    /// The parts of a receiver without shards.
+    fn parts(hash: &Seeded) -> Parts {
+        Parts::new(1000, WriteVersion::Two, hash, Placement::default())
+    }
+
+    /// The only part.
+    fn only(parts: Parts) -> Requests {
+        parts.finish().0.remove(0)
+    }
+
     fn add(sink: &mut impl Sink, family: &Family<'_>, text: Option<&str>, value: Value<'_>) {
         let mut texts = Vec::new();
         text.iter().for_each(|text| Texts::push(&mut texts, text));
@@ -330,8 +341,8 @@ mod tests {
     #[test]
     fn families_become_series() {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
-        let mut requests = Requests::new(1000, WriteVersion::Two, Seeded::default());
-        let mut sink = Flattening::new(&mut requests, &external);
+        let mut parts = parts(&Seeded::default());
+        let mut sink = Flattening::new(&mut parts, &external);
         let plain = |kind, name| Family {
             name,
             help: "",
@@ -373,7 +384,7 @@ mod tests {
         add(&mut sink, &plain(Kind::Histogram, "took"), None, Value::Histogram(histogram));
         let histogram = Histogram { count: 4, sum: 4.5, buckets: &[], native: Some(native) };
         add(&mut sink, &plain(Kind::Histogram, "big"), None, Value::Histogram(histogram));
-        let snapshot = requests.finish();
+        let snapshot = only(parts).finish();
         assert_eq!(snapshot.invalid, 2);
         let expected = "\
             __name__=hits_total,region=eu,zone_a=a 3 Some(5)\n\
@@ -403,8 +414,8 @@ mod tests {
 
     /// A snapshot of gauges with these numbers, after another one.
     fn take(numbers: std::ops::Range<usize>, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
-        let mut requests = Requests::new(1000, WriteVersion::Two, hash.clone());
-        let mut sink = Flattening::new(&mut requests, &[]);
+        let mut parts = parts(hash);
+        let mut sink = Flattening::new(&mut parts, &[]);
         let labels = [snapshot::Label { name: "n", values: None }];
         let family = Family {
             name: "level",
@@ -418,6 +429,7 @@ mod tests {
         for n in numbers {
             add(&mut sink, &family, Some(&n.to_string()), Value::Gauge(Number::Unsigned(n as u64)));
         }
+        let mut requests = only(parts);
         if let Some(before) = before {
             requests.end_missing(before);
         }

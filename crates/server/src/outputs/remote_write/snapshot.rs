@@ -8,7 +8,6 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::mem;
-use std::sync::Arc;
 
 use quipu::snapshot::{Native, Timestamp};
 use quipu_segment::hash::Seeded;
@@ -18,7 +17,6 @@ use quipu_wire::remote::{
 };
 
 use super::convert::to_version_1;
-use crate::inputs::rules::Relabelling;
 
 /// A request, compressed.
 #[derive(Debug)]
@@ -48,7 +46,6 @@ pub(super) struct Requests {
     samples: u64,
     version: WriteVersion,
     hash: Seeded,
-    relabelling: Option<Arc<Relabelling>>,
     snapshot: Snapshot,
     /// Buffers.
     bytes: Vec<u8>,
@@ -103,7 +100,6 @@ impl Requests {
             samples: 0,
             version,
             hash,
-            relabelling: None,
             snapshot: Snapshot { timestamp_ms, bodies: Vec::new(), invalid: 0, series },
             bytes: Vec::new(),
             negative: Vec::new(),
@@ -111,22 +107,14 @@ impl Requests {
         }
     }
 
-    /// Applies these rules to all series.
-    pub(super) fn relabelled(self, relabelling: Option<Arc<Relabelling>>) -> Self {
-        Self { relabelling, ..self }
+    /// The time of all samples, in milliseconds since 1970.
+    pub(super) fn timestamp_ms(&self) -> i64 {
+        self.snapshot.timestamp_ms
     }
 
-    /// Applies the rules, if there are any, and adds what is left.
-    fn relabel(&mut self, labels: &[Label<'_>], mut add: impl FnMut(&mut Self, &[Label<'_>])) {
-        let Some(relabelling) = self.relabelling.clone() else { return add(self, labels) };
-        let Some(labels) = relabelling.series(labels) else { return };
-        let labels: Vec<Label<'_>> =
-            labels.iter().map(|(name, value)| (&**name, &**value)).collect();
-        if labels.iter().any(|(name, _)| *name == "__name__") {
-            add(self, &labels);
-        } else {
-            self.snapshot.invalid += 1;
-        }
+    /// How many samples there are.
+    pub(super) fn samples(&self) -> u64 {
+        self.samples + self.snapshot.bodies.iter().map(|body| body.samples).sum::<u64>()
     }
 
     /// Adds a number. The labels are in order, and have values.
@@ -140,12 +128,10 @@ impl Requests {
         // Only we may end a series.
         let value = if value.is_nan() { f64::NAN } else { value };
         let sample = Sample::new(value, self.snapshot.timestamp_ms, self.start_ms(start));
-        self.relabel(labels, |this, labels| {
-            if this.begin(labels) {
-                let added = this.request.push_sample(labels, metadata, &sample);
-                this.end(added.is_ok());
-            }
-        });
+        if self.begin(labels) {
+            let added = self.request.push_sample(labels, metadata, &sample);
+            self.end(added.is_ok());
+        }
     }
 
     /// Adds a native histogram.
@@ -169,12 +155,10 @@ impl Requests {
             out.extend(buckets.iter().map(|(index, count)| (*index, *count as f64)));
         }
         (sample.negative, sample.positive) = (&negative, &positive);
-        self.relabel(labels, |this, labels| {
-            if this.begin(labels) {
-                let added = this.request.push_histogram(labels, metadata, &sample);
-                this.end(added.is_ok());
-            }
-        });
+        if self.begin(labels) {
+            let added = self.request.push_histogram(labels, metadata, &sample);
+            self.end(added.is_ok());
+        }
         (self.negative, self.positive) = (negative, positive);
     }
 

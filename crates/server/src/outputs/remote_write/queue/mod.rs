@@ -6,8 +6,14 @@
 //! done in its place, and a file without others is removed. The files together have a bound: the
 //! oldest makes room for new requests, and what it had is counted.
 //!
+//! The shards of a receiver share a queue (`lane.rs`). Each request names its shard, and how many
+//! there were: a shard sends its own requests, in order. Requests of a run of the daemon that had
+//! another number of shards are all sent before those that came after them, since their series are
+//! in other shards now.
+//!
 //! What fails here costs only what would be kept: an error is counted, and logged once.
 
+mod lane;
 mod metrics;
 mod records;
 
@@ -23,6 +29,7 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::snapshot::Body;
+pub(crate) use lane::Lane;
 pub(crate) use metrics::{Metrics, ReceiverMetrics};
 use records::{DONE, HEADER, Kind, PREFIX, Record, Records};
 
@@ -32,6 +39,8 @@ pub(crate) struct Queue {
     folder: PathBuf,
     /// The most bytes of all files together.
     limit: u64,
+    /// The number of the last shard.
+    last_shard: u8,
     /// By number. The last one may be the one that is written to.
     files: BTreeMap<u64, Held>,
     /// The bytes of all files.
@@ -68,6 +77,9 @@ struct Waiting {
     id: Id,
     /// The bytes of the record.
     length: usize,
+    /// The shard that sent it, and the last of all shards at that time.
+    shard: u8,
+    last_shard: u8,
     samples: u32,
     timestamp_ms: i64,
     /// How often it alone failed.
@@ -89,7 +101,8 @@ const TRIES: u32 = 16;
 const EXTENSION: &str = "queue";
 
 impl Queue {
-    /// Opens the queue of a receiver in this directory, and counts what waits there.
+    /// Opens the queue of a receiver with this many shards in this directory, and counts what waits
+    /// there.
     ///
     /// # Errors
     /// A text that says what is wrong with the folder: it cannot be used, or another daemon has it.
@@ -97,6 +110,7 @@ impl Queue {
         directory: &Path,
         receiver: &str,
         limit: u64,
+        shards: u8,
         metrics: ReceiverMetrics,
     ) -> Result<Self, String> {
         let folder = directory.join(folder_name(receiver));
@@ -120,6 +134,7 @@ impl Queue {
         let mut this = Self {
             folder: folder.clone(),
             limit,
+            last_shard: shards.saturating_sub(1),
             files: BTreeMap::new(),
             bytes: 0,
             waiting: VecDeque::new(),
@@ -145,9 +160,10 @@ impl Queue {
         Ok(this)
     }
 
-    /// Appends a request. Returns how to name it, or nothing if the disk does not take it.
-    pub(super) fn push(&mut self, timestamp_ms: i64, body: &Body) -> Option<Id> {
-        let pushed = self.append(timestamp_ms, body);
+    /// Appends a request of a shard. Returns how to name it, or nothing if the disk does not take
+    /// it.
+    fn push(&mut self, shard: u8, timestamp_ms: i64, body: &Body) -> Option<Id> {
+        let pushed = self.append(shard, timestamp_ms, body);
         self.show();
         match pushed {
             Ok(id) => {
@@ -169,10 +185,15 @@ impl Queue {
         }
     }
 
-    /// The request to send next. Those that cannot be read any more are dropped, and counted.
-    pub(super) fn front(&mut self) -> Option<(Id, Body)> {
+    /// The request that a shard is to send next. Those that cannot be read any more are dropped,
+    /// and counted.
+    fn front(&mut self, shard: u8) -> Option<(Id, Body)> {
+        let shards = u16::from(self.last_shard) + 1;
         loop {
-            let waiting = self.waiting.front()?;
+            let last_shard = self.waiting.front()?.last_shard;
+            let mut run = self.waiting.iter().take_while(|other| other.last_shard == last_shard);
+            // A shard that no longer exists leaves its requests to another one.
+            let waiting = run.find(|other| u16::from(other.shard) % shards == u16::from(shard))?;
             let (id, samples) = (waiting.id, waiting.samples);
             match self.read(id, waiting.length) {
                 Ok(body) => return Some((id, body)),
@@ -186,7 +207,7 @@ impl Queue {
     }
 
     /// Removes a request that was taken or refused.
-    pub(super) fn finish(&mut self, id: Id) {
+    fn finish(&mut self, id: Id) {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else { return };
         self.waiting.remove(at);
         let Id(number, offset) = id;
@@ -203,35 +224,46 @@ impl Queue {
         self.show();
     }
 
-    /// Notes that the request to send next failed while others did not. If that happens again,
-    /// those after it are sent first.
-    pub(super) fn blame(&mut self) {
-        let Some(waiting) = self.waiting.front_mut() else { return };
+    /// Notes that a request failed while others did not. If that happens again, those after it are
+    /// sent first.
+    fn blame(&mut self, id: Id) {
+        let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else { return };
+        let Some(mut waiting) = self.waiting.remove(at) else { return };
         waiting.failures += 1;
         if waiting.failures >= MOST_FAILURES {
             waiting.failures = 0;
-            self.waiting.rotate_left(1);
+            self.waiting.push_back(waiting);
+        } else {
+            self.waiting.insert(at, waiting);
         }
     }
 
     /// Counts the samples of a request that the receiver refused.
-    pub(super) fn count_refused(&self, samples: u64) {
+    fn count_refused(&self, samples: u64) {
         self.metrics.refused.inc_by(samples);
     }
 
     /// Shows how long the oldest samples have waited.
-    pub(super) fn show_age(&self, now_ms: i64) {
+    fn show_age(&self, now_ms: i64) {
         let oldest = self.waiting.iter().map(|waiting| waiting.timestamp_ms).min();
         let age = oldest.map_or(0, |oldest| now_ms.saturating_sub(oldest).max(0));
         self.metrics.oldest_age.set(age as f64 / 1000.0);
     }
 
-    fn append(&mut self, timestamp_ms: i64, body: &Body) -> io::Result<Id> {
+    fn append(&mut self, shard: u8, timestamp_ms: i64, body: &Body) -> io::Result<Id> {
         let mut buffer = mem::take(&mut self.buffer);
         buffer.clear();
         let samples = u32::try_from(body.samples).unwrap_or(u32::MAX);
-        let (version, is_done) = (body.version, false);
-        let record = Record { is_done, timestamp_ms, samples, version, body: &body.bytes };
+        let last_shard = self.last_shard;
+        let record = Record {
+            is_done: false,
+            timestamp_ms,
+            samples,
+            version: body.version,
+            shard,
+            last_shard,
+            body: &body.bytes,
+        };
         let fits = record.encode(&mut buffer);
         let written = if fits {
             self.write(&buffer)
@@ -242,7 +274,15 @@ impl Queue {
         let length = buffer.len();
         self.buffer = buffer;
         let id = written?;
-        self.waiting.push_back(Waiting { id, length, samples, timestamp_ms, failures: 0 });
+        self.waiting.push_back(Waiting {
+            id,
+            length,
+            shard,
+            last_shard,
+            samples,
+            timestamp_ms,
+            failures: 0,
+        });
         Ok(id)
     }
 
@@ -377,6 +417,8 @@ impl Queue {
                 self.waiting.push_back(Waiting {
                     id: Id(number, at as u64),
                     length: PREFIX + record.body.len(),
+                    shard: record.shard,
+                    last_shard: record.last_shard,
                     samples: record.samples,
                     timestamp_ms: record.timestamp_ms,
                     failures: 0,

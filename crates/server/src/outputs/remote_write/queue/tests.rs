@@ -8,9 +8,13 @@ const URL: &str = "http://a/w";
 const LIMIT: u64 = 1 << 20;
 
 fn open_with(directory: &Path, limit: u64) -> Result<Queue, String> {
+    open_sharded(directory, limit, 1)
+}
+
+fn open_sharded(directory: &Path, limit: u64, shards: u8) -> Result<Queue, String> {
     let registry = Registry::new();
     let metrics = Metrics::new(&registry.prefix("quipu")).unwrap();
-    Queue::open(directory, URL, limit, metrics.receiver(URL))
+    Queue::open(directory, URL, limit, shards, metrics.receiver(URL))
 }
 
 fn open(directory: &Path) -> Queue {
@@ -22,7 +26,7 @@ fn body(text: &str) -> Body {
 }
 
 fn push(queue: &mut Queue, texts: &[&str]) -> Vec<Id> {
-    texts.iter().map(|text| queue.push(1000, &body(text)).unwrap()).collect()
+    texts.iter().map(|text| queue.push(0, 1000, &body(text)).unwrap()).collect()
 }
 
 /// All that waits, in order.
@@ -55,12 +59,12 @@ fn what_waits_is_there_after_a_restart_in_its_order() {
     drop(queue);
     let mut queue = open(directory.path());
     for text in ["a", "c", "d"] {
-        let (id, body) = queue.front().unwrap();
+        let (id, body) = queue.front(0).unwrap();
         assert_eq!((body.bytes, body.samples), (text.as_bytes().to_vec(), 3));
         queue.finish(id);
     }
     // A file without waiting requests is gone.
-    assert!(queue.front().is_none());
+    assert!(queue.front(0).is_none());
     assert_eq!((queue.bytes, files(&queue).len()), (0, 0));
     let left: Vec<_> = fs::read_dir(&queue.folder).unwrap().flatten().collect();
     assert_eq!(left.len(), 2, "{left:?}");
@@ -82,7 +86,7 @@ fn the_oldest_make_room() {
     assert!(left.len() > 12 && left.last().unwrap().starts_with("99 "), "{}", left.len());
     assert_eq!(queue.metrics.full.get(), 3 * (100 - left.len() as u64));
     // A request that is larger than the queue costs nothing else.
-    assert!(queue.push(1000, &body(&"y".repeat(2 << 20))).is_none());
+    assert!(queue.push(0, 1000, &body(&"y".repeat(2 << 20))).is_none());
     assert_eq!(texts(&queue), left);
     drop(queue);
     // A lower bound holds from the next start on.
@@ -130,7 +134,7 @@ fn foreign_and_damaged_files_leave_the_others() {
     let mut bytes = fs::read(&path).unwrap();
     bytes[HEADER.len() + PREFIX] ^= 1;
     fs::write(&path, bytes).unwrap();
-    assert_eq!(queue.front().unwrap().1.bytes, b"b");
+    assert_eq!(queue.front(0).unwrap().1.bytes, b"b");
     assert_eq!(queue.metrics.damaged.get(), 3);
     // A new file has a number of its own.
     push(&mut queue, &["d"]);
@@ -156,7 +160,7 @@ fn a_damaged_request_leaves_those_after_it() {
         assert_eq!(queue.metrics.damaged.get(), samples);
         assert_eq!((queue.metrics.file_errors.get(), queue.bytes), (1, whole.len() as u64));
         assert_eq!(fs::read(&path).unwrap(), bytes);
-        assert_eq!(queue.front().unwrap().1.bytes, b"a");
+        assert_eq!(queue.front(0).unwrap().1.bytes, b"a");
     }
     // With a torn tail.
     let mut bytes = whole[..whole.len() - 1].to_vec();
@@ -205,8 +209,8 @@ fn a_disk_that_takes_nothing_does_no_harm() {
     let mut queue = open(directory.path());
     let folder = queue.folder.clone();
     fs::rename(&folder, directory.path().join("away")).unwrap();
-    assert!(queue.push(1000, &body("a")).is_none());
-    assert!(queue.push(1000, &body("b")).is_none());
+    assert!(queue.push(0, 1000, &body("a")).is_none());
+    assert!(queue.push(0, 1000, &body("b")).is_none());
     assert_eq!((queue.metrics.write_errors.get(), queue.waiting.len(), queue.bytes), (2, 0, 0));
     fs::rename(directory.path().join("away"), &folder).unwrap();
     push(&mut queue, &["c"]);
@@ -221,11 +225,90 @@ fn a_disk_that_takes_nothing_does_no_harm() {
 fn a_request_that_always_fails_lets_others_pass() {
     let directory = tempfile::tempdir().unwrap();
     let mut queue = open(directory.path());
-    push(&mut queue, &["a", "b", "c"]);
-    queue.blame();
+    let ids = push(&mut queue, &["a", "b", "c"]);
+    queue.blame(ids[0]);
     assert_eq!(texts(&queue), ["a", "b", "c"]);
-    queue.blame();
+    queue.blame(ids[0]);
     assert_eq!(texts(&queue), ["b", "c", "a"]);
     queue.show_age(4500);
     assert_eq!(queue.metrics.oldest_age.get().to_bits(), 3.5_f64.to_bits());
+}
+
+/// Sends what a shard may send, and what comes after it, and so on.
+fn sent(queue: &mut Queue, shard: u8) -> Vec<String> {
+    let mut sent = Vec::new();
+    while let Some((id, body)) = queue.front(shard) {
+        sent.push(String::from_utf8(body.bytes).unwrap());
+        queue.finish(id);
+    }
+    sent
+}
+
+#[test]
+fn each_shard_sends_its_own_requests() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut queue = open_sharded(directory.path(), LIMIT, 3).unwrap();
+    for (shard, text) in [(0, "a0"), (1, "a1"), (2, "a2"), (0, "b0"), (1, "b1"), (2, "b2")] {
+        queue.push(shard, 1000, &body(text)).unwrap();
+    }
+    assert_eq!(sent(&mut queue, 1), ["a1", "b1"]);
+    // One that always fails holds up none of another shard.
+    let (id, _) = queue.front(0).unwrap();
+    queue.blame(id);
+    queue.blame(id);
+    assert_eq!(queue.front(0).unwrap().1.bytes, b"b0");
+    drop(queue);
+    let mut queue = open_sharded(directory.path(), LIMIT, 3).unwrap();
+    assert_eq!(sent(&mut queue, 2), ["a2", "b2"]);
+    assert_eq!(sent(&mut queue, 1), [""; 0]);
+    assert_eq!(sent(&mut queue, 0), ["a0", "b0"]);
+    assert_eq!(queue.bytes, 0);
+}
+
+#[test]
+fn requests_of_another_number_of_shards_go_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let fill = |shards: u8, name: &str| {
+        let mut queue = open_sharded(directory.path(), LIMIT, shards).unwrap();
+        for (round, shard) in (0..2).flat_map(|round| (0..shards).map(move |s| (round, s))) {
+            queue.push(shard, 1000, &body(&format!("{name}{round}{shard}"))).unwrap();
+        }
+    };
+    fill(1, "one");
+    fill(4, "four");
+    fill(2, "two");
+    let mut queue = open_sharded(directory.path(), LIMIT, 2).unwrap();
+    // All of the first run are of shard 0.
+    assert_eq!(sent(&mut queue, 1), [""; 0]);
+    let (id, _) = queue.front(0).unwrap();
+    queue.finish(id);
+    assert!(queue.front(1).is_none());
+    let (id, first) = queue.front(0).unwrap();
+    assert_eq!(first.bytes, b"one10");
+    queue.finish(id);
+    // Shards 2 and 3 are no more.
+    assert_eq!(sent(&mut queue, 1), ["four01", "four03", "four11", "four13"]);
+    assert_eq!(sent(&mut queue, 0), ["four00", "four02", "four10", "four12", "two00", "two10"]);
+    assert_eq!(sent(&mut queue, 1), ["two01", "two11"]);
+    // Others may be of a version without shards.
+    fill_with_version_1(&queue);
+    drop(queue);
+    let mut queue = open_sharded(directory.path(), LIMIT, 2).unwrap();
+    assert_eq!((sent(&mut queue, 1), sent(&mut queue, 0)), (vec![], vec!["old".to_owned()]));
+}
+
+/// Writes a file of the version of the layout that knew no shards.
+fn fill_with_version_1(queue: &Queue) {
+    let mut bytes = records::HEADER_1.to_vec();
+    let old = Record {
+        is_done: false,
+        timestamp_ms: 1000,
+        samples: 1,
+        version: WriteVersion::Two,
+        shard: 0,
+        last_shard: 0,
+        body: b"old",
+    };
+    assert!(old.encode(&mut bytes));
+    fs::write(queue.folder.join("0000000000000001.queue"), bytes).unwrap();
 }

@@ -1,0 +1,87 @@
+//! A snapshot in parts, one for each shard of a receiver. Each series is in the part of its shard.
+
+use std::sync::Arc;
+
+use quipu::snapshot::{Native, Timestamp};
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::{Label, Metadata, WriteVersion};
+
+use super::placement::Placement;
+use super::snapshot::Requests;
+use crate::inputs::rules::Relabelling;
+
+/// Writes the parts of a snapshot.
+#[derive(Debug)]
+pub(super) struct Parts {
+    parts: Vec<Requests>,
+    placement: Placement,
+    relabelling: Option<Arc<Relabelling>>,
+    /// Samples whose name a rule removed.
+    nameless: u64,
+}
+
+impl Parts {
+    /// Begins a snapshot. The same hash is to be used for all of them.
+    pub(super) fn new(
+        timestamp_ms: i64,
+        version: WriteVersion,
+        hash: &Seeded,
+        placement: Placement,
+    ) -> Self {
+        let part = |_| Requests::new(timestamp_ms, version, hash.clone());
+        let parts = (0..placement.shards()).map(part).collect();
+        Self { parts, placement, relabelling: None, nameless: 0 }
+    }
+
+    /// Applies these rules to all series.
+    pub(super) fn relabelled(self, relabelling: Option<Arc<Relabelling>>) -> Self {
+        Self { relabelling, ..self }
+    }
+
+    /// Adds a number. The labels are in order, and have values.
+    pub(super) fn sample(
+        &mut self,
+        labels: &[Label<'_>],
+        metadata: &Metadata<'_>,
+        value: f64,
+        start: Option<Timestamp>,
+    ) {
+        self.place(labels, |part, labels| part.sample(labels, metadata, value, start));
+    }
+
+    /// Adds a native histogram.
+    pub(super) fn histogram(
+        &mut self,
+        labels: &[Label<'_>],
+        metadata: &Metadata<'_>,
+        value: (&Native<'_>, u64, f64),
+        start: Option<Timestamp>,
+    ) {
+        self.place(labels, |part, labels| part.histogram(labels, metadata, value, start));
+    }
+
+    /// The parts, in the order of the shards, and how many samples had no name.
+    pub(super) fn finish(self) -> (Vec<Requests>, u64) {
+        (self.parts, self.nameless)
+    }
+
+    /// Applies the rules, if there are any, and adds what is left to its part.
+    fn place(&mut self, labels: &[Label<'_>], add: impl FnOnce(&mut Requests, &[Label<'_>])) {
+        let Some(relabelling) = &self.relabelling else { return self.put(labels, add) };
+        let Some(labels) = relabelling.series(labels) else { return };
+        let labels: Vec<Label<'_>> =
+            labels.iter().map(|(name, value)| (&**name, &**value)).collect();
+        if labels.iter().any(|(name, _)| *name == "__name__") {
+            self.put(&labels, add);
+        } else {
+            self.nameless += 1;
+        }
+    }
+
+    fn put(&mut self, labels: &[Label<'_>], add: impl FnOnce(&mut Requests, &[Label<'_>])) {
+        let shard = self.placement.shard(labels);
+        if let Some(part) = shard.and_then(|shard| self.parts.get_mut(shard)) {
+            add(part, labels);
+        }
+    }
+}

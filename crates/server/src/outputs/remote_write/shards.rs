@@ -1,0 +1,309 @@
+//! What the shards of a receiver share.
+//!
+//! - **Snapshots.** The first shard that is ready for a snapshot reads all series, for itself and
+//!   the others, whose parts wait until they are ready. So the samples of a snapshot are from one
+//!   reading, and have the same time in all shards. A part that was not fetched when the next
+//!   snapshot is read is replaced by that.
+//! - **Knowledge.** The version that the receiver takes, what was last logged of it, and which
+//!   snapshots it has from all shards.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::WriteVersion;
+use tracing::{debug, info, warn};
+
+use super::metrics::ReceiverMetrics;
+use super::negotiation::{Negotiation, Verdict};
+use super::parts::Parts;
+use super::placement::Placement;
+use super::series::Flattening;
+use super::snapshot::Requests;
+use crate::config::ExternalLabel;
+use crate::inputs::now_ms;
+use crate::inputs::rules::Relabelling;
+use crate::outputs::{Options, Source};
+
+/// The shards of a receiver.
+pub(crate) struct Shards {
+    source: Source,
+    labels: Vec<ExternalLabel>,
+    relabelling: Option<Arc<Relabelling>>,
+    placement: Placement,
+    interval: Duration,
+    hash: Seeded,
+    reading: Mutex<Reading>,
+    negotiation: Mutex<Negotiation>,
+    standings: Mutex<Standings>,
+    /// The time of the last snapshot that each shard has sent completely.
+    completed: Mutex<Vec<Option<i64>>>,
+    /// How many requests the receiver has taken.
+    taken: AtomicU64,
+    has_queue: bool,
+    pub(super) metrics: ReceiverMetrics,
+}
+
+/// The last snapshot that was read, with the parts that wait for their shards.
+struct Reading {
+    timestamp_ms: i64,
+    at: Instant,
+    /// Whether it is that of the end.
+    is_last: bool,
+    parts: Vec<Option<Requests>>,
+}
+
+/// What is known of a receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Standing {
+    Unknown,
+    Takes(Version),
+    Refuses(u16),
+    Fails,
+}
+
+/// The number of a version of remote write.
+pub(super) type Version = i64;
+
+/// What each shard knows of the receiver, with a text about it, and what was last logged.
+struct Standings {
+    each: Vec<(Standing, String)>,
+    logged: Standing,
+}
+
+impl Shards {
+    /// The shards of a receiver that gets series by this placement.
+    pub(crate) fn new(
+        source: Source,
+        options: &Options,
+        placement: Placement,
+        relabelling: Option<Arc<Relabelling>>,
+        metrics: ReceiverMetrics,
+    ) -> Self {
+        let count = usize::from(placement.shards());
+        let none = |_| None;
+        let reading = Reading {
+            timestamp_ms: i64::MIN,
+            at: Instant::now(),
+            is_last: false,
+            parts: (0..count).map(none).collect(),
+        };
+        Self {
+            source,
+            labels: options.labels.clone(),
+            relabelling,
+            placement,
+            interval: options.interval,
+            hash: Seeded::default(),
+            reading: Mutex::new(reading),
+            negotiation: Mutex::new(Negotiation::new()),
+            standings: Mutex::new(Standings::new(count)),
+            completed: Mutex::new(vec![None; count]),
+            taken: AtomicU64::new(0),
+            has_queue: options.queue.is_some(),
+            metrics,
+        }
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        usize::from(self.placement.shards())
+    }
+
+    /// The hash of the series of all snapshots.
+    pub(super) fn hash(&self) -> &Seeded {
+        &self.hash
+    }
+
+    /// The way that the samples have gone.
+    pub(super) fn via(&self) -> String {
+        match &self.relabelling {
+            // Where rules drop what came from others, a request may go back to them.
+            Some(_) => self.source.via().own().to_owned(),
+            None => self.source.via().field(),
+        }
+    }
+
+    /// The part of a shard of the snapshot that was due at this time, or of a later one. `None` if
+    /// the last snapshot was read already.
+    ///
+    /// # Errors
+    /// If the families of the state are inconsistent.
+    pub(super) fn take(&self, shard: usize, due_ms: i64) -> Result<Option<Requests>, quipu::Error> {
+        let mut reading = lock(&self.reading);
+        if reading.is_last {
+            return Ok(None);
+        }
+        // Its time may be ahead of the clock, if that was set back.
+        let is_old = reading.at.elapsed() > self.interval.saturating_mul(2);
+        if reading.timestamp_ms < due_ms || is_old || !reading.has(shard) {
+            self.read(&mut reading, due_ms)?;
+        }
+        Ok(reading.part(shard))
+    }
+
+    /// The part of a shard of the last snapshot, for which there is no other time than now.
+    ///
+    /// # Errors
+    /// If the families of the state are inconsistent.
+    pub(super) fn take_last(&self, shard: usize) -> Result<Option<Requests>, quipu::Error> {
+        let mut reading = lock(&self.reading);
+        if !reading.is_last || !reading.has(shard) {
+            // Not at a multiple of the interval: the totals of that time may have been sent.
+            self.read(&mut reading, now_ms())?;
+            reading.is_last = true;
+        }
+        Ok(reading.part(shard))
+    }
+
+    /// Whether a part of a snapshot waits for a shard.
+    pub(super) fn has_part(&self, shard: usize) -> bool {
+        lock(&self.reading).has(shard)
+    }
+
+    /// Reads all series. Parts that were not fetched are replaced.
+    fn read(&self, reading: &mut Reading, timestamp_ms: i64) -> Result<(), quipu::Error> {
+        let begun = Instant::now();
+        let replaced = reading.parts.iter_mut().filter_map(Option::take);
+        self.metrics.replaced.inc_by(replaced.map(|part| part.samples()).sum());
+        let version = lock(&self.negotiation).version();
+        let mut parts = Parts::new(timestamp_ms, version, &self.hash, self.placement.clone())
+            .relabelled(self.relabelling.clone());
+        self.source.visit(&mut Flattening::new(&mut parts, &self.labels))?;
+        let (parts, nameless) = parts.finish();
+        self.metrics.invalid.inc_by(nameless);
+        reading.timestamp_ms = timestamp_ms;
+        reading.at = begun;
+        reading.parts = parts.into_iter().map(Some).collect();
+        let receiver = &self.metrics.receiver;
+        debug!(%receiver, took = ?begun.elapsed(), "took a snapshot to send");
+        Ok(())
+    }
+
+    /// The version to send.
+    pub(super) fn version(&self) -> WriteVersion {
+        lock(&self.negotiation).version()
+    }
+
+    /// Judges the response to a request in this version.
+    pub(super) fn judge(&self, sent: WriteVersion, status: u16, has_counts: bool) -> Verdict {
+        let mut negotiation = lock(&self.negotiation);
+        let verdict = negotiation.judge(sent, status, has_counts);
+        if negotiation.is_known() {
+            self.metrics.version.set(number(negotiation.version()));
+        }
+        if verdict == Verdict::Taken {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+        }
+        verdict
+    }
+
+    /// How many requests the receiver has taken of all shards.
+    pub(super) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a shard has sent all of the snapshot of this time.
+    pub(super) fn complete(&self, shard: usize, timestamp_ms: i64) {
+        let mut completed = lock(&self.completed);
+        if let Some(completed) = completed.get_mut(shard) {
+            *completed = Some(timestamp_ms);
+        }
+        if let Some(all) = completed.iter().copied().min().flatten() {
+            self.metrics.completed(all);
+        }
+    }
+
+    /// Notes what a shard knows of the receiver, and logs a change for all of them.
+    pub(super) fn note(&self, shard: usize, standing: Standing, text: &str) {
+        let mut standings = lock(&self.standings);
+        let Some((standing, text)) = standings.set(shard, standing, text) else { return };
+        let receiver = &self.metrics.receiver;
+        match standing {
+            Standing::Unknown => {}
+            Standing::Takes(version) => {
+                info!(%receiver, version, "the receiver takes samples");
+            }
+            Standing::Refuses(status) => warn!(
+                %receiver, status, answer = text,
+                "the receiver refuses samples, which are not sent again"
+            ),
+            Standing::Fails if self.has_queue => warn!(
+                %receiver, error = text,
+                "remote write fails; requests wait in the queue"
+            ),
+            Standing::Fails => warn!(
+                %receiver, error = text,
+                "remote write fails; the receiver gets the current totals when it takes them again"
+            ),
+        }
+    }
+}
+
+impl Reading {
+    fn has(&self, shard: usize) -> bool {
+        self.parts.get(shard).is_some_and(Option::is_some)
+    }
+
+    fn part(&mut self, shard: usize) -> Option<Requests> {
+        self.parts.get_mut(shard)?.take()
+    }
+}
+
+impl Standings {
+    fn new(count: usize) -> Self {
+        Self { each: vec![(Standing::Unknown, String::new()); count], logged: Standing::Unknown }
+    }
+
+    /// Returns what is to be logged: the worst of what the shards know, if that has changed.
+    fn set(&mut self, shard: usize, standing: Standing, text: &str) -> Option<(Standing, &str)> {
+        if let Some(own) = self.each.get_mut(shard) {
+            *own = (standing, text.to_owned());
+        }
+        let (worst, text) = self.each.iter().max_by_key(|(standing, _)| *standing)?;
+        let is_same = *worst == self.logged || *worst == Standing::Unknown;
+        self.logged = if is_same { self.logged } else { *worst };
+        (!is_same).then_some((*worst, text))
+    }
+}
+
+/// The number of a version.
+pub(super) fn number(version: WriteVersion) -> Version {
+    match version {
+        WriteVersion::One => 1,
+        WriteVersion::Two => 2,
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Standing::{Fails, Refuses, Takes, Unknown};
+
+    #[test]
+    fn the_worst_that_a_shard_knows_is_logged_once() {
+        let mut standings = Standings::new(3);
+        let mut set = |shard, standing: Standing| {
+            let text = format!("{shard}");
+            let logged = standings.set(shard, standing, &text);
+            logged.map(|(standing, text)| (standing, text.parse::<usize>().unwrap()))
+        };
+        assert_eq!(set(0, Unknown), None);
+        assert_eq!(set(1, Takes(2)), Some((Takes(2), 1)));
+        assert_eq!(set(0, Takes(2)), None);
+        assert_eq!(set(2, Fails), Some((Fails, 2)));
+        // One shard fails all the time.
+        for _ in 0..3 {
+            assert_eq!((set(0, Takes(2)), set(1, Refuses(400)), set(2, Fails)), (None, None, None));
+        }
+        assert_eq!(set(2, Takes(2)), Some((Refuses(400), 1)));
+        assert_eq!(set(1, Takes(2)), Some((Takes(2), 2)));
+        // It has no series any more.
+        assert_eq!((set(2, Fails), set(2, Unknown)), (Some((Fails, 2)), Some((Takes(2), 1))));
+    }
+}

@@ -1,0 +1,326 @@
+//! Remote write in several shards: what they send at once, what they keep in order, and what one of
+//! them does not do to the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use quipu_wire::remote::WriteVersion;
+
+use crate::common::{Daemon, Home, wait_until};
+use crate::outputs::{Receiver, Reply, Request, count, import};
+
+/// The flags for a receiver with this many shards, which gets a snapshot in each interval.
+fn sharded<'a>(url: &'a str, shards: &'a str, interval: &'a str) -> [&'a str; 6] {
+    ["--remote-write", url, "--remote-write-interval", interval, "--remote-write-shards", shards]
+}
+
+/// Imports this many gauges.
+fn fill(daemon: &Daemon, count: usize) {
+    let text = (0..count).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
+    let text = format!("# TYPE filler gauge\n{text}");
+    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(answer.status < 300, "{answer:?}");
+}
+
+/// The series on each connection.
+fn by_connection(requests: &[Request]) -> BTreeMap<usize, BTreeSet<String>> {
+    let mut all: BTreeMap<usize, BTreeSet<String>> = BTreeMap::new();
+    for request in requests {
+        let series = request.samples.iter().map(|sample| sample.series.clone());
+        all.entry(request.connection).or_default().extend(series);
+    }
+    all
+}
+
+/// The times of the samples of each series, in the order in which they came.
+fn by_series(requests: &[Request]) -> BTreeMap<&str, Vec<i64>> {
+    let mut all: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+    for sample in requests.iter().flat_map(|request| &request.samples) {
+        all.entry(&sample.series).or_default().push(sample.timestamp_ms);
+    }
+    all
+}
+
+/// A metric of the daemon about a receiver.
+fn metric(daemon: &Daemon, what: &str, receiver: &Receiver) -> f64 {
+    daemon.sample(&format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url))
+}
+
+#[test]
+fn shards_send_at_once_what_was_read_at_once() {
+    const SHARDS: usize = 4;
+    let home = Home::new();
+    // It responds to no request before there is one of each shard.
+    let barrier = Barrier::new(SHARDS);
+    let wait = move || {
+        barrier.wait();
+    };
+    let receiver = Receiver::start_slow(&home, 0, wait, |_, _| Reply::Taken);
+    let daemon = home.start(&sharded(&receiver.url, "4", "200ms"));
+    fill(&daemon, 100);
+    wait_until("requests", || receiver.see(<[Request]>::len) > 10 * SHARDS);
+    assert!(metric(&daemon, "samples_sent_total", &receiver) > 0.0);
+    assert!(metric(&daemon, "last_sent_timestamp_seconds", &receiver) > 0.0);
+    receiver.see(|all| {
+        let connections = by_connection(all);
+        assert_eq!(connections.len(), SHARDS);
+        // A series is in one shard, and its samples are in order.
+        let series: BTreeSet<_> = connections.values().flatten().collect();
+        assert_eq!(series.len(), connections.values().map(BTreeSet::len).sum::<usize>());
+        for (series, times) in by_series(all) {
+            assert!(times.iter().all(|time| time % 200 == 0), "{series}: {times:?}");
+            assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{series}: {times:?}");
+        }
+        // Samples of one time are of one reading, whatever shard they are in.
+        let mut counts: BTreeMap<i64, Vec<f64>> = BTreeMap::new();
+        for sample in all.iter().flat_map(|request| &request.samples) {
+            let part = sample.series.strip_prefix("quipu_http_request_duration_seconds_");
+            if part.is_some_and(|part| part.starts_with("count") || part.contains("le=\"+Inf\"")) {
+                counts.entry(sample.timestamp_ms).or_default().push(sample.value);
+            }
+        }
+        // The last snapshot may be under way.
+        counts.pop_last();
+        assert!(counts.len() > 3);
+        for (time, counts) in counts {
+            assert!(counts.len() == 2 && counts[0] == counts[1], "{time}: {counts:?}");
+        }
+    });
+    daemon.kill();
+}
+
+#[test]
+fn a_slow_link_takes_more_with_shards() {
+    let home = Home::new();
+    let wait = || thread::sleep(Duration::from_millis(200));
+    let receiver = Receiver::start_slow(&home, 0, wait, |_, _| Reply::Taken);
+    let shown = |daemon: &Daemon| {
+        let text = daemon.get("/metrics").text();
+        text.contains("\nquipu_remote_write_last_sent_timestamp_seconds{")
+    };
+    let flags = |shards| sharded(&receiver.url, shards, "1s");
+    // One after the other, seven requests take longer than there is time.
+    let daemon = home.start(&flags("1"));
+    fill(&daemon, 12_000);
+    let replaced = format!(
+        "quipu_remote_write_samples_dropped_total{{receiver=\"{}\",reason=\"replaced\"}}",
+        receiver.url
+    );
+    wait_until("a replacement", || daemon.sample(&replaced) > 0.0);
+    let begun = receiver.see(<[Request]>::len);
+    wait_until("more requests", || receiver.see(<[Request]>::len) > begun + 10);
+    assert!(!receiver.see(|requests| {
+        let times = requests[begun..].iter().map(|request| request.samples[0].timestamp_ms);
+        let mut each: BTreeMap<i64, usize> = BTreeMap::new();
+        times.for_each(|time| *each.entry(time).or_default() += 1);
+        each.values().any(|count| *count >= 7)
+    }));
+    daemon.kill();
+    let daemon = home.start(&flags("8"));
+    fill(&daemon, 12_000);
+    let all = || {
+        receiver.see(|requests| {
+            let mut each: BTreeMap<i64, BTreeSet<&str>> = BTreeMap::new();
+            for sample in requests.iter().flat_map(|request| &request.samples) {
+                each.entry(sample.timestamp_ms).or_default().insert(&sample.series);
+            }
+            let is_whole = |series: &BTreeSet<&str>| {
+                series.iter().filter(|series| series.starts_with("filler")).count() == 12_000
+            };
+            each.values().any(is_whole)
+        })
+    };
+    wait_until("all of a snapshot", all);
+    wait_until("its time", || shown(&daemon));
+    daemon.kill();
+}
+
+#[test]
+fn a_shard_that_fails_holds_up_no_other() {
+    for queue in ["latest", "disk"] {
+        let home = Home::new();
+        let is_stuck = |request: &Request| {
+            request.samples.iter().any(|sample| sample.series == "filler{n=\"0\"}")
+        };
+        let receiver = Receiver::start(&home, 0, move |_, request| match is_stuck(request) {
+            true => Reply::Status(500, ""),
+            false => Reply::Taken,
+        });
+        let flags = sharded(&receiver.url, "4", "200ms");
+        let daemon = home.start(&[&flags[..], &["--remote-write-queue", queue]].concat());
+        fill(&daemon, 100);
+        let counts = || {
+            receiver.see(|requests| {
+                let first = requests.iter().position(is_stuck);
+                let after = &requests[first.unwrap_or(requests.len())..];
+                let stuck = after.iter().filter(|request| is_stuck(request)).count();
+                let taken = after.iter().filter(|request| !is_stuck(request));
+                let mut times: BTreeMap<i64, usize> = BTreeMap::new();
+                taken.for_each(|one| *times.entry(one.samples[0].timestamp_ms).or_default() += 1);
+                (stuck, times.values().filter(|count| **count >= 3).count())
+            })
+        };
+        // The three others send whole snapshots.
+        wait_until("requests of many snapshots", || counts().0 >= 6 && counts().1 >= 6);
+        assert!(metric(&daemon, "samples_sent_total", &receiver) > 0.0);
+        // A receiver that takes some and fails at others has one line.
+        assert_eq!(count(&daemon, "remote write fails"), 1);
+        if queue == "disk" {
+            wait_until("a queue", || metric(&daemon, "queue_requests", &receiver) > 0.0);
+        } else {
+            assert!(metric(&daemon, "samples_retried_total", &receiver) > 0.0);
+        }
+        daemon.kill();
+    }
+}
+
+#[test]
+fn a_mark_of_the_end_comes_from_the_shard_of_its_series() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    let daemon = home.start(&sharded(&receiver.url, "4", "200ms"));
+    let text = (0..40).map(|n| format!("level{{n=\"{n}\"}} 2\n")).collect::<String>();
+    let text = format!("# TYPE level gauge\n{text}");
+    let group = "/metrics/job/batch";
+    let answer = daemon.post_body(group, &[], text.as_bytes());
+    assert!(answer.status < 300, "{answer:?}");
+    let levels = |is_stale: bool| {
+        receiver.see(|requests| {
+            let samples = requests.iter().flat_map(|request| {
+                request.samples.iter().map(|sample| (request.connection, sample))
+            });
+            let levels = samples.filter(|(_, sample)| sample.series.starts_with("level"));
+            let levels = levels.filter(|(_, sample)| sample.is_stale == is_stale);
+            levels.map(|(at, sample)| (sample.series.clone(), at)).collect::<Vec<_>>()
+        })
+    };
+    let distinct = |is_stale| levels(is_stale).into_iter().collect::<BTreeSet<_>>();
+    wait_until("samples", || distinct(false).len() == 40);
+    assert!(daemon.connect().request("DELETE", group).unwrap().status < 300);
+    wait_until("marks", || distinct(true).len() == 40);
+    let before = receiver.see(<[Request]>::len);
+    wait_until("more requests", || receiver.see(<[Request]>::len) > before + 12);
+    // Once each, on the connection of the series.
+    assert_eq!((levels(true).len(), distinct(true)), (40, distinct(false)));
+    daemon.stop();
+}
+
+#[test]
+fn shards_learn_the_version_together() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, request| match request.version {
+        WriteVersion::One => Reply::Status(204, ""),
+        WriteVersion::Two => Reply::Status(415, ""),
+    });
+    let daemon = home.start(&sharded(&receiver.url, "8", "200ms"));
+    import(&daemon, 4);
+    receiver.expect("hits_total", 4.0);
+    let old = |requests: &[Request]| {
+        requests.iter().filter(|request| request.version == WriteVersion::One).count()
+    };
+    wait_until("requests", || receiver.see(old) > 40);
+    // At most the first one of each.
+    assert!(receiver.see(|requests| requests.len() - old(requests)) <= 8);
+    wait_until("a version", || metric(&daemon, "version", &receiver) == 1.0);
+    receiver.see(|requests| {
+        let taken = requests.iter().filter(|request| request.version == WriteVersion::One);
+        let mut times: BTreeMap<(&str, i64), usize> = BTreeMap::new();
+        for sample in taken.flat_map(|request| &request.samples) {
+            *times.entry((&sample.series, sample.timestamp_ms)).or_default() += 1;
+        }
+        assert!(times.values().all(|count| *count == 1));
+    });
+    daemon.stop();
+}
+
+#[test]
+fn the_last_snapshot_has_the_same_time_in_all_shards() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    let daemon = home.start(&sharded(&receiver.url, "4", "1000h"));
+    import(&daemon, 9);
+    daemon.stop();
+    receiver.expect("hits_total", 9.0);
+    receiver.see(|requests| {
+        let samples = requests.iter().flat_map(|request| &request.samples);
+        let times: BTreeSet<_> = samples.map(|sample| sample.timestamp_ms).collect();
+        assert_eq!((requests.len(), times.len()), (4, 1));
+    });
+}
+
+#[test]
+fn a_queue_stays_in_order_over_kills_and_other_numbers_of_shards() {
+    const PORT: u16 = 18095;
+    let home = Home::new();
+    let url = format!("http://{}:{PORT}/api/v1/write", home.host());
+    let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{url}\"}}");
+    let start = |shards: u32| {
+        let shards = shards.to_string();
+        let queue = ["--remote-write-queue", "disk"];
+        home.start(&[&sharded(&url, &shards, "200ms")[..], &queue].concat())
+    };
+    let mut total = 0;
+    for shards in [4, 1, 3] {
+        let daemon = start(shards);
+        fill(&daemon, 50);
+        for _ in 0..3 {
+            total += 1;
+            import(&daemon, total);
+            let now = daemon.sample(&waiting);
+            // Of each shard, that of a snapshot before the import, and one after it. They may be
+            // one snapshot apart.
+            let more = f64::from(shards * 3);
+            wait_until("requests in the queue", || daemon.sample(&waiting) >= now + more);
+        }
+        daemon.kill();
+    }
+    let killed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+    let daemon = start(2);
+    let logged = daemon.wait_for("requests wait in the queue");
+    assert!(logged["requests"].as_u64().unwrap() >= 3 * (4 + 1 + 3) * 3, "{logged}");
+    let receiver = Receiver::start(&home, PORT, |_, _| Reply::Taken);
+    receiver.expect("hits_total", total as f64);
+    wait_until("an empty queue", || daemon.sample(&waiting) == 0.0);
+    receiver.see(|requests| {
+        // What waited came in order, once.
+        for (series, mut times) in by_series(requests) {
+            times.retain(|time| *time <= killed);
+            assert!(times.windows(2).all(|pair| pair[0] < pair[1]), "{series}: {times:?}");
+        }
+        let samples = requests.iter().flat_map(|request| &request.samples);
+        let hits = samples.filter(|sample| sample.series == "hits_total");
+        let values: BTreeSet<u64> = hits.map(|sample| sample.value as u64).collect();
+        assert_eq!(values.into_iter().collect::<Vec<_>>(), (1..=total).collect::<Vec<_>>());
+    });
+    daemon.stop();
+}
+
+#[test]
+fn receivers_share_the_series() {
+    let home = Home::new();
+    let receivers: Vec<_> =
+        (0..3).map(|_| Receiver::start(&home, 0, |_, _| Reply::Taken)).collect();
+    let mut flags = vec!["--remote-write-shard-by-url", "on", "--remote-write-shards", "2"];
+    flags.extend(["--remote-write-interval", "200ms"]);
+    flags.extend(receivers.iter().flat_map(|receiver| ["--remote-write", &receiver.url]));
+    let daemon = home.start(&flags);
+    fill(&daemon, 300);
+    let of = |receiver: &Receiver| {
+        let all = receiver.see(by_connection);
+        let series = all.into_values().flatten().filter(|series| series.starts_with("filler"));
+        series.collect::<BTreeSet<_>>()
+    };
+    let all = || receivers.iter().flat_map(of).collect::<Vec<_>>();
+    wait_until("all series", || all().into_iter().collect::<BTreeSet<_>>().len() == 300);
+    let before = receivers[0].see(<[Request]>::len);
+    wait_until("more requests", || receivers[0].see(<[Request]>::len) > before + 6);
+    // Each is at one receiver alone, and each receiver has some.
+    assert_eq!(all().len(), 300);
+    assert!(receivers.iter().all(|receiver| of(receiver).len() > 50));
+    daemon.stop();
+    let home = Home::new();
+    let refused = ["--remote-write-shards", "0 is out of range", "give 1 to 64"];
+    home.expect_refusal(&["--remote-write-shards", "0"], 2, &refused);
+}
