@@ -246,8 +246,7 @@ judge-remote-write: ## Run the receiver suite of remote write 2.0 against the da
 	$(CARGO) build --locked --package quipu-server
 	crates/server/tests/judges/remote-write target/debug/quipu $(RECEIVER_SUITE)
 
-# The suite needs a part of Prometheus. Two of its five checks fail, as they do with Prometheus itself:
-# the start of a series is when the daemon began to count, and not that which a source states.
+# The suite needs a part of Prometheus. The daemon scrapes its target, and sends what that exposes.
 SENDER_SUITE := github.com/prometheus/compliance/remotewrite@v0.0.0-20260223092825-818283e1171e
 JUDGE_SENDER := $(CURDIR)/target/judge-remote-write-sender
 
