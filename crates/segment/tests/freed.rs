@@ -4,6 +4,7 @@
 #![cfg(all(unix, not(miri)))]
 #![allow(clippy::unwrap_used)]
 
+use std::fs;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -218,4 +219,74 @@ fn a_shared_file_frees_nothing_and_uses_nothing_again() {
     drop(shared);
     let segment = Options::new().open_or_create(&path).unwrap();
     assert_eq!(segment.freed_families().unwrap(), 1);
+}
+
+#[test]
+fn a_list_that_contradicts_the_file_is_not_used() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let options = Options::new().limit(1 << 20);
+    let segment = options.open_or_create(&path).unwrap();
+    for name in ["a", "b", "c"] {
+        add(&segment.family(&schema(name)).unwrap(), "x", 3);
+    }
+    assert_eq!(free(&segment, &["a", "b"]), 2);
+    let in_use = segment.families().unwrap()[0].id() - 64;
+    drop(segment);
+    let bytes = fs::read(&path).unwrap();
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
+    // FREED, and the link of the first family.
+    let first = word(224) as usize;
+    let link = first + 64 + 15 * 8;
+    let words = [
+        (224, 8),
+        (224, u64::MAX),
+        (224, in_use),
+        (224, first as u64 + 64),
+        (link, first as u64),
+        (link, in_use),
+        // The length of its description, and the kind of its record.
+        (first + 64, 1 << 20),
+        (first + 8, 0),
+        // Another boot: power may have been lost.
+        (128, !word(128)),
+    ];
+    for (at, value) in words {
+        let mut bytes = bytes.clone();
+        bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        fs::write(&path, bytes).unwrap();
+        let segment = options.open_or_create(&path).unwrap();
+        assert_eq!(segment.freed_families().unwrap(), 0, "{value:#x} at {at}");
+        assert_eq!(shown(&segment), [named("c", &[("x", 3)])], "{value:#x} at {at}");
+        add(&segment.family(&schema("d")).unwrap(), "y", 4);
+        assert_eq!(free(&segment, &["c"]), 1);
+        drop(segment);
+        let segment = options.open_or_create(&path).unwrap();
+        assert_eq!(segment.freed_families().unwrap(), 1);
+        assert_eq!(shown(&segment), [named("d", &[("y", 4)])]);
+    }
+    // Without any change, both are used again.
+    fs::write(&path, &bytes).unwrap();
+    let segment = options.open_or_create(&path).unwrap();
+    assert_eq!(segment.freed_families().unwrap(), 2);
+}
+
+#[test]
+fn a_copy_shows_no_family_that_was_freed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let segment = Options::new().limit(1 << 20).open_or_create(&path).unwrap();
+    for name in ["a", "b"] {
+        add(&segment.family(&schema(name)).unwrap(), "x", 3);
+    }
+    assert_eq!(free(&segment, &["a"]), 1);
+    let copy = || {
+        let file = fs::File::open(&path).unwrap();
+        let copy = Segment::copy_of(&path, &file, 1 << 20).unwrap();
+        assert_eq!(copy.freed_families().unwrap(), 0);
+        shown(&copy)
+    };
+    assert_eq!(copy(), [named("b", &[("x", 3)])]);
+    add(&segment.family(&schema("c")).unwrap(), "y", 4);
+    assert_eq!(copy(), [named("b", &[("x", 3)]), named("c", &[("y", 4)])]);
 }
