@@ -149,7 +149,11 @@ fn memory(report: &Report, series: u64, out: &mut impl Write) -> io::Result<()> 
         ("descriptions", sum(|family| family.head_bytes), String::new()),
         ("records", records, "windows, keys, cells of CPUs, the flight recorder".into()),
         ("claims", report.claim_bytes, String::new()),
-        ("other", report.other_bytes(), "exemplars, exponential buckets, gaps".into()),
+        (
+            "other",
+            report.other_bytes(),
+            "exemplars, exponential buckets, freed families, gaps".into(),
+        ),
         ("unused", header.size.saturating_sub(header.used), "for what comes".into()),
     ];
     columns(&rows.map(|(name, bytes, text)| vec![name.to_owned(), size(bytes), text]), out)
