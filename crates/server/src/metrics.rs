@@ -241,6 +241,10 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
     let unused = "Families that came in and whose series all have expired or were removed.";
     scope
         .gauge_fn(about("input_families_unused", unused), || intake.swept_usage().unused as f64)?;
+    let left_out = "Exemplars that were left out since --input-bytes has little room.";
+    scope.counter_fn(about("input_exemplars_left_out", left_out), || {
+        intake.swept_usage().exemplars as f64
+    })?;
     let free = "Families that were freed, and whose memory waits for new names.";
     scope.gauge_fn(about("input_families_free", free), || {
         intake.freed().map_or(f64::NAN, |n| n as f64)

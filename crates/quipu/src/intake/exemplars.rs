@@ -1,5 +1,7 @@
 //! Exemplars of what was taken, in the cells of their series.
 
+use std::sync::atomic::Ordering;
+
 use quipu_segment::series::SeriesCells;
 
 use super::class::{Class, Role};
@@ -7,7 +9,9 @@ use super::table::{Entry, MAX_LABELS, Sorted};
 use super::{Intake, change};
 use crate::error::Error;
 use crate::exposition::is_legacy_name;
-use crate::kind::{AnyKind, MixedCounter, RelayCounter, Total, keep_exemplar};
+use crate::kind::{
+    AnyKind, MixedCounter, RelayCounter, Total, exemplar_takes_memory, keep_exemplar,
+};
 use crate::snapshot::Timestamp;
 
 /// An exemplar from outside.
@@ -26,8 +30,10 @@ impl Intake {
     /// Keeps an exemplar of the counter or histogram with these labels; of a histogram, in the
     /// bucket of its value. It replaces the one before it. Returns false if it was not kept:
     /// there is no such series outside of groups, its family keeps no exemplars, a later one is
-    /// there, the value is NaN, the segment is full, or its labels are none, too long, named twice,
-    /// or with names that are not letters, digits and underscores.
+    /// there, the value is NaN, or its labels are none, too long, named twice, or with names that
+    /// are not letters, digits and underscores. Nor is the first one of a counter or a bucket kept
+    /// if less than a quarter of the segment is left, so that there is room for series:
+    /// [`Usage::exemplars`](super::Usage::exemplars) counts these.
     ///
     /// ```
     /// use quipu::Registry;
@@ -56,15 +62,18 @@ impl Intake {
         if exemplar.value.is_nan() || !are_distinct(exemplar.labels) {
             return Ok(false);
         }
-        let mut is_kept = false;
+        let (mut is_kept, mut left_out) = (false, 0);
         for entry in self.table.of_labels(Role::Shown, name, &labels) {
             if !Class::of(entry.family.schema()).grouped {
-                let mut act = |entry: &Entry, cells: &SeriesCells<'_>| {
-                    is_kept |= keep(entry, cells, exemplar);
-                };
+                let mut act =
+                    |entry: &Entry, cells: &SeriesCells<'_>| match keep(entry, cells, exemplar) {
+                        Some(kept) => is_kept |= kept,
+                        None => left_out += 1,
+                    };
                 change(&entry, &labels, &mut act);
             }
         }
+        self.used.exemplars.fetch_add(left_out, Ordering::Relaxed);
         Ok(is_kept)
     }
 }
@@ -78,14 +87,23 @@ fn are_distinct(labels: &[(&str, &str)]) -> bool {
         })
 }
 
-fn keep(entry: &Entry, cells: &SeriesCells<'_>, exemplar: &GivenExemplar<'_>) -> bool {
+/// Keeps an exemplar. `None` if there is no room for it.
+fn keep(entry: &Entry, cells: &SeriesCells<'_>, exemplar: &GivenExemplar<'_>) -> Option<bool> {
     let GivenExemplar { labels, value, time } = *exemplar;
     let place = match &entry.kind {
         AnyKind::MixedCounter(_) => (MixedCounter::EXEMPLAR, 0),
         AnyKind::RelayCounter(_) => (RelayCounter::EXEMPLAR, 0),
         AnyKind::Histogram(layout) => (layout.exemplar(), layout.bucket(value)),
         AnyKind::RelayHistogram(kind) => kind.exemplar_of(value),
-        _ => return false,
+        _ => return Some(false),
     };
-    keep_exemplar(&entry.family, cells, place, value, labels, time.map(|time| time.0))
+    let segment = entry.family.segment();
+    let is_scarce = || segment.used() > segment.limit() / 4 * 3;
+    // Series without exemplars have one cell fewer.
+    let has_place = place.0 < cells.len();
+    if has_place && is_scarce() && exemplar_takes_memory(&entry.family, cells, place) {
+        return None;
+    }
+    let time = time.map(|time| time.0);
+    Some(keep_exemplar(&entry.family, cells, place, value, labels, time))
 }

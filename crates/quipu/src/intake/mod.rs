@@ -99,6 +99,8 @@ struct Used {
     /// As of the last sweep.
     families: AtomicU64,
     unused: AtomicU64,
+    /// Exemplars that were left out.
+    exemplars: AtomicU64,
     sources: Sources,
     /// Locked while what a source has grown by is added and its total stored.
     step: ForkSafeCell<()>,
@@ -147,10 +149,11 @@ impl Intake {
     /// What had been used when this intake was made, or when any of its clones [swept](Self::sweep)
     /// last; its series as of now.
     pub fn swept_usage(&self) -> Usage {
-        let [series, families, unused] =
-            [&self.used.series, &self.used.families, &self.used.unused]
+        let used = &*self.used;
+        let [series, families, unused, exemplars] =
+            [&used.series, &used.families, &used.unused, &used.exemplars]
                 .map(|count| count.load(Ordering::Relaxed));
-        Usage { series, families, unused }
+        Usage { series, families, unused, exemplars }
     }
 
     /// Names the source of what is taken from now on, such as an address or a job: what it makes

@@ -110,6 +110,20 @@ pub(crate) fn keep_at(
     true
 }
 
+/// Whether an exemplar in that slot would take memory: none was there before.
+pub(crate) fn takes_memory(
+    family: &Family,
+    cells: &SeriesCells<'_>,
+    (cell, slot): (usize, usize),
+) -> bool {
+    let Some(root) = (cell < cells.len()).then(|| cells.plain(cell)) else { return false };
+    // At most 32 bits: other values are damaged, and lead nowhere.
+    let table = u32::try_from(root.load(Ordering::Acquire)).unwrap_or(0);
+    let side = family.side(cells, table);
+    let word = side.as_ref().and_then(|side| side.words().get(slot));
+    word.is_none_or(|word| word.load(Ordering::Relaxed) == 0)
+}
+
 /// The exemplar cell of series whose only side allocations are exemplars.
 pub(crate) struct Exemplars(pub(crate) usize);
 

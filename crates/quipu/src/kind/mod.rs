@@ -37,7 +37,7 @@ mod window;
 pub use aggregation::{Aggregation, UnknownAggregation};
 pub use counter::{Counter, CounterFamily};
 pub use exemplar::KeptExemplar;
-pub(crate) use exemplar::keep_at as keep_exemplar;
+pub(crate) use exemplar::{keep_at as keep_exemplar, takes_memory as exemplar_takes_memory};
 pub use family::{Family, Instrument};
 pub use float_counter::{FloatCounter, FloatCounterFamily};
 pub use gauge::{Gauge, GaugeFamily};

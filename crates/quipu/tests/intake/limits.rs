@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quipu::Registry;
-use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+use quipu::intake::{Given, GivenExemplar, Intake, Limits, Metric, Mode, Refused};
 
 use super::{has, intake, metric};
 
@@ -186,4 +186,29 @@ fn names_that_are_no_longer_used_are_freed() {
         used = if round == 1 { now } else { used };
         assert!(round == 0 || now == used, "{now} after {used}");
     }
+}
+
+#[test]
+fn exemplars_leave_room_for_series() {
+    let segment = quipu_segment::Segment::private(1 << 18).unwrap();
+    let registry = Registry::on(segment.clone());
+    let mut intake = intake(&registry);
+    let hits = Metric { exemplars: true, ..metric("hits") };
+    let values: Vec<String> = (0..2000).map(|i| format!("{i:04}")).collect();
+    let labels = [("trace_id", "4bf92f3577b34da6")];
+    let exemplar = GivenExemplar { labels: &labels, value: 1.0, time: None };
+    let mut kept = 0;
+    for value in &values {
+        let pair = [("a", value.as_str())];
+        if intake.take(hits, &pair, &Given::Counter(1.0), Mode::Follow, None).is_err() {
+            break;
+        }
+        kept += u64::from(intake.exemplify("hits", &pair, &exemplar).unwrap());
+    }
+    let series = intake.usage().series;
+    assert!(kept > 100 && series > kept + 200, "{kept} of {series}");
+    assert_eq!(intake.usage().exemplars, series - kept);
+    // One that is there is replaced.
+    assert!(intake.exemplify("hits", &[("a", "0000")], &exemplar).unwrap());
+    assert!(segment.used() > segment.limit() / 8 * 7);
 }
