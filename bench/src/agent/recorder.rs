@@ -194,7 +194,8 @@ fn kills(
 }
 
 /// The time of the last tick, in seconds since 1970, of a history that has all series and is not
-/// damaged.
+/// damaged. It reads the last second: more ticks of histograms would be more values than `inspect`
+/// reads at once.
 fn last_tick(bench: &Bench, file: &Path) -> Result<f64> {
     #[derive(Deserialize)]
     struct History {
@@ -202,7 +203,7 @@ fn last_tick(bench: &Bench, file: &Path) -> Result<f64> {
         series: Vec<serde::de::IgnoredAny>,
         damage: Vec<serde::de::IgnoredAny>,
     }
-    let history: History = inspect(bench, file, &["--history"])?;
+    let history: History = inspect(bench, file, &["--history", "--last", "1s"])?;
     let problem = |text: String| Err(Error::command("quipu inspect --history", text));
     if !history.damage.is_empty() {
         return problem(format!("{} damages", history.damage.len()));
