@@ -180,18 +180,22 @@ def test_no_thread_is_there_when_a_process_forks(record):
 
 
 def test_forks_outside_of_python(record):
-    # As uWSGI forks: nothing is called before, and one function in the child.
+    # As uWSGI forks: no hook is called before, and one function in the child, which wants the lock
+    # of imports to be held.
     program = """
-        import ctypes, quipu
+        import _imp, ctypes, quipu
         recording = quipu.REGISTRY.record(interval=0.001)
         eventually(lambda: recording.is_writing)
         reader, writer = os.pipe()
+        _imp.acquire_lock()
         pid = ctypes.PyDLL(None).fork()
         if pid == 0:
             ctypes.pythonapi.PyOS_AfterFork_Child()
             os.write(writer, b"x")
             eventually(lambda: recording.is_writing)
             os._exit(0)
+        _imp.release_lock()
+        os.close(writer)
         assert os.read(reader, 1) == b"x" and recorders() == 1
         recording.close()
         assert os.waitpid(pid, 0)[1] == 0
