@@ -60,4 +60,4 @@ pub use quipu_segment::series::KeyWriter;
 pub use recording::Recording;
 pub use registry::Registry;
 pub use scope::{Metrics, Register, Scope};
-pub use scrape::{FamilyNames, Scrape};
+pub use scrape::Scrape;

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::kind::{Counter, Gauge, Histogram, IntGauge};
 use crate::names::{Names, find, with, without};
 use crate::scope::{Metrics, Register, Scope};
-use crate::scrape::{FamilyNames, Readers, Scrape, SpareBuffers, Walk};
+use crate::scrape::{Readers, Scrape, SpareBuffers, Walk};
 use crate::snapshot;
 
 /// A set of metrics that are scraped together. Clones share it.
@@ -239,18 +239,18 @@ impl Registry {
     /// # Errors
     /// If the families of the segment are inconsistent.
     pub fn visit(&self, sink: &mut impl snapshot::Sink) -> Result<(), Error> {
-        let mut walk = Walk::default();
-        walk.begin(self)?;
-        walk.step(sink, |_| false);
+        self.walk()?.step(sink, |_| false);
         Ok(())
     }
 
-    /// The names of the families in the segment, as they are now.
+    /// Begins a walk over all families and series, in steps.
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
-    pub fn family_names(&self) -> Result<FamilyNames, Error> {
-        self.inner.readers.of(&self.inner.segment).map(FamilyNames::new)
+    pub fn walk(&self) -> Result<Walk, Error> {
+        let mut walk = Walk::default();
+        walk.begin(self)?;
+        Ok(walk)
     }
 
     /// Passes the family of that name to a sink, with all of its variants; returns false if there
@@ -259,8 +259,7 @@ impl Registry {
     /// # Errors
     /// If the families of the segment are inconsistent.
     pub fn visit_family(&self, name: &str, sink: &mut impl snapshot::Sink) -> Result<bool, Error> {
-        let mut walk = Walk::default();
-        walk.begin(self)?;
+        let mut walk = self.walk()?;
         let is_there = walk.narrow(name);
         if is_there {
             walk.step(sink, |_| false);

@@ -7,7 +7,7 @@
 use std::fmt;
 
 use crate::label::Indices;
-pub use crate::scrape::Source;
+pub use crate::scrape::{Source, Walk};
 
 /// The kind of a family's values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

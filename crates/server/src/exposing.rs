@@ -1,5 +1,6 @@
-//! `GET /metrics`: what is watched, what came in, and the daemon's own metrics, in steps.
+//! `GET /metrics`: what came in, the daemon's own metrics, and what is watched, in steps.
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use hyper::StatusCode;
@@ -14,7 +15,7 @@ use quipu::exposition::{
 use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
 
-use crate::agent::{Asked, Filter, Reading, Walk, Watched};
+use crate::agent::{All, Asked, Filter, Merged, Reading, Walk, Watched};
 use crate::http::{Request, Response, Steps, text};
 use crate::inputs::Inputs;
 use crate::inputs::gate::{Scraping, WaitingScrape};
@@ -28,11 +29,23 @@ pub struct Exposing {
     compression: Compression,
     compressor: Option<Compressor>,
     filter: Filter,
-    watching: Watching,
-    /// `None` until no group of series is being replaced.
-    scrape: Option<(Scrape, Scraping<'static>)>,
+    stage: Stage,
     place: Option<WaitingScrape<'static>>,
     body: Vec<u8>,
+}
+
+/// How far a scrape is.
+enum Stage {
+    /// What is watched is being read.
+    Reading(Asked),
+    /// A part of what is watched is shown, and nothing else.
+    Part(Box<(Walk, Paced)>),
+    /// No group of series may be being replaced. With what is watched, if anything is.
+    Waiting(Option<Arc<Merged>>),
+    /// What came in is shown, and the daemon's own metrics.
+    Own(Scrape, Scraping<'static>),
+    /// All is shown; the second part holds off replacements until what came in was shown.
+    All(Box<(All, Paced)>, Option<Scraping<'static>>),
 }
 
 impl Exposing {
@@ -58,59 +71,87 @@ impl Exposing {
             compression,
             compressor: Compressor::new(compression),
             filter,
-            watching: watched.map_or(Watching::Over, |watched| Watching::Reading(watched.ask())),
-            scrape: None,
+            stage: watched.map_or(Stage::Waiting(None), |watched| Stage::Reading(watched.ask())),
             place: None,
             body: Vec::new(),
         }
     }
 
-    /// A step of what is watched.
-    fn watch(&mut self) -> Option<Response> {
-        match &mut self.watching {
-            Watching::Reading(asked) => {
-                let merged = match asked.reading()? {
-                    Reading::Of(merged) if merged.has(&self.filter) => merged,
-                    Reading::Of(merged) if !merged.is_part => {
-                        return Some(text(StatusCode::NOT_FOUND, unknown(&self.filter)));
-                    }
-                    // What the filter names may be among what is missing.
-                    Reading::Of(_) | Reading::Stale if self.filter.is_part() => {
-                        let mut response = text(StatusCode::SERVICE_UNAVAILABLE, STALE);
-                        let headers = response.headers_mut();
-                        headers.insert(RETRY_AFTER, HeaderValue::from_static("15"));
-                        return Some(response);
-                    }
-                    Reading::Of(_) | Reading::Stale => {
-                        self.watching = Watching::Over;
-                        return None;
-                    }
-                };
-                let encoder = Encoder::new(self.format, self.escaping);
-                let walk = Walk::over(&merged, self.filter.clone());
-                self.watching = Watching::Walking(Box::new((walk, Paced { encoder, series: 0 })));
+    /// Goes on from a reading.
+    fn begin(&mut self, reading: Reading) -> Option<Response> {
+        let merged = match reading {
+            Reading::Of(merged) if merged.has(&self.filter) => merged,
+            Reading::Of(merged) if !merged.is_part => {
+                return Some(text(StatusCode::NOT_FOUND, unknown(&self.filter)));
             }
-            Watching::Walking(walking) => {
-                let (walk, paced) = &mut **walking;
-                paced.series = 0;
-                let is_more = walk.step(paced, Paced::is_full);
-                let is_all = self.filter.is_part();
-                // The rest of an exposition in text has its end.
-                if !is_more && (is_all || self.format == Format::Protobuf) {
-                    paced.encoder.finish();
-                }
-                put(&mut self.compressor, paced.encoder.buffer(), &mut self.body);
-                paced.encoder.buffer_mut().clear();
-                if !is_more {
-                    self.watching = Watching::Over;
-                    if is_all {
-                        return Some(self.response(&self.format.content_type(self.escaping)));
-                    }
-                }
+            // What the filter names may be among what is missing.
+            Reading::Of(_) | Reading::Stale if self.filter.is_part() => {
+                let mut response = text(StatusCode::SERVICE_UNAVAILABLE, STALE);
+                let headers = response.headers_mut();
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("15"));
+                return Some(response);
             }
-            Watching::Over => {}
-        }
+            Reading::Of(_) | Reading::Stale => Arc::default(),
+        };
+        self.stage = if self.filter.is_part() {
+            let walk = Walk::over(&merged, self.filter.clone());
+            Stage::Part(Box::new((walk, Paced::new(self.format, self.escaping))))
+        } else {
+            Stage::Waiting(Some(merged))
+        };
         None
+    }
+
+    /// Begins to show what came in, unless a group of series is being replaced.
+    fn enter(&mut self, merged: Option<&Arc<Merged>>) {
+        let shared = self.inputs.shared();
+        let Some(scraping) = shared.gate.scrape(&mut self.place) else {
+            shared.push.go_on(&mut self.inputs.intake(), &shared.refusals);
+            return;
+        };
+        let intake = self.inputs.intake();
+        let (registry, names) = (intake.registry(), &self.filter.names);
+        // Inconsistent segments are rejected when they are opened.
+        let all = merged.and_then(|merged| All::over(registry, merged, names).ok());
+        self.stage = match all {
+            Some(all) => {
+                let paced = Paced::new(self.format, self.escaping);
+                Stage::All(Box::new((all, paced)), Some(scraping))
+            }
+            None => {
+                let mut scrape = registry.scrape().format(self.format, self.escaping);
+                if !names.is_empty() {
+                    scrape = scrape.only(names.iter().cloned());
+                }
+                Stage::Own(scrape, scraping)
+            }
+        };
+    }
+
+    /// Takes what a step has written, and ends the exposition if there is no more.
+    fn take(&mut self, paced: &mut Paced, is_more: bool) -> Option<Response> {
+        if !is_more {
+            paced.encoder.finish();
+        }
+        put(&mut self.compressor, paced.encoder.buffer(), &mut self.body);
+        paced.encoder.buffer_mut().clear();
+        paced.series = 0;
+        (!is_more).then(|| self.response(&self.format.content_type(self.escaping)))
+    }
+
+    /// Takes what one step of a scrape writes.
+    fn scrape(&mut self, scrape: &mut Scrape) -> Option<Response> {
+        // A piece of 64 KiB takes about 100 us; one that is not full is the last.
+        loop {
+            let Some(piece) = scrape.next_piece() else {
+                return Some(self.response(&scrape.content_type()));
+            };
+            let is_last = piece.len() < FULL;
+            put(&mut self.compressor, piece, &mut self.body);
+            if !is_last {
+                return None;
+            }
+        }
     }
 
     fn response(&mut self, content_type: &str) -> Response {
@@ -138,42 +179,58 @@ impl Exposing {
 
 impl Steps for Exposing {
     fn step(&mut self) -> Option<Response> {
-        if !matches!(self.watching, Watching::Over) {
-            return self.watch();
-        }
-        if self.scrape.is_none() {
-            let shared = self.inputs.shared();
-            let Some(scraping) = shared.gate.scrape(&mut self.place) else {
-                shared.push.go_on(&mut self.inputs.intake(), &shared.refusals);
-                return None;
-            };
-            let intake = self.inputs.intake();
-            let mut scrape = intake.registry().scrape().format(self.format, self.escaping);
-            if !self.filter.names.is_empty() {
-                scrape = scrape.only(self.filter.names.iter().cloned());
+        match std::mem::replace(&mut self.stage, Stage::Waiting(None)) {
+            Stage::Reading(asked) => match asked.reading() {
+                Some(reading) => self.begin(reading),
+                None => {
+                    self.stage = Stage::Reading(asked);
+                    None
+                }
+            },
+            Stage::Part(mut part) => {
+                let (walk, paced) = &mut *part;
+                let is_more = walk.step(paced, Paced::is_full);
+                let response = self.take(paced, is_more);
+                if response.is_none() {
+                    self.stage = Stage::Part(part);
+                }
+                response
             }
-            drop(intake);
-            self.scrape = Some((scrape, scraping));
-        }
-        let (scrape, _) = self.scrape.as_mut()?;
-        // A piece of 64 KiB takes about 100 us; one that is not full is the last.
-        loop {
-            let Some(piece) = scrape.next_piece() else {
-                let content_type = scrape.content_type();
-                self.scrape = None;
-                return Some(self.response(&content_type));
-            };
-            let is_last = piece.len() < FULL;
-            put(&mut self.compressor, piece, &mut self.body);
-            if !is_last {
-                return None;
+            Stage::Waiting(merged) => {
+                self.stage = Stage::Waiting(merged.clone());
+                self.enter(merged.as_ref());
+                // The first piece is part of this step.
+                if matches!(self.stage, Stage::Own(..)) { self.step() } else { None }
+            }
+            Stage::Own(mut scrape, scraping) => {
+                let response = self.scrape(&mut scrape);
+                if response.is_none() {
+                    self.stage = Stage::Own(scrape, scraping);
+                }
+                response
+            }
+            Stage::All(mut all, mut scraping) => {
+                let (walk, paced) = &mut *all;
+                let is_more = if scraping.is_some() {
+                    if !walk.step_own(paced, Paced::is_full) {
+                        scraping = None;
+                    }
+                    true
+                } else {
+                    walk.step_rest(paced, Paced::is_full)
+                };
+                let response = self.take(paced, is_more);
+                if response.is_none() {
+                    self.stage = Stage::All(all, scraping);
+                }
+                response
             }
         }
     }
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match &mut self.watching {
-            Watching::Reading(asked) => asked.poll(cx),
+        match &mut self.stage {
+            Stage::Reading(asked) => asked.poll(cx),
             _ => Poll::Ready(()),
         }
     }
@@ -197,15 +254,6 @@ fn unknown(filter: &Filter) -> String {
 const STALE: &str = "the last reading of the watched files is too old to be shown: a file system does \
                      not answer; quipu_segments_last_read_time_seconds in /metrics has the time\n";
 
-/// What is being done about watched sources.
-enum Watching {
-    /// They are being read.
-    Reading(Asked),
-    Walking(Box<(Walk, Paced)>),
-    /// All was shown.
-    Over,
-}
-
 /// An encoder, and the number of series in this step.
 struct Paced {
     encoder: Encoder,
@@ -213,6 +261,10 @@ struct Paced {
 }
 
 impl Paced {
+    fn new(format: Format, escaping: Escaping) -> Self {
+        Self { encoder: Encoder::new(format, escaping), series: 0 }
+    }
+
     fn is_full(&self) -> bool {
         // A message of protobuf is in the buffer only once it is complete.
         self.series >= SERIES || self.encoder.buffer().len() >= FULL

@@ -14,12 +14,21 @@ impl ShownNames {
     /// Takes all names under which a family is shown, with the suffixes that the formats add,
     /// escaped for readers that need it. Returns false, and takes none, if one of them is taken.
     pub fn take(&mut self, name: &str, kind: Kind) -> bool {
-        let shown: Vec<String> = Self::of(name, kind).collect();
-        let is_free = !shown.iter().any(|name| self.0.contains(name));
+        let is_free = self.are_free(name, kind);
         if is_free {
-            self.0.extend(shown);
+            self.add(name, kind);
         }
         is_free
+    }
+
+    /// Takes all names under which a family is shown, also those that are taken.
+    pub fn add(&mut self, name: &str, kind: Kind) {
+        self.0.extend(Self::of(name, kind));
+    }
+
+    /// Whether none of the names is taken under which a family is shown.
+    pub fn are_free(&self, name: &str, kind: Kind) -> bool {
+        self.0.is_empty() || !Self::of(name, kind).any(|name| self.0.contains(&name))
     }
 
     /// The names under which a family is shown, escaped: its own, and those of its samples.

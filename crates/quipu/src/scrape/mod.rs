@@ -8,10 +8,9 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-use reader::ReaderList;
 pub(crate) use reader::Readers;
 pub use reader::Source;
-pub(crate) use walk::Walk;
+pub use walk::Walk;
 
 use crate::exposition::{Encoder, Escaping, Format};
 use crate::registry::Registry;
@@ -44,33 +43,6 @@ enum Stage {
     Fresh,
     Walking,
     Over,
-}
-
-/// The names of the families that a registry's segment had at one moment.
-#[derive(Clone)]
-pub struct FamilyNames(Arc<ReaderList>);
-
-impl FamilyNames {
-    pub(crate) fn new(readers: Arc<ReaderList>) -> Self {
-        Self(readers)
-    }
-
-    /// Whether there was a family of that name, which is given without a suffix that formats add.
-    pub fn contains(&self, name: &str) -> bool {
-        !self.0.named(name).is_empty()
-    }
-
-    /// All names, without suffixes that formats add. One whose families differ in their labels may
-    /// be there several times.
-    pub fn all(&self) -> impl Iterator<Item = &str> {
-        self.0.all().map(|reader| reader.name())
-    }
-}
-
-impl fmt::Debug for FamilyNames {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FamilyNames").finish_non_exhaustive()
-    }
 }
 
 /// The memory of a scrape, reused by later ones.

@@ -310,7 +310,7 @@ impl Reader {
     }
 
     /// Whether the name is shown as it is, although it lacks the suffix of its kind.
-    fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         let schema = self.family.schema();
         Class::of(schema).bare && !schema.name.ends_with("_total")
     }

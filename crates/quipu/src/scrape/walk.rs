@@ -2,6 +2,7 @@
 //! counts of overflowed updates. It runs in steps and holds no lock between them, so that a scrape
 //! can pause for as long as its reader likes.
 
+use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -15,9 +16,10 @@ use crate::kind::{Processes, Scratch};
 use crate::registry::Registry;
 use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
 
-/// The position of a walk, and the memory that it needs.
+/// A walk over what a registry shows, in steps, for programs that show more beside it. It sees the
+/// families that the registry had when it began.
 #[derive(Default)]
-pub(crate) struct Walk {
+pub struct Walk {
     /// The readers of all families; none before the walk starts.
     readers: Option<Arc<ReaderList>>,
     collectors: Arc<[Arc<dyn Collector>]>,
@@ -76,7 +78,7 @@ impl Walk {
 
     /// Restricts the walk to the families that have one of these names, or samples with one of
     /// them.
-    pub(crate) fn only(&mut self, wanted: Option<Arc<[String]>>) {
+    pub fn only(&mut self, wanted: Option<Arc<[String]>>) {
         self.wanted = wanted;
     }
 
@@ -88,9 +90,64 @@ impl Walk {
         self.wanted = None;
     }
 
+    /// Passes on the families of the segment and of the collectors that have series: those of the
+    /// segment without them.
+    pub fn heads(mut self, sink: &mut impl Sink) {
+        let Some(readers) = self.readers.clone() else { return };
+        for reader in readers.iter().filter(|reader| reader.has_shown()) {
+            let family = reader.family();
+            if !is_hidden(&self.hidden, family.name) && is_wanted(&self.wanted, &family) {
+                sink.family(&family);
+            }
+        }
+        self.next = readers.len();
+        self.step(sink, |_| false);
+    }
+
     /// Continues the walk until `is_full` returns true, which is checked after each series and each
     /// collector, or until the end. Returns whether there is more.
-    pub(crate) fn step<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
+    pub fn step<S: Sink>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
+        if self.families(sink, &is_full, |_, _| false) {
+            return true;
+        }
+        let Some(readers) = self.readers.clone() else { return false };
+        if self.end.is_some() {
+            return false;
+        }
+        while let Some(collector) = self.collectors.get(self.next - readers.len()) {
+            self.next += 1;
+            match &self.wanted {
+                None => collector.collect(sink),
+                Some(_) => {
+                    let wanted = &self.wanted;
+                    let sink = &mut *sink;
+                    collector.collect(&mut Only { sink, wanted, is_shown: false });
+                }
+            }
+            if is_full(sink) {
+                return true;
+            }
+        }
+        self.by_name(&readers, &OVERFLOWED, overflowed, sink);
+        if readers.has_contradictions() {
+            let has_series = |reader: &&Arc<Reader>| reader.has_shown();
+            let count = |_: &[Arc<Reader>], hidden: &[Arc<Reader>]| {
+                hidden.iter().filter(has_series).count() as u64
+            };
+            self.by_name(&readers, &NOT_SHOWN, count, sink);
+        }
+        false
+    }
+
+    /// [`Walk::step`] for the families of the segment alone. It also ends if `is_pause` returns
+    /// true after a family. Its argument tells whether that was the last one of its name: then
+    /// others of that name can follow.
+    pub fn families<S: Sink>(
+        &mut self,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+        mut is_pause: impl FnMut(&mut S, &dyn Fn() -> bool) -> bool,
+    ) -> bool {
         let Some(readers) = self.readers.clone() else { return false };
         let end = self.end.unwrap_or(readers.len());
         while let Some(reader) = readers.get(self.next).filter(|_| self.next < end) {
@@ -117,31 +174,13 @@ impl Walk {
             }
             self.next += 1;
             self.cursor = None;
-        }
-        if self.end.is_some() {
-            return false;
-        }
-        while let Some(collector) = self.collectors.get(self.next - readers.len()) {
-            self.next += 1;
-            match &self.wanted {
-                None => collector.collect(sink),
-                Some(_) => {
-                    let wanted = &self.wanted;
-                    let sink = &mut *sink;
-                    collector.collect(&mut Only { sink, wanted, is_shown: false });
-                }
-            }
-            if is_full(sink) {
+            let is_same = |next: &Arc<Reader>| {
+                next.name() == reader.name() && next.is_bare() == reader.is_bare()
+            };
+            let is_last = || !readers.get(self.next).is_some_and(is_same);
+            if is_pause(sink, &is_last) {
                 return true;
             }
-        }
-        self.by_name(&readers, &OVERFLOWED, overflowed, sink);
-        if readers.has_contradictions() {
-            let has_series = |reader: &&Arc<Reader>| reader.has_shown();
-            let count = |_: &[Arc<Reader>], hidden: &[Arc<Reader>]| {
-                hidden.iter().filter(has_series).count() as u64
-            };
-            self.by_name(&readers, &NOT_SHOWN, count, sink);
         }
         false
     }
@@ -214,6 +253,12 @@ impl Walk {
             };
             sink.series(shown, &series);
         }
+    }
+}
+
+impl fmt::Debug for Walk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Walk").field("next", &self.next).finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,5 @@
-//! The names of labels: how the text formats show them, and which ones a reader would refuse.
+//! The names of metrics and labels: how the text formats show them, and which ones a reader would
+//! refuse.
 
 use std::borrow::Cow;
 
@@ -45,13 +46,21 @@ pub(super) fn flaw(family: &Family<'_>, beside: &Labels) -> Option<String> {
     Some(format!("two labels of it are shown as {:?}", twice[0]))
 }
 
-/// The name of a label as the text formats have it.
-pub(super) fn escaped(name: &str) -> Cow<'_, str> {
-    if is_legacy_name(name) && !name.contains(':') {
+/// The name of a metric as the text formats have it, for readers that need it escaped.
+pub(super) fn escaped_metric(name: &str) -> Cow<'_, str> {
+    if is_legacy_name(name) {
         return Cow::Borrowed(name);
     }
     let mut out = String::new();
     escape_name(name, Escaping::Underscores, &mut out);
+    Cow::Owned(out)
+}
+
+/// The name of a label as the text formats have it.
+pub(super) fn escaped(name: &str) -> Cow<'_, str> {
     // Names of metrics may have a colon, those of labels may not.
-    Cow::Owned(out.replace(':', "_"))
+    match escaped_metric(name) {
+        Cow::Borrowed(name) if !name.contains(':') => Cow::Borrowed(name),
+        escaped => Cow::Owned(escaped.replace(':', "_")),
+    }
 }

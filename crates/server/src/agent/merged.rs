@@ -1,23 +1,34 @@
-//! The families of all watched sources, by name, and the walk over them.
+//! The families of the daemon itself and of all sources, by name.
 //!
-//! Families of several sources that have the same name and type are one family, whose series differ
-//! in the labels of their sources. If the types differ, the family of the source that was seen
-//! first is shown, and the others are *apart*: they are shown when their own source is asked for. A
-//! different help keeps nothing apart: the first one is shown.
+//! Families that have the same name and type are one family: the series of the daemon come first,
+//! those of sources differ in the labels of their sources. If the types differ, the family of the
+//! daemon is shown, or that of the source that was seen first, and the others are *apart*: they are
+//! shown when their own source is asked for. A different help keeps nothing apart: the first one is
+//! shown.
 //!
 //! A target is not asked for alone, and Prometheus tells its metrics from those of other targets,
-//! whatever their types. So, if one of two families is of a target, and both have single numbers,
-//! both are shown: with the type of the first if their samples have the same name; and a counter
-//! `x_total` beside another `x` as it is, as a family `x_total`.
+//! whatever their types; and no client of the daemon may hide what a source has. So, if not both of
+//! two families are of files, and both have single numbers, both are shown: with the type of the
+//! first if their samples have the same name; and a counter `x_total` or an info `x_info` beside
+//! another `x`, or beside another one of that name, as it is: as a family `x_total` or `x_info`.
+//!
+//! Names that the formats show alike to readers that need them escaped are one name: all families
+//! of it have the escaped one.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use quipu::exposition::{Escaping, ShownNames, escape_name};
-use quipu::snapshot::{Kind, Sink};
+use quipu::Registry;
+use quipu::exposition::{ShownNames, is_legacy_name};
+use quipu::snapshot::{Family, Kind, Series, Sink};
+use quipu_segment::printable;
+use tracing::warn;
 
-use super::recorded::{Labels, Recorded, Shown, is_plain};
+use super::labels::escaped_metric;
+use super::recorded::{Labels, Recorded, Recorder, Shown};
 
 /// What a source is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +38,8 @@ pub enum Origin {
     File,
     /// A target that is scraped, or what is known of all targets.
     Target,
+    /// The daemon itself.
+    Daemon,
 }
 
 /// What was last read of a source.
@@ -40,7 +53,7 @@ pub struct Seen {
     pub path: PathBuf,
     /// The labels of all its series.
     pub labels: Labels,
-    /// Its families, with at least one series each.
+    /// Its families, with at least one series each; those of the daemon have none here.
     pub families: Vec<Recorded>,
     /// The number of all series.
     pub series: usize,
@@ -49,42 +62,65 @@ pub struct Seen {
 /// The families of all sources at one moment.
 #[derive(Debug, Default)]
 pub struct Merged {
-    sources: Vec<Arc<Seen>>,
-    /// Sorted by name.
-    names: Vec<Named>,
+    /// The daemon is the first one.
+    pub(super) sources: Vec<Arc<Seen>>,
+    /// Sorted by their escaped forms.
+    pub(super) names: Vec<Named>,
+    /// The families of the daemon that sources may have, too, by name: one for each kind of name,
+    /// that of a counter as it is being the second.
+    own: HashMap<String, [Option<Shared>; 2]>,
+    /// What the names of families may be, escaped, that have a name in common with those of
+    /// sources.
+    stems: HashSet<String>,
     /// What contradicts each other.
     pub conflicts: Vec<Conflict>,
     /// The directories that are watched, with absolute paths.
     pub directories: Vec<PathBuf>,
     /// Whether files are missing, since what is known of them is too old.
     pub is_part: bool,
+    /// The series that were left out when all was shown last.
+    pub left_out: Arc<LeftOut>,
 }
 
 /// Families of one name.
 #[derive(Debug)]
-struct Named {
-    name: String,
+pub(super) struct Named {
+    pub(super) name: String,
     /// One for each type, in the order of their first sources.
-    groups: Vec<Group>,
+    pub(super) groups: Vec<Group>,
+    /// Whether the daemon and a source are in the first group.
+    pub(super) is_shared: bool,
+    /// Whether series of the first group may have the same labels: it has those of the daemon and
+    /// of sources, or of targets and files. Two targets differ in their labels, and so do two
+    /// files.
+    pub(super) is_mixed: bool,
 }
 
 /// Families of one name and type.
 #[derive(Debug)]
-struct Group {
-    kind: Kind,
+pub(super) struct Group {
+    pub(super) kind: Kind,
     help: String,
     /// Whether it is shown with all sources together.
-    is_shown: bool,
-    parts: Vec<Part>,
+    pub(super) is_shown: bool,
+    pub(super) parts: Vec<Part>,
 }
 
 /// A family of a source.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+pub(super) struct Part {
     /// The numbers of the source and of its family.
-    source: usize,
-    family: usize,
+    pub(super) source: usize,
+    pub(super) family: usize,
     /// Whether the name of the group is that of its samples.
+    pub(super) bare: bool,
+}
+
+/// How a family of the daemon is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shared {
+    /// The number of its name.
+    pub(super) name: usize,
     bare: bool,
 }
 
@@ -101,14 +137,6 @@ pub struct Conflict {
     pub origin: Origin,
 }
 
-impl Conflict {
-    /// One of a source with what is not another source.
-    fn alone(name: &str, about: About, source: &Seen) -> Self {
-        let sources = [String::new(), source.name.clone()];
-        Self { name: name.to_owned(), about, sources, origin: source.origin }
-    }
-}
-
 /// What two sources contradict each other in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
@@ -118,13 +146,14 @@ pub enum About {
     Help,
     /// The names of samples: a counter `x` and a gauge `x_total`.
     Samples,
-    /// The name, which a metric has that the daemon takes in.
-    Daemon,
+    /// The values of a series: both have one with the same name and labels. Those are counted when
+    /// they are shown, see [`LeftOut`].
+    Series,
 }
 
 impl About {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Type, Self::Help, Self::Samples, Self::Daemon];
+    pub const ALL: [Self; 4] = [Self::Type, Self::Help, Self::Samples, Self::Series];
 
     /// The name in a label.
     pub fn name(self) -> &'static str {
@@ -132,8 +161,34 @@ impl About {
             Self::Type => "type",
             Self::Help => "help",
             Self::Samples => "samples",
-            Self::Daemon => "daemon",
+            Self::Series => "series",
         }
+    }
+}
+
+/// How many series of files and of targets were left out when all was shown last, since others have
+/// their names and labels.
+#[derive(Debug, Default)]
+pub struct LeftOut([AtomicUsize; 2]);
+
+impl LeftOut {
+    /// Notes how many there are now. The first one is logged.
+    pub(super) fn note(&self, counts: [usize; 2], first: Option<&(String, String)>) {
+        // Relaxed: the numbers stand for themselves.
+        let before: usize =
+            self.0.iter().zip(counts).map(|(all, now)| all.swap(now, Ordering::Relaxed)).sum();
+        if let (0, Some((name, source))) = (before, first) {
+            warn!(
+                name = %printable(name),
+                source = %printable(source),
+                "a series has the name and labels of another one, and is left out"
+            );
+        }
+    }
+
+    /// How many there are of this origin.
+    pub(super) fn of(&self, origin: Origin) -> usize {
+        self.0.get(origin as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }
 
@@ -154,7 +209,7 @@ impl Filter {
         self.source.is_some() || self.directory.is_some()
     }
 
-    fn has_source(&self, seen: &Seen) -> bool {
+    pub(super) fn has_source(&self, seen: &Seen) -> bool {
         let is_inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
         let has_name = |wanted: &String| {
             seen.name.strip_prefix(wanted.trim_end_matches('/')).is_some_and(is_inside)
@@ -165,66 +220,43 @@ impl Filter {
         is_one && (!self.is_part() || seen.origin == Origin::File)
     }
 
-    fn has_family(&self, family: &Recorded) -> bool {
+    pub(super) fn has_family(&self, family: &Recorded) -> bool {
         self.names.is_empty() || family.is_one_of(&self.names)
     }
 }
 
 impl Merged {
-    /// Merges sources, in the order in which they were seen first. `is_taken` says whether the
-    /// daemon itself shows a family of that name, which is escaped for readers that need it.
-    pub fn of(sources: Vec<Arc<Seen>>, is_taken: impl Fn(&str) -> bool) -> Self {
-        let spelled_out = spelled_out(&sources);
-        let mut by_name: BTreeMap<String, Vec<Group>> = BTreeMap::new();
+    /// Merges sources, in the order in which they were seen first, with what a registry shows.
+    pub fn of(registry: &Registry, sources: Vec<Arc<Seen>>) -> Self {
+        let stems = stems(&sources);
+        let families = Heads::of(registry, &stems);
+        let (origin, name) = (Origin::Daemon, "the daemon".to_owned());
+        let own = Arc::new(Seen { origin, name, families, ..Seen::default() });
+        let sources: Vec<Arc<Seen>> = std::iter::once(own).chain(sources).collect();
         let mut conflicts = Vec::new();
-        for (number, source) in sources.iter().enumerate() {
-            for (at, family) in source.families.iter().enumerate() {
-                let is_total = is_total(family);
-                let is_spelled_out = is_total && spelled_out.contains(&*family.name);
-                let suffix = if is_spelled_out { "_total" } else { "" };
-                let bare = !is_total || is_spelled_out;
-                let part = Part { source: number, family: at, bare };
-                let groups = by_name.entry(format!("{}{suffix}", family.name)).or_default();
-                let mut conflict = |about, with: usize| {
-                    let sources = [&sources[with].name, &source.name].map(String::clone);
-                    let (name, origin) = (family.name.clone(), source.origin);
-                    conflicts.push(Conflict { name, about, sources, origin });
-                };
-                let first = groups.first().map(|group| group.parts[0].source);
-                let mut same = groups.iter().position(|group| group.kind == family.kind);
-                if let (None, Some(first)) = (same, first) {
-                    conflict(About::Type, first);
-                    same = groups[0].takes(family, source.origin, bare, &sources).then_some(0);
-                }
-                match same.map(|same| &mut groups[same]) {
-                    Some(group) => {
-                        if group.help.is_empty() {
-                            group.help.clone_from(&family.help);
-                        } else if !family.help.is_empty() && family.help != group.help {
-                            conflict(About::Help, group.parts[0].source);
-                        }
-                        group.parts.push(part);
-                    }
-                    None => groups.push(Group {
-                        kind: family.kind,
-                        help: family.help.clone(),
-                        is_shown: first.is_none(),
-                        parts: vec![part],
-                    }),
-                }
-            }
-        }
-        let names = by_name.into_iter();
-        let mut names: Vec<Named> = names.map(|(name, groups)| Named { name, groups }).collect();
+        let mut names = by_name(&sources, &mut conflicts);
         hide_samples(&mut names, &sources, &mut conflicts);
-        hide_taken(&mut names, &sources, &mut conflicts, is_taken);
-        for group in names.iter_mut().flat_map(|named| &mut named.groups) {
-            // Formats show the counters of each kind of name together.
-            group.parts.sort_by_key(|part| part.bare);
+        let mut own: HashMap<String, [Option<Shared>; 2]> = HashMap::new();
+        for (at, named) in names.iter_mut().enumerate() {
+            let first = &named.groups[0];
+            let has = |origin| first.parts.iter().any(|part| sources[part.source].origin == origin);
+            let of = [Origin::Daemon, Origin::Target, Origin::File].map(has);
+            named.is_shared = of[0] && (of[1] || of[2]);
+            named.is_mixed = of.into_iter().filter(|has| *has).count() > 1;
+            for part in first.parts.iter().filter(|part| part.source == OWN) {
+                let family = &sources[OWN].families[part.family];
+                let bare = part.bare && family.kind == Kind::Counter;
+                let kinds = own.entry(family.name.clone()).or_default();
+                kinds[usize::from(family.bare)] = Some(Shared { name: at, bare });
+            }
+            for group in &mut named.groups {
+                // Formats show the counters of each kind of name together.
+                group.parts.sort_by_key(|part| part.bare);
+            }
         }
         conflicts.sort();
         conflicts.dedup();
-        Self { sources, names, conflicts, directories: Vec::new(), is_part: false }
+        Self { sources, names, own, stems, conflicts, ..Self::default() }
     }
 
     /// Whether there is a source that is wanted, or the directory is watched and may have one
@@ -236,54 +268,185 @@ impl Merged {
             || filter.source.is_none() && filter.directory.as_ref().is_some_and(is_watched)
     }
 
-    /// The sources, in the order in which they were seen first.
-    pub fn sources(&self) -> &[Arc<Seen>] {
-        &self.sources
+    /// Whether a family has a name in common with one of a source, as far as its name tells.
+    pub(super) fn may_share(&self, family: &Family<'_>) -> bool {
+        !self.stems.is_empty() && self.stems.contains(&*escaped_metric(family.name))
     }
 
-    /// Passes all families to a sink: those that are shown with all sources together.
-    pub fn visit<S: Sink + ?Sized>(self: &Arc<Self>, sink: &mut S) {
-        let mut walk = Walk::over(self, Filter::default());
-        while walk.step(sink, |_| false) {}
+    /// How a family of the daemon is shown, if it was there when this was merged.
+    pub(super) fn shared(&self, family: &Family<'_>) -> Option<Shared> {
+        self.own.get(family.name)?[usize::from(family.bare)]
+    }
+
+    /// A family of the daemon as it is shown.
+    pub(super) fn as_shown<'a>(&'a self, shared: Shared, family: &Family<'a>) -> Family<'a> {
+        let named = &self.names[shared.name];
+        let Group { kind, help, .. } = &named.groups[0];
+        Family { name: &named.name, help, kind: *kind, bare: shared.bare, ..*family }
+    }
+}
+
+impl Named {
+    /// As what a family of a group is shown.
+    pub(super) fn shown<'a>(&'a self, group: &'a Group, part: Part) -> Shown<'a> {
+        let bare = part.bare && group.kind == Kind::Counter;
+        Shown { name: &self.name, help: &group.help, kind: group.kind, bare }
     }
 }
 
 impl Group {
     /// Whether a family of another type is shown with this one.
-    fn takes(&self, family: &Recorded, origin: Origin, bare: bool, sources: &[Arc<Seen>]) -> bool {
-        let mut origins = self.parts.iter().map(|part| sources[part.source].origin);
+    fn takes(&self, kind: Kind, part: Part, sources: &[Arc<Seen>]) -> bool {
+        let is_of_file = |part: &Part| sources[part.source].origin == Origin::File;
         is_plain(self.kind)
-            && family.is_plain()
-            && bare
+            && is_plain(kind)
+            && part.bare
             && self.parts.iter().all(|part| part.bare)
-            && (origin == Origin::Target || origins.any(|origin| origin == Origin::Target))
+            && !(is_of_file(&part) && self.parts.iter().all(is_of_file))
     }
 }
 
-/// Whether the samples of a family have the suffix of a counter, which its name has not.
-fn is_total(family: &Recorded) -> bool {
-    family.kind == Kind::Counter && !family.bare
+/// Whether values of this kind are single numbers.
+fn is_plain(kind: Kind) -> bool {
+    matches!(kind, Kind::Counter | Kind::Gauge | Kind::Unknown)
 }
 
-/// The names of counters that are shown with their suffix, since another family has the name
-/// without it, or the name with it; and one of both is of a target.
-fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<String> {
-    let mut spelled_out = HashSet::new();
-    if sources.iter().all(|source| source.origin == Origin::File) {
-        return spelled_out;
-    }
-    // The names of all counters, and of all other families, and whether a target has one.
-    let (mut totals, mut others) = (HashMap::new(), HashMap::<&str, bool>::new());
-    for source in sources {
-        for family in &source.families {
-            let map = if is_total(family) { &mut totals } else { &mut others };
-            *map.entry(&*family.name).or_default() |= source.origin == Origin::Target;
+/// The families of all sources by name, and then by type.
+fn by_name(sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) -> Vec<Named> {
+    let spelled_out = spelled_out(sources);
+    let mut by_name: BTreeMap<String, Named> = BTreeMap::new();
+    for (number, source) in sources.iter().enumerate() {
+        for (at, family) in source.families.iter().enumerate() {
+            let suffix = suffix(family);
+            let is_spelled_out = !suffix.is_empty()
+                && !spelled_out.is_empty()
+                && spelled_out.contains(&(escaped_metric(&family.name), suffix));
+            let bare = is_spelled_out || family.kind != Kind::Counter || family.bare;
+            let kind = match family.kind {
+                Kind::Info if is_spelled_out => Kind::Gauge,
+                kind => kind,
+            };
+            let name = match is_spelled_out {
+                true => Cow::Owned(format!("{}{suffix}", family.name)),
+                false => Cow::Borrowed(&*family.name),
+            };
+            let escaped = escaped_metric(&name);
+            let named = match by_name.get_mut(&*escaped) {
+                Some(named) => named,
+                None => {
+                    by_name.entry(escaped.clone().into_owned()).or_insert_with(|| Named::new(&name))
+                }
+            };
+            if named.name != name {
+                if number == OWN {
+                    // Only one name of the daemon is shown with others. The rest is shown as it is.
+                    continue;
+                }
+                named.name.clear();
+                named.name.push_str(&escaped);
+            }
+            let part = Part { source: number, family: at, bare };
+            named.add(kind, &family.help, part, sources, |about, with| {
+                let sources = [&sources[with].name, &source.name].map(String::clone);
+                let (name, origin) = (family.name.clone(), source.origin);
+                // The daemon is first: its own families contradict none of others.
+                if origin != Origin::Daemon {
+                    conflicts.push(Conflict { name, about, sources, origin });
+                }
+            });
         }
     }
-    for (name, is_of_target) in totals {
-        let others = [others.get(name), others.get(&*format!("{name}_total"))];
-        if others.into_iter().flatten().any(|other| *other || is_of_target) {
-            spelled_out.insert(name.to_owned());
+    by_name.into_values().collect()
+}
+
+impl Named {
+    fn new(name: &str) -> Self {
+        let name = name.to_owned();
+        Self { name, groups: Vec::new(), is_shared: false, is_mixed: false }
+    }
+
+    /// Adds a family. `conflict` is called with what it contradicts a source in, and its number.
+    fn add(
+        &mut self,
+        kind: Kind,
+        help: &str,
+        part: Part,
+        sources: &[Arc<Seen>],
+        mut conflict: impl FnMut(About, usize),
+    ) {
+        let groups = &mut self.groups;
+        let first = groups.first().map(|group| group.parts[0].source);
+        let mut same = groups.iter().position(|group| group.kind == kind);
+        if let (None, Some(first)) = (same, first) {
+            conflict(About::Type, first);
+            same = groups[0].takes(kind, part, sources).then_some(0);
+        }
+        match same.map(|same| &mut groups[same]) {
+            Some(group) => {
+                if group.help.is_empty() {
+                    group.help.push_str(help);
+                } else if !help.is_empty() && help != group.help {
+                    conflict(About::Help, group.parts[0].source);
+                }
+                group.parts.push(part);
+            }
+            None => groups.push(Group {
+                kind,
+                help: help.to_owned(),
+                is_shown: first.is_none(),
+                parts: vec![part],
+            }),
+        }
+    }
+}
+
+/// What the samples of a family have at the end of their names, and its own name has not.
+fn suffix(family: &Recorded) -> &'static str {
+    match family.kind {
+        Kind::Counter if !family.bare => "_total",
+        Kind::Info => "_info",
+        _ => "",
+    }
+}
+
+/// The names, escaped, and suffixes of counters and infos that are shown with their suffix, since
+/// another family has the name without it, or the name with it; and not both are of files, or both
+/// of the daemon.
+fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<(Cow<'_, str>, &'static str)> {
+    #[derive(Debug, Clone, Copy, Default)]
+    struct Of {
+        daemon: bool,
+        target: bool,
+        file: bool,
+    }
+    let mut spelled_out = HashSet::new();
+    let is_alone = |seen: &Arc<Seen>| seen.origin == Origin::File || seen.families.is_empty();
+    if sources.iter().all(is_alone) {
+        return spelled_out;
+    }
+    let (mut suffixed, mut others) = (HashMap::new(), HashMap::new());
+    for source in sources {
+        for family in &source.families {
+            let name = escaped_metric(&family.name);
+            let of: &mut Of = match suffix(family) {
+                "" => others.entry(name).or_default(),
+                suffix => suffixed.entry((name, suffix)).or_default(),
+            };
+            match source.origin {
+                Origin::Daemon => of.daemon = true,
+                Origin::Target => of.target = true,
+                Origin::File => of.file = true,
+            }
+        }
+    }
+    for ((name, suffix), of) in suffixed {
+        let others = [others.get(&name), others.get(&*format!("{name}{suffix}"))];
+        let is_other = |other: &Of| {
+            let target = of.target || other.target;
+            target || of.daemon && other.file || of.file && other.daemon
+        };
+        if others.into_iter().flatten().any(is_other) {
+            spelled_out.insert((name, suffix));
         }
     }
     spelled_out
@@ -296,111 +459,73 @@ fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<
     order.sort_by_key(|&at| (names[at].groups[0].parts[0].source, at));
     let mut shown = ShownNames::default();
     for at in order {
-        let Named { name, groups } = &mut names[at];
+        let Named { name, groups, .. } = &mut names[at];
         let group = &mut groups[0];
-        if !shown.take(name, group.kind) {
+        let source = group.parts[0].source;
+        if source == OWN {
+            shown.add(name, group.kind);
+        } else if !shown.take(name, group.kind) {
             group.is_shown = false;
-            let source = &sources[group.parts[0].source];
-            conflicts.push(Conflict::alone(name, About::Samples, source));
+            let (name, origin) = (name.clone(), sources[source].origin);
+            let sources = [String::new(), sources[source].name.clone()];
+            conflicts.push(Conflict { name, about: About::Samples, sources, origin });
         }
     }
 }
 
-/// Keeps a family apart if the daemon itself shows one that has its name, or samples with such
-/// names.
-fn hide_taken(
-    names: &mut [Named],
-    sources: &[Arc<Seen>],
-    conflicts: &mut Vec<Conflict>,
-    is_taken: impl Fn(&str) -> bool,
-) {
-    const SUFFIXES: [&str; 6] = ["", "_total", "_bucket", "_sum", "_count", "_info"];
-    let mut escaped = String::new();
-    for Named { name, groups } in names {
-        escaped.clear();
-        escape_name(name, Escaping::Underscores, &mut escaped);
-        let is_one = |suffix: &str| {
-            let without = escaped.strip_suffix(suffix);
-            is_taken(&format!("{escaped}{suffix}")) || without.is_some_and(&is_taken)
-        };
-        if SUFFIXES.into_iter().any(is_one) {
-            groups[0].is_shown = false;
-            let source = &sources[groups[0].parts[0].source];
-            conflicts.push(Conflict::alone(name, About::Daemon, source));
+/// What the names of families may be, escaped, that have a name in common with those of sources,
+/// whatever their kinds: all names that are shown, with and without the suffixes of samples.
+fn stems(sources: &[Arc<Seen>]) -> HashSet<String> {
+    const SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_info"];
+    let families = sources.iter().flat_map(|source| &source.families);
+    let shown: HashSet<(&str, Kind)> = families.map(|one| (&*one.name, one.kind)).collect();
+    let mut stems = HashSet::new();
+    for name in shown.into_iter().flat_map(|(name, kind)| ShownNames::of(name, kind)) {
+        let stem = SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix));
+        stems.extend(stem.map(str::to_owned));
+        stems.insert(name);
+    }
+    stems
+}
+
+/// Takes the families of the daemon that may have a name in common with those of sources.
+struct Heads<'s> {
+    stems: &'s HashSet<String>,
+    recorder: Recorder,
+}
+
+impl<'s> Heads<'s> {
+    fn of(registry: &Registry, stems: &'s HashSet<String>) -> Vec<Recorded> {
+        let mut heads = Self { stems, recorder: Recorder::unchecked() };
+        // Inconsistent segments are rejected when they are opened.
+        if let (false, Ok(walk)) = (stems.is_empty(), registry.walk()) {
+            walk.heads(&mut heads);
+        }
+        let mut families = heads.recorder.heads();
+        families.sort_by_key(|family| !is_legacy_name(&family.name));
+        families
+    }
+}
+
+impl Sink for Heads<'_> {
+    fn family(&mut self, family: &Family<'_>) {
+        if self.stems.contains(&*escaped_metric(family.name)) {
+            self.recorder.family(family);
         }
     }
+
+    fn series(&mut self, _: &Family<'_>, _: &Series<'_>) {}
 }
 
-/// A walk over the families, in steps.
-#[derive(Debug)]
-pub struct Walk {
-    merged: Arc<Merged>,
-    filter: Filter,
-    name: usize,
-    /// The number of the part, in the group that is shown.
-    part: usize,
-    /// The number of the next series.
-    series: usize,
-}
-
-impl Walk {
-    /// Begins a walk.
-    pub fn over(merged: &Arc<Merged>, filter: Filter) -> Self {
-        Self { merged: Arc::clone(merged), filter, name: 0, part: 0, series: 0 }
-    }
-
-    /// Passes on families until `is_full` returns true after a series or a family. Returns whether
-    /// there is more.
-    pub fn step<S: Sink + ?Sized>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
-        let Self { merged, filter, name, part, series } = self;
-        let has = |part: &Part| {
-            let seen = &merged.sources[part.source];
-            filter.has_source(seen) && filter.has_family(&seen.families[part.family])
-        };
-        let mut looked_at = 0;
-        while let Some(named) = merged.names.get(*name) {
-            // With a source of its own, a family that is apart is shown.
-            let is_apart = |group: &&Group| !group.is_shown && !filter.is_part();
-            let mut groups = named.groups.iter().filter(|group| !is_apart(group));
-            let group = groups.find(|group| group.parts.iter().any(has));
-            while let Some((group, one)) = group.and_then(|it| Some((it, it.parts.get(*part)?))) {
-                if has(one) {
-                    let seen = &merged.sources[one.source];
-                    let family = &seen.families[one.family];
-                    let bare = one.bare && group.kind == Kind::Counter;
-                    let Group { kind, help, .. } = group;
-                    let shown = Shown { name: &named.name, help, kind: *kind, bare };
-                    if let Some(next) = family.pass(&seen.labels, shown, *series, sink, &is_full) {
-                        *series = next;
-                        return true;
-                    }
-                }
-                (*part, *series) = (*part + 1, 0);
-                if is_full(sink) {
-                    return true;
-                }
-            }
-            (*name, *part, *series) = (*name + 1, 0, 0);
-            // Those that are left out take time, too.
-            looked_at += named.groups.iter().map(|group| group.parts.len()).sum::<usize>();
-            if looked_at > LOOKED_AT {
-                return true;
-            }
-        }
-        false
-    }
-}
-
-/// The number of families of sources that one step looks at.
-const LOOKED_AT: usize = 4096;
+/// The number of the daemon among the sources.
+const OWN: usize = 0;
 
 #[cfg(test)]
 mod tests {
-    use quipu::Registry;
     use quipu::exposition::{Encoder, Escaping, Format};
-    use quipu::snapshot::{Family, Number, Series, Texts, Value};
+    use quipu::snapshot::{Number, Texts, Value};
 
-    use super::super::recorded::Recorder;
+    use super::super::walk::Walk;
     use super::*;
 
     fn seen(name: &str, registry: &Registry) -> Arc<Seen> {
@@ -425,30 +550,22 @@ mod tests {
         let registries = [(); 3].map(|()| Registry::new());
         for registry in &registries[..2] {
             registry.counter("jobs", "Jobs.").unwrap().inc();
-            registry.gauge("daemon", "").unwrap().set(1.0);
         }
-        registries[0].gauge("da.emon", "").unwrap().set(1.0);
         registries[1].gauge("size", "Bytes.").unwrap().set(2.0);
         registries[2].gauge("jobs", "Something else.").unwrap().set(3.0);
         registries[2].gauge("size", "Lines.").unwrap().set(4.0);
         registries[2].gauge("jobs.total", "").unwrap().set(5.0);
         let names = ["web/1", "web/2", "mail"];
         let sources = names.iter().zip(&registries).map(|(name, registry)| seen(name, registry));
-        let merged =
-            Arc::new(Merged::of(sources.collect(), |name| ["daemon", "da_emon"].contains(&name)));
+        let merged = Arc::new(Merged::of(&Registry::new(), sources.collect()));
         let all = "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
                    jobs_total{segment=\"web/1\"} 1\njobs_total{segment=\"web/2\"} 1\n\
                    # HELP size Bytes.\n# TYPE size gauge\n\
                    size{segment=\"web/2\"} 2\nsize{segment=\"mail\"} 4\n";
         assert_eq!(text(&merged, Filter::default()), all);
         let conflicts = merged.conflicts.iter().map(|one| (&*one.name, one.about));
-        let expected = [
-            ("da.emon", About::Daemon),
-            ("daemon", About::Daemon),
-            ("jobs", About::Type),
-            ("jobs.total", About::Samples),
-            ("size", About::Help),
-        ];
+        let expected =
+            [("jobs", About::Type), ("jobs.total", About::Samples), ("size", About::Help)];
         assert_eq!(conflicts.collect::<Vec<_>>(), expected);
         let of = |source: &str, names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -490,7 +607,7 @@ mod tests {
                 let (name, path) = (number.to_string(), PathBuf::new());
                 Arc::new(Seen { origin, name, path, labels, families, series: 1 })
             });
-            let merged = Arc::new(Merged::of(sources.collect(), |_| false));
+            let merged = Arc::new(Merged::of(&Registry::new(), sources.collect()));
             let lines = text(&merged, Filter::default());
             let lines = lines.lines().map(|line| line.trim_start_matches("# TYPE ").to_owned());
             (lines.collect::<Vec<_>>().join(", "), merged.conflicts.len())

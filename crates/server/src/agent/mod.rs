@@ -4,7 +4,8 @@
 //! A thread of its own has the files found, and all of them read when a scrape asks for them: the
 //! thread that serves requests never waits for a file system, and nothing is read that no client
 //! wants. What was read is merged once, and is then passed on in steps. Scrapes that come at the
-//! same time share a reading. What [`targets`] exposed last is merged with it.
+//! same time share a reading. What [`targets`] exposed last is merged with it, and so are the
+//! families of the daemon itself, whose series are read when they are shown.
 //!
 //! Nor does that thread wait for a file system for long: each place that the settings name has a
 //! thread for that (`place.rs`).
@@ -24,9 +25,9 @@ mod retry;
 mod source;
 mod table;
 pub mod targets;
+mod walk;
 mod watched;
 
-use std::collections::HashSet;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -36,8 +37,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu::exposition::{Escaping, escape_name, is_legacy_name};
-use quipu::{FamilyNames, Registry};
+use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use notice::{Heard, Notice};
@@ -49,9 +49,10 @@ use targets::Scraped;
 
 use crate::inputs::otlp;
 
-pub use merged::{About, Conflict, Filter, Merged, Seen, Walk};
+pub use merged::{About, Conflict, Filter, LeftOut, Merged, Seen};
 pub use pattern::Pattern;
 pub use recorded::{Labels, Recorded};
+pub use walk::{All, Walk};
 pub use watched::{Asked, Reading, Watched};
 
 /// What the agent watches, and how.
@@ -81,8 +82,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the threads, which show what was `scraped`, too. A family that `shown` has keeps
-    /// those of its name in other sources apart.
+    /// Starts the threads, which show what was `scraped`, too, beside the families of `shown`.
     ///
     /// # Errors
     /// That of the system if it has no thread or descriptor.
@@ -164,15 +164,9 @@ impl Thread {
         let (files, is_part) = self.table.read();
         let mut sources = self.scraped.seen();
         sources.extend(files);
-        let shown = self.shown.family_names().ok();
-        let names = shown.iter().flat_map(FamilyNames::all);
-        let escaped: HashSet<String> =
-            names.filter(|name| !is_legacy_name(name)).map(escaped).collect();
-        let is_taken = |name: &str| {
-            escaped.contains(name) || shown.as_ref().is_some_and(|shown| shown.contains(name))
-        };
-        let mut merged = Merged::of(sources, is_taken);
+        let mut merged = Merged::of(&self.shown, sources);
         (merged.directories, merged.is_part) = (self.table.directories(), is_part);
+        merged.left_out = Arc::clone(&self.watched.0.left_out);
         let merged = Arc::new(merged);
         self.table.log(&merged.conflicts);
         let mut status = self.table.status(&merged);
@@ -197,11 +191,4 @@ impl Thread {
         let mut bytes = [0; 64];
         while matches!((&self.woken).read(&mut bytes), Ok(count) if count > 0) {}
     }
-}
-
-/// The name of a metric, for readers that need it escaped.
-fn escaped(name: &str) -> String {
-    let mut escaped = String::new();
-    escape_name(name, Escaping::Underscores, &mut escaped);
-    escaped
 }

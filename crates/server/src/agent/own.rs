@@ -6,7 +6,7 @@ use quipu::collector::Collector;
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
 use super::context;
-use super::merged::About;
+use super::merged::{About, Origin};
 use super::watched::Watched;
 use crate::segment_file::Header;
 
@@ -97,10 +97,7 @@ impl Collector for Own {
         put(&UNWATCHED, &[], whole(status.unwatched), sink);
         sink.family(&LATE);
         put(&LATE, &[], whole(status.late), sink);
-        sink.family(&CONFLICTS);
-        for (about, count) in About::ALL.into_iter().zip(status.conflicts) {
-            put(&CONFLICTS, &[about.name()], whole(count), sink);
-        }
+        put_conflicts(&CONFLICTS, status.conflicts, self.0.0.left_out.of(Origin::File), sink);
         sink.family(&TOOK);
         put(&TOOK, &[], Value::Gauge(Number::Float(status.took.as_secs_f64())), sink);
         sink.family(&INFO);
@@ -172,12 +169,23 @@ impl Collector for OfTargets {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        sink.family(&TARGET_CONFLICTS);
         let counts = self.0.status().0.target_conflicts;
-        for (about, count) in About::ALL.into_iter().zip(counts) {
-            let count = Value::Gauge(Number::Unsigned(count as u64));
-            put(&TARGET_CONFLICTS, &[about.name()], count, sink);
-        }
+        let left_out = self.0.0.left_out.of(Origin::Target);
+        put_conflicts(&TARGET_CONFLICTS, counts, left_out, sink);
+    }
+}
+
+/// Passes on what sources contradict others in, with the series that were left out.
+fn put_conflicts(
+    family: &Family<'_>,
+    mut counts: [usize; About::ALL.len()],
+    left_out: usize,
+    sink: &mut dyn Sink,
+) {
+    counts[About::Series as usize] = left_out;
+    sink.family(family);
+    for (about, count) in About::ALL.into_iter().zip(counts) {
+        put(family, &[about.name()], Value::Gauge(Number::Unsigned(count as u64)), sink);
     }
 }
 
@@ -260,13 +268,13 @@ const LATE: Family<'static> = gauge(
 
 const CONFLICTS: Family<'static> = gauge(
     "quipu_segments_conflicts",
-    "Families of watched files that contradict those of others, by what they differ in.",
+    "Families and series of watched files that contradict others, by what they differ in.",
     &[Label { name: "about", values: None }],
 );
 
 const TARGET_CONFLICTS: Family<'static> = gauge(
     "quipu_scrape_target_conflicts",
-    "Families of targets that contradict those of other sources, by what they differ in.",
+    "Families and series of targets that contradict others, by what they differ in.",
     &[Label { name: "about", values: None }],
 );
 

@@ -14,7 +14,6 @@ use quipu::snapshot::{
 };
 
 use super::labels::{OVERFLOW, escaped, flaw};
-use crate::metrics::PREFIX;
 
 /// As what a family is shown. Its name, its type and its help may be those of other sources.
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +36,6 @@ pub type Labels = Vec<(String, String)>;
 pub(super) struct Recorder {
     families: Vec<Recorded>,
     series: usize,
-    /// What the names of families begin with whose names begin like the daemon's own.
-    renamed: &'static str,
     /// The labels of the source, for what is read from files: its families are checked.
     beside: Option<Labels>,
     /// Whether the series of the current family are left out.
@@ -135,9 +132,6 @@ struct OneExemplar {
     time: Option<Timestamp>,
 }
 
-/// Families of files whose names begin like the daemon's own are shown under this prefix.
-const RENAMED: &str = "quipu_segment_";
-
 /// The bytes of a line beside its name and its labels, roughly.
 const LINE: u64 = 16;
 
@@ -151,16 +145,14 @@ impl Recorder {
     /// For a file whose series get these labels. If they have more than `most` bytes of text, none
     /// is kept: a small file can have a long value of a label, which all of its series have.
     pub(super) fn of_file(beside: &Labels, most: u64) -> Self {
-        Self { beside: Some(beside.clone()), most, ..Self::with_prefix(RENAMED) }
+        Self { beside: Some(beside.clone()), most, ..Self::unchecked() }
     }
 
-    /// Families whose names begin like the daemon's own are shown under this prefix. Their labels
-    /// were checked.
-    pub(super) fn with_prefix(renamed: &'static str) -> Self {
+    /// For families whose labels were checked.
+    pub(super) fn unchecked() -> Self {
         Self {
             families: Vec::new(),
             series: 0,
-            renamed,
             beside: None,
             is_skipping: false,
             flaw: None,
@@ -196,6 +188,11 @@ impl Recorder {
             family.series.shrink_to_fit();
         }
         (self.families, self.series)
+    }
+
+    /// All families that were recorded, also those without series.
+    pub(super) fn heads(self) -> Vec<Recorded> {
+        self.families
     }
 
     /// Removes families that are there a second time: all their series would be there twice.
@@ -261,12 +258,9 @@ impl Sink for Recorder {
         if self.is_skipping {
             return;
         }
-        let name = match family.name.strip_prefix(PREFIX) {
-            Some(rest) => format!("{}{rest}", self.renamed),
-            None => family.name.to_owned(),
-        };
         // A reader of OpenMetrics refuses a unit that is not the end of the name.
-        let is_end = || name.strip_suffix(family.unit).is_some_and(|rest| rest.ends_with('_'));
+        let is_end =
+            || family.name.strip_suffix(family.unit).is_some_and(|rest| rest.ends_with('_'));
         let is_shown = self.beside.is_none() || is_legacy_name(family.unit) && is_end();
         let unit = if is_shown { family.unit } else { "" };
         let values = |label: &Label<'_>| {
@@ -275,7 +269,7 @@ impl Sink for Recorder {
         };
         let labels = family.labels.iter().map(|label| (label.name.to_owned(), values(label)));
         self.families.push(Recorded {
-            name,
+            name: family.name.to_owned(),
             help: family.help.to_owned(),
             kind: family.kind,
             bare: family.bare,
@@ -337,11 +331,6 @@ impl Sink for Recorder {
 }
 
 impl Recorded {
-    /// Whether its values are single numbers.
-    pub fn is_plain(&self) -> bool {
-        is_plain(self.kind)
-    }
-
     /// Whether it, or one of its samples, has one of these names.
     pub fn is_one_of(&self, names: &[String]) -> bool {
         names.contains(&self.name)
@@ -419,17 +408,20 @@ impl Recorded {
     }
 }
 
-/// Whether values of this kind are single numbers.
-pub(super) fn is_plain(kind: Kind) -> bool {
-    matches!(kind, Kind::Counter | Kind::Gauge | Kind::Unknown)
-}
-
 /// A value of one number, as one of this kind.
 fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Value<'a> {
     match kind {
         Kind::Counter => Value::Counter { total: number, exemplar },
         Kind::Gauge => Value::Gauge(number),
         _ => Value::Unknown(number),
+    }
+}
+
+/// The value of an info. Where gauges are beside it, it is one.
+pub(super) fn info(kind: Kind) -> Value<'static> {
+    match kind {
+        Kind::Info => Value::Info,
+        kind => plain(kind, Number::Unsigned(1), None),
     }
 }
 
@@ -476,7 +468,7 @@ impl OneSeries {
             OneValue::Gauge(number) | OneValue::Unknown(number) => {
                 pass(plain(family.kind, *number, None));
             }
-            OneValue::Info => pass(Value::Info),
+            OneValue::Info => pass(info(family.kind)),
             OneValue::States(states) => {
                 let states: Vec<(&str, bool)> =
                     states.iter().map(|(name, is_on)| (name.as_str(), *is_on)).collect();
@@ -745,7 +737,7 @@ mod tests {
         for line in [
             "hits_total{segment=\"s\",user=\"a\"} 1",
             "hits_total{segment=\"s\",quipu_overflow=\"true\"} 1",
-            "quipu_segment_series_overflowed_total{segment=\"s\",family=\"hits\"} 1",
+            "quipu_series_overflowed_total{segment=\"s\",family=\"hits\"} 1",
         ] {
             assert!(shown.contains(line), "no {line} in {shown}");
         }

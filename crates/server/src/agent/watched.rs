@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{Sleep, sleep_until};
 
-use super::merged::Merged;
+use super::merged::{LeftOut, Merged};
 use super::own::Status;
 
 /// How long a scrape waits for a reading before it shows the last one.
@@ -34,6 +34,8 @@ pub(super) struct Shared {
     wake: UnixStream,
     state: Mutex<State>,
     changed: Condvar,
+    /// Is the same for all readings.
+    pub(super) left_out: Arc<LeftOut>,
 }
 
 #[derive(Debug, Default)]
@@ -94,6 +96,7 @@ impl Watched {
             wake,
             state: Mutex::default(),
             changed: Condvar::new(),
+            left_out: Arc::default(),
         }))
     }
 

@@ -1,11 +1,12 @@
 //! What is sent: all that `/metrics` shows.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use quipu::snapshot::Sink;
 
-use crate::agent::{Reading, Watched};
+use crate::agent::{All, Reading, Watched};
 use crate::inputs::Shared;
 use crate::inputs::gate::Scraping;
 use crate::state::State;
@@ -36,11 +37,20 @@ impl Source {
     /// # Errors
     /// If the families of the state are inconsistent.
     pub fn visit(&self, sink: &mut impl Sink) -> Result<(), quipu::Error> {
-        if let Some(Reading::Of(merged)) = self.watched.as_ref().map(Watched::fresh) {
-            merged.visit(sink);
-        }
-        let _scraping = self.enter();
-        self.state.intake.registry().visit(sink)
+        let Some(watched) = &self.watched else {
+            let _scraping = self.enter();
+            return self.state.intake.registry().visit(sink);
+        };
+        let merged = match watched.fresh() {
+            Reading::Of(merged) => merged,
+            Reading::Stale => Arc::default(),
+        };
+        let scraping = self.enter();
+        let mut all = All::over(self.state.intake.registry(), &merged, &[])?;
+        while all.step_own(sink, |_| false) {}
+        drop(scraping);
+        while all.step_rest(sink, |_| false) {}
+        Ok(())
     }
 
     /// Waits until no group is being replaced, and helps with that as scrapes do.

@@ -274,22 +274,48 @@ fn contradictions_are_kept_apart_and_counted() {
     assert!(!text.contains("size{") && text.contains("size_total{segment=\"a\"} 3"), "{text}");
     assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"type\"}"), 1.0);
     daemon.wait_for("metrics of several sources contradict each other");
-    // What the daemon takes in has its name alone.
+    // What the daemon takes in is shown beside that of files.
     let body = b"# TYPE sent gauge\nsent 1\n";
     assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 204);
     let text = exposition(&daemon);
-    assert!(text.contains("\nsent 1\n") && !text.contains("sent{segment"), "{text}");
-    assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"daemon\"}"), 1.0);
+    assert!(text.contains("# TYPE sent gauge\nsent 1\nsent{segment=\"b\"} 6\n"), "{text}");
+    // A series that the daemon has itself is not shown again: what it says of a file, too.
+    count(&home, "set", "run/b.quipu", "quipu_segments_up", "7");
+    count(&home, "set", "run/b.quipu", "quipu_keys", "8");
+    wait_for(&daemon, "quipu_keys{segment=\"b\"} 8");
+    wait_for(&daemon, "quipu_segments_conflicts{about=\"series\"} 1");
+    assert_eq!(daemon.sample("quipu_segments_up{segment=\"b\"}"), 1.0);
+    assert_eq!(daemon.sample("quipu_keys"), 0.0);
+    daemon.wait_for("a series has the name and labels of another one");
+    // Unless their types differ.
+    let body = b"# TYPE free summary\nfree_sum 1\nfree_count 1\n";
+    assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 204);
+    let text = exposition(&daemon);
+    assert!(text.contains("\nfree_sum 1\n") && !text.contains("free{"), "{text}");
+    assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"type\"}"), 2.0);
     // A source alone has all of its own.
     let text = daemon.get("/metrics?segment=b").text();
     let values = text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
-    let all = ["free{segment=\"b\"} 5", "sent{segment=\"b\"} 6", "size{segment=\"b\"} 4"];
+    let all = [
+        "free{segment=\"b\"} 5",
+        "quipu_keys{segment=\"b\"} 8",
+        "quipu_segments_up{segment=\"b\"} 7",
+        "sent{segment=\"b\"} 6",
+        "size{segment=\"b\"} 4",
+    ];
     assert_eq!(values, all);
     let text = daemon.get("/metrics?segment=b&name[]=free").text();
     assert!(text.ends_with("free{segment=\"b\"} 5\n") && text.lines().count() == 2, "{text}");
     let text = daemon.get("/metrics?name%5B%5D=size_total&name[]=quipu_keys&name[]=sent").text();
     let names = text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
-    assert_eq!(names, ["size_total{segment=\"a\"} 3", "sent 1", "quipu_keys 0"]);
+    let all = [
+        "sent 1",
+        "sent{segment=\"b\"} 6",
+        "quipu_keys 0",
+        "quipu_keys{segment=\"b\"} 8",
+        "size_total{segment=\"a\"} 3",
+    ];
+    assert_eq!(names, all);
     daemon.get("/metrics?segment=none").expect_refusal(404, "no watched segment is called none");
     daemon.stop();
     let daemon = home.start(&[]);

@@ -1,7 +1,7 @@
 //! What the daemon sends by remote write. The receiver does what a test says: it takes samples,
 //! refuses them, fails, or cuts the connection.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -713,11 +713,72 @@ fn series_of_a_target_that_fails_get_a_stale_marker() {
         "--remote-write-interval",
         "100ms",
     ]);
-    let (up, keys) = (format!("up{own}"), format!("quipu_target_keys{own}"));
+    let (up, keys) = (format!("up{own}"), format!("quipu_keys{own}"));
     receiver.expect(&up, 1.0);
     receiver.expect(&keys, 0.0);
+    receiver.expect("quipu_keys", 0.0);
     target.kill();
     receiver.expect(&up, 0.0);
     wait_until("a marker", || receiver.last(&keys).is_some_and(|last| last.is_stale));
+    assert!(receiver.last("quipu_keys").is_some_and(|last| !last.is_stale));
+    daemon.stop();
+}
+
+#[test]
+fn what_clients_send_is_sent_beside_what_targets_have() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+    let target = home.start(&["--state", "target.quipu"]);
+    let otlp = home.start(&["--state", "otlp.quipu"]);
+    let body = b"# TYPE jobs_total counter\njobs_total{queue=\"a\"} 3\njobs_total 4\n";
+    assert_eq!(target.post_body("/api/v1/import/prometheus", &[], body).status, 204);
+    let url = format!("app=http://{}", target.address());
+    let sent_to = format!("http://{}/v1/metrics", otlp.address());
+    let daemon = home.start(&[
+        "--scrape",
+        &url,
+        "--scrape-interval",
+        "100ms",
+        "--remote-write",
+        &receiver.url,
+        "--remote-write-interval",
+        "100ms",
+        "--otlp",
+        &sent_to,
+        "--otlp-interval",
+        "100ms",
+    ]);
+    let own = format!("instance=\"{}\",job=\"app\"", target.address());
+    let [a, all] = [",queue=\"a\"", ""].map(|label| format!("jobs_total{{{own}{label}}}"));
+    receiver.expect(&a, 3.0);
+    receiver.expect(&all, 4.0);
+    // A group has a series of the name, and one with all labels of the target's.
+    let instance = target.address().to_string();
+    let group = format!("/metrics/job/app/instance/{instance}");
+    let push = "# TYPE jobs_total counter\njobs_total 100\njobs_total{n=\"1\"} 5\n";
+    assert_eq!(daemon.push("PUT", &group, push).status, 200);
+    receiver.expect(&all, 100.0);
+    let beside = format!("jobs_total{{{own},n=\"1\"}}");
+    receiver.expect(&beside, 5.0);
+    let shown = |value: &str| {
+        let text = otlp.get("/metrics").text();
+        text.lines().any(|line| line.starts_with("jobs_total{") && line.ends_with(value))
+    };
+    wait_until("all by OTLP", || shown(" 100") && shown(" 5") && shown(" 3"));
+    // The series of the group end, and none of the target's does.
+    assert_eq!(daemon.push("DELETE", &group, "").status, 202);
+    receiver.expect(&all, 4.0);
+    wait_until("a marker", || receiver.last(&beside).is_some_and(|last| last.is_stale));
+    receiver.see(|requests| {
+        let mut samples = requests.iter().flat_map(|request| &request.samples);
+        assert!(!samples.any(|sample| sample.is_stale && [&a, &all].contains(&&sample.series)));
+        for request in requests {
+            let mut times = HashSet::new();
+            for sample in &request.samples {
+                let one = (&sample.series, sample.timestamp_ms, sample.is_histogram);
+                assert!(times.insert(one), "{sample:?} twice");
+            }
+        }
+    });
     daemon.stop();
 }

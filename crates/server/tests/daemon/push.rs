@@ -19,7 +19,7 @@ fn send(client: &mut Client, method: &str, path: &str, header: &str, body: &[u8]
 }
 
 impl Daemon {
-    fn push(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) fn push(&self, method: &str, path: &str, body: &str) -> Answer {
         send(&mut self.connect(), method, path, "", body.as_bytes())
     }
 

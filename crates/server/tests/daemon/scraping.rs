@@ -1,7 +1,7 @@
 //! Targets that the daemon scrapes: servers that do what a test says, other daemons, and a real
 //! Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -130,13 +130,31 @@ fn wait_for(daemon: &Daemon, line: &str) {
 }
 
 /// Expects promtool, the parsers of Prometheus' server and `quipu check metrics` to read what is
-/// shown.
+/// shown, in which each series is there once.
 #[track_caller]
 fn expect_valid(daemon: &Daemon) {
     let promtool = program("promtool", "prometheus");
+    for accept in [
+        "text/plain;version=1.0.0;escaping=allow-utf-8",
+        "application/openmetrics-text;version=2.0.0;escaping=allow-utf-8",
+        "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
+    ] {
+        let answer = daemon.scrape(accept);
+        let mut known = HashSet::new();
+        for mut sample in textparse(&answer.fields["content-type"], &answer.body) {
+            let [name, labels] = ["name", "labels"].map(|field| sample[field].take().to_string());
+            assert!(known.insert((name.clone(), labels.clone())), "{name}{labels} twice");
+        }
+        assert!(known.len() > 10, "{known:?}");
+    }
     for accept in ["text/plain", "application/openmetrics-text;version=1.0.0"] {
         let answer = daemon.scrape(accept);
         textparse(&answer.fields["content-type"], &answer.body);
+        let lines = answer.text();
+        let mut heads = HashSet::new();
+        for line in lines.lines().filter(|line| line.starts_with("# TYPE ")) {
+            assert!(heads.insert(line.split(' ').nth(2)), "{line} twice in {lines}");
+        }
         let home = Home::new();
         fs::write(home.path("all"), &answer.body).unwrap();
         if accept == "text/plain" {
@@ -189,7 +207,7 @@ fn a_target_is_shown_with_its_job_and_instance() {
         ("size_sum", "", 8.0),
         ("size_count", "", 4.0),
         // The daemon has one of this name, and each target has one.
-        ("quipu_target_keys", "", 9.0),
+        ("quipu_keys", "", 9.0),
         ("up", "", 1.0),
         ("up", ",zone=\"a\"", 6.0),
         ("scrape_samples_scraped", "", 14.0),
@@ -274,6 +292,125 @@ fn targets_whose_types_differ_are_shown_side_by_side() {
 }
 
 #[test]
+fn what_clients_send_hides_nothing_of_targets() {
+    let home = Home::new();
+    let exporter = Exporter::start(
+        &home,
+        "# HELP go_goroutines Goroutines.\n# TYPE go_goroutines gauge\ngo_goroutines 7\n\
+         # TYPE jobs_total counter\njobs_total{queue=\"a\"} 3\njobs_total{queue=\"b\"} 4\n\
+         # TYPE level gauge\nlevel 5\n# TYPE wait counter\nwait 6\n\
+         # TYPE took histogram\ntook_bucket{le=\"1\"} 1\ntook_bucket{le=\"+Inf\"} 2\n\
+         took_sum 3\ntook_count 2\n# TYPE size gauge\nsize 8\nhttp_open 9\n",
+    );
+    let target = format!("app={}", exporter.url);
+    let daemon = home.start(&["--scrape", &target, "--scrape-interval", "100ms"]);
+    let own = format!("job=\"app\",instance=\"{}\"", exporter.address());
+    wait_for(&daemon, &format!("up{{{own}}} 1"));
+    let sorted_samples = || -> BTreeMap<String, f64> {
+        samples(&daemon).iter().map(|(series, value)| (sorted(series), *value)).collect()
+    };
+    let before = sorted_samples();
+    // Of the same type, of others, with the labels of a series of the target, with a name that is
+    // escaped for some readers.
+    let text = format!(
+        "# TYPE go_goroutines gauge\ngo_goroutines{{from=\"me\"}} 1\n# TYPE jobs_total counter\n\
+         jobs_total{{{own},queue=\"a\"}} 100\njobs_total 2\n# TYPE level counter\nlevel 3\n\
+         # TYPE wait gauge\nwait 4\n# TYPE took histogram\ntook_bucket{{le=\"1\"}} 5\n\
+         took_bucket{{le=\"+Inf\"}} 6\ntook_sum 7\ntook_count 6\n# TYPE size summary\nsize_sum 8\n\
+         size_count 1\n# TYPE up gauge\nup 0\n{{\"http.open\",a=\"b\"}} 1\n"
+    );
+    let pushed = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert_eq!(pushed.status, 204, "{}", pushed.text());
+    let shown = sorted_samples();
+    let of_target = |name: &str, labels: &str| sorted(&format!("{name}{{{own}{labels}}}"));
+    for (series, value) in [
+        ("go_goroutines{from=\"me\"}".to_owned(), 1.0),
+        (of_target("go_goroutines", ""), 7.0),
+        ("jobs_total".to_owned(), 2.0),
+        // That of the daemon is first.
+        (of_target("jobs_total", ",queue=\"a\""), 100.0),
+        (of_target("jobs_total", ",queue=\"b\""), 4.0),
+        ("level".to_owned(), 3.0),
+        (of_target("level", ""), 5.0),
+        ("wait".to_owned(), 4.0),
+        (of_target("wait", ""), 6.0),
+        ("took_count".to_owned(), 6.0),
+        (of_target("took_count", ""), 2.0),
+        (of_target("took_bucket", ",le=\"1\""), 1.0),
+        ("size_count".to_owned(), 1.0),
+        ("up".to_owned(), 0.0),
+        (of_target("up", ""), 1.0),
+        ("http_open{a=\"b\"}".to_owned(), 1.0),
+        (of_target("http_open", ""), 9.0),
+    ] {
+        assert_eq!(shown.get(&sorted(&series)), Some(&value), "{series} in {shown:#?}");
+    }
+    // Of what the target has, one is kept apart since a summary cannot be beside a gauge.
+    let gone: Vec<_> = before.keys().filter(|series| !shown.contains_key(*series)).collect();
+    assert_eq!(gone, [&of_target("size", "")]);
+    let conflicts = daemon.sample("quipu_scrape_target_conflicts{about=\"type\"}");
+    assert!(conflicts >= 1.0, "{shown:#?}");
+    wait_for(&daemon, "quipu_scrape_target_conflicts{about=\"series\"} 1");
+    daemon.wait_for("a series has the name and labels of another one");
+    expect_valid(&daemon);
+    let named = daemon.get("/metrics?name[]=go_goroutines&name[]=jobs_total&name[]=http_open");
+    assert_eq!(values(&named.text()).len(), 7, "{}", named.text());
+    let text = named.text();
+    assert!(text.contains("# HELP go_goroutines Goroutines.\n# TYPE go_goroutines gauge\n"));
+    // What looks at the daemon from outside sees both.
+    let mut top = home.command();
+    let url = format!("http://{}/metrics", daemon.address());
+    top.args(["top", "--once", "--interval", "100ms", "--family", "go_goroutines", &url]);
+    let frame = home.finish(top);
+    assert_eq!(frame.status.code(), Some(0), "{}", frame.stderr);
+    let shown = frame.stdout;
+    assert!(shown.contains("me") && shown.contains(exporter.address()), "{shown}");
+    daemon.stop();
+}
+
+#[test]
+fn the_health_of_several_daemons_is_in_one_place() {
+    let home = Home::new();
+    let others = ["a", "b"].map(|name| {
+        let (socket, state) = (format!("unix:{name}.sock"), format!("{name}.quipu"));
+        home.start(&["--listen", &socket, "--state", &state])
+    });
+    let daemon = home.start(&[
+        "--scrape",
+        "unix:a.sock",
+        "--scrape",
+        "unix:b.sock",
+        "--scrape-interval",
+        "100ms",
+        "--segments",
+        "*.quipu",
+    ]);
+    let of = ["a", "b"].map(|name| format!("job=\"scrape\",instance=\"unix:{name}.sock\""));
+    of.iter().for_each(|of| wait_for(&daemon, &format!("up{{{of}}} 1")));
+    let shown = samples(&daemon);
+    let names = shown.keys().map(|series| series.split(['{', ' ']).next().unwrap());
+    let names: HashSet<&str> = names.filter(|name| name.starts_with("quipu_")).collect();
+    let has = |name: &str, labels: &str| {
+        shown.keys().any(|series| series.starts_with(&format!("{name}{{{labels}")))
+    };
+    let all = ["quipu_events_total", "quipu_build_info", "quipu_http_request_duration_seconds_sum"];
+    assert!(all.iter().all(|name| names.contains(name)), "{names:?}");
+    for name in all {
+        assert!(of.iter().all(|of| has(name, of)), "{name} in {shown:#?}");
+    }
+    assert!(has("quipu_build_info", "version="));
+    for about in ["type", "samples", "series"] {
+        for conflicts in ["quipu_scrape_target_conflicts", "quipu_segments_conflicts"] {
+            let count = shown[&format!("{conflicts}{{about=\"{about}\"}}")];
+            assert_eq!(count, 0.0, "{conflicts} {about}: {:#?}", daemon.log());
+        }
+    }
+    expect_valid(&daemon);
+    others.into_iter().for_each(Daemon::stop);
+    daemon.stop();
+}
+
+#[test]
 fn a_target_that_fails_is_down_and_its_series_leave() {
     let home = Home::new();
     let exporter = Exporter::start(&home, "x 1\n");
@@ -351,8 +488,17 @@ fn a_target_at_a_unix_socket_is_scraped() {
     wait_for(&daemon, &format!("up{{{own}}} 1"));
     // Metrics of another daemon are told apart from its own.
     let shown = samples(&daemon);
-    assert_eq!(shown.get(&format!("quipu_target_keys{{{own}}}")), Some(&0.0), "{shown:#?}");
+    assert_eq!(shown.get(&format!("quipu_keys{{{own}}}")), Some(&0.0), "{shown:#?}");
     assert_eq!(shown.get("quipu_keys"), Some(&0.0));
+    let build = shown.keys().filter(|series| series.starts_with("quipu_build_info{version="));
+    assert_eq!(build.count(), 1, "{shown:#?}");
+    let build = format!("quipu_build_info{{{own},version=");
+    assert!(shown.keys().any(|series| series.starts_with(&build)), "{shown:#?}");
+    let bucket = format!("quipu_http_request_duration_seconds_bucket{{{own},le=\"+Inf\"}}");
+    assert!(shown.contains_key(&bucket), "{shown:#?}");
+    // A name that begins like that is refused if it comes in.
+    let body = b"# TYPE quipu_keys gauge\nquipu_keys 5\n";
+    assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 400);
     expect_valid(&daemon);
     other.stop();
     wait_for(&daemon, &format!("up{{{own}}} 0"));

@@ -37,9 +37,6 @@ pub(super) struct Body {
     pub(super) identities: HashMap<u64, u32, Seeded>,
 }
 
-/// Families whose names begin like the daemon's own are shown under this prefix.
-const RENAMED: &str = "quipu_target_";
-
 /// Reads an exposition.
 ///
 /// # Errors
@@ -136,7 +133,7 @@ impl<'h> Reading<'h> {
         Self {
             format,
             hash,
-            recorder: Recorder::with_prefix(RENAMED),
+            recorder: Recorder::unchecked(),
             samples: 0,
             dropped: 0,
             identities: HashMap::with_hasher(hash.clone()),

@@ -1,12 +1,16 @@
-//! What is read of any text of targets is shown in a form that can be read.
+//! What is read of any text of targets is shown in a form that can be read, beside anything that
+//! the daemon shows itself.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::exposition::{Encoder, Escaping, Format as Shown};
+use quipu::exposition::{Encoder, Escaping, Format as Shown, ShownNames};
+use quipu::{CounterFamily, Description, GaugeFamily, HistogramFamily, Info, Registry};
+use quipu_wire::remote::exposition::read_families;
 
-use super::super::super::merged::{Filter, Merged, Origin, Seen, Walk};
+use super::super::super::merged::{Merged, Origin, Seen};
+use super::super::super::walk::All;
 use super::*;
 
 fn body(text: &str, content_type: &str) -> Result<Body, String> {
@@ -14,8 +18,8 @@ fn body(text: &str, content_type: &str) -> Result<Body, String> {
     read(&text, 1000, &Seeded::default())
 }
 
-/// What is shown of targets with these bodies, in a format.
-fn shown(bodies: Vec<Body>, format: Shown) -> String {
+/// What a daemon shows beside targets with these bodies, in a format.
+fn shown(own: &Registry, bodies: Vec<Body>, format: Shown) -> Vec<u8> {
     let sources = bodies.into_iter().enumerate().map(|(number, body)| {
         let name = number.to_string();
         let label = |name: &str| (name.to_owned(), number.to_string());
@@ -30,16 +34,22 @@ fn shown(bodies: Vec<Body>, format: Shown) -> String {
             series,
         })
     });
-    let merged = Arc::new(Merged::of(sources.collect(), |_| false));
-    let mut walk = Walk::over(&merged, Filter::default());
+    let merged = Arc::new(Merged::of(own, sources.collect()));
+    let mut all = All::over(own, &merged, &[]).unwrap();
     let mut encoder = Encoder::new(format, Escaping::default());
-    while walk.step(&mut encoder, |_| true) {}
+    // Each series in a step of its own.
+    while all.step_own(&mut encoder, |_| true) {}
+    while all.step_rest(&mut encoder, |_| true) {}
     encoder.finish();
-    String::from_utf8(encoder.buffer().to_vec()).unwrap()
+    encoder.buffer().to_vec()
 }
 
-fn of_one(text: &str, content_type: &str) -> String {
-    shown(vec![body(text, content_type).unwrap()], Shown::Text)
+fn text(own: &Registry, bodies: Vec<Body>, format: Shown) -> String {
+    String::from_utf8(shown(own, bodies, format)).unwrap()
+}
+
+fn of_one(text_of_it: &str, content_type: &str) -> String {
+    text(&Registry::new(), vec![body(text_of_it, content_type).unwrap()], Shown::Text)
 }
 
 /// Reads what is shown: each family once, and each series once.
@@ -180,11 +190,54 @@ fn what_is_shown_of_any_targets_can_be_read() {
                 .collect::<Result<Vec<_>, _>>()
                 .unwrap_or_else(|error| panic!("{error} {texts:?}"))
         };
-        let text = shown(bodies(), Shown::Text);
-        shown_series += expect_readable(&text, Format::Prometheus).len();
-        expect_readable(&shown(bodies(), Shown::OpenMetrics), Format::OpenMetrics);
+        for own in [Registry::new(), random_own(&mut choices)] {
+            let in_text = text(&own, bodies(), Shown::Text);
+            shown_series += expect_readable(&in_text, Format::Prometheus).len();
+            expect_readable(&text(&own, bodies(), Shown::OpenMetrics), Format::OpenMetrics);
+            let mut names = HashSet::new();
+            let bytes = shown(&own, bodies(), Shown::Protobuf);
+            let each = |family: wire::Family<'_>| {
+                assert!(names.insert(family.name().to_owned()), "{} in {in_text}", family.name());
+            };
+            read_families(&bytes, Limits::default(), each).unwrap();
+            // Nothing hides what the daemon has itself.
+            for line in own.text().lines().filter(|line| !line.starts_with('#')) {
+                assert!(in_text.lines().any(|other| other == line), "no {line} in {in_text}");
+            }
+        }
     }
-    assert!(shown_series > 10_000, "{shown_series}");
+    assert!(shown_series > 20_000, "{shown_series}");
+}
+
+/// Metrics of the daemon, some of which have the labels of a target.
+fn random_own(choices: &mut Choices) -> Registry {
+    let (registry, mut names) = (Registry::new(), ShownNames::default());
+    for _ in 0..4 {
+        let name = choices.of(&["x", "y", "x_count", "x_info", "x_y", "x.y", "up", "quipu_x"]);
+        // An empty value is like none.
+        let values = [(); 2].map(|()| choices.of(&["", "0"]));
+        let description = Description::new(name, "").labels(["job", "instance"]).verbatim();
+        match choices.of(&["counter", "gauge", "histogram", "info"]) {
+            "counter" if names.take(name, Kind::Counter) => {
+                registry.register::<CounterFamily<[&str; 2]>>(description).unwrap().inc(&values);
+            }
+            "gauge" if names.take(name, Kind::Gauge) => {
+                registry.register::<GaugeFamily<[&str; 2]>>(description).unwrap().set(&values, 1.0);
+            }
+            "histogram" if names.take(name, Kind::Histogram) => {
+                let family: HistogramFamily<[&str; 2]> = registry.register(description).unwrap();
+                family.observe(&values, 1.0);
+            }
+            "info" if names.take(name, Kind::Info) => {
+                let description = Description::new(name, "").verbatim();
+                let [job, instance] = values.map(|value| [value]);
+                let description = description.values("job", job).values("instance", instance);
+                registry.register::<Info>(description).unwrap();
+            }
+            _ => {}
+        }
+    }
+    registry
 }
 
 #[test]
@@ -198,7 +251,8 @@ fn damaged_texts_are_refused_or_read() {
             for byte in ["0", "\n", "\"", "{", " ", "\u{7f}", "\u{e9}", "_"] {
                 let text = [&text[..end], byte, &text[end + 1..]].concat();
                 if let Ok(body) = body(&text, content_type) {
-                    expect_readable(&shown(vec![body], Shown::Text), Format::Prometheus);
+                    let shown = shown(&Registry::new(), vec![body], Shown::Text);
+                    expect_readable(&String::from_utf8(shown).unwrap(), Format::Prometheus);
                 }
             }
         }

@@ -1,0 +1,520 @@
+//! Walks over what is shown, in steps: sources alone, or the daemon itself and all sources.
+//!
+//! A family is shown once. The series of the daemon come first, as its registry has them at that
+//! moment; those of sources follow. A source may have a series with the same name and labels as the
+//! daemon, or a file one that a target has: the first one is shown, the other is left out and
+//! counted.
+//!
+//! A family that the daemon has got since the sources were merged may have a name in common with
+//! theirs. Then it is shown, and those of sources are left out, this once.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use quipu::Registry;
+use quipu::exposition::ShownNames;
+use quipu::snapshot::{self, Family, Series, Sink, Value};
+use quipu_segment::hash::Seeded;
+
+use super::labels::{OVERFLOW, escaped};
+use super::merged::{Filter, Merged, Origin, Part, Shared};
+use super::recorded::{Labels, Recorded, Recorder, Shown, info};
+
+/// A walk over the families of sources.
+#[derive(Debug)]
+pub struct Walk {
+    merged: Arc<Merged>,
+    filter: Filter,
+    name: usize,
+    place: Place,
+    /// The names that were shown with families of the daemon.
+    done: HashSet<usize>,
+    /// The names of families that the daemon has got since.
+    late: ShownNames,
+}
+
+/// Where a walk is among the families of a name.
+#[derive(Debug, Default)]
+struct Place {
+    /// The number of the part, in the group that is shown.
+    part: usize,
+    /// The number of the next series.
+    series: usize,
+    known: Known,
+}
+
+/// The series that were shown under a name.
+#[derive(Debug, Default)]
+struct Known {
+    hashes: HashSet<u64, Seeded>,
+    /// How many were left out so far, under all names, by their origin; and the first one's name
+    /// and source.
+    left_out: [usize; 2],
+    first: Option<(String, String)>,
+}
+
+impl Walk {
+    /// Begins a walk.
+    pub fn over(merged: &Arc<Merged>, filter: Filter) -> Self {
+        let (done, late) = (HashSet::new(), ShownNames::default());
+        Self { merged: Arc::clone(merged), filter, name: 0, place: Place::default(), done, late }
+    }
+
+    /// Passes on families until `is_full` returns true after a series or a family. Returns whether
+    /// there is more.
+    pub fn step<S: Sink + ?Sized>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
+        let mut looked_at = 0;
+        while let Some(named) = self.merged.names.get(self.name) {
+            let is_free = || self.late.are_free(&named.name, named.groups[0].kind);
+            looked_at += named.groups.iter().map(|group| group.parts.len()).sum::<usize>();
+            if !self.done.contains(&self.name) && is_free() {
+                if self.pass(self.name, sink, &is_full) {
+                    return true;
+                }
+                self.place.end();
+            }
+            self.name += 1;
+            // Those that are left out take time, too.
+            if looked_at > LOOKED_AT {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Passes on what sources have under a name. Returns whether there is more.
+    fn pass<S: Sink + ?Sized>(
+        &mut self,
+        name: usize,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> bool {
+        let Self { merged, filter, place: Place { part, series, known }, .. } = self;
+        let Some(named) = merged.names.get(name) else { return false };
+        let has = |part: &Part| {
+            let seen = &merged.sources[part.source];
+            filter.has_source(seen) && filter.has_family(&seen.families[part.family])
+        };
+        // With a source of its own, a family that is apart is shown.
+        let mut groups = named.groups.iter().filter(|group| group.is_shown || filter.is_part());
+        let Some(group) = groups.find(|group| group.parts.iter().any(has)) else { return false };
+        let is_mixed = named.is_mixed && !filter.is_part();
+        while let Some(one) = group.parts.get(*part) {
+            if has(one) {
+                let seen = &merged.sources[one.source];
+                let shown = named.shown(group, *one);
+                let known = is_mixed.then_some((&mut *known, seen.origin, &*seen.name));
+                let mut distinct = Distinct { sink: &mut *sink, known };
+                let is_full = |distinct: &Distinct<'_, S>| is_full(distinct.sink);
+                let family = &seen.families[one.family];
+                if let Some(next) =
+                    family.pass(&seen.labels, shown, *series, &mut distinct, is_full)
+                {
+                    *series = next;
+                    return true;
+                }
+            }
+            (*part, *series) = (*part + 1, 0);
+            if is_full(sink) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Place {
+    /// Ends a name.
+    fn end(&mut self) {
+        (self.part, self.series) = (0, 0);
+        self.known.hashes.clear();
+    }
+}
+
+impl Known {
+    /// Notes a series. Returns whether it was not there yet.
+    fn insert(&mut self, family: &Family<'_>, series: &Series<'_>) -> bool {
+        let hash = self.hashes.hasher().hash_one(identity(family, series));
+        self.hashes.insert(hash)
+    }
+}
+
+/// The labels of a series in order, as the text formats have them. An empty value is like none.
+fn identity<'a>(family: &Family<'a>, series: &Series<'a>) -> Vec<(Cow<'a, str>, &'a str)> {
+    if series.overflow {
+        return vec![(Cow::Borrowed(OVERFLOW), series.overflow_value())];
+    }
+    let all = family.fixed(series.group).chain(family.dynamic().zip(series.texts));
+    let all = all.filter(|(_, value)| !value.is_empty());
+    let mut labels: Vec<_> = all.map(|(name, value)| (escaped(name), value)).collect();
+    labels.sort_unstable();
+    labels
+}
+
+/// Passes on the series that were not there yet.
+struct Distinct<'s, S: ?Sized> {
+    sink: &'s mut S,
+    /// What was there, and of what these are; `None` if all are passed on.
+    known: Option<(&'s mut Known, Origin, &'s str)>,
+}
+
+impl<S: Sink + ?Sized> Sink for Distinct<'_, S> {
+    fn family(&mut self, family: &Family<'_>) {
+        self.sink.family(family);
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        if let Some((known, origin, source)) = &mut self.known
+            && !known.insert(family, series)
+        {
+            let of = usize::from(*origin == Origin::Target);
+            known.left_out[of] += 1;
+            known.first.get_or_insert_with(|| (family.name.to_owned(), (*source).to_owned()));
+            return;
+        }
+        self.sink.series(family, series);
+    }
+}
+
+/// A walk over all that is shown.
+#[derive(Debug)]
+pub struct All {
+    own: Own,
+    /// Whether the sources' series of the current family are due.
+    is_joining: bool,
+    current: Current,
+    walk: Walk,
+}
+
+/// The current family of the daemon.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum Current {
+    /// Is shown as it is.
+    #[default]
+    Alone,
+    /// Is shown as it is. Sources may have something of its name, and it has shown nothing yet.
+    Late,
+    /// Is shown with what sources have.
+    Shared(Shared),
+}
+
+/// What is left of the daemon's own families.
+#[derive(Debug)]
+enum Own {
+    /// Those of its segment.
+    InSegment(Box<snapshot::Walk>),
+    /// Those that were collected: the number of the current one, and of its next series.
+    Collected(Vec<Recorded>, usize, usize),
+    Nothing,
+}
+
+impl All {
+    /// Begins a walk over what a registry shows, and what is merged, in as far as it has one of
+    /// these names. There are none for all.
+    ///
+    /// # Errors
+    /// If the families of the registry are inconsistent.
+    pub fn over(
+        registry: &Registry,
+        merged: &Arc<Merged>,
+        names: &[String],
+    ) -> Result<Self, quipu::Error> {
+        let mut own = registry.walk()?;
+        own.only((!names.is_empty()).then(|| names.into()));
+        let filter = Filter { names: names.into(), ..Filter::default() };
+        let walk = Walk::over(merged, filter);
+        let (own, current) = (Own::InSegment(Box::new(own)), Current::default());
+        Ok(Self { own, is_joining: false, current, walk })
+    }
+
+    /// Passes on the families of the daemon, each with the series that sources have of it, until
+    /// `is_full` returns true after a series or a family. Returns whether there are more.
+    pub fn step_own<S: Sink + ?Sized>(
+        &mut self,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> bool {
+        loop {
+            if self.is_joining
+                && let Current::Shared(shared) = self.current
+            {
+                if self.walk.pass(shared.name, sink, &is_full) {
+                    return true;
+                }
+                self.walk.place.end();
+                (self.is_joining, self.current) = (false, Current::Alone);
+            }
+            let Self { own, is_joining, current, walk } = self;
+            match own {
+                Own::InSegment(families) => {
+                    let mut beside = Beside { sink, current, walk };
+                    let is_more = families.families(
+                        &mut beside,
+                        |beside| is_full(beside.sink),
+                        |beside, is_last| {
+                            *is_joining = beside.is_shared() && is_last();
+                            *is_joining
+                        },
+                    );
+                    if !is_more {
+                        // They are few.
+                        let mut recorder = Recorder::unchecked();
+                        while families.step(&mut recorder, |_| false) {}
+                        *own = Own::Collected(recorder.finish().0, 0, 0);
+                    }
+                    if is_more && !*is_joining {
+                        return true;
+                    }
+                }
+                Own::Collected(families, at, series) => {
+                    let Some(family) = families.get(*at) else {
+                        walk.place.end();
+                        *own = Own::Nothing;
+                        return false;
+                    };
+                    let mut beside = Beside { sink, current, walk };
+                    let Recorded { name, help, kind, bare, .. } = family;
+                    let shown = Shown { name, help, kind: *kind, bare: *bare };
+                    let is_full = |beside: &Beside<'_, S>| is_full(beside.sink);
+                    let next = family.pass(&Labels::new(), shown, *series, &mut beside, is_full);
+                    if let Some(next) = next {
+                        *series = next;
+                        return true;
+                    }
+                    (*at, *series) = (*at + 1, 0);
+                    let is_same = |next: &Recorded| next.name == *name && next.bare == *bare;
+                    *is_joining = !families.get(*at).is_some_and(is_same) && beside.is_shared();
+                }
+                Own::Nothing => return false,
+            }
+        }
+    }
+
+    /// Passes on what the sources alone have, after the families of the daemon. Returns whether
+    /// there is more.
+    pub fn step_rest<S: Sink + ?Sized>(
+        &mut self,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> bool {
+        let is_more = self.walk.step(sink, is_full);
+        let Walk { merged, filter, place, .. } = &self.walk;
+        if !is_more && filter.names.is_empty() {
+            merged.left_out.note(place.known.left_out, place.known.first.as_ref());
+        }
+        is_more
+    }
+}
+
+/// Passes on families of the daemon as they are shown beside those of sources.
+struct Beside<'w, S: ?Sized> {
+    sink: &'w mut S,
+    current: &'w mut Current,
+    walk: &'w mut Walk,
+}
+
+impl<S: ?Sized> Beside<'_, S> {
+    /// Whether the sources have series of the current family, too.
+    fn is_shared(&self) -> bool {
+        let Current::Shared(shared) = *self.current else { return false };
+        self.walk.merged.names[shared.name].is_shared
+    }
+}
+
+impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
+    fn family(&mut self, family: &Family<'_>) {
+        let Walk { merged, place, done, .. } = &mut *self.walk;
+        let current = match merged.may_share(family) {
+            false => Current::Alone,
+            true => merged.shared(family).map_or(Current::Late, Current::Shared),
+        };
+        if current != *self.current {
+            place.end();
+            *self.current = match current {
+                // One that comes again is shown as it is.
+                Current::Shared(shared) if !done.insert(shared.name) => Current::Alone,
+                current => current,
+            };
+        }
+        match *self.current {
+            Current::Shared(shared) => self.sink.family(&merged.as_shown(shared, family)),
+            _ => self.sink.family(family),
+        }
+    }
+
+    #[inline]
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        let Walk { merged, place, late, .. } = &mut *self.walk;
+        let shared = match *self.current {
+            Current::Alone => return self.sink.series(family, series),
+            Current::Late => {
+                late.add(family.name, family.kind);
+                *self.current = Current::Alone;
+                return self.sink.series(family, series);
+            }
+            Current::Shared(shared) => shared,
+        };
+        let family = merged.as_shown(shared, family);
+        if merged.names[shared.name].is_mixed {
+            place.known.insert(&family, series);
+        }
+        let value = match series.value {
+            Value::Info => info(family.kind),
+            value => value,
+        };
+        self.sink.series(&family, &Series { value, ..*series });
+    }
+}
+
+/// The number of families of sources that one step looks at.
+const LOOKED_AT: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use quipu::exposition::{Encoder, Escaping, Format};
+    use quipu::{CounterFamily, Description, Gauge, GaugeFamily, Info};
+
+    use super::super::merged::{About, Seen};
+    use super::*;
+
+    /// What is in a file, or at a target with this number.
+    fn seen(origin: Origin, number: u64, registry: &Registry) -> Arc<Seen> {
+        let mut recorder = Recorder::default();
+        registry.visit(&mut recorder).unwrap();
+        let (families, series) = recorder.finish();
+        let name = format!("{number}");
+        let label = |label: &str| (label.to_owned(), name.clone());
+        let labels = match origin {
+            Origin::File => vec![label("segment")],
+            _ => vec![label("job"), label("instance")],
+        };
+        let path = Default::default();
+        Arc::new(Seen { origin, name, path, labels, families, series })
+    }
+
+    fn shown(own: &Registry, merged: &Arc<Merged>, names: &[&str], escaping: Escaping) -> String {
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut all = All::over(own, merged, &names).unwrap();
+        let mut encoder = Encoder::new(Format::Text, escaping);
+        // Each series in a step of its own.
+        while all.step_own(&mut encoder, |_| true) {}
+        while all.step_rest(&mut encoder, |_| true) {}
+        String::from_utf8(encoder.buffer().to_vec()).unwrap()
+    }
+
+    fn text(own: &Registry, merged: &Arc<Merged>) -> String {
+        shown(own, merged, &[], Escaping::default())
+    }
+
+    fn conflicts(merged: &Merged) -> Vec<(&str, About)> {
+        merged.conflicts.iter().map(|one| (&*one.name, one.about)).collect()
+    }
+
+    #[test]
+    fn series_of_the_daemon_come_first_and_are_shown_once() {
+        let [own, file, target] = [(); 3].map(|()| Registry::new());
+        let jobs = Description::new("jobs", "").labels(["job", "instance"]);
+        let jobs: CounterFamily<[&str; 2]> = own.register(jobs).unwrap();
+        jobs.inc_by(&["7", "7"], 1);
+        jobs.inc_by(&["", "8"], 2);
+        own.gauge("last", "Own.").unwrap().set(3.0);
+        for (registry, n) in [(&file, 4), (&target, 5)] {
+            registry.counter("jobs", "Jobs.").unwrap().inc_by(n);
+            registry.gauge("alone", "").unwrap().set(6.0);
+        }
+        // One that a target has, too.
+        let same = Description::new("alone", "").labels(["segment", "instance", "job"]);
+        let other = Registry::new();
+        let same: GaugeFamily<[&str; 3]> = other.register(same).unwrap();
+        same.set(&["", "7", "7"], 9.0);
+        let mut sources = vec![
+            seen(Origin::Target, 7, &target),
+            seen(Origin::Target, 8, &target),
+            seen(Origin::File, 1, &file),
+        ];
+        let without_labels = seen(Origin::File, 2, &other);
+        let without_labels = Arc::into_inner(without_labels).unwrap();
+        sources.push(Arc::new(Seen { labels: Vec::new(), ..without_labels }));
+        let merged = Arc::new(Merged::of(&own, sources));
+        let jobs = "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
+                    jobs_total{job=\"7\",instance=\"7\"} 1\njobs_total{job=\"\",instance=\"8\"} 2\n\
+                    jobs_total{job=\"8\",instance=\"8\"} 5\njobs_total{segment=\"1\"} 4\n";
+        let all = format!(
+            "{jobs}# HELP last Own.\n# TYPE last gauge\nlast 3\n# TYPE alone gauge\n\
+             alone{{job=\"7\",instance=\"7\"}} 6\nalone{{job=\"8\",instance=\"8\"}} 6\n\
+             alone{{segment=\"1\"}} 6\n"
+        );
+        assert_eq!(text(&own, &merged), all);
+        assert_eq!([Origin::File, Origin::Target].map(|origin| merged.left_out.of(origin)), [1, 1]);
+        assert_eq!(conflicts(&merged), []);
+        assert_eq!(shown(&own, &merged, &["jobs_total"], Escaping::default()), jobs);
+        assert!(shown(&own, &merged, &["alone"], Escaping::default()).starts_with("# TYPE alone"));
+        assert_eq!(merged.left_out.of(Origin::Target), 1);
+    }
+
+    #[test]
+    fn types_that_differ_and_names_that_are_shown_alike() {
+        let [own, file, target] = [(); 3].map(|()| Registry::new());
+        own.gauge("a.b", "").unwrap().set(1.0);
+        own.gauge("jobs", "").unwrap().set(2.0);
+        own.counter("size", "").unwrap().inc();
+        own.histogram("took", "").unwrap().observe(1.0);
+        let count = Description::new("left_count", "").verbatim();
+        own.register::<Gauge>(count).unwrap().set(3.0);
+        own.register::<Info>(Description::new("build", "").values("v", ["1"])).unwrap();
+        target.gauge("a_b", "").unwrap().set(4.0);
+        target.counter("jobs", "").unwrap().inc();
+        let build = Description::new("build_info", "").verbatim();
+        target.register::<Gauge>(build).unwrap().set(1.0);
+        target.histogram("left", "").unwrap().observe(1.0);
+        file.gauge("size", "").unwrap().set(5.0);
+        file.gauge("took", "").unwrap().set(6.0);
+        let sources = vec![seen(Origin::Target, 1, &target), seen(Origin::File, 1, &file)];
+        let merged = Arc::new(Merged::of(&own, sources));
+        let all = text(&own, &merged);
+        let target = "{job=\"1\",instance=\"1\"}";
+        for lines in [
+            format!("# TYPE a_b gauge\na_b 1\na_b{target} 4\n"),
+            "# TYPE jobs gauge\njobs 2\n# TYPE".to_owned(),
+            format!("# TYPE jobs_total counter\njobs_total{target} 1\n"),
+            "# TYPE size_total counter\nsize_total 1\n# TYPE".to_owned(),
+            "# TYPE size gauge\nsize{segment=\"1\"} 5\n".to_owned(),
+            format!("# TYPE build_info gauge\nbuild_info{{v=\"1\"}} 1\nbuild_info{target} 1\n"),
+            "left_count 3\n".to_owned(),
+        ] {
+            assert!(all.contains(&lines), "no {lines} in {all}");
+        }
+        assert!(!all.contains("took{") && !all.contains("left_count{"), "{all}");
+        assert_eq!(conflicts(&merged), [("left", About::Samples), ("took", About::Type)]);
+        // For readers that take any name, too.
+        let utf8 = shown(&own, &merged, &[], Escaping::AllowUtf8);
+        assert!(utf8.contains(&format!("# TYPE a_b gauge\na_b 1\na_b{target} 4\n")), "{utf8}");
+    }
+
+    #[test]
+    fn a_family_that_the_daemon_gets_later_is_shown_alone_this_once() {
+        let [own, target] = [(); 2].map(|()| Registry::new());
+        target.counter("jobs", "").unwrap().inc();
+        target.gauge("free", "").unwrap().set(1.0);
+        let merge = || Arc::new(Merged::of(&own, vec![seen(Origin::Target, 1, &target)]));
+        // One without series hides nothing.
+        let none = Description::new("free", "").labels(["a"]);
+        let _: GaugeFamily<[&str; 1]> = own.register(none).unwrap();
+        let before = merge();
+        let total = Description::new("jobs_total", "").verbatim();
+        own.register::<Gauge>(total).unwrap().set(2.0);
+        let free = "# TYPE free gauge\nfree{job=\"1\",instance=\"1\"} 1\n";
+        let jobs = "# TYPE jobs_total gauge\njobs_total 2\n";
+        assert_eq!(text(&own, &before), format!("{jobs}{free}"));
+        let joined = format!("{jobs}jobs_total{{job=\"1\",instance=\"1\"}} 1\n{free}");
+        assert_eq!(text(&own, &merge()), joined);
+        // One that the daemon shows no more leaves those of others.
+        let merged = merge();
+        own.unregister("jobs_total");
+        let alone =
+            format!("{free}# TYPE jobs_total gauge\njobs_total{{job=\"1\",instance=\"1\"}} 1\n");
+        assert_eq!(text(&own, &merged), alone);
+    }
+}
