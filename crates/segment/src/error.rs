@@ -66,6 +66,10 @@ pub enum ErrorKind {
     Moved,
     /// Another process has the file open.
     Locked,
+    /// No process has the file open, and it was to be joined.
+    NotOpen,
+    /// Another process has joined those that have the file open.
+    Joined,
     /// Another process has locked the file exclusively, and did not share it in time.
     Busy {
         /// How long this process waited for it.
@@ -252,6 +256,12 @@ impl ErrorKind {
             ErrorKind::Locked => {
                 write!(f, "another process has it open; stop that process, or name another file")
             }
+            ErrorKind::NotOpen => write!(f, "no process has it open; start its program first"),
+            ErrorKind::Joined => write!(
+                f,
+                "another process has joined its program already, and only one may; end that one \
+                 first"
+            ),
             ErrorKind::Busy { waited } => write!(
                 f,
                 "another process has locked it and did not share it within {waited:?}; find that \

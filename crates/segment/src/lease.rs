@@ -1,5 +1,6 @@
 //! Leader election: one of the processes that share a segment leads, until it dies or gives the
-//! lead back.
+//! lead back. A leader may also rest: any other process can take the lead meanwhile, and the one
+//! that rests learns whether one has.
 //!
 //! Acquiring the lead never waits: a process that does not get it asks again later. As with the
 //! locks, the leader is known by its token, whose byte lock the system releases when the process
@@ -19,6 +20,50 @@ pub struct LeaderLease {
     at: usize,
     token: u64,
     generation: u32,
+}
+
+/// The mark of a leader that rests, beside its token. No process has such a token, so any process
+/// may take the lead.
+const RESTING: u64 = 1 << 63;
+
+/// The token of the process that leads, or rests, by the word of a lead.
+pub(crate) fn leader(word: u64) -> u64 {
+    word & !RESTING
+}
+
+/// A lead that another process may take, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct RestingLease {
+    cells: Cells,
+    at: usize,
+    token: u64,
+    generation: u32,
+}
+
+impl RestingLease {
+    /// Takes the lead again if no process has led meanwhile.
+    pub(crate) fn resume(self) -> Option<LeaderLease> {
+        if self.generation != fork::generation() {
+            return None;
+        }
+        let word = &self.cells[self.at];
+        let (mark, token) = (self.token | RESTING, self.token);
+        // Acquire: as when a lead is taken, though no other process has led.
+        word.compare_exchange(mark, token, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        let (cells, at, generation) = (self.cells.clone(), self.at, self.generation);
+        Some(LeaderLease { cells, at, token, generation })
+    }
+}
+
+impl Drop for RestingLease {
+    fn drop(&mut self) {
+        if self.generation == fork::generation() {
+            let mark = self.token | RESTING;
+            // If another process leads, or this one again, the word stays as it is.
+            let word = &self.cells[self.at];
+            let _ = word.compare_exchange(mark, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Segment {
@@ -50,6 +95,19 @@ impl LeaderLease {
     pub fn is_held(&self) -> bool {
         self.generation == fork::generation()
             && self.cells[self.at].load(Ordering::Relaxed) == self.token
+    }
+
+    /// Lets other processes lead. `None` if this one does not lead any more.
+    pub(crate) fn rest(self) -> Option<RestingLease> {
+        if self.generation != fork::generation() {
+            return None;
+        }
+        let (token, mark) = (self.token, self.token | RESTING);
+        // Release: the next leader sees what this one wrote.
+        let word = &self.cells[self.at];
+        word.compare_exchange(token, mark, Ordering::Release, Ordering::Relaxed).ok()?;
+        let (cells, at, generation) = (self.cells.clone(), self.at, self.generation);
+        Some(RestingLease { cells, at, token, generation })
     }
 }
 
@@ -83,5 +141,23 @@ mod tests {
         assert!(segment.lead(&cells, 0).unwrap().is_none());
         drop(lead);
         assert!(segment.lead(&cells, 0).unwrap().is_some());
+    }
+
+    #[test]
+    fn a_leader_that_rests_learns_whether_another_one_led() {
+        let segment = Segment::private(1 << 16).unwrap();
+        let draft = segment.reserve(Kind::new(*b"LEAD", 1), "", 1).unwrap();
+        let cells = draft.publish().unwrap().cells().clone();
+        let word = || cells[0].load(super::Ordering::Relaxed);
+        let rest = segment.lead(&cells, 0).unwrap().unwrap().rest().unwrap();
+        assert_ne!(word(), super::leader(word()));
+        let lead = rest.resume().unwrap();
+        assert!(lead.is_held() && segment.lead(&cells, 0).unwrap().is_none());
+        let rest = lead.rest().unwrap();
+        // The mark belongs to no living process.
+        let other = segment.lead(&cells, 0).unwrap().unwrap();
+        assert!(rest.resume().is_none() && other.is_held());
+        drop(other.rest().unwrap());
+        assert_eq!(word(), 0);
     }
 }

@@ -50,6 +50,8 @@ pub mod sync;
 mod access;
 #[cfg(not(loom))]
 mod anchor;
+#[cfg(all(target_os = "linux", not(loom)))]
+mod cut;
 #[cfg(not(loom))]
 mod error;
 #[cfg(all(unix, not(loom)))]
@@ -98,6 +100,8 @@ pub use moved::model as moved_model;
 
 #[cfg(not(loom))]
 pub use anchor::Anchor;
+#[cfg(all(target_os = "linux", not(loom)))]
+pub use cut::survive_cuts;
 #[cfg(not(loom))]
 pub use error::{Error, ErrorKind};
 #[cfg(not(loom))]

@@ -63,6 +63,32 @@ impl Locked {
             deadline.wait(path)?;
         }
     }
+
+    /// Locks a file that other processes share, as their only guest. Waits for no process, and
+    /// leaves a file alone that no process has open, or one for itself.
+    pub(crate) fn join(path: &Path, file: File) -> Result<Self, Error> {
+        let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
+        let locking = |error: io::Error| cannot_lock(path, &error);
+        check_type(path, file.metadata().map_err(fail)?.file_type())?;
+        // A shared lock that is taken while no process is present would keep out the first opener.
+        if !is_present(&file).map_err(locking)? {
+            return Err(Error::new(Some(path), ErrorKind::NotOpen));
+        }
+        // Through the description that the mapping keeps.
+        if !be_guest(&file).map_err(locking)? {
+            return Err(Error::new(Some(path), ErrorKind::Joined));
+        }
+        match file.try_lock_shared() {
+            // From here on, no process can become the first: the file remains validated.
+            Ok(()) if is_present(&file).map_err(locking)? => Ok(Self { file, is_first: false }),
+            Ok(()) => {
+                file.unlock().map_err(locking)?;
+                Err(Error::new(Some(path), ErrorKind::NotOpen))
+            }
+            Err(TryLockError::WouldBlock) => Err(Error::new(Some(path), ErrorKind::Locked)),
+            Err(TryLockError::Error(error)) => Err(locking(error)),
+        }
+    }
 }
 
 /// Refuses what is neither a file nor a directory, which cannot be opened for writing.
@@ -178,6 +204,15 @@ mod platform {
     /// all tokens.
     const PRESENCE: u64 = 1 << 40;
 
+    /// The byte that a process has locked which joined others, so that there is one at most: it
+    /// would not learn that it is alone if another one stayed for its sake.
+    const GUEST: u64 = PRESENCE + 1;
+
+    /// Marks this process as the one that joined others; false if there is one already.
+    pub(crate) fn be_guest(file: &File) -> io::Result<bool> {
+        lock_byte(file, GUEST, libc::F_OFD_SETLK, libc::F_WRLCK)
+    }
+
     /// Marks the file as open and validated, for as long as anything refers to this open file
     /// description.
     pub(crate) fn be_present(file: &File) -> io::Result<()> {
@@ -244,6 +279,10 @@ mod platform {
     pub(crate) const HAS_PRESENCE: bool = false;
 
     pub(crate) fn is_present(_file: &File) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(crate) fn be_guest(_file: &File) -> io::Result<bool> {
         Ok(false)
     }
 

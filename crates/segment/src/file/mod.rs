@@ -28,6 +28,8 @@ use rustix::mm::{MapFlags, MsyncFlags, ProtFlags};
 
 pub(crate) use self::create::{Rights, set_aside};
 use crate::access::Access;
+#[cfg(target_os = "linux")]
+use crate::cut;
 use crate::error::{Error, ErrorKind};
 use crate::fork;
 use crate::fork::ForkSafeMutex;
@@ -73,6 +75,9 @@ pub(crate) struct MappedFile {
     held_by_mapping: AtomicU32,
     /// The value of [`fork::forks`] when the file was mapped.
     forks: u32,
+    /// Its entry in the table of the handler for files that are cut, if that is in use.
+    #[cfg(target_os = "linux")]
+    watched: Option<cut::Watched>,
 }
 
 impl MappedFile {
@@ -119,7 +124,14 @@ impl MappedFile {
             rustix::mm::mmap(std::ptr::null_mut(), length, protection, MapFlags::SHARED, &file, 0)
         }
         .map_err(|error| fail(error.into()))?;
-        let base = NonNull::new(base.cast()).expect("mmap returns an address or an error");
+        let base = NonNull::new(base.cast::<u8>()).expect("mmap returns an address or an error");
+        #[cfg(target_os = "linux")]
+        let watched = cut::Watched::new(base.addr().get(), length).map_err(|()| {
+            // SAFETY: it was mapped just now, and nothing refers to it.
+            let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), length) };
+            let what = format!("this process has {} segment files open; close some", cut::MOST);
+            Error::new(path, ErrorKind::Request(what))
+        })?;
         Ok(Self {
             path: path.map(Path::to_owned),
             file: ManuallyDrop::new(file),
@@ -136,6 +148,8 @@ impl MappedFile {
             #[cfg(any(target_os = "linux", target_os = "android"))]
             held_by_mapping: AtomicU32::new(0),
             forks,
+            #[cfg(target_os = "linux")]
+            watched,
         })
     }
 
@@ -202,29 +216,30 @@ impl MappedFile {
             return true;
         }
         // If its descriptor is closed, its lock cannot be taken any more.
-        self.has_descriptor() && self.is_alone_present() && self.file.try_lock().is_ok()
+        self.has_descriptor() && self.is_alone() == Some(true) && self.file.try_lock().is_ok()
     }
 
+    /// Whether no other process has the file open, children of forks included; `None` if that is
+    /// not known. Others may come at any moment.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn is_alone_present(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> Option<bool> {
         // A lock of the process would be released when a descriptor of the file is closed here.
         if self.own_token().is_some() && !self.own.is_set() {
-            return false;
+            return None;
         }
         // The children that were forked share the presence of this process. It takes another one,
         // and gives up the one that they share.
-        let Some((file, _)) = self.reopen() else { return false };
-        let Ok(same) = file.try_clone() else { return false };
+        let (file, _) = self.reopen()?;
+        let same = file.try_clone().ok()?;
         let by_mapping = self.is_held_by_mapping();
-        let hold = be_present(&file).and_then(|()| Hold::with_children(file, by_mapping));
-        let Ok(hold) = hold else { return false };
+        let hold = be_present(&file).and_then(|()| Hold::with_children(file, by_mapping)).ok()?;
         self.presence.set(Some(hold));
-        is_present(&same).is_ok_and(|others| !others)
+        is_present(&same).ok().map(|others| !others)
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn is_alone_present(&self) -> bool {
-        true
+    pub(crate) fn is_alone(&self) -> Option<bool> {
+        Some(true)
     }
 
     /// Lets others open the file again, after [`Self::try_exclude_others`].
@@ -380,6 +395,14 @@ impl MappedFile {
             return Err(Error::new(self.path(), ErrorKind::Cut { length, expected: size }));
         }
         Ok(())
+    }
+
+    /// Whether a page was missing when it was touched, if the process survives that.
+    pub(crate) fn was_cut(&self) -> bool {
+        #[cfg(target_os = "linux")]
+        return self.watched.as_ref().is_some_and(cut::Watched::is_cut);
+        #[cfg(not(target_os = "linux"))]
+        false
     }
 
     /// Makes the pages in use dirty. The system marks a page clean once it has failed to write it

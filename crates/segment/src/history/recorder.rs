@@ -15,7 +15,7 @@ use crate::cells::Cells;
 use crate::clock::{Clock, Precise};
 use crate::error::{Error, ErrorKind};
 use crate::layout::RECORD_BYTES;
-use crate::lease::LeaderLease;
+use crate::lease::{LeaderLease, RestingLease};
 use crate::readings::nanoseconds;
 use crate::segment::{Record, Segment};
 use crate::series::{Cursor, Family, Schema, SeriesCells};
@@ -31,6 +31,7 @@ pub struct Options {
     interval: Duration,
     families: Vec<String>,
     filter: fn(&Schema) -> bool,
+    gives_way: bool,
 }
 
 const BYTES: std::ops::RangeInclusive<u64> = 16 << 10..=64 << 20;
@@ -48,7 +49,8 @@ impl Options {
     /// The defaults: up to 1,000 series of all families, each second, in 4 MiB.
     pub fn new() -> Self {
         let interval = Duration::from_secs(1);
-        Self { bytes: 4 << 20, series: 1000, interval, families: Vec::new(), filter: |_| true }
+        let (bytes, series, families) = (4 << 20, 1000, Vec::new());
+        Self { bytes, series, interval, families, filter: |_| true, gives_way: false }
     }
 
     /// The most bytes that it takes in the segment, 16 KiB to 64 MiB. When they are full, the
@@ -88,6 +90,14 @@ impl Options {
         self
     }
 
+    /// Gives the lead back after each tick, for a process that records the segment of another
+    /// program. If the program itself begins to record, it leads from its next tick on, also while
+    /// the process that gives way is stopped between two ticks.
+    pub fn give_way(mut self) -> Self {
+        self.gives_way = true;
+        self
+    }
+
     /// Opens the recorder of a segment, or makes it. Nothing is recorded until
     /// [`Recorder::tick`] is called.
     ///
@@ -122,6 +132,7 @@ impl Options {
             cells,
             geometry,
             lead: None,
+            rest: None,
             families: Vec::new(),
             newest: 0,
             last: List::default(),
@@ -200,6 +211,8 @@ pub struct Recorder {
     geometry: Geometry,
     /// Where to write, while this process has the lead.
     lead: Option<(LeaderLease, Position)>,
+    /// Where to go on, if this process gives way and no other one has led since.
+    rest: Option<(RestingLease, Position)>,
     /// The families to record, by their records' places.
     families: Vec<Family>,
     /// The newest record that was looked at.
@@ -236,6 +249,16 @@ impl Recorder {
     /// # Errors
     /// Those of [`Recorder::tick`].
     pub fn tick_at(&mut self, now: u64, unix: u64) -> Result<bool, Error> {
+        let ticked = self.tick_leading(now, unix);
+        if self.options.gives_way
+            && let Some((lease, position)) = self.lead.take()
+        {
+            self.rest = lease.rest().map(|rest| (rest, position));
+        }
+        ticked
+    }
+
+    fn tick_leading(&mut self, now: u64, unix: u64) -> Result<bool, Error> {
         let late = now % self.interval;
         let time = now - late;
         let Some(mut position) = self.lead()? else { return Ok(false) };
@@ -267,7 +290,7 @@ impl Recorder {
 
     /// Whether this process records, as of the last tick.
     pub fn is_leading(&self) -> bool {
-        self.lead.as_ref().is_some_and(|(lease, _)| lease.is_held())
+        self.rest.is_some() || self.lead.as_ref().is_some_and(|(lease, _)| lease.is_held())
     }
 
     /// The number of series that are left out, as of the last minute.
@@ -277,6 +300,12 @@ impl Recorder {
 
     /// Where to write; `None` if another process has the lead.
     fn lead(&mut self) -> Result<Option<Position>, Error> {
+        if let Some((rest, position)) = self.rest.take()
+            && let Some(lease) = rest.resume()
+        {
+            self.lead = Some((lease, position));
+            return Ok(Some(position));
+        }
         if let Some((lease, position)) = &self.lead
             && lease.is_held()
         {

@@ -6,6 +6,7 @@ use super::HISTORY;
 use super::frame::{List, SeriesId};
 use super::ring::{Geometry, KEY, Lap, Load, head};
 use crate::error::Error;
+use crate::lease::leader;
 use crate::segment::Segment;
 
 /// The series at one time.
@@ -88,7 +89,7 @@ pub(crate) fn replay_words(
     let mut replayed = Replayed {
         interval: memory.load(head::INTERVAL),
         dropped: memory.load(head::DROPPED),
-        owner: memory.load(head::OWNER),
+        owner: leader(memory.load(head::OWNER)),
         ..Replayed::default()
     };
     let geometry = Geometry::unpack(memory.load(head::GEOMETRY));

@@ -501,6 +501,21 @@ impl Segment {
         Ok(())
     }
 
+    /// Whether this is the last process that has the file open, children of forks included; `None`
+    /// if that is not known. Another process may open it at any moment.
+    #[cfg(unix)]
+    pub fn is_last(&self) -> Option<bool> {
+        self.region.file().and_then(MappedFile::is_alone)
+    }
+
+    /// Whether another program has cut the file and this process has touched what is gone. Only a
+    /// process that [survives](crate::survive_cuts) that can ask. It should drop the segment: what
+    /// it reads is no longer what other processes have.
+    #[cfg(target_os = "linux")]
+    pub fn was_cut(&self) -> bool {
+        self.region.file().is_some_and(MappedFile::was_cut)
+    }
+
     /// Removes the file if opening this segment created it: for a start that fails afterwards,
     /// before anything was counted. Returns false, and removes nothing, if the file existed before
     /// or may be shared.

@@ -215,6 +215,28 @@ impl Options {
         }
     }
 
+    /// Opens a file as a guest of the processes that share it: a tool that records another
+    /// program's segment, for example. Waits for no process, and there is one guest at a time. A
+    /// file that no process has open, or that one has open for itself, is refused and left as it
+    /// is: so this process is never the one that validates and mends it. The guest should drop the
+    /// segment when it [is the last](Segment::is_last) process.
+    ///
+    /// `file` is open for reading and writing; `path` is its name, for messages and for
+    /// [`Segment::check_file`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::NotOpen`], [`ErrorKind::Locked`], [`ErrorKind::Joined`], and those of
+    /// [`Options::open`]. On a system without locks of open file descriptions, no process counts as
+    /// one that has a file open.
+    #[cfg(unix)]
+    pub fn join(&self, path: impl AsRef<Path>, file: std::fs::File) -> Result<Segment, Error> {
+        let path = path.as_ref();
+        check_endian(path)?;
+        let options = self.clone().shared();
+        let segment = options.inspect_locked(path, Locked::join(path, file)?)?;
+        options.finish(segment, LockDeadline::after(self.lock_timeout))
+    }
+
     #[cfg(unix)]
     fn open_existing<N: Iterator<Item = PathBuf>>(
         &self,
@@ -222,11 +244,7 @@ impl Options {
         deadline: LockDeadline,
         names: &impl Fn(&Error) -> Option<N>,
     ) -> Result<Opened, Error> {
-        if cfg!(target_endian = "big") {
-            let what = "segment files are little-endian, and this machine is big-endian; use \
-                        memory without a file";
-            return Err(Error::new(Some(path), ErrorKind::Request(what.into())));
-        }
+        check_endian(path)?;
         let Some(locked) = Locked::open(path, self.access, deadline)? else {
             return Ok(Opened::Missing);
         };
@@ -333,6 +351,16 @@ impl Options {
     fn now(&self) -> Readings {
         self.readings.unwrap_or_else(Readings::now)
     }
+}
+
+#[cfg(unix)]
+fn check_endian(path: &Path) -> Result<(), Error> {
+    if cfg!(target_endian = "big") {
+        let what = "segment files are little-endian, and this machine is big-endian; use \
+                    memory without a file";
+        return Err(Error::new(Some(path), ErrorKind::Request(what.into())));
+    }
+    Ok(())
 }
 
 /// The outcome of opening a file.
