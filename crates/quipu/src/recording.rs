@@ -82,6 +82,15 @@ impl Registry {
         recording.resume()?;
         Ok(recording)
     }
+
+    /// What [`Registry::record`] runs in its thread, for a program that calls [`Recorder::tick`]
+    /// itself: for many segments in one thread, for example.
+    ///
+    /// # Errors
+    /// Those of [`Registry::record`].
+    pub fn recorder(&self, options: &Options) -> Result<Recorder, quipu_segment::Error> {
+        options.clone().filter(is_shown).open(self.segment())
+    }
 }
 
 /// Whether scrapes show the family.

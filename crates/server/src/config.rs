@@ -34,6 +34,7 @@ use crate::inputs::listeners::mapping::{self, Mapping};
 use crate::inputs::rules::{self, Relabelling, Rules};
 use crate::inputs::{graphite, listeners, otlp, push, statsd};
 use crate::metrics::PREFIX;
+use crate::record;
 
 /// The effective settings, checked and converted.
 #[derive(Debug, Clone)]
@@ -327,6 +328,8 @@ fn segments(flags: &Flags, otlp: &otlp::Options) -> Result<agent::Options, Error
         };
         return Err(Error::Value("segments", what));
     }
+    let (record, most) = (flags.segments_record_count, record::MOST_COUNT.into());
+    let record = number("segments-record-count", record, 1, most)?;
     Ok(agent::Options {
         places,
         labels: flags.segments_labels.clone().unwrap_or_default(),
@@ -334,6 +337,7 @@ fn segments(flags: &Flags, otlp: &otlp::Options) -> Result<agent::Options, Error
         keep: flags.segments_keep.map(|keep| keep.0),
         most: number("segments-count", flags.segments_count, 1, 1 << 20)?,
         bytes: set(flags.segments_bytes).min(1 << 40),
+        record: (set(flags.segments_record) == Switch::On).then_some(record),
         own: set(flags.state.clone()),
     })
 }

@@ -29,6 +29,7 @@ pub mod metrics;
 pub mod output;
 pub mod outputs;
 pub(crate) mod procfs;
+pub mod record;
 pub mod routes;
 mod routing;
 pub mod scrape;

@@ -1,5 +1,5 @@
 //! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu inspect`, `quipu top`,
-//! `quipu diff`, `quipu inc` and its like, `quipu convert` and `quipu compare`.
+//! `quipu diff`, `quipu record`, `quipu inc` and its like, `quipu convert` and `quipu compare`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use quipu_server::compare::Compare;
 use quipu_server::config::{self, Flags, Settings};
 use quipu_server::convert::Convert;
 use quipu_server::output::{self, print};
+use quipu_server::record::{self, Record};
 use quipu_server::scrape::Scrape;
 use quipu_server::snapshot::{Restore, Snapshot};
 use quipu_server::{
@@ -43,6 +44,8 @@ enum Command {
     Top(live::Top),
     /// Compares metrics with each other, or with themselves some time later
     Diff(diff::Diff),
+    /// Records the segments of other programs, second by second: what led to a crash
+    Record(Record),
     /// Adds to a counter or a gauge in a segment file
     Inc(count::Inc),
     /// Sets a gauge in a segment file
@@ -126,6 +129,10 @@ fn main() -> ExitCode {
             Err(error) => fail(&error, 1),
         },
         Command::Diff(arguments) => match diff::run(&arguments) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error, 1),
+        },
+        Command::Record(arguments) => match record::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
         },

@@ -24,6 +24,7 @@ use crate::inputs::{Inputs, Shared, graphite, listeners, statsd};
 use crate::memory;
 use crate::metrics::{Metrics, Own};
 use crate::outputs::{self, Outputs, Source};
+use crate::record::child::{self, Recorder};
 use crate::routes::Routes;
 use crate::signals::{self, Signals};
 use crate::state::{self, Starting, State};
@@ -97,6 +98,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let targets = Targets::start(settings.targets.clone(), &shared.via);
     let targets = targets.map_err(Error::Targets)?;
     let agent = watch(state, metrics, settings, most, &targets)?;
+    let recorder = record(metrics, settings)?;
     let segments = agent.as_ref().map(Agent::watched);
     let source = Source::new(state, shared, segments.clone());
     let outputs = Outputs::start(&settings.outputs, source, metrics.registry());
@@ -128,6 +130,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
 
     let begun = Instant::now();
     drop(targets);
+    drop(recorder);
     drop(agent);
     drop(sweeps);
     drop(checkpoints);
@@ -209,6 +212,18 @@ fn watch(
     let failed = |error| Error::Metrics(error, state::addresses(settings));
     of_files.and(of_targets).map_err(failed)?;
     Ok(Some(agent))
+}
+
+/// Starts the process that records segments, if the settings ask for it.
+fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Error> {
+    let agent::Options { places, record, own, .. } = &settings.segments;
+    let Some(count) = record.filter(|_| !places.is_empty()) else { return Ok(None) };
+    let options = child::Options { places: places.clone(), count, except: own.clone() };
+    let recorder =
+        Recorder::start(options).map_err(|error| Error::System("start a thread", error))?;
+    let failed = |error| Error::Metrics(error, state::addresses(settings));
+    metrics.registry().collect(recorder.own()).map_err(failed)?;
+    Ok(Some(recorder))
 }
 
 /// Watches signals on a thread of its own, so that they are handled whatever the server is doing.

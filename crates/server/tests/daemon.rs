@@ -52,6 +52,8 @@ mod push;
 mod python;
 #[path = "daemon/queues.rs"]
 mod queues;
+#[path = "daemon/recording.rs"]
+mod recording;
 #[path = "daemon/refusals.rs"]
 mod refusals;
 #[path = "daemon/rules.rs"]
@@ -76,5 +78,7 @@ mod state_file;
 mod statsd;
 #[path = "../../quipu/tests/judges/textparse.rs"]
 mod textparse;
+#[path = "common/worker.rs"]
+mod worker;
 #[path = "daemon/writes.rs"]
 mod writes;

@@ -16,10 +16,14 @@ mod diff;
 mod inspect;
 #[path = "files/output.rs"]
 mod output;
+#[path = "files/record.rs"]
+mod record;
 #[path = "files/replay.rs"]
 mod replay;
 #[path = "files/top.rs"]
 mod top;
+#[path = "common/worker.rs"]
+mod worker;
 
 /// A directory with a segment file, which does not exist at first.
 struct Home(tempfile::TempDir);

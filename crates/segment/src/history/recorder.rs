@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::layout::RECORD_BYTES;
 use crate::lease::{LeaderLease, RestingLease};
 use crate::readings::nanoseconds;
-use crate::segment::{Record, Segment};
+use crate::segment::{Draft, Segment};
 use crate::series::{Cursor, Family, Schema, SeriesCells};
 use crate::sync::Ordering;
 
@@ -110,10 +110,17 @@ impl Options {
         let record = match segment.find(HISTORY, "")? {
             Some(record) => record,
             None => {
+                // A guest holds no lock while it waits for the disk. Processes of one program may
+                // all come here at once: the lock keeps them from taking the bytes twice.
+                let mut draft = None;
+                if self.gives_way {
+                    draft.insert(self.reserve(segment)?).sync()?;
+                }
                 let _registration = segment.lock_registration()?;
-                match segment.find(HISTORY, "")? {
-                    Some(record) => record,
-                    None => self.make(segment)?,
+                match (segment.find(HISTORY, "")?, draft) {
+                    (Some(record), _) => record,
+                    (None, Some(draft)) => draft.publish()?,
+                    (None, None) => self.reserve(segment)?.publish()?,
                 }
             }
         };
@@ -170,7 +177,7 @@ impl Options {
         Ok(())
     }
 
-    fn make(&self, segment: &Segment) -> Result<Record, Error> {
+    fn reserve(&self, segment: &Segment) -> Result<Draft, Error> {
         let cells = (self.bytes - RECORD_BYTES) / 8;
         // `check` has required enough of them.
         let geometry = Geometry::of_cells(cells).ok_or_else(|| Error::full(segment, self.bytes))?;
@@ -187,7 +194,7 @@ impl Options {
             _ => error,
         })?;
         draft.cells()[head::GEOMETRY].store(geometry.pack(), Ordering::Relaxed);
-        draft.publish()
+        Ok(draft)
     }
 
     /// Whether the family is to be recorded, under the name of its description or the one that

@@ -22,6 +22,12 @@ impl Draft {
         &self.record.cells
     }
 
+    /// Writes its cells to the disk, and waits for it: publishing then has little to wait for.
+    pub(crate) fn sync(&self) -> Result<(), Error> {
+        let Found { offset, length, .. } = self.record.found;
+        self.segment.sync_range(offset..offset + length)
+    }
+
     /// Makes the record visible to everything that walks the segment, now and after a restart. The
     /// current contents of its cells are written to the disk first, so that no power loss shows the
     /// record without them. The link that makes it visible reaches the disk with the next sync, or

@@ -23,6 +23,7 @@ use super::dense::Dense;
 use super::family::{Family, Series, all_families};
 use super::side::side_words;
 use crate::error::Error;
+use crate::history::HISTORY;
 use crate::origin::{Origin, TRIES};
 use crate::region::Region;
 use crate::segment::Segment;
@@ -46,9 +47,12 @@ pub(super) fn settle(segment: &Segment) -> Result<(), Error> {
     Ok(())
 }
 
-/// The words of the tables of all indexes.
+/// The words of the tables of all indexes, and of the flight recorder: a walk reads none of them.
 pub(super) fn indexes(segment: &Segment) -> Vec<Range<u64>> {
     let mut words = Vec::new();
+    if let Ok(Some(record)) = segment.find(HISTORY, "") {
+        words.push(segment.region.words_of(record.cells()));
+    }
     for family in all_families(segment).unwrap_or_default() {
         if let Series::Dynamic(keyed) = &family.inner.layout {
             words.extend(keyed.index_words());

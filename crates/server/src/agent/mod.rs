@@ -15,11 +15,11 @@ mod context;
 mod labels;
 mod merged;
 mod notice;
-mod own;
+pub(crate) mod own;
 mod pace;
 mod pattern;
 mod place;
-mod places;
+pub(crate) mod places;
 mod recorded;
 mod retry;
 mod source;
@@ -71,6 +71,8 @@ pub struct Options {
     pub most: usize,
     /// The most bytes that all segments together may have in use.
     pub bytes: u64,
+    /// The most segments that are recorded, if any are.
+    pub record: Option<usize>,
     /// The daemon's own state file, which is not shown.
     pub own: PathBuf,
 }

@@ -25,21 +25,21 @@ use crate::segment_file::{FileId, file_id};
 
 /// A source that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Found {
-    pub(super) path: PathBuf,
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
     /// The beginning of the path, up to which symbolic links are followed.
-    pub(super) root: PathBuf,
+    pub(crate) root: PathBuf,
     /// Its path inside of the place, without the end `.quipu`.
-    pub(super) name: String,
-    pub(super) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
     /// What was there.
-    pub(super) id: FileId,
-    pub(super) modified: Option<SystemTime>,
+    pub(crate) id: FileId,
+    pub(crate) modified: Option<SystemTime>,
 }
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A segment file.
     Segment,
     /// A directory with files of several processes.
@@ -48,17 +48,17 @@ pub(super) enum Kind {
 
 /// What a look at all places found.
 #[derive(Debug)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// In the order of the places, and of the names.
-    pub(super) found: Vec<Found>,
+    pub(crate) found: Vec<Found>,
     /// The directories in which more may appear.
-    pub(super) directories: BTreeSet<PathBuf>,
+    pub(crate) directories: BTreeSet<PathBuf>,
     /// What could not be looked at, and why.
-    pub(super) faults: Vec<(PathBuf, String)>,
+    pub(crate) faults: Vec<(PathBuf, String)>,
     /// Whether there was more than a look takes.
-    pub(super) is_cut: bool,
+    pub(crate) is_cut: bool,
     /// Whether something may be there that was not seen.
-    pub(super) is_incomplete: bool,
+    pub(crate) is_incomplete: bool,
     /// The entries of directories that may still be looked at.
     entries: usize,
 }
@@ -81,7 +81,7 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_DIRECTORIES: usize = 4096;
 
 /// Looks at all places.
-pub(super) fn look(places: &[String]) -> Look {
+pub(crate) fn look(places: &[String]) -> Look {
     look_at_most(places, MAX_ENTRIES)
 }
 
@@ -106,7 +106,7 @@ fn look_at_most(places: &[String], entries: usize) -> Look {
 
 /// Whether nothing is at a path, by the error of a call that was to find it. Other errors say
 /// nothing.
-pub(super) fn is_absent(error: &io::Error) -> bool {
+pub(crate) fn is_absent(error: &io::Error) -> bool {
     let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_loop || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
@@ -131,11 +131,11 @@ fn base_of(pattern: &str) -> &Path {
 
 /// The names of files that a look may find.
 #[derive(Debug)]
-pub(super) struct Names(Vec<Pattern>);
+pub(crate) struct Names(Vec<Pattern>);
 
 impl Names {
     /// Those of these places.
-    pub(super) fn of(places: &[String]) -> Self {
+    pub(crate) fn of(places: &[String]) -> Self {
         let mut names = Vec::new();
         for place in places {
             let mut parts = place.split('/').filter(|part| !part.is_empty()).peekable();
@@ -152,7 +152,7 @@ impl Names {
     }
 
     /// Whether a file of that name may be found.
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         let end = Path::new(name).extension().and_then(|end| end.to_str());
         matches!(end, Some("quipu" | "db" | "bin")) || self.0.iter().any(|one| one.matches(name))
     }

@@ -16,6 +16,7 @@ use crate::agent::targets::Target;
 use crate::http;
 use crate::inputs::{listeners, otlp, push};
 use crate::outputs::otlp::{Compression, Temporality};
+use crate::record;
 
 /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in
 /// the defaults.
@@ -275,6 +276,19 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
     pub segments_bytes: Option<u64>,
 
+    /// Records the segments that programs have open, second by second, so that quipu inspect
+    /// --history FILE shows what led to a crash: a process beside the daemon takes up to 4 MiB of
+    /// each segment [default: off]
+    #[arg(
+        long, env = "QUIPU_SEGMENTS_RECORD", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
+    )]
+    pub segments_record: Option<Switch>,
+
+    /// Maximum number of segments that are recorded [default: 100]
+    #[arg(long, env = "QUIPU_SEGMENTS_RECORD_COUNT", value_name = "COUNT")]
+    pub segments_record_count: Option<usize>,
+
     /// Target whose metrics are scraped and shown: [JOB=]URL, where URL is http://HOST:PORT/PATH,
     /// https://..., or unix:SOCKET:/PATH; may be given several times [default: none]
     #[arg(long, env = "QUIPU_SCRAPE", value_name = "[JOB=]URL", value_delimiter = '\n')]
@@ -451,6 +465,8 @@ impl Flags {
             segments_keep: self.segments_keep.or(other.segments_keep),
             segments_count: self.segments_count.or(other.segments_count),
             segments_bytes: self.segments_bytes.or(other.segments_bytes),
+            segments_record: self.segments_record.or(other.segments_record),
+            segments_record_count: self.segments_record_count.or(other.segments_record_count),
             scrape: self.scrape.or(other.scrape),
             scrape_interval: self.scrape_interval.or(other.scrape_interval),
             scrape_timeout: self.scrape_timeout.or(other.scrape_timeout),
@@ -544,6 +560,8 @@ impl Flags {
             segments_keep: None,
             segments_count: Some(1000),
             segments_bytes: Some(1 << 30),
+            segments_record: Some(Switch::Off),
+            segments_record_count: Some(record::DEFAULT_COUNT.into()),
             scrape: None,
             scrape_interval: time(Duration::from_secs(15)),
             scrape_timeout: None,

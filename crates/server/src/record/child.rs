@@ -1,0 +1,369 @@
+//! The daemon's side of the recording: a thread that starts `quipu record` as a process of its own,
+//! reads what that reports, and starts it again when it ends.
+//!
+//! A process of its own, since it maps files that other programs may cut, and takes part in their
+//! locks: whatever happens to it, the daemon serves on, and the system releases what it had. One
+//! that says nothing for some seconds is stopped or stuck, and is killed.
+
+use std::collections::VecDeque;
+use std::io::{self, Read};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use quipu::collector::Collector;
+use quipu::snapshot::{Family, Kind, Label, Number, Sink, Value};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{debug, info, warn};
+
+use super::report::{Change, Line, State};
+use crate::agent::own::{gauge, put};
+
+/// What is recorded.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Files, directories, and patterns of paths.
+    pub places: Vec<String>,
+    /// The most segments that are recorded.
+    pub count: usize,
+    /// The daemon's own state file, which is not recorded.
+    pub except: PathBuf,
+}
+
+/// The running recorder. Dropping this ends its process and its thread.
+#[derive(Debug)]
+pub struct Recorder {
+    own: Own,
+    /// Closed to end the thread.
+    wake: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the process has reported. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct Own(Arc<Mutex<Shown>>);
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Shown {
+    is_up: bool,
+    restarts: u64,
+    counts: [usize; State::ALL.len()],
+}
+
+/// Why the process is to end.
+enum Ended {
+    /// The daemon ends.
+    Stopped,
+    /// It has ended, or is of no use any more, for that reason.
+    Failed(String),
+}
+
+/// How long the process may say nothing. It says something each second.
+const SILENCE: Duration = Duration::from_secs(10);
+/// How long it may take to end.
+const GRACE: Duration = Duration::from_secs(2);
+/// The pause before it is started again, which doubles up to the longest while it does not last.
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The most bytes of a line that it writes.
+const MOST_LINE: usize = 8 << 20;
+
+impl Recorder {
+    /// Starts the thread, which starts the process.
+    ///
+    /// # Errors
+    /// That of the system if it has no thread or descriptor.
+    pub fn start(options: Options) -> io::Result<Self> {
+        let (wake, woken) = UnixStream::pair()?;
+        let own = Own::default();
+        let thread = Thread { options, own: own.clone(), woken };
+        let thread = thread::Builder::new().name("recorder".into()).spawn(move || thread.run())?;
+        Ok(Self { own, wake: Some(wake), thread: Some(thread) })
+    }
+
+    /// A collector of the metrics about it.
+    pub fn own(&self) -> Own {
+        self.own.clone()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        drop(self.wake.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread has already reported its panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The system ends the process when this thread ends, so it lives as long as the daemon.
+struct Thread {
+    options: Options,
+    own: Own,
+    woken: UnixStream,
+}
+
+impl Thread {
+    fn run(self) {
+        let mut pause = PAUSE;
+        loop {
+            let began = Instant::now();
+            let what = match self.start() {
+                Ok(mut child) => {
+                    let watched = self.watch(&mut child);
+                    self.own.shown().is_up = false;
+                    match watched {
+                        Ended::Stopped => return stop(child),
+                        Ended::Failed(what) => {
+                            if !self.reap(&mut child) {
+                                return;
+                            }
+                            what
+                        }
+                    }
+                }
+                Err(error) => format!("it cannot be started: {error}"),
+            };
+            if began.elapsed() >= LONGEST_PAUSE {
+                pause = PAUSE;
+            }
+            warn!(%what, again_in = ?pause, "the process that records segments has ended");
+            if self.sleeps_through(pause) {
+                return;
+            }
+            self.own.shown().restarts += 1;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Sleeps; true if the daemon ends meanwhile.
+    fn sleeps_through(&self, time: Duration) -> bool {
+        let until = Instant::now() + time;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let mut woken = [PollFd::new(&self.woken, PollFlags::IN)];
+            match poll(&mut woken, Timespec::try_from(left).ok().as_ref()) {
+                Ok(ready) if ready > 0 => return true,
+                _ if left.is_zero() => return false,
+                _ => {}
+            }
+        }
+    }
+
+    fn start(&self) -> io::Result<Child> {
+        let Options { places, count, except } = &self.options;
+        // The file of this program, also if it was replaced by a newer one.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("quipu").args(["record", "--child", "--count"]).arg(count.to_string());
+        command.arg("--except").arg(except).arg("--").args(places);
+        // A group of its own: the signals of a terminal are for the daemon.
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.spawn()
+    }
+
+    /// Reads what the process reports, until it ends or is to end.
+    fn watch(&self, child: &mut Child) -> Ended {
+        let Some(mut output) = child.stdout.take() else { return Ended::Stopped };
+        info!(process = child.id(), "recording the watched segments in a process of its own");
+        let mut lines = Lines::default();
+        let mut heard = Instant::now();
+        loop {
+            let left = SILENCE.saturating_sub(heard.elapsed());
+            if left.is_zero() {
+                let what = format!("it said nothing for {SILENCE:?}: it was stopped, or stuck");
+                return Ended::Failed(what);
+            }
+            let mut both =
+                [PollFd::new(&output, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
+            if poll(&mut both, Timespec::try_from(left).ok().as_ref()).is_err() {
+                // It was interrupted.
+                continue;
+            }
+            let [has_output, is_woken] = both.map(|one| !one.revents().is_empty());
+            if is_woken {
+                return Ended::Stopped;
+            }
+            if !has_output {
+                continue;
+            }
+            match lines.read(&mut output) {
+                Ok(0) => return Ended::Failed("it has closed its output".to_owned()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Ended::Failed(error.to_string()),
+            }
+            while let Some(line) = lines.next() {
+                heard = Instant::now();
+                self.take(line);
+            }
+        }
+    }
+
+    /// Waits until a process that failed has ended: one that hangs in a file system cannot be
+    /// killed, and must not be followed by more of them. False if the daemon ends meanwhile.
+    fn reap(&self, child: &mut Child) -> bool {
+        let _ = child.kill();
+        let mut pause = Duration::from_millis(5);
+        while let Ok(None) = child.try_wait() {
+            if self.sleeps_through(pause) {
+                return false;
+            }
+            pause = (pause * 2).min(PAUSE);
+        }
+        true
+    }
+
+    fn take(&self, line: Line) {
+        {
+            let mut shown = self.own.shown();
+            shown.is_up = true;
+            shown.counts = line.counts;
+        }
+        for Change { path, before, state, what } in line.changes {
+            match (before, state) {
+                (_, State::Recorded) => info!(%path, "recording a watched segment"),
+                (Some(State::Recorded), State::Closed | State::ByProgram) => {
+                    info!(%path, %what, "a watched segment is no longer recorded");
+                }
+                (_, State::Closed | State::ByProgram | State::Exclusive | State::Joined) => {
+                    debug!(%path, %what, "a watched segment is not recorded");
+                }
+                _ => warn!(%path, %what, "a watched segment is not recorded"),
+            }
+        }
+    }
+}
+
+/// Ends the process: it gives back what it has, or is killed.
+fn stop(mut child: Child) {
+    drop(child.stdin.take());
+    for time in [GRACE, GRACE] {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            match child.try_wait() {
+                Ok(None) => thread::sleep(Duration::from_millis(5)),
+                _ => return,
+            }
+        }
+        // It is not waited for without a bound: it may hang in a file system.
+        let _ = child.kill();
+    }
+}
+
+/// What the process has written, line by line.
+#[derive(Default)]
+struct Lines {
+    bytes: VecDeque<u8>,
+    lines: VecDeque<Line>,
+}
+
+impl Lines {
+    /// Reads what is there. Returns the number of bytes.
+    fn read(&mut self, output: &mut ChildStdout) -> io::Result<usize> {
+        let mut buffer = [0; 1 << 14];
+        let count = output.read(&mut buffer)?;
+        self.add(&buffer[..count])?;
+        Ok(count)
+    }
+
+    fn add(&mut self, bytes: &[u8]) -> io::Result<()> {
+        for &byte in bytes {
+            if byte == b'\n' {
+                let line = serde_json::from_slice(self.bytes.make_contiguous())?;
+                self.bytes.clear();
+                self.lines.push_back(line);
+            } else if self.bytes.len() < MOST_LINE {
+                self.bytes.push_back(byte);
+            } else {
+                return Err(io::Error::other("it wrote a line without an end"));
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<Line> {
+        self.lines.pop_front()
+    }
+}
+
+impl Own {
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        // No change of it can panic half way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Collector for Own {
+    fn names(&self) -> Vec<String> {
+        [&RECORDED, &UP, &RESTARTS].map(|family| family.name.to_owned()).into()
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        let shown = *self.shown();
+        let whole = |n: usize| Value::Gauge(Number::Unsigned(n as u64));
+        sink.family(&RECORDED);
+        for (state, count) in State::ALL.into_iter().zip(shown.counts) {
+            // Without the process, nothing is recorded.
+            let count = if shown.is_up { count } else { 0 };
+            put(&RECORDED, &[state.name()], whole(count), sink);
+        }
+        sink.family(&UP);
+        put(&UP, &[], whole(shown.is_up.into()), sink);
+        sink.family(&RESTARTS);
+        let total = Value::Counter { total: Number::Unsigned(shown.restarts), exemplar: None };
+        put(&RESTARTS, &[], total, sink);
+    }
+}
+
+const RECORDED: Family<'static> = gauge(
+    "quipu_segments_recorded",
+    "Watched segment files, by whether they are recorded, or why not.",
+    &[Label { name: "state", values: None }],
+);
+
+const UP: Family<'static> =
+    gauge("quipu_segments_recorder_up", "Whether the process runs that records segments.", &[]);
+
+const RESTARTS: Family<'static> = Family {
+    kind: Kind::Counter,
+    ..gauge(
+        "quipu_segments_recorder_restarts",
+        "How often the process that records segments was started again.",
+        &[],
+    )
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_however_they_are_cut() {
+        let change = Change {
+            path: "a".into(),
+            before: None,
+            state: State::NoRoom,
+            what: "it is \"full\"\n".into(),
+        };
+        let line = Line { counts: [1, 0, 0, 0, 0, 0, 2, 0, 0], changes: vec![change] };
+        let mut bytes = serde_json::to_vec(&line).unwrap();
+        bytes.push(b'\n');
+        let all = bytes.repeat(3);
+        for size in [1, 7, all.len()] {
+            let mut lines = Lines::default();
+            all.chunks(size).for_each(|chunk| lines.add(chunk).unwrap());
+            let read: Vec<Line> = std::iter::from_fn(|| lines.next()).collect();
+            assert_eq!(read.len(), 3);
+            assert_eq!((read[2].counts, read[2].changes[0].state), (line.counts, State::NoRoom));
+            assert_eq!(read[2].changes[0].what, "it is \"full\"\n");
+        }
+        assert!(Lines::default().add(b"no object\n").is_err());
+        let mut lines = Lines::default();
+        assert!(lines.add(&vec![b' '; MOST_LINE]).is_ok() && lines.add(b" ").is_err());
+    }
+}

@@ -1,0 +1,307 @@
+//! The files that `quipu record` knows, and the thread that looks for them and joins their
+//! programs.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quipu::{RecordingOptions, Registry};
+use quipu_segment::{ErrorKind, Kind, Options, Segment, inspect, printable};
+use quipu_store::files::open_below;
+use rustix::fs::{OFlags, fstatvfs};
+
+use super::report::{Change, State};
+use super::rounds::{Event, Joined};
+use super::{LEAST_BYTES, Record};
+use crate::agent::places::{self, Found, Kind as PlaceKind};
+use crate::segment_file::{FileId, file_id};
+
+/// What is known of the files; the threads share it.
+#[derive(Debug, Default)]
+pub(super) struct Files(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    known: HashMap<PathBuf, Known>,
+    /// What was not reported yet.
+    changes: Vec<Change>,
+}
+
+#[derive(Debug)]
+struct Known {
+    id: FileId,
+    state: State,
+    what: String,
+    /// When it was found so.
+    since: Instant,
+}
+
+/// Why a file is not recorded.
+pub(super) type Refusal = (State, String);
+
+/// The most changes that wait to be reported; what is beyond is not reported.
+const MAX_CHANGES: usize = 10_000;
+
+impl Files {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        // No change of the table can panic half way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that a file is not recorded any more.
+    pub(super) fn left(&self, path: &Path, (state, what): Refusal) {
+        let mut table = self.table();
+        if let Some(id) = table.known.get(path).map(|known| known.id) {
+            table.note(path, id, state, what);
+        }
+    }
+
+    /// Takes what has changed since the last call.
+    pub(super) fn take_changes(&self) -> Vec<Change> {
+        std::mem::take(&mut self.table().changes)
+    }
+
+    /// The number of files in each state, in the order of [`State::ALL`].
+    pub(super) fn counts(&self) -> [usize; State::ALL.len()] {
+        let mut counts = [0; State::ALL.len()];
+        self.table().known.values().for_each(|known| counts[known.state as usize] += 1);
+        counts
+    }
+}
+
+impl Table {
+    fn note(&mut self, path: &Path, id: FileId, state: State, what: String) {
+        let since = Instant::now();
+        let new = Known { id, state, what: what.clone(), since };
+        let old = self.known.insert(path.to_owned(), new);
+        let is_new = old.as_ref().is_none_or(|old| (old.state, &old.what) != (state, &what));
+        if is_new && self.changes.len() < MAX_CHANGES {
+            let before = old.map(|old| old.state);
+            let path = printable(path).to_string();
+            self.changes.push(Change { path, before, state, what });
+        }
+    }
+
+    /// Whether there may be something new about a file.
+    fn is_due(&self, found: &Found, now: Instant) -> bool {
+        let Some(known) = self.known.get(&found.path) else { return true };
+        match known.state {
+            State::Recorded => false,
+            _ if known.id != found.id => true,
+            state => now.saturating_duration_since(known.since) >= state.patience(),
+        }
+    }
+}
+
+/// The thread that looks for files.
+#[derive(Debug)]
+pub(super) struct Looks {
+    arguments: Record,
+    files: Arc<Files>,
+    sender: Sender<Event>,
+    /// Since when processes have had the files open that are not recorded yet.
+    opened: HashMap<FileId, Instant>,
+}
+
+/// How long a file has to be open: that of a command which counts and ends is not recorded.
+const LEAST_OPEN: Duration = Duration::from_millis(500);
+/// The least time from one look to the next, and that in multiples of the time that one takes.
+const PERIOD: Duration = Duration::from_secs(1);
+const SHARE: u32 = 20;
+/// The most bytes that a segment which is recorded may have in use: its series are walked over once
+/// a second.
+const MOST_USED: u64 = 1 << 30;
+/// The part of the room that is left which a recording takes.
+const PART: u64 = 4;
+/// The record of a recording.
+const RECORD: Kind = Kind::new(*b"FREC", 1);
+
+impl Looks {
+    pub(super) fn new(arguments: &Record, files: Arc<Files>, sender: Sender<Event>) -> Self {
+        Self { arguments: arguments.clone(), files, sender, opened: HashMap::new() }
+    }
+
+    /// Looks until there is no thread that records any more.
+    pub(super) fn run(mut self) {
+        let (mut faults, mut is_first) = (HashSet::new(), true);
+        loop {
+            let began = Instant::now();
+            let look = places::look(&self.arguments.places);
+            if is_first && look.found.is_empty() && !self.arguments.child {
+                super::warn(&"no segment is there yet: this waits for one");
+            }
+            is_first = false;
+            let now: HashSet<(PathBuf, String)> = look.faults.iter().cloned().collect();
+            if !self.arguments.child {
+                // The daemon says it itself.
+                now.difference(&faults).for_each(|(path, what)| {
+                    super::warn(&format_args!("{}: {what}", printable(path)));
+                });
+            }
+            faults = now;
+            let own = self.arguments.except.as_ref().and_then(|path| path.metadata().ok());
+            let own = own.as_ref().map(file_id);
+            let is_segment =
+                |found: &Found| found.kind == PlaceKind::Segment && Some(found.id) != own;
+            let found: Vec<Found> = look.found.into_iter().filter(is_segment).collect();
+            if !self.look_at(&found, look.is_incomplete) {
+                return;
+            }
+            thread::sleep(PERIOD.max(began.elapsed().saturating_mul(SHARE)));
+        }
+    }
+
+    /// Joins the programs of the files that are new; false if nothing records any more.
+    fn look_at(&mut self, found: &[Found], is_incomplete: bool) -> bool {
+        let paths: HashSet<&PathBuf> = found.iter().map(|found| &found.path).collect();
+        self.files.table().known.retain(|path, known| {
+            known.state == State::Recorded || is_incomplete || paths.contains(path)
+        });
+        let ids: HashSet<FileId> = found.iter().map(|found| found.id).collect();
+        self.opened.retain(|id, _| ids.contains(id));
+        for found in found {
+            let recorded = {
+                let table = self.files.table();
+                if !table.is_due(found, Instant::now()) {
+                    continue;
+                }
+                table.known.values().filter(|known| known.state == State::Recorded).count()
+            };
+            let joined = self.join(found, recorded);
+            let mut table = self.files.table();
+            match joined {
+                Ok(None) => {}
+                Ok(Some(joined)) => {
+                    table.note(&found.path, found.id, State::Recorded, String::new());
+                    drop(table);
+                    if self.sender.send(Event::Joined(Box::new(joined))).is_err() {
+                        return false;
+                    }
+                }
+                Err((state, what)) => table.note(&found.path, found.id, state, what),
+            }
+        }
+        // There is nothing to send most of the time.
+        self.sender.send(Event::Looked).is_ok()
+    }
+
+    /// Joins the program of a file, unless that has opened it just now. `recorded` is the number of
+    /// files that are recorded.
+    fn join(&mut self, found: &Found, recorded: usize) -> Result<Option<Joined>, Refusal> {
+        let file = open_below(&found.root, &found.path, OFlags::RDWR | OFlags::NONBLOCK);
+        let file = File::from(file.map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+                (State::NotWritable, error.to_string())
+            }
+            _ => (State::Unusable, error.to_string()),
+        })?);
+        let unusable = |what: &str| (State::Unusable, what.to_owned());
+        let data = file.metadata().map_err(|error| unusable(&error.to_string()))?;
+        if !data.is_file() || file_id(&data) != found.id {
+            return Err(unusable("another file took its place at this moment"));
+        }
+        match inspect::is_open(&file) {
+            Some(true) => {}
+            Some(false) => {
+                self.opened.remove(&found.id);
+                return Err((State::Closed, CLOSED.to_owned()));
+            }
+            None => {
+                return Err(unusable("its file system does not say which processes have it open"));
+            }
+        }
+        let now = Instant::now();
+        let since = *self.opened.entry(found.id).or_insert(now);
+        if now.saturating_duration_since(since) < LEAST_OPEN {
+            return Ok(None);
+        }
+        if inspect::bytes_in_use(&file).is_some_and(|used| used > MOST_USED) {
+            return Err(unusable("it has more than 1 GiB in use"));
+        }
+        if recorded >= self.arguments.count.into() {
+            return Err((State::LeftOut, "more files are recorded than may be".to_owned()));
+        }
+        let left = left_on_disk(&file);
+        let segment = Options::new().join(&found.path, file).map_err(|error| refusal(&error))?;
+        let bytes = self.room(&segment, left)?;
+        let options = RecordingOptions::new().bytes(bytes).series(self.arguments.series.into());
+        let recorder = Registry::on(segment.clone()).recorder(&options.give_way());
+        let recorder = recorder.map_err(|error| refusal(&error))?;
+        check(&segment)?;
+        Ok(Some(Joined::new(found.path.clone(), segment, recorder)))
+    }
+
+    /// The bytes that a new recording takes, so that enough is left for the program.
+    fn room(&self, segment: &Segment, left: Option<u64>) -> Result<u64, Refusal> {
+        let bytes = self.arguments.bytes;
+        if segment.find(RECORD, "").is_ok_and(|record| record.is_some()) {
+            return Ok(bytes);
+        }
+        let of_limit = segment.limit().saturating_sub(segment.used());
+        let room = left.map_or(of_limit, |left| left.min(of_limit));
+        match bytes.min(room / PART) / 64 * 64 {
+            bytes if bytes >= LEAST_BYTES => Ok(bytes),
+            _ => {
+                let what = format!("of the {room} bytes that are left, its program may need all");
+                Err((State::NoRoom, what))
+            }
+        }
+    }
+}
+
+const CLOSED: &str = "no process has it open";
+
+/// Whether the file is still what was opened. It comes before anything is read.
+pub(super) fn check(segment: &Segment) -> Result<(), Refusal> {
+    segment.check_file().map_err(|error| refusal(&error))?;
+    #[cfg(target_os = "linux")]
+    if segment.was_cut() {
+        return Err((State::Unusable, "it was cut while it was in use".to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether a program still has the file open.
+pub(super) fn check_program(segment: &Segment) -> Result<(), Refusal> {
+    match segment.is_last() {
+        Some(false) => Ok(()),
+        Some(true) => Err((State::Closed, CLOSED.to_owned())),
+        None => Err((State::Closed, "it is not known whether a process has it open".to_owned())),
+    }
+}
+
+/// The bytes that the file system of a file has left; `None` if it does not say.
+fn left_on_disk(file: &File) -> Option<u64> {
+    let system = fstatvfs(file).ok().filter(|system| system.f_blocks > 0)?;
+    Some(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
+fn refusal(error: &quipu_segment::Error) -> Refusal {
+    let state = match error.kind() {
+        ErrorKind::NotOpen | ErrorKind::Moved => State::Closed,
+        ErrorKind::Locked | ErrorKind::Busy { .. } => State::Exclusive,
+        ErrorKind::Joined => State::Joined,
+        ErrorKind::NotWritable(_) => State::NotWritable,
+        ErrorKind::NoSpace { .. } | ErrorKind::Full { .. } | ErrorKind::FileTooLarge { .. } => {
+            State::NoRoom
+        }
+        _ => State::Unusable,
+    };
+    let what = match error.kind() {
+        ErrorKind::NotOpen => CLOSED.to_owned(),
+        ErrorKind::Moved => "it was removed or replaced".to_owned(),
+        ErrorKind::Locked => "its program has it open for itself alone".to_owned(),
+        ErrorKind::Joined => "another quipu record records it".to_owned(),
+        _ => {
+            // Without the path, which is shown before it.
+            let text = error.to_string();
+            let path = error.path().map(|path| format!("segment file {}: ", printable(path)));
+            path.and_then(|path| text.strip_prefix(&path).map(str::to_owned)).unwrap_or(text)
+        }
+    };
+    (state, what)
+}

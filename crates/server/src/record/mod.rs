@@ -1,0 +1,184 @@
+//! `quipu record`: keeps a flight recorder in the segments of other programs, which need not know
+//! of it. `quipu serve --segments-record` runs it in a process of its own.
+//!
+//! It joins the processes that have a file open, as their guest: the program is the one that opens,
+//! mends and closes its file, and a file that no program has open is left alone. One thread looks
+//! for files and joins (`files.rs`), where it may wait for a disk; another one records
+//! (`rounds.rs`), and waits for nothing. A file that is cut under it costs that recording alone.
+//!
+//! `child.rs` is the daemon's side: it starts the process, reads what that reports (`report.rs`),
+//! and ends one that is stuck.
+
+pub mod child;
+mod files;
+mod report;
+mod rounds;
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+use std::time::Instant;
+
+use clap::Args;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::{flag, iterator};
+
+use crate::config::Time;
+use files::{Files, Looks};
+use report::Report;
+use rounds::{Event, Rounds};
+
+/// Arguments of `quipu record`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  quipu record /run/app.quipu
+  quipu record --for 1h /run/quipu '/srv/*/metrics.quipu'
+  quipu inspect --history /run/app.quipu
+  quipu top --replay /run/app.quipu
+
+It needs write access to the files, and records those that programs share.")]
+pub struct Record {
+    /// Segment files, directories with such files, and patterns of paths
+    #[arg(value_name = "PLACE", required = true)]
+    places: Vec<String>,
+
+    /// Ends after this time; without it, with a signal
+    #[arg(long = "for", value_name = "TIME")]
+    time: Option<Time>,
+
+    /// Maximum bytes that a recording takes in a segment: at most a fourth of the room that its
+    /// limit and its disk have left
+    #[arg(
+        long, value_name = "BYTES", default_value_t = 4 << 20,
+        value_parser = clap::value_parser!(u64).range(LEAST_BYTES..=64 << 20),
+    )]
+    bytes: u64,
+
+    /// Maximum number of series that are recorded of a segment
+    #[arg(
+        long, value_name = "COUNT", default_value_t = 1000,
+        value_parser = clap::value_parser!(u16).range(1..=16_384),
+    )]
+    series: u16,
+
+    /// Maximum number of segments that are recorded at a time
+    #[arg(
+        long, value_name = "COUNT", default_value_t = DEFAULT_COUNT,
+        value_parser = clap::value_parser!(u16).range(1..=MOST_COUNT as i64),
+    )]
+    count: u16,
+
+    /// Reports to the daemon that started it, and ends with it
+    #[arg(long, hide = true)]
+    child: bool,
+
+    /// A file that is not recorded: the daemon's own
+    #[arg(long, value_name = "FILE", hide = true)]
+    except: Option<PathBuf>,
+}
+
+/// The least bytes of a recording.
+const LEAST_BYTES: u64 = 256 << 10;
+/// How many segments are recorded unless the settings say otherwise, and at most: each of them
+/// takes a few open files.
+pub const DEFAULT_COUNT: u16 = 100;
+/// See [`DEFAULT_COUNT`].
+pub const MOST_COUNT: u16 = 1000;
+
+/// Why nothing can be recorded.
+#[derive(Debug)]
+pub struct Error(String);
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// Records until a signal, or for the time that the arguments give.
+///
+/// # Errors
+/// A system that refuses a thread, signals, or the handler for files that are cut; and standard
+/// output that cannot be written.
+pub fn run(arguments: &Record) -> Result<(), Error> {
+    let refused = |what: &'static str| {
+        move |error: io::Error| Error(format!("the system does not let it {what}: {error}"))
+    };
+    survive_cuts().map_err(refused("survive files that are cut"))?;
+    let (sender, events) = mpsc::channel();
+    if arguments.child {
+        end_with_parent(sender.clone()).map_err(refused("end with its parent"))?;
+    } else {
+        end_by_signal(sender.clone()).map_err(refused("watch signals"))?;
+    }
+    let files = Arc::new(Files::default());
+    let looks = Looks::new(arguments, Arc::clone(&files), sender);
+    thread::Builder::new()
+        .name("look".into())
+        .spawn(move || looks.run())
+        .map_err(refused("start a thread"))?;
+    let until = arguments.time.and_then(|time| Instant::now().checked_add(time.0));
+    let report = if arguments.child { Report::for_daemon() } else { Report::for_people() };
+    let recorded = Rounds::new(events, files, report).run(until);
+    recorded.map_err(|error| Error(format!("standard output: {error}")))
+}
+
+#[cfg(target_os = "linux")]
+fn survive_cuts() -> io::Result<()> {
+    quipu_segment::survive_cuts()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn survive_cuts() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Sends an event when the daemon has closed standard input, and has the system end this process
+/// when the daemon dies, also if this process is stopped.
+fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        use rustix::process::{Signal, set_parent_process_death_signal};
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+    }
+    let watch = move || {
+        let mut bytes = [0; 64];
+        let mut input = io::stdin();
+        // An interrupted read is tried again; any other end is that of the daemon.
+        while match input.read(&mut bytes) {
+            Ok(count) => count > 0,
+            Err(error) => error.kind() == io::ErrorKind::Interrupted,
+        } {}
+        let _ = sender.send(Event::Stop);
+    };
+    thread::Builder::new().name("parent".into()).spawn(watch).map(drop)
+}
+
+/// Sends an event with the first signal that ends the process; the second one ends it at once.
+fn end_by_signal(sender: Sender<Event>) -> io::Result<()> {
+    let seen = Arc::new(AtomicBool::new(false));
+    let numbers = [SIGTERM, SIGINT, SIGHUP];
+    for number in numbers {
+        // The order matters: the first signal finds the flag unset.
+        flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
+        flag::register(number, Arc::clone(&seen))?;
+    }
+    let mut signals = iterator::Signals::new(numbers)?;
+    let watch = move || {
+        signals.forever().next();
+        let _ = sender.send(Event::Stop);
+    };
+    thread::Builder::new().name("signals".into()).spawn(watch).map(drop)
+}
+
+/// Writes to standard error, and ignores failures: there is no other place to report them.
+fn warn(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "quipu: {what}");
+}

@@ -1,0 +1,191 @@
+//! What `quipu record` says: lines for people, or for the daemon that started it, an object of JSON
+//! for each.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+
+use super::files::Files;
+
+/// What is known of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum State {
+    /// It is recorded.
+    Recorded,
+    /// Its program records it itself.
+    ByProgram,
+    /// No process has it open.
+    Closed,
+    /// Its program does not share it.
+    Exclusive,
+    /// Another recorder records it.
+    Joined,
+    /// This user may not write to it.
+    NotWritable,
+    /// Its limit, its disk or a limit of the process leaves no room for a recording.
+    NoRoom,
+    /// There are more files than may be recorded.
+    LeftOut,
+    /// It is not a segment of this version, is damaged, was cut, or is too large.
+    Unusable,
+}
+
+impl State {
+    /// All of them, in the order of their numbers.
+    pub(super) const ALL: [Self; 9] = [
+        Self::Recorded,
+        Self::ByProgram,
+        Self::Closed,
+        Self::Exclusive,
+        Self::Joined,
+        Self::NotWritable,
+        Self::NoRoom,
+        Self::LeftOut,
+        Self::Unusable,
+    ];
+
+    /// Its name in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::ByProgram => "by_program",
+            Self::Closed => "closed",
+            Self::Exclusive => "exclusive",
+            Self::Joined => "joined",
+            Self::NotWritable => "not_writable",
+            Self::NoRoom => "no_room",
+            Self::LeftOut => "left_out",
+            Self::Unusable => "unusable",
+        }
+    }
+
+    /// How long a file in this state is left alone.
+    pub(super) fn patience(self) -> Duration {
+        Duration::from_secs(match self {
+            Self::Recorded | Self::Closed => 0,
+            Self::ByProgram | Self::Exclusive | Self::Joined | Self::LeftOut => 10,
+            Self::NotWritable | Self::NoRoom | Self::Unusable => 60,
+        })
+    }
+}
+
+/// A file that is in another state than before.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Change {
+    /// Its path, for people.
+    pub(super) path: String,
+    pub(super) before: Option<State>,
+    pub(super) state: State,
+    /// Why it is not recorded.
+    pub(super) what: String,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, before, state, what } = self;
+        match (before, state) {
+            (_, State::Recorded) => write!(f, "{path}: recording"),
+            (Some(State::Recorded), _) => write!(f, "{path}: recorded until now: {what}"),
+            _ => write!(f, "{path}: not recorded: {what}"),
+        }
+    }
+}
+
+/// What the daemon reads.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Line {
+    /// In the order of [`State::ALL`].
+    pub(super) counts: [usize; State::ALL.len()],
+    pub(super) changes: Vec<Change>,
+}
+
+/// Writes what changes.
+pub(super) struct Report {
+    is_for_daemon: bool,
+    /// When the last line was written.
+    written: Option<Instant>,
+}
+
+/// The time from one line for the daemon to the next, if nothing changes.
+const BEAT: Duration = Duration::from_millis(900);
+/// The most changes in a line for the daemon.
+const MOST_CHANGES: usize = 100;
+
+impl Report {
+    pub(super) fn for_people() -> Self {
+        Self { is_for_daemon: false, written: None }
+    }
+
+    pub(super) fn for_daemon() -> Self {
+        Self { is_for_daemon: true, written: None }
+    }
+
+    /// Writes what has changed. Returns false if its reader has gone.
+    ///
+    /// # Errors
+    /// Output that cannot be written.
+    pub(super) fn write(&mut self, files: &Files) -> io::Result<bool> {
+        let written = if self.is_for_daemon { self.tell(files) } else { print(files) };
+        match written {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+            written => written.map(|()| true),
+        }
+    }
+
+    fn tell(&mut self, files: &Files) -> io::Result<()> {
+        let changes = files.take_changes();
+        let is_due = self.written.is_none_or(|written| written.elapsed() >= BEAT);
+        if changes.is_empty() && !is_due {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        // A daemon that is stopped must not stop the recording: it misses a line that says nothing
+        // new.
+        let mut pipe = [PollFd::new(&out, PollFlags::OUT)];
+        let is_full = poll(&mut pipe, Some(&Timespec::default())).is_ok_and(|ready| ready == 0);
+        if changes.is_empty() && is_full {
+            return Ok(());
+        }
+        let counts = files.counts();
+        let mut rest = &changes[..];
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(MOST_CHANGES));
+            let mut line = serde_json::to_vec(&Line { counts, changes: now.to_vec() })?;
+            line.push(b'\n');
+            out.write_all(&line)?;
+            rest = later;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        out.flush()?;
+        self.written = Some(Instant::now());
+        Ok(())
+    }
+}
+
+fn print(files: &Files) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for change in files.take_changes() {
+        writeln!(out, "{change}")?;
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_have_their_numbers_and_names() {
+        for (number, state) in State::ALL.into_iter().enumerate() {
+            assert_eq!(state as usize, number);
+            let written = serde_json::to_value(state).unwrap();
+            assert_eq!(written, state.name());
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The thread that records: once a second, a tick of each segment.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use quipu_segment::Segment;
+use quipu_segment::history::Recorder;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::files::{Files, Refusal, check, check_program};
+use super::report::{Report, State};
+
+/// What other threads send.
+pub(super) enum Event {
+    /// A segment is to be recorded.
+    Joined(Box<Joined>),
+    /// All files were looked at.
+    Looked,
+    /// Ends the recording.
+    Stop,
+}
+
+/// A segment that is recorded.
+#[derive(Debug)]
+pub(super) struct Joined {
+    path: PathBuf,
+    segment: Segment,
+    recorder: Recorder,
+    /// When its next tick is due.
+    due: Instant,
+}
+
+/// The segments that are recorded.
+pub(super) struct Rounds {
+    events: Receiver<Event>,
+    files: Arc<Files>,
+    report: Report,
+    joined: Vec<Joined>,
+}
+
+/// A tick that takes longer than this, of the processor's time, is the last one of its segment.
+const MOST_TIME: Duration = Duration::from_millis(500);
+/// The least pause between ticks, in multiples of the time that the last ones took.
+const PAUSE: u32 = 3;
+/// The longest sleep: the daemon is told that this thread lives.
+const BEAT: Duration = Duration::from_secs(1);
+
+impl Joined {
+    pub(super) fn new(path: PathBuf, segment: Segment, recorder: Recorder) -> Self {
+        Self { path, segment, recorder, due: Instant::now() }
+    }
+
+    /// Records a tick; an error if it was the last one.
+    fn tick(&mut self) -> Result<(), Refusal> {
+        check(&self.segment)?;
+        let began = processor_time();
+        // If a family cannot be read, the others are recorded. What is read was written by others:
+        // a flaw of a reader must not end the recording of other files.
+        let ticked = catch_unwind(AssertUnwindSafe(|| self.recorder.tick()));
+        let took = processor_time().saturating_sub(began);
+        let unusable = |what: String| Err((State::Unusable, what));
+        let ticked = match ticked {
+            Ok(ticked) => ticked,
+            Err(_) => return unusable("its reader failed: report that".to_owned()),
+        };
+        check(&self.segment)?;
+        match ticked {
+            _ if self.recorder.is_leading() => {}
+            Ok(_) => return Err((State::ByProgram, "its program records it itself".to_owned())),
+            Err(error) => return unusable(error.to_string()),
+        }
+        // After the tick: the last one shows how it ended.
+        check_program(&self.segment)?;
+        if took > MOST_TIME {
+            return unusable(format!("reading its series takes too long, {took:?}"));
+        }
+        Ok(())
+    }
+}
+
+impl Rounds {
+    pub(super) fn new(events: Receiver<Event>, files: Arc<Files>, report: Report) -> Self {
+        Self { events, files, report, joined: Vec::new() }
+    }
+
+    /// Records until another thread ends it, or up to that moment.
+    ///
+    /// # Errors
+    /// A report that cannot be written.
+    pub(super) fn run(mut self, until: Option<Instant>) -> io::Result<()> {
+        let mut pause = Duration::ZERO;
+        loop {
+            let now = Instant::now();
+            if until.is_some_and(|until| until <= now) {
+                return Ok(());
+            }
+            match self.events.recv_timeout(self.sleep(now, until).max(pause)) {
+                Ok(Event::Joined(joined)) => self.joined.push(*joined),
+                Ok(Event::Looked) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            let began = Instant::now();
+            self.round(began);
+            if !self.report.write(&self.files)? {
+                return Ok(());
+            }
+            pause = began.elapsed().saturating_mul(PAUSE).min(BEAT);
+        }
+    }
+
+    /// How long nothing is due.
+    fn sleep(&self, now: Instant, until: Option<Instant>) -> Duration {
+        let due = self.joined.iter().map(|joined| joined.due).chain(until);
+        due.map(|due| due.saturating_duration_since(now)).fold(BEAT, Duration::min)
+    }
+
+    /// Ticks the segments that are due.
+    fn round(&mut self, now: Instant) {
+        let Self { joined, files, .. } = self;
+        joined.retain_mut(|one| {
+            if one.due > now {
+                return true;
+            }
+            match one.tick() {
+                Ok(()) => {
+                    one.due = Instant::now() + one.recorder.until_next();
+                    true
+                }
+                Err(refusal) => {
+                    files.left(&one.path, refusal);
+                    false
+                }
+            }
+        });
+    }
+}
+
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}

@@ -1,0 +1,296 @@
+//! `quipu record`, beside programs in processes of their own, which are killed, record themselves,
+//! or lose their file; and which must not notice it.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quipu_segment::Options;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::Home;
+use super::worker::Worker;
+
+/// The running command, killed when this is dropped.
+struct Recorder {
+    child: Child,
+    output: std::path::PathBuf,
+}
+
+impl Recorder {
+    fn start(home: &Home, arguments: &[&str]) -> Self {
+        let mut command = home.quipu(&["record"]);
+        command.args(arguments);
+        Self::run(home, command)
+    }
+
+    fn run(home: &Home, mut command: Command) -> Self {
+        let number = fs::read_dir(home.directory()).unwrap().count();
+        let output = home.directory().join(format!("{number}.out"));
+        let file = File::create(&output).unwrap();
+        command.stdout(file.try_clone().unwrap()).stderr(file).stdin(Stdio::null());
+        Self { child: command.spawn().unwrap(), output }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.output).unwrap()
+    }
+
+    #[track_caller]
+    fn wait_for(&self, line: &str) {
+        until(|| self.said().contains(line), || format!("{line:?} in {:?}", self.said()));
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Ends it as a person does, and returns what it said.
+    fn end(mut self) -> String {
+        self.signal(Signal::INT);
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.said());
+        self.said()
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[track_caller]
+fn until(mut is_so: impl FnMut() -> bool, what: impl Fn() -> String) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain: {}", what());
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// What is recorded; `None` if the file has no recording, or an empty one.
+fn history(home: &Home, file: &str) -> Option<Value> {
+    let output = home.quipu(&["inspect", "--history", "--format", "json", file]).output().unwrap();
+    output.status.success().then(|| serde_json::from_slice(&output.stdout).unwrap())
+}
+
+fn ticks(home: &Home, file: &str) -> u64 {
+    history(home, file).map_or(0, |history| history["held_ticks"].as_u64().unwrap())
+}
+
+#[track_caller]
+fn wait_for_ticks(home: &Home, file: &str, count: u64) {
+    let least = ticks(home, file) + count;
+    until(|| ticks(home, file) >= least, || format!("{least} ticks, not {}", ticks(home, file)));
+}
+
+/// The last value that was recorded of a series.
+fn last(history: &Value, name: &str) -> Option<f64> {
+    let series = history["series"].as_array()?.iter().find(|series| series["name"] == name)?;
+    series["values"].as_array()?.last()?.as_f64()
+}
+
+fn is_open(path: &Path) -> bool {
+    quipu_segment::inspect::is_open(&File::open(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_led_to_a_kill_of_a_program_is_recorded_for_it() {
+    let home = Home::new();
+    let mut program = Worker::start(&home.file());
+    program.does("count mail");
+    let recorder = Recorder::start(&home, &["app.quipu"]);
+    recorder.wait_for("app.quipu: recording\n");
+    wait_for_ticks(&home, "app.quipu", 2);
+    // A shell that comes and goes does not end it.
+    home.succeed(&["inc", "jobs_total{queue=\"shell\"}"]);
+    program.does("count late");
+    wait_for_ticks(&home, "app.quipu", 2);
+    let writer = history(&home, "app.quipu").unwrap()["writer"].clone();
+    assert_eq!(writer["alive"], true, "{writer}");
+    program.kill();
+    recorder.wait_for("app.quipu: recorded until now: no process has it open\n");
+    let recorded = history(&home, "app.quipu").unwrap();
+    for queue in ["mail", "shell", "late"] {
+        let name = format!("jobs_total{{queue=\"{queue}\"}}");
+        assert_eq!(last(&recorded, &name), Some(1.0), "{recorded}");
+    }
+    assert_eq!(recorded["damage"], Value::Array(Vec::new()));
+    // What records a file keeps it open no longer than its program.
+    assert!(!is_open(&home.file()));
+    // The next start of the program is recorded, too.
+    let mut program = Worker::start(&home.file());
+    let before = ticks(&home, "app.quipu");
+    program.does("count mail");
+    until(|| recorder.said().matches(": recording\n").count() == 2, || recorder.said());
+    wait_for_ticks(&home, "app.quipu", 2);
+    assert!(ticks(&home, "app.quipu") >= before + 2);
+    recorder.end();
+    let recorded = history(&home, "app.quipu").unwrap();
+    assert_eq!(last(&recorded, "jobs_total{queue=\"mail\"}"), Some(2.0), "{recorded}");
+    assert_eq!(recorded["writer"], Value::Null);
+    assert!(is_open(&home.file()));
+    program.does("count mail");
+}
+
+#[test]
+fn a_recorder_that_is_killed_is_followed_by_the_next_one() {
+    let home = Home::new();
+    let mut program = Worker::start(&home.file());
+    program.does("count mail");
+    for _ in 0..2 {
+        let mut recorder = Recorder::start(&home, &["."]);
+        wait_for_ticks(&home, "app.quipu", 2);
+        recorder.child.kill().unwrap();
+        recorder.child.wait().unwrap();
+        let recorded = history(&home, "app.quipu").unwrap();
+        assert_eq!(recorded["writer"]["alive"], false, "{recorded}");
+        program.does("count mail");
+    }
+    // One at a time.
+    let recorder = Recorder::start(&home, &["app.quipu"]);
+    recorder.wait_for("app.quipu: recording\n");
+    let other = Recorder::start(&home, &["app.quipu"]);
+    other.wait_for("app.quipu: not recorded: another quipu record records it\n");
+    wait_for_ticks(&home, "app.quipu", 2);
+    let recorded = history(&home, "app.quipu").unwrap();
+    assert_eq!(last(&recorded, "jobs_total{queue=\"mail\"}"), Some(3.0), "{recorded}");
+    assert_eq!(recorded["damage"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn a_program_that_records_itself_leads() {
+    let home = Home::new();
+    let mut program = Worker::start(&home.file());
+    let recorder = Recorder::start(&home, &["app.quipu"]);
+    program.does("count mail");
+    wait_for_ticks(&home, "app.quipu", 2);
+    program.does("record");
+    recorder.wait_for("app.quipu: recorded until now: its program records it itself\n");
+    program.does("count mail");
+    wait_for_ticks(&home, "app.quipu", 2);
+    let recorded = history(&home, "app.quipu").unwrap();
+    assert_eq!(last(&recorded, "jobs_total{queue=\"mail\"}"), Some(2.0), "{recorded}");
+    assert_eq!(recorded["writer"]["alive"], true);
+    program.kill();
+    let recorded = history(&home, "app.quipu").unwrap();
+    assert_eq!(recorded["writer"]["alive"], false, "{recorded}");
+}
+
+#[test]
+fn a_stopped_recorder_delays_no_program() {
+    let home = Home::new();
+    let mut program = Worker::start(&home.file());
+    let recorder = Recorder::start(&home, &["app.quipu"]);
+    program.does("count mail");
+    wait_for_ticks(&home, "app.quipu", 2);
+    recorder.signal(Signal::STOP);
+    // New series take room and locks. None of them goes to the overflow series.
+    for number in 0..500 {
+        program.does(&format!("count {number}"));
+    }
+    let shown = home.succeed(&["scrape", "app.quipu"]);
+    assert!(shown.contains("jobs_total{queue=\"499\"} 1\n") && !shown.contains("quipu_overflow"));
+    // The program records itself from its next tick on.
+    program.does("record");
+    wait_for_ticks(&home, "app.quipu", 2);
+    let recorded = history(&home, "app.quipu").unwrap();
+    assert_eq!(last(&recorded, "jobs_total{queue=\"499\"}"), Some(1.0), "{recorded}");
+    // A file stays open for as long as it is stopped, and the next start does not wait for it.
+    program.kill();
+    let mut program = Worker::start(&home.file());
+    program.does("count mail");
+    program.does("record");
+    wait_for_ticks(&home, "app.quipu", 2);
+    recorder.signal(Signal::CONT);
+    recorder.wait_for("its program records it itself");
+    let recorded = history(&home, "app.quipu").unwrap();
+    assert_eq!(recorded["damage"], Value::Array(Vec::new()));
+}
+
+#[test]
+fn files_that_cannot_be_recorded_are_left_as_they_are() {
+    let home = Home::new();
+    let file = |name: &str| home.directory().join(name);
+    // A file that no program has open.
+    home.succeed(&["inc", "--file", "closed.quipu", "jobs_total"]);
+    let closed = fs::read(file("closed.quipu")).unwrap();
+    // One that a program has open for itself, and one that is nearly full.
+    let _own = Options::new().open_or_create(file("own.quipu")).unwrap();
+    let _small = Options::new().shared().limit(256 << 10).open_or_create(file("small.quipu"));
+    fs::write(file("text.quipu"), "jobs_total 1\n").unwrap();
+    let mut program = Worker::start(&home.file());
+    let length = fs::metadata(home.file()).unwrap().len();
+    // The limit on the size of files is like a disk that is full.
+    let binary = env!("CARGO_BIN_EXE_quipu");
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 1000; exec \"$0\" record .", binary]);
+    command.current_dir(home.directory());
+    let recorder = Recorder::run(&home, command);
+    recorder.wait_for("closed.quipu: not recorded: no process has it open\n");
+    recorder.wait_for("text.quipu: not recorded: no process has it open\n");
+    recorder.wait_for("own.quipu: not recorded: its program has it open for itself alone\n");
+    recorder.wait_for("bytes that are left, its program may need all\n");
+    recorder.wait_for("app.quipu: not recorded: this process may not make a file of");
+    assert_eq!(fs::metadata(home.file()).unwrap().len(), length);
+    assert_eq!(fs::read(file("closed.quipu")).unwrap(), closed);
+    program.does("count mail");
+    assert!(!recorder.end().contains(": recording"));
+    assert!(history(&home, "app.quipu").is_none());
+    home.refuse(&["record"], 2, &["<PLACE>"]);
+    home.refuse(&["record", "--bytes", "1000", "."], 2, &["--bytes"]);
+}
+
+#[test]
+fn a_file_that_is_cut_or_removed_costs_its_recording_alone() {
+    let home = Home::new();
+    let file = |name: &str| home.directory().join(name);
+    let mut programs = ["a.quipu", "b.quipu", "c.quipu"].map(|name| Worker::start(&file(name)));
+    programs.iter_mut().for_each(|program| program.does("count mail"));
+    let recorder = Recorder::start(&home, &["*.quipu"]);
+    for name in ["a.quipu", "b.quipu", "c.quipu"] {
+        recorder.wait_for(&format!("{name}: recording\n"));
+        wait_for_ticks(&home, name, 1);
+    }
+    // The program itself does not touch it any more.
+    File::options().write(true).open(file("a.quipu")).unwrap().set_len(0).unwrap();
+    recorder.wait_for("a.quipu: recorded until now: it was cut");
+    fs::remove_file(file("b.quipu")).unwrap();
+    recorder.wait_for("b.quipu: recorded until now: it was removed or replaced\n");
+    wait_for_ticks(&home, "c.quipu", 2);
+    programs[2].does("count mail");
+    assert!(recorder.end().matches("recorded until now").count() == 2);
+}
+
+#[test]
+fn files_of_others_are_left_out() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    let home = Home::new();
+    let _program = Worker::start(&home.file());
+    if !rustix::process::geteuid().is_root() {
+        // Only root can be another user.
+        fs::set_permissions(home.file(), PermissionsExt::from_mode(0o400)).unwrap();
+    }
+    fs::set_permissions(home.directory(), PermissionsExt::from_mode(0o755)).unwrap();
+    let other = home.directory().join("other.quipu");
+    let _second = Worker::start(&other);
+    fs::set_permissions(&other, PermissionsExt::from_mode(0o666)).unwrap();
+    let mut command = home.quipu(&["record", "."]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+        let mut probe = home.quipu(&["--version"]);
+        if !probe.uid(65_534).gid(65_534).output().is_ok_and(|output| output.status.success()) {
+            // Another user may not run the binary where it lies.
+            return;
+        }
+    }
+    let recorder = Recorder::run(&home, command);
+    recorder.wait_for("app.quipu: not recorded: Permission denied");
+    recorder.wait_for("other.quipu: recording\n");
+}
