@@ -452,3 +452,26 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_was_recorded_is_read_once() {
+    let (_directory, path, segment) = file();
+    let family = family(&segment, "keyed", &["name"]);
+    put(&family, "a");
+    let recording = quipu_segment::history::Options::new().bytes(64 << 10);
+    let mut recorder = recording.open(&segment).unwrap();
+    assert!(recorder.tick().unwrap());
+    let inspection = quipu_segment::inspect::Inspection::of_file(&path).unwrap();
+    let records = &inspection.report().records;
+    let record = records.iter().find(|record| record.bytes > 60_000).unwrap();
+    let (mut first, mut later) = (0, 0);
+    let open = File::open(&path).unwrap();
+    let copy = Segment::copy_by_words(&path, &open, &mut |pass, offset| {
+        // After the header of the record, which is that of any other.
+        if (record.at + 64..record.at + record.bytes).contains(&offset) {
+            *if pass == 0 { &mut first } else { &mut later } += 1;
+        }
+    });
+    assert_eq!((first, later), ((record.bytes - 64) / 8, 0));
+    assert_right(&shown(&copy.unwrap(), "keyed"), "the copy");
+}
