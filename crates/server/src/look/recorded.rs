@@ -87,7 +87,7 @@ impl Bounds<'_> {
 
 /// Why a file has no past.
 pub(crate) const NO_RECORDER: &str = "the file has no flight recorder; a program starts it with \
-    Registry::record, before it is needed";
+    Registry::record, and quipu record FILE from outside";
 
 impl Recorded {
     /// Opens a file, in which something is recorded.
