@@ -88,10 +88,13 @@ impl Steps for Importing {
                 Err(response) => break Some(response),
             }
         };
-        if let Some(stream) = self.stream.take() {
-            stream.finish(|item| step.item(item));
+        // Of a body that is cut, the last line and the last family are, too.
+        if failed.is_none() {
+            if let Some(stream) = self.stream.take() {
+                stream.finish(|item| step.item(item));
+            }
+            step.finish();
         }
-        step.finish();
         drop(step);
         Some(self.lines.tally().response(failed))
     }
