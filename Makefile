@@ -4,7 +4,7 @@ CARGO ?= cargo
 SECONDS_PER_FUZZ_TARGET ?= 4
 FUZZ_SEED ?= 1
 FUZZ_TARGETS := segment_file inspect segment_neighbour buckets_json times_binary queue_records \
-	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_graphite wire_text wire_families wire_write \
+	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_graphite wire_influx wire_text wire_families wire_write \
 	wire_otlp store_files \
 	$(addprefix wire_decode/,$(notdir $(wildcard fuzz/corpus/wire_decode/*)))
 # The Debian packages that the tests and benchmarks need, as command:package.
@@ -275,7 +275,7 @@ judge-openapi: $(JUDGE_OPENAPI)/complete ## Send generated requests for all of d
 ARENA_TARGETS := i686-unknown-linux-gnu thumbv7em-none-eabihf x86_64-unknown-none
 
 # The formats that do not need the standard library.
-WIRE_FEATURES := bson,capnp,colfer,exposition,flatbuffers,gencode,gob,graphite,hprose,msgpack,otlp,postcard,$(strip \
+WIRE_FEATURES := bson,capnp,colfer,exposition,flatbuffers,gencode,gob,graphite,hprose,influx,msgpack,otlp,postcard,$(strip \
 	)protobuf,quipu,remote-write,sereal,statsd,thrift,tsv,xdr
 
 .PHONY: test-targets

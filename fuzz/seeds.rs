@@ -57,6 +57,7 @@ fn main() -> Result<(), Failure> {
     wire(&corpus)?;
     statsd(&corpus)?;
     graphite(&corpus)?;
+    influx(&corpus)?;
     remote_write(&corpus)?;
     otlp(&corpus)?;
     text(&corpus)
@@ -357,6 +358,22 @@ fn graphite(corpus: &impl Corpus) -> Result<(), Failure> {
     for (name, lines) in inputs {
         for first in [0x00, 0x07] {
             corpus("wire_graphite", &format!("{name}_{first}"), &[&[first], lines].concat())?;
+        }
+    }
+    Ok(())
+}
+
+/// Lines of InfluxDB, and of all that one may have.
+fn influx(corpus: &impl Corpus) -> Result<(), Failure> {
+    let inputs: [(&str, &[u8]); 4] = [
+        ("plain", b"cpu,host=a user=0.5,system=2i,idle=3u 1700000000000000000\nm f=t,g=FALSE\r\n"),
+        ("escaped", b"my\\ m\\,x\\=y,a\\=b=c\\ d,e\\f=\\\\ f\\ g=1,h=\"a, \\\"b\\\\\" -5\n# c\n\n"),
+        ("wrong", b"m\n,a=b f=1\nm,a f=1\nm,a= f=1\nm f\nm f=\nm f=1.5i\nm f=\"a\nm f=1 x\n"),
+        ("bytes", b"m\xff f=1\n\xc3\xa9,\xc3\xa8=\xc3\xa7 f=1\n\x08\0\0\0m f=1"),
+    ];
+    for (name, lines) in inputs {
+        for first in [0x00, 0x07] {
+            corpus("wire_influx", &format!("{name}_{first}"), &[&[first], lines].concat())?;
         }
     }
     Ok(())

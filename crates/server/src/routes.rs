@@ -74,6 +74,7 @@ impl Routes {
             Route::Wipe => Ok(self.push().wipe(inputs)),
             Route::RemoteWrite => Ok(inputs::write::respond(inputs, request)),
             Route::Import => Ok(inputs::import::respond(inputs, request)),
+            Route::Influx => Ok(inputs::influx::respond(inputs, request)),
             Route::Otlp => Ok(otlp::respond(inputs, request)),
             Route::Ingest => Ok(inputs::ingest::respond(inputs, request)),
             Route::Refused => Ok(json(&refused(inputs.refusals())).into()),

@@ -29,6 +29,8 @@ pub(crate) enum Route {
     RemoteWrite,
     /// Text in Prometheus' format.
     Import,
+    /// Lines of InfluxDB.
+    Influx,
     /// Metrics by OTLP.
     Otlp,
     /// Messages.
@@ -70,8 +72,8 @@ impl Row {
 impl Route {
     /// Whether its requests bring metrics in their bodies.
     pub(crate) fn brings_metrics(self) -> bool {
-        use Route::{Group, Import, Ingest, Otlp, RemoteWrite};
-        matches!(self, Group | RemoteWrite | Import | Otlp | Ingest)
+        use Route::{Group, Import, Influx, Ingest, Otlp, RemoteWrite};
+        matches!(self, Group | RemoteWrite | Import | Influx | Otlp | Ingest)
     }
 }
 
@@ -84,7 +86,7 @@ pub(crate) fn find(path: &str) -> Option<(&'static Row, &str)> {
 }
 
 /// The table. The busiest routes are first.
-pub(crate) static ROWS: [Row; 18] = [
+pub(crate) static ROWS: [Row; 20] = [
     Row::new("/", "", READ, Route::Count),
     Row::new("/rate", "", READ, Route::Rate),
     Row::new("/rate/", "{key}", READ, Route::KeyRate),
@@ -98,6 +100,8 @@ pub(crate) static ROWS: [Row; 18] = [
     Row::new("/api/v1/admin/wipe", "", "PUT", Route::Wipe),
     Row::new("/api/v1/write", "", "POST", Route::RemoteWrite),
     Row::new("/api/v1/import/prometheus", "", "POST", Route::Import),
+    Row::new("/write", "", "POST", Route::Influx),
+    Row::new("/api/v2/write", "", "POST", Route::Influx),
     Row::new("/v1/metrics", "", "POST", Route::Otlp),
     Row::new("/ingest", "", "POST", Route::Ingest),
     Row::new("/refused", "", READ, Route::Refused),

@@ -24,6 +24,8 @@ mod graphite;
 mod hanging;
 #[path = "daemon/imports.rs"]
 mod imports;
+#[path = "daemon/influx.rs"]
+mod influx;
 #[path = "daemon/ingests.rs"]
 mod ingests;
 #[path = "daemon/kept.rs"]

@@ -35,6 +35,7 @@ mod reader;
 #[cfg(any(
     feature = "exposition",
     feature = "graphite",
+    feature = "influx",
     feature = "otlp",
     feature = "remote-write",
     feature = "snappy",

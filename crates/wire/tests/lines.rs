@@ -1,7 +1,7 @@
-//! Properties of the reader of Graphite's lines: a wrong line leaves its neighbours alone, however
-//! the input is cut into pieces, and no bytes make it panic.
+//! Properties of the readers of Graphite's and InfluxDB's lines: a wrong line leaves its neighbours
+//! alone, however the input is cut into pieces, and no bytes make them panic.
 
-#![cfg(feature = "graphite")]
+#![cfg(all(feature = "graphite", feature = "influx"))]
 #![allow(clippy::unwrap_used)]
 
 use proptest::collection::vec;
@@ -18,6 +18,27 @@ fn graphite(input: &[u8]) -> Vec<String> {
         Err(error) => format!("{} {:?}", error.offset(), error.reason()),
     });
     shown.collect()
+}
+
+fn influx(input: &[u8]) -> Vec<String> {
+    let lines = quipu_wire::remote::influx::Lines::new(input);
+    let shown = lines.map(|line| match line {
+        Ok(point) => {
+            let tags: Vec<_> = point.tags().map(|(a, b)| (a.to_cow(), b.to_cow())).collect();
+            let fields: Vec<_> =
+                point.fields().map(|(name, value)| (name.to_cow(), value)).collect();
+            assert!(!fields.is_empty());
+            format!("{:?} {tags:?} {fields:?} {:?}", point.measurement.to_cow(), point.time)
+        }
+        Err(error) => format!("{} {:?}", error.offset(), error.reason()),
+    });
+    shown.collect()
+}
+
+/// A text as clients write it: with a backslash before these characters.
+fn escaped(text: &str, special: &str) -> String {
+    let escape = |c: char| [special.contains(c).then_some('\\'), Some(c)];
+    text.chars().flat_map(escape).flatten().collect()
 }
 
 /// Reads an input at once, line by line, and in pieces.
@@ -45,6 +66,46 @@ proptest! {
     #[test]
     fn lines_of_graphite_are_independent(input in bytes(), size in 1_usize..20) {
         check(graphite, &input, size);
+    }
+
+    #[test]
+    fn lines_of_influx_are_independent(input in bytes(), size in 1_usize..20) {
+        check(influx, &input, size);
+    }
+
+    /// No text ends in a backslash, which no client can write.
+    #[test]
+    fn what_clients_of_influx_send_is_read(
+        measurement in "[a-z, ]{0,9}[a-z]",
+        tags in vec(("[a-z=, \\\\]{0,4}[a-z]", "[a-z=, ]{0,4}[a-z]"), 0..4),
+        fields in vec(("[a-z=, ]{0,4}[a-z]", any::<i64>()), 1..4),
+        text in "[a-z=, \"\\\\]{0,9}",
+        time in proptest::option::of(any::<i64>()),
+    ) {
+        prop_assume!(!measurement.starts_with(' '));
+        let mut line = escaped(&measurement, ", ");
+        for (name, value) in &tags {
+            line += &format!(",{}={}", escaped(name, "=, "), escaped(value, "=, "));
+        }
+        line += &format!(" t=\"{}\"", escaped(&text, "\"\\"));
+        for (name, value) in &fields {
+            line += &format!(",{}={value}i", escaped(name, "=, "));
+        }
+        line.extend(time.map(|time| format!(" {time}")));
+        let mut lines = quipu_wire::remote::influx::Lines::new(line.as_bytes());
+        let point = lines.next().unwrap().unwrap();
+        prop_assert_eq!(point.measurement.to_cow(), measurement);
+        prop_assert_eq!(point.time, time);
+        let read: Vec<_> = point
+            .tags()
+            .map(|(name, value)| (name.to_cow().into_owned(), value.to_cow().into_owned()))
+            .collect();
+        prop_assert_eq!(read, tags);
+        let read: Vec<_> =
+            point.fields().skip(1).map(|(name, value)| (name.to_cow().into_owned(), value)).collect();
+        let integer = quipu_wire::remote::influx::Value::Integer;
+        let sent: Vec<_> = fields.into_iter().map(|(name, value)| (name, integer(value))).collect();
+        prop_assert_eq!(read, sent);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod encoded;
 pub mod gate;
 pub mod graphite;
 pub mod import;
+pub mod influx;
 pub mod ingest;
 pub mod listeners;
 pub mod order;

@@ -29,10 +29,12 @@ pub enum Input {
     Ingest,
     /// Graphite, whatever its transport.
     Graphite,
+    /// InfluxDB's line protocol.
+    Influx,
 }
 
 impl Input {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Statsd,
         Self::Push,
         Self::RemoteWrite,
@@ -40,6 +42,7 @@ impl Input {
         Self::Import,
         Self::Ingest,
         Self::Graphite,
+        Self::Influx,
     ];
 
     /// Its name, as the value of a label.

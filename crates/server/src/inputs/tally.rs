@@ -101,6 +101,12 @@ impl Tally {
         }
     }
 
+    /// Reports a part of a sample that has no place in a metric. The response does not tell it: the
+    /// sender need not change anything.
+    pub fn left_out(&self, reason: &'static str, what: fmt::Arguments<'_>) {
+        self.refusals.refused(self.input, &self.source, reason, &what);
+    }
+
     /// Reports what was brought since the last report.
     pub fn report(&mut self) {
         self.admission.brought(self.fresh + self.fresh_refused);

@@ -268,6 +268,7 @@ fn a_source_over_its_rate_is_refused_for_a_while() {
     for (target, body) in [
         (import, "x 1\n"),
         ("/api/v1/write", ""),
+        ("/write", "x value=1\n"),
         ("/ingest?format=statsd", "x:1|c\n"),
         ("/metrics/job/a", "x 1\n"),
         ("/v1/metrics", "{}"),
@@ -284,7 +285,7 @@ fn a_source_over_its_rate_is_refused_for_a_while() {
         let labels = format!("input=\"{input}\",reason=\"source_sample_rate\"");
         daemon.sample(&format!("quipu_input_refused_total{{{labels}}}"))
     };
-    for input in ["import", "remote_write", "ingest", "push", "otlp"] {
+    for input in ["import", "remote_write", "influx", "ingest", "push", "otlp"] {
         assert_eq!(refused(input), 1.0, "{input}");
     }
     let name = "quipu_input_refused_total{input=\"statsd\"";

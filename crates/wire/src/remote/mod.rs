@@ -1,6 +1,7 @@
 //! What carries samples of many series to a server: Prometheus' remote write, 1.0 and 2.0,
-//! OpenTelemetry's metrics (OTLP), the lines of clients of StatsD ([`statsd`]) and of Graphite
-//! ([`graphite`]), and the formats that programs expose and push ([`exposition`]).
+//! OpenTelemetry's metrics (OTLP), the lines of clients of StatsD ([`statsd`]), Graphite
+//! ([`graphite`]) and InfluxDB ([`influx`]), and the formats that programs expose and push
+//! ([`exposition`]).
 //!
 //! ```
 //! # #[cfg(all(feature = "remote-write", feature = "snappy"))] {
@@ -55,9 +56,11 @@ mod fields;
 mod frames;
 #[cfg(feature = "graphite")]
 pub mod graphite;
+#[cfg(feature = "influx")]
+pub mod influx;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod labels;
-#[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
+#[cfg(any(feature = "exposition", feature = "graphite", feature = "influx", feature = "statsd"))]
 mod lines;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -78,7 +81,12 @@ mod write_reader;
 pub use frames::FrameBuffer;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 pub use labels::{Label, id_labels};
-#[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
+#[cfg(any(
+    feature = "exposition",
+    feature = "graphite",
+    feature = "influx",
+    feature = "statsd"
+))]
 pub use lines::{Cut, LineBuffer};
 #[cfg(feature = "otlp")]
 pub use otlp::{

@@ -58,6 +58,8 @@ def body(context, value):
         made = messages(rng, case)
     elif path == "/api/v1/import/prometheus":
         made = imported(rng, case)
+    elif path in ("/write", "/api/v2/write"):
+        made = influx(rng)
     elif media_type == FAMILIES:
         made = families(rng)
     else:
@@ -137,6 +139,12 @@ def text(rng, media_type, prefix="judge"):
     if is_openmetrics:
         lines.append("# EOF")
     return "".join(line + "\n" for line in lines).encode()
+
+
+def influx(rng):
+    """Lines of InfluxDB."""
+    lines = range(rng.randrange(4))
+    return "".join(f"influx{n},a=b value={rng.randrange(9)},text=\"x\"\n" for n in lines).encode()
 
 
 def imported(rng, case):

@@ -1,0 +1,212 @@
+//! How points of lines become values of the daemon's families.
+
+use std::borrow::Cow;
+use std::cell::RefMut;
+
+use quipu::intake::{Given, Intake};
+use quipu_wire::remote::Cut;
+use quipu_wire::remote::influx::{Lines, Point, Value};
+
+use crate::client::Source;
+use crate::http::{Request, Response};
+use crate::inputs::Inputs;
+use crate::inputs::refusals::Input;
+use crate::inputs::tally::{Shown, Tally};
+
+/// The unit of times, to milliseconds.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Unit {
+    /// So that this number of units is a millisecond.
+    Fraction(i64),
+    /// A unit has this number of milliseconds.
+    Multiple(i64),
+}
+
+/// What was read of a body.
+pub(super) struct Points {
+    inputs: Inputs,
+    part: Part,
+}
+
+/// What changes from line to line.
+struct Part {
+    unit: Unit,
+    now_ms: i64,
+    tally: Tally,
+    /// The lines before those that are being read.
+    lines: u64,
+    /// The name of a sample, kept for its memory.
+    name: String,
+}
+
+/// A few lines, for which the intake is borrowed.
+pub(super) struct Step<'t> {
+    inputs: &'t Inputs,
+    intake: RefMut<'t, Intake>,
+    part: &'t mut Part,
+}
+
+impl Points {
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn new(
+        inputs: &Inputs,
+        request: &Request,
+        unit: Unit,
+        now_ms: i64,
+    ) -> Result<Self, Response> {
+        let tally = Tally::new(Input::Influx, inputs, request)?;
+        let part = Part { unit, now_ms, tally, lines: 0, name: String::new() };
+        Ok(Self { inputs: inputs.clone(), part })
+    }
+
+    /// Begins to take the lines, whose turn has come.
+    ///
+    /// # Errors
+    /// Those of [`Tally::begin`].
+    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
+    pub(super) fn begin(&mut self) -> Result<(), Response> {
+        self.part.tally.begin()
+    }
+
+    /// Begins to take a few lines.
+    pub(super) fn step(&mut self) -> Step<'_> {
+        let Self { inputs, part } = self;
+        let mut intake = inputs.intake();
+        intake.set_source(&Source::named(part.tally.source()));
+        Step { inputs, intake, part }
+    }
+
+    /// What was taken and refused.
+    pub(super) fn tally(&mut self) -> &Tally {
+        self.part.tally.report();
+        &self.part.tally
+    }
+}
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.part.tally.report();
+    }
+}
+
+impl Step<'_> {
+    /// Takes whole lines.
+    pub(super) fn take(&mut self, cut: Cut<'_>) {
+        let Cut::Lines(lines) = cut else {
+            self.part.lines += 1;
+            let line = self.part.lines;
+            let what = format_args!("influx: line {line} is longer than 64 KiB");
+            return self.part.tally.refused("line_too_long", what);
+        };
+        for read in Lines::new(lines) {
+            match read {
+                Ok(point) => self.point(&point),
+                Err(error) => {
+                    let (reason, error) = (error.reason().as_str(), error.after(self.part.lines));
+                    self.part.tally.refused(reason, format_args!("{error}"));
+                }
+            }
+        }
+        self.part.lines += lines.iter().filter(|byte| **byte == b'\n').count() as u64;
+    }
+
+    fn point(&mut self, point: &Point<'_>) {
+        let time = point.time.map_or(Some(self.part.now_ms), |time| self.part.unit.to_ms(time));
+        let measurement = escaped(point.measurement.to_cow());
+        let tags: Vec<_> =
+            point.tags().map(|(name, value)| (escaped(name.to_cow()), value.to_cow())).collect();
+        let mut labels: Vec<(&str, &str)> =
+            tags.iter().map(|(name, value)| (&**name, &**value)).collect();
+        // Of several tags with one name, the last one counts.
+        labels.reverse();
+        labels.sort_by_key(|label| label.0);
+        labels.dedup_by_key(|label| label.0);
+        for (field, value) in point.fields() {
+            let field = field.to_cow();
+            let mut name = std::mem::take(&mut self.part.name);
+            name.clear();
+            name.push_str(&measurement);
+            if field != "value" {
+                name.push('_');
+                push_escaped(&mut name, &field);
+            }
+            self.field(&name, &labels, value, time);
+            self.part.name = name;
+        }
+    }
+
+    fn field(&mut self, name: &str, labels: &[(&str, &str)], value: Value, time_ms: Option<i64>) {
+        let Self { inputs, intake, part } = self;
+        let shared = inputs.shared();
+        let shown = Shown { name, labels };
+        let Some(number) = value.number() else {
+            let what = format_args!("influx: {shown}: a text is not a value of a metric");
+            return part.tally.left_out("text_field", what);
+        };
+        let Some(time_ms) = time_ms else {
+            let what = format_args!("influx: {shown}: its time is beyond all times in ms");
+            return part.tally.refused("malformed_time", what);
+        };
+        let (metric, given) = (inputs.metric(name), Given::Unknown(number));
+        let times = (time_ms, part.now_ms);
+        let taken = shared.take_latest(intake, metric, labels, (&given, number), times);
+        match taken {
+            Ok(()) => part.tally.took(1),
+            Err(why) => {
+                let (reason, what) = why.fault();
+                part.tally.refused(reason, format_args!("influx: {shown}: {what}"));
+            }
+        }
+    }
+}
+
+impl Unit {
+    /// A time in this unit in milliseconds, if there is such a time.
+    fn to_ms(self, time: i64) -> Option<i64> {
+        match self {
+            Self::Fraction(units) => Some(time.div_euclid(units)),
+            Self::Multiple(ms) => time.checked_mul(ms),
+        }
+    }
+}
+
+/// A name with an underscore for each character that is not a letter or digit of ASCII, and before
+/// a digit at its beginning, as in influxdb_exporter.
+fn escaped(name: Cow<'_, str>) -> Cow<'_, str> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let begins_well = !name.starts_with(|first: char| first.is_ascii_digit());
+    if begins_well && name.bytes().all(is_plain) {
+        return name;
+    }
+    let mut text = String::with_capacity(name.len() + 1);
+    if !begins_well {
+        text.push('_');
+    }
+    push_escaped(&mut text, &name);
+    Cow::Owned(text)
+}
+
+fn push_escaped(text: &mut String, name: &str) {
+    let plain = |character: char| match character.is_ascii_alphanumeric() {
+        true => character,
+        false => '_',
+    };
+    text.extend(name.chars().map(plain));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_times_are_those_of_prometheus() {
+        for (from, to) in
+            [("cpu_load", "cpu_load"), ("1.a-b", "_1_a_b"), ("\u{e9} x", "__x"), ("a--b", "a__b")]
+        {
+            assert_eq!(escaped(from.into()), to);
+        }
+        assert_eq!(Unit::Fraction(1_000_000).to_ms(-1), Some(-1));
+        assert_eq!(Unit::Multiple(1000).to_ms(7), Some(7000));
+        assert_eq!(Unit::Multiple(1000).to_ms(i64::MAX), None);
+    }
+}

@@ -1,0 +1,471 @@
+//! Lines of InfluxDB's line protocol, as a server receives them from its clients.
+//!
+//! ```text
+//! measurement,tag=value,tag=value field=1.5,field=2i,field=t,field="text" time
+//! ```
+//!
+//! A line ends with a line feed, which a carriage return may precede, or with the input. Empty
+//! lines and those that begin with `#` are skipped. The tags and the time may be missing; the unit
+//! of the time is not in the line. A backslash before a comma, a space or, in tags and names of
+//! fields, an equals sign makes it a part of the text; any other backslash is a part of the text
+//! itself. The reader allocates nothing, and a line that is wrong is an error that leaves the other
+//! lines as they are.
+//!
+//! ```
+//! use quipu_wire::remote::influx::{Lines, Value};
+//!
+//! let input = b"disk\\ io,host=a reads=7i,busy=0.5,state=\"ok\" 1700000000000000000\nbad\n";
+//! let mut lines = Lines::new(input);
+//! let point = lines.next().unwrap().unwrap();
+//! assert_eq!(point.measurement.to_cow(), "disk io");
+//! assert_eq!(point.time, Some(1_700_000_000_000_000_000));
+//! let tags: Vec<_> = point.tags().map(|(name, value)| (name.to_cow(), value.to_cow())).collect();
+//! assert_eq!(tags, [("host".into(), "a".into())]);
+//! let fields: Vec<_> = point.fields().map(|(name, value)| (name.to_cow(), value)).collect();
+//! let [reads, busy, state] = &fields[..] else { panic!() };
+//! assert_eq!(*reads, ("reads".into(), Value::Integer(7)));
+//! assert_eq!((busy.1.number(), state.1.number()), (Some(0.5), None));
+//!
+//! let error = lines.next().unwrap().unwrap_err();
+//! assert_eq!((error.line(), error.reason().as_str()), (2, "malformed_line"));
+//! assert!(lines.next().is_none());
+//! ```
+//!
+//! # Differences from InfluxDB
+//!
+//! | line | here | InfluxDB |
+//! |---|---|---|
+//! | a line feed within the text of a field | ends the line | a part of the text |
+//! | a float that is infinite or not a number | an error | an error |
+//! | a tag that is there twice | both | an error |
+
+use alloc::borrow::Cow;
+use alloc::string::String;
+use core::fmt;
+
+use super::lines::{self, find, float};
+
+/// Reads whole lines of a stream ([`LineBuffer`](super::LineBuffer)), or of a request.
+#[derive(Clone, Debug)]
+pub struct Lines<'a> {
+    lines: lines::Lines<'a>,
+    number: u64,
+}
+
+/// The fields of a measurement at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Point<'a> {
+    /// The name of what was measured; not empty.
+    pub measurement: Text<'a>,
+    /// The time since 1970, in the unit that the client says elsewhere.
+    pub time: Option<i64>,
+    /// Correct tags and fields.
+    tags: &'a str,
+    fields: &'a str,
+}
+
+/// A text as it is in a line, with its escapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text<'a> {
+    raw: &'a str,
+    /// Whether an equals sign may be escaped.
+    has_equals: bool,
+}
+
+/// The value of a field.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Value {
+    /// A finite number.
+    Float(f64),
+    /// `7i`.
+    Integer(i64),
+    /// `7u`.
+    Unsigned(u64),
+    /// `t`, `true`, `f` or `false`, also in capitals.
+    Boolean(bool),
+    /// A text in quotes, which is not read.
+    Text,
+}
+
+/// Why a line could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineError {
+    line: u64,
+    offset: usize,
+    reason: Reason,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The line is not UTF-8, or has no measurement or no fields.
+    MalformedLine,
+    /// A tag has no name or no value.
+    MalformedTag,
+    /// A field has no name or no value.
+    MalformedField,
+    /// The value of a field is not a finite number, a truth value, or a text in quotes.
+    MalformedValue,
+    /// The time is not a whole number.
+    MalformedTime,
+}
+
+/// Where a line is wrong, and why.
+type Fault = (usize, Reason);
+
+impl<'a> Lines<'a> {
+    /// Reads these lines.
+    pub fn new(input: &'a [u8]) -> Lines<'a> {
+        Lines { lines: lines::Lines::new(input), number: 0 }
+    }
+}
+
+impl<'a> Iterator for Lines<'a> {
+    type Item = Result<Point<'a>, LineError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let line = self.lines.next()?;
+            self.number += 1;
+            let read = match line {
+                Ok(line) => {
+                    let text = line.trim_ascii();
+                    if text.is_empty() || text.starts_with('#') {
+                        continue;
+                    }
+                    let before = line.len() - line.trim_ascii_start().len();
+                    Point::read(text).map_err(|(at, reason)| (before + at, reason))
+                }
+                Err(offset) => Err((offset, Reason::MalformedLine)),
+            };
+            let error = |(offset, reason)| LineError { line: self.number, offset, reason };
+            return Some(read.map_err(error));
+        }
+    }
+}
+
+impl<'a> Point<'a> {
+    fn read(line: &'a str) -> Result<Self, Fault> {
+        let bytes = line.as_bytes();
+        let end = plain(bytes, 0, *b", ");
+        if end == 0 {
+            return Err((0, Reason::MalformedLine));
+        }
+        let measurement = Text { raw: &line[..end], has_equals: false };
+        let mut at = end;
+        while bytes.get(at) == Some(&b',') {
+            at = tag(line, at + 1)?.1;
+        }
+        let tags = line.get(end + 1..at).unwrap_or_default();
+        let start = at + spaces(bytes, at);
+        if start == bytes.len() {
+            return Err((start, Reason::MalformedLine));
+        }
+        let mut at = field(line, start)?.1;
+        while bytes.get(at) == Some(&b',') {
+            at = field(line, at + 1)?.1;
+        }
+        let fields = &line[start..at];
+        let rest = at + spaces(bytes, at);
+        let time = match &line[rest..] {
+            "" => None,
+            time => Some(time.parse().map_err(|_| (rest, Reason::MalformedTime))?),
+        };
+        Ok(Self { measurement, time, tags, fields })
+    }
+
+    /// The tags, as name and value, in the order of the line. Neither is empty.
+    pub fn tags(&self) -> impl Iterator<Item = (Text<'a>, Text<'a>)> + use<'a> {
+        items(self.tags, tag)
+    }
+
+    /// The fields, as name and value, in the order of the line; at least one.
+    pub fn fields(&self) -> impl Iterator<Item = (Text<'a>, Value)> + use<'a> {
+        items(self.fields, field)
+    }
+}
+
+/// What a function reads of a text that was checked, one item after another.
+fn items<'a, T>(
+    text: &'a str,
+    read: impl Fn(&'a str, usize) -> Result<(T, usize), Fault>,
+) -> impl Iterator<Item = T> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        if at >= text.len() {
+            return None;
+        }
+        let (item, end) = read(text, at).ok()?;
+        at = end + 1;
+        Some(item)
+    })
+}
+
+/// Reads a tag, and returns where it ends.
+fn tag(line: &str, at: usize) -> Result<((Text<'_>, Text<'_>), usize), Fault> {
+    let bytes = line.as_bytes();
+    let equals = plain(bytes, at, *b"=, ");
+    let end = match bytes.get(equals) {
+        Some(b'=') => plain(bytes, equals + 1, *b", "),
+        _ => return Err((equals, Reason::MalformedTag)),
+    };
+    if equals == at || equals + 1 == end {
+        return Err((at, Reason::MalformedTag));
+    }
+    let text = |raw| Text { raw, has_equals: true };
+    Ok(((text(&line[at..equals]), text(&line[equals + 1..end])), end))
+}
+
+/// Reads a field, and returns where it ends.
+fn field(line: &str, at: usize) -> Result<((Text<'_>, Value), usize), Fault> {
+    let bytes = line.as_bytes();
+    let equals = plain(bytes, at, *b"=, ");
+    if equals == at || bytes.get(equals) != Some(&b'=') {
+        return Err((equals, Reason::MalformedField));
+    }
+    let start = equals + 1;
+    let (value, end) = match bytes.get(start) {
+        Some(b'"') => (Some(Value::Text), quoted(bytes, start)),
+        _ => {
+            let end = find(bytes, start, *b", ");
+            (Value::read(&line[start..end]), Some(end))
+        }
+    };
+    let (Some(value), Some(end)) = (value, end) else {
+        return Err((start, Reason::MalformedValue));
+    };
+    match bytes.get(end) {
+        None | Some(b',' | b' ') => {
+            Ok(((Text { raw: &line[at..equals], has_equals: true }, value), end))
+        }
+        _ => Err((end, Reason::MalformedValue)),
+    }
+}
+
+/// Where a text in quotes ends that begins at `at`.
+fn quoted(bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        at = find(bytes, at + 1, *b"\"\\");
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            // The character after it is a part of the text.
+            _ => at += 1,
+        }
+    }
+}
+
+/// The index of the first of these characters at or after `at` that has no backslash before it, or
+/// the length.
+fn plain<const N: usize>(bytes: &[u8], mut at: usize, stops: [u8; N]) -> usize {
+    loop {
+        at = find(bytes, at, stops);
+        if at == bytes.len() || at == 0 || bytes[at - 1] != b'\\' {
+            return at;
+        }
+        at += 1;
+    }
+}
+
+/// How many spaces are there.
+fn spaces(bytes: &[u8], at: usize) -> usize {
+    bytes[at..].iter().take_while(|byte| **byte == b' ').count()
+}
+
+impl Value {
+    fn read(text: &str) -> Option<Self> {
+        let digits = &text[..text.len().saturating_sub(1)];
+        Some(match text.as_bytes().last()? {
+            b'i' => Self::Integer(digits.parse().ok()?),
+            b'u' => Self::Unsigned(digits.parse().ok()?),
+            _ => match text {
+                "t" | "T" | "true" | "True" | "TRUE" => Self::Boolean(true),
+                "f" | "F" | "false" | "False" | "FALSE" => Self::Boolean(false),
+                _ => Self::Float(float(text).filter(|number| number.is_finite())?),
+            },
+        })
+    }
+
+    /// The number that this is: 1 for true, 0 for false; none for a text.
+    pub fn number(self) -> Option<f64> {
+        match self {
+            Self::Float(number) => Some(number),
+            Self::Integer(number) => Some(number as f64),
+            Self::Unsigned(number) => Some(number as f64),
+            Self::Boolean(is_true) => Some(f64::from(u8::from(is_true))),
+            Self::Text => None,
+        }
+    }
+}
+
+impl<'a> Text<'a> {
+    /// The text without escapes.
+    pub fn to_cow(self) -> Cow<'a, str> {
+        if !self.raw.contains('\\') {
+            return Cow::Borrowed(self.raw);
+        }
+        let mut text = String::with_capacity(self.raw.len());
+        let mut rest = self.raw.chars().peekable();
+        while let Some(character) = rest.next() {
+            let is_escaped =
+                |next: &char| matches!(next, ',' | ' ') || self.has_equals && *next == '=';
+            match character {
+                '\\' => text.push(rest.next_if(is_escaped).unwrap_or('\\')),
+                other => text.push(other),
+            }
+        }
+        Cow::Owned(text)
+    }
+}
+
+impl LineError {
+    /// The number of the line in the input; that of the first line is 1.
+    pub fn line(&self) -> u64 {
+        self.line
+    }
+
+    /// Where the fault is, in bytes from the beginning of the line.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// What is wrong.
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The same error in an input in which this number of lines comes before these.
+    #[must_use]
+    pub fn after(self, lines: u64) -> LineError {
+        LineError { line: self.line + lines, ..self }
+    }
+}
+
+impl fmt::Display for LineError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LineError { line, offset, reason } = self;
+        let expected = match reason {
+            Reason::MalformedLine => "UTF-8 of the form `measurement,tag=value field=value time`",
+            Reason::MalformedTag => "a tag of the form `name=value`",
+            Reason::MalformedField => "a field of the form `name=value`",
+            Reason::MalformedValue => "a finite number, a truth value, or a text in quotes",
+            Reason::MalformedTime => "a time that is a whole number, or the end of the line",
+        };
+        write!(f, "influx: line {line}, byte {offset}: expected {expected}")
+    }
+}
+
+impl core::error::Error for LineError {}
+
+impl Reason {
+    /// Its name, as the value of a label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::MalformedLine => "malformed_line",
+            Reason::MalformedTag => "malformed_tag",
+            Reason::MalformedField => "malformed_field",
+            Reason::MalformedValue => "malformed_value",
+            Reason::MalformedTime => "malformed_time",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+    use alloc::vec::Vec;
+    use alloc::{format, vec};
+
+    use super::*;
+
+    fn only(line: &str) -> Result<Point<'_>, LineError> {
+        let mut lines = Lines::new(line.as_bytes());
+        let read = lines.next().expect("a line");
+        assert_eq!(lines.next(), None, "{line}");
+        read
+    }
+
+    /// A line as tags and fields, each with a bar between.
+    fn shown(line: &str) -> String {
+        let point = only(line).expect(line);
+        let mut parts = vec![point.measurement.to_cow().into_owned()];
+        let tags = point.tags();
+        parts.extend(tags.map(|(name, value)| format!("{}:{}", name.to_cow(), value.to_cow())));
+        let fields = point.fields();
+        parts.extend(fields.map(|(name, value)| format!("{}>{value:?}", name.to_cow())));
+        parts.extend(point.time.map(|time| time.to_string()));
+        parts.join("|")
+    }
+
+    #[test]
+    fn what_clients_write_is_read() {
+        for (line, expected) in [
+            ("m f=1", "m|f>Float(1.0)"),
+            (" m,a=b  f=1  5 \r", "m|a:b|f>Float(1.0)|5"),
+            (
+                "m,a=b,c=d f=-1.5e3,g=7i,h=8u -5",
+                "m|a:b|c:d|f>Float(-1500.0)|g>Integer(7)|h>Unsigned(8)|-5",
+            ),
+            ("m f=t,g=FALSE,h=True", "m|f>Boolean(true)|g>Boolean(false)|h>Boolean(true)"),
+            ("m f=\"a, \\\"b\\\\\",g=1 5", "m|f>Text|g>Float(1.0)|5"),
+            ("m f=\"\"", "m|f>Text"),
+            ("my\\ m\\,x\\=y,a\\=b=c\\ d\\,e\\f f\\ g=1", "my m,x\\=y|a=b:c d,e\\f|f g>Float(1.0)"),
+            ("m=x,a=b=c f=1", "m=x|a:b=c|f>Float(1.0)"),
+            ("\u{e9},\u{e8}=\u{e7} f\u{e0}=1", "\u{e9}|\u{e8}:\u{e7}|f\u{e0}>Float(1.0)"),
+        ] {
+            assert_eq!(shown(line), expected, "{line}");
+        }
+        let mut lines = Lines::new(b"# a comment\n\n \r\nm f=1\n");
+        assert!(lines.next().is_some_and(|read| read.is_ok()));
+        assert_eq!(lines.next(), None);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_place() {
+        for (line, offset, reason) in [
+            ("m", 1, Reason::MalformedLine),
+            (",a=b f=1", 0, Reason::MalformedLine),
+            ("m,a=b", 5, Reason::MalformedLine),
+            (" m,a f=1", 4, Reason::MalformedTag),
+            ("m,a= f=1", 2, Reason::MalformedTag),
+            ("m,=b f=1", 2, Reason::MalformedTag),
+            ("m, f=1", 2, Reason::MalformedTag),
+            ("m f", 3, Reason::MalformedField),
+            ("m =1", 2, Reason::MalformedField),
+            ("m f=1,", 6, Reason::MalformedField),
+            ("m f=1,g 5", 7, Reason::MalformedField),
+            ("m f= 5", 4, Reason::MalformedValue),
+            ("m f=x", 4, Reason::MalformedValue),
+            ("m f=1.5i", 4, Reason::MalformedValue),
+            ("m f=-1u", 4, Reason::MalformedValue),
+            ("m f=9223372036854775808i", 4, Reason::MalformedValue),
+            ("m f=inf", 4, Reason::MalformedValue),
+            ("m f=nan", 4, Reason::MalformedValue),
+            ("m f=\"a", 4, Reason::MalformedValue),
+            ("m f=\"a\\\"", 4, Reason::MalformedValue),
+            ("m f=\"a\"b", 7, Reason::MalformedValue),
+            ("m f=1 x", 6, Reason::MalformedTime),
+            ("m f=1 1 2", 6, Reason::MalformedTime),
+            ("m f=1 1.5", 6, Reason::MalformedTime),
+        ] {
+            let error = only(line).expect_err(line);
+            assert_eq!((error.offset(), error.reason()), (offset, reason), "{line}");
+        }
+        let mut lines = Lines::new(b"m f=1\nm\xff f=1\nm f=2");
+        assert!(lines.next().expect("a line").is_ok());
+        let error = lines.next().expect("a line").expect_err("not UTF-8");
+        assert_eq!((error.after(10).line(), error.offset()), (12, 1));
+        assert!(lines.next().expect("a line").is_ok());
+    }
+
+    #[test]
+    fn all_of_a_line_that_was_taken_is_read_again() {
+        let line = "m,a=b,c\\,d=e f=1,g=\"x,y z\",h=2i 7";
+        let point = only(line).expect("a point");
+        assert_eq!((point.tags().count(), point.fields().count()), (2, 3));
+        let names: Vec<_> = point.fields().map(|(name, _)| name.to_cow()).collect();
+        assert_eq!(names, ["f", "g", "h"]);
+    }
+}
