@@ -1,7 +1,7 @@
 //! Listeners for lines that come in over UDP, TCP and unix sockets: those of StatsD and Graphite.
 //!
 //! Each listener is a thread with an intake of its own. The sockets are bound before the daemon
-//! opens its state, and read until it stops. A [`Reader`] knows the form of the lines.
+//! opens its state, and read until it stops. A `Reader` knows the form of the lines.
 
 mod address;
 mod datagrams;
