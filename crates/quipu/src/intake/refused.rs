@@ -86,7 +86,10 @@ impl fmt::Display for Refused {
             Self::Labels => "there are too many labels",
             Self::Value => "the value is negative where it cannot be, or is not a number",
             Self::Buckets => "buckets or quantiles are out of order, invalid, or too many",
-            Self::Families => "the limit on families is reached: raise it, or send fewer names",
+            Self::Families => {
+                "the limit on families is reached: raise it, send fewer names, or free those that \
+                 are no longer used"
+            }
             Self::Series => "the limit on series is reached: raise it, or send fewer label sets",
             Self::SourceSeries => {
                 "the limit on the series of one source is reached: raise it, or send fewer label \
