@@ -43,7 +43,7 @@ pub(super) struct Rounds {
 }
 
 /// A tick that takes longer than this, of the processor's time, is the last one of its segment.
-const MOST_TIME: Duration = Duration::from_millis(500);
+const MOST_TIME: Duration = Duration::from_millis(100);
 /// The least pause between ticks, in multiples of the time that the last ones took.
 const PAUSE: u32 = 3;
 /// The longest sleep: the daemon is told that this thread lives.
@@ -92,50 +92,62 @@ impl Rounds {
     /// # Errors
     /// A report that cannot be written.
     pub(super) fn run(mut self, until: Option<Instant>) -> io::Result<()> {
-        let mut pause = Duration::ZERO;
+        let mut rests_until = Instant::now();
         loop {
             let now = Instant::now();
             if until.is_some_and(|until| until <= now) {
                 return Ok(());
             }
-            match self.events.recv_timeout(self.sleep(now, until).max(pause)) {
+            match self.events.recv_timeout(self.sleep(now, rests_until, until)) {
                 Ok(Event::Joined(joined)) => self.joined.push(*joined),
                 Ok(Event::Looked) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             let began = Instant::now();
-            self.round(began);
-            if !self.report.write(&self.files)? {
+            let is_read = if began < rests_until {
+                self.report.write(&self.files)?
+            } else {
+                let is_read = self.round(began)?;
+                rests_until = Instant::now() + began.elapsed().saturating_mul(PAUSE);
+                is_read
+            };
+            if !is_read {
                 return Ok(());
             }
-            pause = began.elapsed().saturating_mul(PAUSE).min(BEAT);
         }
     }
 
     /// How long nothing is due.
-    fn sleep(&self, now: Instant, until: Option<Instant>) -> Duration {
-        let due = self.joined.iter().map(|joined| joined.due).chain(until);
+    fn sleep(&self, now: Instant, rests_until: Instant, until: Option<Instant>) -> Duration {
+        let due = self.joined.iter().map(|joined| joined.due.max(rests_until)).chain(until);
         due.map(|due| due.saturating_duration_since(now)).fold(BEAT, Duration::min)
     }
 
-    /// Ticks the segments that are due.
-    fn round(&mut self, now: Instant) {
-        let Self { joined, files, .. } = self;
-        joined.retain_mut(|one| {
+    /// Ticks the segments that are due, and reports. Returns false if nothing reads that any more.
+    fn round(&mut self, now: Instant) -> io::Result<bool> {
+        let mut at = 0;
+        while let Some(one) = self.joined.get_mut(at) {
             if one.due > now {
-                return true;
+                at += 1;
+                continue;
             }
             match one.tick() {
                 Ok(()) => {
                     one.due = Instant::now() + one.recorder.until_next();
-                    true
+                    at += 1;
                 }
                 Err(refusal) => {
-                    files.left(&one.path, refusal);
-                    false
+                    // It is closed before that is said.
+                    let path = self.joined.swap_remove(at).path;
+                    self.files.left(&path, refusal);
                 }
             }
-        });
+            // A round may be long, and the daemon waits for a sign of life.
+            if !self.report.write(&self.files)? {
+                return Ok(false);
+            }
+        }
+        self.report.write(&self.files)
     }
 }
 
