@@ -122,6 +122,8 @@ pub(super) struct Shared {
     /// The number of its name.
     pub(super) name: usize,
     bare: bool,
+    /// The type that it had.
+    kind: Kind,
 }
 
 /// Two sources that contradict each other.
@@ -247,7 +249,8 @@ impl Merged {
                 let family = &sources[OWN].families[part.family];
                 let bare = part.bare && family.kind == Kind::Counter;
                 let kinds = own.entry(family.name.clone()).or_default();
-                kinds[usize::from(family.bare)] = Some(Shared { name: at, bare });
+                kinds[usize::from(family.bare)] =
+                    Some(Shared { name: at, bare, kind: family.kind });
             }
             for group in &mut named.groups {
                 // Formats show the counters of each kind of name together.
@@ -273,9 +276,10 @@ impl Merged {
         !self.stems.is_empty() && self.stems.contains(&*escaped_metric(family.name))
     }
 
-    /// How a family of the daemon is shown, if it was there when this was merged.
+    /// How a family of the daemon is shown, if it was there when this was merged, and had its type.
     pub(super) fn shared(&self, family: &Family<'_>) -> Option<Shared> {
-        self.own.get(family.name)?[usize::from(family.bare)]
+        let shared = self.own.get(family.name)?[usize::from(family.bare)];
+        shared.filter(|shared| shared.kind == family.kind)
     }
 
     /// A family of the daemon as it is shown.

@@ -510,6 +510,12 @@ mod tests {
         assert_eq!(text(&own, &before), format!("{jobs}{free}"));
         let joined = format!("{jobs}jobs_total{{job=\"1\",instance=\"1\"}} 1\n{free}");
         assert_eq!(text(&own, &merge()), joined);
+        // So it is with one that has got another type.
+        let other = Registry::new();
+        let info = Description::new("jobs_total", "").values("v", ["1"]).verbatim();
+        other.register::<Info>(info).unwrap();
+        let info = "# TYPE jobs_total_info gauge\njobs_total_info{v=\"1\"} 1\n";
+        assert_eq!(text(&other, &merge()), format!("{info}{free}"));
         // One that the daemon shows no more leaves those of others.
         let merged = merge();
         own.unregister("jobs_total");
