@@ -60,7 +60,14 @@ fn shards_send_at_once_what_was_read_at_once() {
     let receiver = Receiver::start_slow(&home, 0, wait, |_, _| Reply::Taken);
     let daemon = home.start(&sharded(&receiver.url, "4", "200ms"));
     fill(&daemon, 100);
-    wait_until("requests", || receiver.see(<[Request]>::len) > 10 * SHARDS);
+    // What the daemon counts of its own requests changes all the time.
+    let mut connection = daemon.connect();
+    wait_until("requests", || {
+        for _ in 0..200 {
+            connection.request("GET", "/").unwrap();
+        }
+        receiver.see(<[Request]>::len) > 20 * SHARDS
+    });
     assert!(metric(&daemon, "samples_sent_total", &receiver) > 0.0);
     assert!(metric(&daemon, "last_sent_timestamp_seconds", &receiver) > 0.0);
     receiver.see(|all| {
@@ -83,7 +90,7 @@ fn shards_send_at_once_what_was_read_at_once() {
         }
         // The last snapshot may be under way.
         counts.pop_last();
-        assert!(counts.len() > 3);
+        assert!(counts.len() > 10);
         for (time, counts) in counts {
             assert!(counts.len() == 2 && counts[0] == counts[1], "{time}: {counts:?}");
         }
