@@ -56,10 +56,39 @@ fn check(read: Read, input: &[u8], size: usize) {
     assert_eq!(whole, pieces);
 }
 
-/// Bytes that are likely in lines, and others.
+/// Parts that are likely in lines, and other bytes.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
-    let likely = b"ab.,;:= \\\"\t\r\n\n017-eNtinf#\xc3\xa9\xff".to_vec();
-    vec(prop_oneof![9 => proptest::sample::select(likely), 1 => any::<u8>()], 0..120)
+    let likely: Vec<&[u8]> = vec![
+        b"a",
+        b"b.",
+        b",",
+        b";",
+        b"=",
+        b" ",
+        b"\\",
+        b"\"",
+        b"\t",
+        b"\r",
+        b"\n",
+        b"\n",
+        b"0",
+        b"17",
+        b"-",
+        b"e",
+        b"N",
+        b"t",
+        b"i",
+        b"u",
+        b"inf",
+        b"#",
+        b" f=",
+        b"=\"",
+        b"\xc3\xa9",
+        b"\xff",
+    ];
+    let likely = proptest::sample::select(likely).prop_map(<[u8]>::to_vec);
+    let part = prop_oneof![9 => likely, 1 => any::<u8>().prop_map(|byte| vec![byte])];
+    vec(part, 0..60).prop_map(|parts| parts.concat())
 }
 
 proptest! {

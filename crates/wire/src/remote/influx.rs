@@ -248,7 +248,8 @@ fn field(line: &str, at: usize) -> Result<((Text<'_>, Value), usize), Fault> {
 /// Where a text in quotes ends that begins at `at`.
 fn quoted(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
-        at = find(bytes, at + 1, *b"\"\\");
+        // A backslash may end the line.
+        at = find(bytes, (at + 1).min(bytes.len()), *b"\"\\");
         match bytes.get(at)? {
             b'"' => return Some(at + 1),
             // The character after it is a part of the text.
@@ -276,16 +277,17 @@ fn spaces(bytes: &[u8], at: usize) -> usize {
 
 impl Value {
     fn read(text: &str) -> Option<Self> {
-        let digits = &text[..text.len().saturating_sub(1)];
-        Some(match text.as_bytes().last()? {
-            b'i' => Self::Integer(digits.parse().ok()?),
-            b'u' => Self::Unsigned(digits.parse().ok()?),
-            _ => match text {
-                "t" | "T" | "true" | "True" | "TRUE" => Self::Boolean(true),
-                "f" | "F" | "false" | "False" | "FALSE" => Self::Boolean(false),
-                _ => Self::Float(float(text).filter(|number| number.is_finite())?),
-            },
-        })
+        if let Some(digits) = text.strip_suffix('i') {
+            return digits.parse().ok().map(Self::Integer);
+        }
+        if let Some(digits) = text.strip_suffix('u') {
+            return digits.parse().ok().map(Self::Unsigned);
+        }
+        match text {
+            "t" | "T" | "true" | "True" | "TRUE" => Some(Self::Boolean(true)),
+            "f" | "F" | "false" | "False" | "FALSE" => Some(Self::Boolean(false)),
+            _ => float(text).filter(|number| number.is_finite()).map(Self::Float),
+        }
     }
 
     /// The number that this is: 1 for true, 0 for false; none for a text.
@@ -444,6 +446,9 @@ mod tests {
             ("m f=inf", 4, Reason::MalformedValue),
             ("m f=nan", 4, Reason::MalformedValue),
             ("m f=\"a", 4, Reason::MalformedValue),
+            ("m f=\"a\\", 4, Reason::MalformedValue),
+            ("m f=\u{e7}", 4, Reason::MalformedValue),
+            ("m f=1\u{e7} 5", 4, Reason::MalformedValue),
             ("m f=\"a\\\"", 4, Reason::MalformedValue),
             ("m f=\"a\"b", 7, Reason::MalformedValue),
             ("m f=1 x", 6, Reason::MalformedTime),
