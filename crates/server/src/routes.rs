@@ -63,7 +63,8 @@ impl Routes {
                 let expiring = self.push().expire(inputs);
                 let filter = filter(request)?;
                 if filter.is_part() && self.watched.is_none() {
-                    return Err(bad("no segments are watched; start the daemon with --segments"));
+                    let what = "no segments are watched; start the daemon with --segments";
+                    return Err(Refused::NothingThere(what));
                 }
                 let exposing = Exposing::new(inputs, request, self.watched.as_ref(), filter);
                 Ok(in_steps(Scrape { expiring, exposing }))
@@ -102,6 +103,7 @@ impl Routes {
     fn refuse(&self, refused: Refused, path: &str) -> Response {
         match refused {
             Refused::Bad(what) => text(StatusCode::BAD_REQUEST, what + "\n"),
+            Refused::NothingThere(what) => text(StatusCode::NOT_FOUND, format!("{what}\n")),
             Refused::NotFound => {
                 let rows = ROWS.iter().filter(|row| self.has(row.route));
                 let routes: Vec<_> = rows.map(|row| [row.start, row.parameter].concat()).collect();
@@ -431,7 +433,9 @@ fn bad(what: impl ToString) -> Refused {
 enum Refused {
     /// 400, with the fault and the remedy.
     Bad(String),
-    /// 404.
+    /// 404, since the daemon has nothing of what is asked for.
+    NothingThere(&'static str),
+    /// 404, with the routes.
     NotFound,
     /// 405, with the methods that the route supports.
     Method(&'static str),

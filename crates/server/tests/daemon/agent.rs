@@ -394,7 +394,7 @@ fn a_directory_alone_is_shown() {
     daemon.get("/metrics?directory=").expect_refusal(400, "the directory is empty");
     daemon.stop();
     let daemon = home.start(&[]);
-    daemon.get("/metrics?directory=run").expect_refusal(400, "--segments");
+    daemon.get("/metrics?directory=run").expect_refusal(404, "--segments");
 }
 
 #[test]
