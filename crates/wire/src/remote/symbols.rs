@@ -20,12 +20,26 @@ pub(super) struct Symbols {
 }
 
 impl Symbols {
-    /// Returns the number of a text, and adds the text to the table if it is new.
-    pub(super) fn number(&mut self, text: &str) -> Result<u32, Fault> {
-        let Symbols { texts, ends, numbers, secrets } = self;
+    /// Returns the number of a text, and adds the text to the table if it is new. It may be that
+    /// of `guess`, which then saves the look into the table; this is the guess for the next text.
+    pub(super) fn number(&mut self, text: &str, guess: &mut u32) -> Result<u32, Fault> {
         if text.is_empty() {
             return Ok(0);
         }
+        if !self.is(*guess, text) {
+            *guess = self.find_or_add(text)?;
+        }
+        Ok(*guess)
+    }
+
+    /// Whether this is the number of the text.
+    fn is(&self, number: u32, text: &str) -> bool {
+        let is_used = number != 0 && number as usize <= self.ends.len();
+        is_used && text_of(&self.texts, &self.ends, number) == text.as_bytes()
+    }
+
+    fn find_or_add(&mut self, text: &str) -> Result<u32, Fault> {
+        let Symbols { texts, ends, numbers, secrets } = self;
         let hash = secrets.hash(text.as_bytes());
         let same = |number: &u32| text_of(texts, ends, *number) == text.as_bytes();
         if let Some(number) = numbers.find(hash, same) {

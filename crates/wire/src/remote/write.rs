@@ -54,6 +54,10 @@ pub struct RemoteWrite2 {
     series: Vec<u8>,
     /// The encoded numbers of the labels of one series.
     numbers: Vec<u8>,
+    /// The numbers of the last series' names and values: the next one often has the same names.
+    guesses: Vec<[u32; 2]>,
+    /// Those of its help and unit.
+    known: [u32; 2],
     /// An encoded histogram.
     histogram: Vec<u8>,
 }
@@ -276,19 +280,23 @@ impl RemoteWrite2 {
     ) -> Result<(), Fault> {
         let mut room = Vec::new();
         let labels = labels::canonical(labels, &mut room)?;
-        let RemoteWrite2 { symbols, series, numbers, .. } = self;
+        let RemoteWrite2 { symbols, series, numbers, guesses, known, .. } = self;
         numbers.clear();
-        for (name, value) in labels {
-            let (name, value) = (symbols.number(name)?, symbols.number(value)?);
+        guesses.resize(guesses.len().max(labels.len()), [0; 2]);
+        for ((name, value), guess) in labels.iter().zip(guesses) {
+            let [name_guess, value_guess] = guess;
+            let name = symbols.number(name, name_guess)?;
+            let value = symbols.number(value, value_guess)?;
             append(numbers, (Varint(name.into()), Varint(value.into())));
         }
         // Numbers that are 0 are left out.
         let number = |tag, number: u64| (number != 0).then_some((Byte(tag), Varint(number)));
         let number_len = |number: u64| if number == 0 { 0 } else { 1 + varint_len(number) };
+        let [help, unit] = known;
         let known = [
             metadata.series_type as u64,
-            symbols.number(metadata.help)?.into(),
-            symbols.number(metadata.unit)?.into(),
+            symbols.number(metadata.help, help)?.into(),
+            symbols.number(metadata.unit, unit)?.into(),
         ];
         let known_len: usize = known.iter().map(|known| number_len(*known)).sum();
         let [series_type, help, unit] = known;
