@@ -276,9 +276,9 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SEGMENTS_BYTES", value_name = "BYTES")]
     pub segments_bytes: Option<u64>,
 
-    /// Records the segments that programs have open, second by second, so that quipu inspect
-    /// --history FILE shows what led to a crash: a process beside the daemon takes up to 4 MiB of
-    /// each segment [default: off]
+    /// Records the segments that programs have open, second by second: what led to a crash is shown
+    /// by quipu inspect --history FILE. A process beside the daemon takes up to 4 MiB of each
+    /// segment [default: off]
     #[arg(
         long, env = "QUIPU_SEGMENTS_RECORD", value_name = "SWITCH",
         num_args = 0..=1, default_missing_value = "on",
