@@ -319,7 +319,7 @@ fn contradictions_are_kept_apart_and_counted() {
     daemon.get("/metrics?segment=none").expect_refusal(404, "no watched segment is called none");
     daemon.stop();
     let daemon = home.start(&[]);
-    daemon.get("/metrics?segment=a").expect_refusal(400, "--segments");
+    daemon.get("/metrics?segment=a").expect_refusal(404, "--segments");
 }
 
 #[test]

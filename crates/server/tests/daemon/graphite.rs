@@ -78,7 +78,7 @@ fn values_survive_a_kill_over_every_transport() {
     ];
     assert_eq!(shown(&daemon), expected);
     let text = daemon.get("/metrics").text();
-    assert!(text.contains("\n# TYPE over_udp gauge\n"), "{text}");
+    assert!(text.contains("# TYPE over_udp gauge\n"), "{text}");
     assert_eq!(daemon.sample("quipu_graphite_samples_total"), 6.0);
     assert_eq!(daemon.sample("quipu_graphite_tag_errors_total"), 1.0);
     assert_eq!(daemon.sample("quipu_input_samples_total{input=\"graphite\"}"), 6.0);
