@@ -86,10 +86,12 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
     let home = Home::new();
     let daemon = home.start(&["--series-per-source", "10"]);
     let long = "x".repeat(70_000);
+    // What each field would be refused for is refused once.
     let tags: String = (0..100).map(|n| format!(",t{n}=v")).collect();
+    let name = "n".repeat(600);
     let lines = format!(
         "a value=1\nb\nb,x value=1\nb value\nb value=x\nb value=1 x\n{long} value=1\n\
-         b{tags} value=1\nc,t=1,t=2 value=1\n"
+         b{tags} value=1,other=2,text=\"x\"\n{name} a=1,b=2\nc,t=1,t=2 value=1\n"
     );
     let answer = write(&daemon, "/api/v2/write", &lines);
     assert_eq!(answer.fields["content-type"], "application/json");
@@ -97,7 +99,7 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
     assert_eq!((answer.status, &told["code"]), (400, &"invalid".into()));
     assert_eq!(told["message"], told["error"]);
     let message = told["message"].as_str().unwrap();
-    assert!(message.starts_with("2 taken, 7 refused:\n"), "{message}");
+    assert!(message.starts_with("2 taken, 8 refused:\n"), "{message}");
     assert!(message.contains("influx: line 5, byte 8: expected a finite number"), "{message}");
     assert!(message.contains("influx: line 7 is longer than 64 KiB"), "{message}");
     for reason in [
@@ -108,6 +110,7 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
         "malformed_time",
         "line_too_long",
         "labels",
+        "name",
     ] {
         assert_eq!(refused(&daemon, reason), 1.0, "{reason}");
     }

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::cell::RefMut;
 
-use quipu::intake::{Given, Intake};
+use quipu::intake::{Given, Intake, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::influx::{Lines, Point, Value};
 
 use crate::client::Source;
 use crate::http::{Request, Response};
 use crate::inputs::Inputs;
+use crate::inputs::order::NotFollowed;
 use crate::inputs::refusals::Input;
 use crate::inputs::tally::{Shown, Tally};
 
@@ -121,6 +122,20 @@ impl Step<'_> {
         labels.reverse();
         labels.sort_by_key(|label| label.0);
         labels.dedup_by_key(|label| label.0);
+        // What no field could count with is refused once: a line may have thousands of fields, and
+        // each of them would read all labels.
+        let limits = self.intake.limits();
+        let refused = match () {
+            () if labels.len() > limits.labels => Some(Refused::Labels),
+            () if measurement.len() > limits.name_bytes => Some(Refused::Name),
+            () => None,
+        };
+        if let Some(refused) = refused {
+            labels.truncate(limits.labels);
+            let shown = Shown { name: &measurement, labels: &labels };
+            let (reason, what) = NotFollowed::Refused(refused).fault();
+            return self.part.tally.refused(reason, format_args!("influx: {shown}: {what}"));
+        }
         for (field, value) in point.fields() {
             let field = field.to_cow();
             let mut name = std::mem::take(&mut self.part.name);
