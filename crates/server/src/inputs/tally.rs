@@ -26,6 +26,8 @@ pub struct Tally {
     refused: u64,
     /// What was refused and not reported yet.
     fresh_refused: u64,
+    /// What was left out and not reported yet.
+    fresh_left_out: u64,
     /// What the response says of what was refused.
     first: String,
     told: u64,
@@ -55,6 +57,7 @@ impl Tally {
             fresh: 0,
             refused: 0,
             fresh_refused: 0,
+            fresh_left_out: 0,
             first: String::new(),
             told: 0,
         })
@@ -101,16 +104,17 @@ impl Tally {
         }
     }
 
-    /// Reports a part of a sample that has no place in a metric. The response does not tell it: the
-    /// sender need not change anything.
-    pub fn left_out(&self, reason: &'static str, what: fmt::Arguments<'_>) {
+    /// Counts what has no place in a metric, as a sample that was brought. The response does not
+    /// tell it: the sender need not change anything.
+    pub fn left_out(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
+        self.fresh_left_out += 1;
         self.refusals.refused(self.input, &self.source, reason, &what);
     }
 
     /// Reports what was brought since the last report.
     pub fn report(&mut self) {
-        self.admission.brought(self.fresh + self.fresh_refused);
-        self.fresh_refused = 0;
+        self.admission.brought(self.fresh + self.fresh_refused + self.fresh_left_out);
+        (self.fresh_refused, self.fresh_left_out) = (0, 0);
         if self.fresh > 0 {
             self.refusals.took(self.input, self.fresh);
             self.taken += self.fresh;

@@ -294,6 +294,18 @@ fn a_source_over_its_rate_is_refused_for_a_while() {
     assert_eq!(daemon.sample("x{n=\"499\"}"), 1.0);
 }
 
+#[test]
+fn texts_of_influxdb_are_paid_for() {
+    let home = Home::new();
+    let daemon = home.start(&["--sample-rate-per-source", "10"]);
+    let fields: Vec<_> = (0..500).map(|n| format!("f{n}=\"x\"")).collect();
+    let line = format!("x {}\n", fields.join(","));
+    assert_eq!(daemon.post_body("/write", &[], line.as_bytes()).status, 204);
+    let answer = daemon.post_body("/write", &[], b"x value=1\n");
+    answer.expect_refusal(429, "--sample-rate-per-source");
+    daemon.stop();
+}
+
 /// All of them are under way before the first one is read.
 #[test]
 fn pushes_at_the_same_time_share_the_rate_of_their_source() {
