@@ -159,9 +159,10 @@ mappings:
     let daemon = home.start(&["--graphite", &address, "--graphite-mapping", "mapping.yml"]);
     send(
         &home,
-        "servers.web-1.cpu.0.load;rack=a 0.5 -1\ndisk.a;host=b 2 -1\ncounted.x 1 -1\nsecret.x 1 -1\n",
+        "servers.web-1.cpu.0.load;rack=a 0.5 -1\ndisk.a;host=b 2 -1\ncounted.x 1 -1\nsecret.x 1 -1\n\
+         disk.a;host=b -1e308 -1\n",
     );
-    wait_for_lines(&daemon, 4.0);
+    wait_for_lines(&daemon, 5.0);
     assert_eq!(
         shown(&daemon),
         [
@@ -172,6 +173,8 @@ mappings:
     );
     assert!(daemon.get("/metrics").text().contains("# HELP cpu_load Load of a processor.\n"));
     assert_eq!(daemon.sample("quipu_graphite_samples_dropped_total"), 1.0);
+    // No number is that large.
+    assert_eq!(refused(&daemon, "malformed_value"), 1.0);
     daemon.stop();
 }
 

@@ -96,6 +96,11 @@ impl Values {
             let what = format_args!("{path:.100}: its mapping makes an empty name");
             return report.refused("empty_metric_name", &what);
         }
+        let value = treatment.scale.map_or(sample.value, |scale| sample.value * scale);
+        if !value.is_finite() {
+            let what = format_args!("{path:.100}: its mapping's `scale` makes it infinite");
+            return report.refused("malformed_value", &what);
+        }
         // Declared before the labels, which may borrow from it.
         let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
@@ -107,7 +112,6 @@ impl Values {
             expiry: treatment.expiry.or(common.shared.expiry),
             ..Metric::new(found.name)
         };
-        let value = treatment.scale.map_or(sample.value, |scale| sample.value * scale);
         let times = (sample.timestamp_ms.unwrap_or(now_ms), now_ms);
         let taken = match tags.are_cut {
             // The mapping may remove some labels, but not those that were not read.
