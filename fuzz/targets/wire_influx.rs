@@ -1,28 +1,36 @@
-//! Reads lines of InfluxDB: whole, line by line, and in pieces, which must agree.
+//! Reads lines of InfluxDB: whole, and in pieces, which must agree, also on what is too long.
 //!
 //! The first byte selects the size of the pieces.
 
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quipu_wire::remote::influx::{Lines, Value};
-use quipu_wire::remote::{Cut, LineBuffer};
+use quipu_wire::remote::Cut;
+use quipu_wire::remote::influx::{LineBuffer, Lines, Value};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
     let whole = read(bytes);
-    let alone: Vec<_> = bytes.split(|byte| *byte == b'\n').flat_map(read).collect();
-    assert_eq!(whole, alone);
-
-    let (mut buffer, mut cut) = (LineBuffer::new(bytes.len()), Vec::new());
-    let mut push = |piece: Cut<'_>| match piece {
-        Cut::Lines(lines) => cut.extend(read(lines)),
-        Cut::TooLong => panic!("no line is longer than the input"),
-    };
-    bytes.chunks(usize::from(first) + 1).for_each(|piece| buffer.push(piece, &mut push));
-    buffer.finish(&mut push);
-    assert_eq!(whole, cut);
+    let size = usize::from(first) + 1;
+    let (cut, long) = pieces(bytes, size, bytes.len());
+    assert_eq!((&whole, long), (&cut, 0), "no line is longer than the input");
+    assert_eq!(pieces(bytes, size, MAX_LINE), pieces(bytes, bytes.len().max(1), MAX_LINE));
 });
+
+/// A limit that lines of an input exceed.
+const MAX_LINE: usize = 20;
+
+/// What is read of pieces of this size, and how many lines are longer than the limit.
+fn pieces(bytes: &[u8], size: usize, max_line: usize) -> (Vec<String>, usize) {
+    let (mut buffer, mut all, mut long) = (LineBuffer::new(max_line), Vec::new(), 0);
+    let mut push = |piece: Cut<'_>| match piece {
+        Cut::Lines(lines) => all.extend(read(lines)),
+        Cut::TooLong => long += 1,
+    };
+    bytes.chunks(size).for_each(|piece| buffer.push(piece, &mut push));
+    buffer.finish(&mut push);
+    (all, long)
+}
 
 /// What is read, without the numbers of lines.
 fn read(input: &[u8]) -> Vec<String> {

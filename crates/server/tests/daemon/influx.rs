@@ -26,9 +26,9 @@ fn fields_become_series_that_survive_a_kill() {
     let daemon = home.start(&[]);
     let lines = "cpu\\ use,host=web-1,my\\ tag=a\\,b user=0.5,system=2i,idle=3u,ok=t,name=\"x, \\\"y\n\
                  temp.air,room=a value=21.5 1700000000000000000\n# a comment\n\ndisk value=7i";
-    // The line feed within a text ends the line.
+    // The quote is not closed, so all that follows is in the text.
     let answer = write(&daemon, "/write?db=metrics&u=ada&p=secret", lines);
-    answer.expect_refusal(400, "2 taken");
+    answer.expect_refusal(400, "0 taken, 1 refused");
     let lines = lines.replace("\\\"y", "\\\"y\"");
     for target in ["/write?db=metrics&precision=ns", "/api/v2/write?org=o&bucket=b"] {
         assert_eq!(write(&daemon, target, &lines).status, 204);
@@ -118,6 +118,27 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
     let many: String = (0..20).map(|n| format!("many,n={n} value=1\n")).collect();
     assert_eq!(write(&daemon, "/write", &many).status, 400);
     assert_eq!(shown(&daemon).len(), 10);
+    daemon.stop();
+}
+
+/// Clients write the line feeds of a text as they are, so its author could add lines.
+#[test]
+fn no_part_of_a_text_counts() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let lines = "log msg=\"x\nlogins,host=a value=9e9\n\",n=1 1700000000000000000\nafter value=1\n";
+    assert_eq!(write(&daemon, "/write", lines).status, 204);
+    // Of a line that is too long or wrong, no part counts, either.
+    let long = "x\n".repeat(40_000);
+    let lines = format!(
+        "log msg=\"{long}\nlogins value=9\n\",n=2\nlast value=1\nlog,x msg=\"\nlogins value=9\n\"\n"
+    );
+    write(&daemon, "/write", &lines).expect_refusal(400, "1 taken, 2 refused");
+    let lines = "open value=1\nlog msg=\"x\nlogins value=9";
+    write(&daemon, "/write", lines).expect_refusal(400, "1 taken, 1 refused");
+    assert_eq!(shown(&daemon), ["after 1", "last 1", "log_n 1", "open 1"]);
+    let reasons = ["text_field", "line_too_long", "malformed_tag", "malformed_value"];
+    assert_eq!(reasons.map(|reason| refused(&daemon, reason)), [1.0; 4]);
     daemon.stop();
 }
 

@@ -4,12 +4,13 @@
 //! measurement,tag=value,tag=value field=1.5,field=2i,field=t,field="text" time
 //! ```
 //!
-//! A line ends with a line feed, which a carriage return may precede, or with the input. Empty
-//! lines and those that begin with `#` are skipped. The tags and the time may be missing; the unit
-//! of the time is not in the line. A backslash before a comma, a space or, in tags and names of
-//! fields, an equals sign makes it a part of the text; any other backslash is a part of the text
-//! itself. The reader allocates nothing, and a line that is wrong is an error that leaves the other
-//! lines as they are.
+//! A line ends with a line feed, which a carriage return may precede, or with the input. A line
+//! feed within the text of a field is a part of the text, so a text whose quote is not closed takes
+//! the lines after it along. Empty lines and those that begin with `#` are skipped. The tags and
+//! the time may be missing; the unit of the time is not in the line. A backslash before a comma, a
+//! space or, in tags and names of fields, an equals sign makes it a part of the text; any other
+//! backslash is a part of the text itself. The reader allocates nothing, and a line that is wrong
+//! is an error that leaves the other lines as they are.
 //!
 //! ```
 //! use quipu_wire::remote::influx::{Lines, Value};
@@ -35,21 +36,28 @@
 //!
 //! | line | here | InfluxDB |
 //! |---|---|---|
-//! | a line feed within the text of a field | ends the line | a part of the text |
+//! | a line feed after a backslash, but in no text | ends the line | a part of the line |
 //! | a float that is infinite or not a number | an error | an error |
 //! | a tag that is there twice | both | an error |
 
 use alloc::borrow::Cow;
 use alloc::string::String;
-use core::fmt;
+use core::{fmt, str};
 
-use super::lines::{self, find, float};
+use memchr::memchr_iter;
 
-/// Reads whole lines of a stream ([`LineBuffer`](super::LineBuffer)), or of a request.
+use super::lines::{find, float};
+
+mod lines;
+
+pub use lines::LineBuffer;
+
+/// Reads whole lines of a stream ([`LineBuffer`]), or of a request.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
-    lines: lines::Lines<'a>,
-    number: u64,
+    rest: &'a [u8],
+    /// The line feeds before the rest.
+    before: u64,
 }
 
 /// The fields of a measurement at a time.
@@ -119,7 +127,7 @@ type Fault = (usize, Reason);
 impl<'a> Lines<'a> {
     /// Reads these lines.
     pub fn new(input: &'a [u8]) -> Lines<'a> {
-        Lines { lines: lines::Lines::new(input), number: 0 }
+        Lines { rest: input, before: 0 }
     }
 }
 
@@ -128,9 +136,15 @@ impl<'a> Iterator for Lines<'a> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            let line = self.lines.next()?;
-            self.number += 1;
-            let read = match line {
+            if self.rest.is_empty() {
+                return None;
+            }
+            let end = lines::Ends::default().next(self.rest).unwrap_or(self.rest.len());
+            let (line, rest) = self.rest.split_at(end);
+            self.rest = rest.get(1..).unwrap_or_default();
+            let number = self.before + 1;
+            self.before = number + memchr_iter(b'\n', line).count() as u64;
+            let read = match str::from_utf8(line) {
                 Ok(line) => {
                     let text = line.trim_ascii();
                     if text.is_empty() || text.starts_with('#') {
@@ -139,9 +153,9 @@ impl<'a> Iterator for Lines<'a> {
                     let before = line.len() - line.trim_ascii_start().len();
                     Point::read(text).map_err(|(at, reason)| (before + at, reason))
                 }
-                Err(offset) => Err((offset, Reason::MalformedLine)),
+                Err(error) => Err((error.valid_up_to(), Reason::MalformedLine)),
             };
-            let error = |(offset, reason)| LineError { line: self.number, offset, reason };
+            let error = |(offset, reason)| LineError { line: number, offset, reason };
             return Some(read.map_err(error));
         }
     }
@@ -323,7 +337,7 @@ impl<'a> Text<'a> {
 }
 
 impl LineError {
-    /// The number of the line in the input; that of the first line is 1.
+    /// The number of the line in the input, by its line feeds; that of the first line is 1.
     pub fn line(&self) -> u64 {
         self.line
     }
@@ -463,6 +477,20 @@ mod tests {
         let error = lines.next().expect("a line").expect_err("not UTF-8");
         assert_eq!((error.after(10).line(), error.offset()), (12, 1));
         assert!(lines.next().expect("a line").is_ok());
+    }
+
+    #[test]
+    fn line_feeds_in_texts_end_no_line() {
+        let mut lines = Lines::new(b"m f=\"\xff\nm f=1\n\" 5\nm f=\"\nm\n\",g=1\nm\nm f=\"\nm f=1");
+        let error = lines.next().expect("a line").expect_err("not UTF-8");
+        assert_eq!((error.line(), error.offset()), (1, 5));
+        let point = lines.next().expect("a line").expect("two fields");
+        assert_eq!(point.fields().count(), 2);
+        let error = lines.next().expect("a line").expect_err("no field");
+        assert_eq!((error.line(), error.reason()), (7, Reason::MalformedLine));
+        let error = lines.next().expect("a line").expect_err("an open quote");
+        assert_eq!((error.line(), error.reason()), (8, Reason::MalformedValue));
+        assert_eq!(lines.next(), None);
     }
 
     #[test]

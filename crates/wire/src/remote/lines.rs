@@ -2,11 +2,14 @@
 //! in pieces. Numbers in them.
 
 use alloc::vec::Vec;
-use core::{mem, str};
+use core::mem;
+#[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
+use core::str;
 
 use memchr::{memchr, memrchr};
 
 /// Takes one line after another from an input, without line feeds.
+#[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
 #[derive(Clone, Debug)]
 pub(super) struct Lines<'a> {
     /// Whole lines, which are UTF-8.
@@ -15,6 +18,7 @@ pub(super) struct Lines<'a> {
     rest: &'a [u8],
 }
 
+#[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
 impl<'a> Lines<'a> {
     pub(super) fn new(input: &'a [u8]) -> Lines<'a> {
         let mut lines = Lines { text: "", rest: input };
@@ -301,6 +305,7 @@ mod tests {
 
     use super::*;
 
+    #[cfg(any(feature = "exposition", feature = "graphite", feature = "statsd"))]
     #[test]
     fn lines_that_are_not_utf_8_stand_alone() {
         let mut lines = Lines::new(b"a\n\xff\n\nb\xe2\x82\xac\nc\xe2\x82\n\xfe");

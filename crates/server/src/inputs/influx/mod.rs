@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use quipu_wire::remote::LineBuffer;
+use quipu_wire::remote::influx::LineBuffer;
 use serde_json::json;
 
 use super::body::{Piece, Pieces};
