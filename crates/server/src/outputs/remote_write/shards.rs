@@ -126,7 +126,8 @@ impl Shards {
     }
 
     /// The part of a shard of the snapshot that was due at this time, or of a later one. `None` if
-    /// the last snapshot was read already.
+    /// the shard had it before, as after the clock was set back, or if the last snapshot was read
+    /// already.
     ///
     /// # Errors
     /// If the families of the state are inconsistent.
@@ -135,9 +136,7 @@ impl Shards {
         if reading.is_last {
             return Ok(None);
         }
-        // Its time may be ahead of the clock, if that was set back.
-        let is_old = reading.at.elapsed() > self.interval.saturating_mul(2);
-        if reading.timestamp_ms < due_ms || is_old || !reading.has(shard) {
+        if !reading.is_of(shard, due_ms, self.interval) {
             self.read(&mut reading, due_ms)?;
         }
         Ok(reading.part(shard))
@@ -242,6 +241,17 @@ impl Shards {
 }
 
 impl Reading {
+    /// Whether this is the snapshot for a shard that is due for one of this time.
+    fn is_of(&self, shard: usize, due_ms: i64, interval: Duration) -> bool {
+        // Two readings of one time would give its samples two values.
+        if self.timestamp_ms == due_ms {
+            return true;
+        }
+        // Its time may be ahead of the clock, if that was set back.
+        let is_old = self.at.elapsed() > interval.saturating_mul(2);
+        self.timestamp_ms > due_ms && !is_old && self.has(shard)
+    }
+
     fn has(&self, shard: usize) -> bool {
         self.parts.get(shard).is_some_and(Option::is_some)
     }
@@ -284,6 +294,26 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
     use Standing::{Fails, Refuses, Takes, Unknown};
+
+    #[test]
+    fn a_time_has_one_reading_whatever_the_clock_does() {
+        let part = || Requests::new(2000, WriteVersion::Two, Seeded::default());
+        let parts = vec![Some(part()), None];
+        let mut reading = Reading { timestamp_ms: 2000, at: Instant::now(), is_last: false, parts };
+        let hour = Duration::from_secs(3600);
+        let is_of =
+            |reading: &Reading, due_ms| [0, 1].map(|shard| reading.is_of(shard, due_ms, hour));
+        assert_eq!(is_of(&reading, 3000), [false, false]);
+        assert_eq!(is_of(&reading, 2000), [true, true]);
+        // The second one had its part.
+        assert!(reading.part(0).is_some() && reading.part(1).is_none());
+        assert_eq!(is_of(&reading, 2000), [true, true]);
+        assert!(reading.part(0).is_none());
+        // The clock was set back by more.
+        reading.parts[0] = Some(part());
+        assert_eq!(is_of(&reading, 1000), [true, false]);
+        assert!(!reading.is_of(0, 1000, Duration::ZERO));
+    }
 
     #[test]
     fn the_worst_that_a_shard_knows_is_logged_once() {
