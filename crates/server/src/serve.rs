@@ -183,7 +183,9 @@ fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let watched = if settings.segments.places.is_empty() { 0 } else { most };
     let outputs = &settings.outputs;
     let receivers = outputs.receivers.len() + outputs.otlp.receivers.len();
-    let clients = (receivers + settings.targets.targets.len()) * FILES_PER_CLIENT;
+    let more_shards = outputs.receivers.len() * usize::from(outputs.shards.saturating_sub(1));
+    let clients = (receivers + settings.targets.targets.len()) * FILES_PER_CLIENT
+        + more_shards * FILES_PER_SHARD;
     let streams = streams(settings);
     streams * listeners::connections(files, streams) + clients + watched
 }
@@ -320,6 +322,9 @@ const MIN_FILES: usize = 32;
 const MIN_FILES_PER_THREAD: usize = 8;
 /// A connection, what it takes to find the address of a name, and the queue of a receiver.
 const FILES_PER_CLIENT: usize = 8;
+/// Of each further shard of a receiver: a connection, what it takes to find an address, and the file
+/// of a secret.
+const FILES_PER_SHARD: usize = 4;
 
 /// How long the server may take to stop beyond the drain timeout, which it enforces itself.
 const GRACE: Duration = Duration::from_secs(1);
