@@ -305,6 +305,51 @@ fn a_queue_stays_in_order_over_kills_and_other_numbers_of_shards() {
 }
 
 #[test]
+fn a_shard_whose_new_requests_are_refused_holds_up_no_queue() {
+    const PORT: u16 = 18098;
+    // The first two of all shards, the last two of all but one.
+    for status in [409, 422, 401, 404] {
+        let home = Home::new();
+        let url = format!("http://{}:{PORT}/api/v1/write", home.host());
+        let start = |shards: &str| {
+            let queue = ["--remote-write-queue", "disk"];
+            home.start(&[&sharded(&url, shards, "200ms")[..], &queue].concat())
+        };
+        let daemon = start("1");
+        // In the shard with the number 2.
+        let text = "# TYPE hits counter\nhits_total{n=\"3\"} 1\n";
+        let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+        assert!(answer.status < 300, "{answer:?}");
+        let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{url}\"}}");
+        wait_until("requests in the queue", || daemon.sample(&waiting) >= 4.0);
+        daemon.kill();
+        let killed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64;
+        let is_old = move |request: &Request| request.samples[0].timestamp_ms <= killed;
+        let receiver = Receiver::start(&home, PORT, move |_, request| {
+            let is_other = status > 400 && status < 405 && {
+                request.samples.iter().any(|sample| sample.series == "hits_total{n=\"3\"}")
+            };
+            match is_old(request) || is_other {
+                true => Reply::Taken,
+                false => Reply::Status(status, "X-Prometheus-Remote-Write-Samples-Written: 0\r\n"),
+            }
+        });
+        // All that waits is of the first of four shards.
+        let daemon = start("4");
+        let logged = daemon.wait_for("requests wait in the queue");
+        let kept = logged["requests"].as_u64().unwrap() as usize;
+        let times = || {
+            receiver.see(|requests| {
+                let old = requests.iter().filter(|request| is_old(request));
+                old.map(|request| request.samples[0].timestamp_ms).collect::<BTreeSet<_>>()
+            })
+        };
+        wait_until(&format!("the queue, with {status}"), || times().len() == kept);
+        daemon.kill();
+    }
+}
+
+#[test]
 fn receivers_share_the_series() {
     let home = Home::new();
     let receivers: Vec<_> =

@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::queue::{Id, Lane};
 use super::snapshot::Snapshot;
-use super::{Attempt, Standing, Writer};
+use super::{Attempt, Course, Standing, Writer};
 use crate::outputs::schedule::{Backoff, Patience, Stopped};
 
 /// The queue of a shard, and when it may be sent.
@@ -28,8 +28,9 @@ pub(super) struct Backlog {
     /// Of the backlog: a request in it that always fails does not hold up new ones.
     own_pause: Option<Instant>,
     own_backoff: Backoff,
-    /// Whether the receiver takes new requests. If it refuses all of them, it would refuse these.
-    is_allowed: bool,
+    /// How many requests the receiver had taken of all shards when it was found to refuse all of
+    /// this one, so that it would refuse these, too.
+    barred: Option<u64>,
     /// Whether it was logged that the receiver refuses requests, which are dropped, or wait.
     is_refusal_logged: bool,
     is_wait_logged: bool,
@@ -41,6 +42,8 @@ const LEAST_WORKING: Duration = Duration::from_secs(5);
 const LEAST_FAILING: Duration = Duration::from_millis(100);
 /// After each this many failures.
 const FAILURES_PER_LONG: u32 = 8;
+/// How often in a row status 503 says nothing about a request.
+const MOST_UNAVAILABLE: u32 = 16;
 /// The time limit of a request.
 const MOST: Duration = Duration::from_secs(30);
 
@@ -51,7 +54,7 @@ impl Backlog {
             pause: None,
             own_pause: None,
             own_backoff: Backoff::default(),
-            is_allowed: true,
+            barred: None,
             is_refusal_logged: false,
             is_wait_logged: false,
         }
@@ -122,11 +125,20 @@ impl Writer {
         }
     }
 
-    /// Says whether the receiver takes new requests.
-    pub(super) fn allow_backlog(&mut self, is_allowed: bool) {
-        if let Some(backlog) = &mut self.backlog {
-            backlog.is_allowed = is_allowed;
-        }
+    /// Notes what came of a snapshot: whether the receiver would take what waits.
+    pub(super) fn judge_backlog(&mut self, course: &Course) {
+        let taken = self.shards.taken();
+        let Some(backlog) = &mut self.backlog else { return };
+        let refused = course.refused.as_ref();
+        let is_about_samples =
+            refused.is_some_and(|(status, text)| is_about_samples(*status, text));
+        backlog.barred = match backlog.barred {
+            _ if course.is_any_taken || is_about_samples => None,
+            // A shard may have no series, and others wait for what it is to send. If the receiver
+            // has taken something of them since, this one tries.
+            Some(before) => Some(before).filter(|before| *before == taken),
+            None => refused.map(|_| taken),
+        };
     }
 
     /// Shows how long the oldest samples have waited.
@@ -138,7 +150,7 @@ impl Writer {
 
     /// Sends requests that wait, until the next snapshot is due.
     pub(super) fn drain(&mut self, patience: &Patience<'_>) {
-        while let Some(backlog) = self.backlog.as_mut().filter(|backlog| backlog.is_allowed) {
+        while let Some(backlog) = self.backlog.as_mut().filter(|backlog| backlog.barred.is_none()) {
             if patience.is_over() {
                 return;
             }
@@ -150,15 +162,24 @@ impl Writer {
             if !pause.is_zero() && !patience.wait(pause) {
                 return;
             }
+            let own_failures = backlog.own_backoff.failures();
             let was_failing = self.backoff.is_failing();
-            let attempt = match self.adapt(&mut body) {
+            let mut attempt = match self.adapt(&mut body) {
                 true => self.attempt(&body, self.timeout(patience)),
                 false => Attempt::Invalid,
             };
+            if matches!(attempt, Attempt::InOtherVersion) {
+                // Whatever the receiver says to other shards meanwhile, so that this ends.
+                attempt = match body.in_version_1() {
+                    Ok(other) => self.attempt(&other, self.timeout(patience)),
+                    Err(_) => Attempt::Invalid,
+                };
+            }
             let mut is_to_blame = false;
-            if let Attempt::Failed(_, text) = &attempt {
+            if let Attempt::Failed { status, asked, text } = &attempt {
                 // Of this shard or of others, requests were taken.
                 is_to_blame = self.are_others_taken() || !was_failing;
+                is_to_blame &= !is_throttled(*status, *asked, own_failures);
                 if was_failing {
                     self.note(Standing::Fails, text);
                 }
@@ -172,8 +193,7 @@ impl Writer {
         let Some(backlog) = &mut self.backlog else { return };
         let metrics = &self.shards.metrics;
         match attempt {
-            Attempt::InOtherVersion => return,
-            Attempt::Failed(asked, _) => {
+            Attempt::Failed { asked, .. } => {
                 let delay = backlog.own_backoff.fail(asked);
                 backlog.own_pause = Some(Instant::now() + delay);
                 if is_to_blame {
@@ -184,7 +204,7 @@ impl Writer {
             Attempt::Taken => {}
             Attempt::Refused(status, text) if !is_about_samples(status, &text) => {
                 // The next snapshot tells whether the receiver takes anything.
-                backlog.is_allowed = false;
+                backlog.barred = Some(self.shards.taken());
                 backlog.queue.blame(id);
                 if !mem::replace(&mut backlog.is_wait_logged, true) {
                     let receiver = &metrics.receiver;
@@ -207,7 +227,8 @@ impl Writer {
                     );
                 }
             }
-            Attempt::Invalid => metrics.invalid.inc_by(samples),
+            // No response to 1.0 asks for another version.
+            Attempt::Invalid | Attempt::InOtherVersion => metrics.invalid.inc_by(samples),
         }
         (backlog.pause, backlog.own_pause) = (None, None);
         backlog.own_backoff.succeed();
@@ -219,6 +240,16 @@ impl Writer {
 /// receiver. A status 409 is: Thanos gives it to late samples; that of a daemon in a loop is not.
 fn is_about_samples(status: u16, text: &str) -> bool {
     matches!(status, 400 | 413 | 422) || status == 409 && !text.starts_with(LOOP_BEGINS)
+}
+
+/// Whether a request failed since the receiver has too much to do, and not for what is in it: that
+/// the samples of a series come in order matters more then. A proxy may give status 503 to a request
+/// that its receiver crashes at, so that counts after this many failures in a row.
+fn is_throttled(status: Option<u16>, asked: Option<Duration>, failures: u32) -> bool {
+    match status {
+        Some(503) => asked.is_some() || failures < MOST_UNAVAILABLE,
+        _ => status == Some(429) || asked.is_some(),
+    }
 }
 
 /// How [`LOOP`](crate::via::LOOP) begins.
@@ -252,6 +283,23 @@ mod tests {
             assert!(!is_about_samples(status, ""), "{status}");
         }
         assert!(!is_about_samples(409, LOOP));
+    }
+
+    #[test]
+    fn a_receiver_that_throttles_blames_no_request() {
+        let asked = Some(Duration::from_secs(1));
+        for (status, asked, failures, expected) in [
+            (Some(429), None, 1000, true),
+            (Some(500), asked, 1000, true),
+            (Some(503), asked, 1000, true),
+            (Some(503), None, MOST_UNAVAILABLE - 1, true),
+            (Some(503), None, MOST_UNAVAILABLE, false),
+            (Some(500), None, 0, false),
+            (None, None, 0, false),
+        ] {
+            let case = format!("{status:?} {asked:?} {failures}");
+            assert_eq!(is_throttled(status, asked, failures), expected, "{case}");
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! With a queue on the disk, what is not sent goes there instead (`backlog.rs`), and is sent
 //! between the snapshots.
 //!
-//! A request that is sent again has the same bytes.
+//! A request that is sent again has the same bytes, or the same samples in 1.0 if the receiver was
+//! found to take that alone meanwhile.
 //!
 //! A receiver has one shard or several (`shards.rs`), each with a thread, a connection, and the
 //! series whose hash falls to it (`placement.rs`). They send at the same time, and each has its own
@@ -145,12 +146,7 @@ impl Writer {
             self.send_all(&mut snapshot, &mut kept, patience, &mut course);
         }
         let at = course.at;
-        match &course.refused {
-            _ if course.is_any_taken => self.allow_backlog(true),
-            // A 400 is about samples, of which some may have been taken, and not about the daemon.
-            Some((status, _)) => self.allow_backlog(*status == 400),
-            None => {}
-        }
+        self.judge_backlog(&course);
         if at == snapshot.bodies.len() && course.skipped.is_none() {
             match course.refused {
                 Some((status, text)) => self.note(Standing::Refuses(status), &text),
@@ -225,7 +221,7 @@ impl Writer {
                     }
                     Err(_) => self.metrics().invalid.inc_by(snapshot.bodies[at].samples),
                 },
-                Attempt::Failed(asked, text) => {
+                Attempt::Failed { asked, text, .. } => {
                     self.note(Standing::Fails, &text);
                     self.are_others_taken();
                     let delay = self.backoff.fail(asked);
@@ -292,7 +288,7 @@ impl Writer {
         let sent = self.client.post(&fields::of(body.version, &via), &body.bytes, timeout);
         let answer = match sent {
             Ok(answer) => answer,
-            Err(error) => return Attempt::Failed(None, error),
+            Err(text) => return Attempt::Failed { status: None, asked: None, text },
         };
         self.metrics().answered(answer.status);
         let written = fields::written(&answer.headers);
@@ -314,7 +310,7 @@ impl Writer {
             }
             Verdict::Later => {
                 let text = format!("status {}: {}", answer.status, answer.text());
-                Attempt::Failed(answer.retry_after, text)
+                Attempt::Failed { status: Some(answer.status), asked: answer.retry_after, text }
             }
             Verdict::Other => Attempt::InOtherVersion,
         }
@@ -328,8 +324,13 @@ enum Attempt {
     Refused(u16, String),
     /// It is to be sent in another version.
     InOtherVersion,
-    /// It is to be sent again, maybe after the time that the receiver asks for. With the reason.
-    Failed(Option<Duration>, String),
+    /// It is to be sent again, maybe after the time that the receiver asks for. With the status, if
+    /// there was a response, and the reason.
+    Failed {
+        status: Option<u16>,
+        asked: Option<Duration>,
+        text: String,
+    },
     /// It cannot be sent.
     Invalid,
 }
