@@ -322,8 +322,8 @@ const MIN_FILES: usize = 32;
 const MIN_FILES_PER_THREAD: usize = 8;
 /// A connection, what it takes to find the address of a name, and the queue of a receiver.
 const FILES_PER_CLIENT: usize = 8;
-/// Of each further shard of a receiver: a connection, what it takes to find an address, and the file
-/// of a secret.
+/// Of each further shard of a receiver: a connection, what it takes to find an address, and the
+/// file of a secret.
 const FILES_PER_SHARD: usize = 4;
 
 /// How long the server may take to stop beyond the drain timeout, which it enforces itself.

@@ -243,8 +243,8 @@ fn is_about_samples(status: u16, text: &str) -> bool {
 }
 
 /// Whether a request failed since the receiver has too much to do, and not for what is in it: that
-/// the samples of a series come in order matters more then. A proxy may give status 503 to a request
-/// that its receiver crashes at, so that counts after this many failures in a row.
+/// the samples of a series come in order matters more then. A proxy may give status 503 to a
+/// request that its receiver crashes at, so that counts after this many failures in a row.
 fn is_throttled(status: Option<u16>, asked: Option<Duration>, failures: u32) -> bool {
     match status {
         Some(503) => asked.is_some() || failures < MOST_UNAVAILABLE,
