@@ -62,8 +62,10 @@ enum Ended {
     Failed(String),
 }
 
-/// How long the process may say nothing. It says something each second.
-const SILENCE: Duration = Duration::from_secs(10);
+/// How often in a row the process may have said nothing when a slice of time is over. It says
+/// something each second. Slices are counted, since the daemon itself may be stopped for long.
+const SLICE: Duration = Duration::from_secs(1);
+const MOST_SILENT: u32 = 10;
 /// How long it may take to end.
 const GRACE: Duration = Duration::from_secs(2);
 /// The pause before it is started again, which doubles up to the longest while it does not last.
@@ -171,16 +173,11 @@ impl Thread {
         let Some(mut output) = child.stdout.take() else { return Ended::Stopped };
         info!(process = child.id(), "recording the watched segments in a process of its own");
         let mut lines = Lines::default();
-        let mut heard = Instant::now();
+        let mut silent = 0;
         loop {
-            let left = SILENCE.saturating_sub(heard.elapsed());
-            if left.is_zero() {
-                let what = format!("it said nothing for {SILENCE:?}: it was stopped, or stuck");
-                return Ended::Failed(what);
-            }
             let mut both =
                 [PollFd::new(&output, PollFlags::IN), PollFd::new(&self.woken, PollFlags::IN)];
-            if poll(&mut both, Timespec::try_from(left).ok().as_ref()).is_err() {
+            if poll(&mut both, Timespec::try_from(SLICE).ok().as_ref()).is_err() {
                 // It was interrupted.
                 continue;
             }
@@ -189,6 +186,12 @@ impl Thread {
                 return Ended::Stopped;
             }
             if !has_output {
+                silent += 1;
+                if silent >= MOST_SILENT {
+                    let time = SLICE * MOST_SILENT;
+                    let what = format!("it said nothing for {time:?}: it was stopped, or stuck");
+                    return Ended::Failed(what);
+                }
                 continue;
             }
             match lines.read(&mut output) {
@@ -198,7 +201,7 @@ impl Thread {
                 Err(error) => return Ended::Failed(error.to_string()),
             }
             while let Some(line) = lines.next() {
-                heard = Instant::now();
+                silent = 0;
                 self.take(line);
             }
         }
