@@ -90,6 +90,9 @@ pub const DEFAULT_COUNT: u16 = 100;
 /// See [`DEFAULT_COUNT`].
 pub const MOST_COUNT: u16 = 1000;
 
+/// The signals that end the process, unless the daemon started it.
+const END: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+
 /// Why nothing can be recorded.
 #[derive(Debug)]
 pub struct Error(String);
@@ -148,6 +151,11 @@ fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
         use rustix::process::{Signal, set_parent_process_death_signal};
         set_parent_process_death_signal(Some(Signal::KILL))?;
     }
+    // A signal to all processes of a unit must not end this one before the daemon, which drains.
+    let ignored = Arc::new(AtomicBool::new(false));
+    for number in END {
+        flag::register(number, Arc::clone(&ignored))?;
+    }
     let watch = move || {
         let mut bytes = [0; 64];
         let mut input = io::stdin();
@@ -164,13 +172,12 @@ fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
 /// Sends an event with the first signal that ends the process; the second one ends it at once.
 fn end_by_signal(sender: Sender<Event>) -> io::Result<()> {
     let seen = Arc::new(AtomicBool::new(false));
-    let numbers = [SIGTERM, SIGINT, SIGHUP];
-    for number in numbers {
+    for number in END {
         // The order matters: the first signal finds the flag unset.
         flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
         flag::register(number, Arc::clone(&seen))?;
     }
-    let mut signals = iterator::Signals::new(numbers)?;
+    let mut signals = iterator::Signals::new(END)?;
     let watch = move || {
         signals.forever().next();
         let _ = sender.send(Event::Stop);

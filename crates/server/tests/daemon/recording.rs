@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -90,6 +92,39 @@ fn a_recorder_that_dies_or_is_stopped_is_started_again() {
     daemon.kill();
     wait_until("it ends with the daemon", || !lives(last));
     program.does("count mail");
+}
+
+#[test]
+fn a_recorder_outlives_signals_to_the_unit_and_a_pause_of_all() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    let daemon = home.start(&["--segments", "run", "--segments-record", "on"]);
+    let mut program = Worker::start(&home.path("run/app.quipu"));
+    program.does("count mail");
+    wait_until("it is recorded", || recorded(&daemon, "recorded") == 1.0);
+    let recorder = recorders(&daemon)[0];
+    let goes_on = || {
+        let before = ticks(&home);
+        wait_until("it goes on", || ticks(&home) > before + 1);
+        assert!(lives(recorder) && recorders(&daemon).len() == 1);
+        assert_eq!(daemon.sample("quipu_segments_recorder_restarts_total"), 0.0);
+    };
+    // The daemon alone ends it.
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        kill_process(recorder, signal).unwrap();
+    }
+    goes_on();
+    // A container that is paused for longer than a recorder may say nothing: the daemon resumes
+    // first.
+    kill_process(recorder, Signal::STOP).unwrap();
+    daemon.signal(Signal::STOP);
+    thread::sleep(Duration::from_secs(11));
+    daemon.signal(Signal::CONT);
+    assert_eq!(daemon.sample("quipu_segments_recorder_restarts_total"), 0.0);
+    kill_process(recorder, Signal::CONT).unwrap();
+    goes_on();
+    daemon.stop();
+    assert!(!lives(recorder));
 }
 
 #[test]
