@@ -112,7 +112,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 }
 
 /// Whether nothing is at a path.
-fn is_missing(path: &Path) -> bool {
+pub(crate) fn is_missing(path: &Path) -> bool {
     matches!(fs::symlink_metadata(path), Err(error) if is_absent(&error))
 }
 

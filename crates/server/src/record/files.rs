@@ -1,9 +1,11 @@
-//! The files that `quipu record` knows, and the thread that looks for them and joins their
-//! programs.
+//! The files that `quipu record` knows, and the threads that look for them and join their
+//! programs: one for each place.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -38,6 +40,8 @@ struct Known {
     what: String,
     /// When it was found so.
     since: Instant,
+    /// The number of the thread that looked at it last.
+    looker: usize,
 }
 
 /// Why a file is not recorded.
@@ -55,14 +59,16 @@ impl Files {
     /// Notes that a file is not recorded any more.
     pub(super) fn left(&self, path: &Path, (state, what): Refusal) {
         let mut table = self.table();
-        if let Some(id) = table.known.get(path).map(|known| known.id) {
-            table.note(path, id, state, what);
+        if let Some((id, looker)) = table.known.get(path).map(|known| (known.id, known.looker)) {
+            table.note(path, id, looker, (state, what));
         }
     }
 
-    /// Takes what has changed since the last call.
-    pub(super) fn take_changes(&self) -> Vec<Change> {
-        std::mem::take(&mut self.table().changes)
+    /// Takes what has changed since the last call, up to that many changes.
+    pub(super) fn take_changes(&self, most: usize) -> Vec<Change> {
+        let mut table = self.table();
+        let count = most.min(table.changes.len());
+        table.changes.drain(..count).collect()
     }
 
     /// The number of files in each state, in the order of [`State::ALL`].
@@ -74,9 +80,9 @@ impl Files {
 }
 
 impl Table {
-    fn note(&mut self, path: &Path, id: FileId, state: State, what: String) {
+    fn note(&mut self, path: &Path, id: FileId, looker: usize, (state, what): Refusal) {
         let since = Instant::now();
-        let new = Known { id, state, what: what.clone(), since };
+        let new = Known { id, state, what: what.clone(), since, looker };
         let old = self.known.insert(path.to_owned(), new);
         let is_new = old.as_ref().is_none_or(|old| (old.state, &old.what) != (state, &what));
         if is_new && self.changes.len() < MAX_CHANGES {
@@ -84,6 +90,11 @@ impl Table {
             let path = printable(path).to_string();
             self.changes.push(Change { path, before, state, what });
         }
+    }
+
+    /// The number of files that are recorded.
+    fn recorded(&self) -> usize {
+        self.known.values().filter(|known| known.state == State::Recorded).count()
     }
 
     /// Whether there may be something new about a file.
@@ -97,12 +108,18 @@ impl Table {
     }
 }
 
-/// The thread that looks for files.
+/// A thread that looks for files. Each place has its own: a file system that hangs does not keep
+/// the others from a look.
 #[derive(Debug)]
 pub(super) struct Looks {
+    /// The number of this thread.
+    number: usize,
+    places: Vec<String>,
     arguments: Record,
     files: Arc<Files>,
     sender: Sender<Event>,
+    /// The number of threads whose first look has not found nothing.
+    empty: Arc<AtomicUsize>,
     /// Since when processes have had the files open that are not recorded yet.
     opened: HashMap<FileId, Instant>,
 }
@@ -112,6 +129,10 @@ const LEAST_OPEN: Duration = Duration::from_millis(500);
 /// The least time from one look to the next, and that in multiples of the time that one takes.
 const PERIOD: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
+/// The longest pause between looks, also after one for which a file system hung.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The most threads that look. More places than that share them.
+const MAX_THREADS: usize = 32;
 /// The most bytes that a segment which is recorded may have in use: its series are walked over once
 /// a second.
 const MOST_USED: u64 = 1 << 30;
@@ -121,8 +142,20 @@ const PART: u64 = 4;
 const RECORD: Kind = Kind::new(*b"FREC", 1);
 
 impl Looks {
-    pub(super) fn new(arguments: &Record, files: Arc<Files>, sender: Sender<Event>) -> Self {
-        Self { arguments: arguments.clone(), files, sender, opened: HashMap::new() }
+    /// Those of all places.
+    pub(super) fn all(arguments: &Record, files: &Arc<Files>, sender: &Sender<Event>) -> Vec<Self> {
+        let count = arguments.places.len().min(MAX_THREADS);
+        let empty = Arc::new(AtomicUsize::new(count));
+        let each = |number: usize| Self {
+            number,
+            places: arguments.places.iter().skip(number).step_by(count).cloned().collect(),
+            arguments: arguments.clone(),
+            files: Arc::clone(files),
+            sender: sender.clone(),
+            empty: Arc::clone(&empty),
+            opened: HashMap::new(),
+        };
+        (0..count).map(each).collect()
     }
 
     /// Looks until there is no thread that records any more.
@@ -130,8 +163,10 @@ impl Looks {
         let (mut faults, mut is_first) = (HashSet::new(), true);
         loop {
             let began = Instant::now();
-            let look = places::look(&self.arguments.places);
-            if is_first && look.found.is_empty() && !self.arguments.child {
+            let look = places::look(&self.places);
+            let is_empty = is_first && look.found.is_empty();
+            let is_last = is_empty && self.empty.fetch_sub(1, Ordering::Relaxed) == 1;
+            if is_last && !self.arguments.child {
                 super::warn(&"no segment is there yet: this waits for one");
             }
             is_first = false;
@@ -151,16 +186,13 @@ impl Looks {
             if !self.look_at(&found, look.is_incomplete) {
                 return;
             }
-            thread::sleep(PERIOD.max(began.elapsed().saturating_mul(SHARE)));
+            thread::sleep(pause(began.elapsed()));
         }
     }
 
     /// Joins the programs of the files that are new; false if nothing records any more.
     fn look_at(&mut self, found: &[Found], is_incomplete: bool) -> bool {
-        let paths: HashSet<&PathBuf> = found.iter().map(|found| &found.path).collect();
-        self.files.table().known.retain(|path, known| {
-            known.state == State::Recorded || is_incomplete || paths.contains(path)
-        });
+        self.forget(found, is_incomplete);
         let ids: HashSet<FileId> = found.iter().map(|found| found.id).collect();
         self.opened.retain(|id, _| ids.contains(id));
         for found in found {
@@ -169,24 +201,66 @@ impl Looks {
                 if !table.is_due(found, Instant::now()) {
                     continue;
                 }
-                table.known.values().filter(|known| known.state == State::Recorded).count()
+                table.recorded()
             };
-            let joined = self.join(found, recorded);
-            let mut table = self.files.table();
-            match joined {
-                Ok(None) => {}
-                Ok(Some(joined)) => {
-                    table.note(&found.path, found.id, State::Recorded, String::new());
-                    drop(table);
-                    if self.sender.send(Event::Joined(Box::new(joined))).is_err() {
-                        return false;
-                    }
-                }
-                Err((state, what)) => table.note(&found.path, found.id, state, what),
+            // What is read was written by others: a flaw of a reader must not end the looks.
+            let joined = catch_unwind(AssertUnwindSafe(|| self.join(found, recorded)));
+            let joined = joined.unwrap_or_else(|_| Err((State::Unusable, FLAW.to_owned())));
+            if !self.note(found, joined) {
+                return false;
             }
         }
         // There is nothing to send most of the time.
         self.sender.send(Event::Looked).is_ok()
+    }
+
+    /// Forgets files of this thread that are gone.
+    fn forget(&self, found: &[Found], is_incomplete: bool) {
+        let paths: HashSet<&PathBuf> = found.iter().map(|found| &found.path).collect();
+        let is_left = |path: &PathBuf, known: &Known| {
+            known.looker == self.number && known.state != State::Recorded && !paths.contains(path)
+        };
+        let mut gone: Vec<PathBuf> = {
+            let table = self.files.table();
+            let left = table.known.iter().filter(|(path, known)| is_left(path, known));
+            left.map(|(path, _)| path.clone()).collect()
+        };
+        // A look that is incomplete may not have come as far. Nothing waits for these calls.
+        gone.retain(|path| !is_incomplete || places::is_missing(path));
+        let mut table = self.files.table();
+        for path in gone {
+            if table.known.get(&path).is_some_and(|known| is_left(&path, known)) {
+                table.known.remove(&path);
+            }
+        }
+    }
+
+    /// Notes how a join ended, and hands over what is to be recorded; false if nothing records any
+    /// more.
+    fn note(&self, found: &Found, joined: Result<Option<Joined>, Refusal>) -> bool {
+        let mut table = self.files.table();
+        // Another thread, whose place has the same file, may have been faster.
+        let is_recorded =
+            table.known.get(&found.path).is_some_and(|known| known.state == State::Recorded);
+        let refusal = match joined {
+            Ok(None) => return true,
+            Err(_) if is_recorded => return true,
+            Err(refusal) => refusal,
+            Ok(Some(joined)) if table.recorded() < self.arguments.count.into() => {
+                table.note(&found.path, found.id, self.number, (State::Recorded, String::new()));
+                drop(table);
+                return self.sender.send(Event::Joined(Box::new(joined))).is_ok();
+            }
+            Ok(Some(joined)) => {
+                // Others were faster. It is closed while nothing waits for the table.
+                drop(table);
+                drop(joined);
+                table = self.files.table();
+                left_out()
+            }
+        };
+        table.note(&found.path, found.id, self.number, refusal);
+        true
     }
 
     /// Joins the program of a file, unless that has opened it just now. `recorded` is the number of
@@ -223,7 +297,7 @@ impl Looks {
             return Err(unusable("it has more than 1 GiB in use"));
         }
         if recorded >= self.arguments.count.into() {
-            return Err((State::LeftOut, "more files are recorded than may be".to_owned()));
+            return Err(left_out());
         }
         let left = left_on_disk(&file);
         let segment = Options::new().join(&found.path, file).map_err(|error| refusal(&error))?;
@@ -231,8 +305,11 @@ impl Looks {
         let options = RecordingOptions::new().bytes(bytes).series(self.arguments.series.into());
         let recorder = Registry::on(segment.clone()).recorder(&options.give_way());
         let recorder = recorder.map_err(|error| refusal(&error))?;
-        check(&segment)?;
-        Ok(Some(Joined::new(found.path.clone(), segment, recorder)))
+        // The first tick is made here: a file that is slow, or a file system that hangs, does not
+        // come to the thread that records.
+        let mut joined = Joined::new(found.path.clone(), segment, recorder);
+        joined.tick()?;
+        Ok(Some(joined))
     }
 
     /// The bytes that a new recording takes, so that enough is left for the program.
@@ -245,14 +322,23 @@ impl Looks {
         let room = left.map_or(of_limit, |left| left.min(of_limit));
         match bytes.min(room / PART) / 64 * 64 {
             bytes if bytes >= LEAST_BYTES => Ok(bytes),
-            _ => {
-                let what = format!("of the {room} bytes that are left, its program may need all");
-                Err((State::NoRoom, what))
-            }
+            // Without the number of bytes: a text that changes would be reported again and again.
+            _ => Err((State::NoRoom, "its program may need all of the room that is left".into())),
         }
     }
 }
 
+fn left_out() -> Refusal {
+    (State::LeftOut, "more files are recorded than may be".to_owned())
+}
+
+/// How long to wait after a look that took that long.
+fn pause(took: Duration) -> Duration {
+    PERIOD.max(took.saturating_mul(SHARE)).min(LONGEST)
+}
+
+/// The reader of a file panicked.
+pub(super) const FLAW: &str = "its reader failed: report that";
 const CLOSED: &str = "no process has it open";
 
 /// Whether the file is still what was opened. It comes before anything is read.
@@ -304,4 +390,65 @@ fn refusal(error: &quipu_segment::Error) -> Refusal {
         }
     };
     (state, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn all(places: &[&str]) -> Vec<Looks> {
+        let arguments = Record {
+            places: places.iter().map(|&place| place.to_owned()).collect(),
+            time: None,
+            bytes: LEAST_BYTES,
+            series: 10,
+            count: 10,
+            child: true,
+            except: None,
+        };
+        Looks::all(&arguments, &Arc::default(), &channel().0)
+    }
+
+    #[test]
+    fn a_long_look_is_followed_by_a_bounded_pause() {
+        assert_eq!(pause(Duration::from_millis(1)), PERIOD);
+        assert_eq!(pause(Duration::from_secs(2)), Duration::from_secs(40));
+        assert_eq!(pause(Duration::from_secs(600)), LONGEST);
+    }
+
+    #[test]
+    fn each_place_has_a_thread_up_to_a_number() {
+        let threads = all(&["a", "b"]);
+        assert_eq!(
+            (&threads[0].places[..], &threads[1].places[..]),
+            (&["a".into()][..], &["b".into()][..])
+        );
+        let threads = all(&["a"; 70]);
+        assert_eq!(threads.len(), MAX_THREADS);
+        assert_eq!(threads.iter().map(|looks| looks.places.len()).sum::<usize>(), 70);
+    }
+
+    #[test]
+    fn files_that_are_gone_are_forgotten_by_the_thread_that_knew_them() {
+        let home = tempfile::tempdir().unwrap();
+        let (there, gone) = (home.path().join("there"), home.path().join("gone"));
+        std::fs::write(&there, "").unwrap();
+        let id = file_id(&there.metadata().unwrap());
+        let threads = all(&["a", "b"]);
+        let files = Arc::clone(&threads[0].files);
+        let known = || files.table().known.len();
+        for path in [&there, &gone] {
+            files.table().note(path, id, 0, (State::Closed, String::new()));
+        }
+        threads[1].forget(&[], false);
+        assert_eq!(known(), 2);
+        // A look that is incomplete may not have come as far.
+        threads[0].forget(&[], true);
+        assert_eq!(known(), 1);
+        assert!(files.table().known.contains_key(&there));
+        threads[0].forget(&[], false);
+        assert_eq!(known(), 0);
+    }
 }

@@ -2,9 +2,11 @@
 //! of it. `quipu serve --segments-record` runs it in a process of its own.
 //!
 //! It joins the processes that have a file open, as their guest: the program is the one that opens,
-//! mends and closes its file, and a file that no program has open is left alone. One thread looks
-//! for files and joins (`files.rs`), where it may wait for a disk; another one records
-//! (`rounds.rs`), and waits for nothing. A file that is cut under it costs that recording alone.
+//! mends and closes its file, and a file that no program has open is left alone. A thread for each
+//! place looks for files and joins (`files.rs`), where it may wait for a disk. Another one records
+//! (`rounds.rs`): it meets only files that responded a moment ago, and leaves those that are slow,
+//! but a file system that hangs under one of them stops it. A file that is cut under it costs that
+//! recording alone.
 //!
 //! `child.rs` is the daemon's side: it starts the process, reads what that reports (`report.rs`),
 //! and ends one that is stuck.
@@ -122,13 +124,19 @@ pub fn run(arguments: &Record) -> Result<(), Error> {
         end_by_signal(sender.clone()).map_err(refused("watch signals"))?;
     }
     let files = Arc::new(Files::default());
-    let looks = Looks::new(arguments, Arc::clone(&files), sender);
-    thread::Builder::new()
-        .name("look".into())
-        .spawn(move || looks.run())
-        .map_err(refused("start a thread"))?;
+    for looks in Looks::all(arguments, &files, &sender) {
+        thread::Builder::new()
+            .name("look".into())
+            .spawn(move || looks.run())
+            .map_err(refused("start a thread"))?;
+    }
+    // A recording ends with the threads that look.
+    drop(sender);
     let until = arguments.time.and_then(|time| Instant::now().checked_add(time.0));
-    let report = if arguments.child { Report::for_daemon() } else { Report::for_people() };
+    let report = match arguments.child {
+        true => Report::for_daemon().map_err(refused("write to standard output"))?,
+        false => Report::for_people(),
+    };
     let recorded = Rounds::new(events, files, report).run(until);
     recorded.map_err(|error| Error(format!("standard output: {error}")))
 }

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::files::Files;
@@ -106,8 +107,10 @@ pub(super) struct Line {
 /// Writes what changes.
 pub(super) struct Report {
     is_for_daemon: bool,
-    /// When the last line was written.
+    /// When the last line was made.
     written: Option<Instant>,
+    /// What its reader has not taken yet of the last line.
+    pending: Vec<u8>,
 }
 
 /// The time from one line for the daemon to the next, if nothing changes.
@@ -117,14 +120,20 @@ const MOST_CHANGES: usize = 100;
 
 impl Report {
     pub(super) fn for_people() -> Self {
-        Self { is_for_daemon: false, written: None }
+        Self { is_for_daemon: false, written: None, pending: Vec::new() }
     }
 
-    pub(super) fn for_daemon() -> Self {
-        Self { is_for_daemon: true, written: None }
+    /// Has the pipe to the daemon never block.
+    ///
+    /// # Errors
+    /// That of the system if standard output is closed.
+    pub(super) fn for_daemon() -> io::Result<Self> {
+        rustix::io::ioctl_fionbio(io::stdout(), true)?;
+        Ok(Self { is_for_daemon: true, written: None, pending: Vec::new() })
     }
 
-    /// Writes what has changed. Returns false if its reader has gone.
+    /// Writes what has changed, as much of it as its reader takes at this moment: one that is
+    /// stopped must not stop the recording. Returns false if it has gone.
     ///
     /// # Errors
     /// Output that cannot be written.
@@ -137,43 +146,38 @@ impl Report {
     }
 
     fn tell(&mut self, files: &Files) -> io::Result<()> {
-        let changes = files.take_changes();
-        let is_due = self.written.is_none_or(|written| written.elapsed() >= BEAT);
-        if changes.is_empty() && !is_due {
-            return Ok(());
-        }
-        let mut out = io::stdout().lock();
-        // A daemon that is stopped must not stop the recording: it misses a line that says nothing
-        // new.
-        let mut pipe = [PollFd::new(&out, PollFlags::OUT)];
-        let is_full = poll(&mut pipe, Some(&Timespec::default())).is_ok_and(|ready| ready == 0);
-        if changes.is_empty() && is_full {
-            return Ok(());
-        }
-        let counts = files.counts();
-        let mut rest = &changes[..];
+        let out = io::stdout().lock();
         loop {
-            let (now, later) = rest.split_at(rest.len().min(MOST_CHANGES));
-            let mut line = serde_json::to_vec(&Line { counts, changes: now.to_vec() })?;
-            line.push(b'\n');
-            out.write_all(&line)?;
-            rest = later;
-            if rest.is_empty() {
-                break;
+            if self.pending.is_empty() {
+                let changes = files.take_changes(MOST_CHANGES);
+                let is_due = self.written.is_none_or(|written| written.elapsed() >= BEAT);
+                if changes.is_empty() && !is_due {
+                    return Ok(());
+                }
+                self.pending = serde_json::to_vec(&Line { counts: files.counts(), changes })?;
+                self.pending.push(b'\n');
+                self.written = Some(Instant::now());
+            }
+            match rustix::io::write(&out, &self.pending) {
+                Ok(count) => drop(self.pending.drain(..count)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(error) => return Err(error.into()),
             }
         }
-        out.flush()?;
-        self.written = Some(Instant::now());
-        Ok(())
     }
 }
 
 fn print(files: &Files) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    for change in files.take_changes() {
+    loop {
+        let mut one = [PollFd::new(&out, PollFlags::OUT)];
+        if poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready == 0) {
+            return Ok(());
+        }
+        let Some(change) = files.take_changes(1).pop() else { return out.flush() };
         writeln!(out, "{change}")?;
     }
-    out.flush()
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use quipu_segment::Segment;
 use quipu_segment::history::Recorder;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::files::{Files, Refusal, check, check_program};
+use super::files::{FLAW, Files, Refusal, check, check_program};
 use super::report::{Report, State};
 
 /// What other threads send.
@@ -44,8 +44,12 @@ pub(super) struct Rounds {
 
 /// A tick that takes longer than this, of the processor's time, is the last one of its segment.
 const MOST_TIME: Duration = Duration::from_millis(100);
-/// The least pause between ticks, in multiples of the time that the last ones took.
+/// A check and a tick that take longer than this together, by the clock, are the last ones of their
+/// segment: its disk is slow, and the other segments wait for it.
+const MOST_WAIT: Duration = Duration::from_secs(1);
+/// The least pause between ticks, in multiples of the time that the last ones took, and its bound.
 const PAUSE: u32 = 3;
+const LONGEST: Duration = Duration::from_secs(10);
 /// The longest sleep: the daemon is told that this thread lives.
 const BEAT: Duration = Duration::from_secs(1);
 
@@ -55,7 +59,18 @@ impl Joined {
     }
 
     /// Records a tick; an error if it was the last one.
-    fn tick(&mut self) -> Result<(), Refusal> {
+    pub(super) fn tick(&mut self) -> Result<(), Refusal> {
+        let began = Instant::now();
+        self.record()?;
+        if began.elapsed() > MOST_WAIT {
+            let what = "a tick took more than a second: its disk is slow, or this was stopped";
+            return Err((State::Unusable, what.to_owned()));
+        }
+        self.due = Instant::now() + self.recorder.until_next();
+        Ok(())
+    }
+
+    fn record(&mut self) -> Result<(), Refusal> {
         check(&self.segment)?;
         let began = processor_time();
         // If a family cannot be read, the others are recorded. What is read was written by others:
@@ -65,7 +80,7 @@ impl Joined {
         let unusable = |what: String| Err((State::Unusable, what));
         let ticked = match ticked {
             Ok(ticked) => ticked,
-            Err(_) => return unusable("its reader failed: report that".to_owned()),
+            Err(_) => return unusable(FLAW.to_owned()),
         };
         check(&self.segment)?;
         match ticked {
@@ -107,8 +122,8 @@ impl Rounds {
             let is_read = if began < rests_until {
                 self.report.write(&self.files)?
             } else {
-                let is_read = self.round(began)?;
-                rests_until = Instant::now() + began.elapsed().saturating_mul(PAUSE);
+                let (is_read, took) = self.round(began)?;
+                rests_until = Instant::now() + rest(took);
                 is_read
             };
             if !is_read {
@@ -123,19 +138,20 @@ impl Rounds {
         due.map(|due| due.saturating_duration_since(now)).fold(BEAT, Duration::min)
     }
 
-    /// Ticks the segments that are due, and reports. Returns false if nothing reads that any more.
-    fn round(&mut self, now: Instant) -> io::Result<bool> {
-        let mut at = 0;
+    /// Ticks the segments that are due, and reports. Returns false if nothing reads that any more,
+    /// and how long the ticks took.
+    fn round(&mut self, now: Instant) -> io::Result<(bool, Duration)> {
+        let (mut at, mut took) = (0, Duration::ZERO);
         while let Some(one) = self.joined.get_mut(at) {
             if one.due > now {
                 at += 1;
                 continue;
             }
-            match one.tick() {
-                Ok(()) => {
-                    one.due = Instant::now() + one.recorder.until_next();
-                    at += 1;
-                }
+            let began = Instant::now();
+            let ticked = one.tick();
+            took += began.elapsed();
+            match ticked {
+                Ok(()) => at += 1,
                 Err(refusal) => {
                     // It is closed before that is said.
                     let path = self.joined.swap_remove(at).path;
@@ -144,14 +160,30 @@ impl Rounds {
             }
             // A round may be long, and the daemon waits for a sign of life.
             if !self.report.write(&self.files)? {
-                return Ok(false);
+                return Ok((false, took));
             }
         }
-        self.report.write(&self.files)
+        Ok((self.report.write(&self.files)?, took))
     }
+}
+
+/// How long there are no ticks after some that took that long.
+fn rest(took: Duration) -> Duration {
+    took.saturating_mul(PAUSE).min(LONGEST)
 }
 
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_have_a_fourth_of_the_time_and_a_stall_has_a_bounded_rest() {
+        assert_eq!(rest(Duration::from_millis(20)), Duration::from_millis(60));
+        assert_eq!(rest(Duration::from_secs(600)), LONGEST);
+    }
 }

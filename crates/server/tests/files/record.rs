@@ -234,7 +234,8 @@ fn files_that_cannot_be_recorded_are_left_as_they_are() {
     recorder.wait_for("closed.quipu: not recorded: no process has it open\n");
     recorder.wait_for("text.quipu: not recorded: no process has it open\n");
     recorder.wait_for("own.quipu: not recorded: its program has it open for itself alone\n");
-    recorder.wait_for("bytes that are left, its program may need all\n");
+    recorder
+        .wait_for("small.quipu: not recorded: its program may need all of the room that is left\n");
     recorder.wait_for("app.quipu: not recorded: this process may not make a file of");
     assert_eq!(fs::metadata(home.file()).unwrap().len(), length);
     assert_eq!(fs::read(file("closed.quipu")).unwrap(), closed);
