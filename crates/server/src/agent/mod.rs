@@ -25,6 +25,7 @@ mod retry;
 mod source;
 mod table;
 pub mod targets;
+mod turns;
 mod walk;
 mod watched;
 

@@ -56,10 +56,16 @@ pub(super) struct Files {
     directories: Vec<PathBuf>,
     /// What was logged: each fault of a place is logged once.
     faults: HashMap<PathBuf, String>,
-    /// What the last reading left.
+    /// What the last reading left: of the budget, and how many sources.
     pub(super) budget: Budget,
+    pub(super) left: usize,
     failures: u64,
     pub(super) read: Option<Instant>,
+    /// What the first source waits for, and what each tells when it was read.
+    #[cfg(test)]
+    pub(super) waits: Option<std::sync::mpsc::Receiver<()>>,
+    #[cfg(test)]
+    pub(super) tells: Option<std::sync::mpsc::Sender<()>>,
 }
 
 /// What is known of a source, also while its thread is away.
@@ -113,8 +119,13 @@ impl Place {
             directories: Vec::new(),
             faults: HashMap::new(),
             budget: Budget::new(options.bytes),
+            left: 0,
             failures: 0,
             read: None,
+            #[cfg(test)]
+            waits: None,
+            #[cfg(test)]
+            tells: None,
         };
         Ok(Self {
             files: Apart::start("files", files)?,
@@ -228,17 +239,36 @@ impl Files {
         self.sources.iter_mut().for_each(|source| source.size_up(terms));
     }
 
-    /// Reads the sources at these places in the list.
-    pub(super) fn read(&mut self, sources: &[usize], budget: Budget) {
-        let (terms, begun) = (self.terms(), Instant::now());
-        self.budget = budget;
+    /// Reads the first of the sources at these places in the list: so many of them, and the others,
+    /// too, if that ends after `until`.
+    pub(super) fn read(&mut self, sources: &[usize], count: usize, budget: Budget, until: Instant) {
+        let begun = Instant::now();
+        let (first, rest) = sources.split_at(count.min(sources.len()));
+        (self.budget, self.left) = (budget, rest.len());
+        self.read_each(first);
+        if Instant::now() >= until {
+            self.left = 0;
+            self.read_each(rest);
+        }
+        self.read = Some(begun);
+    }
+
+    fn read_each(&mut self, sources: &[usize]) {
+        let terms = self.terms();
         for &at in sources {
+            #[cfg(test)]
+            if let Some(waits) = self.waits.take() {
+                waits.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+            }
             if let Some(source) = self.sources.get_mut(at) {
                 source.read(terms, &mut self.budget);
                 self.failures += source.take_failures();
             }
+            #[cfg(test)]
+            if let Some(tells) = &self.tells {
+                let _ = tells.send(());
+            }
         }
-        self.read = Some(begun);
     }
 }
 
@@ -257,7 +287,7 @@ mod tests {
         let mut place = start(&options).unwrap().remove(0);
         let now = Instant::now();
         assert!(!place.is_shown(now));
-        place.files.send(|files| files.read(&[], Budget::new(0)));
+        place.files.send(move |files| files.read(&[], 0, Budget::new(0), now));
         place.files.wait(now + STALE).unwrap();
         place.note(Terms { keep: None, own: None });
         let (release, wait) = channel::<()>();

@@ -22,7 +22,8 @@ use super::pattern::{Matcher, SEGMENT};
 use super::place::{self, Files, Place};
 use super::places::{Found, Names};
 use super::recorded::Labels;
-use super::source::{Budget, Source, Terms};
+use super::source::{Source, Terms};
+use super::turns;
 use crate::segment_file::FileId;
 
 /// The sources.
@@ -47,8 +48,10 @@ pub(super) struct Table {
     looks: [u64; 2],
 }
 
-/// How long a thread is waited for: less than a scrape waits for all of them.
+/// How long threads are waited for: less than a scrape waits for all of them.
 const PATIENCE: Duration = Duration::from_millis(2500);
+/// The part of that time in which places read their files in turns.
+const TURNS: Duration = Duration::from_millis(2000);
 /// The most conflicts that are remembered so as not to log them again.
 const MAX_LOGGED: usize = 10_000;
 
@@ -92,12 +95,11 @@ impl Table {
         self.places.iter().flat_map(|place| place.directories.iter().cloned()).collect()
     }
 
-    /// Gives an errand to the threads that are not away, and waits for them. Returns whether all
-    /// have done it.
-    fn each(&mut self, errand: fn(&mut Files)) -> bool {
+    /// Gives an errand to the threads that are not away, and waits for them until then. Returns
+    /// whether all have done it.
+    fn each(&mut self, errand: fn(&mut Files), until: Instant) -> bool {
         let send = |place: &mut Place| place.files.send(errand);
         let sent: Vec<bool> = self.places.iter_mut().map(send).collect();
-        let until = Instant::now() + PATIENCE;
         let mut is_done = true;
         for (place, is_sent) in self.places.iter_mut().zip(sent) {
             is_done &= is_sent && place.files.wait(until).is_some();
@@ -118,7 +120,7 @@ impl Table {
     /// Looks for sources.
     pub(super) fn look(&mut self) {
         self.places.iter_mut().for_each(Place::take_back);
-        let is_complete = self.each(Files::look);
+        let is_complete = self.each(Files::look, Instant::now() + PATIENCE);
         self.note();
         let (mut found, mut is_cut, mut is_incomplete) = (Vec::new(), false, !is_complete);
         for (at, place) in self.places.iter_mut().enumerate() {
@@ -131,7 +133,7 @@ impl Table {
         }
         self.note_look(is_incomplete);
         self.add(found);
-        self.prepare();
+        self.prepare(Instant::now() + PATIENCE);
         is_cut |= self.left_out > 0;
         if is_cut && !self.was_cut {
             warn!(
@@ -148,10 +150,10 @@ impl Table {
     }
 
     /// Lets the threads open what is new, and finds out what the files and their processes say.
-    fn prepare(&mut self) {
-        self.each(Files::prepare);
+    fn prepare(&mut self, until: Instant) {
+        self.each(Files::prepare, until);
         self.note();
-        self.refresh_contexts();
+        self.refresh_contexts(until);
     }
 
     /// Watches what was found and is not watched yet.
@@ -238,7 +240,7 @@ impl Table {
     }
 
     /// Finds out which labels processes give to the segments that they have open.
-    fn refresh_contexts(&mut self) {
+    fn refresh_contexts(&mut self, until: Instant) {
         let Some(contexts) = &mut self.contexts else { return };
         let known = self.places.iter().flat_map(|place| &place.known);
         let segments: HashMap<FileId, bool> = known.filter_map(|one| one.segment).collect();
@@ -248,7 +250,7 @@ impl Table {
         if !contexts.send(refresh) {
             return;
         }
-        let Some(contexts) = contexts.wait(Instant::now() + PATIENCE) else { return };
+        let Some(contexts) = contexts.wait(until) else { return };
         self.states = contexts.counts();
         for files in self.places.iter_mut().filter_map(|place| place.files.here_mut()) {
             for source in &mut files.sources {
@@ -263,31 +265,10 @@ impl Table {
     /// sources are missing because what is known of them is too old.
     pub(super) fn read(&mut self) -> (Vec<Arc<Seen>>, bool) {
         self.places.iter_mut().for_each(Place::take_back);
-        self.prepare();
-        let (begun, mut budget) = (Instant::now(), Budget::new(self.options.bytes));
-        let mut order = Vec::new();
-        for (at, place) in self.places.iter().enumerate() {
-            match place.files.here() {
-                Some(Files { sources, .. }) => {
-                    let sources = sources.iter().enumerate();
-                    order.extend(sources.map(|(number, source)| (source.size(), at, number)));
-                }
-                None => place.known.iter().for_each(|one| budget.take(one.taken)),
-            }
-        }
-        // The small ones first: a large one takes the room of none that is smaller.
-        order.sort_by_key(|(size, ..)| *size);
-        for batch in order.chunk_by(|(_, one, _), (_, next, _)| one == next) {
-            let numbers: Vec<usize> = batch.iter().map(|(.., number)| *number).collect();
-            let files = &mut self.places[batch[0].1].files;
-            if !files.send(move |files| files.read(&numbers, budget)) {
-                continue;
-            }
-            // One that is late may take what others take, too: until the next reading.
-            if let Some(files) = files.wait(Instant::now() + PATIENCE) {
-                budget = files.budget;
-            }
-        }
+        let start = Instant::now();
+        self.prepare(start + TURNS);
+        let begun = Instant::now();
+        turns::read(&mut self.places, self.options.bytes, start + TURNS, start + PATIENCE);
         for files in self.places.iter_mut().filter_map(|place| place.files.here_mut()) {
             // Also of those without sources.
             files.read = Some(begun);
@@ -301,6 +282,11 @@ impl Table {
         seen.sort_by_key(|(number, _)| *number);
         let is_part = self.places.iter().any(|place| !place.is_shown(now));
         (seen.into_iter().map(|(_, seen)| seen).collect(), is_part)
+    }
+
+    #[cfg(test)]
+    pub(super) fn places_mut(&mut self) -> &mut [Place] {
+        &mut self.places
     }
 
     /// Logs each conflict once.

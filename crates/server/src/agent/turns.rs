@@ -1,0 +1,114 @@
+//! Reads the sources of all places, the small ones first: places take turns.
+//!
+//! Only one place reads at a time, so that each source knows what those before it took. A slow place
+//! must not hold up the others for long. So there is an end to the turns: from then on all places
+//! read what they have left at the same time, and what has not come back soon is shown as it was.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::place::{Files, Place};
+use super::source::Budget;
+
+/// The sources of a place, by their numbers in its list, in the order in which they are read.
+type List = Arc<[usize]>;
+
+/// Reads all sources of the places that are here, in turns until `until`, and returns before long
+/// after `end`.
+pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instant) {
+    let mut budget = Budget::new(bytes);
+    let mut order = Vec::new();
+    for (at, place) in places.iter().enumerate() {
+        match place.files.here() {
+            Some(Files { sources, .. }) => {
+                let sources = sources.iter().enumerate();
+                order.extend(sources.map(|(number, source)| (source.size(), at, number)));
+            }
+            None => place.known.iter().for_each(|one| budget.take(one.taken)),
+        }
+    }
+    // The small ones first: a large one takes the room of none that is smaller.
+    order.sort_by_key(|(size, ..)| *size);
+    let mut lists = vec![Vec::new(); places.len()];
+    order.iter().for_each(|(_, at, number)| lists[*at].push(*number));
+    let lists: Vec<List> = lists.into_iter().map(List::from).collect();
+    // How many of each list are not read yet.
+    let mut left: Vec<usize> = lists.iter().map(|list| list.len()).collect();
+    for batch in order.chunk_by(|(_, one, _), (_, next, _)| one == next) {
+        if Instant::now() >= until {
+            break;
+        }
+        let at = batch[0].1;
+        send(&mut places[at], &lists[at], left[at], batch.len(), budget, until);
+        // One that is late may take what others take, too: until the next reading.
+        if let Some(files) = places[at].files.wait(until) {
+            (budget, left[at]) = (files.budget, files.left);
+        }
+    }
+    for at in (0..places.len()).filter(|at| left[*at] > 0) {
+        let mut budget = budget;
+        for (other, place) in places.iter().enumerate().filter(|(other, _)| *other != at) {
+            let rest = &lists[other][lists[other].len() - left[other]..];
+            let known = rest.iter().filter_map(|number| place.known.get(*number));
+            known.for_each(|one| budget.take(one.taken));
+        }
+        send(&mut places[at], &lists[at], left[at], left[at], budget, end);
+    }
+    // Those that were away at the beginning are not waited for.
+    for (place, list) in places.iter_mut().zip(&lists).filter(|(_, list)| !list.is_empty()) {
+        let back = place.files.wait(end).map(|files| (files.left, files.budget));
+        // Its turn ended at the moment at which it was not waited for any more.
+        if let Some((left @ 1.., budget)) = back {
+            send(place, list, left, left, budget, end);
+        }
+    }
+}
+
+/// Lets a place that is here read the next `count` of those that are left. If it ends after `until`,
+/// it reads the others, too: its next turn never comes.
+fn send(place: &mut Place, list: &List, left: usize, count: usize, budget: Budget, until: Instant) {
+    let (list, from) = (Arc::clone(list), list.len() - left.min(list.len()));
+    place.files.send(move |files| files.read(&list[from..], count, budget, until));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    use super::super::Options;
+    use super::super::table::Table;
+    use super::*;
+
+    #[test]
+    fn a_slow_place_does_not_hold_up_others() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name).to_str().unwrap().to_owned();
+        for place in ["slow", "fast"] {
+            fs::create_dir(path(place)).unwrap();
+            for pages in 1..4 {
+                let file = path(&format!("{place}/{pages}.quipu"));
+                fs::write(file, vec![0; pages << 12]).unwrap();
+            }
+        }
+        let places = vec![path("slow"), path("fast")];
+        let options = Options { places, bytes: 1 << 20, most: 10, ..Options::default() };
+        let mut table = Table::new(options).unwrap();
+        table.look();
+        let places = table.places_mut();
+        // The first file of the slow place is read after one of the other place was.
+        let (tell, told) = channel();
+        places[0].files.here_mut().unwrap().waits = Some(told);
+        places[1].files.here_mut().unwrap().tells = Some(tell);
+        let now = Instant::now();
+        read(places, 1 << 20, now + Duration::from_millis(50), now + Duration::from_secs(60));
+        for place in places {
+            let files = place.files.here().unwrap();
+            assert_eq!(files.left, 0);
+            assert_eq!(files.sources.len(), 3);
+            // They are no segments, as a reading finds out.
+            assert!(files.sources.iter().all(|source| source.fault.is_some()), "{files:?}");
+        }
+    }
+}
