@@ -168,7 +168,8 @@ impl Thread {
         let mut sources = self.scraped.seen();
         sources.extend(files);
         let mut merged = Merged::of(&self.shown, sources);
-        (merged.directories, merged.is_part) = (self.table.directories(), is_part);
+        merged.directories = self.table.directories(Instant::now());
+        merged.is_part = is_part;
         merged.left_out = Arc::clone(&self.watched.0.left_out);
         let merged = Arc::new(merged);
         self.table.log(&merged.conflicts);

@@ -90,9 +90,11 @@ impl Table {
         files.map(|files| files.notice.take(names)).max().unwrap_or(Heard::Nothing)
     }
 
-    /// The directories in which it looks, with absolute paths.
-    pub(super) fn directories(&self) -> Vec<PathBuf> {
-        self.places.iter().flat_map(|place| place.directories.iter().cloned()).collect()
+    /// The directories in which it looks, with absolute paths; without those of places of which
+    /// nothing is shown: what is there now is not known.
+    pub(super) fn directories(&self, now: Instant) -> Vec<PathBuf> {
+        let places = self.places.iter().filter(|place| place.is_shown(now));
+        places.flat_map(|place| place.directories.iter().cloned()).collect()
     }
 
     /// Gives an errand to the threads that are not away, and waits for them until then. Returns
@@ -337,5 +339,28 @@ impl Table {
             late: sum(|place| place.files.here().is_none().into()) as usize,
             ..Status::default()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::watched::STALE;
+    use super::*;
+
+    fn table(home: &tempfile::TempDir) -> Table {
+        let places = vec![home.path().to_str().unwrap().to_owned()];
+        let options = Options { places, bytes: 1 << 20, most: 10, ..Options::default() };
+        Table::new(options).unwrap()
+    }
+
+    #[test]
+    fn directories_of_a_place_that_is_too_old_are_not_known() {
+        let home = tempfile::tempdir().unwrap();
+        let mut table = table(&home);
+        table.look();
+        table.read();
+        let now = Instant::now();
+        assert_eq!(table.directories(now), [home.path()]);
+        assert!(table.directories(now + STALE).is_empty());
     }
 }
