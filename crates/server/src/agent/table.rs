@@ -170,10 +170,17 @@ impl Table {
         let made = self.make_room(new.len().saturating_sub(room), &new);
         self.left_out = new.len().saturating_sub(room + made);
         new.truncate(room + made);
+        let mut numbers: HashMap<String, u64> = HashMap::new();
         for (at, mut found) in new {
             if !names.insert(found.name.clone()) {
-                found.name = found.path.to_string_lossy().into_owned();
-                names.insert(found.name.clone());
+                let path = found.path.to_string_lossy();
+                found.name = path.clone().into_owned();
+                // Paths that are not UTF-8 may look alike.
+                while !names.insert(found.name.clone()) {
+                    let number = numbers.entry(path.clone().into_owned()).or_insert(1_u64);
+                    *number += 1;
+                    found.name = format!("{path}#{number}");
+                }
             }
             info!(path = %printable(&found.path), name = %printable(&found.name), "watching a file");
             let labels = self.labels(&found);
@@ -344,6 +351,10 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+    use std::fs;
+    use std::os::unix::ffi::OsStrExt;
+
     use super::super::watched::STALE;
     use super::*;
 
@@ -362,5 +373,18 @@ mod tests {
         let now = Instant::now();
         assert_eq!(table.directories(now), [home.path()]);
         assert!(table.directories(now + STALE).is_empty());
+    }
+
+    #[test]
+    fn files_whose_paths_look_alike_have_names_of_their_own() {
+        let home = tempfile::tempdir().unwrap();
+        for name in [b"a\xfd.quipu", b"a\xfe.quipu", b"a\xff.quipu"] {
+            fs::write(home.path().join(OsStr::from_bytes(name)), "").unwrap();
+        }
+        let mut table = table(&home);
+        table.look();
+        let names: Vec<&str> = table.places[0].known.iter().map(|one| &*one.name).collect();
+        let path = home.path().join("a\u{fffd}.quipu").to_str().unwrap().to_owned();
+        assert_eq!(names, ["a\u{fffd}", &path, &format!("{path}#2")]);
     }
 }
