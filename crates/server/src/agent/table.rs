@@ -300,20 +300,15 @@ impl Table {
 
     /// Logs each conflict once.
     pub(super) fn log(&mut self, conflicts: &[Conflict]) {
-        if self.conflicts.len() + conflicts.len() > MAX_LOGGED {
-            self.conflicts.clear();
-        }
-        for conflict in conflicts.iter().take(MAX_LOGGED) {
-            if self.conflicts.insert(conflict.clone()) {
-                let Conflict { name, about, sources: [first, second], .. } = conflict;
-                warn!(
-                    name = %printable(name),
-                    about = about.name(),
-                    first = %printable(first),
-                    second = %printable(second),
-                    "metrics of several sources contradict each other"
-                );
-            }
+        for conflict in new_of(&mut self.conflicts, conflicts) {
+            let Conflict { name, about, sources: [first, second], .. } = conflict;
+            warn!(
+                name = %printable(name),
+                about = about.name(),
+                first = %printable(first),
+                second = %printable(second),
+                "metrics of several sources contradict each other"
+            );
         }
     }
 
@@ -347,6 +342,17 @@ impl Table {
             ..Status::default()
         }
     }
+}
+
+/// Those of the conflicts that are not known yet, as far as there is room to know them: they are
+/// known from then on.
+fn new_of<'c>(known: &mut BTreeSet<Conflict>, now: &'c [Conflict]) -> Vec<&'c Conflict> {
+    if known.len() + now.len() > MAX_LOGGED {
+        let now: BTreeSet<&Conflict> = now.iter().collect();
+        known.retain(|one| now.contains(one));
+    }
+    let is_new = |one: &&Conflict| known.len() < MAX_LOGGED && known.insert((*one).clone());
+    now.iter().filter(is_new).collect()
 }
 
 #[cfg(test)]
@@ -386,5 +392,25 @@ mod tests {
         let names: Vec<&str> = table.places[0].known.iter().map(|one| &*one.name).collect();
         let path = home.path().join("a\u{fffd}.quipu").to_str().unwrap().to_owned();
         assert_eq!(names, ["a\u{fffd}", &path, &format!("{path}#2")]);
+    }
+
+    #[test]
+    fn each_of_many_conflicts_is_new_once() {
+        let conflict = |number: usize| {
+            let (about, origin) = (About::Help, Origin::File);
+            Conflict { name: number.to_string(), about, sources: Default::default(), origin }
+        };
+        let all: Vec<Conflict> = (0..2 * MAX_LOGGED).map(conflict).collect();
+        let mut known = BTreeSet::new();
+        for (range, count) in [
+            (0..6000, 6000),
+            (0..6000, 0),
+            // Those that are gone make room.
+            (3000..11_000, 5000),
+            (3000..20_000, 2000),
+            (3000..20_000, 0),
+        ] {
+            assert_eq!(new_of(&mut known, &all[range]).len(), count);
+        }
     }
 }
