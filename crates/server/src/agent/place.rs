@@ -239,8 +239,8 @@ impl Files {
         self.sources.iter_mut().for_each(|source| source.size_up(terms));
     }
 
-    /// Reads the first of the sources at these places in the list: so many of them, and the others,
-    /// too, if that ends after `until`.
+    /// Reads the first `count` of the sources at these places in the list, and the others, too, if
+    /// that ends after `until`.
     pub(super) fn read(&mut self, sources: &[usize], count: usize, budget: Budget, until: Instant) {
         let begun = Instant::now();
         let (first, rest) = sources.split_at(count.min(sources.len()));

@@ -1,8 +1,9 @@
 //! Reads the sources of all places, the small ones first: places take turns.
 //!
-//! Only one place reads at a time, so that each source knows what those before it took. A slow place
-//! must not hold up the others for long. So there is an end to the turns: from then on all places
-//! read what they have left at the same time, and what has not come back soon is shown as it was.
+//! Only one place reads at a time, so that each source knows what those before it took. A slow
+//! place must not hold up the others for long. So there is an end to the turns: from then on all
+//! places read what they have left at the same time, and what has not come back soon is shown as it
+//! was.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -64,8 +65,8 @@ pub(super) fn read(places: &mut [Place], bytes: u64, until: Instant, end: Instan
     }
 }
 
-/// Lets a place that is here read the next `count` of those that are left. If it ends after `until`,
-/// it reads the others, too: its next turn never comes.
+/// Lets a place that is here read the next `count` of those that are left. If it ends after
+/// `until`, it reads the others, too: its next turn never comes.
 fn send(place: &mut Place, list: &List, left: usize, count: usize, budget: Budget, until: Instant) {
     let (list, from) = (Arc::clone(list), list.len() - left.min(list.len()));
     place.files.send(move |files| files.read(&list[from..], count, budget, until));
