@@ -6,11 +6,13 @@
 
 use std::fs;
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use quipu_segment::clock::Manual;
 use quipu_segment::series::{Cursor, Family, Identity, KeyWriter, Label, Schema};
-use quipu_segment::{Options, Segment};
+use quipu_segment::{Kind, Options, Readings, Segment};
 
 const START: u64 = 1_700_000_000_000_000_000;
 const SECOND: u64 = 1_000_000_000;
@@ -156,19 +158,140 @@ fn a_family_is_unused_when_no_series_changed_for_long() {
     family.sweep().unwrap();
     let second = Duration::from_secs(1);
     assert!(!family.is_unused(Duration::ZERO), "it is idle for less than a second");
-    clock.set(START + 2 * SECOND);
-    assert!(family.is_unused(second) && !family.is_unused(minute));
+    clock.set(START + 1000 * SECOND);
+    assert!(!family.is_unused(second), "no sweep has hidden it");
     family.sweep().unwrap();
     assert_eq!(family.hidden(), 1);
-    clock.set(START + 61 * SECOND);
+    assert!(family.is_unused(Duration::ZERO) && !family.is_unused(second));
+    clock.set(START + 1059 * SECOND);
+    assert!(family.is_unused(second) && !family.is_unused(minute));
+    clock.set(START + 1060 * SECOND);
     assert!(family.is_unused(minute));
+    // A clock that was set back.
+    clock.set(START + 900 * SECOND);
+    assert!(!family.is_unused(second));
+    clock.set(START + 1060 * SECOND);
     // It has changed, and no sweep has noticed.
     add(&family, "x", 1);
     assert!(!family.is_unused(minute));
     let kept = segment.family_at(&Schema { idle: None, ..schema("b") }, clock.clone()).unwrap();
     add(&kept, "x", 1);
-    clock.set(START + 1000 * SECOND);
+    clock.set(START + 2000 * SECOND);
     assert!(!kept.is_unused(Duration::ZERO));
+}
+
+#[test]
+fn a_wrong_clock_at_boot_makes_no_family_unused() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let day = Duration::from_secs(24 * 60 * 60);
+    let start = Duration::from_nanos(START);
+    let readings = |boot: u8, wall: Duration| Readings {
+        boot: [boot; 16],
+        since_boot: Duration::from_secs(100),
+        wall,
+    };
+    let open = |readings| Options::new().limit(1 << 20).readings(readings).open(&path).unwrap();
+    let names = ["live", "hidden"];
+    let options = Options::new().limit(1 << 20).readings(readings(1, start));
+    let segment = options.open_or_create(&path).unwrap();
+    // The last sync is an hour before the last updates.
+    let clock = Manual::new(START + 3600 * SECOND);
+    let [live, hidden] = names.map(|name| segment.family_at(&schema(name), clock.clone()).unwrap());
+    add(&hidden, "x", 1);
+    hidden.sweep().unwrap();
+    clock.advance(Duration::from_secs(5));
+    hidden.sweep().unwrap();
+    assert_eq!(hidden.hidden(), 1);
+    add(&live, "x", 1);
+    live.sweep().unwrap();
+    segment.sync_at(&readings(1, start)).unwrap();
+    drop((segment, live, hidden));
+    let bytes = fs::read(&path).unwrap();
+    // The clock is ahead, it was set back, and it is right.
+    for wall in [start + day * 3, start - day * 3, start + Duration::from_secs(3700)] {
+        fs::write(&path, &bytes).unwrap();
+        let segment = open(readings(2, wall));
+        for family in segment.families().unwrap() {
+            let name = &family.schema().name;
+            assert!(!family.is_unused(day), "{name} at {wall:?}");
+            assert!(!family.is_unused(Duration::from_secs(1)), "{name} at {wall:?}");
+            assert_eq!(family.is_unused(Duration::ZERO), name == "hidden", "{name} at {wall:?}");
+        }
+        segment.sync_at(&readings(2, wall)).unwrap();
+        // It is hidden only now, whatever the time was when it changed.
+        let time = segment.anchor().time(Duration::from_secs(100)) + 10_000 * SECOND;
+        let clock = Manual::new(time);
+        let live = segment.family_at(&schema("live"), clock.clone()).unwrap();
+        live.sweep().unwrap();
+        drop((live, segment));
+        // Another start of that boot.
+        let segment = open(readings(2, wall));
+        let live = segment.family_at(&schema("live"), clock.clone()).unwrap();
+        assert_eq!(live.hidden(), 1);
+        assert!(!live.is_unused(day), "{wall:?}");
+        clock.advance(day);
+        assert!(live.is_unused(day), "{wall:?}");
+    }
+}
+
+#[test]
+fn a_freed_family_is_used_again_only_after_a_sync() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("state.quipu");
+    let options = Options::new().limit(1 << 20);
+    let segment = options.open_or_create(&path).unwrap();
+    for name in ["a", "b", "c"] {
+        segment.family(&schema(name)).unwrap();
+    }
+    assert_eq!(free(&segment, &["a", "b", "c"]), 3);
+    // SEEN_TIME, which each sync notes.
+    let seen = || {
+        let bytes = fs::read(&path).unwrap();
+        u64::from_le_bytes(bytes[152..160].try_into().unwrap())
+    };
+    let before = seen();
+    segment.family(&schema("d")).unwrap();
+    assert_eq!(seen(), before, "the disk knew it already");
+    drop(segment);
+    // A process that was killed may not have synced what it did: the next one does.
+    let segment = options.open_or_create(&path).unwrap();
+    assert_eq!(seen(), before);
+    segment.family(&Schema { kind: 2, ..schema("e") }).unwrap();
+    segment.family(&schema("f")).unwrap();
+    assert_eq!(segment.freed_families().unwrap(), 1);
+    let after = seen();
+    assert!(after > before);
+    segment.family(&schema("g")).unwrap();
+    assert_eq!((seen(), segment.freed_families().unwrap()), (after, 0));
+}
+
+#[test]
+fn records_that_others_publish_meanwhile_stay() {
+    const RECORD: Kind = Kind::new(*b"test", 1);
+    let segment = Segment::private(64 << 20).unwrap();
+    let is_done = AtomicBool::new(false);
+    let published = thread::scope(|scope| {
+        let publisher = scope.spawn(|| {
+            let mut count = 0;
+            while !is_done.load(Ordering::Relaxed) && count < 2000 {
+                segment.reserve(RECORD, "", 1).unwrap().publish().unwrap();
+                count += 1;
+                if count % 4 == 0 {
+                    thread::yield_now();
+                }
+            }
+            count
+        });
+        for _ in 0..200 {
+            segment.family(&schema("a")).unwrap();
+            let _ = free(&segment, &["a"]);
+        }
+        is_done.store(true, Ordering::Relaxed);
+        publisher.join().unwrap()
+    });
+    let records = segment.records().map(Result::unwrap);
+    assert_eq!(records.filter(|record| record.kind() == RECORD).count(), published);
 }
 
 #[test]

@@ -133,6 +133,7 @@ fn copy(
         found,
         // What a change left half done does not count as damage.
         torn: true,
+        seen: u64::MAX,
         dirty: 0,
         shared: Shared::new(Access::Exclusive, torn),
         contents,

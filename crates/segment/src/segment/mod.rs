@@ -1,17 +1,18 @@
 //! The segment: what can be done with one that is open. `open.rs` opens and creates files of
-//! segments; `record.rs` has the records, which are reserved, filled, and published by one store;
-//! `contents.rs` has the interface to the code that knows what the records hold.
+//! segments; `disk.rs` writes them to the disk; `record.rs` has the records, which are reserved,
+//! filled, and published by one store; `contents.rs` has the interface to the code that knows what
+//! the records hold.
 
 #![cfg_attr(not(unix), allow(unused_imports, reason = "fewer are used there"))]
 
 mod contents;
 #[cfg(unix)]
 mod copy;
+mod disk;
 mod open;
 mod record;
 
 use std::any::Any;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use std::time::Duration;
 pub(crate) use self::contents::{Contents, Job, ToDo};
 #[cfg(unix)]
 pub(crate) use self::copy::Steps;
+use self::disk::Written;
 use self::open::{DEFAULT_LOCK_TIMEOUT, FoundAs};
 pub use self::open::{Options, SetAside};
 pub use self::record::{Draft, Record};
@@ -54,6 +56,8 @@ pub struct Segment {
     found: FoundAs,
     /// Whether power may have been lost since the segment was last in use.
     torn: bool,
+    /// After a reboot, the segment's time at the last sync before it. Otherwise the greatest one.
+    seen: u64,
     /// The end of the bytes that may hold anything, and not zeros, when they are taken into use.
     dirty: u64,
     shared: Shared,
@@ -84,6 +88,8 @@ struct State {
     stuck: [Stuck; 2],
     /// The size at which growth ahead of need failed.
     failed_growth: AtomicU64,
+    /// What this handle knows to be on the disk.
+    written: Written,
 }
 
 impl State {
@@ -108,6 +114,7 @@ impl Shared {
                 registration: ForkSafeMutex::default(),
                 failed_growth: AtomicU64::new(0),
                 stuck: Default::default(),
+                written: Written::default(),
             }),
         }
     }
@@ -162,8 +169,8 @@ impl Segment {
         let (found, boot) = (FoundAs::New, readings.boot);
         let shared = Shared::new(access, false);
         let region = Arc::new(region);
-        let (torn, dirty, jobs) = (false, 0, [].into());
-        Self { region, anchor, boot, found, torn, dirty, shared, contents, jobs }
+        let (torn, seen, dirty, jobs) = (false, u64::MAX, 0, [].into());
+        Self { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs }
     }
 
     /// Marks this process as present, and lets others open the file if it is to be shared.
@@ -531,76 +538,6 @@ impl Segment {
         self.check_file()?;
         let removed = std::fs::remove_file(path);
         removed.map(|()| true).map_err(|error| Error::new(Some(path), ErrorKind::Io(error)))
-    }
-
-    /// Writes everything to the disk, and waits for it: what was counted before survives a power
-    /// loss. Threads may go on counting meanwhile.
-    ///
-    /// # Errors
-    /// The errors of the disk.
-    pub fn sync(&self) -> Result<(), Error> {
-        self.sync_at(&Readings::now())
-    }
-
-    /// As [`Segment::sync`], at the time of the given readings.
-    ///
-    /// # Errors
-    /// The errors of the disk.
-    pub fn sync_at(&self, readings: &Readings) -> Result<(), Error> {
-        anchor_cells(&self.region).see(self.anchor, readings);
-        self.sync_range(0..self.size())?;
-        #[cfg(unix)]
-        if let Some(file) = self.region.file() {
-            file.unshare(self.size())?;
-        }
-        Ok(())
-    }
-
-    /// Writes a range to the disk, and waits for it. Records that the file has its current length
-    /// on the disk, since syncing any range also writes the length.
-    fn sync_range(&self, range: Range<u64>) -> Result<(), Error> {
-        let size = self.size();
-        self.region.sync(range)?;
-        let synced = self.region.cell(at::SYNCED);
-        if synced.load(Ordering::Relaxed) < size {
-            synced.fetch_max(size, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
-    /// Syncs, and marks the segment as closed in good order, unless another process has it open,
-    /// which may be a child of a fork: the last process that closes it sets the mark. A file that
-    /// is longer than the segment, as after a kill in the middle of a growth, stays without the
-    /// mark. Cells may still be read; a write to them after this makes the mark untrue.
-    ///
-    /// # Errors
-    /// The errors of the disk.
-    pub fn close(&self) -> Result<(), Error> {
-        self.sync()?;
-        #[cfg(unix)]
-        if let Some(file) = self.region.file() {
-            let forks = fork::forks();
-            let mut marked = Ok(());
-            // A growth that was interrupted left a file that is longer than its header states, and
-            // so does a program that appends to it. In good order, that would be damage.
-            let is_whole = || file.length().is_ok_and(|length| length == self.size());
-            if file.try_exclude_others(self.shared.access) && is_whole() {
-                marked = self.mark_clean(1);
-                // A child that was forked meanwhile may count.
-                if fork::forks() != forks {
-                    marked = self.mark_clean(0);
-                }
-            }
-            return marked.and(
-                file.readmit_others(self.shared.access, LockDeadline::after(DEFAULT_LOCK_TIMEOUT)),
-            );
-        }
-        self.mark_clean(1)
-    }
-
-    fn mark_clean(&self, mark: u64) -> Result<(), Error> {
-        self.region.cell(at::CLEAN).store(mark, Ordering::Release);
-        self.sync_range(0..HEADER_BYTES)
     }
 
     /// Takes `words` zeroed words that no record describes, and returns their offset in words.

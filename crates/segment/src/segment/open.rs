@@ -20,7 +20,7 @@ use crate::presence::{LockDeadline, Locked};
 use crate::printable;
 use crate::readings::Readings;
 use crate::region::Region;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 
 /// The state of a segment when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -291,6 +291,7 @@ impl Options {
         };
         check_records(&region).map_err(|kind| Error::new(Some(path), kind))?;
         let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
+        let seen = anchor_cells(&region).seen_time.load(Ordering::Relaxed);
         let (anchor, rebooted) = if is_first {
             anchor_cells(&region).resume(&readings)
         } else {
@@ -298,13 +299,14 @@ impl Options {
             (anchor_cells(&region).current(), false)
         };
         let torn = rebooted && !header.clean;
+        let seen = if rebooted { seen } else { u64::MAX };
         let boot = readings.boot;
         let shared = Shared::new(self.access, is_first);
         let region = Arc::new(region);
         let contents = (self.contents)();
         let jobs = [].into();
         let mut segment =
-            Segment { region, anchor, boot, found, torn, dirty, shared, contents, jobs };
+            Segment { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs };
         if is_first {
             segment.jobs = segment.contents.inspect(&segment)?.into();
         }

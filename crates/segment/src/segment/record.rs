@@ -1,5 +1,5 @@
 //! Records. A record is reserved as a [`Draft`], which only its owner sees, filled, and published
-//! by one store. From then on it is there for good.
+//! by one store. From then on it is there for good, unless it is that of a family that is freed.
 
 use super::Segment;
 use crate::cells::Cells;
@@ -17,7 +17,7 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Its cells, zeroed.
+    /// Its cells: zeroed, unless the record was another family's.
     pub fn cells(&self) -> &Cells {
         &self.record.cells
     }

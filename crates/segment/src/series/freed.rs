@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use super::dense::Slab;
 use super::family::{FAMILY, Family, Series, at};
+use super::keyed::Moment;
 use super::names::{self, Names};
 use super::schema::{Label, Schema};
 use crate::error::Error;
@@ -67,27 +68,51 @@ impl Segment {
         if records.is_empty() {
             return Ok(0);
         }
+        let unlinked = self.unlink(&records);
+        self.note_unlinked();
+        Names::of(self).forget(self)?;
+        // Before one of them is used again, the disk must know that they are unused.
+        self.sync()?;
+        unlinked
+    }
+
+    /// Takes records off the list, and puts them on that of freed families. Returns how many; the
+    /// others are still on the list.
+    fn unlink(&self, records: &HashSet<u64>) -> Result<u64, Error> {
         let fail = |kind| Error::new(self.path(), kind);
-        let found = walk(&*self.region).collect::<Result<Vec<_>, _>>().map_err(fail)?;
-        let mut link = crate::layout::at::ROOT;
+        let root = self.region.cell(crate::layout::at::ROOT);
         let mut freed = 0;
-        for record in found {
-            if records.contains(&record.offset) {
+        'walks: for _ in 0..UNLINK_ATTEMPTS {
+            let found = walk(&*self.region).collect::<Result<Vec<_>, _>>().map_err(fail)?;
+            let mut link = None;
+            for record in found {
+                let next = ByteOffset::new(record.offset + record_at::NEXT);
+                if !records.contains(&record.offset) {
+                    link = Some(next);
+                    continue;
+                }
                 // Release, here and below: as for a record that is published.
-                self.region.cell(link).store(record.next, Ordering::Release);
+                match link {
+                    Some(link) => self.region.cell(link).store(record.next, Ordering::Release),
+                    None => {
+                        let (old, new) = (record.offset, record.next);
+                        let swapped =
+                            root.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
+                        if swapped.is_err() {
+                            // Another thread has just published a record that leads here.
+                            continue 'walks;
+                        }
+                    }
+                }
                 // From here on, nothing leads to it: its own link still leads on.
                 let first = self.freed_word();
                 let next = next_word(self, record.offset);
                 next.store(first.load(Ordering::Relaxed), Ordering::Relaxed);
                 first.store(record.offset, Ordering::Release);
                 freed += 1;
-            } else {
-                link = ByteOffset::new(record.offset + record_at::NEXT);
             }
+            break;
         }
-        Names::of(self).forget(self)?;
-        // Before one of them is used again, the disk must know that they are unused.
-        self.sync()?;
         Ok(freed)
     }
 
@@ -103,14 +128,22 @@ impl Segment {
     }
 }
 
+/// How often the list is walked if other threads publish records meanwhile.
+const UNLINK_ATTEMPTS: usize = 16;
+
 impl Family {
-    /// Whether no series has changed for that long, nor for as long as its family shows idle ones.
-    /// Series of a family that shows them for ever are never unused. When they changed, sweeps
-    /// noticed.
+    /// Whether all series are hidden, and have been for that long: sweeps hid them, and none has
+    /// changed since. Series of a family that shows them for ever are never unused. After a reboot,
+    /// the time ends at the last sync before it: the wall clock may be wrong, and the time in which
+    /// no program ran says nothing.
     pub fn is_unused(&self, least: Duration) -> bool {
         match &self.inner.layout {
             Series::Dense(_) => self.is_empty(),
-            Series::Dynamic(keyed) => keyed.is_unused(self.inner.now(), least),
+            Series::Dynamic(keyed) => {
+                let now = self.inner.now();
+                let time = now.time.min(self.inner.segment.last_seen());
+                keyed.is_unused(Moment { time, ..now }, least)
+            }
         }
     }
 
@@ -176,12 +209,14 @@ impl Freed {
 }
 
 /// Takes the record of a freed family, for a new one with `words` words of head and description.
-/// `None` if none fits. Requires the lock of registration.
+/// `None` if none fits, or if the disk may not know that they were freed. Requires the lock of
+/// registration.
 pub(super) fn reuse(segment: &Segment, schema: &Schema, name: &str, words: usize) -> Option<Draft> {
     if segment.freed_word().load(Ordering::Relaxed) == 0 || !segment.is_alone() {
         return None;
     }
     let (shape, length) = (shape(schema)?, Segment::record_bytes(words));
+    segment.write_unlinked().ok().filter(|is_written| *is_written)?;
     let taken = Names::of(segment).freed(segment, |freed| freed.take(segment, shape, length));
     let draft = segment.reuse(taken.ok()??, FAMILY, name).ok()?;
     Some(draft).filter(|draft| draft.cells().len() >= words)

@@ -13,13 +13,15 @@ use crate::series::meta::{is_series, state, state_of};
 use crate::sync::Ordering;
 
 impl DynamicSeries {
-    /// Whether no series has changed for that long, nor for its idle time.
+    /// Whether all series are hidden, have been for that long, and have not changed since.
     pub(crate) fn is_unused(&self, now: Moment, least: Duration) -> bool {
         if self.len() == 0 {
             return true;
         }
-        let Some(idle) = self.idle else { return false };
-        let least = tenths(u64::try_from(least.max(idle).as_nanos()).unwrap_or(u64::MAX));
+        if self.idle.is_none() {
+            return false;
+        }
+        let least = tenths(u64::try_from(least.as_nanos()).unwrap_or(u64::MAX));
         let tenth = mark_time(now);
         let mut cursor = At::default();
         while let Some(at) = self.next_record(&mut cursor) {
@@ -29,7 +31,11 @@ impl DynamicSeries {
             }
             // Truncation is meant: the lower half is the time.
             let since = self.word_of(at, 2).load(Ordering::Relaxed) as u32;
-            if self.has_changed(at) || u64::from(tenth.wrapping_sub(since)) < least {
+            // A time in the future is of a clock that was set back, or of a life whose last sync
+            // was before it.
+            let hidden_for = tenth.wrapping_sub(since).cast_signed().max(0).cast_unsigned();
+            let is_hidden = state_of(meta) == state::HIDDEN;
+            if !is_hidden || self.has_changed(at) || u64::from(hidden_for) < least {
                 return false;
             }
         }
