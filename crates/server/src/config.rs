@@ -218,19 +218,21 @@ impl Settings {
             promote: flags.otlp_promote.clone().unwrap_or_default(),
         };
         let segments = segments(&flags, &otlp)?;
+        let input_bytes = set(flags.input_bytes).clamp(1 << 20, 1 << 39);
         Ok(Self {
             window: bucketed,
             keys: keyed,
             state: set(flags.state.clone()),
             damaged_state: set(flags.damaged_state),
             checkpoint,
-            input_bytes: set(flags.input_bytes).clamp(1 << 20, 1 << 39),
+            input_bytes,
             intake: intake::Limits {
                 series: set(flags.series),
                 series_per_source: flags.series_per_source.unwrap_or(u64::MAX),
                 families,
                 families_per_source,
                 reserved: Some(PREFIX),
+                bytes_for_series: input_bytes / 4,
                 ..intake::Limits::default()
             },
             sample_rates: [flags.sample_rate, flags.sample_rate_per_source],

@@ -32,7 +32,8 @@ impl Intake {
     /// there is no such series outside of groups, its family keeps no exemplars, a later one is
     /// there, the value is NaN, or its labels are none, too long, named twice, or with names that
     /// are not letters, digits and underscores. Nor is the first one of a counter or a bucket kept
-    /// if less than a quarter of the segment is left, so that there is room for series:
+    /// if less of the segment is left than
+    /// [`Limits::bytes_for_series`](super::Limits::bytes_for_series):
     /// [`Usage::exemplars`](super::Usage::exemplars) counts these.
     ///
     /// ```
@@ -62,14 +63,16 @@ impl Intake {
         if exemplar.value.is_nan() || !are_distinct(exemplar.labels) {
             return Ok(false);
         }
+        let reserve = self.limits.bytes_for_series;
         let (mut is_kept, mut left_out) = (false, 0);
         for entry in self.table.of_labels(Role::Shown, name, &labels) {
             if !Class::of(entry.family.schema()).grouped {
-                let mut act =
-                    |entry: &Entry, cells: &SeriesCells<'_>| match keep(entry, cells, exemplar) {
-                        Some(kept) => is_kept |= kept,
-                        None => left_out += 1,
-                    };
+                let mut act = |entry: &Entry, cells: &SeriesCells<'_>| match keep(
+                    entry, cells, exemplar, reserve,
+                ) {
+                    Some(kept) => is_kept |= kept,
+                    None => left_out += 1,
+                };
                 change(&entry, &labels, &mut act);
             }
         }
@@ -87,8 +90,13 @@ fn are_distinct(labels: &[(&str, &str)]) -> bool {
         })
 }
 
-/// Keeps an exemplar. `None` if there is no room for it.
-fn keep(entry: &Entry, cells: &SeriesCells<'_>, exemplar: &GivenExemplar<'_>) -> Option<bool> {
+/// Keeps an exemplar. `None` if there is no room for it beside the bytes for series.
+fn keep(
+    entry: &Entry,
+    cells: &SeriesCells<'_>,
+    exemplar: &GivenExemplar<'_>,
+    reserve: u64,
+) -> Option<bool> {
     let GivenExemplar { labels, value, time } = *exemplar;
     let place = match &entry.kind {
         AnyKind::MixedCounter(_) => (MixedCounter::EXEMPLAR, 0),
@@ -98,7 +106,8 @@ fn keep(entry: &Entry, cells: &SeriesCells<'_>, exemplar: &GivenExemplar<'_>) ->
         _ => return Some(false),
     };
     let segment = entry.family.segment();
-    let is_scarce = || segment.used() > segment.limit() / 4 * 3;
+    let limit = segment.limit();
+    let is_scarce = || limit.saturating_sub(segment.used()) < reserve.min(limit / 4);
     // Series without exemplars have one cell fewer.
     let has_place = place.0 < cells.len();
     if has_place && is_scarce() && exemplar_takes_memory(&entry.family, cells, place) {

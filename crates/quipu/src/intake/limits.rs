@@ -23,6 +23,9 @@ pub struct Limits {
     /// Names of metrics that begin with this are refused: those of a program that shows metrics of
     /// another registry beside what the intake holds.
     pub reserved: Option<&'static str>,
+    /// The bytes of the segment that exemplars leave to series, but at most a quarter of those up
+    /// to which it may grow; see [`Intake::exemplify`](super::Intake::exemplify).
+    pub bytes_for_series: u64,
 }
 
 impl Default for Limits {
@@ -36,6 +39,7 @@ impl Default for Limits {
             name_bytes: 512,
             value_bytes: 4096,
             reserved: None,
+            bytes_for_series: u64::MAX,
         }
     }
 }

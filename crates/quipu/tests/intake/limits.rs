@@ -19,6 +19,7 @@ fn what_cannot_be_taken_is_refused_and_changes_nothing() {
         name_bytes: 10,
         value_bytes: 5,
         reserved: Some("own_"),
+        bytes_for_series: u64::MAX,
     };
     let mut intake = Intake::new(&registry, limits).unwrap();
     let one = Given::Counter(1.0);
@@ -211,4 +212,22 @@ fn exemplars_leave_room_for_series() {
     // One that is there is replaced.
     assert!(intake.exemplify("hits", &[("a", "0000")], &exemplar).unwrap());
     assert!(segment.used() > segment.limit() / 8 * 7);
+}
+
+#[test]
+fn what_else_is_in_the_segment_takes_no_room_from_exemplars() {
+    let segment = quipu_segment::Segment::private(1 << 20).unwrap();
+    // Seven eighths of the segment are another's: windows, for example.
+    let kind = quipu_segment::Kind::new(*b"else", 1);
+    segment.reserve(kind, "", 7 << 14).unwrap().publish().unwrap();
+    let registry = Registry::on(segment);
+    let hits = Metric { exemplars: true, ..metric("hits") };
+    let labels = [("trace_id", "4bf92f3577b34da6")];
+    let exemplar = GivenExemplar { labels: &labels, value: 1.0, time: None };
+    for (bytes_for_series, is_kept) in [(u64::MAX, false), (1 << 15, true)] {
+        let limits = Limits { bytes_for_series, ..Limits::default() };
+        let mut intake = Intake::new(&registry, limits).unwrap();
+        intake.take(hits, &[], &Given::Counter(1.0), Mode::Follow, None).unwrap();
+        assert_eq!(intake.exemplify("hits", &[], &exemplar).unwrap(), is_kept);
+    }
 }

@@ -309,6 +309,7 @@ mod tests {
         name_bytes: 40,
         value_bytes: 10,
         reserved: None,
+        bytes_for_series: u64::MAX,
     };
     const ESCAPED: Rules<'_> =
         Rules { translation: Translation::UnderscoreEscapingWithSuffixes, limits: &LIMITS };
