@@ -4,8 +4,9 @@
 //!
 //! The handler of the signal puts a page of private memory where the missing one was. It does so
 //! only inside of mapped segments, which it finds in a table; any other SIGBUS ends the process as
-//! before. What is read of a segment is not trusted anyway, so zeros do no harm; what is written to
-//! such a page is lost.
+//! before. What is read of the segments of other programs is not trusted anyway, so zeros do no
+//! harm. What is written to such a page is lost: also this program's own counts, if its own file is
+//! cut.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, compiler_fence};
@@ -36,6 +37,9 @@ static PAGE: AtomicUsize = AtomicUsize::new(0);
 /// reads of what is gone return zeros, and [`Segment::was_cut`](crate::Segment::was_cut) tells. It
 /// holds for files that are opened afterwards, at most 4,096 at a time, and replaces the process's
 /// handler of SIGBUS.
+///
+/// It is for tools that open the files of other programs: what the process itself counts in such
+/// pages is lost without an error.
 ///
 /// # Errors
 /// That of the system if it refuses the handler.
@@ -80,7 +84,8 @@ impl Watched {
             return Ok(None);
         }
         let take = |mapping: &&'static Mapping| {
-            let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+            // Acquire: the end that is stored below comes after the 0 of the mapping before.
+            let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
             mapping.start.compare_exchange(0, start, success, failure).is_ok()
         };
         let mapping = MAPPINGS.iter().find(take).ok_or(())?;

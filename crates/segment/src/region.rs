@@ -388,7 +388,7 @@ impl Words for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        match &self.backing {
+        match &mut self.backing {
             #[cfg(any(not(unix), miri))]
             // SAFETY: the pointer and the layout are those of the allocation, released once here.
             Backing::Heap(start, layout) => unsafe {

@@ -422,7 +422,10 @@ impl MappedFile {
     ///
     /// # Safety
     /// `limit` is the length that was mapped, and nothing refers to the mapping any more.
-    pub(crate) unsafe fn unmap(&self, limit: u64) {
+    pub(crate) unsafe fn unmap(&mut self, limit: u64) {
+        // First: another mapping may take the addresses at once.
+        #[cfg(target_os = "linux")]
+        drop(self.watched.take());
         // SAFETY: the caller's obligation. An error would leave the range mapped, which is
         // harmless.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), limit as usize) };
