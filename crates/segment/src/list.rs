@@ -30,6 +30,13 @@ pub(crate) fn push<E>(
     }
 }
 
+/// As [`push`], for a record whose link is `head` already. Returns false if another record was
+/// pushed meanwhile.
+pub(crate) fn push_before(root: &AtomicU64, head: u64, offset: u64) -> bool {
+    // Release: as above.
+    root.compare_exchange(head, offset, Ordering::Release, Ordering::Relaxed).is_ok()
+}
+
 /// The model for loom: a root and records of two cells, a value and a link.
 #[cfg(loom)]
 pub mod model {

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::layout::RECORD_BYTES;
 use crate::lease::{LeaderLease, RestingLease};
 use crate::readings::nanoseconds;
-use crate::segment::{Draft, Segment};
+use crate::segment::{Draft, Record, Segment};
 use crate::series::{Cursor, Family, Schema, SeriesCells};
 use crate::sync::Ordering;
 
@@ -109,18 +109,14 @@ impl Options {
         segment.ensure_marked_open()?;
         let record = match segment.find(HISTORY, "")? {
             Some(record) => record,
+            None if self.gives_way => self.make_as_guest(segment)?,
             None => {
-                // A guest holds no lock while it waits for the disk. Processes of one program may
-                // all come here at once: the lock keeps them from taking the bytes twice.
-                let mut draft = None;
-                if self.gives_way {
-                    draft.insert(self.reserve(segment)?).sync()?;
-                }
+                // Processes of one program may all come here at once: the lock keeps them from
+                // taking the bytes twice.
                 let _registration = segment.lock_registration()?;
-                match (segment.find(HISTORY, "")?, draft) {
-                    (Some(record), _) => record,
-                    (None, Some(draft)) => draft.publish()?,
-                    (None, None) => self.reserve(segment)?.publish()?,
+                match segment.find(HISTORY, "")? {
+                    Some(record) => record,
+                    None => self.reserve(segment)?.publish()?,
                 }
             }
         };
@@ -177,6 +173,20 @@ impl Options {
         Ok(())
     }
 
+    /// Makes the recorder of another program's segment. Holds no lock while it waits for the disk,
+    /// and gives the bytes back that come to nothing: the program needs them.
+    fn make_as_guest(&self, segment: &Segment) -> Result<Record, Error> {
+        // A lock that is not to be had shows before the bytes are taken.
+        drop(segment.lock_registration()?);
+        let draft = self.reserve(segment)?;
+        let record = publish_as_guest(segment, &draft);
+        let is_own = |record: &Record| record.cells().as_ptr() == draft.cells().as_ptr();
+        if !record.as_ref().is_ok_and(is_own) {
+            draft.give_back();
+        }
+        record
+    }
+
     fn reserve(&self, segment: &Segment) -> Result<Draft, Error> {
         let cells = (self.bytes - RECORD_BYTES) / 8;
         // `check` has required enough of them.
@@ -205,6 +215,23 @@ impl Options {
         };
         (self.filter)(schema) && (self.families.is_empty() || self.families.iter().any(is_named))
     }
+}
+
+/// How often a guest starts again when its program has published a record meanwhile.
+const TRIES: usize = 16;
+
+/// Publishes the record of a recorder, unless the program has made one meanwhile, which is returned
+/// then.
+fn publish_as_guest(segment: &Segment, draft: &Draft) -> Result<Record, Error> {
+    for _ in 0..TRIES {
+        let newest = draft.prepare()?;
+        let _registration = segment.lock_registration()?;
+        let found = segment.find(HISTORY, "")?;
+        if let Some(record) = found.or_else(|| draft.publish_before(newest)) {
+            return Ok(record);
+        }
+    }
+    Err(Error::request(segment, "its program makes metrics all the time: try again later".into()))
 }
 
 /// Records the series of a segment, if no other process does.

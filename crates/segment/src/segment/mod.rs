@@ -592,7 +592,8 @@ impl Segment {
                     Error::new(self.path(), kind)
                 })?;
             self.grow_to(end, wait)?;
-            match cursor.compare_exchange_weak(offset, end, Ordering::Relaxed, Ordering::Relaxed) {
+            // Acquire: bytes that were given back are zeros.
+            match cursor.compare_exchange_weak(offset, end, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return Ok(offset),
                 Err(found) => offset = found,
             }

@@ -6,7 +6,8 @@ use crate::cells::Cells;
 use crate::error::Error;
 use crate::layout::{Found, Kind, at, record_at};
 use crate::list;
-use crate::offset::ByteOffset;
+use crate::offset::{ByteOffset, CELL_BYTES};
+use crate::sync::Ordering;
 
 /// A record that is not yet published.
 #[derive(Debug)]
@@ -22,10 +23,39 @@ impl Draft {
         &self.record.cells
     }
 
-    /// Writes its cells to the disk, and waits for it: publishing then has little to wait for.
-    pub(crate) fn sync(&self) -> Result<(), Error> {
+    /// Links it to the newest record, which is returned, and writes all of it to the disk: then
+    /// [`Draft::publish_before`] has nothing to wait for.
+    pub(crate) fn prepare(&self) -> Result<u64, Error> {
+        let region = &self.segment.region;
         let Found { offset, length, .. } = self.record.found;
-        self.segment.sync_range(offset..offset + length)
+        let newest = region.cell(at::ROOT).load(Ordering::Relaxed);
+        region.cell(ByteOffset::new(offset + record_at::NEXT)).store(newest, Ordering::Relaxed);
+        self.segment.sync_range(offset..offset + length)?;
+        Ok(newest)
+    }
+
+    /// Makes the record visible, as [`Draft::publish`] does, but without the disk. `None` if the
+    /// record that [`Draft::prepare`] returned is not the newest one any more.
+    pub(crate) fn publish_before(&self, newest: u64) -> Option<Record> {
+        let root = self.segment.region.cell(at::ROOT);
+        list::push_before(root, newest, self.record.found.offset).then(|| self.record.clone())
+    }
+
+    /// Returns the bytes of a record that was reserved to the segment, unless others were taken
+    /// after them: then they are lost. Nothing may use its cells any more.
+    pub(crate) fn give_back(self) {
+        let region = &self.segment.region;
+        let Found { offset, length, .. } = self.record.found;
+        let end = offset + length;
+        for at in (offset..end).step_by(CELL_BYTES as usize) {
+            let cell = region.cell(ByteOffset::new(at));
+            if cell.load(Ordering::Relaxed) != 0 {
+                cell.store(0, Ordering::Relaxed);
+            }
+        }
+        // Release: the next thread that takes the bytes finds zeros.
+        let cursor = region.cell(at::CURSOR);
+        let _ = cursor.compare_exchange(end, offset, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Makes the record visible to everything that walks the segment, now and after a restart. The
@@ -71,5 +101,48 @@ impl Record {
     /// Its cells: the number that was requested, rounded up to whole cache lines.
     pub fn cells(&self) -> &Cells {
         &self.cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const KIND: Kind = Kind::new(*b"TEST", 1);
+
+    #[test]
+    fn bytes_that_are_given_back_are_zeros_for_the_next_record() {
+        let segment = Segment::private(1 << 16).unwrap();
+        let used = segment.used();
+        let draft = segment.reserve(KIND, "a", 100).unwrap();
+        draft.cells()[99].store(7, Ordering::Relaxed);
+        draft.prepare().unwrap();
+        draft.give_back();
+        assert_eq!(segment.used(), used);
+        let first = segment.reserve(KIND, "", 100).unwrap();
+        assert!(first.cells().iter().all(|cell| cell.load(Ordering::Relaxed) == 0));
+        // Those before others stay taken.
+        let second = segment.reserve(KIND, "b", 8).unwrap();
+        let used = segment.used();
+        first.give_back();
+        assert_eq!(segment.used(), used);
+        second.publish().unwrap();
+        assert_eq!(segment.records().count(), 1);
+    }
+
+    #[test]
+    fn a_record_that_is_prepared_is_published_before_the_newest_one_alone() {
+        let segment = Segment::private(1 << 16).unwrap();
+        let draft = segment.reserve(KIND, "a", 8).unwrap();
+        let newest = draft.prepare().unwrap();
+        segment.reserve(KIND, "b", 8).unwrap().publish().unwrap();
+        assert!(draft.publish_before(newest).is_none());
+        let newest = draft.prepare().unwrap();
+        assert!(draft.publish_before(newest).is_some());
+        let names: Vec<String> =
+            segment.records().map(|record| record.unwrap().name().to_owned()).collect();
+        assert_eq!(names, ["a", "b"]);
     }
 }
