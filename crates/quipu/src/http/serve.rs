@@ -96,7 +96,8 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
 /// A client needs write access to the path, which is made with the access that the umask leaves; a
 /// program may change its mode. If a process that has ended left a socket there, it is replaced.
 /// The path is removed when the server is dropped, unless it has become that of another file, and
-/// not in a child of a fork.
+/// not in a child of a fork. Such a child has the socket open as well, unless it executes another
+/// program: if it lives on after this process has died, the path remains in use until it ends.
 ///
 /// ```no_run
 /// let registry = quipu::Registry::new();
