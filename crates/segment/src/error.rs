@@ -254,7 +254,11 @@ impl ErrorKind {
                  has a name; stop this process, and start it again with a file of its own"
             ),
             ErrorKind::Locked => {
-                write!(f, "another process has it open; stop that process, or name another file")
+                write!(
+                    f,
+                    "another process has it open; stop that process, or name another file (a \
+                     `quipu record` that is stopped has it open, too)"
+                )
             }
             ErrorKind::NotOpen => write!(f, "no process has it open; start its program first"),
             ErrorKind::Joined => write!(

@@ -55,7 +55,7 @@ impl Locked {
                 if let Some(is_first) = locked {
                     return Ok(Some(Self { file, is_first }));
                 }
-                if access == Access::Exclusive {
+                if access == Access::Exclusive && !deadline.may_leave(&file) {
                     return Err(Error::new(Some(path), ErrorKind::Locked));
                 }
                 deadline.wait(path)?;
@@ -161,8 +161,14 @@ impl LockDeadline {
         Self { started: Instant::now(), timeout }
     }
 
+    /// Whether a guest has the file, which may still leave: within a second of the last program,
+    /// unless it is stopped.
+    pub(crate) fn may_leave(self, file: &File) -> bool {
+        self.started.elapsed() < self.timeout.min(GUEST_STAYS) && has_guest(file).unwrap_or(false)
+    }
+
     /// Sleeps for a moment. Returns an error after the deadline.
-    fn wait(self, path: &Path) -> Result<(), Error> {
+    pub(crate) fn wait(self, path: &Path) -> Result<(), Error> {
         if self.started.elapsed() >= self.timeout {
             return Err(Error::new(Some(path), ErrorKind::Busy { waited: self.timeout }));
         }
@@ -172,6 +178,8 @@ impl LockDeadline {
 }
 
 const NAP: Duration = Duration::from_millis(1);
+/// The most time for which an opener that cannot use the file beside a guest waits for its leave.
+const GUEST_STAYS: Duration = Duration::from_secs(3);
 
 /// Whether the path names that file.
 pub(crate) fn is_at(file: &File, path: &Path) -> io::Result<bool> {
@@ -211,6 +219,11 @@ mod platform {
     /// Marks this process as the one that joined others; false if there is one already.
     pub(crate) fn be_guest(file: &File) -> io::Result<bool> {
         lock_byte(file, GUEST, libc::F_OFD_SETLK, libc::F_WRLCK)
+    }
+
+    /// Whether another open file description has marked the file as joined.
+    pub(crate) fn has_guest(file: &File) -> io::Result<bool> {
+        is_locked(file, GUEST)
     }
 
     /// Marks the file as open and validated, for as long as anything refers to this open file
@@ -283,6 +296,10 @@ mod platform {
     }
 
     pub(crate) fn be_guest(_file: &File) -> io::Result<bool> {
+        Ok(false)
+    }
+
+    pub(crate) fn has_guest(_file: &File) -> io::Result<bool> {
         Ok(false)
     }
 

@@ -5,12 +5,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
 
 use quipu_segment::history::Options as Recording;
 use quipu_segment::inspect::{self, Inspection};
 use quipu_segment::series::{Label, Schema};
-use quipu_segment::{Error, ErrorKind, Options, Segment};
+use quipu_segment::{Error, ErrorKind, Options, Segment, SetAside};
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -104,4 +107,61 @@ fn a_recorder_that_gives_way_goes_on_with_its_list() {
     assert_eq!(look(), (counts.clone(), guest.process().unwrap()));
     drop(guests);
     assert_eq!(look(), (counts, 0));
+}
+
+#[test]
+fn a_guest_that_cannot_record_takes_no_bytes() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("a.quipu");
+    let host = Options::new().shared().open_or_create(&path).unwrap();
+    let guest = join(&path).unwrap();
+    let recording = Recording::new().give_way();
+    let used = host.used();
+    // This thread has the lock already, and is told so at once.
+    let held = guest.lock_registration().unwrap();
+    assert!(recording.open(&guest).unwrap_err().is_held());
+    assert_eq!((host.used(), host.size()), (used, guest.size()));
+    drop(held);
+    drop(recording.open(&guest).unwrap());
+    let recorded = host.used();
+    assert!(recorded > used);
+    drop(recording.open(&guest).unwrap());
+    assert_eq!(host.used(), recorded);
+}
+
+/// Drops the guest after the caller has begun to wait for it.
+fn leave_soon(guest: Segment) -> thread::JoinHandle<()> {
+    thread::spawn(move || {
+        thread::sleep(Duration::from_millis(300));
+        drop(guest);
+    })
+}
+
+#[test]
+fn an_opener_that_cannot_have_a_guest_waits_for_its_leave() {
+    let home = tempfile::tempdir().unwrap();
+    let path = home.path().join("a.quipu");
+    let shared = Options::new().shared();
+    let host = shared.open_or_create(&path).unwrap();
+    let guest = join(&path).unwrap();
+    drop(host);
+    let leaving = leave_soon(guest);
+    drop(Options::new().open(&path).unwrap());
+    leaving.join().unwrap();
+
+    // A later version cannot use the file, nor set it aside beside another process.
+    let host = shared.open_or_create(&path).unwrap();
+    let guest = join(&path).unwrap();
+    drop(host);
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&1000_u32.to_le_bytes(), 8).unwrap();
+    let leaving = leave_soon(guest);
+    let (_host, aside) = shared.open_or_replace(&path, |_| Some(SetAside::names(&path))).unwrap();
+    assert!(aside.is_some());
+    leaving.join().unwrap();
+
+    // A guest that stays, such as one that is stopped, is named.
+    let _guest = join(&path).unwrap_or_else(|error| panic!("{error}"));
+    let error = Options::new().lock_timeout(Duration::ZERO).open(&path).unwrap_err();
+    assert!(error.is_locked() && error.to_string().contains("quipu record"), "{error}");
 }

@@ -130,7 +130,8 @@ impl Options {
     }
 
     /// How long opening waits while another process holds the file's lock to validate the file;
-    /// then it fails. 10 seconds by default.
+    /// then it fails. 10 seconds by default. Opening also waits, for 3 seconds at most, for a guest
+    /// beside which it cannot use the file.
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout;
         self
@@ -245,9 +246,27 @@ impl Options {
         names: &impl Fn(&Error) -> Option<N>,
     ) -> Result<Opened, Error> {
         check_endian(path)?;
-        let Some(locked) = Locked::open(path, self.access, deadline)? else {
-            return Ok(Opened::Missing);
-        };
+        loop {
+            let Some(locked) = Locked::open(path, self.access, deadline)? else {
+                return Ok(Opened::Missing);
+            };
+            let may_be_first = !locked.is_first && deadline.may_leave(&locked.file);
+            match self.open_locked(path, locked, deadline, names) {
+                // Beside a guest alone, this process can set the file aside once that has left.
+                Err(error) if may_be_first && names(&error).is_some() => deadline.wait(path)?,
+                opened => return opened,
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    fn open_locked<N: Iterator<Item = PathBuf>>(
+        &self,
+        path: &Path,
+        locked: Locked,
+        deadline: LockDeadline,
+        names: &impl Fn(&Error) -> Option<N>,
+    ) -> Result<Opened, Error> {
         // The same open file description: it keeps the lock when the segment is refused and
         // dropped.
         let locked_file = if locked.is_first { locked.file.try_clone().ok() } else { None };
