@@ -366,7 +366,10 @@ fn graphite(corpus: &impl Corpus) -> Result<(), Failure> {
 /// Lines of InfluxDB, and of all that one may have.
 fn influx(corpus: &impl Corpus) -> Result<(), Failure> {
     let inputs: [(&str, &[u8]); 6] = [
-        ("texts", b"m f=\"x\nm,a=b f=9\n\",g=1\n# f=\"\nm,a f=\"\\\"\nm f=2\" 5\nm f=\"open\nm f=1\n"),
+        (
+            "texts",
+            b"m f=\"x\nm,a=b f=9\n\",g=1\n# f=\"\nm,a f=\"\\\"\nm f=2\" 5\nm f=\"open\nm f=1\n",
+        ),
         ("edges", b"m f=\xc3\xa7\nm f=1\xc3\xa7 5\nm f=\"a\\\nm,a=\\\nm\\"),
         ("plain", b"cpu,host=a user=0.5,system=2i,idle=3u 1700000000000000000\nm f=t,g=FALSE\r\n"),
         ("escaped", b"my\\ m\\,x\\=y,a\\=b=c\\ d,e\\f=\\\\ f\\ g=1,h=\"a, \\\"b\\\\\" -5\n# c\n\n"),
