@@ -16,8 +16,8 @@ use crate::registry::Registry;
 
 impl Intake {
     /// Frees the families that intakes made and that are no longer used, hidden series included:
-    /// those whose series all expired at least that long ago and did not change since, and those
-    /// that have none. A counter of one of them that comes back starts at zero. Returns the number
+    /// those whose series all have expired and did not change for that long, and those that have
+    /// none. A counter of one of them that comes back starts at zero. Returns the number
     /// of freed families. Their memory is used again for new ones of the same kind and settings.
     ///
     /// Call it before the segment's families are used in any other way: handles to a family that

@@ -206,8 +206,6 @@ impl DynamicSeries {
             }
         } else if is_shown && u64::from(quiet) >= idle {
             if self.additive {
-                // Since when it is hidden: it may have been idle while no program ran.
-                mark.store(u64::from(digest) << 32 | u64::from(tenth), Ordering::Relaxed);
                 self.hide(at);
             } else {
                 self.detach(at, fingerprint(self.hash(at)));

@@ -13,7 +13,7 @@ use crate::series::meta::{is_series, state, state_of};
 use crate::sync::Ordering;
 
 impl DynamicSeries {
-    /// Whether all series are hidden, have been for that long, and have not changed since.
+    /// Whether all series are hidden and have not changed for that long.
     pub(crate) fn is_unused(&self, now: Moment, least: Duration) -> bool {
         if self.len() == 0 {
             return true;
