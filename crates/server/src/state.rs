@@ -46,6 +46,8 @@ pub enum Error {
     SetAside(quipu_segment::Error),
     /// The file is larger than the disk or a limit allows.
     Size(quipu_segment::Error),
+    /// The process lacks address space for the heap; with the bytes that the daemon needs in all.
+    Heap(u64),
     /// The process lacks address space for the file; with the bytes that the daemon needs in all.
     Addresses(quipu_segment::Error, u64),
 }
@@ -122,6 +124,10 @@ impl State {
             Ok((requests, keys))
         };
         let opened = windows().and_then(|(requests, keys)| {
+            // The intake's tables are in the heap: an allocation that fails ends the process.
+            Vec::<u8>::new()
+                .try_reserve_exact(FOR_INTAKE)
+                .map_err(|_| Error::Heap(addresses(settings)))?;
             let registry = Registry::on(segment.clone());
             match Intake::free_unused(&registry, settings.forget_names) {
                 Ok(0) => {}
@@ -141,6 +147,9 @@ impl State {
         }
     }
 }
+
+/// What the intake needs in the heap before anything came in, and more.
+const FOR_INTAKE: usize = 2 << 20;
 
 /// The bytes that the state takes with these settings.
 fn size(settings: &Settings) -> Result<u64, Error> {
@@ -219,6 +228,12 @@ impl fmt::Display for Error {
             Self::Size(error) => {
                 write!(f, "cannot use the state: {error}; use fewer --keys, or a shorter --span")
             }
+            Self::Heap(bytes) => write!(
+                f,
+                "too little address space is left for the metrics that come in; the whole daemon \
+                 needs {} KiB of addresses (ulimit -v)",
+                bytes.div_ceil(1024)
+            ),
             Self::Addresses(error, bytes) => write!(
                 f,
                 "cannot use the state: {error}; the whole daemon needs {} KiB of addresses \
