@@ -12,7 +12,6 @@ mod tests;
 mod time;
 mod values;
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroU64;
@@ -298,16 +297,6 @@ impl Settings {
         rules.transpose().map_err(Error::Rules)?;
         let relabelling = self.outputs.relabel.as_deref().map(Relabelling::read);
         relabelling.transpose().map(drop).map_err(Error::Rules)
-    }
-
-    /// The effective settings as texts, by name.
-    pub fn shown(&self) -> BTreeMap<String, String> {
-        let table = toml::Table::try_from(&self.flags).unwrap_or_default();
-        let shown = |value| match value {
-            toml::Value::String(text) => text,
-            other => other.to_string(),
-        };
-        table.into_iter().map(|(name, value)| (name, shown(value))).collect()
     }
 
     /// The effective settings, as a TOML file.

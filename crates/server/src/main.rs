@@ -1,6 +1,7 @@
 //! The command line: `quipu serve`, `quipu check`, `quipu scrape`, `quipu inspect`, `quipu top`,
 //! `quipu diff`, `quipu record`, `quipu inc` and its like, `quipu convert` and `quipu compare`.
 
+use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +25,22 @@ use quipu_server::{
 struct Cli {
     #[command(subcommand)]
     command: Command,
+}
+
+/// The command line of the daemon, without the other commands. What describes all of them, with the
+/// name of each format, lies in many places of the program: a daemon that ran it would have 1.7 MB
+/// more of its program in memory.
+#[derive(Parser)]
+#[command(name = "quipu", version)]
+struct DaemonCli {
+    #[command(subcommand)]
+    command: DaemonCommand,
+}
+
+#[derive(Subcommand)]
+enum DaemonCommand {
+    /// Runs the daemon: an HTTP server that counts its requests
+    Serve(Box<Serve>),
 }
 
 #[derive(Subcommand)]
@@ -102,6 +119,10 @@ const USAGE: u8 = 2;
 const NO_SETTING: &str = "is not a setting and is ignored; quipu serve --help lists the settings";
 
 fn main() -> ExitCode {
+    if std::env::args_os().nth(1).is_some_and(|name| name == "serve") {
+        let DaemonCommand::Serve(arguments) = DaemonCli::parse().command;
+        return serve(&arguments);
+    }
     match Cli::parse().command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(Check { what: Checked::Config { file } }) => check_config(&file),
@@ -173,9 +194,7 @@ fn serve(arguments: &Serve) -> ExitCode {
         Err(error) => return fail(&error, USAGE),
     };
     let environment: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
-    let command = Serve::augment_args(clap::Command::new("serve"));
-    let known: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_env).collect();
-    let strange = config::strange(environment.iter().map(|name| &**name), &known);
+    let strange = strange(&environment);
     if arguments.check_config {
         for name in strange {
             let _ = writeln!(std::io::stderr(), "quipu: {} {NO_SETTING}", printable(name));
@@ -196,6 +215,18 @@ fn serve(arguments: &Serve) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The names of environment variables that look like settings, and are none.
+fn strange(environment: &[OsString]) -> Vec<&OsStr> {
+    let names = || environment.iter().map(|name| &**name);
+    // Most environments have none that looks like one, and need no table of all settings.
+    if config::strange(names(), &[]).is_empty() {
+        return Vec::new();
+    }
+    let command = Serve::augment_args(clap::Command::new("serve"));
+    let known: Vec<_> = command.get_arguments().filter_map(clap::Arg::get_env).collect();
+    config::strange(names(), &known)
 }
 
 /// Checks a file as `quipu serve --config` does, without the environment.
@@ -223,4 +254,36 @@ fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
     // If standard error is closed, the exit code alone reports the failure.
     let _ = writeln!(std::io::stderr(), "quipu: {error}");
     ExitCode::from(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn serve_is_the_same_without_the_other_commands() {
+        let cases: &[&[&str]] = &[
+            &["--help"],
+            &["-h"],
+            &["--version"],
+            &["--listn", "127.0.0.1:0"],
+            &["--threads", "many"],
+            &["--log-format"],
+            &["word"],
+        ];
+        for words in cases {
+            let all = ["quipu", "serve"].iter().chain(*words);
+            let expected = Cli::try_parse_from(all.clone()).err().map(|error| error.to_string());
+            let error = DaemonCli::try_parse_from(all).err().map(|error| error.to_string());
+            assert!(expected.is_some(), "{words:?}");
+            assert_eq!(error, expected, "{words:?}");
+        }
+        let words = ["quipu", "serve", "--threads", "2"];
+        let Ok(DaemonCli { command: DaemonCommand::Serve(serve) }) =
+            DaemonCli::try_parse_from(words)
+        else {
+            panic!("{words:?} is not read");
+        };
+        assert_eq!(serve.flags.threads, Some(2));
+    }
 }

@@ -68,7 +68,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     if SystemTime::now() < SystemTime::UNIX_EPOCH {
         return Err(Error::Clock);
     }
-    memory::return_large();
+    memory::spread_tables();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
     let files = check_open_files(settings)?;
     let mut http = settings.http.clone();
@@ -108,6 +108,9 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let started = || {
         // Relaxed: the server's threads are joined before the flag is read.
         has_started.store(true, Ordering::Relaxed);
+        memory::return_large();
+        // What the start has freed, above all the table of settings: a daemon may wait for long.
+        memory::trim();
         info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
     };
 
@@ -198,12 +201,12 @@ fn watch(
     most: usize,
     targets: &Targets,
 ) -> Result<Option<Agent>, Error> {
-    let options = agent::Options { most, ..settings.segments.clone() };
     let (has_files, has_targets) =
-        (!options.places.is_empty(), !settings.targets.targets.is_empty());
+        (!settings.segments.places.is_empty(), !settings.targets.targets.is_empty());
     if !has_files && !has_targets {
         return Ok(None);
     }
+    let options = agent::Options { most, ..settings.segments.clone() };
     let agent = Agent::start(options, targets.scraped(), state.intake.registry().clone())
         .map_err(|error| Error::System("start a thread", error))?;
     let registry = metrics.registry();
@@ -260,7 +263,7 @@ fn take_in(
     }
     state.intake.registry().collect(Own::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), state)?;
-    let push = Push::new(settings.push.clone(), settings.shown());
+    let push = Push::new(settings.push.clone(), settings.flags.clone());
     Ok(Box::leak(Box::new(Shared::new(settings, refusals, push, rules))))
 }
 

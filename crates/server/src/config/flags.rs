@@ -1,5 +1,6 @@
 //! The table of all settings, as flags, environment variables and keys of the TOML file.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -500,6 +501,16 @@ impl Flags {
             log_format: self.log_format.or(other.log_format),
             log_level: self.log_level.or(other.log_level),
         }
+    }
+
+    /// All that are set, as texts by name.
+    pub fn shown(&self) -> BTreeMap<String, String> {
+        let table = toml::Table::try_from(self).unwrap_or_default();
+        let shown = |value| match value {
+            toml::Value::String(text) => text,
+            other => other.to_string(),
+        };
+        table.into_iter().map(|(name, value)| (name, shown(value))).collect()
     }
 
     /// The defaults that the help names, except for those that are derived from other settings.

@@ -106,8 +106,13 @@ impl Outputs {
     /// [`Error`], which names the remedy.
     pub fn start(options: &Options, source: Source, registry: &Registry) -> Result<Self, Error> {
         let mut all = Self(Vec::new());
-        all.start_remote_write(options, &source, registry)?;
-        all.start_otlp(options, &source, registry)?;
+        // Each is much code, of which a daemon that sends nothing runs none.
+        if !options.receivers.is_empty() {
+            all.start_remote_write(options, &source, registry)?;
+        }
+        if !options.otlp.receivers.is_empty() {
+            all.start_otlp(options, &source, registry)?;
+        }
         Ok(all)
     }
 
@@ -117,9 +122,6 @@ impl Outputs {
         source: &Source,
         registry: &Registry,
     ) -> Result<(), Error> {
-        if options.receivers.is_empty() {
-            return Ok(());
-        }
         let scope = registry.prefix("quipu");
         let metrics = Metrics::new(&scope).map_err(Error::Metrics)?;
         let relabelling = relabelling(options, registry)?;
@@ -160,9 +162,6 @@ impl Outputs {
         registry: &Registry,
     ) -> Result<(), Error> {
         let options = &all.otlp;
-        if options.receivers.is_empty() {
-            return Ok(());
-        }
         let metrics = otlp::Metrics::new(&registry.prefix("quipu")).map_err(Error::Metrics)?;
         for receiver in &options.receivers {
             let client = Client::new(receiver, options.interval, options.credentials.as_ref());

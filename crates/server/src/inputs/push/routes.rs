@@ -1,6 +1,5 @@
 //! The routes of Pushgateway's API, and what all threads share of it.
 
-use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -23,6 +22,7 @@ use super::options::{Options, Settings};
 use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
+use crate::config::Flags;
 use crate::http::{Reply, Request, Response, Steps, text};
 use crate::inputs::admission::Admission;
 use crate::inputs::body::{Piece, Pieces};
@@ -38,7 +38,7 @@ pub struct Push {
     forms: Forms,
     started: SystemTime,
     /// The settings of the daemon, for `/api/v1/status`.
-    flags: BTreeMap<String, String>,
+    flags: Flags,
     /// A change whose client left.
     parked: Mutex<Option<Begun>>,
     /// Whether the index has the groups that were in the segment at the start.
@@ -47,7 +47,7 @@ pub struct Push {
 
 impl Push {
     /// Without groups. Requests for groups wait until [`Push::restore`] has ended.
-    pub fn new(settings: Settings, flags: BTreeMap<String, String>) -> Self {
+    pub fn new(settings: Settings, flags: Flags) -> Self {
         Self {
             settings,
             groups: Mutex::default(),
@@ -101,7 +101,7 @@ impl Push {
     pub fn status(&self, request: &Request) -> Response {
         match *request.method() {
             Method::OPTIONS => json::options(),
-            _ => json::status(&self.flags, self.started),
+            _ => json::status(&self.flags.shown(), self.started),
         }
     }
 
