@@ -103,6 +103,12 @@ impl Pieces {
         })
     }
 
+    /// The body of which nothing was read, if it is not encoded, and not larger than the limit.
+    pub fn plain(&self) -> Option<&[u8]> {
+        let is_plain = matches!(self.coding.as_str(), "" | "identity");
+        (is_plain && self.reader.is_none() && self.body.len() <= self.limit).then_some(&self.body)
+    }
+
     /// Fills the buffer with the next bytes of the body. Reads a bounded part of the body for it,
     /// whatever the body expands to.
     ///

@@ -248,15 +248,16 @@ impl Work {
 
     /// Replaces families in the index by those of a push.
     fn replace(&mut self, groups: &mut Groups, key: &Key, content: &Content, now: Nanos) {
-        for family in content.families.iter() {
+        // Most pushes have the families of the push before, in the same order.
+        let same = groups.group_mut(key).map_or(0, |group| {
+            let pairs = group.families_mut().iter_mut().zip(content.families.iter());
+            let renewed = pairs.map(|(before, family)| renew(before, family, content, now));
+            renewed.take_while(|renewed| *renewed).count()
+        });
+        for family in content.families.iter().skip(same) {
             let group = groups.group_mut(key);
             let before = group.and_then(|group| group.family_mut(&family.name));
-            let is_same = |before: &&mut groups::Family| {
-                before.kind == family.kind && before.series == family.series
-            };
-            if let Some(before) = before.filter(is_same) {
-                before.time = now;
-                content.share(family, &mut before.series);
+            if before.is_some_and(|before| renew(before, family, content, now)) {
                 continue;
             }
             let Some(before) = groups.put(key, indexed(family, now)) else { continue };
@@ -269,6 +270,17 @@ impl Work {
             self.last.push(Gone::family(key, before, false));
         }
     }
+}
+
+/// Notes that a family of the index is pushed again, if it has the same series.
+fn renew(before: &mut groups::Family, family: &Family, content: &Content, now: Nanos) -> bool {
+    let is_same =
+        before.name == family.name && before.kind == family.kind && before.series == family.series;
+    if is_same {
+        before.time = now;
+        content.share(family, &mut before.series);
+    }
+    is_same
 }
 
 /// A family as the index has it.

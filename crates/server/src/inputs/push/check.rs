@@ -42,12 +42,17 @@ struct There<'a> {
 impl There<'_> {
     /// Another type that other groups have given to a name.
     fn other_kind(&self, name: &str, kind: Kind) -> Option<Kind> {
+        let groups = self.names.all(name);
         let mut others = Kind::ALL.into_iter().filter(|other| *other != kind);
-        others.find(|other| self.in_other_groups(name, *other))
+        others.find(|other| self.are_others(groups[*other as usize], name, *other))
     }
 
     fn in_other_groups(&self, name: &str, kind: Kind) -> bool {
-        let groups = self.names.groups(name, kind);
+        self.are_others(self.names.groups(name, kind), name, kind)
+    }
+
+    /// Whether one of the groups that have a family is another one.
+    fn are_others(&self, groups: u32, name: &str, kind: Kind) -> bool {
         let is_own = || {
             let own = self.own.and_then(|group| group.family(name));
             own.is_some_and(|family| family.kind == kind)

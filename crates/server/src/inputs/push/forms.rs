@@ -7,6 +7,10 @@
 //! a known form, the bytes are compared and the values read; what cannot be taken goes the long
 //! way, which knows why.
 //!
+//! A body that begins as an earlier one did has most likely its form. So its bytes are compared
+//! with that form first, which also says where the values are; only if they differ are its values
+//! looked for, to find its form by what is left.
+//!
 //! A form belongs to no group, so 10,000 groups of one program share one. It is kept once a body
 //! comes that is like an earlier one, within a number of bytes; what was used least recently goes.
 
@@ -44,6 +48,8 @@ struct Table {
     bytes: usize,
     /// Hashes of bodies that came once, each at a place that depends on it.
     once: Box<[u64]>,
+    /// Hashes of the forms of the last bodies, each at a place that depends on how the body begins.
+    last: Box<[u64]>,
 }
 
 /// What bodies of one form have in common.
@@ -86,11 +92,22 @@ pub(super) struct Scanned<'b> {
 }
 
 impl Forms {
+    /// What a body in Prometheus' text format holds, if it has the form of the last body that began
+    /// as it does. `None` if not: it may have another form that is known.
+    pub(super) fn guess(&self, body: &[u8], grouping: &Grouping) -> Option<Content> {
+        if has_fewer_labels(grouping) {
+            return None;
+        }
+        let place = self.place(body);
+        let form = self.table().last(place)?;
+        let numbers = form.numbers(body, grouping)?;
+        form.content(&numbers, grouping.job())
+    }
+
     /// Finds the values of a body in Prometheus' text format. `None` if it cannot have a form.
     pub(super) fn scan<'b>(&self, body: &'b [u8], grouping: &Grouping) -> Option<Scanned<'b>> {
         let text = str::from_utf8(body).ok()?;
-        if grouping.value("instance").is_some_and(str::is_empty) {
-            // Such a group has one label less than the path says.
+        if has_fewer_labels(grouping) {
             return None;
         }
         let mut hasher = self.hashes.build_hasher();
@@ -113,7 +130,8 @@ impl Forms {
 
     /// The form of a body, if it is known.
     pub(super) fn find(&self, body: &Scanned<'_>, grouping: &Grouping) -> Option<Arc<Form>> {
-        let form = self.table().find(body.hash)?;
+        let place = self.place(body.text.as_bytes());
+        let form = self.table().find(body.hash, place)?;
         form.is_of(body, grouping).then_some(form)
     }
 
@@ -134,6 +152,12 @@ impl Forms {
         is_usable.then_some(form)
     }
 
+    /// The place of the form of bodies that begin as this one.
+    fn place(&self, body: &[u8]) -> usize {
+        // The remainder fits.
+        (self.hashes.hash_one(&body[..body.len().min(BEGINNING)]) % LAST as u64) as usize
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         // The table is consistent between any two changes of it.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
@@ -147,13 +171,31 @@ impl Default for Forms {
             older: HashMap::default(),
             bytes: 0,
             once: vec![0; ONCE].into(),
+            last: vec![0; LAST].into(),
         };
         Self { hashes: Seeded::default(), table: Mutex::new(table) }
     }
 }
 
+/// Whether a group has one label less than its path says.
+fn has_fewer_labels(grouping: &Grouping) -> bool {
+    grouping.value("instance").is_some_and(str::is_empty)
+}
+
 impl Table {
-    fn find(&mut self, hash: u64) -> Option<Arc<Form>> {
+    /// The form of that hash. Notes that it is the last one at this place.
+    fn find(&mut self, hash: u64, place: usize) -> Option<Arc<Form>> {
+        self.last[place] = hash;
+        self.used(hash)
+    }
+
+    /// The form that was found last at this place.
+    fn last(&mut self, place: usize) -> Option<Arc<Form>> {
+        self.used(self.last[place])
+    }
+
+    /// The form of that hash, which stays for some time now.
+    fn used(&mut self, hash: u64) -> Option<Arc<Form>> {
         if let Some(form) = self.newer.get(&hash) {
             return Some(Arc::clone(form));
         }
@@ -187,6 +229,9 @@ const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 16 << 20 };
 /// The most hashes of bodies that came once. If many more forms take turns, most are not kept: to
 /// keep one that falls out before it is used would take time for nothing.
 const ONCE: usize = 4096;
+/// The places of forms by how bodies begin, and the bytes that tell how: some of the first line.
+const LAST: usize = 64;
+const BEGINNING: usize = 64;
 
 impl<'b> Scanned<'b> {
     /// What is before, between and after the values.
@@ -262,19 +307,54 @@ impl Form {
     fn is_of(&self, body: &Scanned<'_>, grouping: &Grouping) -> bool {
         let mut start = 0;
         let parts = self.ends.iter().map(|end| &self.text[mem::replace(&mut start, *end)..*end]);
+        self.is_for(grouping) && body.parts().eq(parts)
+    }
+
+    /// Whether bodies for a group can have this form.
+    fn is_for(&self, grouping: &Grouping) -> bool {
         let names = grouping.labels().map(|(name, _)| name);
-        names.eq(self.names.iter().map(|name| &**name)) && body.parts().eq(parts)
+        names.eq(self.names.iter().map(|name| &**name))
     }
 
     /// What a push with a body of this form holds. `None` if one of the values cannot be read or is
     /// not possible.
     pub(super) fn read(self: Arc<Self>, body: &Scanned<'_>, job: &str) -> Option<Content> {
-        // Number 0 is that of values that are not there.
         let mut numbers = Vec::with_capacity(1 + body.values.len());
         numbers.push(0.0);
         for value in &body.values {
             numbers.push(number(&body.text[value.clone()])?);
         }
+        self.content(&numbers, job)
+    }
+
+    /// The values of a body for a group, if it has this form and they can be read; before them the
+    /// number of values that are not there.
+    ///
+    /// A value goes on to the end of its line, and cannot be read if it has a blank in it. So a
+    /// body that is the same but for its values has them where [`Forms::scan`] finds them.
+    fn numbers(&self, body: &[u8], grouping: &Grouping) -> Option<Vec<f64>> {
+        if !self.is_for(grouping) {
+            return None;
+        }
+        let (end, ends) = self.ends.split_last()?;
+        let mut numbers = Vec::with_capacity(1 + ends.len());
+        numbers.push(0.0);
+        // Once for all: for each value alone, it takes as long as to read it.
+        let text = str::from_utf8(body).ok()?;
+        let (mut at, mut start) = (0, 0);
+        for end in ends {
+            let part = &self.text[mem::replace(&mut start, *end)..*end];
+            let rest = body[at..].strip_prefix(part)?;
+            let len = rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
+            at += part.len();
+            numbers.push(number(&text[at..at + len])?);
+            at += len;
+        }
+        (body[at..] == self.text[start..*end]).then_some(numbers)
+    }
+
+    /// What a push with these values holds, of which the first stands for those that are not there.
+    fn content(self: Arc<Self>, numbers: &[f64], job: &str) -> Option<Content> {
         let count = |at: usize| Some(numbers[at]).filter(|count| is_count(*count));
         let mut points = Vec::with_capacity(self.points.len());
         let mut held = Vec::with_capacity(self.places.len());
@@ -419,8 +499,18 @@ mod tests {
     impl Forms {
         /// What the form of a body says of it, if it is known.
         fn recall(&self, path: &str, body: &str) -> Option<Content> {
-            let scanned = self.scan(body.as_bytes(), &grouping(path))?;
-            self.find(&scanned, &grouping(path))?.read(&scanned, grouping(path).job())
+            let grouping = grouping(path);
+            // What the body before was like makes no difference, but to whether it is a guess.
+            let guess = self.guess(body.as_bytes(), &grouping);
+            let scanned = self.scan(body.as_bytes(), &grouping);
+            let found = scanned
+                .and_then(|scanned| self.find(&scanned, &grouping)?.read(&scanned, grouping.job()));
+            let values = |content: Content| (format!("{:?}", content.values), content.job);
+            let again = self.guess(body.as_bytes(), &grouping).map(values);
+            let expected = found.is_some();
+            assert_eq!(again.is_some(), expected, "{body}");
+            assert!(guess.is_none() || guess.map(values) == again, "{body}");
+            found
         }
 
         /// Reads a body in the long way. Returns whether its form is kept.
@@ -491,6 +581,22 @@ mod tests {
             assert!(!is_known("job/j/zone/z", &body.replace(part, other)), "{part}");
         }
         assert!(!is_known("job/j/zone/z", &[body, "x 1\n"].concat()));
+    }
+
+    #[test]
+    fn bodies_that_begin_alike_have_their_own_forms() {
+        let forms = Forms::default();
+        let help = "what x is ".repeat(BEGINNING / 10 + 1);
+        let bodies = ["y", "z"].map(|name| format!("# HELP x {help}\nx 1\n{name} 2\n"));
+        for body in bodies.iter().flat_map(|body| [body; 2]) {
+            forms.learn_from("job/j", body);
+        }
+        for body in bodies.iter().cycle().take(5) {
+            assert!(forms.recall("job/j", body).is_some(), "{body}");
+        }
+        // A guess is the form of the last one.
+        let is_guessed = |body: &str| forms.guess(body.as_bytes(), &grouping("job/j")).is_some();
+        assert_eq!(bodies.each_ref().map(|body| is_guessed(body)), [true, false]);
     }
 
     #[test]

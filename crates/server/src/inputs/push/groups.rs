@@ -263,6 +263,11 @@ impl Group {
         &self.families
     }
 
+    /// Its families, of which neither name nor type may change.
+    pub(super) fn families_mut(&mut self) -> &mut [Family] {
+        &mut self.families
+    }
+
     /// The family of that name.
     pub(super) fn family(&self, name: &str) -> Option<&Family> {
         self.families.iter().find(|family| *family.name == *name)

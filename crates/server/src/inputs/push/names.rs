@@ -34,7 +34,12 @@ impl Names {
 
     /// The number of groups that have a family of that name and type.
     pub(super) fn groups(&self, name: &str, kind: Kind) -> u32 {
-        self.0.get(name).map_or(0, |groups| groups[kind as usize])
+        self.all(name)[kind as usize]
+    }
+
+    /// The numbers of groups that have a family of that name, by its type.
+    pub(super) fn all(&self, name: &str) -> [u32; Kind::ALL.len()] {
+        self.0.get(name).copied().unwrap_or_default()
     }
 }
 

@@ -226,6 +226,12 @@ impl Reading {
     /// Reads a piece. Returns what the body holds at its end.
     fn step(&mut self, forms: &Forms) -> Result<Option<Content>, Stop> {
         let Self { pieces, parser, batch, is_begun, .. } = self;
+        let plain = pieces.plain().filter(|body| body.len() < PIECE && parser.is_text());
+        if let Some(body) = plain
+            && let Some(content) = forms.guess(body, batch.grouping())
+        {
+            return Ok(Some(content));
+        }
         let mut buffer = [0; PIECE];
         let decoding = |response| Stop::Decoding(Box::new(response));
         let (len, is_end) = piece(pieces, &mut buffer).map_err(decoding)?;
