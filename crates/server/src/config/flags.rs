@@ -412,94 +412,29 @@ impl Flags {
 
     /// Returns these settings, with those of `other` where these are absent.
     pub fn or(self, other: Self) -> Self {
-        Self {
-            listen: self.listen.or(other.listen),
-            window: self.window.or(other.window),
-            accuracy: self.accuracy.or(other.accuracy),
-            span: self.span.or(other.span),
-            state: self.state.or(other.state),
-            damaged_state: self.damaged_state.or(other.damaged_state),
-            checkpoint: self.checkpoint.or(other.checkpoint),
-            keys: self.keys.or(other.keys),
-            key_accuracy: self.key_accuracy.or(other.key_accuracy),
-            key_bytes: self.key_bytes.or(other.key_bytes),
-            threads: self.threads.or(other.threads),
-            connections: self.connections.or(other.connections),
-            header_bytes: self.header_bytes.or(other.header_bytes),
-            body_bytes: self.body_bytes.or(other.body_bytes),
-            input_body_bytes: self.input_body_bytes.or(other.input_body_bytes),
-            input_bytes: self.input_bytes.or(other.input_bytes),
-            series: self.series.or(other.series),
-            series_per_source: self.series_per_source.or(other.series_per_source),
-            sample_rate: self.sample_rate.or(other.sample_rate),
-            sample_rate_per_source: self.sample_rate_per_source.or(other.sample_rate_per_source),
-            families: self.families.or(other.families),
-            families_per_source: self.families_per_source.or(other.families_per_source),
-            expiry: self.expiry.or(other.expiry),
-            forget_names: self.forget_names.or(other.forget_names),
-            push: self.push.or(other.push),
-            push_consistency_check: self.push_consistency_check.or(other.push_consistency_check),
-            push_admin: self.push_admin.or(other.push_admin),
-            push_groups: self.push_groups.or(other.push_groups),
-            push_mode: self.push_mode.or(other.push_mode),
-            push_add_jobs: self.push_add_jobs.or(other.push_add_jobs),
-            push_gauges: self.push_gauges.or(other.push_gauges),
-            push_expiry: self.push_expiry.or(other.push_expiry),
-            rules: self.rules.or(other.rules),
-            otlp_input: self.otlp_input.or(other.otlp_input),
-            otlp_translation: self.otlp_translation.or(other.otlp_translation),
-            otlp_promote: self.otlp_promote.or(other.otlp_promote),
-            read_timeout: self.read_timeout.or(other.read_timeout),
-            write_timeout: self.write_timeout.or(other.write_timeout),
-            idle_timeout: self.idle_timeout.or(other.idle_timeout),
-            drain_timeout: self.drain_timeout.or(other.drain_timeout),
-            statsd: self.statsd.or(other.statsd),
-            statsd_mapping: self.statsd_mapping.or(other.statsd_mapping),
-            statsd_suffixes: self.statsd_suffixes.or(other.statsd_suffixes),
-            statsd_receive_buffer: self.statsd_receive_buffer.or(other.statsd_receive_buffer),
-            graphite: self.graphite.or(other.graphite),
-            graphite_mapping: self.graphite_mapping.or(other.graphite_mapping),
-            graphite_receive_buffer: self.graphite_receive_buffer.or(other.graphite_receive_buffer),
-            segments: self.segments.or(other.segments),
-            segments_labels: self.segments_labels.or(other.segments_labels),
-            segments_otel_context: self.segments_otel_context.or(other.segments_otel_context),
-            segments_keep: self.segments_keep.or(other.segments_keep),
-            segments_count: self.segments_count.or(other.segments_count),
-            segments_bytes: self.segments_bytes.or(other.segments_bytes),
-            segments_record: self.segments_record.or(other.segments_record),
-            segments_record_count: self.segments_record_count.or(other.segments_record_count),
-            scrape: self.scrape.or(other.scrape),
-            scrape_interval: self.scrape_interval.or(other.scrape_interval),
-            scrape_timeout: self.scrape_timeout.or(other.scrape_timeout),
-            scrape_body_bytes: self.scrape_body_bytes.or(other.scrape_body_bytes),
-            scrape_samples: self.scrape_samples.or(other.scrape_samples),
-            remote_write: self.remote_write.or(other.remote_write),
-            remote_write_queue: self.remote_write_queue.or(other.remote_write_queue),
-            remote_write_queue_bytes: self
-                .remote_write_queue_bytes
-                .or(other.remote_write_queue_bytes),
-            remote_write_queue_directory: self
-                .remote_write_queue_directory
-                .or(other.remote_write_queue_directory),
-            remote_write_relabel: self.remote_write_relabel.or(other.remote_write_relabel),
-            remote_write_interval: self.remote_write_interval.or(other.remote_write_interval),
-            remote_write_shards: self.remote_write_shards.or(other.remote_write_shards),
-            remote_write_shard_by_url: self
-                .remote_write_shard_by_url
-                .or(other.remote_write_shard_by_url),
-            remote_write_bearer_file: self
-                .remote_write_bearer_file
-                .or(other.remote_write_bearer_file),
-            remote_write_basic_file: self.remote_write_basic_file.or(other.remote_write_basic_file),
-            otlp: self.otlp.or(other.otlp),
-            otlp_interval: self.otlp_interval.or(other.otlp_interval),
-            otlp_temporality: self.otlp_temporality.or(other.otlp_temporality),
-            otlp_compression: self.otlp_compression.or(other.otlp_compression),
-            otlp_bearer_file: self.otlp_bearer_file.or(other.otlp_bearer_file),
-            otlp_basic_file: self.otlp_basic_file.or(other.otlp_basic_file),
-            external_label: self.external_label.or(other.external_label),
-            log_format: self.log_format.or(other.log_format),
-            log_level: self.log_level.or(other.log_level),
+        // It has to name all fields, or it does not compile.
+        macro_rules! first_of {
+            ($one:ident $other:ident: $($field:ident)*) => {
+                Self { $($field: $one.$field.or($other.$field)),* }
+            };
+        }
+        first_of! { self other:
+            listen window accuracy span state damaged_state checkpoint keys key_accuracy
+            key_bytes threads connections header_bytes body_bytes input_body_bytes
+            input_bytes series series_per_source sample_rate sample_rate_per_source families
+            families_per_source expiry forget_names push push_consistency_check push_admin
+            push_groups push_mode push_add_jobs push_gauges push_expiry rules otlp_input
+            otlp_translation otlp_promote read_timeout write_timeout idle_timeout
+            drain_timeout statsd statsd_mapping statsd_suffixes statsd_receive_buffer
+            graphite graphite_mapping graphite_receive_buffer segments segments_labels
+            segments_otel_context segments_keep segments_count segments_bytes
+            segments_record segments_record_count scrape scrape_interval scrape_timeout
+            scrape_body_bytes scrape_samples remote_write remote_write_queue
+            remote_write_queue_bytes remote_write_queue_directory remote_write_relabel
+            remote_write_interval remote_write_shards remote_write_shard_by_url
+            remote_write_bearer_file remote_write_basic_file otlp otlp_interval
+            otlp_temporality otlp_compression otlp_bearer_file otlp_basic_file
+            external_label log_format log_level
         }
     }
 
@@ -521,12 +456,10 @@ impl Flags {
             listen: Some(vec!["127.0.0.1:8081".to_owned()]),
             window: time(Duration::from_secs(60)),
             accuracy: time(Duration::from_millis(200)),
-            span: None,
             state: Some("state.quipu".into()),
             damaged_state: Some(Damaged::Refuse),
             checkpoint: time(Duration::from_millis(500)),
             keys: Some(10_000),
-            key_accuracy: None,
             key_bytes: Some(128),
             threads: Some(1),
             connections: Some(limits.connections),
@@ -535,68 +468,42 @@ impl Flags {
             input_body_bytes: Some(limits.kept_body_bytes),
             input_bytes: Some(1 << 30),
             series: Some(intake.series),
-            series_per_source: None,
-            sample_rate: None,
-            sample_rate_per_source: None,
             families: Some(intake.families),
-            families_per_source: None,
-            expiry: None,
             forget_names: time(Duration::from_secs(24 * 60 * 60)),
             push: Some(Switch::On),
             push_consistency_check: Some(Switch::On),
             push_admin: Some(Switch::Off),
             push_groups: Some(100_000),
             push_mode: Some(push::Mode::Replace),
-            push_add_jobs: None,
             push_gauges: Some(push::Gauges::Set),
-            push_expiry: None,
-            rules: None,
             otlp_input: Some(Switch::On),
             otlp_translation: Some(otlp::Translation::UnderscoreEscapingWithSuffixes),
-            otlp_promote: None,
             read_timeout: time(limits.read_timeout),
             write_timeout: time(limits.write_timeout),
             idle_timeout: time(limits.idle_timeout),
             drain_timeout: time(limits.drain_timeout),
-            statsd: None,
-            statsd_mapping: None,
             statsd_suffixes: Some(false),
             statsd_receive_buffer: Some(4 << 20),
-            graphite: None,
-            graphite_mapping: None,
             graphite_receive_buffer: Some(4 << 20),
-            segments: None,
-            segments_labels: None,
             segments_otel_context: Some(Switch::Off),
-            segments_keep: None,
             segments_count: Some(1000),
             segments_bytes: Some(1 << 30),
             segments_record: Some(Switch::Off),
             segments_record_count: Some(record::DEFAULT_COUNT.into()),
-            scrape: None,
             scrape_interval: time(Duration::from_secs(15)),
-            scrape_timeout: None,
             scrape_body_bytes: Some(64 << 20),
             scrape_samples: Some(500_000),
-            remote_write: None,
             remote_write_queue: Some(Queue::Latest),
             remote_write_queue_bytes: Some(512 << 20),
-            remote_write_queue_directory: None,
-            remote_write_relabel: None,
             remote_write_interval: time(Duration::from_secs(15)),
             remote_write_shards: Some(1),
             remote_write_shard_by_url: Some(Switch::Off),
-            remote_write_bearer_file: None,
-            remote_write_basic_file: None,
-            otlp: None,
             otlp_interval: time(Duration::from_secs(60)),
             otlp_temporality: Some(Temporality::Cumulative),
             otlp_compression: Some(Compression::Gzip),
-            otlp_bearer_file: None,
-            otlp_basic_file: None,
-            external_label: None,
             log_format: Some(LogFormat::Text),
             log_level: Some(LogLevel::Info),
+            ..Self::default()
         }
     }
 }
