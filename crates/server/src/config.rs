@@ -5,6 +5,7 @@
 //! ones, checked together.
 
 mod flags;
+mod headers;
 mod outputs;
 mod targets;
 #[cfg(test)]
@@ -23,6 +24,7 @@ use quipu_segment::printable;
 use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 
 pub use flags::Flags;
+pub use headers::HeaderText;
 pub use outputs::{ExternalLabel, OtlpUrl, Queue, ReceiverUrl};
 pub use time::Time;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};

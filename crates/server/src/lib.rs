@@ -14,6 +14,7 @@ pub mod compare;
 pub mod config;
 pub mod convert;
 pub mod count;
+pub mod credentials;
 pub mod diff;
 pub mod exposing;
 pub mod http;

@@ -22,6 +22,8 @@ mod expiry;
 mod graphite;
 #[path = "daemon/hanging.rs"]
 mod hanging;
+#[path = "daemon/headers.rs"]
+mod headers;
 #[path = "daemon/imports.rs"]
 mod imports;
 #[path = "daemon/influx.rs"]

@@ -10,7 +10,8 @@ use quipu::intake;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Damaged, Error, ExternalLabel, LogFormat, LogLevel, OtlpUrl, Queue, ReceiverUrl, Switch, Time,
+    Damaged, Error, ExternalLabel, HeaderText, LogFormat, LogLevel, OtlpUrl, Queue, ReceiverUrl,
+    Switch, Time,
 };
 use crate::agent;
 use crate::agent::targets::Target;
@@ -350,6 +351,21 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_REMOTE_WRITE_SHARD_BY_URL", value_name = "SWITCH")]
     pub remote_write_shard_by_url: Option<Switch>,
 
+    /// Header field of all requests of remote write, such as 'X-Scope-OrgID: tenant-1'; may be
+    /// given several times. Others can see it in the list of processes [default: none]
+    #[arg(
+        long,
+        env = "QUIPU_REMOTE_WRITE_HEADER",
+        value_name = "NAME: VALUE",
+        value_delimiter = '\n',
+        hide_env_values = true
+    )]
+    pub remote_write_header: Option<Vec<HeaderText>>,
+
+    /// File with secret header fields for the receiver, NAME: VALUE on each line [default: none]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_HEADER_FILE", value_name = "FILE")]
+    pub remote_write_header_file: Option<PathBuf>,
+
     /// File with the token of the receiver, for the header Authorization: Bearer [default: none]
     #[arg(long, env = "QUIPU_REMOTE_WRITE_BEARER_FILE", value_name = "FILE")]
     pub remote_write_bearer_file: Option<PathBuf>,
@@ -375,6 +391,22 @@ pub struct Flags {
     /// How requests of OTLP are compressed [default: gzip]
     #[arg(long, env = "QUIPU_OTLP_COMPRESSION", value_name = "HOW")]
     pub otlp_compression: Option<Compression>,
+
+    /// Header field of all requests of OTLP, such as 'X-Tenant: a'; may be given several times.
+    /// Others can see it in the list of processes [default: none]
+    #[arg(
+        long,
+        env = "QUIPU_OTLP_HEADER",
+        value_name = "NAME: VALUE",
+        value_delimiter = '\n',
+        hide_env_values = true
+    )]
+    pub otlp_header: Option<Vec<HeaderText>>,
+
+    /// File with secret header fields for the receiver of OTLP, such as API keys: NAME: VALUE on
+    /// each line [default: none]
+    #[arg(long, env = "QUIPU_OTLP_HEADER_FILE", value_name = "FILE")]
+    pub otlp_header_file: Option<PathBuf>,
 
     /// File with the token of the receiver of OTLP, for the header Authorization: Bearer
     /// [default: none]
@@ -432,9 +464,10 @@ impl Flags {
             scrape_body_bytes scrape_samples remote_write remote_write_queue
             remote_write_queue_bytes remote_write_queue_directory remote_write_relabel
             remote_write_interval remote_write_shards remote_write_shard_by_url
-            remote_write_bearer_file remote_write_basic_file otlp otlp_interval
-            otlp_temporality otlp_compression otlp_bearer_file otlp_basic_file
-            external_label log_format log_level
+            remote_write_header remote_write_header_file remote_write_bearer_file
+            remote_write_basic_file otlp otlp_interval otlp_temporality otlp_compression
+            otlp_header otlp_header_file otlp_bearer_file otlp_basic_file external_label
+            log_format log_level
         }
     }
 

@@ -10,8 +10,9 @@ use hyper::Uri;
 use quipu::exposition::is_legacy_name;
 use serde::{Deserialize, Serialize};
 
+use super::headers::Given;
 use super::{Error, Flags, Switch, at_least, set};
-use crate::outputs::{Credentials, Options, QueueOptions, otlp};
+use crate::outputs::{Options, QueueOptions, otlp};
 
 /// What is kept for a receiver that takes nothing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
@@ -54,11 +55,14 @@ pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
             return Err(Error::Value("external-label", what));
         }
     }
-    let credentials = credentials(
-        ("remote-write-bearer-file", flags.remote_write_bearer_file.as_ref()),
-        ("remote-write-basic-file", flags.remote_write_basic_file.as_ref()),
-        receivers.len(),
-    )?;
+    let headers = Given {
+        receivers: ("remote-write", receivers.len()),
+        header: ("remote-write-header", flags.remote_write_header.as_ref()),
+        file: ("remote-write-header-file", flags.remote_write_header_file.as_ref()),
+        bearer: ("remote-write-bearer-file", flags.remote_write_bearer_file.as_ref()),
+        basic: ("remote-write-basic-file", flags.remote_write_basic_file.as_ref()),
+    };
+    let headers = headers.resolve()?;
     let shards = set(flags.remote_write_shards);
     if !(1..=MAX_SHARDS).contains(&shards) {
         let what = format!("{shards} is out of range; give 1 to {MAX_SHARDS}");
@@ -72,7 +76,7 @@ pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
         labels,
         relabel: flags.remote_write_relabel.clone(),
         queue: queue(flags)?,
-        credentials,
+        headers,
         otlp: otlp(flags)?,
     })
 }
@@ -107,17 +111,20 @@ fn otlp(flags: &Flags) -> Result<otlp::Options, Error> {
     let receivers = flags.otlp.iter().flatten().map(|url| url.0.clone());
     let receivers: Vec<ReceiverUrl> = receivers.collect();
     check_receivers("otlp", &receivers)?;
-    let credentials = credentials(
-        ("otlp-bearer-file", flags.otlp_bearer_file.as_ref()),
-        ("otlp-basic-file", flags.otlp_basic_file.as_ref()),
-        receivers.len(),
-    )?;
+    let headers = Given {
+        receivers: ("otlp", receivers.len()),
+        header: ("otlp-header", flags.otlp_header.as_ref()),
+        file: ("otlp-header-file", flags.otlp_header_file.as_ref()),
+        bearer: ("otlp-bearer-file", flags.otlp_bearer_file.as_ref()),
+        basic: ("otlp-basic-file", flags.otlp_basic_file.as_ref()),
+    };
+    let headers = headers.resolve()?;
     Ok(otlp::Options {
         receivers,
         interval: at_least("otlp-interval", flags.otlp_interval, MIN_INTERVAL)?,
         temporality: set(flags.otlp_temporality),
         compression: set(flags.otlp_compression),
-        credentials,
+        headers,
         state: set(flags.state.clone()),
     })
 }
@@ -129,31 +136,6 @@ fn check_receivers(flag: &'static str, receivers: &[ReceiverUrl]) -> Result<(), 
         }
     }
     Ok(())
-}
-
-/// The credentials for the only receiver, from the flags for either file.
-fn credentials(
-    bearer: (&'static str, Option<&PathBuf>),
-    basic: (&'static str, Option<&PathBuf>),
-    receivers: usize,
-) -> Result<Option<Credentials>, Error> {
-    let (name, credentials) = match (bearer.1, basic.1) {
-        (None, None) => return Ok(None),
-        (Some(file), None) => (bearer.0, Credentials::Bearer(file.clone())),
-        (None, Some(file)) => (basic.0, Credentials::Basic(file.clone())),
-        (Some(_), Some(_)) => {
-            let what = format!("there is --{}, too; give one of them", basic.0);
-            return Err(Error::Value(bearer.0, what));
-        }
-    };
-    if receivers != 1 {
-        let what = format!(
-            "it is for one receiver, and there are {receivers}: each of them would see the secret \
-             of the others; run a daemon for each, or have a proxy add the secrets"
-        );
-        return Err(Error::Value(name, what));
-    }
-    Ok(Some(credentials))
 }
 
 /// The most shards of a receiver. Each has a thread, a connection and a request in memory.

@@ -1,17 +1,13 @@
 //! Sends requests to a receiver, over one connection that stays open.
 
-use std::fs;
 use std::io::Read;
-use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use base64::Engine;
-use base64::prelude::BASE64_STANDARD;
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, RETRY_AFTER};
+use hyper::header::{HeaderMap, HeaderName, RETRY_AFTER};
 use quipu_segment::printable;
 use ureq::Agent;
 
-use super::Credentials;
+use super::Headers;
 use crate::config::ReceiverUrl;
 use crate::tls;
 
@@ -20,7 +16,7 @@ use crate::tls;
 pub(super) struct Client {
     agent: Agent,
     url: String,
-    credentials: Option<Credentials>,
+    headers: Headers,
 }
 
 /// What a receiver responds.
@@ -38,8 +34,6 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// How many bytes of a response are read, and how many are shown.
 const MOST_READ: u64 = 64 << 10;
 const MOST_SHOWN: usize = 256;
-/// The most bytes of the file of a secret.
-const MOST_SECRET: u64 = 64 << 10;
 
 impl Client {
     /// A client that connects when it first sends. It uses no proxy and follows no
@@ -50,7 +44,7 @@ impl Client {
     pub(super) fn new(
         receiver: &ReceiverUrl,
         interval: Duration,
-        credentials: Option<&Credentials>,
+        headers: &Headers,
     ) -> Result<Self, String> {
         let mut config = Agent::config_builder()
             .http_status_as_error(false)
@@ -66,7 +60,7 @@ impl Client {
         Ok(Self {
             agent: config.build().into(),
             url: receiver.as_str().to_owned(),
-            credentials: credentials.cloned(),
+            headers: headers.clone(),
         })
     }
 
@@ -75,12 +69,12 @@ impl Client {
         Self {
             agent: self.agent.config().new_agent(),
             url: self.url.clone(),
-            credentials: self.credentials.clone(),
+            headers: self.headers.clone(),
         }
     }
 
-    /// Sends a request with these header fields, and reads the response. It has at most this time,
-    /// or [`TIMEOUT`].
+    /// Sends a request with these header fields and those of the user, and reads the response. It
+    /// has at most this time, or [`TIMEOUT`].
     ///
     /// # Errors
     /// A text that says why there is no response.
@@ -97,8 +91,8 @@ impl Client {
         for (name, value) in fields {
             request = request.header(name, *value);
         }
-        if let Some(credentials) = &self.credentials {
-            request = request.header(AUTHORIZATION, authorization(credentials)?);
+        for header in self.headers.read()? {
+            request = request.header(header.name, header.value);
         }
         let mut response = request.send(body).map_err(|error| error.to_string())?;
         // A connection whose response was not read cannot be used again.
@@ -115,25 +109,6 @@ impl Answer {
     pub(super) fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.body[..self.body.len().min(MOST_SHOWN)]);
         printable(text.trim()).to_string()
-    }
-}
-
-/// The header field, from the file.
-fn authorization(credentials: &Credentials) -> Result<String, String> {
-    let read = |path: &Path| {
-        let mut text = String::new();
-        let file = fs::File::open(path);
-        let read = file.and_then(|file| file.take(MOST_SECRET).read_to_string(&mut text));
-        let text = text.trim().to_owned();
-        match read {
-            Err(error) => Err(format!("cannot read {}: {error}", printable(path))),
-            Ok(_) if text.is_empty() => Err(format!("{} is empty", printable(path))),
-            Ok(_) => Ok(text),
-        }
-    };
-    match credentials {
-        Credentials::Bearer(path) => Ok(format!("Bearer {}", read(path)?)),
-        Credentials::Basic(path) => Ok(format!("Basic {}", BASE64_STANDARD.encode(read(path)?))),
     }
 }
 

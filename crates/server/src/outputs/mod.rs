@@ -4,6 +4,7 @@
 //! sends them. It holds nothing while it waits for a receiver.
 
 mod client;
+pub mod headers;
 pub mod otlp;
 mod remote_write;
 mod schedule;
@@ -24,6 +25,7 @@ use tracing::warn;
 use crate::config::ReceiverUrl;
 use crate::inputs::rules::{self, Relabelling};
 use client::Client;
+use headers::Headers;
 use otlp::Exporter;
 use remote_write::{Lane, Metrics, Placement, Queue, QueueMetrics, Shards, Writer};
 pub use source::Source;
@@ -45,8 +47,8 @@ pub struct Options {
     pub relabel: Option<PathBuf>,
     /// Where requests wait for a receiver that takes nothing.
     pub queue: Option<QueueOptions>,
-    /// What the receiver knows the daemon by.
-    pub credentials: Option<Credentials>,
+    /// What users add to requests of remote write.
+    pub headers: Headers,
     /// What is sent by OTLP.
     pub otlp: otlp::Options,
 }
@@ -58,15 +60,6 @@ pub struct QueueOptions {
     pub directory: PathBuf,
     /// The most bytes for each.
     pub bytes: u64,
-}
-
-/// The file with a secret, which is read before each snapshot is sent.
-#[derive(Debug, Clone)]
-pub enum Credentials {
-    /// A token.
-    Bearer(PathBuf),
-    /// A name and a password.
-    Basic(PathBuf),
 }
 
 /// Why the outputs cannot start.
@@ -128,7 +121,7 @@ impl Outputs {
         let queues = options.queue.as_ref().map(|_| QueueMetrics::new(&scope));
         let queues = queues.transpose().map_err(Error::Metrics)?;
         for receiver in &options.receivers {
-            let client = Client::new(receiver, options.interval, options.credentials.as_ref());
+            let client = Client::new(receiver, options.interval, &options.headers);
             let client = client.map_err(Error::Certificates)?;
             let name = receiver.name();
             let mut placement = Placement::new(options.shards);
@@ -164,7 +157,7 @@ impl Outputs {
         let options = &all.otlp;
         let metrics = otlp::Metrics::new(&registry.prefix("quipu")).map_err(Error::Metrics)?;
         for receiver in &options.receivers {
-            let client = Client::new(receiver, options.interval, options.credentials.as_ref());
+            let client = Client::new(receiver, options.interval, &options.headers);
             let client = client.map_err(Error::Certificates)?;
             let metrics = metrics.receiver(receiver.name());
             let exporter = Exporter::new(client, source.clone(), &all.labels, options, metrics);

@@ -46,7 +46,7 @@ use tracing::{debug, info, warn};
 
 use super::client::Client;
 use super::schedule::{Backoff, Patience, Schedule};
-use super::{Credentials, LAST, Source};
+use super::{Headers, LAST, Source};
 use crate::config::{ExternalLabel, ReceiverUrl};
 use crate::inputs::now_ns;
 use crate::via;
@@ -69,8 +69,8 @@ pub struct Options {
     pub temporality: Temporality,
     /// How requests are compressed.
     pub compression: Compression,
-    /// What the receiver knows the daemon by.
-    pub credentials: Option<Credentials>,
+    /// What users add to requests.
+    pub headers: Headers,
     /// The state file, beside which are those of receivers of deltas.
     pub state: PathBuf,
 }

@@ -1,0 +1,92 @@
+//! Secrets in files, for receivers and targets. A file is read each time it is needed, so that the
+//! secret may change while the daemon runs.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hyper::header::HeaderValue;
+use quipu_segment::printable;
+
+/// The file with what another server knows the daemon by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credentials {
+    /// A token.
+    Bearer(PathBuf),
+    /// A name and a password.
+    Basic(PathBuf),
+}
+
+impl Credentials {
+    /// The value of the header field `Authorization`.
+    ///
+    /// # Errors
+    /// What is wrong with the file, with its path and without what it has.
+    pub(crate) fn authorization(&self) -> Result<HeaderValue, String> {
+        let (path, value) = match self {
+            Self::Bearer(path) => (path, format!("Bearer {}", read(path)?.trim())),
+            Self::Basic(path) => {
+                (path, format!("Basic {}", BASE64_STANDARD.encode(read(path)?.trim())))
+            }
+        };
+        let mut value = HeaderValue::from_str(&value).map_err(|_| {
+            let path = printable(path);
+            format!("{path} has more than a line, or control characters; write the secret alone")
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+/// The text of a file with a secret.
+///
+/// # Errors
+/// As [`Credentials::authorization`].
+pub(crate) fn read(path: &Path) -> Result<String, String> {
+    let mut text = String::new();
+    let file = File::open(path);
+    let read = file.and_then(|file| file.take(MOST + 1).read_to_string(&mut text));
+    let path = printable(path);
+    match read {
+        Err(error) => Err(format!("cannot read {path}: {error}")),
+        Ok(_) if text.len() as u64 > MOST => Err(format!("{path} has more than {MOST} bytes")),
+        Ok(_) if text.trim().is_empty() => Err(format!("{path} is empty")),
+        Ok(_) => Ok(text),
+    }
+}
+
+/// The most bytes of a file.
+const MOST: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_become_fields_and_errors_name_the_path_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("secret");
+        let of = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            [Credentials::Bearer(path.clone()), Credentials::Basic(path.clone())]
+                .map(|one| one.authorization())
+        };
+        let shown = of("ada:b\n").map(|value| value.unwrap().to_str().unwrap().to_owned());
+        assert_eq!(shown, ["Bearer ada:b", "Basic YWRhOmI="]);
+        assert!(of("x").iter().flatten().all(HeaderValue::is_sensitive));
+        let long = "x".repeat(65537);
+        for (text, part) in
+            [("", "is empty"), (" \n", "is empty"), (&long, "more than 65536 bytes")]
+        {
+            for error in of(text).map(Result::unwrap_err) {
+                assert!(error.contains("secret") && error.contains(part), "{error}");
+            }
+        }
+        let error = of("swordfish\nhaddock")[0].as_ref().unwrap_err().clone();
+        assert!(error.contains("more than a line") && !error.contains("fish"), "{error}");
+        let missing = Credentials::Bearer(directory.path().join("none")).authorization();
+        assert!(missing.unwrap_err().starts_with("cannot read "));
+    }
+}

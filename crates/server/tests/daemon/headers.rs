@@ -1,0 +1,189 @@
+//! Header fields that users add to what the daemon sends: to servers that keep the head of each
+//! request.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use crate::common::{Daemon, Home, wait_until};
+
+/// The header fields of a request, whose names are in lower case.
+type Fields = HashMap<String, String>;
+
+/// A server that takes everything.
+struct Receiver {
+    url: String,
+    requests: Arc<Mutex<Vec<Fields>>>,
+}
+
+impl Receiver {
+    fn start(home: &Home) -> Receiver {
+        let listener = TcpListener::bind((home.host(), 0)).unwrap();
+        let url = format!("http://{}/v1/metrics", listener.local_addr().unwrap());
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&requests);
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let kept = Arc::clone(&kept);
+                thread::spawn(move || serve(stream.unwrap(), &kept));
+            }
+        });
+        Receiver { url, requests }
+    }
+
+    /// Waits for a request whose fields have these values.
+    #[track_caller]
+    fn expect(&self, fields: &[(&str, &str)]) {
+        let has = |request: &Fields| {
+            fields.iter().all(|(name, value)| request.get(*name).is_some_and(|it| it == value))
+        };
+        wait_until(&format!("{fields:?}"), || self.requests.lock().unwrap().iter().any(has));
+    }
+}
+
+/// Serves a connection until it ends.
+fn serve(mut stream: TcpStream, kept: &Mutex<Vec<Fields>>) {
+    let mut input = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let (mut fields, mut line) = (Fields::new(), String::new());
+        if input.read_line(&mut line).unwrap_or(0) == 0 {
+            return;
+        }
+        loop {
+            line.clear();
+            input.read_line(&mut line).unwrap();
+            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
+            let before = fields.insert(name.to_lowercase(), value.to_owned());
+            assert_eq!(before, None, "{name} twice");
+        }
+        let mut body = vec![0; fields["content-length"].parse().unwrap()];
+        input.read_exact(&mut body).unwrap();
+        kept.lock().unwrap().push(fields);
+        // The daemon may be gone.
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+    }
+}
+
+/// Writes a file as a whole: it is read meanwhile.
+fn replace(path: &Path, text: &str) {
+    let new = path.with_extension("new");
+    fs::write(&new, text).unwrap();
+    fs::rename(new, path).unwrap();
+}
+
+/// Expects what the daemon shows and logs not to have this text.
+#[track_caller]
+fn expect_hidden(daemon: &Daemon, text: &str) {
+    for page in ["/metrics", "/api/v1/status"] {
+        let shown = daemon.get(page).text();
+        assert!(!shown.contains(text), "{shown}");
+    }
+    let log = daemon.log();
+    assert!(!log.iter().any(|line| line.contains(text)), "{log:#?}");
+}
+
+#[test]
+fn requests_have_the_fields_of_flags_and_files() {
+    let home = Home::new();
+    let (writes, otlp) = (Receiver::start(&home), Receiver::start(&home));
+    let path = home.path("fields");
+    replace(&path, "Api-Key: swordfish-1\n\nAuthorization: Api-Token swordfish-2\n");
+    let file = path.to_str().unwrap();
+    let daemon = home.start(&[
+        "--remote-write",
+        &writes.url,
+        "--remote-write-interval",
+        "100ms",
+        "--remote-write-header",
+        "X-Scope-OrgID: swordfish|a, b",
+        "--remote-write-header",
+        "x-two:2",
+        "--remote-write-header-file",
+        file,
+        "--otlp",
+        &otlp.url,
+        "--otlp-interval",
+        "100ms",
+        "--otlp-header",
+        "X-Tenant: swordfish-3",
+        "--otlp-header-file",
+        file,
+        "--log-level",
+        "debug",
+    ]);
+    let both = [("api-key", "swordfish-1"), ("authorization", "Api-Token swordfish-2")];
+    let more =
+        [("x-scope-orgid", "swordfish|a, b"), ("x-two", "2"), ("content-encoding", "snappy")];
+    writes.expect(&[&both[..], &more[..]].concat());
+    otlp.expect(
+        &[&both[..], &[("x-tenant", "swordfish-3"), ("content-encoding", "gzip")]].concat(),
+    );
+    // A file that cannot be used is named; one that was replaced is used.
+    replace(&path, "Api-Key: swordfish-4\nswordfish-5\n");
+    for message in ["remote write fails", "OTLP fails"] {
+        let event = daemon.wait_for(message);
+        let error = event["error"].as_str().unwrap();
+        assert!(error.contains("line 2 of ") && error.contains("no colon"), "{error}");
+    }
+    replace(&path, "Api-Key: swordfish-6\n");
+    for receiver in [&writes, &otlp] {
+        receiver.expect(&[("api-key", "swordfish-6")]);
+        let requests = receiver.requests.lock().unwrap();
+        assert!(requests.iter().all(|fields| fields["api-key"] != "swordfish-4"));
+    }
+    expect_hidden(&daemon, "swordfish");
+    assert!(daemon.get("/api/v1/status").text().contains("X-Scope-OrgID: <secret>"));
+    daemon.stop();
+}
+
+#[test]
+fn a_field_of_a_flag_goes_to_all_receivers() {
+    let home = Home::new();
+    let receivers = [Receiver::start(&home), Receiver::start(&home)];
+    let mut command = home.command();
+    let urls = receivers.each_ref().map(|one| one.url.as_str()).join("\n");
+    command.args(["serve", "--listen", &format!("{}:0", home.host()), "--log-format", "json"]);
+    command.env("QUIPU_OTLP", urls).env("QUIPU_OTLP_INTERVAL", "100ms");
+    command.env("QUIPU_OTLP_HEADER", "X-Tenant: a, b\nX-Two: c");
+    let daemon = home.spawn(command);
+    for receiver in receivers {
+        receiver.expect(&[("x-tenant", "a, b"), ("x-two", "c")]);
+    }
+    daemon.stop();
+}
+
+#[test]
+fn fields_that_cannot_be_added_are_refused_without_their_values() {
+    let home = Home::new();
+    let write = ["--remote-write", "http://a/w", "--remote-write-header"];
+    let otlp = ["--otlp", "http://a", "--otlp-header"];
+    for (flags, value, parts) in [
+        (write, "swordfish", ["cannot use --remote-write-header", "NAME: VALUE"]),
+        (
+            write,
+            "Authorization: swordfish",
+            ["--remote-write-bearer-file", "--remote-write-header-file"],
+        ),
+        (write, "X-Prometheus-Remote-Write-Version: swordfish", ["the daemon sets it", "proxy"]),
+        (otlp, "Host: swordfish", ["cannot use --otlp-header", "a URL with that host"]),
+        (otlp, "Authorization: swordfish", ["--otlp-basic-file", "--otlp-header-file"]),
+    ] {
+        let arguments = [&flags[..], &[value]].concat();
+        home.expect_refusal(&arguments, 2, &parts);
+        assert!(!home.run(&arguments).stderr.contains("swordfish"), "{value}");
+    }
+    // What is shown of the settings has no values.
+    let arguments = [&write[..], &["X-Scope-OrgID: swordfish", "--check-config"]].concat();
+    let shown = home.run(&arguments).stdout;
+    assert!(shown.contains("remote-write-header = [\"X-Scope-OrgID: <secret>\"]"), "{shown}");
+    fs::write(home.path("shown.toml"), shown).unwrap();
+    let mut check = home.command();
+    check.args(["check", "config", "shown.toml"]);
+    let ended = home.finish(check);
+    assert_eq!(ended.status.code(), Some(2));
+    assert!(ended.stderr.contains("x-scope-orgid has no value"), "{}", ended.stderr);
+}
