@@ -25,7 +25,7 @@ use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 
 pub use flags::Flags;
 pub use headers::HeaderText;
-pub use outputs::{ExternalLabel, OtlpUrl, Queue, ReceiverUrl};
+pub use outputs::{ExternalLabel, OtlpUrl, Queue, ReceiverUrl, ResourceAttribute};
 pub use time::Time;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};
 

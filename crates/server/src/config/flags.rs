@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Damaged, Error, ExternalLabel, HeaderText, LogFormat, LogLevel, OtlpUrl, Queue, ReceiverUrl,
-    Switch, Time,
+    ResourceAttribute, Switch, Time,
 };
 use crate::agent;
 use crate::agent::targets::Target;
@@ -392,6 +392,11 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_OTLP_COMPRESSION", value_name = "HOW")]
     pub otlp_compression: Option<Compression>,
 
+    /// Attribute of the resource that all series that are sent by OTLP are of, such as
+    /// deployment.environment.name=production; may be given several times [default: none]
+    #[arg(long, env = "QUIPU_OTLP_RESOURCE", value_name = "KEY=VALUE", value_delimiter = '\n')]
+    pub otlp_resource: Option<Vec<ResourceAttribute>>,
+
     /// Header field of all requests of OTLP, such as 'X-Tenant: a'; may be given several times.
     /// Others can see it in the list of processes [default: none]
     #[arg(
@@ -466,8 +471,8 @@ impl Flags {
             remote_write_interval remote_write_shards remote_write_shard_by_url
             remote_write_header remote_write_header_file remote_write_bearer_file
             remote_write_basic_file otlp otlp_interval otlp_temporality otlp_compression
-            otlp_header otlp_header_file otlp_bearer_file otlp_basic_file external_label
-            log_format log_level
+            otlp_resource otlp_header otlp_header_file otlp_bearer_file otlp_basic_file
+            external_label log_format log_level
         }
     }
 

@@ -44,6 +44,16 @@ pub struct ExternalLabel {
     pub value: String,
 }
 
+/// An attribute of the resource that all series that are sent by OTLP are of.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ResourceAttribute {
+    /// The key, which is not empty.
+    pub key: String,
+    /// The value, which is not empty.
+    pub value: String,
+}
+
 /// The settings of the outputs.
 pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
     let receivers = flags.remote_write.clone().unwrap_or_default();
@@ -124,10 +134,35 @@ fn otlp(flags: &Flags) -> Result<otlp::Options, Error> {
         interval: at_least("otlp-interval", flags.otlp_interval, MIN_INTERVAL)?,
         temporality: set(flags.otlp_temporality),
         compression: set(flags.otlp_compression),
+        resource: resource(flags)?,
         headers,
         state: set(flags.state.clone()),
     })
 }
+
+/// The attributes of the resource, each key once.
+fn resource(flags: &Flags) -> Result<Vec<ResourceAttribute>, Error> {
+    let attributes = flags.otlp_resource.clone().unwrap_or_default();
+    let mut bytes = 0_usize;
+    for (at, ResourceAttribute { key, value }) in attributes.iter().enumerate() {
+        if attributes[..at].iter().any(|other| other.key == *key) {
+            let what = format!("the key {key} has two values; give one of them");
+            return Err(Error::Value("otlp-resource", what));
+        }
+        bytes += key.len() + value.len();
+    }
+    if bytes > MOST_RESOURCE {
+        let what = format!(
+            "the attributes have {bytes} bytes, and each request has them all; give at most \
+             {MOST_RESOURCE}"
+        );
+        return Err(Error::Value("otlp-resource", what));
+    }
+    Ok(attributes)
+}
+
+/// The most bytes of the attributes of the resource.
+const MOST_RESOURCE: usize = 64 << 10;
 
 fn check_receivers(flag: &'static str, receivers: &[ReceiverUrl]) -> Result<(), Error> {
     for (at, receiver) in receivers.iter().enumerate() {
@@ -233,6 +268,20 @@ impl FromStr for ExternalLabel {
     }
 }
 
+impl FromStr for ResourceAttribute {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const EXAMPLE: &str = "KEY=VALUE, such as deployment.environment.name=production";
+        match text.split_once('=') {
+            None => Err(format!("it has no value; write {EXAMPLE}")),
+            Some(("", _)) => Err(format!("it has no key; write {EXAMPLE}")),
+            Some((_, "")) => Err(format!("the value is empty; write {EXAMPLE}")),
+            Some((key, value)) => Ok(Self { key: key.to_owned(), value: value.to_owned() }),
+        }
+    }
+}
+
 macro_rules! texts {
     ($($type:ident),*) => {$(
         impl TryFrom<String> for $type {
@@ -251,7 +300,7 @@ macro_rules! texts {
     )*};
 }
 
-texts!(ReceiverUrl, OtlpUrl, ExternalLabel);
+texts!(ReceiverUrl, OtlpUrl, ExternalLabel, ResourceAttribute);
 
 impl fmt::Display for ReceiverUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -268,6 +317,12 @@ impl fmt::Display for OtlpUrl {
 impl fmt::Display for ExternalLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.name, self.value)
+    }
+}
+
+impl fmt::Display for ResourceAttribute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.value)
     }
 }
 
@@ -312,6 +367,12 @@ mod tests {
             let error = text.parse::<ExternalLabel>().unwrap_err();
             assert!(error.contains("NAME=VALUE"), "{text}: {error}");
         }
+        let attribute: ResourceAttribute = "a.b=c=d, e".parse().unwrap();
+        assert_eq!((&*attribute.key, &*attribute.value), ("a.b", "c=d, e"));
+        for text in ["a", "=b", "a="] {
+            let error = text.parse::<ResourceAttribute>().unwrap_err();
+            assert!(error.contains("KEY=VALUE"), "{text}: {error}");
+        }
     }
 
     #[test]
@@ -332,6 +393,8 @@ mod tests {
             ("remote-write-shards = 0".into(), "0 is out of range; give 1 to 64"),
             ("remote-write-shards = 65".into(), "give 1 to 64"),
             ("otlp-interval = \"1ms\"".into(), "give at least 100ms"),
+            ("otlp-resource = [\"a=1\", \"a=2\"]".into(), "the key a has two values"),
+            (format!("otlp-resource = [\"a={}\"]", "x".repeat(65536)), "give at most 65536"),
             ("otlp = [\"http://a\", \"http://a/v1/metrics\"]".into(), "given twice"),
             (
                 "otlp = [\"http://a\", \"http://b\"]\notlp-basic-file = \"f\"".into(),

@@ -31,6 +31,8 @@ struct Request {
     fields: HashMap<String, String>,
     /// The body, after decompression.
     body: Vec<u8>,
+    /// The attributes of the resource of all points.
+    resource: String,
     points: Vec<Point>,
 }
 
@@ -150,16 +152,18 @@ fn receive(input: &mut impl BufRead) -> Option<Request> {
         body = expanded;
     }
     let mut points = Vec::new();
-    remote::read_metrics_request(&body, |point| points.push(read(point))).unwrap();
-    Some(Request { fields, body, points })
+    let mut resource = None;
+    remote::read_metrics_request(&body, |point| {
+        points.push(read(point));
+        let attributes = point.resource.attributes.iter().map(label).collect::<Vec<_>>().join(",");
+        assert!(resource.replace(attributes.clone()).is_none_or(|before| before == attributes));
+    })
+    .unwrap();
+    Some(Request { fields, body, resource: resource.unwrap_or_default(), points })
 }
 
 fn read(point: &remote::Point<'_, '_>) -> Point {
-    assert!(point.resource.attributes.is_empty() && point.scope.name.is_empty());
-    let label = |(key, value): &(&str, Value<'_>)| match value {
-        Value::Text(text) => format!("{key}={text:?}"),
-        other => panic!("{other:?}"),
-    };
+    assert!(point.scope.name.is_empty());
     let labels: Vec<String> = point.attributes.iter().map(label).collect();
     assert!(labels.is_sorted(), "{labels:?}");
     let name = point.metric.name;
@@ -180,6 +184,13 @@ fn read(point: &remote::Point<'_, '_>) -> Point {
         value,
         number,
         exemplars: exemplars.collect::<Vec<_>>().join("; "),
+    }
+}
+
+fn label((key, value): &(&str, Value<'_>)) -> String {
+    match value {
+        Value::Text(text) => format!("{key}={text:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
@@ -318,7 +329,10 @@ fn all_types_are_sent_as_those_of_opentelemetry() {
     let orders = receiver.last("orders_total{kind=\"a b\",region=\"eu\"}").unwrap();
     assert_eq!((orders.help.as_str(), orders.unit.as_str()), ("Orders.", ""));
     assert_eq!(receiver.last("level{region=\"eu\"}").unwrap().start_ns, 0);
-    receiver.see(|requests| assert_eq!(requests[0].fields["content-encoding"], "gzip"));
+    receiver.see(|requests| {
+        assert_eq!(requests[0].fields["content-encoding"], "gzip");
+        assert_eq!(requests[0].resource, "");
+    });
     let sent = format!("quipu_otlp_output_points_sent_total{{{}}}", receiver.label());
     wait_until("a count", || daemon.sample(&sent) > 0.0);
     assert!(!daemon.get("/metrics").text().contains("quipu_otlp_output_points_failed_total{"));
@@ -372,7 +386,8 @@ fn a_gauge_that_is_gone_is_marked_once() {
         let home = Home::new();
         let receiver = Receiver::start(&home, |_, _| Reply::Taken);
         let flags = ["--otlp", &receiver.url, "--otlp-interval", "100ms"];
-        let daemon = home.start(&[&flags[..], &["--otlp-temporality", temporality]].concat());
+        let more = ["--otlp-temporality", temporality, "--otlp-resource", "a.b=c=d, e"];
+        let daemon = home.start(&[&flags[..], &more].concat());
         let group = "/metrics/job/batch";
         let answer = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
         assert!(answer.status < 300, "{answer:?}");
@@ -386,7 +401,30 @@ fn a_gauge_that_is_gone_is_marked_once() {
             let points = requests.iter().flat_map(|request| &request.points);
             let ends = points.filter(|point| point.series == level.series && point.is_end);
             assert_eq!(ends.count(), 1);
+            assert!(requests.iter().all(|request| request.resource == "a.b=\"c=d, e\""));
         });
+    }
+}
+
+#[test]
+fn a_resource_changes_no_label_unless_it_names_the_service() {
+    let home = Home::new();
+    let other = home.start(&["--state", "other.quipu", "--otlp-promote", "deployment.zone"]);
+    let url = format!("http://{}", other.address());
+    for (resource, value, labels) in [
+        ("deployment.zone=a, b", 1, ["job=\"own\"", "deployment_zone=\"a, b\""]),
+        // Prometheus' rules put it above a label of the series.
+        ("service.name=shop", 2, ["level{job=\"shop\"}", ""]),
+    ] {
+        let flags = ["--otlp", &url, "--otlp-interval", "100ms", "--otlp-resource", resource];
+        let daemon = home.start(&flags);
+        text(&daemon, &format!("# TYPE level gauge\nlevel{{job=\"own\"}} {value}\n"));
+        let has = |line: &String| {
+            let is_it = line.starts_with("level{") && line.ends_with(&format!(" {value}"));
+            is_it && labels.iter().all(|label| line.contains(label))
+        };
+        wait_until(resource, || shown(&other).iter().any(has));
+        daemon.stop();
     }
 }
 

@@ -4,7 +4,8 @@
 use proptest::prelude::*;
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint, Point,
+    self, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint, Point, PointValue,
+    Value,
 };
 
 use crate::oracle::otlp;
@@ -74,6 +75,50 @@ fn every_field_that_is_read_is_written() {
     // Points that follow each other are of one metric.
     let decoded = otlp::Request::decode(&requests[0][..]).unwrap();
     assert_eq!(decoded.resource_metrics[0].scope_metrics[0].metrics.len(), 20);
+}
+
+#[test]
+fn all_requests_have_the_resource() {
+    let attributes =
+        [("service.name", Value::Text("a=b")), ("n", Value::Int(7)), ("", Value::Empty)];
+    let mut writer = MetricsWriter::new();
+    writer.set_resource(&attributes);
+    let point = NewPoint {
+        attributes: &[],
+        start_ns: 0,
+        time_ns: 1,
+        no_recorded_value: false,
+        value: PointValue::Gauge(None),
+        exemplars: &[],
+    };
+    for _ in 0..2 {
+        let mut request = Vec::new();
+        writer.finish(&mut request);
+        assert!(request.is_empty());
+        writer.begin("level", "", "");
+        writer.push(&point);
+        writer.finish(&mut request);
+        let mut count = 0;
+        remote::read_metrics_request(&request, |point| {
+            assert_eq!((point.resource.attributes, point.metric.name), (&attributes[..], "level"));
+            count += 1;
+        })
+        .unwrap();
+        assert_eq!(count, 1);
+        let decoded = otlp::Request::decode(&request[..]).unwrap();
+        assert_eq!(decoded.resource_metrics.len(), 1);
+        assert_eq!(decoded.resource_metrics[0].scope_metrics[0].metrics.len(), 1);
+    }
+    // One without attributes is left out.
+    let mut empty = MetricsWriter::new();
+    empty.set_resource(&attributes);
+    empty.set_resource(&[]);
+    empty.begin("level", "", "");
+    empty.push(&point);
+    let mut request = Vec::new();
+    empty.finish(&mut request);
+    let decoded = otlp::Request::decode(&request[..]).unwrap();
+    assert!(decoded.resource_metrics[0].resource.is_none());
 }
 
 #[test]

@@ -47,7 +47,7 @@ use tracing::{debug, info, warn};
 use super::client::Client;
 use super::schedule::{Backoff, Patience, Schedule};
 use super::{Headers, LAST, Source};
-use crate::config::{ExternalLabel, ReceiverUrl};
+use crate::config::{ExternalLabel, ReceiverUrl, ResourceAttribute};
 use crate::inputs::now_ns;
 use crate::via;
 use growth::{Growing, Totals};
@@ -69,6 +69,8 @@ pub struct Options {
     pub temporality: Temporality,
     /// How requests are compressed.
     pub compression: Compression,
+    /// The attributes of the resource of all series.
+    pub resource: Vec<ResourceAttribute>,
     /// What users add to requests.
     pub headers: Headers,
     /// The state file, beside which are those of receivers of deltas.
@@ -102,6 +104,7 @@ pub(super) struct Exporter {
     client: Client,
     source: Source,
     labels: Vec<ExternalLabel>,
+    resource: Vec<ResourceAttribute>,
     compression: Compression,
     schedule: Schedule,
     backoff: Backoff,
@@ -195,6 +198,7 @@ impl Exporter {
             client,
             source,
             labels: labels.to_vec(),
+            resource: options.resource.clone(),
             compression: options.compression,
             schedule: Schedule::new(options.interval),
             backoff: Backoff::default(),
@@ -248,7 +252,8 @@ impl Exporter {
     fn export_totals(&mut self, patience: &Patience<'_>) -> Duration {
         let State::Cumulative { first } = self.state else { return Duration::ZERO };
         let time_ns = now_ns();
-        let (mut requests, series) = match self.visit(Requests::new(self.compression), time_ns) {
+        let requests = Requests::new(self.compression).of(&self.resource);
+        let (mut requests, series) = match self.visit(requests, time_ns) {
             Ok(read) => read,
             Err(error) => {
                 self.note(Standing::Fails, &error.to_string());
@@ -303,7 +308,7 @@ impl Exporter {
         let begun_ns = deltas.begun_ns;
         let last = mem::replace(&mut deltas.totals, nothing);
         let time_ns = time_after(last.time_ns, now_ns());
-        let requests = Requests::new(self.compression);
+        let requests = Requests::new(self.compression).of(&self.resource);
         let growing = Growing::new(requests, &last, time_ns, begun_ns, &hash);
         let taken = self.visit(growing, time_ns).map_err(|error| error.to_string());
         let taken = taken.and_then(|(growing, series)| {

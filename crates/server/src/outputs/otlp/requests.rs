@@ -13,6 +13,7 @@ use quipu_wire::remote::{
 };
 
 use super::Compression;
+use crate::config::ResourceAttribute;
 
 /// A request, as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +77,13 @@ impl Body {
 impl Requests {
     pub(super) fn new(compression: Compression) -> Self {
         Self { writer: MetricsWriter::new(), compression, bodies: Vec::new(), buffer: Vec::new() }
+    }
+
+    /// The same, of a resource with these attributes.
+    pub(super) fn of(mut self, resource: &[ResourceAttribute]) -> Self {
+        let attributes = resource.iter().map(|one| (&*one.key, Value::Text(&one.value)));
+        self.writer.set_resource(&attributes.collect::<Vec<_>>());
+        self
     }
 
     /// Begins a metric.

@@ -48,9 +48,11 @@ pub struct NewExemplar<'p> {
 /// An OTLP request, `ExportMetricsServiceRequest`, with many data points of each metric. Send it as
 /// `application/x-protobuf`.
 ///
-/// All points are of one resource and one scope, both without a name.
+/// All points are of one resource, and of one scope without a name.
 #[derive(Debug, Default)]
 pub struct MetricsWriter {
+    /// The encoded attributes of the resource.
+    resource: Vec<u8>,
     metrics: Vec<u8>,
     /// The encoded description of the metric.
     described: Vec<u8>,
@@ -79,6 +81,17 @@ impl MetricsWriter {
     /// A request without points.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Sets the attributes of the resource, each key once, in this request and all that follow.
+    /// Without it, the resource has none.
+    pub fn set_resource(&mut self, attributes: &[Attribute<'_>]) {
+        self.resource.clear();
+        for attribute in attributes {
+            self.pair.clear();
+            attribute_to(&mut self.pair, attribute);
+            field(&mut self.resource, 0x0a, &self.pair);
+        }
     }
 
     /// Begins a metric: the points that follow are its. The unit is one of UCUM, such as `s`; it
@@ -252,7 +265,7 @@ impl MetricsWriter {
         self.points.clear();
     }
 
-    /// Approximately how many bytes the request has.
+    /// Approximately how many bytes the request has, without the resource.
     pub fn len(&self) -> usize {
         self.metrics.len() + self.points.len()
     }
@@ -271,9 +284,12 @@ impl MetricsWriter {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.end_metric();
         if self.count > 0 {
-            let scope = self.metrics.len();
-            let resource = (Byte(0x0a), Varint(field_len(scope) as u64));
-            append(out, (resource, Byte(0x12), Varint(scope as u64), Bytes(&self.metrics)));
+            let (resource, scope) = (self.resource.len(), self.metrics.len());
+            let described = (resource > 0)
+                .then(|| (Byte(0x0a), Varint(resource as u64), Bytes(&self.resource)));
+            let len = field_len(scope) + described.as_ref().map_or(0, |_| field_len(resource));
+            append(out, (Byte(0x0a), Varint(len as u64), described));
+            append(out, (Byte(0x12), Varint(scope as u64), Bytes(&self.metrics)));
         }
         self.metrics.clear();
         self.count = 0;
