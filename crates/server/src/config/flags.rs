@@ -14,7 +14,7 @@ use super::{
     ResourceAttribute, Switch, Time,
 };
 use crate::agent;
-use crate::agent::targets::Target;
+use crate::agent::targets::{Target, TargetFile};
 use crate::http;
 use crate::inputs::{listeners, otlp, push};
 use crate::outputs::otlp::{Compression, Temporality};
@@ -313,6 +313,26 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SCRAPE_SAMPLES", value_name = "COUNT")]
     pub scrape_samples: Option<usize>,
 
+    /// File with the token of targets, for the header Authorization: Bearer: of those of the job,
+    /// or of all that have no other; may be given several times [default: none]
+    #[arg(
+        long,
+        env = "QUIPU_SCRAPE_BEARER_FILE",
+        value_name = "[JOB=]FILE",
+        value_delimiter = '\n'
+    )]
+    pub scrape_bearer_file: Option<Vec<TargetFile>>,
+
+    /// File with USER:PASSWORD, for the header Authorization: Basic, as --scrape-bearer-file; may
+    /// be given several times [default: none]
+    #[arg(
+        long,
+        env = "QUIPU_SCRAPE_BASIC_FILE",
+        value_name = "[JOB=]FILE",
+        value_delimiter = '\n'
+    )]
+    pub scrape_basic_file: Option<Vec<TargetFile>>,
+
     /// Where all metrics are sent by Prometheus' remote write, such as
     /// http://prometheus:9090/api/v1/write; may be given several times [default: none]
     #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "URL", value_delimiter = '\n')]
@@ -466,8 +486,8 @@ impl Flags {
             graphite graphite_mapping graphite_receive_buffer segments segments_labels
             segments_otel_context segments_keep segments_count segments_bytes
             segments_record segments_record_count scrape scrape_interval scrape_timeout
-            scrape_body_bytes scrape_samples remote_write remote_write_queue
-            remote_write_queue_bytes remote_write_queue_directory remote_write_relabel
+            scrape_body_bytes scrape_samples scrape_bearer_file scrape_basic_file
+            remote_write remote_write_queue remote_write_queue_bytes remote_write_queue_directory remote_write_relabel
             remote_write_interval remote_write_shards remote_write_shard_by_url
             remote_write_header remote_write_header_file remote_write_bearer_file
             remote_write_basic_file otlp otlp_interval otlp_temporality otlp_compression

@@ -1,17 +1,20 @@
 //! The settings of what the daemon scrapes.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use quipu_segment::printable;
+
 use super::{Error, Flags, Time, at_least, number, set};
-use crate::agent::targets::Options;
+use crate::agent::targets::{Options, Target, TargetFile};
+use crate::credentials::Credentials;
 
 /// The settings of the targets.
 pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
     let targets = flags.scrape.clone().unwrap_or_default();
     for (at, target) in targets.iter().enumerate() {
-        let is_same = |other: &&crate::agent::targets::Target| {
-            (other.job(), other.instance()) == (target.job(), target.instance())
-        };
+        let is_same =
+            |other: &&Target| (other.job(), other.instance()) == (target.job(), target.instance());
         if let Some(other) = targets[..at].iter().find(is_same) {
             let (job, instance) = (target.job(), target.instance());
             let what = format!(
@@ -41,6 +44,7 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
         return Err(Error::Value("scrape-timeout", what));
     }
     Ok(Options {
+        credentials: credentials(flags, &targets)?,
         targets,
         interval,
         timeout,
@@ -48,6 +52,37 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
         samples: number("scrape-samples", flags.scrape_samples, 1, 1 << 26)?,
     })
 }
+
+/// The credentials of each target: those for its job, or those for all.
+fn credentials(flags: &Flags, targets: &[Target]) -> Result<Vec<Option<Credentials>>, Error> {
+    let mut all: Vec<(Option<&str>, Credentials)> = Vec::new();
+    let kinds: [fn(PathBuf) -> Credentials; 2] = [Credentials::Bearer, Credentials::Basic];
+    let given = [(BEARER, &flags.scrape_bearer_file), (BASIC, &flags.scrape_basic_file)];
+    for ((flag, files), of) in given.into_iter().zip(kinds) {
+        for TargetFile { job, path } in files.iter().flatten() {
+            let job = job.as_deref();
+            let name = job.map_or("all targets".to_owned(), |job| format!("the job {job}"));
+            let shown = printable(path);
+            let what = if !targets.iter().any(|target| job.is_none_or(|job| target.job() == job)) {
+                format!("{shown} is for {name}, and there is no such target; give it by --scrape")
+            } else if all.iter().any(|(other, _)| *other == job) {
+                format!(
+                    "{shown} is the second file for {name}, with those of --{BEARER} and \
+                     --{BASIC}; give one of them, or the job of its targets: JOB=FILE"
+                )
+            } else {
+                all.push((job, of(path.clone())));
+                continue;
+            };
+            return Err(Error::Value(flag, what));
+        }
+    }
+    let of = |job| all.iter().find(|(other, _)| *other == job).map(|(_, found)| found.clone());
+    Ok(targets.iter().map(|target| of(Some(target.job())).or_else(|| of(None))).collect())
+}
+
+const BEARER: &str = "scrape-bearer-file";
+const BASIC: &str = "scrape-basic-file";
 
 /// The most targets.
 const MOST: usize = 250;
@@ -83,7 +118,34 @@ mod tests {
             let error = resolved(&toml).unwrap_err().to_string();
             assert!(error.contains(part), "{toml}: {error}");
         }
+        let file = |toml: &str| format!("scrape = [\"x=http://a\", \"y=http://b\"]\n{toml}");
+        for (toml, part) in [
+            (
+                "scrape-basic-file = [\"f\"]".to_owned(),
+                "f is for all targets, and there is no such target",
+            ),
+            (file("scrape-basic-file = [\"z=f\"]"), "--scrape-basic-file: f is for the job z"),
+            (file("scrape-bearer-file = [\"x=f\", \"x=g\"]"), "g is the second file for the job x"),
+            (file("scrape-bearer-file = [\"f\"]\nscrape-basic-file = [\"g\"]"), "JOB=FILE"),
+        ] {
+            let error = resolved(&toml).unwrap_err().to_string();
+            assert!(error.contains(part), "{toml}: {error}");
+        }
         let both = "scrape = [\"x=http://a/x\", \"http://a:80/y\"]";
         assert_eq!(resolved(both).unwrap().targets.len(), 2);
+    }
+
+    #[test]
+    fn a_file_is_for_its_job_or_for_the_others() {
+        let of = |toml: &str| {
+            let targets = "scrape = [\"x=http://a\", \"y=http://b\", \"http://c\", \"x=http://d\"]";
+            resolved(&format!("{targets}\n{toml}")).unwrap().credentials
+        };
+        let bearer = |path: &str| Some(Credentials::Bearer(path.into()));
+        let basic = |path: &str| Some(Credentials::Basic(path.into()));
+        assert_eq!(of(""), [None, None, None, None]);
+        let files = "scrape-bearer-file = [\"f\", \"scrape=g\"]\nscrape-basic-file = [\"x=h\"]";
+        assert_eq!(of(files), [basic("h"), bearer("f"), bearer("g"), basic("h")]);
+        assert_eq!(of("scrape-bearer-file = [\"y=f\"]"), [None, bearer("f"), None, None]);
     }
 }

@@ -5,12 +5,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
+use hyper::header::AUTHORIZATION;
 use quipu_segment::printable;
 use ureq::Agent;
+use ureq::config::RedirectAuthHeaders;
 use ureq::tls::TlsConfig;
 
 use super::Text;
 use super::unix::{NoHost, UnixConnector};
+use crate::credentials::Credentials;
 use crate::tls;
 use crate::via::{Loop, Via};
 
@@ -22,6 +25,10 @@ const REDIRECTS: u32 = 3;
 /// Why a daemon does not take an exposition that has its own number.
 const LOOP: &str = "it shows what this daemon shows, and each scrape would add it all once more: \
                     the --scrape flags of the daemons make a loop; remove one of them";
+
+/// What to do about a target that refuses the daemon.
+const REFUSED: &str = "name the file with its credentials by --scrape-bearer-file or \
+                       --scrape-basic-file; they are sent to its URL alone, and not after a redirect";
 
 /// What a scraper asks for.
 const TEXT: &str =
@@ -37,6 +44,7 @@ pub(crate) struct Fetcher {
     timeout: Duration,
     most: u64,
     via: Option<&'static Via>,
+    credentials: Option<Credentials>,
 }
 
 /// Why there is no exposition.
@@ -87,6 +95,8 @@ impl Fetcher {
             .timeout_global(Some(timeout))
             .http_status_as_error(false)
             .max_redirects(REDIRECTS)
+            // The same host may have another server, at another port.
+            .redirect_auth_headers(RedirectAuthHeaders::Never)
             // A server may close one that waits just when it is used again.
             .max_idle_connections(0)
             .proxy(None)
@@ -98,12 +108,13 @@ impl Fetcher {
             Some(path) => Agent::with_parts(config, UnixConnector(path.to_owned()), NoHost),
             None => config.into(),
         };
-        Self { agent, timeout, most, via: None }
+        Self { agent, timeout, most, via: None, credentials: None }
     }
 
-    /// For a daemon, which refuses an exposition that shows what it shows itself.
-    pub(crate) fn via(self, via: &'static Via) -> Self {
-        Self { via: Some(via), ..self }
+    /// For a daemon, which refuses an exposition that shows what it shows itself, and which the
+    /// server may know by these credentials.
+    pub(crate) fn of_daemon(self, via: &'static Via, credentials: Option<Credentials>) -> Self {
+        Self { via: Some(via), credentials, ..self }
     }
 
     /// Fetches an exposition.
@@ -122,14 +133,21 @@ impl Fetcher {
             ureq::Error::BodyExceedsLimit(_) => self.too_large(),
             error => error.to_string().into(),
         };
-        let request =
+        let mut request =
             self.agent.get(url).header("accept", accept).header("accept-encoding", "gzip");
+        if let Some(credentials) = &self.credentials {
+            request = request.header(AUTHORIZATION, credentials.authorization()?);
+        }
         let request = request
             .header("x-prometheus-scrape-timeout-seconds", self.timeout.as_secs_f64().to_string());
         let mut response = request.call().map_err(failed)?;
         if !response.status().is_success() {
             let status = response.status();
-            return Err(format!("the response is {status}: name the URL of the metrics").into());
+            let remedy = match status.as_u16() {
+                401 | 403 if self.via.is_some() => REFUSED,
+                _ => "name the URL of the metrics",
+            };
+            return Err(format!("the response is {status}: {remedy}").into());
         }
         if let Some(via) = self.via {
             let came = via.check(response.headers());

@@ -1,5 +1,5 @@
-//! Header fields that users add to what the daemon sends: to servers that keep the head of each
-//! request.
+//! Header fields that users add to what the daemon sends and scrapes: to servers that keep the head
+//! of each request.
 
 use std::collections::HashMap;
 use std::fs;
@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::common::{Daemon, Home, wait_until};
+use crate::scraping::Exporter;
 
 /// The header fields of a request, whose names are in lower case.
 type Fields = HashMap<String, String>;
@@ -186,4 +187,82 @@ fn fields_that_cannot_be_added_are_refused_without_their_values() {
     let ended = home.finish(check);
     assert_eq!(ended.status.code(), Some(2));
     assert!(ended.stderr.contains("x-scope-orgid has no value"), "{}", ended.stderr);
+}
+
+#[test]
+fn credentials_go_to_the_target_alone() {
+    let home = Home::new();
+    let file = |name: &str, text: &str| {
+        replace(&home.path(name), text);
+        home.path(name).to_str().unwrap().to_owned()
+    };
+    let (token, password) = (file("token", "swordfish\n"), file("password", "ada:swordfish\n"));
+    let [protected, other, away] = [(); 3].map(|()| Exporter::start(&home, "x 1\n"));
+    let own = |exporter: &Exporter, job: &str| {
+        format!("{{job=\"{job}\",instance=\"{}\"}}", exporter.address())
+    };
+    let daemon = home.start(&[
+        "--scrape",
+        &format!("a={}", protected.url),
+        "--scrape",
+        &other.url,
+        "--scrape-interval",
+        "100ms",
+        "--scrape-basic-file",
+        &format!("a={password}"),
+        "--scrape-bearer-file",
+        &token,
+        "--log-level",
+        "debug",
+    ]);
+    let up = |exporter: &Exporter, job: &str, value: f64| {
+        let series = format!("up{}", own(exporter, job));
+        wait_until(&series, || {
+            daemon.get("/metrics").text().contains(&format!("{series} {value}\n"))
+        });
+    };
+    up(&protected, "a", 1.0);
+    up(&other, "scrape", 1.0);
+    let has = |exporter: &Exporter, value: &str| {
+        let line = format!("authorization: {value}\r\n");
+        exporter.heads().iter().all(|head| head.to_lowercase().contains(&line.to_lowercase()))
+    };
+    assert!(has(&protected, "Basic YWRhOnN3b3JkZmlzaA=="), "{:?}", protected.heads());
+    assert!(has(&other, "Bearer swordfish"), "{:?}", other.heads());
+
+    // A redirect gets none, to another port of the same host, or to the same one.
+    for to in [&away, &protected] {
+        let before = to.heads().len();
+        let location = format!("{}/elsewhere", to.url);
+        protected.redirects(&location);
+        wait_until("a redirect", || {
+            to.heads()[before..].iter().any(|head| head.starts_with("GET /elsewhere "))
+        });
+    }
+    for head in [&away, &protected].iter().flat_map(|one| one.heads()) {
+        let is_redirected = head.starts_with("GET /elsewhere ");
+        assert_ne!(is_redirected, head.to_lowercase().contains("authorization"), "{head}");
+    }
+
+    // A target that refuses them, and a file that is gone, are told apart in the log.
+    protected.responds("401 Unauthorized");
+    up(&protected, "a", 0.0);
+    let logged = |part: &str| {
+        let log = || daemon.log().iter().any(|line| line.contains(part));
+        wait_until(part, log);
+    };
+    logged("the response is 401 Unauthorized: name the file with its credentials");
+    protected.exposes("x 1\n");
+    up(&protected, "a", 1.0);
+    fs::remove_file(home.path("password")).unwrap();
+    logged("cannot read ");
+    up(&protected, "a", 0.0);
+    // It may come back with another secret.
+    file("password", "ada:haddock");
+    up(&protected, "a", 1.0);
+    assert!(protected.heads().last().unwrap().contains("YWRhOmhhZGRvY2s="));
+    for secret in ["swordfish", "haddock", "YWRhOn", "YWRhOm"] {
+        expect_hidden(&daemon, secret);
+    }
+    daemon.stop();
 }

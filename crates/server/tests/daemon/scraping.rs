@@ -27,6 +27,8 @@ enum Reply {
     Cut(&'static str),
     /// Another status, with these fields.
     Status(&'static str),
+    /// The redirect to a URL.
+    Redirect(String),
     /// Nothing, on a connection that stays open.
     Nothing,
 }
@@ -73,6 +75,21 @@ impl Exporter {
         self.now(Reply::Text(TEXT, text.into()));
     }
 
+    /// Responds with a redirect.
+    pub(super) fn redirects(&self, location: &str) {
+        self.now(Reply::Redirect(location.into()));
+    }
+
+    /// Responds with this status.
+    pub(super) fn responds(&self, status: &'static str) {
+        self.now(Reply::Status(status));
+    }
+
+    /// The heads of all requests so far.
+    pub(super) fn heads(&self) -> Vec<String> {
+        self.heads.lock().unwrap().clone()
+    }
+
     pub(super) fn address(&self) -> &str {
         &self.url["http://".len()..]
     }
@@ -98,6 +115,10 @@ fn response(reply: &Reply) -> Vec<u8> {
         Reply::Gzip(bytes) => ok("Content-Encoding: gzip\r\n", bytes, bytes.len()),
         Reply::Cut(text) => ok("", text.as_bytes(), text.len() + 1),
         Reply::Status(fields) => format!("HTTP/1.1 {fields}\r\nContent-Length: 0\r\n\r\n").into(),
+        Reply::Redirect(to) => {
+            let head = "HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation:";
+            format!("{head} {to}\r\n\r\n").into()
+        }
         Reply::Nothing => Vec::new(),
     }
 }
@@ -528,7 +549,8 @@ fn targets_that_cannot_be_are_refused() {
     let home = Home::new();
     for (arguments, part) in [
         (&["--scrape", "localhost:9100"][..], "begins with none of http://"),
-        (&["--scrape", "http://u:p@a/"], "a password"),
+        (&["--scrape", "http://u:p@a/"], "--scrape-basic-file"),
+        (&["--scrape", "http://a", "--scrape-basic-file", "x=f"], "the job x"),
         (&["--scrape", "http://a/x", "--scrape", "http://a/y"], "another job"),
         (&["--scrape-timeout", "20s"], "give at most 15s"),
     ] {

@@ -20,6 +20,16 @@ pub struct Target {
     socket: Option<PathBuf>,
 }
 
+/// A file with credentials: `[JOB=]FILE`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TargetFile {
+    /// The job of the targets that it is for; without one, of all that have no other.
+    pub job: Option<String>,
+    /// The file.
+    pub path: PathBuf,
+}
+
 /// The job of a target whose job is not given.
 const JOB: &str = "scrape";
 /// The path of a target whose path is not given.
@@ -58,11 +68,8 @@ impl FromStr for Target {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (job, place) = match text.split_once('=') {
-            // A URL has a colon before its first parameter.
-            Some((job, place)) if !job.contains([':', '/']) => (job, place),
-            _ => (JOB, text),
-        };
+        let (job, place) = split(text);
+        let job = job.unwrap_or(JOB);
         if job.is_empty() {
             return Err(format!("the job is empty; {EXAMPLE}"));
         }
@@ -72,6 +79,32 @@ impl FromStr for Target {
         };
         let (text, job) = (text.to_owned(), job.to_owned());
         Ok(Self { text, job, instance, url, socket })
+    }
+}
+
+impl FromStr for TargetFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        const EXAMPLE: &str =
+            "write [JOB=]FILE, such as /run/secrets/token or node=/run/secrets/node";
+        let (job, path) = split(text);
+        if job == Some("") {
+            return Err(format!("the job is empty; {EXAMPLE}"));
+        }
+        if path.is_empty() {
+            return Err(format!("the path is empty; {EXAMPLE}"));
+        }
+        Ok(Self { job: job.map(str::to_owned), path: path.into() })
+    }
+}
+
+/// The job, if there is one, and what follows.
+fn split(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        // A URL has a colon before its first parameter, and a path a slash.
+        Some((job, rest)) if !job.contains([':', '/']) => (Some(job), rest),
+        _ => (None, text),
     }
 }
 
@@ -103,8 +136,8 @@ fn on_host(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
         return Err(format!("it has no host; {EXAMPLE}"));
     };
     if authority.as_str().contains('@') {
-        return Err("it has a password, and targets that ask for one are not supported; name an \
-                    address that asks for none"
+        return Err("it has a password, which others can see in the list of processes; write \
+                    USER:PASSWORD to a file, and name that with --scrape-basic-file"
             .into());
     }
     let rest = &place[start.len() + authority.as_str().len()..];
@@ -122,6 +155,24 @@ impl TryFrom<String> for Target {
 
     fn try_from(text: String) -> Result<Self, String> {
         text.parse()
+    }
+}
+
+impl TryFrom<String> for TargetFile {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<TargetFile> for String {
+    fn from(file: TargetFile) -> Self {
+        let path = file.path.display();
+        match file.job {
+            Some(job) => format!("{job}={path}"),
+            None => path.to_string(),
+        }
     }
 }
 
@@ -165,13 +216,24 @@ mod tests {
             ("=http://a/", "the job is empty"),
             ("ftp://a/", "begins with none of"),
             ("http:///m", "such as"),
-            ("http://u:p@a/", "a password"),
+            ("http://u:p@a/", "--scrape-basic-file"),
             ("http://a b/", "such as"),
             ("unix:", "the path of the socket is empty"),
             ("unix:/a:/b c", "such as"),
         ] {
             let error = text.parse::<Target>().unwrap_err();
             assert!(error.contains(part), "{text}: {error}");
+        }
+        for (text, job, path) in
+            [("/a=b", None, "/a=b"), ("a b=c=d", Some("a b"), "c=d"), ("./a=b", None, "./a=b")]
+        {
+            let file: TargetFile = text.parse().unwrap();
+            assert_eq!((file.job.as_deref(), file.path.to_str().unwrap()), (job, path));
+            assert_eq!(String::from(file), text);
+        }
+        for text in ["", "=a", "a="] {
+            let error = text.parse::<TargetFile>().unwrap_err();
+            assert!(error.contains("such as /run/secrets/token"), "{text}: {error}");
         }
         let long = format!("unix:/{}", "a".repeat(200));
         assert!(long.parse::<Target>().unwrap_err().contains("cannot be the path"));

@@ -23,10 +23,11 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::merged::{Origin, Seen};
+use crate::credentials::Credentials;
 use crate::look::{Fault, Fetcher};
 use crate::tls;
 use crate::via::Via;
-pub use address::Target;
+pub use address::{Target, TargetFile};
 use families::Body;
 use report::Report;
 
@@ -35,6 +36,8 @@ use report::Report;
 pub struct Options {
     /// The targets, no two with the same job and instance.
     pub targets: Vec<Target>,
+    /// What each target knows the daemon by.
+    pub credentials: Vec<Option<Credentials>>,
     /// The time between two scrapes of a target.
     pub interval: Duration,
     /// The time that a scrape may take; at most the interval.
@@ -95,16 +98,18 @@ impl Targets {
             turn: Mutex::new(()),
         });
         let all = Self(Scraped(Arc::clone(&shared)));
-        let Options { targets, timeout, body_bytes, .. } = &shared.options;
+        let Options { targets, credentials, timeout, body_bytes, .. } = &shared.options;
         let is_encrypted = targets.iter().any(Target::is_encrypted);
         let trusting =
             is_encrypted.then(tls::of_system).transpose().map_err(Error::Certificates)?;
         for (number, target) in targets.iter().enumerate() {
+            let credentials = credentials.get(number).cloned().flatten();
             let tls = trusting.clone().filter(|_| target.is_encrypted());
             let tls = tls.unwrap_or_else(tls::without_trust);
+            let fetcher = Fetcher::new(target.socket(), tls, *timeout, *body_bytes);
             let scraper = Scraper {
                 number,
-                fetcher: Fetcher::new(target.socket(), tls, *timeout, *body_bytes).via(via),
+                fetcher: fetcher.of_daemon(via, credentials),
                 shared: Arc::clone(&shared),
                 hash: Seeded::default(),
                 before: None,
