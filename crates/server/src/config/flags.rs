@@ -496,9 +496,13 @@ impl Flags {
         }
     }
 
-    /// All that are set, as texts by name.
+    /// All that are set, as texts by name. URLs of receivers are without their queries, which may
+    /// have a secret.
     pub fn shown(&self) -> BTreeMap<String, String> {
-        let table = toml::Table::try_from(self).unwrap_or_default();
+        let mut flags = self.clone();
+        let otlp = flags.otlp.iter_mut().flatten().map(OtlpUrl::receiver);
+        flags.remote_write.iter_mut().flatten().chain(otlp).for_each(ReceiverUrl::hide_query);
+        let table = toml::Table::try_from(&flags).unwrap_or_default();
         let shown = |value| match value {
             toml::Value::String(text) => text,
             other => other.to_string(),

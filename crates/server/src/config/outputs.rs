@@ -190,9 +190,20 @@ impl ReceiverUrl {
         self.0.split_once('?').map_or(&self.0, |(name, _)| name)
     }
 
+    /// Leaves the [`name`](Self::name) alone.
+    pub(super) fn hide_query(&mut self) {
+        self.0.truncate(self.name().len());
+    }
+
     /// Whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.0.starts_with("https://")
+    }
+}
+
+impl OtlpUrl {
+    pub(super) fn receiver(&mut self) -> &mut ReceiverUrl {
+        &mut self.0
     }
 }
 

@@ -107,6 +107,17 @@ fn senseless_values_name_the_flag_and_the_way_out() {
 }
 
 #[test]
+fn queries_of_receivers_are_not_shown() {
+    let settings =
+        resolve("remote-write = [\"http://a/w?key=fish\"]\notlp = [\"http://b?key=fish\"]")
+            .unwrap();
+    let shown = settings.flags.shown();
+    assert_eq!(shown["remote-write"], "[\"http://a/w\"]");
+    assert_eq!(shown["otlp"], "[\"http://b/v1/metrics\"]");
+    assert!(settings.to_toml().contains("http://a/w?key=fish"));
+}
+
+#[test]
 fn a_file_with_what_is_no_setting_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("quipu.toml");
