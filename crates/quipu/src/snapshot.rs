@@ -135,8 +135,26 @@ impl<'a> Iterator for Texts<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<&'a str> {
-        std::str::from_utf8(self.next_bytes()?).ok()
+        let bytes = self.next_bytes()?;
+        if is_ascii(bytes) {
+            // SAFETY: ASCII is UTF-8.
+            return Some(unsafe { std::str::from_utf8_unchecked(bytes) });
+        }
+        std::str::from_utf8(bytes).ok()
     }
+}
+
+/// Whether there are only bytes of ASCII. Most texts are short: the standard library looks at each
+/// byte of those.
+#[inline]
+fn is_ascii(bytes: &[u8]) -> bool {
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    let Some(last) = bytes.last_chunk::<8>() else {
+        return bytes.iter().fold(0, |all, byte| all | byte) < 0x80;
+    };
+    let (words, _) = bytes.as_chunks::<8>();
+    let words = words.iter().chain([last]).map(|word| u64::from_ne_bytes(*word));
+    words.fold(0, |all, word| all | word) & HIGH == 0
 }
 
 impl fmt::Debug for Texts<'_> {
@@ -296,4 +314,32 @@ pub trait Sink {
     /// Receives one series of the family. `family` is the same as in the last call of
     /// [`Sink::family`].
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ascii_is_found_at_any_place() {
+        for len in 0..40 {
+            let mut bytes = vec![b'a'; len];
+            assert!(is_ascii(&bytes), "{len}");
+            for at in 0..len {
+                bytes[at] = 0x80;
+                assert!(!is_ascii(&bytes), "{at} of {len}");
+                bytes[at] = 0x7f;
+            }
+            assert!(is_ascii(&bytes), "{len}");
+        }
+    }
+
+    #[test]
+    fn texts_are_utf_8() {
+        let mut encoded = Vec::new();
+        let texts = ["", "a", "caf\u{e9}", "a longer text, of ASCII alone", "\u{2192} and more"];
+        texts.iter().for_each(|text| Texts::push(&mut encoded, text));
+        assert_eq!(Texts::new(&encoded).collect::<Vec<_>>(), texts);
+        assert_eq!(Texts::new(b"\x02a\xff\x01b").next(), None);
+    }
 }

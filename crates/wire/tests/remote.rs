@@ -248,6 +248,48 @@ fn labels_that_a_series_cannot_have_are_refused() {
     assert!(Otlp::new().push(&[("a", "b")], 1.0, 1).is_err());
 }
 
+#[test]
+fn a_series_does_not_depend_on_those_before_it() {
+    let sets: &[&[(&str, &str)]] = &[
+        &[("__name__", "hits"), ("path", "/a"), ("region", "eu")],
+        &[("__name__", "hits"), ("path", "/b"), ("region", "eu")],
+        &[("__name__", "hits"), ("path", ""), ("region", "eu")],
+        &[("__name__", "hits"), ("path", "eu"), ("region", "/a")],
+        &[("__name__", "hits"), ("path", "/a")],
+        &[("region", "eu"), ("path", "/a"), ("__name__", "hits")],
+        &[("__name__", "path"), ("region", "region"), ("region0", "eu")],
+        &[("__name__", "hits"), ("path", "/a"), ("path", "/b")],
+        &[("__name__", ""), ("path", "")],
+        &[("", "hits"), ("path", "/a"), ("region", "eu")],
+    ];
+    let rows = |request: &mut RemoteWrite2| {
+        let (mut bytes, mut rows) = (vec![], vec![]);
+        request.finish(&mut bytes);
+        let known = read_write(WriteVersion::Two, &bytes, |series| {
+            rows.push((owned(series.labels), series.metadata.help.to_owned()));
+        });
+        known.map(|()| rows).unwrap()
+    };
+    let mut all = RemoteWrite2::new();
+    // Each set after each other one, in several requests.
+    for first in sets {
+        let mut expected = vec![];
+        for set in sets.iter().flat_map(|second| [first, second]) {
+            let help = ["", "A text.", "Hits."][expected.len() % 3];
+            let metadata = remote::Metadata::new(SeriesType::Counter, help, "");
+            let sample = remote::Sample::new(1.0, TIME, Some(TIME - 1));
+            let mut alone = RemoteWrite2::new();
+            let is_alone = alone.push_sample(set, &metadata, &sample).is_ok();
+            let is_added = all.push_sample(set, &metadata, &sample).is_ok();
+            assert_eq!(is_added, is_alone, "{set:?}");
+            if is_alone {
+                expected.extend(rows(&mut alone));
+            }
+        }
+        assert_eq!(rows(&mut all), expected, "{first:?}");
+    }
+}
+
 /// Reads any bytes with all readers, and returns which of them accept.
 fn read_all(bytes: &[u8]) -> [bool; 3] {
     [

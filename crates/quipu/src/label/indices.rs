@@ -14,7 +14,13 @@ impl Indices {
 
     /// The index of the next label, which has `values` values.
     pub(crate) fn next(&mut self, values: usize) -> usize {
-        self.radix = (self.radix / u32::try_from(values).unwrap_or(u32::MAX).max(1)).max(1);
+        // Labels that all series of a source have are of one value, and take no division.
+        if values > 1 {
+            self.radix = (self.radix / u32::try_from(values).unwrap_or(u32::MAX)).max(1);
+        }
+        if self.rest < self.radix {
+            return 0;
+        }
         let index = self.rest / self.radix;
         self.rest %= self.radix;
         index as usize

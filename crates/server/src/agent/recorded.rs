@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::Arc;
 
 use quipu::exposition::{ShownNames, is_legacy_name};
 use quipu::snapshot::{
@@ -14,6 +15,7 @@ use quipu::snapshot::{
 };
 
 use super::labels::{OVERFLOW, escaped, flaw};
+use super::merged::Seen;
 
 /// As what a family is shown. Its name, its type and its help may be those of other sources.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +42,9 @@ pub(super) struct Recorder {
     beside: Option<Labels>,
     /// Whether the series of the current family are left out.
     is_skipping: bool,
+    /// What the last recording of the same source has, whose sizes are those to expect, and the
+    /// number of its next family.
+    before: Option<(Arc<Seen>, usize)>,
     /// What is wrong with the first family that was left out.
     flaw: Option<String>,
     /// The bytes of the names and values of labels in the current family's lines.
@@ -155,11 +160,27 @@ impl Recorder {
             series: 0,
             beside: None,
             is_skipping: false,
+            before: None,
             flaw: None,
             head: 0,
             text: 0,
             most: u64::MAX,
         }
+    }
+
+    /// Makes room for as many series as the last recording of the same source has.
+    pub(super) fn after(self, before: &Arc<Seen>) -> Self {
+        Self { before: Some((Arc::clone(before), 0)), ..self }
+    }
+
+    /// How many series and bytes of text the family of this name had before.
+    fn sizes_before(&mut self, name: &str) -> (usize, usize) {
+        let Some((before, next)) = &mut self.before else { return (0, 0) };
+        let Some(family) = before.families.get(*next).filter(|family| family.name == name) else {
+            return (0, 0);
+        };
+        *next += 1;
+        (family.series.len(), family.texts.len())
     }
 
     /// The bytes that all series have as text, roughly.
@@ -268,6 +289,7 @@ impl Sink for Recorder {
             Some(values.iter().map(|value| (*value).to_owned()).collect())
         };
         let labels = family.labels.iter().map(|label| (label.name.to_owned(), values(label)));
+        let (series, texts) = self.sizes_before(family.name);
         self.families.push(Recorded {
             name: family.name.to_owned(),
             help: family.help.to_owned(),
@@ -276,9 +298,9 @@ impl Sink for Recorder {
             unit: unit.to_owned(),
             labels: labels.collect(),
             groups: family.groups,
-            series: Vec::new(),
+            series: Vec::with_capacity(series),
             overflows: 0,
-            texts: Vec::new(),
+            texts: Vec::with_capacity(texts),
         });
     }
 
@@ -293,7 +315,7 @@ impl Sink for Recorder {
         let Ok(begin) = u32::try_from(recorded.texts.len()) else { return };
         let mut escape_free = true;
         let mut push = |text: &str, texts: &mut Vec<u8>| {
-            escape_free &= !text.contains(['"', '\\', '\n']);
+            escape_free &= is_escape_free(text);
             Texts::push(texts, text);
         };
         if series.overflow {
@@ -321,8 +343,10 @@ impl Sink for Recorder {
             recorded.series.push(one);
         } else {
             // A family has one overflow series, which is the last one as a rule.
-            let at = recorded.series.len() - recorded.overflows;
-            recorded.series.insert(at, one);
+            match recorded.overflows {
+                0 => recorded.series.push(one),
+                after => recorded.series.insert(recorded.series.len() - after, one),
+            }
         }
         if self.beside.is_some() && self.count_text(family, series, (end - begin) as usize) {
             self.families.clear();
@@ -406,6 +430,13 @@ impl Recorded {
             bare: shown.bare,
         });
     }
+}
+
+/// Whether no character of the text is one that the text formats escape.
+pub(super) fn is_escape_free(text: &str) -> bool {
+    // Without an early end, which would keep the compiler from looking at many bytes at once.
+    let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'\n');
+    !text.as_bytes().iter().fold(false, |any, byte| any | is_escaped(byte))
 }
 
 /// A value of one number, as one of this kind.

@@ -390,7 +390,7 @@ impl Source {
 
     fn record(&mut self, terms: Terms, budget: &mut Budget) -> Result<Option<Recorder>, Fault> {
         let most = budget.most_text.min(budget.text);
-        let mut recorder = Recorder::of_file(&self.labels, most);
+        let mut recorder = Recorder::of_file(&self.labels, most).after(&self.seen);
         let slot = match &mut self.reader {
             Reader::Directory(directories) => {
                 directories.collect(&mut recorder);

@@ -321,8 +321,8 @@ fn a_mark_is_kept_while_a_request_of_each_snapshot_fails() {
             true => Reply::Status(500, ""),
             false => Reply::Taken,
         });
-    let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "200ms"]);
-    let text = (0..5000).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
+    let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "1s"]);
+    let text = (0..25_000).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
     let text = format!("# TYPE filler gauge\n{text}");
     let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
     assert!(answer.status < 300, "{answer:?}");

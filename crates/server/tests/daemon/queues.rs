@@ -191,7 +191,7 @@ fn a_request_that_always_fails_does_not_hold_up_others() {
         false => Reply::Taken,
     });
     let daemon = home.start(&queued(&receiver.url));
-    let text = (0..5000).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
+    let text = (0..25_000).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
     let text = format!("# TYPE filler gauge\n{text}");
     let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
     assert!(answer.status < 300, "{answer:?}");
@@ -199,7 +199,7 @@ fn a_request_that_always_fails_does_not_hold_up_others() {
         receiver.see(|requests| {
             let stuck = requests.iter().filter(|request| is_stuck(request)).count();
             let others = requests.iter().flat_map(|request| &request.samples);
-            (stuck, others.filter(|sample| sample.series == "filler{n=\"4999\"}").count())
+            (stuck, others.filter(|sample| sample.series == "filler{n=\"24999\"}").count())
         })
     };
     wait_until("requests of many snapshots", || counts().0 >= 6 && counts().1 >= 6);

@@ -98,7 +98,7 @@ pub use otlp::{
 #[cfg(all(feature = "otlp", feature = "json"))]
 pub use otlp::{JsonError, metrics_request_from_json};
 #[cfg(feature = "snappy")]
-pub use snappy::{compress, uncompress};
+pub use snappy::{Compressor, compress, uncompress};
 #[cfg(feature = "remote-write")]
 pub use write::{RemoteWrite1, RemoteWrite2};
 #[cfg(feature = "remote-write")]

@@ -1,12 +1,15 @@
 //! Snappy's block format: <https://github.com/google/snappy/blob/main/format_description.txt>.
 
+use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 use snap::raw;
 
 use crate::error::{Error, Fault};
 
 const FORMAT: &str = "snappy";
+const LIMIT: Fault = Fault::unwritable("a block must have less than 4 GiB");
 
 /// Appends the bytes, compressed: the body of a remote write.
 ///
@@ -14,7 +17,6 @@ const FORMAT: &str = "snappy";
 ///
 /// When there are 4 GiB or more. The buffer is then unchanged.
 pub fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-    const LIMIT: Fault = Fault::unwritable("a block must have less than 4 GiB");
     let bound = match raw::max_compress_len(bytes.len()) {
         0 => return Err(Error::writing(FORMAT, LIMIT)),
         bound => bound,
@@ -30,6 +32,45 @@ pub fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
             out.truncate(start);
             Err(Error::writing(FORMAT, LIMIT))
         }
+    }
+}
+
+/// Compresses one block after the other. It keeps its memory for the next one.
+pub struct Compressor {
+    encoder: raw::Encoder,
+    /// Has at least the room for the last block.
+    block: Vec<u8>,
+}
+
+impl Compressor {
+    /// Returns the bytes, compressed: the body of a remote write.
+    ///
+    /// # Errors
+    ///
+    /// When there are 4 GiB or more.
+    pub fn compress(&mut self, bytes: &[u8]) -> Result<&[u8], Error> {
+        let bound = match raw::max_compress_len(bytes.len()) {
+            0 => return Err(Error::writing(FORMAT, LIMIT)),
+            bound => bound,
+        };
+        if self.block.len() < bound {
+            self.block = vec![0; bound];
+        }
+        let len = self.encoder.compress(bytes, &mut self.block);
+        let len = len.map_err(|_| Error::writing(FORMAT, LIMIT))?;
+        Ok(&self.block[..len])
+    }
+}
+
+impl Default for Compressor {
+    fn default() -> Compressor {
+        Compressor { encoder: raw::Encoder::new(), block: Vec::new() }
+    }
+}
+
+impl fmt::Debug for Compressor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Compressor").field("room", &self.block.len()).finish()
     }
 }
 
@@ -68,15 +109,16 @@ pub fn uncompress(block: &[u8], limit: usize, out: &mut Vec<u8>) -> Result<(), E
 
 #[cfg(test)]
 mod tests {
-    use std::vec;
-
     use super::*;
 
     #[test]
     fn what_was_compressed_comes_back() {
+        let mut compressor = Compressor::default();
         for bytes in [vec![], b"abc".to_vec(), vec![7; 1 << 20], (0..=255).collect::<Vec<u8>>()] {
             let mut block = b"x".to_vec();
             compress(&bytes, &mut block).unwrap();
+            // One that was used for others writes the same.
+            assert_eq!(compressor.compress(&bytes).unwrap(), &block[1..]);
             let mut out = b"y".to_vec();
             uncompress(&block[1..], bytes.len(), &mut out).unwrap();
             assert_eq!((&out[..1], &out[1..]), (&b"y"[..], &bytes[..]));

@@ -9,37 +9,61 @@ use crate::hash::Secrets;
 use crate::pieces::{Byte, Bytes, Varint, append};
 
 /// Texts, each once, and their numbers. Number 0 is the empty text.
+///
+/// Most series differ in few labels from the series before, and the values of those often come in
+/// the same order again, as in the same metric of another program. So a text is first compared to
+/// the one that was at its place in the series before, then to the one that last followed that, and
+/// only then looked up.
 #[derive(Debug, Default)]
 pub(super) struct Symbols {
     /// The concatenated texts.
     texts: Vec<u8>,
     /// Where each ends, from number 1 on.
     ends: Vec<usize>,
+    /// The number of the text that last followed each at its place, or 0.
+    followers: Vec<u32>,
     numbers: HashTable<u32>,
     secrets: Secrets,
 }
 
 impl Symbols {
-    /// Returns the number of a text, and adds the text to the table if it is new. It may be that
-    /// of `guess`, which then saves the look into the table; this is the guess for the next text.
+    /// Returns the number of a text, and adds the text to the table if it is new. `guess` is the
+    /// number of the text before at the same place: this one's from now on.
+    #[inline]
     pub(super) fn number(&mut self, text: &str, guess: &mut u32) -> Result<u32, Fault> {
         if text.is_empty() {
             return Ok(0);
         }
         if !self.is(*guess, text) {
-            *guess = self.find_or_add(text)?;
+            *guess = self.after(*guess, text)?;
         }
         Ok(*guess)
     }
 
     /// Whether this is the number of the text.
-    fn is(&self, number: u32, text: &str) -> bool {
+    #[inline]
+    pub(super) fn is(&self, number: u32, text: &str) -> bool {
         let is_used = number != 0 && number as usize <= self.ends.len();
-        is_used && text_of(&self.texts, &self.ends, number) == text.as_bytes()
+        is_used && is_same(text_of(&self.texts, &self.ends, number), text.as_bytes())
+    }
+
+    /// The number of a text that follows the one with the number `before`.
+    fn after(&mut self, before: u32, text: &str) -> Result<u32, Fault> {
+        let before = (before as usize).wrapping_sub(1);
+        if let Some(next) = self.followers.get(before)
+            && self.is(*next, text)
+        {
+            return Ok(*next);
+        }
+        let number = self.find_or_add(text)?;
+        if let Some(next) = self.followers.get_mut(before) {
+            *next = number;
+        }
+        Ok(number)
     }
 
     fn find_or_add(&mut self, text: &str) -> Result<u32, Fault> {
-        let Symbols { texts, ends, numbers, secrets } = self;
+        let Symbols { texts, ends, followers, numbers, secrets } = self;
         let hash = secrets.hash(text.as_bytes());
         let same = |number: &u32| text_of(texts, ends, *number) == text.as_bytes();
         if let Some(number) = numbers.find(hash, same) {
@@ -49,6 +73,7 @@ impl Symbols {
             .map_err(|_| Fault::unwritable("a request must have less than 2^32 texts"))?;
         texts.extend_from_slice(text.as_bytes());
         ends.push(texts.len());
+        followers.push(0);
         numbers.insert_unique(hash, number, |number| secrets.hash(text_of(texts, ends, *number)));
         Ok(number)
     }
@@ -70,6 +95,7 @@ impl Symbols {
     pub(super) fn clear(&mut self) {
         self.texts.clear();
         self.ends.clear();
+        self.followers.clear();
         self.numbers.clear();
     }
 }
@@ -79,4 +105,72 @@ fn text_of<'t>(texts: &'t [u8], ends: &[usize], number: u32) -> &'t [u8] {
     let index = number as usize - 1;
     let start = if index == 0 { 0 } else { ends[index - 1] };
     &texts[start..ends[index]]
+}
+
+/// Compares texts, most of which are too short for a call.
+#[inline]
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if one.len() != other.len() {
+        return false;
+    }
+    match one.len() {
+        17.. => one == other,
+        8.. => {
+            one.first_chunk::<8>() == other.first_chunk()
+                && one.last_chunk::<8>() == other.last_chunk()
+        }
+        4.. => {
+            one.first_chunk::<4>() == other.first_chunk()
+                && one.last_chunk::<4>() == other.last_chunk()
+        }
+        _ => one.iter().zip(other).all(|(one, other)| one == other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::format;
+    use std::string::String;
+
+    use super::*;
+
+    #[test]
+    fn texts_have_one_number_each_in_any_order() {
+        let mut symbols = Symbols::default();
+        for _ in 0..2 {
+            let mut known: Vec<String> = Vec::new();
+            let mut guess = [0; 2];
+            // The same order again, then others; the texts before may be those of a last request.
+            for n in [0, 1, 2, 0, 1, 2, 2, 1, 0, 3, 0, 2, 300, 3, 0, 1] {
+                for (text, guess) in [format!("v{n}"), "x".repeat(n)].iter().zip(&mut guess) {
+                    let number = symbols.number(text, guess).unwrap() as usize;
+                    let place = known.iter().position(|known| known == text);
+                    let expected = match place {
+                        _ if text.is_empty() => 0,
+                        Some(place) => place + 1,
+                        None => {
+                            known.push(text.clone());
+                            known.len()
+                        }
+                    };
+                    assert_eq!(number, expected, "{text}");
+                }
+            }
+            symbols.clear();
+        }
+    }
+
+    #[test]
+    fn texts_of_any_length_are_compared() {
+        for len in 0..40 {
+            let text: Vec<u8> = (0..len).collect();
+            assert!(is_same(&text, &text.clone()));
+            assert!(!is_same(&text, &[&text[..], &[0]].concat()));
+            for at in 0..text.len() {
+                let mut other = text.clone();
+                other[at] ^= 1;
+                assert!(!is_same(&text, &other), "{at} of {len}");
+            }
+        }
+    }
 }

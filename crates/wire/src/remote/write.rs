@@ -34,7 +34,7 @@ use super::write_histogram::HistogramSample;
 use super::write_reader::{FamilyMetadata, Metadata, Sample, SeriesType};
 use crate::error::{Error, Fault};
 use crate::message::{BatchTimer, Counter, Gauge, Message};
-use crate::pieces::{Byte, Bytes, LeDouble, Piece, Varint, append};
+use crate::pieces::{Byte, Bytes, Each, LeDouble, Piece, Varint, append};
 
 /// A remote write 1.0 request, `prometheus.WriteRequest`. Send it as `application/x-protobuf`,
 /// compressed with Snappy, with the header `X-Prometheus-Remote-Write-Version: 0.1.0`.
@@ -52,11 +52,12 @@ pub struct RemoteWrite1 {
 pub struct RemoteWrite2 {
     symbols: Symbols,
     series: Vec<u8>,
-    /// The encoded numbers of the labels of one series.
-    numbers: Vec<u8>,
-    /// The numbers of the last series' names and values: the next one often has the same names.
-    guesses: Vec<[u32; 2]>,
-    /// Those of its help and unit.
+    /// The numbers of the names and values of the last series at each place: the next one often has
+    /// the same names.
+    labels: Vec<[u32; 2]>,
+    /// How many of them the last series in the request has; 0 before the first.
+    count: usize,
+    /// The numbers of its help and unit.
     known: [u32; 2],
     /// An encoded histogram.
     histogram: Vec<u8>,
@@ -279,15 +280,21 @@ impl RemoteWrite2 {
         len: usize,
     ) -> Result<(), Fault> {
         let mut room = Vec::new();
-        let labels = labels::canonical(labels, &mut room)?;
-        let RemoteWrite2 { symbols, series, numbers, guesses, known, .. } = self;
-        numbers.clear();
-        guesses.resize(guesses.len().max(labels.len()), [0; 2]);
-        for ((name, value), guess) in labels.iter().zip(guesses) {
-            let [name_guess, value_guess] = guess;
-            let name = symbols.number(name, name_guess)?;
-            let value = symbols.number(value, value_guess)?;
-            append(numbers, (Varint(name.into()), Varint(value.into())));
+        let is_like_last = self.has_names_of_last(labels);
+        let labels = if is_like_last { labels } else { labels::canonical(labels, &mut room)? };
+        let RemoteWrite2 { symbols, series, labels: numbers, count, known, .. } = self;
+        *count = 0;
+        if numbers.len() < labels.len() {
+            numbers.resize(labels.len(), [0; 2]);
+        }
+        let numbers = &mut numbers[..labels.len()];
+        let mut numbers_len = 0;
+        for ((name, value), [name_number, value_number]) in labels.iter().zip(&mut *numbers) {
+            if !is_like_last {
+                symbols.number(name, name_number)?;
+            }
+            symbols.number(value, value_number)?;
+            numbers_len += varint_len((*name_number).into()) + varint_len((*value_number).into());
         }
         // Numbers that are 0 are left out.
         let number = |tag, number: u64| (number != 0).then_some((Byte(tag), Varint(number)));
@@ -311,13 +318,26 @@ impl RemoteWrite2 {
         let metadata_len = if known_len > 0 { 2 + known_len } else { 0 };
         // A time before 1970 is a number, too.
         let start = start_ms.unwrap_or(0).cast_unsigned();
-        let len = field_len(numbers.len()) + len + metadata_len + number_len(start);
-        let numbers = (Byte(0x0a), Varint(numbers.len() as u64), Bytes(numbers));
+        let len = field_len(numbers_len) + len + metadata_len + number_len(start);
+        let pair = |[name, value]: [u32; 2]| (Varint(name.into()), Varint(value.into()));
+        let numbers = (Byte(0x0a), Varint(numbers_len as u64), Each(numbers, pair));
         append(
             series,
             (Byte(0x2a), Varint(len as u64), numbers, field, metadata, number(0x30, start)),
         );
+        *count = labels.len();
         Ok(())
+    }
+
+    /// Whether the labels have the names of those of the last series, which are in order, and all
+    /// have values.
+    fn has_names_of_last(&self, labels: &[Label<'_>]) -> bool {
+        let mut both = labels.iter().zip(&self.labels);
+        labels.len() == self.count
+            && self.count > 0
+            && both.all(|((name, value), number)| {
+                !value.is_empty() && self.symbols.is(number[0], name)
+            })
     }
 
     /// Approximately how many bytes the request has.
@@ -331,6 +351,7 @@ impl RemoteWrite2 {
         out.extend_from_slice(&self.series);
         self.symbols.clear();
         self.series.clear();
+        self.count = 0;
     }
 }
 

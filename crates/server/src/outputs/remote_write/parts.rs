@@ -38,6 +38,13 @@ impl Parts {
         Self { relabelling, ..self }
     }
 
+    /// Makes room for this many series in each of them.
+    pub(super) fn expecting(mut self, series: usize) -> Self {
+        let parts = self.parts.into_iter().map(|part| part.expecting(series));
+        self.parts = parts.collect();
+        self
+    }
+
     /// Adds a number. The labels are in order, and have values.
     pub(super) fn sample(
         &mut self,

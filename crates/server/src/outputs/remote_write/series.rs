@@ -5,6 +5,7 @@
 //! receivers alike: otherwise, the names would depend on the version of remote write.
 
 use std::borrow::Cow;
+use std::mem;
 
 use quipu::exposition::{Escaping, bound_label, escape_name, is_legacy_name};
 use quipu::snapshot::{Family, Histogram, Kind, Series, Sink, Timestamp, Value};
@@ -19,6 +20,9 @@ pub(super) struct Flattening<'r> {
     parts: &'r mut Parts,
     external: &'r [ExternalLabel],
     names: Names,
+    plan: Plan,
+    /// The memory of the labels of a series.
+    room: Vec<Label<'static>>,
     /// The bounds of buckets or quantiles of the last series, and their texts.
     bounds: Vec<(Option<u64>, String)>,
 }
@@ -33,6 +37,27 @@ struct Names {
     escaped: Vec<(String, String)>,
 }
 
+/// Where the labels of a series are when they are in order: the same place for all series of a
+/// family that have a value for each label.
+#[derive(Debug, Default)]
+struct Plan {
+    columns: Vec<Column>,
+    /// The places of the labels of fixed cardinality, and of the dynamic ones.
+    fixed: Vec<usize>,
+    dynamic: Vec<usize>,
+    name_at: usize,
+    /// Whether all names differ.
+    is_valid: bool,
+}
+
+/// A label: of the family or of all series, with its number there, or the name of the metric.
+#[derive(Debug, Clone, Copy)]
+enum Column {
+    Own(usize),
+    External(usize),
+    Name,
+}
+
 /// The labels of a sample in order, with the name of the metric.
 #[derive(Debug, Clone)]
 struct Row<'a> {
@@ -44,17 +69,19 @@ struct Row<'a> {
 impl<'r> Flattening<'r> {
     /// Adds all series to the parts, with these labels.
     pub(super) fn new(parts: &'r mut Parts, external: &'r [ExternalLabel]) -> Self {
-        Self { parts, external, names: Names::default(), bounds: Vec::new() }
+        let (names, plan) = (Names::default(), Plan::default());
+        Self { parts, external, names, plan, room: Vec::new(), bounds: Vec::new() }
     }
 
     fn histogram(&mut self, family: &Family<'_>, series: &Series<'_>, histogram: &Histogram<'_>) {
         let metadata = metadata(family);
-        let Self { parts, external, names, bounds } = self;
-        let mut row = Row::new(family, series, names, external);
+        let Self { parts, external, names, plan, room, bounds } = self;
+        let mut row = Row::new(family, series, names, plan, external, mem::take(room));
         if let Some(native) = &histogram.native {
             let value = (native, histogram.count, histogram.sum);
             parts.histogram(row.named(&names.main), &metadata, value, series.start);
             if histogram.buckets.is_empty() {
+                *room = row.into_room();
                 return;
             }
         }
@@ -73,6 +100,7 @@ impl<'r> Flattening<'r> {
         }
         let value = (histogram.sum, histogram.count);
         sum_and_count(parts, &mut row, names, &metadata, value, series.start);
+        *room = row.into_room();
     }
 
     fn summary(
@@ -82,8 +110,8 @@ impl<'r> Flattening<'r> {
         (quantiles, count, sum): (&[(f64, f64)], u64, f64),
     ) {
         let metadata = metadata(family);
-        let Self { parts, external, names, bounds } = self;
-        let mut row = Row::new(family, series, names, external);
+        let Self { parts, external, names, plan, room, bounds } = self;
+        let mut row = Row::new(family, series, names, plan, external, mem::take(room));
         spell(bounds, quantiles.iter().map(|(quantile, _)| (*quantile, None)));
         let (mut with_quantile, at) = row.with("quantile");
         with_quantile.named(&names.main);
@@ -92,19 +120,21 @@ impl<'r> Flattening<'r> {
             parts.sample(&with_quantile.labels, &metadata, *value, None);
         }
         sum_and_count(parts, &mut row, names, &metadata, (sum, count), series.start);
+        *room = row.into_room();
     }
 
     /// A number for each state, which a label with the name of the metric has.
     fn states(&mut self, family: &Family<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
         let metadata = metadata(family);
-        let Self { parts, external, names, .. } = self;
-        let row = Row::new(family, series, names, external);
+        let Self { parts, external, names, plan, room, .. } = self;
+        let row = Row::new(family, series, names, plan, external, mem::take(room));
         let (mut with_state, at) = row.with(names.label(family.name));
         with_state.named(&names.main);
         for (state, is_on) in states {
             with_state.labels[at].1 = state;
             parts.sample(&with_state.labels, &metadata, f64::from(u8::from(*is_on)), None);
         }
+        *room = row.into_room();
     }
 
     fn number(
@@ -114,15 +144,17 @@ impl<'r> Flattening<'r> {
         value: f64,
         start: Option<Timestamp>,
     ) {
-        let Self { parts, external, names, .. } = self;
-        let mut row = Row::new(family, series, names, external);
+        let Self { parts, external, names, plan, room, .. } = self;
+        let mut row = Row::new(family, series, names, plan, external, mem::take(room));
         parts.sample(row.named(&names.main), &metadata(family), value, start);
+        *room = row.into_room();
     }
 }
 
 impl Sink for Flattening<'_> {
     fn family(&mut self, family: &Family<'_>) {
         self.names.set(family);
+        self.plan.set(family, &self.names, self.external);
         self.bounds.clear();
     }
 
@@ -229,15 +261,92 @@ fn label_name(name: &str) -> Cow<'_, str> {
     Cow::Owned(escaped.replace(':', "_"))
 }
 
+impl Plan {
+    fn set(&mut self, family: &Family<'_>, names: &Names, external: &[ExternalLabel]) {
+        let own = family.labels.iter().map(|label| names.label(label.name));
+        let mut all: Vec<(&str, Column)> =
+            own.enumerate().map(|(at, name)| (name, Column::Own(at))).collect();
+        for (at, label) in external.iter().enumerate() {
+            if !all.iter().any(|(name, _)| *name == label.name) {
+                all.push((&label.name, Column::External(at)));
+            }
+        }
+        all.push((NAME, Column::Name));
+        all.sort_by_key(|(name, _)| *name);
+        self.is_valid = all.windows(2).all(|two| two[0].0 != two[1].0);
+        self.columns.clear();
+        self.columns.extend(all.iter().map(|(_, column)| *column));
+        let mut places = vec![0; family.labels.len()];
+        for (place, column) in self.columns.iter().enumerate() {
+            match *column {
+                Column::Own(at) => places[at] = place,
+                Column::Name => self.name_at = place,
+                Column::External(_) => {}
+            }
+        }
+        let Self { fixed, dynamic, .. } = self;
+        [&mut *fixed, &mut *dynamic].map(Vec::clear);
+        for (label, place) in family.labels.iter().zip(places) {
+            let places = if label.values.is_some() { &mut *fixed } else { &mut *dynamic };
+            places.push(place);
+        }
+    }
+
+    /// Puts the labels of a series in order. Returns false if it does not have all of them.
+    fn fill<'a>(
+        &self,
+        family: &Family<'a>,
+        series: &Series<'a>,
+        names: &'a Names,
+        external: &'a [ExternalLabel],
+        labels: &mut Vec<Label<'a>>,
+    ) -> bool {
+        let own = self.fixed.len() + self.dynamic.len();
+        if !self.is_valid || series.overflow || own != family.labels.len() {
+            return false;
+        }
+        labels.extend(self.columns.iter().map(|column| match *column {
+            Column::Own(at) => (names.label(family.labels[at].name), ""),
+            Column::External(at) => (external[at].name.as_str(), external[at].value.as_str()),
+            Column::Name => (NAME, ""),
+        }));
+        for ((_, value), place) in family.fixed(series.group).zip(&self.fixed) {
+            labels[*place].1 = value;
+        }
+        let mut texts = series.texts;
+        for place in &self.dynamic {
+            labels[*place].1 = texts.next().unwrap_or("");
+        }
+        let mut own = self.fixed.iter().chain(&self.dynamic);
+        own.all(|place| !labels[*place].1.is_empty())
+    }
+}
+
 impl<'a> Row<'a> {
     /// The labels of a series, and those of all series that it does not have.
     fn new(
         family: &Family<'a>,
         series: &Series<'a>,
         names: &'a Names,
+        plan: &Plan,
         external: &'a [ExternalLabel],
+        mut labels: Vec<Label<'a>>,
     ) -> Self {
-        let mut labels = Vec::with_capacity(family.labels.len() + external.len() + 2);
+        if plan.fill(family, series, names, external, &mut labels) {
+            return Self { labels, name_at: plan.name_at };
+        }
+        labels.clear();
+        Self::of_any(family, series, names, external, labels)
+    }
+
+    /// The same for a series that does not have all labels.
+    fn of_any(
+        family: &Family<'a>,
+        series: &Series<'a>,
+        names: &'a Names,
+        external: &'a [ExternalLabel],
+        mut labels: Vec<Label<'a>>,
+    ) -> Self {
         if series.overflow {
             labels.push(("quipu_overflow", series.overflow_value()));
         } else {
@@ -255,6 +364,13 @@ impl<'a> Row<'a> {
         labels.sort_unstable();
         let name_at = position(&labels, NAME);
         Self { labels, name_at }
+    }
+
+    /// The memory, for the labels of another series.
+    fn into_room(mut self) -> Vec<Label<'static>> {
+        self.labels.clear();
+        // The standard library collects it in place.
+        self.labels.into_iter().map(|_| ("", "")).collect()
     }
 
     /// The labels with this name of the metric.
@@ -412,6 +528,53 @@ mod tests {
         }
     }
 
+    #[test]
+    fn planned_labels_are_those_of_any_series() {
+        let external: [ExternalLabel; 3] =
+            ["region=eu", "b=x", "z=y"].map(|label| label.parse().unwrap());
+        let values: [&str; 2] = ["on", ""];
+        let label = |name, is_fixed: bool| snapshot::Label {
+            name,
+            values: is_fixed.then_some(&values[..]),
+        };
+        for labels in [
+            &[][..],
+            &[label("b", false)],
+            &[label("x", false), label("a", true), label("region", false), label("c", true)],
+            &[label("z.z", false), label("Z", false), label("a:b", true)],
+            &[label("a.b", false), label("a_b", false)],
+            &[label("__name__", true), label("a", false)],
+        ] {
+            let dynamic = labels.iter().filter(|label| label.values.is_none()).count();
+            let groups = 1 << (labels.len() - dynamic);
+            let (name, kind) = ("level", Kind::Gauge);
+            let family = Family { name, help: "", unit: "", kind, labels, groups, bare: false };
+            let (mut names, mut plan) = (Names::default(), Plan::default());
+            names.set(&family);
+            plan.set(&family, &names, &external);
+            for group in 0..groups {
+                for given in [&["v", "w", "u"][..], &["v", ""], &["", "w"], &["v"]] {
+                    let mut texts = Vec::new();
+                    given.iter().take(dynamic).for_each(|text| Texts::push(&mut texts, text));
+                    for overflow in [false, true] {
+                        let series = Series {
+                            group,
+                            texts: Texts::new(&texts),
+                            escape_free: true,
+                            overflow,
+                            start: None,
+                            value: Value::Info,
+                        };
+                        let new = Vec::new;
+                        let row = Row::new(&family, &series, &names, &plan, &external, new());
+                        let any = Row::of_any(&family, &series, &names, &external, new());
+                        assert_eq!((row.labels, row.name_at), (any.labels, any.name_at));
+                    }
+                }
+            }
+        }
+    }
+
     /// A snapshot of gauges with these numbers, after another one.
     fn take(numbers: std::ops::Range<usize>, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
         let mut parts = parts(hash);
@@ -445,13 +608,13 @@ mod tests {
     fn requests_are_bounded_and_ends_are_marked_once() {
         let hash = Seeded::default();
         let take = |count: usize, before: Option<&Snapshot>| take(0..count, before, &hash);
-        let all = take(5001, None);
+        let all = take(25_001, None);
         let samples: Vec<u64> = all.bodies.iter().map(|body| body.samples).collect();
-        assert_eq!(samples, [2000, 2000, 1001]);
-        let fewer = take(4000, Some(&all));
-        assert_eq!((ends(&fewer), rows(&fewer).len()), (1001, 5001));
-        assert_eq!(ends(&take(4000, Some(&fewer))), 0);
-        assert_eq!(ends(&take(0, Some(&fewer))), 4000);
+        assert_eq!(samples, [10_000, 10_000, 5001]);
+        let fewer = take(20_000, Some(&all));
+        assert_eq!((ends(&fewer), rows(&fewer).len()), (5001, 25_001));
+        assert_eq!(ends(&take(20_000, Some(&fewer))), 0);
+        assert_eq!(ends(&take(0, Some(&fewer))), 20_000);
     }
 
     #[test]
@@ -459,22 +622,22 @@ mod tests {
         let hash = Seeded::default();
         let take = |range, before: Option<&Snapshot>| take(range, before, &hash);
         // Of three requests, two are done, and the third was not sent.
-        let merged = take(0..6000, None).merge(None, 2, 2, &hash).unwrap();
-        assert_eq!(ends(&take(0..0, Some(&merged))), 4000);
+        let merged = take(0..30_000, None).merge(None, 2, 2, &hash).unwrap();
+        assert_eq!(ends(&take(0..0, Some(&merged))), 20_000);
         // It may have been taken.
-        let merged = take(0..6000, None).merge(None, 2, 3, &hash).unwrap();
-        assert_eq!(ends(&take(0..0, Some(&merged))), 6000);
-        // 1000 series come, and 3000 go: of the two requests with their marks, one is done.
-        let next = take(3000..7000, Some(&merged));
-        assert_eq!((next.bodies.len(), ends(&next)), (4, 3000));
+        let merged = take(0..30_000, None).merge(None, 2, 3, &hash).unwrap();
+        assert_eq!(ends(&take(0..0, Some(&merged))), 30_000);
+        // 5000 series come, and 15,000 go: of the two requests with their marks, one is done.
+        let next = take(15_000..35_000, Some(&merged));
+        assert_eq!((next.bodies.len(), ends(&next)), (4, 15_000));
         let merged = next.merge(Some(merged), 3, 4, &hash).unwrap();
-        let after = take(3000..7000, Some(&merged));
-        assert_eq!((after.bodies.len(), ends(&after)), (3, 1000));
+        let after = take(15_000..35_000, Some(&merged));
+        assert_eq!((after.bodies.len(), ends(&after)), (3, 5000));
         // All of them go, but for the last ones, while nothing is taken.
         let merged = after.merge(Some(merged), 0, 0, &hash).unwrap();
-        let last = take(6999..7000, Some(&merged));
-        assert_eq!(ends(&last), 1000 + 3999);
+        let last = take(34_999..35_000, Some(&merged));
+        assert_eq!(ends(&last), 5000 + 19_999);
         let merged = last.merge(Some(merged), 3, 3, &hash).unwrap();
-        assert_eq!(ends(&take(6999..7000, Some(&merged))), 0);
+        assert_eq!(ends(&take(34_999..35_000, Some(&merged))), 0);
     }
 }

@@ -52,6 +52,8 @@ struct Reading {
     /// Whether it is that of the end.
     is_last: bool,
     parts: Vec<Option<Requests>>,
+    /// How many series the largest part had.
+    series: usize,
 }
 
 /// What is known of a receiver.
@@ -88,6 +90,7 @@ impl Shards {
             at: Instant::now(),
             is_last: false,
             parts: (0..count).map(none).collect(),
+            series: 0,
         };
         Self {
             source,
@@ -168,12 +171,14 @@ impl Shards {
         self.metrics.replaced.inc_by(replaced.map(|part| part.samples()).sum());
         let version = lock(&self.negotiation).version();
         let mut parts = Parts::new(timestamp_ms, version, &self.hash, self.placement.clone())
-            .relabelled(self.relabelling.clone());
+            .relabelled(self.relabelling.clone())
+            .expecting(reading.series);
         self.source.visit(&mut Flattening::new(&mut parts, &self.labels))?;
         let (parts, nameless) = parts.finish();
         self.metrics.invalid.inc_by(nameless);
         reading.timestamp_ms = timestamp_ms;
         reading.at = begun;
+        reading.series = parts.iter().map(Requests::series).max().unwrap_or(0);
         reading.parts = parts.into_iter().map(Some).collect();
         let receiver = &self.metrics.receiver;
         debug!(%receiver, took = ?begun.elapsed(), "took a snapshot to send");
@@ -299,7 +304,8 @@ mod tests {
     fn a_time_has_one_reading_whatever_the_clock_does() {
         let part = || Requests::new(2000, WriteVersion::Two, Seeded::default());
         let parts = vec![Some(part()), None];
-        let mut reading = Reading { timestamp_ms: 2000, at: Instant::now(), is_last: false, parts };
+        let mut reading =
+            Reading { timestamp_ms: 2000, at: Instant::now(), is_last: false, parts, series: 0 };
         let hour = Duration::from_secs(3600);
         let is_of =
             |reading: &Reading, due_ms| [0, 1].map(|shard| reading.is_of(shard, due_ms, hour));

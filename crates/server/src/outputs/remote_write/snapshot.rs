@@ -6,14 +6,14 @@
 //! [`Snapshot::merge`] adds what the one before had.
 
 use std::collections::HashSet;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, Hasher};
 use std::mem;
 
 use quipu::snapshot::{Native, Timestamp};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    self, Entry, HistogramSample, Label, Metadata, RemoteWrite2, Sample, Series, WriteReader,
-    WriteVersion,
+    self, Compressor, Entry, HistogramSample, Label, Metadata, RemoteWrite2, Sample, Series,
+    WriteReader, WriteVersion,
 };
 
 use super::convert::to_version_1;
@@ -49,12 +49,14 @@ pub(super) struct Requests {
     snapshot: Snapshot,
     /// Buffers.
     bytes: Vec<u8>,
+    compressor: Compressor,
     negative: Vec<(i32, f64)>,
     positive: Vec<(i32, f64)>,
 }
 
-/// The most samples of a request, as in Prometheus, and the bytes from which it is full.
-const MOST_SAMPLES: u64 = 2000;
+/// The most samples of a request, as in VictoriaMetrics' agent, and the bytes from which it is
+/// full.
+const MOST_SAMPLES: u64 = 10_000;
 const MOST_BYTES: usize = 1 << 20;
 /// The most series that are gone and whose marks could not be sent.
 const MOST_GONE: u64 = 1 << 20;
@@ -62,11 +64,13 @@ const MOST_GONE: u64 = 1 << 20;
 const MOST_EXPANDED: usize = 1 << 30;
 
 impl Body {
-    fn new(version: WriteVersion, request: &[u8], samples: u64) -> Result<Self, quipu_wire::Error> {
-        let mut bytes = Vec::new();
-        remote::compress(request, &mut bytes)?;
-        bytes.shrink_to_fit();
-        Ok(Self { version, bytes, samples })
+    fn new(
+        version: WriteVersion,
+        request: &[u8],
+        samples: u64,
+        compressor: &mut Compressor,
+    ) -> Result<Self, quipu_wire::Error> {
+        Ok(Self { version, bytes: compressor.compress(request)?.to_vec(), samples })
     }
 
     pub(super) fn expand(&self) -> Result<Vec<u8>, quipu_wire::Error> {
@@ -87,7 +91,8 @@ impl Body {
 
     /// The same samples in a request in 1.0.
     pub(super) fn in_version_1(&self) -> Result<Self, quipu_wire::Error> {
-        Self::new(WriteVersion::One, &to_version_1(&self.expand()?)?, self.samples)
+        let request = to_version_1(&self.expand()?)?;
+        Self::new(WriteVersion::One, &request, self.samples, &mut Compressor::default())
     }
 }
 
@@ -102,9 +107,21 @@ impl Requests {
             hash,
             snapshot: Snapshot { timestamp_ms, bodies: Vec::new(), invalid: 0, series },
             bytes: Vec::new(),
+            compressor: Compressor::default(),
             negative: Vec::new(),
             positive: Vec::new(),
         }
+    }
+
+    /// Makes room for the hashes of this many series.
+    pub(super) fn expecting(mut self, series: usize) -> Self {
+        self.snapshot.series.reserve(series);
+        self
+    }
+
+    /// How many series there are.
+    pub(super) fn series(&self) -> usize {
+        self.snapshot.series.len()
     }
 
     /// The time of all samples, in milliseconds since 1970.
@@ -165,7 +182,7 @@ impl Requests {
     /// Notes a series. Returns false if it is there already, as when two names are the same after
     /// they were escaped: a receiver would refuse the second sample, and maybe all of the request.
     fn begin(&mut self, labels: &[Label<'_>]) -> bool {
-        let is_new = self.snapshot.series.insert(self.hash.hash_one(labels));
+        let is_new = self.snapshot.series.insert(identity(&self.hash, labels));
         if !is_new {
             self.snapshot.invalid += 1;
         }
@@ -202,10 +219,11 @@ impl Requests {
         }
         self.bytes.clear();
         self.request.finish(&mut self.bytes);
+        let compressor = &mut self.compressor;
         let body = match self.version {
             WriteVersion::One => to_version_1(&self.bytes)
-                .and_then(|request| Body::new(WriteVersion::One, &request, samples)),
-            WriteVersion::Two => Body::new(WriteVersion::Two, &self.bytes, samples),
+                .and_then(|request| Body::new(WriteVersion::One, &request, samples, compressor)),
+            WriteVersion::Two => Body::new(WriteVersion::Two, &self.bytes, samples, compressor),
         };
         match body {
             Ok(body) => self.snapshot.bodies.push(body),
@@ -223,7 +241,7 @@ impl Requests {
         let mut marked = HashSet::with_hasher(self.hash.clone());
         for body in &before.bodies {
             body.each_series(|series| {
-                let hash = self.hash.hash_one(series.labels);
+                let hash = identity(&self.hash, series.labels);
                 // What is not in the set there was a mark itself.
                 let is_open = before.series.contains(&hash);
                 if is_open && !self.snapshot.series.contains(&hash) && marked.insert(hash) {
@@ -280,7 +298,7 @@ impl Snapshot {
         let mut ended = HashSet::with_hasher(hash.clone());
         for (at, body) in self.bodies.iter().enumerate() {
             body.each_series(|series| {
-                let hash = hash.hash_one(series.labels);
+                let hash = identity(hash, series.labels);
                 if self.series.contains(&hash) {
                     open.insert(hash);
                 } else if at < done {
@@ -298,7 +316,7 @@ impl Snapshot {
         let mut gone = 0;
         for body in &before.bodies {
             body.each_series(|series| {
-                let hash = hash.hash_one(series.labels);
+                let hash = identity(hash, series.labels);
                 if !before.series.contains(&hash) || ended.contains(&hash) {
                     return;
                 }
@@ -312,4 +330,14 @@ impl Snapshot {
         self.bodies.append(&mut rest.finish().bodies);
         Some(self)
     }
+}
+
+/// The hash of a series. Each text is hashed with its length.
+fn identity(hash: &Seeded, labels: &[Label<'_>]) -> u64 {
+    let mut hasher = hash.build_hasher();
+    for (name, value) in labels {
+        hasher.write(name.as_bytes());
+        hasher.write(value.as_bytes());
+    }
+    hasher.finish()
 }
