@@ -4,6 +4,8 @@
 //! what is said of them is found out here. A reader refuses the whole exposition if a single series
 //! has two labels of one name, so families with such labels are left out.
 
+mod numbers;
+
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -168,7 +170,7 @@ impl Recorder {
         }
     }
 
-    /// Makes room for as many series as the last recording of the same source has.
+    /// Makes room for the number of series that the last recording of the same source has.
     pub(super) fn after(self, before: &Arc<Seen>) -> Self {
         Self { before: Some((Arc::clone(before), 0)), ..self }
     }
@@ -209,6 +211,11 @@ impl Recorder {
             family.series.shrink_to_fit();
         }
         (self.families, self.series)
+    }
+
+    /// What was recorded so far, also families without series.
+    pub(super) fn families(&self) -> &[Recorded] {
+        &self.families
     }
 
     /// All families that were recorded, also those without series.
@@ -313,9 +320,11 @@ impl Sink for Recorder {
         };
         // Positions in the texts are of 32 bits.
         let Ok(begin) = u32::try_from(recorded.texts.len()) else { return };
-        let mut escape_free = true;
+        // What files say of it is not believed.
+        let is_checked = self.beside.is_none();
+        let mut escape_free = !is_checked || series.escape_free;
         let mut push = |text: &str, texts: &mut Vec<u8>| {
-            escape_free &= is_escape_free(text);
+            escape_free &= is_checked || is_escape_free(text);
             Texts::push(texts, text);
         };
         if series.overflow {

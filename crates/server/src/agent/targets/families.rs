@@ -16,11 +16,12 @@ use quipu::snapshot::{
     Value,
 };
 use quipu_segment::hash::Seeded;
-use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader, Sample};
+use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Reader, Sample};
 use quipu_wire::remote::exposition::{self as wire, Families, FamilyError, Limits};
 
 use super::super::labels::escaped;
-use super::super::recorded::{Recorded, Recorder};
+use super::super::recorded::{Recorded, Recorder, is_escape_free};
+use super::form::{Draft, Form};
 use super::report;
 use crate::look::Text;
 
@@ -33,8 +34,11 @@ pub(super) struct Body {
     pub(super) samples: usize,
     /// Those that are shown.
     pub(super) kept: usize,
-    /// Metrics by the hashes of their names and labels, with the number of their samples.
-    pub(super) identities: HashMap<u64, u32, Seeded>,
+    /// Metrics by the hashes of their names and labels, with the number of their samples. `None` if
+    /// they are those of the scrape before.
+    pub(super) identities: Option<HashMap<u64, u32, Seeded>>,
+    /// What the next scrape may have in common with this one.
+    pub(super) form: Option<Form>,
 }
 
 /// Reads an exposition.
@@ -42,48 +46,32 @@ pub(super) struct Body {
 /// # Errors
 /// The first line that cannot be read, or that there are too many samples or families.
 pub(super) fn read(text: &Text, most: usize, hash: &Seeded) -> Result<Body, String> {
-    let mut reader = Reader::new(&text.bytes, Options::new(text.format));
+    let mut reading = Reading::new(text.format, hash);
     // The length of the text bounds the texts of a family.
     let limits = Limits { samples: most, bytes: usize::MAX };
     let mut families = Families::new(text.format, limits);
-    let mut reading = Reading::new(text.format, hash);
-    while let Some(item) = reader.next() {
-        let item = item.map_err(|error| error.to_string())?;
-        if matches!(item, Item::Sample(_)) {
-            reading.samples += 1;
-            if reading.samples > most {
-                return Err(format!("there are more than {most} samples; see --scrape-samples"));
-            }
-        }
-        match families.push(&item, |family| reading.family(family)) {
-            Err(error @ FamilyError::TooLarge) => return Err(error.to_string()),
-            // A text, a type or a unit that is there twice says nothing new.
-            Err(_) => reading.dropped += usize::from(matches!(item, Item::Sample(_))),
-            Ok(()) => {}
-        }
-        if let Item::Sample(sample) = &item {
-            reading.note_bound(sample);
-        }
-        reading.check_sets()?;
-    }
-    families.finish(|family| reading.family(family));
-    reading.check_sets()?;
-    let Reading { recorder, samples, dropped, identities, .. } = reading;
+    reading.take(&text.bytes, &mut families, most, |_| false)?;
+    let Reading { recorder, samples, dropped, identities, kinds, draft, .. } = reading;
+    let kept = samples.saturating_sub(dropped);
+    let form = draft.form(text, recorder.families(), kinds, samples);
     let (families, series) = recorder.finish();
-    Ok(Body { families, series, samples, kept: samples.saturating_sub(dropped), identities })
+    Ok(Body { families, series, samples, kept, identities: Some(identities), form })
 }
 
-struct Reading<'h> {
+/// Reads the lines of an exposition.
+pub(super) struct Reading<'h> {
     format: Format,
     hash: &'h Seeded,
-    recorder: Recorder,
+    pub(super) recorder: Recorder,
     samples: usize,
-    dropped: usize,
+    pub(super) dropped: usize,
     identities: HashMap<u64, u32, Seeded>,
     /// How many families there are, and sets of names that their labels have.
     sets: usize,
     /// The types of the families so far.
-    kinds: HashMap<String, wire::Kind>,
+    pub(super) kinds: HashMap<String, wire::Kind>,
+    /// How the lines are put together.
+    draft: Draft,
     /// The bounds of the current family's buckets as the target spelled them, and whether the
     /// formats spell them like that, too.
     bounds: BTreeMap<u64, (Box<str>, bool)>,
@@ -129,7 +117,7 @@ struct Set {
 }
 
 impl<'h> Reading<'h> {
-    fn new(format: Format, hash: &'h Seeded) -> Self {
+    pub(super) fn new(format: Format, hash: &'h Seeded) -> Self {
         Self {
             format,
             hash,
@@ -139,9 +127,56 @@ impl<'h> Reading<'h> {
             identities: HashMap::with_hasher(hash.clone()),
             sets: 0,
             kinds: HashMap::new(),
+            draft: Draft::default(),
             bounds: BTreeMap::new(),
             texts: Vec::new(),
         }
+    }
+
+    /// Reads lines, and ends the last family. `is_end` says which fault of a line ends them, too.
+    ///
+    /// # Errors
+    /// The first line that cannot be read, or that there are too many samples or families.
+    pub(super) fn take(
+        &mut self,
+        lines: &[u8],
+        families: &mut Families,
+        most: usize,
+        is_end: impl Fn(&LineError) -> bool,
+    ) -> Result<(), String> {
+        let mut reader = Reader::new(lines, Options::new(self.format));
+        while let Some(item) = reader.next() {
+            let item = match item {
+                Err(error) if is_end(&error) => break,
+                item => item.map_err(|error| error.to_string())?,
+            };
+            if matches!(item, Item::Sample(_)) {
+                self.samples += 1;
+                if self.samples > most {
+                    return Err(format!(
+                        "there are more than {most} samples; see --scrape-samples"
+                    ));
+                }
+            }
+            self.draft.line(&item);
+            match families.push(&item, |family| self.family(family)) {
+                Err(error @ FamilyError::TooLarge) => return Err(error.to_string()),
+                // A text, a type or a unit that is there twice says nothing new.
+                Err(_) => {
+                    self.dropped += usize::from(matches!(item, Item::Sample(_)));
+                    self.draft.refuse();
+                }
+                Ok(()) => {}
+            }
+            if let Item::Sample(sample) = &item {
+                self.draft.sample();
+                self.note_bound(sample);
+            }
+            self.check_sets()?;
+        }
+        self.draft.end();
+        families.finish(|family| self.family(family));
+        self.check_sets()
     }
 
     /// Each set is a family of its own to the agent.
@@ -212,6 +247,7 @@ impl<'h> Reading<'h> {
             wire::Kind::Summary => self.flat(head, family, ["_sum", "_count"]),
             _ => self.put(head, whole()),
         }
+        self.draft.family(family.metrics().len(), self.recorder.families());
         self.bounds.clear();
     }
 
@@ -359,7 +395,7 @@ impl<'h> Reading<'h> {
             let series = Series {
                 group: 0,
                 texts: Texts::new(&self.texts),
-                escape_free: !values.iter().any(|value| value.contains(['"', '\\', '\n'])),
+                escape_free: values.iter().all(|value| is_escape_free(value)),
                 overflow: false,
                 start: created.and_then(|ms| ms.checked_mul(1_000_000)).map(Timestamp),
                 value: Value::Info,
@@ -511,7 +547,8 @@ fn is_whole(n: f64) -> bool {
     (0.0..WHOLE).contains(&n) && n.trunc() == n
 }
 
-fn number(n: f64) -> Number {
+/// The number of a sample.
+pub(super) fn number(n: f64) -> Number {
     match is_whole(n) && n.is_sign_positive() {
         // Below 2^53: exact.
         true => Number::Unsigned(n as u64),

@@ -7,6 +7,7 @@
 
 mod address;
 mod families;
+mod form;
 mod report;
 mod schedule;
 
@@ -29,6 +30,7 @@ use crate::tls;
 use crate::via::Via;
 pub use address::{Target, TargetFile};
 use families::Body;
+use form::Form;
 use report::Report;
 
 /// Which targets are scraped, and how.
@@ -113,6 +115,7 @@ impl Targets {
                 shared: Arc::clone(&shared),
                 hash: Seeded::default(),
                 before: None,
+                form: None,
                 fault: None,
             };
             let thread = thread::Builder::new().name("scrape".into());
@@ -163,6 +166,8 @@ struct Scraper {
     hash: Seeded,
     /// The series of the last scrape that succeeded, by their hashes, with their samples.
     before: Option<HashMap<u64, u32, Seeded>>,
+    /// What its text may have in common with the next one.
+    form: Option<Form>,
     /// Why the last scrape failed.
     fault: Option<String>,
 }
@@ -207,20 +212,24 @@ impl Scraper {
         drop(old);
     }
 
-    fn fetch(&self) -> Result<(usize, Body), Fault> {
+    fn fetch(&mut self) -> Result<(usize, Body), Fault> {
         let options = &self.shared.options;
         let text = self.fetcher.fetch(options.targets[self.number].url())?;
         let _turn = locked(&self.shared.turn);
-        let body = families::read(&text, options.samples, &self.hash)?;
+        let known = self.form.take().and_then(|form| form.read(&text, &self.hash));
+        let body = match known {
+            Some(body) => body,
+            None => families::read(&text, options.samples, &self.hash)?,
+        };
         Ok((text.bytes.len(), body))
     }
 
     fn taken(&mut self, bytes: usize, body: Body, seconds: f64) -> Slot {
         let target = &self.shared.options.targets[self.number];
-        let Body { families, series, samples, kept, identities } = body;
+        let Body { families, series, samples, kept, identities, form } = body;
         let is_known =
             |one: &u64| self.before.as_ref().is_some_and(|before| before.contains_key(one));
-        let new = identities.iter().filter(|(one, _)| !is_known(one));
+        let new = identities.iter().flatten().filter(|(one, _)| !is_known(one));
         let added = new.map(|(_, samples)| u64::from(*samples)).sum();
         let (job, instance) = (printable(target.job()), printable(target.instance()));
         if self.fault.take().is_some() {
@@ -228,14 +237,16 @@ impl Scraper {
         } else if self.before.is_none() {
             info!(%job, %instance, samples, "scraped a target");
         }
-        self.before = Some(identities);
+        self.before = identities.or(self.before.take());
         let report = Report { up: true, seconds, samples, kept, added, bytes: bytes as f64 };
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let labels = vec![label("job", target.job()), label("instance", target.instance())];
         let name = [target.job(), target.instance()].join("/");
         let seen =
             Seen { origin: Origin::Target, name, path: PathBuf::new(), labels, families, series };
-        Slot { report: Some(report), seen: Some(Arc::new(seen)) }
+        let seen = Arc::new(seen);
+        self.form = form.map(|form| form.of(&seen));
+        Slot { report: Some(report), seen: Some(seen) }
     }
 
     fn failed(&mut self, fault: Fault, seconds: f64) -> Slot {

@@ -258,3 +258,96 @@ fn damaged_texts_are_refused_or_read() {
         }
     }
 }
+
+/// What was read of a body.
+fn seen(body: &mut Body) -> Arc<Seen> {
+    let families = std::mem::take(&mut body.families);
+    Arc::new(Seen { families, series: body.series, ..Seen::default() })
+}
+
+/// Changes the values of some samples, and now and then something else.
+fn changed(text: &str, choices: &mut Choices) -> String {
+    let mut changed = String::new();
+    for line in text.lines() {
+        let is_sample = !line.starts_with('#');
+        let value = match choices.of(&["same", "other", "other", "other"]) {
+            "other" if is_sample => {
+                let usual = ["1", "2", "3", "0.5", "-1", "NaN", "+Inf", "1e3", "0"];
+                let rare = ["1 5", "x", "", " 1", "1 ", "1 # {a=\"b\"} 1", "{a=\"1\"} 1"];
+                let is_rare = choices.of(&[&["usual"; 40][..], &["rare"]].concat()) == "rare";
+                Some(if is_rare { choices.of(&rare) } else { choices.of(&usual) })
+            }
+            _ => None,
+        };
+        match (value, line.rsplit_once(' ')) {
+            (Some(value), Some((start, _))) => changed += &format!("{start} {value}\n"),
+            _ => changed += &format!("{line}\n"),
+        }
+    }
+    let at = changed.len().saturating_sub(1 + choices.0 as usize % 300);
+    let is_whole = choices.of(&["", "", "", "", "", "", "", "x"]).is_empty();
+    if !is_whole && changed.is_char_boundary(at) {
+        changed.insert_str(at, choices.of(&["1", "_", " ", "\n", "{", "x 1\n", "# x\n"]));
+    }
+    changed
+}
+
+#[test]
+fn texts_of_a_known_form_are_read_as_any() {
+    let (mut choices, hash) = (Choices(7), Seeded::default());
+    let (mut known, mut others) = (0, 0);
+    for _ in 0..3000 {
+        let (first, content_type) = random(&mut choices);
+        let read_whole = |text: &str| {
+            let text = Text::of_type(text.as_bytes().into(), content_type.into());
+            read(&text, 1000, &hash)
+        };
+        let mut before = read_whole(&first).unwrap();
+        for _ in 0..4 {
+            let Some(form) = before.form.take() else { break };
+            let identities = before.identities.take();
+            let form = form.of(&seen(&mut before));
+            let text = changed(&first, &mut choices);
+            let of_form =
+                form.read(&Text::of_type(text.as_bytes().into(), content_type.into()), &hash);
+            let whole = read_whole(&text);
+            let Some(of_form) = of_form else {
+                others += 1;
+                break;
+            };
+            let whole = whole.unwrap_or_else(|error| panic!("{error}: {first:?} {text:?}"));
+            let all = |body: &Body| {
+                format!("{:?} {:?}", body.families, (body.series, body.samples, body.kept))
+            };
+            assert_eq!(all(&of_form), all(&whole), "{first:?} {text:?}");
+            assert!(of_form.identities.is_none());
+            assert_eq!(identities, whole.identities, "{first:?} {text:?}");
+            known += 1;
+            before = Body { identities, ..of_form };
+        }
+    }
+    assert!(known > 1000 && others > 1000, "{known} {others}");
+}
+
+#[test]
+fn values_alone_make_no_other_form() {
+    let hash = Seeded::default();
+    for content_type in ["", OPENMETRICS] {
+        let read = |n: usize| {
+            let end = if content_type.is_empty() { "" } else { "# EOF\n" };
+            let text = format!(
+                "# HELP a A.\n# TYPE a counter\na_total{{b=\"c\"}} {n}\na_total {n}.5\n\
+                 # TYPE g gauge\ng -{n}\n# TYPE h histogram\nh_bucket{{le=\"1\"}} {n}\n\
+                 h_bucket{{le=\"+Inf\"}} 7{n}\nh_sum {n}\nh_count 7{n}\nx 1\nx{{y=\"z\"}} {n}\n{end}"
+            );
+            Text::of_type(text.into_bytes(), content_type.into())
+        };
+        let mut body = super::read(&read(1), 1000, &hash).unwrap();
+        for n in 2..5 {
+            let form = body.form.take().unwrap().of(&seen(&mut body));
+            body = form.read(&read(n), &hash).unwrap();
+            let whole = super::read(&read(n), 1000, &hash).unwrap();
+            assert_eq!(format!("{:?}", body.families), format!("{:?}", whole.families));
+        }
+    }
+}

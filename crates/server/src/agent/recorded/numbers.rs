@@ -1,0 +1,57 @@
+//! Families whose series are there again, with other numbers.
+
+use quipu::snapshot::Number;
+
+use super::{OneSeries, OneValue, Recorded};
+
+impl Recorded {
+    /// How many series it has.
+    pub(in crate::agent) fn len(&self) -> usize {
+        self.series.len()
+    }
+
+    /// Whether each series has a number and nothing beside it.
+    pub(in crate::agent) fn is_of_numbers(&self) -> bool {
+        let mut values = self.series.iter().map(|one| &one.value);
+        values.all(|value| {
+            use OneValue::{Counter, Gauge, Unknown};
+            matches!(value, Counter(_, None) | Gauge(_) | Unknown(_))
+        })
+    }
+
+    /// The same family of numbers with others, in the order of the series. `None` if there is no
+    /// number for one of them.
+    pub(in crate::agent) fn with_numbers(
+        &self,
+        mut next: impl FnMut() -> Option<Number>,
+    ) -> Option<Self> {
+        let mut series = Vec::with_capacity(self.series.len());
+        for one in &self.series {
+            let value = match one.value {
+                OneValue::Counter(..) => OneValue::Counter(next()?, None),
+                OneValue::Gauge(_) => OneValue::Gauge(next()?),
+                _ => OneValue::Unknown(next()?),
+            };
+            let OneSeries { group, ref texts, escape_free, start, .. } = *one;
+            series.push(OneSeries { group, texts: texts.clone(), escape_free, start, value });
+        }
+        Some(Self {
+            name: self.name.clone(),
+            help: self.help.clone(),
+            unit: self.unit.clone(),
+            labels: self.labels.clone(),
+            texts: self.texts.clone(),
+            series,
+            ..*self
+        })
+    }
+
+    /// Whether the other has the same series, whatever their values are.
+    pub(in crate::agent) fn has_series_of(&self, other: &Self) -> bool {
+        let head = |one: &Self| (one.kind, one.bare, one.groups, one.overflows, one.series.len());
+        head(self) == head(other)
+            && (&self.name, &self.help, &self.unit) == (&other.name, &other.help, &other.unit)
+            && self.labels == other.labels
+            && self.texts == other.texts
+    }
+}

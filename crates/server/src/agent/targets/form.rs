@@ -1,0 +1,278 @@
+//! What the texts of a target have in common from one scrape to the next: most differ in their
+//! values alone.
+//!
+//! Then all but the values is known: which lines are there, which series they are of, and that no
+//! other scrape has to be asked whether these are new. So the bytes are compared. Families of plain
+//! numbers, which have a line for each series, only get their numbers; what the lines of others
+//! mean may depend on their values, so these are read again. A text that differs elsewhere, or has
+//! a line that is not as it should be, is read as a whole, which knows why.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+
+use quipu::snapshot::Number;
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::exposition::text::{self, Format, Item, LineError, Reason, value_and_time};
+use quipu_wire::remote::exposition::{self as wire, Families, Limits};
+
+use super::super::merged::Seen;
+use super::super::recorded::Recorded;
+use super::families::{Body, Reading, number};
+use crate::look::Text;
+
+/// What a text has in common with the next one.
+#[derive(Debug)]
+pub(super) struct Form {
+    format: Format,
+    /// Its bytes without those after the labels of samples.
+    text: Vec<u8>,
+    lines: Vec<Line>,
+    blocks: Vec<Block>,
+    /// The types of all families.
+    kinds: HashMap<String, wire::Kind>,
+    /// How many samples it has.
+    samples: usize,
+    /// What was read of it.
+    seen: Arc<Seen>,
+}
+
+/// A line: how many bytes of it the text of the form has, and whether it is a sample.
+#[derive(Debug, Clone, Copy)]
+struct Line(u32);
+
+/// The lines from the end of the block before, which are a family.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    /// The number of its last line, plus one.
+    lines: usize,
+    /// The number of the last family that the agent shows of it, plus one.
+    families: usize,
+    /// Whether it has a line for each series of one family of numbers, in their order.
+    is_plain: bool,
+}
+
+/// Notes how a text that is read is put together.
+#[derive(Debug, Default)]
+pub(super) struct Draft {
+    lines: Vec<Line>,
+    /// The number of the line that is read.
+    at: usize,
+    blocks: Vec<Block>,
+    /// How many samples the block has so far, and whether a line of it was refused.
+    samples: usize,
+    is_refused: bool,
+}
+
+/// The longest line that is compared: that of the reader.
+const MAX_LINE: usize = 64 << 10;
+
+impl Line {
+    fn new(length: usize, is_sample: bool) -> Option<Self> {
+        Some(Self(u32::try_from(length).ok()?.checked_mul(2)? | u32::from(is_sample)))
+    }
+
+    fn length(self) -> usize {
+        self.0 as usize / 2
+    }
+
+    fn is_sample(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
+impl Draft {
+    /// Notes the next line.
+    pub(super) fn line(&mut self, item: &Item<'_, '_>) {
+        self.at = self.lines.len();
+        // One that is too long has a length that no text has.
+        let of = |length, is_sample| Line::new(length, is_sample).unwrap_or(Line(u32::MAX));
+        self.lines.push(match item {
+            Item::Sample(sample) => of(sample.encoded.len(), true),
+            _ => of(0, false),
+        });
+    }
+
+    /// Notes that the line is a sample.
+    pub(super) fn sample(&mut self) {
+        self.samples += 1;
+    }
+
+    /// Notes that the line is not a part of its family.
+    pub(super) fn refuse(&mut self) {
+        self.is_refused = true;
+    }
+
+    /// Notes that all lines were read.
+    pub(super) fn end(&mut self) {
+        self.at = self.lines.len();
+    }
+
+    /// Notes that the line begins another family than the one before, which has this many metrics.
+    /// These families were recorded so far.
+    pub(super) fn family(&mut self, metrics: usize, recorded: &[Recorded]) {
+        let before = self.blocks.last().map_or(0, |block| block.families);
+        let is_plain = match recorded.get(before..) {
+            Some([one]) => {
+                let is_whole = one.len() == metrics && metrics == self.samples;
+                is_whole && !self.is_refused && one.is_of_numbers()
+            }
+            _ => false,
+        };
+        self.blocks.push(Block { lines: self.at, families: recorded.len(), is_plain });
+        (self.samples, self.is_refused) = (0, false);
+    }
+
+    /// The form of a text that was read. `None` if the next one has to be read as a whole.
+    pub(super) fn form(
+        mut self,
+        text: &Text,
+        recorded: &[Recorded],
+        kinds: HashMap<String, wire::Kind>,
+        samples: usize,
+    ) -> Option<Form> {
+        let begun = self.blocks.last().map_or(0, |block| block.lines);
+        let is_rest_said = self.lines[begun..].iter().all(|line| !line.is_sample());
+        // Families without series are not shown.
+        if !is_rest_said || recorded.iter().any(|family| family.len() == 0) {
+            return None;
+        }
+        let (mut kept, mut rest) = (Vec::with_capacity(text.bytes.len()), &text.bytes[..]);
+        for line in &mut self.lines {
+            let is_comment = *rest.first()? == b'#';
+            if is_comment == line.is_sample() || matches!(rest[0], b' ' | b'\t' | b'\n') {
+                return None;
+            }
+            let end = line.length() + line_feed(rest.get(line.length()..)?)?;
+            if is_comment {
+                *line = Line::new(end + 1, false)?;
+            }
+            kept.extend_from_slice(&rest[..line.length()]);
+            rest = &rest[end + 1..];
+        }
+        kept.shrink_to_fit();
+        self.lines.shrink_to_fit();
+        rest.is_empty().then(|| Form {
+            format: text.format,
+            text: kept,
+            lines: self.lines,
+            blocks: self.blocks,
+            kinds,
+            samples,
+            seen: Arc::default(),
+        })
+    }
+}
+
+impl Form {
+    /// The same, with what was read of a text of it.
+    pub(super) fn of(self, seen: &Arc<Seen>) -> Self {
+        Self { seen: Arc::clone(seen), ..self }
+    }
+
+    /// Reads a text of this form. `None` if it is another one.
+    pub(super) fn read(mut self, text: &Text, hash: &Seeded) -> Option<Body> {
+        let (families, dropped) = self.families(text, hash)?;
+        let (series, samples) = (self.seen.series, self.samples);
+        let kept = samples.saturating_sub(dropped);
+        Some(Body { families, series, samples, kept, identities: None, form: Some(self) })
+    }
+
+    /// The families of a text, and how many samples are not shown.
+    fn families(&mut self, text: &Text, hash: &Seeded) -> Option<(Vec<Recorded>, usize)> {
+        if text.format != self.format || text.bytes.len() < self.text.len() {
+            return None;
+        }
+        let mut again = Reading::new(self.format, hash);
+        again.kinds = mem::take(&mut self.kinds);
+        let limits = Limits { samples: usize::MAX, bytes: usize::MAX };
+        let mut assembly = Families::new(self.format, limits);
+        let mut scan = Scan { known: &self.text, rest: &text.bytes, format: self.format };
+        let mut families = Vec::with_capacity(self.seen.families.len());
+        let mut lines = self.lines.iter();
+        let (mut line, mut family) = (0, 0);
+        for block in &self.blocks {
+            let mut own = lines.by_ref().take(block.lines - line);
+            let known = self.seen.families.get(family..block.families)?;
+            if block.is_plain {
+                let one = known.first()?.with_numbers(|| scan.number(&mut own));
+                families.push(Some(one?));
+                // Comments.
+                own.try_for_each(|line| scan.known(*line))?;
+            } else {
+                let before = scan.rest;
+                own.try_for_each(|line| scan.line(*line).map(drop))?;
+                let part = &before[..before.len() - scan.rest.len()];
+                let begun = again.recorder.families().len();
+                let is_end = |error: &LineError| error.reason() == Reason::MissingEnd;
+                again.take(part, &mut assembly, usize::MAX, is_end).ok()?;
+                let read = &again.recorder.families()[begun..];
+                let is_same = |(one, known): (&Recorded, _)| one.has_series_of(known);
+                if read.len() != known.len() || !read.iter().zip(known).all(is_same) {
+                    return None;
+                }
+                families.resize_with(block.families, || None);
+            }
+            (line, family) = (block.lines, block.families);
+        }
+        lines.try_for_each(|line| scan.known(*line))?;
+        if !scan.rest.is_empty() {
+            return None;
+        }
+        self.kinds = mem::take(&mut again.kinds);
+        let mut read = again.recorder.finish().0.into_iter();
+        let families = families.into_iter().map(|family| family.or_else(|| read.next()));
+        // All samples of plain blocks are shown.
+        Some((families.collect::<Option<_>>()?, again.dropped))
+    }
+}
+
+/// A text, as far as it was not yet compared.
+struct Scan<'t> {
+    known: &'t [u8],
+    rest: &'t [u8],
+    format: Format,
+}
+
+impl<'t> Scan<'t> {
+    /// Compares what the form has of a line.
+    fn known(&mut self, line: Line) -> Option<()> {
+        let (known, after) = self.known.split_at_checked(line.length())?;
+        let (bytes, rest) = self.rest.split_at_checked(line.length())?;
+        (self.known, self.rest) = (after, rest);
+        (known == bytes).then_some(())
+    }
+
+    /// Compares a line, and returns what follows the labels of a sample.
+    fn line(&mut self, line: Line) -> Option<&'t [u8]> {
+        self.known(line)?;
+        if !line.is_sample() {
+            return Some(&[]);
+        }
+        let (value, rest) = self.rest.split_at(line_feed(self.rest)?);
+        self.rest = &rest[1..];
+        // No more of a name, and no labels.
+        let is_value = matches!(value, [b' ', next, ..] if !matches!(next, b' ' | b'\t' | b'{'));
+        (is_value && line.length() + value.len() <= MAX_LINE).then_some(value)
+    }
+
+    /// The number of the next sample.
+    fn number<'l>(&mut self, lines: &mut impl Iterator<Item = &'l Line>) -> Option<Number> {
+        for line in lines {
+            let value = self.line(*line)?;
+            if line.is_sample() {
+                let value = str::from_utf8(value).ok()?;
+                return Some(number(match self.format {
+                    Format::Prometheus => value_and_time(value)?.0,
+                    _ => text::number(value.strip_prefix(' ')?)?,
+                }));
+            }
+        }
+        None
+    }
+}
+
+/// Where the line ends.
+fn line_feed(bytes: &[u8]) -> Option<usize> {
+    bytes.iter().position(|byte| *byte == b'\n')
+}
