@@ -1,4 +1,7 @@
-//! Memory that is freed, and goes back to the system.
+//! The memory of the process: whether there is room for more, and what is freed goes back to the
+//! system.
+
+use std::hint::black_box;
 
 /// From how many bytes on an allocation has pages of its own, which go back when it is freed. The
 /// buffers of most requests are smaller; those of an exposition of many series are larger, and so
@@ -8,6 +11,16 @@ const LARGE: i32 = 4 << 20;
 const LARGE_AT_START: i32 = 32 << 10;
 /// How many free bytes stay at the end of the heap.
 const SPARE: i32 = 16 << 20;
+
+/// Whether the process finds address space for this many bytes in one piece. Most allocations end
+/// the process if there is none.
+pub(crate) fn has_room(bytes: usize) -> bool {
+    let mut room: Vec<u8> = Vec::new();
+    let is_there = room.try_reserve_exact(bytes).is_ok();
+    // The compiler may leave out an allocation that nothing uses, and take it to succeed.
+    black_box(&room);
+    is_there
+}
 
 /// Gives the tables that the daemon makes at its start pages of their own: those that begin with
 /// zeros then take memory only where they are used.
@@ -40,5 +53,18 @@ pub(crate) fn trim() {
     // SAFETY: The call takes no pointers, and locks the heap as an allocation does.
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_room;
+
+    /// With optimisation, this fails if the compiler leaves the allocation out.
+    #[test]
+    fn there_is_room_for_some_bytes_and_not_for_half_of_all() {
+        assert!(has_room(1 << 20));
+        assert!(!has_room(usize::MAX / 2));
+        assert!(!has_room(usize::MAX));
     }
 }

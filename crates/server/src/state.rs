@@ -12,6 +12,7 @@ use quipu_window::{Bucketed, KeyedWindows};
 use tracing::{info, warn};
 
 use crate::config::{Damaged, Settings};
+use crate::memory::has_room;
 
 /// The open state.
 pub struct State {
@@ -118,16 +119,16 @@ impl State {
                 _ => error.into(),
             })?;
         let windows = || -> Result<_, Error> {
+            // For the index of the keys, as far as it is not large.
+            check_heap(settings)?;
             let requests = settings.window.open(&segment, "requests")?;
             let keys = settings.keys.open(&segment, "keys")?;
             segment.mark_open()?;
             Ok((requests, keys))
         };
         let opened = windows().and_then(|(requests, keys)| {
-            // The intake's tables are in the heap: an allocation that fails ends the process.
-            Vec::<u8>::new()
-                .try_reserve_exact(FOR_INTAKE)
-                .map_err(|_| Error::Heap(addresses(settings)))?;
+            // For the tables of the intake.
+            check_heap(settings)?;
             let registry = Registry::on(segment.clone());
             match Intake::free_unused(&registry, settings.forget_names) {
                 Ok(0) => {}
@@ -148,8 +149,14 @@ impl State {
     }
 }
 
+/// Checks that what comes next finds room in the heap: an allocation that fails there ends the
+/// process.
+fn check_heap(settings: &Settings) -> Result<(), Error> {
+    if has_room(FOR_HEAP) { Ok(()) } else { Err(Error::Heap(addresses(settings))) }
+}
+
 /// What the intake needs in the heap before anything came in, and more.
-const FOR_INTAKE: usize = 2 << 20;
+const FOR_HEAP: usize = 2 << 20;
 
 /// The bytes that the state takes with these settings.
 fn size(settings: &Settings) -> Result<u64, Error> {
