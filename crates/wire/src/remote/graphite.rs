@@ -26,8 +26,7 @@
 //! assert!(lines.next().is_none());
 //! ```
 
-use core::fmt;
-
+use super::line_error::LineReason;
 use super::lines::{self, float};
 
 /// Reads whole lines: a datagram, or those of a stream ([`LineBuffer`](super::LineBuffer)).
@@ -51,12 +50,7 @@ pub struct Sample<'a> {
 }
 
 /// Why a line could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineError {
-    line: u64,
-    offset: usize,
-    reason: Reason,
-}
+pub type LineError = super::LineError<Reason>;
 
 /// What is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -144,36 +138,17 @@ impl<'a> Sample<'a> {
     }
 }
 
-impl LineError {
-    /// The number of the line in the input; that of the first line is 1.
-    pub fn line(&self) -> u64 {
-        self.line
-    }
+impl LineReason for Reason {
+    const FORMAT: &'static str = "graphite";
 
-    /// Where the fault is, in bytes from the beginning of the line.
-    pub fn offset(&self) -> usize {
-        self.offset
-    }
-
-    /// What is wrong.
-    pub fn reason(&self) -> Reason {
-        self.reason
+    fn problem(self) -> &'static str {
+        match self {
+            Reason::MalformedLine => "expected UTF-8 of the form `path value time`",
+            Reason::MalformedValue => "expected a finite number",
+            Reason::MalformedTime => "expected a time in seconds since 1970, -1 or N",
+        }
     }
 }
-
-impl fmt::Display for LineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LineError { line, offset, reason } = self;
-        let expected = match reason {
-            Reason::MalformedLine => "UTF-8 of the form `path value time`",
-            Reason::MalformedValue => "a finite number",
-            Reason::MalformedTime => "a time in seconds since 1970, -1 or N",
-        };
-        write!(f, "graphite: line {line}, byte {offset}: expected {expected}")
-    }
-}
-
-impl core::error::Error for LineError {}
 
 impl Reason {
     /// Its name, as the value of a label.

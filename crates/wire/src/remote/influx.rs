@@ -42,10 +42,11 @@
 
 use alloc::borrow::Cow;
 use alloc::string::String;
-use core::{fmt, str};
+use core::str;
 
 use memchr::memchr_iter;
 
+use super::line_error::LineReason;
 use super::lines::{find, float};
 
 mod lines;
@@ -98,12 +99,7 @@ pub enum Value {
 }
 
 /// Why a line could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineError {
-    line: u64,
-    offset: usize,
-    reason: Reason,
-}
+pub type LineError = super::LineError<Reason>;
 
 /// What is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -337,21 +333,6 @@ impl<'a> Text<'a> {
 }
 
 impl LineError {
-    /// The number of the line in the input, by its line feeds; that of the first line is 1.
-    pub fn line(&self) -> u64 {
-        self.line
-    }
-
-    /// Where the fault is, in bytes from the beginning of the line.
-    pub fn offset(&self) -> usize {
-        self.offset
-    }
-
-    /// What is wrong.
-    pub fn reason(&self) -> Reason {
-        self.reason
-    }
-
     /// The same error in an input in which this number of lines comes before these.
     #[must_use]
     pub fn after(self, lines: u64) -> LineError {
@@ -359,21 +340,25 @@ impl LineError {
     }
 }
 
-impl fmt::Display for LineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LineError { line, offset, reason } = self;
-        let expected = match reason {
-            Reason::MalformedLine => "UTF-8 of the form `measurement,tag=value field=value time`",
-            Reason::MalformedTag => "a tag of the form `name=value`",
-            Reason::MalformedField => "a field of the form `name=value`",
-            Reason::MalformedValue => "a finite number, a truth value, or a text in quotes",
-            Reason::MalformedTime => "a time that is a whole number, or the end of the line",
-        };
-        write!(f, "influx: line {line}, byte {offset}: expected {expected}")
+impl LineReason for Reason {
+    const FORMAT: &'static str = "influx";
+
+    fn problem(self) -> &'static str {
+        match self {
+            Reason::MalformedLine => {
+                "expected UTF-8 of the form `measurement,tag=value field=value time`"
+            }
+            Reason::MalformedTag => "expected a tag of the form `name=value`",
+            Reason::MalformedField => "expected a field of the form `name=value`",
+            Reason::MalformedValue => {
+                "expected a finite number, a truth value, or a text in quotes"
+            }
+            Reason::MalformedTime => {
+                "expected a time that is a whole number, or the end of the line"
+            }
+        }
     }
 }
-
-impl core::error::Error for LineError {}
 
 impl Reason {
     /// Its name, as the value of a label.

@@ -61,6 +61,8 @@ pub mod influx;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 mod labels;
 #[cfg(any(feature = "exposition", feature = "graphite", feature = "influx", feature = "statsd"))]
+mod line_error;
+#[cfg(any(feature = "exposition", feature = "graphite", feature = "influx", feature = "statsd"))]
 mod lines;
 #[cfg(feature = "otlp")]
 mod otlp;
@@ -81,6 +83,13 @@ mod write_reader;
 pub use frames::FrameBuffer;
 #[cfg(any(feature = "remote-write", feature = "otlp"))]
 pub use labels::{Label, id_labels};
+#[cfg(any(
+    feature = "exposition",
+    feature = "graphite",
+    feature = "influx",
+    feature = "statsd"
+))]
+pub use line_error::LineError;
 #[cfg(any(
     feature = "exposition",
     feature = "graphite",

@@ -65,6 +65,7 @@ use core::fmt;
 
 use memchr::memmem;
 
+use super::line_error::LineReason;
 use super::lines::{self, find, float};
 
 /// Which forms of tags a reader knows. Those of another form are a part of the name or, if
@@ -180,12 +181,7 @@ pub struct Value {
 }
 
 /// Why a line, or a value of it, could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineError {
-    line: u64,
-    offset: usize,
-    reason: Reason,
-}
+pub type LineError = super::LineError<Reason>;
 
 /// What is wrong with a line, with the names that `statsd_exporter` has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -523,39 +519,20 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-impl LineError {
-    /// The number of the line in the input; that of the first line is 1.
-    pub fn line(&self) -> u64 {
-        self.line
-    }
+impl LineReason for Reason {
+    const FORMAT: &'static str = "statsd";
 
-    /// Where the fault is, in bytes from the beginning of the line.
-    pub fn offset(&self) -> usize {
-        self.offset
-    }
-
-    /// What is wrong.
-    pub fn reason(&self) -> Reason {
-        self.reason
+    fn problem(self) -> &'static str {
+        match self {
+            Reason::IllegalEvent => "expected a type: `c`, `d`, `g`, `h`, `m`, `ms` or `s`",
+            Reason::InvalidSampleFactor => "expected a sample rate more than 0 and at most 1",
+            Reason::MalformedComponent => "expected a sample rate, tags, a time or a container",
+            Reason::MalformedLine => "expected UTF-8 of the form `name:value|type`",
+            Reason::MalformedValue => "expected a finite number",
+            Reason::MixedTaggingStyles => "expected tags of one form, of one sample",
+        }
     }
 }
-
-impl fmt::Display for LineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LineError { line, offset, reason } = self;
-        let expected = match reason {
-            Reason::IllegalEvent => "a type: `c`, `d`, `g`, `h`, `m`, `ms` or `s`",
-            Reason::InvalidSampleFactor => "a sample rate more than 0 and at most 1",
-            Reason::MalformedComponent => "a sample rate, tags, a time or a container",
-            Reason::MalformedLine => "UTF-8 of the form `name:value|type`",
-            Reason::MalformedValue => "a finite number",
-            Reason::MixedTaggingStyles => "tags of one form, of one sample",
-        };
-        write!(f, "statsd: line {line}, byte {offset}: expected {expected}")
-    }
-}
-
-impl core::error::Error for LineError {}
 
 impl Reason {
     /// Its name, as in the label `reason` of `statsd_exporter`.

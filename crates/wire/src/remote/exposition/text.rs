@@ -43,6 +43,7 @@ use core::fmt;
 use core::mem;
 
 use super::Kind;
+use crate::remote::line_error::LineReason;
 use crate::remote::lines::{self, Cut, LineBuffer, find};
 
 mod line;
@@ -234,11 +235,7 @@ enum Escapes {
 }
 
 /// Why a line could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LineError {
-    line: u64,
-    fault: Fault,
-}
+pub type LineError = crate::remote::LineError<Reason>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
@@ -264,7 +261,7 @@ pub enum Reason {
     MalformedTimestamp,
     /// The value is missing or not a number.
     MalformedValue,
-    /// OpenMetrics: `# EOF` is missing at the end.
+    /// OpenMetrics: `# EOF` is missing at the end. The line is the last one.
     MissingEnd,
     /// The line is longer than the limit.
     TooLong,
@@ -446,7 +443,7 @@ impl State {
 
     #[cold]
     fn error(&self, offset: usize, reason: Reason) -> LineError {
-        LineError { line: self.lines, fault: Fault { offset, reason } }
+        LineError { line: self.lines, offset, reason }
     }
 }
 
@@ -522,28 +519,11 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-impl LineError {
-    /// The number of the line in the input; that of the first line is 1. If the end of OpenMetrics
-    /// is missing, it is that of the last line.
-    pub fn line(&self) -> u64 {
-        self.line
-    }
+impl LineReason for Reason {
+    const FORMAT: &'static str = "text";
 
-    /// Where the fault is, in bytes from the beginning of the line.
-    pub fn offset(&self) -> usize {
-        self.fault.offset
-    }
-
-    /// What is wrong.
-    pub fn reason(&self) -> Reason {
-        self.fault.reason
-    }
-}
-
-impl fmt::Display for LineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LineError { line, fault: Fault { offset, reason } } = self;
-        let problem = match reason {
+    fn problem(self) -> &'static str {
+        match self {
             Reason::AfterEnd => "expected nothing after `# EOF`",
             Reason::DuplicateLabel => "a label that was already there: each name may appear once",
             Reason::MalformedExemplar => {
@@ -563,12 +543,9 @@ impl fmt::Display for LineError {
             Reason::UnknownComment => "expected `# HELP`, `# TYPE`, `# UNIT`, `# EOF` or a sample",
             Reason::UnknownType => "expected the type of a family",
             Reason::Utf8 => "expected UTF-8",
-        };
-        write!(f, "text: line {line}, byte {offset}: {problem}")
+        }
     }
 }
-
-impl core::error::Error for LineError {}
 
 impl Reason {
     /// Its name, such as `malformed_labels`, for a label of a metric.

@@ -43,7 +43,7 @@ impl<'a> Reader<'a> {
                 line.sample(labels, exemplar_labels, max_labels)
             }
         };
-        item.map_err(|fault| LineError { line: number, fault })
+        item.map_err(|Fault { offset, reason }| LineError { line: number, offset, reason })
     }
 }
 
