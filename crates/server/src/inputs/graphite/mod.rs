@@ -5,7 +5,7 @@
 
 use std::mem;
 
-use quipu::intake::{Given, Metric, Refused};
+use quipu::intake::{Given, Refused};
 use quipu::{Counter, Metrics as Group};
 use quipu_wire::remote::graphite::{Lines, Sample};
 use quipu_wire::remote::statsd::Name;
@@ -88,14 +88,7 @@ impl Values {
     fn take(&mut self, common: &mut Common, sample: &Sample<'_>, now_ms: i64, report: &Report<'_>) {
         let path = sample.path;
         let found = self.names.find(Name { head: path, tail: "" }, Class::Gauge);
-        let Some(treatment) = found.treatment else {
-            common.counts.dropped += 1;
-            return;
-        };
-        if found.name.is_empty() {
-            let what = format_args!("{path:.100}: its mapping makes an empty name");
-            return report.refused("empty_metric_name", &what);
-        }
+        let Some((metric, treatment)) = common.metric(&path, &found, report) else { return };
         let value = treatment.scale.map_or(sample.value, |scale| sample.value * scale);
         if !value.is_finite() {
             let what = format_args!("{path:.100}: its mapping's `scale` makes it infinite");
@@ -107,11 +100,6 @@ impl Values {
         let most = common.intake.limits().labels;
         let tags = put_labels(&found, || sample.tags(), most, &mut labels, &mut strange);
         common.counts.tag_errors += tags.faults;
-        let metric = Metric {
-            help: &treatment.help,
-            expiry: treatment.expiry.or(common.shared.expiry),
-            ..Metric::new(found.name)
-        };
         let times = (sample.timestamp_ms.unwrap_or(now_ms), now_ms);
         let taken = match tags.are_cut {
             // The mapping may remove some labels, but not those that were not read.

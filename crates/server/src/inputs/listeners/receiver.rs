@@ -4,10 +4,12 @@
 use std::fmt::Display;
 use std::mem;
 
-use quipu::intake::Intake;
+use quipu::intake::{Intake, Metric};
 use quipu_wire::remote::Cut;
 
+use super::mapping::Treatment;
 use super::metrics::{Counts, ListenerMetrics};
+use super::names::Found;
 use crate::client::Source;
 use crate::inputs::Shared;
 use crate::inputs::refusals::{Input, Refusals};
@@ -136,6 +138,30 @@ impl<R: Reader> Receiver<R> {
 
     fn report<'a>(&self, source: &'a dyn Sender) -> Report<'a> {
         Report { refusals: &self.common.shared.refusals, input: R::INPUT, source }
+    }
+}
+
+impl Common {
+    /// The metric of a line with this name, and how it is kept. None if a rule drops the line,
+    /// which is counted, or makes an empty name, which is reported.
+    #[inline]
+    pub(in crate::inputs) fn metric<'a>(
+        &mut self,
+        name: &dyn Display,
+        found: &Found<'a>,
+        report: &Report<'_>,
+    ) -> Option<(Metric<'a>, &'a Treatment)> {
+        let Some(treatment) = found.treatment else {
+            self.counts.dropped += 1;
+            return None;
+        };
+        if found.name.is_empty() {
+            let what = format_args!("{name:.100}: its mapping makes an empty name");
+            report.refused("empty_metric_name", &what);
+            return None;
+        }
+        let expiry = treatment.expiry.or(self.shared.expiry);
+        Some((Metric { help: &treatment.help, expiry, ..Metric::new(found.name) }, treatment))
     }
 }
 

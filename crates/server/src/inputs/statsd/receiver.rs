@@ -123,25 +123,15 @@ impl Receiver {
         report: &Report<'_>,
     ) {
         let found = self.names.find(sample.name, class);
-        let Some(treatment) = found.treatment else {
-            common.counts.dropped += 1;
+        let Some((metric, treatment)) = common.metric(&sample.name, &found, report) else {
             return;
         };
-        if found.name.is_empty() {
-            let what = format_args!("{:.100}: its mapping makes an empty name", sample.name);
-            return report.refused("empty_metric_name", &what);
-        }
         // Declared before the labels, which may borrow from it.
         let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
         let most = common.intake.limits().labels;
         let tags = put_labels(&found, || sample.tags(), most, &mut labels, &mut strange);
         common.counts.tag_errors += tags.faults;
-        let metric = Metric {
-            help: &treatment.help,
-            expiry: treatment.expiry.or(common.shared.expiry),
-            ..Metric::new(found.name)
-        };
         let (shared, intake) = (common.shared, &mut common.intake);
         let mut taking = Taking { shared, intake, metric, labels: &labels, treatment };
         let done = if let Left::From(done) = left { *done } else { 0 };
