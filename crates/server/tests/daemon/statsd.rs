@@ -308,6 +308,43 @@ mappings:
     daemon.stop();
 }
 
+#[test]
+fn a_value_that_a_scale_makes_infinite_is_refused() {
+    let home = Home::new();
+    let mapping = "
+defaults: {observer_type: histogram, histogram_options: {buckets: [1]}}
+mappings:
+- {match: '*', name: scaled_$1, scale: 1024}
+";
+    fs::write(home.path("mapping.yml"), mapping).unwrap();
+    let address = listener(&home, "udp");
+    let daemon = home.start(&["--statsd", &address, "--statsd-mapping", "mapping.yml"]);
+    let socket = udp(&home);
+    // The first lines are the first ones of their form, and the last ones are not.
+    let infinite = "c:1e308|c\ng:-1e308|g\nh:1e308|h\n";
+    let packet = format!("{infinite}c:2|c\ng:2|g\nh:2|h\n{infinite}c:1|c|@1e-320\n");
+    socket.send(packet.as_bytes()).unwrap();
+    wait_for_lines(&daemon, 10.0);
+    assert_eq!(
+        shown(&daemon),
+        [
+            "scaled_c 2048",
+            "scaled_g 2048",
+            "scaled_h_bucket{le=\"+Inf\"} 1",
+            "scaled_h_bucket{le=\"1\"} 0",
+            "scaled_h_count 1",
+            "scaled_h_sum 2048",
+        ]
+    );
+    for (reason, lines) in [("malformed_value", 6.0), ("invalid_sample_factor", 1.0)] {
+        let refused = format!("quipu_input_refused_total{{input=\"statsd\",reason=\"{reason}\"}}");
+        assert_eq!(daemon.sample(&refused), lines, "{reason}");
+    }
+    let told = daemon.get("/refused").text();
+    assert!(told.contains("its mapping's `scale` makes it infinite"), "{told}");
+    daemon.stop();
+}
+
 /// Lines with all that makes them differ, some of which are refused, from a few names and tags.
 fn many_lines() -> String {
     let mut random = 88_172_645_463_325_252_u64;

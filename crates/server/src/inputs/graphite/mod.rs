@@ -10,7 +10,7 @@ use quipu::{Counter, Metrics as Group};
 use quipu_wire::remote::graphite::{Lines, Sample};
 use quipu_wire::remote::statsd::Name;
 
-use super::listeners::mapping::Class;
+use super::listeners::mapping::{Class, scaled};
 use super::listeners::{
     self, Common, Listeners, Names, Options, Protocol, Reader, Report, Running, put_labels, recycle,
 };
@@ -89,11 +89,10 @@ impl Values {
         let path = sample.path;
         let found = self.names.find(Name { head: path, tail: "" }, Class::Gauge);
         let Some((metric, treatment)) = common.metric(&path, &found, report) else { return };
-        let value = treatment.scale.map_or(sample.value, |scale| sample.value * scale);
-        if !value.is_finite() {
+        let Some(value) = scaled(sample.value, treatment.scale) else {
             let what = format_args!("{path:.100}: its mapping's `scale` makes it infinite");
             return report.refused("malformed_value", &what);
-        }
+        };
         // Declared before the labels, which may borrow from it.
         let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);

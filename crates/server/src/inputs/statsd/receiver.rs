@@ -13,7 +13,7 @@ use quipu_wire::remote::statsd::{Line, Lines, Sample, Tags, Type, Value};
 use super::forms::{Forms, TagValues};
 use super::metrics::{Counts, Samples};
 use crate::inputs::Shared;
-use crate::inputs::listeners::mapping::{Class, Treatment};
+use crate::inputs::listeners::mapping::{Class, Treatment, scaled};
 use crate::inputs::listeners::{Common, Names, Reader, Report, put_labels, recycle};
 use crate::inputs::refusals::Input;
 
@@ -189,6 +189,8 @@ enum NotTaken {
     Negative,
     /// The sample rate is so small, or a number so large, that the result is not finite or useful.
     Rate,
+    /// The `scale` of the mapping makes the value infinite.
+    Scale,
     /// By the intake.
     Refused(Refused),
 }
@@ -203,10 +205,10 @@ impl Asked {
     /// What a value of a line asks, if it is multiplied by `scale`.
     #[inline]
     fn of(sample: &Sample<'_>, value: Value, scale: Option<f64>) -> Result<Self, NotTaken> {
-        let scaled = |number: f64| scale.map_or(number, |scale| number * scale);
+        let to_scale = |number: f64| scaled(number, scale).ok_or(NotTaken::Scale);
         Ok(match sample.kind {
             Type::Counter | Type::Meter => {
-                let amount = scaled(value.number / sample.rate);
+                let amount = to_scale(value.number / sample.rate)?;
                 if amount < 0.0 {
                     return Err(NotTaken::Negative);
                 }
@@ -217,7 +219,7 @@ impl Asked {
             }
             Type::Gauge => {
                 let mode = if value.is_signed { Mode::Add } else { Mode::Set };
-                Self::Put(Given::Gauge(scaled(value.number)), mode)
+                Self::Put(Given::Gauge(to_scale(value.number)?), mode)
             }
             kind => {
                 // StatsD has durations in milliseconds, Prometheus in seconds.
@@ -226,7 +228,7 @@ impl Asked {
                 if weight > MAX_WEIGHT {
                     return Err(NotTaken::Rate);
                 }
-                Self::Observe { value: scaled(value.number / unit), weight }
+                Self::Observe { value: to_scale(value.number / unit)?, weight }
             }
         })
     }
@@ -267,6 +269,10 @@ fn not_taken(report: &Report<'_>, sample: &Sample<'_>, why: NotTaken) {
         NotTaken::Rate => {
             let what = format_args!("{name:.100}: the sample rate is too small for the value");
             report.refused("invalid_sample_factor", &what);
+        }
+        NotTaken::Scale => {
+            let what = format_args!("{name:.100}: its mapping's `scale` makes it infinite");
+            report.refused("malformed_value", &what);
         }
         NotTaken::Refused(why) => {
             report.refused(why.reason(), &format_args!("{name:.100}: {why}"));

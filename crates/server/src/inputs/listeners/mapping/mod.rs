@@ -91,6 +91,14 @@ impl Default for Treatment {
     }
 }
 
+/// What a value becomes by the `scale` of its rule. None if that makes a finite one infinite.
+#[inline]
+pub fn scaled(value: f64, scale: Option<f64>) -> Option<f64> {
+    let Some(scale) = scale else { return Some(value) };
+    let scaled = value * scale;
+    (scaled.is_finite() || !value.is_finite()).then_some(scaled)
+}
+
 impl Mapping {
     /// Reads a file, for a protocol with this flag.
     ///
