@@ -1,8 +1,10 @@
 //! The daemon as a child process with its own directory and address, killed on drop.
 
 mod client;
+pub(crate) mod lines;
 mod load;
 mod model;
+mod received;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;
@@ -21,6 +23,7 @@ use tempfile::TempDir;
 pub(crate) use client::{Answer, Client};
 pub(crate) use load::Load;
 pub(crate) use model::Events;
+pub(crate) use received::Received;
 
 /// After this long, a test stops waiting and fails.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);

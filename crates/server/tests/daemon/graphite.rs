@@ -8,9 +8,9 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::common::{Daemon, Home, wait_until};
+use crate::common::lines::{self, Listeners, shown};
+use crate::common::{Daemon, Home};
 use crate::python;
-use crate::statsd::shown;
 
 /// The address of a listener at a port of the home.
 fn listener(home: &Home, transport: &str) -> String {
@@ -26,14 +26,7 @@ fn send(home: &Home, lines: &str) {
 }
 
 fn wait_for_lines(daemon: &Daemon, lines: f64) {
-    wait_until("the lines come in", || {
-        let text = daemon.get("/metrics").text();
-        let lines_of = |line: &str| {
-            let value = line.strip_prefix("quipu_graphite_lines_total{")?.split(' ').nth(1)?;
-            value.parse::<f64>().ok()
-        };
-        text.lines().filter_map(lines_of).sum::<f64>() >= lines
-    });
+    lines::wait_for_lines(daemon, "graphite", lines);
 }
 
 fn refused(daemon: &Daemon, reason: &str) -> f64 {
@@ -47,20 +40,13 @@ fn seconds() -> u64 {
 #[test]
 fn values_survive_a_kill_over_every_transport() {
     let home = Home::new();
-    let (datagrams, stream) = (home.path("datagrams"), home.path("stream"));
-    let flags = [
-        listener(&home, "udp"),
-        listener(&home, "tcp"),
-        format!("unixgram:{}", datagrams.display()),
-        format!("unix:{}", stream.display()),
-    ];
-    let arguments: Vec<&str> = flags.iter().flat_map(|flag| ["--graphite", flag]).collect();
-    let daemon = home.start(&arguments);
+    let listeners = Listeners::new(&home, "graphite", 2003);
+    let daemon = listeners.start(&home);
     let udp = UdpSocket::bind((home.host(), 0)).unwrap();
     udp.send_to(b"over.udp 1 -1\n1.b-c 2.5 N", (home.host(), 2003)).unwrap();
     let local = UnixDatagram::unbound().unwrap();
-    local.send_to(b"local;rack=a;host=web-1 -3 -1\n", &datagrams).unwrap();
-    let mut unix = UnixStream::connect(&stream).unwrap();
+    local.send_to(b"local;rack=a;host=web-1 -3 -1\n", &listeners.datagrams).unwrap();
+    let mut unix = UnixStream::connect(&listeners.stream).unwrap();
     unix.write_all(b"unix\t4\t-1\r\n\r\n").unwrap();
     // A line in two pieces, and one without a line feed.
     let mut tcp = TcpStream::connect((home.host(), 2003)).unwrap();
@@ -83,10 +69,10 @@ fn values_survive_a_kill_over_every_transport() {
     assert_eq!(daemon.sample("quipu_graphite_tag_errors_total"), 1.0);
     assert_eq!(daemon.sample("quipu_input_samples_total{input=\"graphite\"}"), 6.0);
     daemon.kill();
-    let daemon = home.start(&arguments);
+    let daemon = listeners.start(&home);
     assert_eq!(shown(&daemon), expected);
     daemon.stop();
-    assert!(!datagrams.exists() && !stream.exists());
+    assert_eq!(listeners.sockets_exist(), [false; 2]);
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::common::lines::shown;
 use crate::common::{Answer, Daemon, Home};
 use crate::python;
-use crate::statsd::shown;
 
 fn write(daemon: &Daemon, target: &str, lines: &str) -> Answer {
     daemon.post_body(target, &[], lines.as_bytes())

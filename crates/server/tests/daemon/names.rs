@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::UdpSocket;
 
+use crate::common::lines::shown;
 use crate::common::{Daemon, Home, wait_until};
 
 const FAMILIES: usize = 50;
@@ -18,13 +19,6 @@ fn start(home: &Home, expiry: &str, forget: &str) -> (Daemon, UdpSocket) {
     let socket = UdpSocket::bind((home.host(), 0)).unwrap();
     socket.connect((home.host(), 9125)).unwrap();
     (daemon, socket)
-}
-
-/// The samples that came in and are shown.
-fn shown(daemon: &Daemon) -> Vec<String> {
-    let text = daemon.get("/metrics").text();
-    let is_ours = |line: &&str| !line.starts_with('#') && !line.starts_with("quipu_");
-    text.lines().filter(is_ours).map(str::to_owned).collect()
 }
 
 /// Sends counters of all new names that there may be, and others until one is refused.

@@ -13,7 +13,8 @@ use flate2::read::GzDecoder;
 use quipu_wire::remote::{self, Number, PointValue, Temporality, Value};
 use serde_json::json;
 
-use crate::common::{Daemon, Home, poll, wait_until};
+use crate::common::{Daemon, Home, Received, lines, poll, wait_until};
+use crate::outputs::{count, ends_without_a_response, import};
 use crate::python;
 
 /// What a receiver does with a request.
@@ -132,19 +133,8 @@ fn serve(
 
 /// The next request; `None` after the last.
 fn receive(input: &mut impl BufRead) -> Option<Request> {
-    let next = |input: &mut dyn BufRead| {
-        let mut line = String::new();
-        (input.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())
-    };
-    assert_eq!(next(input)?, "POST /v1/metrics HTTP/1.1");
-    let mut fields = HashMap::new();
-    loop {
-        let line = next(input)?;
-        let Some((name, value)) = line.split_once(": ") else { break };
-        fields.insert(name.to_lowercase(), value.to_owned());
-    }
-    let mut body = vec![0; fields["content-length"].parse().unwrap()];
-    input.read_exact(&mut body).ok()?;
+    let Received { line, fields, mut body } = Received::read(input)?;
+    assert_eq!(line, "POST /v1/metrics HTTP/1.1");
     assert_eq!(fields["content-type"], "application/x-protobuf");
     if fields.get("content-encoding").is_some_and(|coding| coding == "gzip") {
         let mut expanded = Vec::new();
@@ -243,11 +233,6 @@ fn value_of(value: &PointValue<'_>) -> (String, f64) {
     }
 }
 
-/// Imports the total of a counter.
-fn import(daemon: &Daemon, total: u64) {
-    text(daemon, &format!("# TYPE hits_total counter\nhits_total {total}\n"));
-}
-
 /// Imports text.
 fn text(daemon: &Daemon, text: &str) {
     let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
@@ -278,15 +263,9 @@ fn add(daemon: &Daemon) {
     assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
 }
 
-fn count(daemon: &Daemon, message: &str) -> usize {
-    daemon.log().iter().filter(|line| line.contains(message)).count()
-}
-
 /// The lines of `/metrics` of a daemon, without its own.
 fn shown(daemon: &Daemon) -> BTreeSet<String> {
-    let text = daemon.get("/metrics").text();
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.starts_with("quipu_"));
-    lines.map(str::to_owned).collect()
+    lines::shown(daemon).into_iter().collect()
 }
 
 #[test]
@@ -505,16 +484,7 @@ fn the_last_totals_are_sent_at_the_end() {
 
 #[test]
 fn a_receiver_that_never_answers_does_not_hold_up_the_end_for_long() {
-    let home = Home::new();
-    // Its backlog takes the connection.
-    let listener = TcpListener::bind((home.host(), 0)).unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let daemon = home.start(&["--otlp", &url, "--otlp-interval", "100ms"]);
-    let _connection = listener.accept().unwrap();
-    daemon.signal(rustix::process::Signal::TERM);
-    let ended = daemon.wait();
-    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
-    assert!(ended.stderr.contains("were not sent in time"), "{}", ended.stderr);
+    ends_without_a_response("otlp");
 }
 
 /// The sum of the deltas of a series; a request that came several times counts once.

@@ -11,7 +11,7 @@ use std::thread;
 
 use quipu_wire::remote::{self, Entry, Label, SeriesType, WriteReader, WriteVersion};
 
-use crate::common::{Daemon, Home, program, wait_until};
+use crate::common::{Daemon, Home, Received, program, wait_until};
 use crate::kept::Prometheus;
 
 /// What a receiver does with a request.
@@ -143,21 +143,8 @@ fn serve(
 
 /// The next request; `None` after the last.
 fn receive(connection: usize, input: &mut impl BufRead) -> Option<Request> {
-    let mut line = String::new();
-    let mut next = |input: &mut dyn BufRead| {
-        line.clear();
-        (input.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())
-    };
-    let first = next(input)?;
-    assert_eq!(first, "POST /api/v1/write HTTP/1.1");
-    let mut fields = HashMap::new();
-    loop {
-        let line = next(input)?;
-        let Some((name, value)) = line.split_once(": ") else { break };
-        fields.insert(name.to_lowercase(), value.to_owned());
-    }
-    let mut body = vec![0; fields["content-length"].parse().unwrap()];
-    input.read_exact(&mut body).ok()?;
+    let Received { line, fields, body } = Received::read(input)?;
+    assert_eq!(line, "POST /api/v1/write HTTP/1.1");
     assert_eq!(fields["content-encoding"], "snappy");
     let (content_type, version) = match &*fields["x-prometheus-remote-write-version"] {
         "0.1.0" => ("application/x-protobuf", WriteVersion::One),
@@ -491,18 +478,24 @@ fn the_last_totals_are_sent_at_the_end() {
     assert_eq!(receiver.see(<[Request]>::len), 1);
 }
 
-#[test]
-fn a_receiver_that_never_answers_does_not_hold_up_the_end_for_long() {
+/// Expects a daemon to end though the receiver of this output sends no response.
+pub(crate) fn ends_without_a_response(output: &str) {
     let home = Home::new();
     // Its backlog takes the connection.
     let listener = TcpListener::bind((home.host(), 0)).unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
-    let daemon = home.start(&["--remote-write", &url, "--remote-write-interval", "100ms"]);
+    let [flag, interval] = [format!("--{output}"), format!("--{output}-interval")];
+    let daemon = home.start(&[&flag, &url, &interval, "100ms"]);
     let _connection = listener.accept().unwrap();
     daemon.signal(rustix::process::Signal::TERM);
     let ended = daemon.wait();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(ended.stderr.contains("were not sent in time"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_receiver_that_never_answers_does_not_hold_up_the_end_for_long() {
+    ends_without_a_response("remote-write");
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
+use crate::common::lines::{self, Listeners, shown};
 use crate::common::{Daemon, Home, wait_until};
 
 /// The arguments for a listener at a port of the home's address.
@@ -18,25 +19,9 @@ fn udp(home: &Home) -> UdpSocket {
     socket
 }
 
-/// All samples of the exposition that are not the daemon's own.
-pub(crate) fn shown(daemon: &Daemon) -> Vec<String> {
-    let text = daemon.get("/metrics").text();
-    let lines = text.lines().filter(|line| !line.starts_with('#') && !line.starts_with("quipu_"));
-    let mut lines: Vec<String> = lines.map(str::to_owned).collect();
-    lines.sort();
-    lines
-}
-
 /// Waits until the daemon has received this many lines.
 fn wait_for_lines(daemon: &Daemon, lines: f64) {
-    wait_until("the lines come in", || {
-        let text = daemon.get("/metrics").text();
-        let lines_of = |line: &str| {
-            let value = line.strip_prefix("quipu_statsd_lines_total{")?.split(' ').nth(1)?;
-            value.parse::<f64>().ok()
-        };
-        text.lines().filter_map(lines_of).sum::<f64>() >= lines
-    });
+    lines::wait_for_lines(daemon, "statsd", lines);
 }
 
 #[test]
@@ -199,30 +184,23 @@ fn connections_are_bounded_in_lines_and_number() {
 #[test]
 fn totals_survive_a_kill_over_every_transport() {
     let home = Home::new();
-    let (datagrams, stream) = (home.path("datagrams"), home.path("stream"));
-    let flags = [
-        listener(&home, "udp"),
-        listener(&home, "tcp"),
-        format!("unixgram:{}", datagrams.display()),
-        format!("unix:{}", stream.display()),
-    ];
-    let arguments: Vec<&str> = flags.iter().flat_map(|flag| ["--statsd", flag]).collect();
+    let listeners = Listeners::new(&home, "statsd", 9125);
     for round in 1..=3 {
         // The second start finds the paths of a process that was killed.
-        let daemon = home.start(&arguments);
+        let daemon = listeners.start(&home);
         udp(&home).send(b"udp:1|c\nudp:1|c").unwrap();
         let local = UnixDatagram::unbound().unwrap();
-        local.send_to(b"local:1|c|#a:b\nlocal:1|c|#a:b\n", &datagrams).unwrap();
+        local.send_to(b"local:1|c|#a:b\nlocal:1|c|#a:b\n", &listeners.datagrams).unwrap();
         // A line in two pieces, and one without a line feed.
         let mut tcp = TcpStream::connect((home.host(), 9125)).unwrap();
         tcp.write_all(b"tcp:1|").unwrap();
         tcp.write_all(b"c\ntcp:1|c").unwrap();
         tcp.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(tcp.read(&mut [0]).unwrap(), 0);
-        let mut unix = UnixStream::connect(&stream).unwrap();
+        let mut unix = UnixStream::connect(&listeners.stream).unwrap();
         unix.write_all(b"unix:1|c\nunix:1|c\n").unwrap();
         // As clients of Datadog write: each packet after its length.
-        let mut framed = UnixStream::connect(&stream).unwrap();
+        let mut framed = UnixStream::connect(&listeners.stream).unwrap();
         framed.write_all(b"\x0a\0\0\0framed:1|c\x0b\0\0\0framed:1|c\n").unwrap();
         wait_for_lines(&daemon, 10.0);
         let total = 2 * round;
@@ -239,12 +217,12 @@ fn totals_survive_a_kill_over_every_transport() {
         assert!(daemon.get("/metrics").text().contains("\nquipu_statsd_connections_open{"));
         if round < 3 {
             daemon.kill();
-            assert!(datagrams.exists() && stream.exists());
+            assert_eq!(listeners.sockets_exist(), [true; 2]);
         } else {
             daemon.stop();
         }
     }
-    assert!(!datagrams.exists() && !stream.exists());
+    assert_eq!(listeners.sockets_exist(), [false; 2]);
 }
 
 #[test]
