@@ -564,35 +564,48 @@ mod tests {
 
     use super::*;
 
+    /// A family of sums.
+    fn sums(segment: &Segment) -> Family {
+        let labels = vec![Label { name: "quipu_process".into(), values: None }];
+        let schema = Schema { name: "sum".into(), cells: 3, labels, ..Schema::default() };
+        segment.family(&schema).unwrap()
+    }
+
+    /// The cells of the series of a process with this token, which is not alive.
+    fn cells_of(family: &Family, token: u64) -> Claimed<'_> {
+        let name = format!("{token:010x}{:08x}", 5);
+        family.update_shown(|key| key.text(&name), |_| {});
+        family.find(|key| key.text(&name)).unwrap().unwrap()
+    }
+
+    /// The values that a family of sums shows.
+    fn shown(family: &Family) -> Vec<f64> {
+        let mut processes = Processes::default();
+        processes.combine(family, Aggregation::Sum);
+        processes.shown.iter().map(|shown| shown.value).collect()
+    }
+
+    /// A segment in a file of its own, and the path of that file.
+    #[cfg(all(unix, not(miri)))]
+    fn shared() -> (tempfile::TempDir, std::path::PathBuf, Segment) {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("shared");
+        let segment = quipu_segment::Options::new().shared().open_or_create(&path).unwrap();
+        (directory, path, segment)
+    }
+
     /// At whatever point the owner of the lock is stopped, a scrape shows the same sum.
     #[test]
     fn a_sum_is_whole_while_another_thread_takes_one_series_into_another() {
         let segment = Segment::private(1 << 20).unwrap();
-        let labels = vec![Label { name: "quipu_process".into(), values: None }];
-        let family = Schema { name: "sum".into(), cells: 3, labels, ..Schema::default() };
-        let family = segment.family(&family).unwrap();
-        let mut processes = Processes::default();
-        let mut shown = || {
-            processes.forget();
-            processes.combine(&family, Aggregation::Sum);
-            processes.shown.iter().map(|shown| shown.value).collect::<Vec<_>>()
-        };
-        // Neither process is alive.
-        for (token, value) in [(70_u64, 1.0), (71, 2.0)] {
-            let name = format!("{token:010x}{:08x}", 5);
-            let cell = encode_value(Some(value));
-            family.update_shown(
-                |key| key.text(&name),
-                |cells| cells.plain(VALUE).store(cell, Ordering::Relaxed),
-            );
-        }
-        let cells_of = |token: u64| {
-            let name = format!("{token:010x}{:08x}", 5);
-            family.find(|key| key.text(&name)).unwrap().unwrap()
-        };
+        let family = sums(&segment);
+        let [to, from] = [(70, 1.0), (71, 2.0)].map(|(token, value)| {
+            let cells = cells_of(&family, token);
+            cells.plain(VALUE).store(encode_value(Some(value)), Ordering::Relaxed);
+            cells
+        });
         let folding = family.try_folding().unwrap();
-        assert_eq!(shown(), [3.0]);
-        let (to, from) = (cells_of(70), cells_of(71));
+        assert_eq!(shown(&family), [3.0]);
         let stores = [
             (&to, PENDING_SUM, encode_value(Some(3.0))),
             (&to, ABSORBED_PROCESS, 71),
@@ -602,11 +615,11 @@ mod tests {
         ];
         for (i, (cells, cell, value)) in stores.into_iter().enumerate() {
             cells.plain(cell).store(value, Ordering::Release);
-            assert_eq!(shown(), [3.0], "after {} stores", i + 1);
+            assert_eq!(shown(&family), [3.0], "after {} stores", i + 1);
         }
         assert_eq!(family.len(), 2);
         drop(folding);
-        assert_eq!((shown(), family.len()), (vec![3.0], 1));
+        assert_eq!((shown(&family), family.len()), (vec![3.0], 1));
     }
 
     /// The offset of the word in a file that is this one, if there is only one.
@@ -625,20 +638,10 @@ mod tests {
     #[test]
     #[cfg(all(unix, not(miri)))]
     fn a_copy_that_is_read_again_in_part_shows_no_sum_of_ended_processes() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("shared");
-        let segment = quipu_segment::Options::new().shared().open_or_create(&path).unwrap();
-        let labels = vec![Label { name: "quipu_process".into(), values: None }];
-        let schema = Schema { name: "sum".into(), cells: 3, labels, ..Schema::default() };
-        let family = segment.family(&schema).unwrap();
+        let (_directory, path, segment) = shared();
+        let family = sums(&segment);
         // The last two lie in a large block, after which small readings come.
-        let all: Vec<Claimed<'_>> = (70_u64..520)
-            .map(|token| {
-                let name = format!("{token:010x}{:08x}", 5);
-                family.update_shown(|key| key.text(&name), |_| {});
-                family.find(|key| key.text(&name)).unwrap().unwrap()
-            })
-            .collect();
+        let all: Vec<_> = (70..520).map(|token| cells_of(&family, token)).collect();
         let (from, to) = (&all[448], &all[449]);
         let values = [1.0, 2.0, 3.0].map(|value| encode_value(Some(value)));
         let set = |cells: &Claimed<'_>, value| cells.plain(VALUE).store(value, Ordering::Release);
@@ -658,10 +661,7 @@ mod tests {
                 }
             });
             let copy = copy.unwrap();
-            let family = copy.families().unwrap().remove(0);
-            let mut processes = Processes::default();
-            processes.combine(&family, Aggregation::Sum);
-            let shown: Vec<f64> = processes.shown.iter().map(|shown| shown.value).collect();
+            let shown = shown(&copy.families().unwrap()[0]);
             let is_shown = !shown.is_empty();
             assert!(if is_shown { shown == [3.0] } else { copy.left_out() > 0 }, "{shown:?}");
             seen[usize::from(is_shown)] += 1;
@@ -673,9 +673,7 @@ mod tests {
     #[test]
     #[cfg(all(unix, not(miri)))]
     fn a_copy_shows_no_value_of_the_series_that_took_the_record_of_another() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("shared");
-        let segment = quipu_segment::Options::new().shared().open_or_create(&path).unwrap();
+        let (_directory, path, segment) = shared();
         let label = |name: &str| Label { name: name.into(), values: None };
         let labels = vec![label("job"), label("quipu_process")];
         let schema = Schema { name: "last".into(), cells: 2, labels, ..Schema::default() };
@@ -731,20 +729,10 @@ mod tests {
     #[test]
     #[cfg(all(unix, not(miri)))]
     fn a_copy_shows_a_sum_once_at_any_moment_of_a_fold() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("shared");
-        let segment = quipu_segment::Options::new().shared().open_or_create(&path).unwrap();
-        let labels = vec![Label { name: "quipu_process".into(), values: None }];
-        let schema = Schema { name: "sum".into(), cells: 3, labels, ..Schema::default() };
-        let family = segment.family(&schema).unwrap();
-        let name_of = |token: u64| format!("{token:010x}{:08x}", 5);
-        // The tokens of ended processes. Other series lie between the two.
-        let tokens = [70_u64, 71];
-        let cells = [tokens[0], 90, 91, 92, tokens[1]].map(|token| {
-            let name = name_of(token);
-            family.update_shown(|key| key.text(&name), |_| {});
-            family.find(|key| key.text(&name)).unwrap().unwrap()
-        });
+        let (_directory, path, segment) = shared();
+        let family = sums(&segment);
+        // Other series lie between the two.
+        let cells = [70, 90, 91, 92, 71].map(|token| cells_of(&family, token));
         let (to, from) = (&cells[0], &cells[4]);
         let stores = [
             (to, PENDING_SUM, encode_value(Some(3.0))),
@@ -790,10 +778,7 @@ mod tests {
                 });
                 // Those that came after the copying.
                 make(&stores);
-                let family = copy.families().unwrap().remove(0);
-                let mut processes = Processes::default();
-                processes.combine(&family, Aggregation::Sum);
-                let shown: Vec<f64> = processes.shown.iter().map(|shown| shown.value).collect();
+                let shown = shown(&copy.families().unwrap()[0]);
                 assert_eq!(shown, [3.0], "{some} stores at {begin}, the others at {end}");
                 assert_eq!(copy.left_out(), 0);
             }
