@@ -32,6 +32,24 @@ fn has(registry: &Registry, lines: &[&str]) {
     }
 }
 
+/// Names, and shapes of observations.
+fn shapes() -> [(&'static str, Shape); 3] {
+    [
+        ("classic", Shape::Classic(vec![0.5, 1.0])),
+        ("native", Shape::Native(3, 160)),
+        ("summary", Shape::Summary(vec![0.5], Duration::from_secs(60))),
+    ]
+}
+
+/// Waits for what time brings about.
+fn wait_until(mut condition: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(30));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 fn open_metrics(registry: &Registry) -> String {
     let mut out = Vec::new();
     let scrape = registry.scrape();
@@ -151,12 +169,7 @@ fn native_histograms_are_added_and_followed() {
 fn observations_have_weights() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let shapes = [
-        ("classic", Shape::Classic(vec![0.5, 1.0])),
-        ("native", Shape::Native(3, 160)),
-        ("summary", Shape::Summary(vec![0.5], Duration::from_secs(60))),
-    ];
-    for (name, shape) in &shapes {
+    for (name, shape) in &shapes() {
         for (value, weight) in [(0.25, 1.0), (0.75, 10.0), (2.0, 1.0)] {
             intake.observe(metric(name), &[("l", "v")], shape, value, weight).unwrap();
         }

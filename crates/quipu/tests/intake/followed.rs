@@ -8,6 +8,12 @@ use quipu::snapshot::{Native, Timestamp};
 
 use super::{has, intake, metric};
 
+/// Makes times of a number of nanoseconds after a moment that has just passed.
+fn times() -> impl Fn(u64) -> Option<Timestamp> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    move |n| Some(Timestamp(now.as_nanos() as u64 - 100 + n))
+}
+
 #[test]
 fn totals_of_sources_that_restart_only_grow() {
     let registry = Registry::new();
@@ -38,8 +44,7 @@ fn totals_of_sources_that_restart_only_grow() {
 fn what_is_sent_again_counts_once_though_the_source_says_no_start() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let time = |n: u64| Some(Timestamp(now.as_nanos() as u64 - 100 + n));
+    let time = times();
     let mut follow = |total: f64, time, start| {
         let sample = Metric { time, ..metric("c_total") };
         intake.take(sample, &[], &Given::Counter(total), Mode::Follow, start).unwrap();
@@ -101,8 +106,7 @@ fn a_source_may_change_its_buckets() {
 fn a_followed_counter_keeps_the_order_of_its_samples() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let time = |n: u64| Some(Timestamp(now.as_nanos() as u64 - 100 + n));
+    let time = times();
     let labels = [("a", "b")];
     let at = |n| Metric { time: time(n), ..metric("c") };
     let follow = |intake: &mut Intake, total, n| intake.follow(at(n), &labels, total, None);
@@ -150,8 +154,7 @@ fn a_followed_counter_keeps_the_order_of_its_samples() {
 fn a_total_beside_increments_has_a_time_and_ends_with_them() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let sample = Metric { time: Some(Timestamp(now.as_nanos() as u64)), ..metric("c") };
+    let sample = Metric { time: times()(1), ..metric("c") };
     let labels = [("a", "b")];
     for _ in 0..2 {
         intake.take(metric("c"), &labels, &Given::Counter(2.0), Mode::Add, None).unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quipu::Registry;
 use quipu::intake::{Given, GivenExemplar, Intake, Limits, Metric, Mode, Refused};
 
-use super::{has, intake, metric};
+use super::{has, intake, metric, wait_until};
 
 #[test]
 fn what_cannot_be_taken_is_refused_and_changes_nothing() {
@@ -141,11 +141,7 @@ fn hidden_series_give_way_when_there_is_no_room() {
     };
     (0..10).for_each(|pod| take(pod).unwrap());
     assert_eq!(take(10), Err(Refused::Series));
-    let begun = std::time::Instant::now();
-    while take(10).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(30));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_until(|| take(10).is_ok());
     has(&registry, &["c{pod=\"10\"} 1"]);
 }
 

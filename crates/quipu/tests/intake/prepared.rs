@@ -3,9 +3,13 @@
 use std::time::Duration;
 
 use quipu::Registry;
-use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused, Shape, Spot};
+use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused, Spot};
 
-use super::{has, intake, metric};
+use super::{has, intake, metric, shapes, wait_until};
+
+/// Names, and the values that groups may have.
+const GROUPED: [(&str, Given<'static>); 3] =
+    [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))];
 
 #[test]
 fn a_prepared_family_follows_what_happens_to_its_series() {
@@ -54,12 +58,7 @@ fn a_prepared_family_follows_what_happens_to_its_series() {
 fn a_prepared_family_counts_as_others_do() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let shapes = [
-        ("classic", Shape::Classic(vec![0.5, 1.0])),
-        ("native", Shape::Native(3, 160)),
-        ("summary", Shape::Summary(vec![0.5], Duration::from_secs(60))),
-    ];
-    for (name, shape) in &shapes {
+    for (name, shape) in &shapes() {
         for labels in [&[][..], &[("l", "v")]] {
             let values: Vec<&str> = labels.iter().map(|(_, value)| *value).collect();
             assert!(intake.prepare_observations(metric(name), labels, shape).is_none());
@@ -108,9 +107,7 @@ fn a_prepared_family_of_groups_takes_what_its_groups_hold() {
     let mut intake = intake(&registry);
     let labels = [("job", "j"), ("instance", "")];
     let grouped = |name| Metric { grouped: true, help: "Help.", ..metric(name) };
-    for (name, given) in
-        [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))]
-    {
+    for (name, given) in GROUPED {
         assert!(intake.prepare(grouped(name), &labels, &given, Mode::Set).is_none());
         intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
         let prepared = intake.prepare(grouped(name), &labels, &given, Mode::Set).unwrap();
@@ -142,9 +139,7 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
     let grouped = |name| Metric { grouped: true, ..metric(name) };
     let shown = |name: &str, n: f64| format!("{name}{{instance=\"\",job=\"j\"}} {n}");
     let labels = [("job", "j"), ("instance", "")];
-    for (name, given) in
-        [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))]
-    {
+    for (name, given) in GROUPED {
         intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
         let prepared = intake.prepare(grouped(name), &labels, &given, Mode::Set).unwrap();
         let spot = prepared.spot(&["", "j"]).unwrap();
@@ -198,11 +193,8 @@ fn a_prepared_family_finds_a_series_that_expired() {
         intake.take(metric, &[], &given, mode, None).unwrap();
         intake.prepare(metric, &[], &given, mode).unwrap()
     });
-    let begun = std::time::Instant::now();
-    while registry.text().lines().any(|line| line.starts_with("c ") || line.starts_with("g ")) {
-        assert!(begun.elapsed() < Duration::from_secs(30));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let is_own = |line: &str| line.starts_with("c ") || line.starts_with("g ");
+    wait_until(|| !registry.text().lines().any(is_own));
     let [hidden, gone] = &prepared;
     assert_eq!(intake.take_prepared(hidden, &[], &counter.1, counter.2), Ok(true));
     assert_eq!(intake.take_prepared(gone, &[], &gauge.1, gauge.2), Ok(false));
