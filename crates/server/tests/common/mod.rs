@@ -4,6 +4,7 @@ mod client;
 pub(crate) mod lines;
 mod load;
 mod model;
+mod random;
 mod received;
 
 use std::cell::RefCell;
@@ -23,6 +24,7 @@ use tempfile::TempDir;
 pub(crate) use client::{Answer, Client};
 pub(crate) use load::Load;
 pub(crate) use model::Events;
+pub(crate) use random::Random;
 pub(crate) use received::Received;
 
 /// After this long, a test stops waiting and fails.

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quipu_wire::remote;
 
-use crate::common::{Answer, Daemon, Home};
+use crate::common::{Answer, Daemon, Home, Random};
 
 /// Totals, gauges, and what has no type but by its name.
 const NAMES: [&str; 7] = [
@@ -22,9 +22,6 @@ const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 const STALE: u64 = 0x7ff0_0000_0000_0002;
 const HOUR: i64 = 3_600_000;
 
-/// Pseudo-random numbers: xorshift.
-struct Random(u64);
-
 /// A sample of one of a few series.
 struct Sample {
     name: &'static str,
@@ -33,13 +30,6 @@ struct Sample {
 }
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-
     /// A value and its time in a round; `start` is the time of the first round.
     fn value(&mut self, round: i64, start: i64) -> (f64, i64) {
         let value = match self.below(24) {

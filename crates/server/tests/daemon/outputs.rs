@@ -689,6 +689,20 @@ fn a_real_prometheus_takes_totals_over_kills() {
     assert_eq!(stored, Some(9.0));
 }
 
+/// The flags of a daemon that scrapes a target, and sends by remote write.
+fn between<'a>(target: &'a str, receiver: &'a str) -> [&'a str; 8] {
+    [
+        "--scrape",
+        target,
+        "--scrape-interval",
+        "100ms",
+        "--remote-write",
+        receiver,
+        "--remote-write-interval",
+        "100ms",
+    ]
+}
+
 #[test]
 fn series_of_a_target_that_fails_get_a_stale_marker() {
     let home = Home::new();
@@ -696,16 +710,7 @@ fn series_of_a_target_that_fails_get_a_stale_marker() {
     let target = home.start(&["--state", "target.quipu"]);
     let own = format!("{{instance=\"{}\",job=\"app\"}}", target.address());
     let url = format!("app=http://{}", target.address());
-    let daemon = home.start(&[
-        "--scrape",
-        &url,
-        "--scrape-interval",
-        "100ms",
-        "--remote-write",
-        &receiver.url,
-        "--remote-write-interval",
-        "100ms",
-    ]);
+    let daemon = home.start(&between(&url, &receiver.url));
     let (up, keys) = (format!("up{own}"), format!("quipu_keys{own}"));
     receiver.expect(&up, 1.0);
     receiver.expect(&keys, 0.0);
@@ -727,20 +732,8 @@ fn what_clients_send_is_sent_beside_what_targets_have() {
     assert_eq!(target.post_body("/api/v1/import/prometheus", &[], body).status, 204);
     let url = format!("app=http://{}", target.address());
     let sent_to = format!("http://{}/v1/metrics", otlp.address());
-    let daemon = home.start(&[
-        "--scrape",
-        &url,
-        "--scrape-interval",
-        "100ms",
-        "--remote-write",
-        &receiver.url,
-        "--remote-write-interval",
-        "100ms",
-        "--otlp",
-        &sent_to,
-        "--otlp-interval",
-        "100ms",
-    ]);
+    let more = ["--otlp", &sent_to, "--otlp-interval", "100ms"];
+    let daemon = home.start(&[&between(&url, &receiver.url)[..], &more].concat());
     let own = format!("instance=\"{}\",job=\"app\"", target.address());
     let [a, all] = [",queue=\"a\"", ""].map(|label| format!("jobs_total{{{own}{label}}}"));
     receiver.expect(&a, 3.0);

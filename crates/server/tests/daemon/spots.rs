@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use crate::common::{Answer, Client, Daemon, Home, wait_until};
+use crate::common::{Answer, Client, Daemon, Home, Random, wait_until};
 
 /// The lines of programs; `@` stands for a value. The last two contradict others.
 const BODIES: [&str; 5] = [
@@ -25,17 +25,7 @@ const QUERIES: [&str; 5] = [
 ];
 const EXPIRING: &str = "?mode=add&ttl=1ms";
 
-/// Pseudo-random numbers: xorshift.
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-
     fn of<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.below(list.len() as u64) as usize]
     }
