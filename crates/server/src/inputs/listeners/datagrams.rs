@@ -56,7 +56,10 @@ pub(super) fn run<R: Reader>(
                 return;
             }
         } else if received == 0 {
-            stop.wait_for(&socket.descriptor);
+            if !stop.wait_for(&socket.descriptor, Some(REST)) {
+                batch.free();
+                stop.wait_for(&socket.descriptor, None);
+            }
         } else if naps && received < FEW {
             thread::sleep(NAP);
         }
@@ -82,6 +85,9 @@ const PACKETS_FOR_NAPS: usize = 2_000;
 const NAP: Duration = Duration::from_micros(500);
 const FEW: usize = 32;
 
+/// The time without a packet after which a listener keeps no memory for packets. To free it and to
+/// get it again takes some microseconds.
+const REST: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// The time for what a socket holds when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);
@@ -169,12 +175,23 @@ impl Batch {
         // pointers, lengths of zero, and the unspecified family of addresses.
         let (part, header, source) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
         Self {
-            // The system zeroes the memory as it is touched, so small packets cost a page each.
-            memory: vec![0; STRIDE * PACKETS].into(),
+            memory: Self::room(),
             headers: vec![header; PACKETS].into(),
             parts: vec![part; PACKETS].into(),
             sources: vec![source; PACKETS].into(),
         }
+    }
+
+    /// The system zeroes the memory as it is touched, so small packets cost a page each.
+    fn room() -> Box<[u8]> {
+        vec![0; STRIDE * PACKETS].into()
+    }
+
+    /// Gives back what packets have touched. There are none until the next call.
+    fn free(&mut self) {
+        // First the old one, so that there is one at a time.
+        self.memory = Box::default();
+        self.memory = Self::room();
     }
 
     /// Receives the packets that are there, and returns their number.
@@ -264,3 +281,24 @@ const PACKET_BYTES: usize = 65_536;
 /// From one packet to the next. Multiples of a page would put the first bytes of all packets into
 /// the same sets of the caches, which hold 8 to 16 of them.
 const STRIDE: usize = PACKET_BYTES + 1_408;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixDatagram;
+
+    use super::*;
+
+    #[test]
+    fn a_batch_receives_after_it_was_freed() {
+        let (sender, receiver) = UnixDatagram::pair().unwrap();
+        let receiver = OwnedFd::from(receiver);
+        let mut batch = Batch::new();
+        for _ in 0..2 {
+            sender.send(b"x:1|c").unwrap();
+            assert_eq!(batch.receive(&receiver).unwrap(), 1);
+            assert!(matches!(batch.packet(0), Packet::Whole(b"x:1|c", Source(None))));
+            batch.free();
+            assert!(batch.memory.iter().all(|byte| *byte == 0));
+        }
+    }
+}

@@ -4,8 +4,9 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 /// Asked to stop, or not yet.
@@ -38,12 +39,14 @@ impl Stop {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Waits until there is something to read, or the threads are to stop.
-    pub(super) fn wait_for(&self, descriptor: &OwnedFd) {
+    /// Waits until there is something to read, or the threads are to stop. Returns false if that
+    /// takes longer than this time.
+    pub(super) fn wait_for(&self, descriptor: &OwnedFd, most: Option<Duration>) -> bool {
         let mut both =
             [PollFd::new(descriptor, PollFlags::IN), PollFd::new(&self.wakes, PollFlags::IN)];
         // An interrupted wait is like one that ends: the caller looks at both again.
-        let _ = poll(&mut both, None);
+        let most = most.and_then(|most| Timespec::try_from(most).ok());
+        poll(&mut both, most.as_ref()) != Ok(0)
     }
 }
 
