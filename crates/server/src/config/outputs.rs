@@ -164,8 +164,23 @@ fn resource(flags: &Flags) -> Result<Vec<ResourceAttribute>, Error> {
 /// The most bytes of the attributes of the resource.
 const MOST_RESOURCE: usize = 64 << 10;
 
+/// Refuses URLs with passwords here, and not when they are read: messages about arguments and TOML
+/// show what was given.
+pub(super) fn check_password(flag: &'static str, url: &str) -> Result<(), Error> {
+    // The authority follows the two slashes of the scheme.
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    let Some((_, host)) = authority.rsplit_once('@') else { return Ok(()) };
+    let what = format!(
+        "the URL of {host} has a password, which others can see in the list of processes; write \
+         USER:PASSWORD to a file, and name that with --{flag}-basic-file"
+    );
+    Err(Error::Value(flag, what))
+}
+
 fn check_receivers(flag: &'static str, receivers: &[ReceiverUrl]) -> Result<(), Error> {
     for (at, receiver) in receivers.iter().enumerate() {
+        check_password(flag, receiver.as_str())?;
         if receivers[..at].iter().any(|other| other.name() == receiver.name()) {
             return Err(Error::Value(flag, format!("{} is given twice", receiver.name())));
         }
@@ -217,11 +232,6 @@ impl FromStr for ReceiverUrl {
             return Err(format!("it does not begin with http:// or https://; write {EXAMPLE}"));
         }
         match uri.authority() {
-            Some(authority) if authority.as_str().contains('@') => Err(
-                "it has a password, which others can see in the list of processes; write it to a \
-                 file, and name that with --remote-write-basic-file"
-                    .into(),
-            ),
             Some(authority) if !authority.host().is_empty() => Ok(Self(text.to_owned())),
             _ => Err(format!("it has no host; write {EXAMPLE}")),
         }
@@ -237,10 +247,8 @@ impl FromStr for OtlpUrl {
                         --otlp-input"
                 .into());
         }
-        let url: ReceiverUrl = text.parse().map_err(|error: String| {
-            let error = error.replace(EXAMPLE, OTLP_EXAMPLE);
-            error.replace("--remote-write-basic-file", "--otlp-basic-file")
-        })?;
+        let url: ReceiverUrl =
+            text.parse().map_err(|error: String| error.replace(EXAMPLE, OTLP_EXAMPLE))?;
         // The authority follows the two slashes of the scheme.
         let authority = text.find("://").map_or(0, |at| at + 3);
         let end = text[authority..].find(['/', '?']).map_or(text.len(), |at| authority + at);
@@ -354,7 +362,6 @@ mod tests {
             ("", "such as http://prometheus:9090"),
             ("localhost:9090", "http://"),
             ("ftp://a/", "does not begin with"),
-            ("http://u:p@a/", "--remote-write-basic-file"),
             ("http:///w", "such as http://prometheus:9090"),
         ] {
             let error = text.parse::<ReceiverUrl>().unwrap_err();
@@ -372,7 +379,6 @@ mod tests {
         }
         assert!("collector:4318".parse::<OtlpUrl>().unwrap_err().contains("http://collector:4318"));
         assert!("off".parse::<OtlpUrl>().unwrap_err().contains("--otlp-input"));
-        assert!("http://u:p@c:4318".parse::<OtlpUrl>().unwrap_err().contains("--otlp-basic-file"));
         assert_eq!("a=b=c".parse::<ExternalLabel>().unwrap().value, "b=c");
         for text in ["a", "=b", "a=", "__a=b", "a:b=c", "1a=b", "a b=c"] {
             let error = text.parse::<ExternalLabel>().unwrap_err();
@@ -416,6 +422,20 @@ mod tests {
             let error = resolve(&flags.or(Flags::defaults())).unwrap_err().to_string();
             assert!(error.contains(part), "{toml}: {error}");
         }
+    }
+
+    #[test]
+    fn passwords_are_refused_and_not_shown() {
+        for (toml, part) in [
+            ("remote-write = [\"http://u:fish@a/w?x\"]", "--remote-write-basic-file"),
+            ("otlp = [\"http://b\", \"https://u:fi@sh@a:1?x\"]", "--otlp-basic-file"),
+        ] {
+            let flags: Flags = toml::from_str(toml).unwrap();
+            let error = resolve(&flags.or(Flags::defaults())).unwrap_err().to_string();
+            let is_shown = error.contains("sh@") || error.contains("fish");
+            assert!(error.contains(part) && error.contains("the URL of a") && !is_shown, "{error}");
+        }
+        assert!(check_password("scrape", "http://a/b@c?d@e").is_ok());
     }
 
     #[test]

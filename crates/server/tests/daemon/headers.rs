@@ -177,6 +177,18 @@ fn fields_that_cannot_be_added_are_refused_without_their_values() {
         home.expect_refusal(&arguments, 2, &parts);
         assert!(!home.run(&arguments).stderr.contains("swordfish"), "{value}");
     }
+    // Nor is a password in a URL shown.
+    for name in ["remote-write", "otlp", "scrape"] {
+        let (flag, remedy) = (format!("--{name}"), format!("--{name}-basic-file"));
+        fs::write(home.path("url.toml"), format!("{name} = [\"http://ada:swordfish@a/\"]"))
+            .unwrap();
+        let mut check = home.command();
+        check.args(["check", "config", "url.toml"]);
+        for ended in [home.finish(check), home.run(&[&flag, "http://ada:swordfish@a/"])] {
+            let is_refused = ended.status.code() == Some(2) && ended.stderr.contains(&remedy);
+            assert!(is_refused && !ended.stderr.contains("swordfish"), "{}", ended.stderr);
+        }
+    }
     // What is shown of the settings has no values.
     let arguments = [&write[..], &["X-Scope-OrgID: swordfish", "--check-config"]].concat();
     let shown = home.run(&arguments).stdout;

@@ -49,7 +49,7 @@ impl Target {
     }
 
     /// The URL to get. With a socket, its host means nothing.
-    pub(super) fn url(&self) -> &str {
+    pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
@@ -135,11 +135,6 @@ fn on_host(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
     let Some(authority) = uri.authority().filter(|authority| !authority.host().is_empty()) else {
         return Err(format!("it has no host; {EXAMPLE}"));
     };
-    if authority.as_str().contains('@') {
-        return Err("it has a password, which others can see in the list of processes; write \
-                    USER:PASSWORD to a file, and name that with --scrape-basic-file"
-            .into());
-    }
     let rest = &place[start.len() + authority.as_str().len()..];
     let path = if rest.starts_with('/') { "" } else { PATH };
     let url = format!("{start}{authority}{path}{rest}");
@@ -216,7 +211,6 @@ mod tests {
             ("=http://a/", "the job is empty"),
             ("ftp://a/", "begins with none of"),
             ("http:///m", "such as"),
-            ("http://u:p@a/", "--scrape-basic-file"),
             ("http://a b/", "such as"),
             ("unix:", "the path of the socket is empty"),
             ("unix:/a:/b c", "such as"),
