@@ -12,14 +12,24 @@ const LARGE_AT_START: i32 = 32 << 10;
 /// How many free bytes stay at the end of the heap.
 const SPARE: i32 = 16 << 20;
 
-/// Whether the process finds address space for this many bytes in one piece. Most allocations end
-/// the process if there is none.
-pub(crate) fn has_room(bytes: usize) -> bool {
+/// Address space that is taken, and given back when this is dropped.
+pub(crate) struct Room {
+    _bytes: Vec<u8>,
+}
+
+/// Takes address space for this many bytes in one piece. None if the process finds no such piece:
+/// most allocations then end it.
+pub(crate) fn take_room(bytes: usize) -> Option<Room> {
     let mut room: Vec<u8> = Vec::new();
-    let is_there = room.try_reserve_exact(bytes).is_ok();
+    let taken = room.try_reserve_exact(bytes);
     // The compiler may leave out an allocation that nothing uses, and take it to succeed.
     black_box(&room);
-    is_there
+    taken.ok().map(|()| Room { _bytes: room })
+}
+
+/// Whether the process finds address space for this many bytes in one piece.
+pub(crate) fn has_room(bytes: usize) -> bool {
+    take_room(bytes).is_some()
 }
 
 /// Gives the tables that the daemon makes at its start pages of their own: those that begin with

@@ -12,6 +12,7 @@ use quipu_segment::Segment;
 use quipu_window::Window;
 
 use crate::http::{Closed, Event, Refusal};
+use crate::memory::take_room;
 use crate::state::State;
 
 /// The daemon's own metrics.
@@ -95,7 +96,10 @@ impl Metrics {
     /// # Errors
     /// Returns an error if the system provides no memory.
     pub fn new(state: &'static State) -> Result<Self, quipu::Error> {
+        // The heap has room for what follows: an allocation that fails there ends the process.
+        let room = take_room(FOR_HEAP);
         let registry = Registry::on(Segment::private(MEMORY)?);
+        drop(room);
         let build = Description::new("quipu_build", "The version of this daemon.")
             .values("version", [env!("CARGO_PKG_VERSION")]);
         let build = registry.register(build)?;
@@ -254,6 +258,8 @@ fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
 
 /// The limit on memory for the daemon's own metrics, in bytes. They take some kilobytes.
 const MEMORY: u64 = 16 << 20;
+/// What else the metrics need in the heap, and more.
+const FOR_HEAP: usize = 1 << 20;
 
 /// Upper bounds of buckets, in seconds.
 const LATENCIES: [f64; 8] = [5e-6, 1e-5, 2.5e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0];
