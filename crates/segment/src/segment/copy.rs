@@ -118,7 +118,7 @@ fn copy(
     if let (Some(origin), Some(most)) = (region.origin(), steps.budget) {
         origin.set_budget(most);
     }
-    let mut passes = Passes { file, region: &region, torn, steps, without: &[] };
+    let mut passes = Passes { file, region: &region, torn, steps, without: &[], block: Vec::new() };
     let end = passes.growing(Pass::First, HEADER_BYTES, used).map_err(fail)?;
     let is_moving = was_in_use || is_in_use(file);
     // Which records there are is that of the beginning; how far they reach, that of the end.
@@ -142,7 +142,8 @@ fn copy(
     if is_moving {
         let without = segment.contents.indexes(&segment);
         let region = &*segment.region;
-        let mut passes = Passes { file, region, torn, steps, without: &without };
+        let block = Vec::new();
+        let mut passes = Passes { file, region, torn, steps, without: &without, block };
         let end = passes.growing(Pass::Second, HEADER_BYTES, end).map_err(fail)?;
         // If nothing moved, all is of one moment.
         if region.origin().is_some_and(|origin| !origin.moved.is_empty()) {
@@ -190,6 +191,8 @@ struct Passes<'a, 's> {
     steps: &'a mut Steps<'s>,
     /// The words that are left out, in ascending order.
     without: &'a [Range<u64>],
+    /// A buffer.
+    block: Vec<u8>,
 }
 
 impl Passes<'_, '_> {
@@ -235,7 +238,12 @@ impl Passes<'_, '_> {
 
     fn read_all(&mut self, pass: Pass, begin: u64, end: u64) -> Result<(), ErrorKind> {
         let origin = self.region.origin().expect("it is made as a copy");
-        let mut block = vec![0; self.steps.block];
+        let most = usize::try_from(end.saturating_sub(begin)).unwrap_or(BLOCK);
+        let most = most.min(self.steps.block);
+        if self.block.len() < most {
+            self.block = vec![0; most];
+        }
+        let block = &mut self.block;
         let mut offset = begin;
         while offset < end {
             if let Some(before) = &mut self.steps.before {

@@ -285,7 +285,8 @@ impl Plan {
             }
         }
         let Self { fixed, dynamic, .. } = self;
-        [&mut *fixed, &mut *dynamic].map(Vec::clear);
+        fixed.clear();
+        dynamic.clear();
         for (label, place) in family.labels.iter().zip(places) {
             let places = if label.values.is_some() { &mut *fixed } else { &mut *dynamic };
             places.push(place);
