@@ -153,7 +153,7 @@ fn is_ascii(bytes: &[u8]) -> bool {
         return bytes.iter().fold(0, |all, byte| all | byte) < 0x80;
     };
     let (words, _) = bytes.as_chunks::<8>();
-    let words = words.iter().chain([last]).map(|word| u64::from_ne_bytes(*word));
+    let words = words.iter().chain([last]).map(|word| u64::from_le_bytes(*word));
     words.fold(0, |all, word| all | word) & HIGH == 0
 }
 
