@@ -184,6 +184,9 @@ pub struct Series<'a> {
     pub start: Option<Timestamp>,
     /// Its value.
     pub value: Value<'a>,
+    /// The last exemplar of a gauge or of a value of unknown type, if any: counters and histograms
+    /// have theirs in the value. No format that scrapers read has a place for it.
+    pub exemplar: Option<Exemplar<'a>>,
 }
 
 impl<'a> Series<'a> {

@@ -21,8 +21,9 @@ fn family(name: &'static str, kind: Kind, labels: &'static [Label<'static>]) -> 
 }
 
 fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
-    let start = Some(Timestamp(1_500_000_000));
-    Series { group: 1, texts: Texts::new(texts), escape_free: false, overflow: false, start, value }
+    let (start, texts) = (Some(Timestamp(1_500_000_000)), Texts::new(texts));
+    let (group, escape_free, overflow, exemplar) = (1, false, false, None);
+    Series { group, texts, escape_free, overflow, start, value, exemplar }
 }
 
 /// Passes one family of each kind to a sink.

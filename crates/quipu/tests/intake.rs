@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "intake/exemplars.rs"]
+mod exemplars;
 #[path = "intake/followed.rs"]
 mod followed;
 #[path = "intake/limits.rs"]

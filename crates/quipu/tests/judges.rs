@@ -233,10 +233,9 @@ impl Collector for Foreign {
             let family = Family { name, help, unit: "", kind, labels: &[], groups: 1, bare: false };
             sink.family(&family);
             let (group, texts, escape_free) = (0, Texts::default(), true);
-            sink.series(
-                &family,
-                &Series { group, texts, escape_free, overflow: false, start: None, value },
-            );
+            let (overflow, start, exemplar) = (false, None, None);
+            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
+            sink.series(&family, &series);
         };
         let nan = Number::Float(f64::NAN);
         let exemplar = Exemplar { labels: Texts::default(), value: 0.5, time: None };

@@ -86,3 +86,5 @@ mod textparse;
 mod worker;
 #[path = "daemon/writes.rs"]
 mod writes;
+#[path = "daemon/written_exemplars.rs"]
+mod written_exemplars;

@@ -104,6 +104,7 @@ impl Collector for Arenas {
                     overflow: false,
                     start: None,
                     value: Value::Gauge(Number::Unsigned(bytes as u64)),
+                    exemplar: None,
                 };
                 sink.series(family, &series);
             }

@@ -66,7 +66,9 @@ impl Collector for Callback {
             _ => Value::Gauge(number),
         };
         let texts = Texts::new(&self.texts);
-        let (escape_free, overflow, start) = (self.escape_free, false, None);
-        sink.series(&family, &Series { group: 0, texts, escape_free, overflow, start, value });
+        let (group, overflow, start, exemplar) = (0, false, None, None);
+        let escape_free = self.escape_free;
+        let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
+        sink.series(&family, &series);
     }
 }

@@ -64,8 +64,8 @@ impl Collector for Process {
             };
             sink.family(family);
             let texts = Texts::default();
-            let series =
-                Series { group: 0, texts, escape_free: true, overflow: false, start, value };
+            let (group, escape_free, overflow, exemplar) = (0, true, false, None);
+            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
             sink.series(family, &series);
         }
     }

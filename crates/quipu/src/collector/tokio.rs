@@ -64,8 +64,9 @@ impl Collector for Tokio {
 }
 
 fn emit(sink: &mut dyn Sink, family: &Family<'_>, texts: Texts<'_>, value: Value<'_>) {
-    let (group, escape_free, overflow, start) = (0, true, false, None);
-    sink.series(family, &Series { group, texts, escape_free, overflow, start, value });
+    let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
+    let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
+    sink.series(family, &series);
 }
 
 const fn family(

@@ -10,7 +10,8 @@ use super::{Intake, change};
 use crate::error::Error;
 use crate::exposition::is_legacy_name;
 use crate::kind::{
-    AnyKind, MixedCounter, RelayCounter, Total, exemplar_takes_memory, keep_exemplar,
+    AnyKind, GAUGE_EXEMPLAR, MixedCounter, RelayCounter, Total, exemplar_takes_memory,
+    keep_exemplar,
 };
 use crate::snapshot::Timestamp;
 
@@ -27,14 +28,18 @@ pub struct GivenExemplar<'a> {
 }
 
 impl Intake {
-    /// Keeps an exemplar of the counter or histogram with these labels; of a histogram, in the
-    /// bucket of its value. It replaces the one before it. Returns false if it was not kept:
-    /// there is no such series outside of groups, its family keeps no exemplars, a later one is
-    /// there, the value is NaN, or its labels are none, too long, named twice, or with names that
-    /// are not letters, digits and underscores. Nor is the first one of a counter or a bucket kept
-    /// if less of the segment is left than
+    /// Keeps an exemplar of the series with these labels; of a histogram, in the bucket of its
+    /// value. It replaces the one before it, unless that one is later: then nothing changes, as if
+    /// this one had come in time. Returns false if it was not kept: there is no such series outside
+    /// of groups, its family keeps no exemplars, it is a summary, the value is NaN and the series
+    /// is a counter or a histogram, or its labels are too long, named twice, or with names that are
+    /// not letters, digits and underscores. Nor is the first one of a series or a bucket kept if
+    /// less of the segment is left than
     /// [`Limits::bytes_for_series`](super::Limits::bytes_for_series):
     /// [`Usage::exemplars`](super::Usage::exemplars) counts these.
+    ///
+    /// Scrapers see those of counters and of buckets: their formats have no place for others, which
+    /// are in [`Series::exemplar`](crate::snapshot::Series::exemplar).
     ///
     /// ```
     /// use quipu::Registry;
@@ -60,7 +65,7 @@ impl Intake {
     ) -> Result<bool, Error> {
         self.table.refresh(self.registry.segment())?;
         let Ok(labels) = Sorted::new(labels, MAX_LABELS, false) else { return Ok(false) };
-        if exemplar.value.is_nan() || !are_distinct(exemplar.labels) {
+        if !are_distinct(exemplar.labels) {
             return Ok(false);
         }
         let reserve = self.limits.bytes_for_series;
@@ -99,6 +104,9 @@ fn keep(
 ) -> Option<bool> {
     let GivenExemplar { labels, value, time } = *exemplar;
     let place = match &entry.kind {
+        AnyKind::Gauge(_) | AnyKind::Unknown(_) => (GAUGE_EXEMPLAR, 0),
+        // In no bucket, and not what a counter was raised by.
+        _ if value.is_nan() => return Some(false),
         AnyKind::MixedCounter(_) => (MixedCounter::EXEMPLAR, 0),
         AnyKind::RelayCounter(_) => (RelayCounter::EXEMPLAR, 0),
         AnyKind::Histogram(layout) => (layout.exemplar(), layout.bucket(value)),

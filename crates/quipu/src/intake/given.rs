@@ -27,7 +27,7 @@ pub struct Metric<'a> {
     /// family is made.
     pub expiry: Option<Duration>,
     /// Whether its series keep exemplars: see [`Intake::exemplify`](super::Intake::exemplify). It
-    /// counts when the family is made, and costs 8 bytes for each series.
+    /// counts when the family is made, and costs 8 bytes for each series. Summaries keep none.
     pub exemplars: bool,
 }
 

@@ -110,14 +110,8 @@ fn wanted<'a>(
     floats: u64,
     settings: &'a mut Vec<u8>,
 ) -> Result<Wanted<'a>, Refused> {
-    let has_exemplars = [
-        MixedCounter::NUMBER,
-        RelayCounter::NUMBER,
-        RelayHistogram::NUMBER,
-        HistogramLayout::NUMBER,
-    ]
-    .contains(&kind);
-    let keeps_exemplars = metric.exemplars && has_exemplars;
+    let has_no_exemplars = [SummaryLayout::NUMBER, RelaySummary::NUMBER].contains(&kind);
+    let keeps_exemplars = metric.exemplars && !has_no_exemplars;
     if keeps_exemplars
         && kind == HistogramLayout::NUMBER
         && let Some(first) = settings.first_mut()

@@ -1,4 +1,5 @@
-//! Exemplars in the segment: the last one of a counter, or of each bucket.
+//! Exemplars in the segment: the last one of a counter, of each bucket, or of a gauge or a value of
+//! unknown type from outside.
 //!
 //! The exemplar cell of a series holds the offset of a table (a side allocation) with one word per
 //! slot. Each word holds the offset of its slot, which is allocated for the first exemplar.
@@ -35,6 +36,8 @@ const PATIENCE: u64 = 1_000_000_000;
 const NANOS_PER_MILLI: u64 = 1_000_000;
 /// The bit of a time that marks the writer as suspected to be dead.
 const SUSPECT: u64 = 1;
+/// The length of the text of an exemplar without labels. Zero is that of no exemplar.
+const NO_TEXT: u32 = 1 << 31;
 
 /// An exemplar that was read from a slot.
 #[derive(Debug, Clone, Copy)]
@@ -54,7 +57,8 @@ impl ReadExemplar {
 }
 
 /// Keeps an exemplar in slot number `slot` of a series whose exemplar cell is `cell`. The exemplar
-/// is dropped if the family keeps none, if it is too long, or if the segment is full.
+/// is dropped if the family keeps none, if it has no labels or is too long, or if the segment is
+/// full.
 pub(crate) fn keep(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -63,11 +67,15 @@ pub(crate) fn keep(
     value: f64,
     pairs: &[(&str, &str)],
 ) {
-    keep_at(family, cells, (cell, slot), value, pairs, None);
+    // A program that has no labels to give has no exemplar.
+    if !pairs.is_empty() {
+        keep_at(family, cells, (cell, slot), value, pairs, None);
+    }
 }
 
 /// As [`keep`], for a value that was observed at a time, in nanoseconds of Unix time; now, if that
-/// is later or not known. Returns whether the exemplar is not dropped.
+/// is later or not known. It may have no labels. Returns whether the exemplar is not dropped: it is
+/// kept, or a later one is there, which would have replaced it.
 pub(crate) fn keep_at(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -85,8 +93,7 @@ pub(crate) fn keep_at(
     let bytes: usize = pairs.iter().map(|(name, value)| name.len() + value.len() + 2).sum();
     // The encoding here has one byte for the length of a text, which must be below 255.
     let is_short = pairs.iter().all(|(name, value)| name.len() < 255 && value.len() < 255);
-    // One without labels is not there.
-    if pairs.is_empty() || characters > MAX_CHARACTERS || bytes > TEXT_BYTES || !is_short {
+    if characters > MAX_CHARACTERS || bytes > TEXT_BYTES || !is_short {
         return false;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -104,7 +111,7 @@ pub(crate) fn keep_at(
     let words = side.words();
     if time.is_some_and(|time| observed(words).is_some_and(|last| last > time)) {
         // One that came late.
-        return false;
+        return true;
     }
     write(words, now, time.unwrap_or(now), value, pairs);
     true
@@ -145,7 +152,7 @@ impl SideAllocations for Exemplars {
 pub(crate) fn clear(family: &Family, cells: &SeriesCells<'_>, cell: usize) {
     each(family, cells, cell, |words| {
         if let Some(length) = words.get(LENGTH) {
-            // An exemplar without labels counts as none.
+            // One of this length is none: see `read`.
             length.store(0, Ordering::Release);
         }
     });
@@ -268,7 +275,9 @@ fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &
         bytes[length + 1..=length + text.len()].copy_from_slice(text.as_bytes());
         length += 1 + text.len();
     }
-    words[LENGTH].store(length as u64 | u64::from(age) << 32, Ordering::Release);
+    // At most TEXT_BYTES.
+    let stored = if length == 0 { NO_TEXT } else { length as u32 };
+    words[LENGTH].store(u64::from(stored) | u64::from(age) << 32, Ordering::Release);
     for (word, chunk) in words[TEXT..].iter().zip(bytes[..length].chunks(8)) {
         let mut padded = [0; 8];
         padded[..chunk.len()].copy_from_slice(chunk);
@@ -321,8 +330,12 @@ fn read(words: &[AtomicU64], texts: &mut Vec<u8>) -> Option<ReadExemplar> {
     let length = words[LENGTH].load(Ordering::Relaxed);
     let time = time.saturating_sub((length >> 32) * NANOS_PER_MILLI);
     // Truncation is meant: the other half is the age.
-    let length = length as u32 as usize;
-    if length > TEXT_BYTES || length == 0 {
+    let length = match length as u32 {
+        0 => return None,
+        NO_TEXT => 0,
+        length => length as usize,
+    };
+    if length > TEXT_BYTES {
         return None;
     }
     let start = texts.len();
@@ -371,6 +384,8 @@ fn family_slots(family: &Family) -> usize {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     /// A writer is not taken for dead just because the previous exemplar is old.
@@ -397,5 +412,20 @@ mod tests {
             assert_eq!(observed(&words), Some(shown), "{time}");
             assert!(now - words[TIME].load(Ordering::Relaxed) < 2 * NANOS_PER_MILLI, "{time}");
         }
+    }
+
+    #[test]
+    fn an_exemplar_without_labels_is_one() {
+        let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
+        for (now, value, pairs) in [(9, 1.0, &[("a", "b")][..]), (10, 2.0, &[])] {
+            let now = now * PATIENCE;
+            write(&words, now, now - PATIENCE, value, pairs);
+            let mut texts = Vec::new();
+            let slot = read(&words, &mut texts).unwrap();
+            assert_eq!((slot.value, slot.time), (value, now - PATIENCE));
+            assert_eq!(slot.exemplar(&texts).labels.count(), 2 * pairs.len());
+        }
+        words[LENGTH].store(0, Ordering::Relaxed);
+        assert!(read(&words, &mut Vec::new()).is_none());
     }
 }

@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
+use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocations};
 use quipu_segment::sync::Ordering;
 
+use super::exemplar::{self, Exemplars};
 use super::family::{Family, Instrument, single};
 use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::description::Description;
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
-use crate::snapshot::{self, Number, Value};
+use crate::snapshot::{self, Exemplar, Number, Value};
 
 /// A number that can be set, raised, and lowered.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub(crate) const VALUE: usize = 0;
 /// The cell of the time of the last update, in families from outside: a gauge that gets the same
 /// value again is not idle.
 pub(crate) const STAMP: usize = 1;
+/// The cell of the exemplar, in families from outside that keep exemplars.
+pub(crate) const EXEMPLAR: usize = 2;
 
 impl Gauge {
     /// Sets the value.
@@ -120,7 +123,7 @@ impl MetricKind for GaugeKind {
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Gauge;
 
     fn decode(family: &series::Family) -> Result<Self, Error> {
-        check_cells(family, 1..=2).map(|()| Self)
+        check_cells(family, 1..=3).map(|()| Self)
     }
 
     #[inline]
@@ -131,9 +134,29 @@ impl MetricKind for GaugeKind {
         _: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     ) {
-        let value = cells.plain(VALUE).load(Ordering::Relaxed);
-        emit(Value::Gauge(Number::Float(f64::from_bits(value))));
+        emit(Value::Gauge(number(cells)));
     }
+
+    #[inline]
+    fn read_all(
+        &self,
+        family: &series::Family,
+        cells: &SeriesCells<'_>,
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>, Option<Exemplar<'_>>),
+    ) {
+        emit(Value::Gauge(number(cells)), exemplar::last(family, cells, EXEMPLAR, scratch));
+    }
+
+    fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        Some(Arc::new(Exemplars(EXEMPLAR)))
+    }
+}
+
+/// The value of a gauge, or one of unknown type.
+#[inline]
+pub(super) fn number(cells: &SeriesCells<'_>) -> Number {
+    Number::Float(f64::from_bits(cells.plain(VALUE).load(Ordering::Relaxed)))
 }
 
 impl Register for Gauge {

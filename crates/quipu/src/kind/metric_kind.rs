@@ -9,7 +9,7 @@ use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 use super::aggregation::Aggregation;
 use super::exemplar::ReadExemplar;
 use crate::error::Error;
-use crate::snapshot::{self, Value};
+use crate::snapshot::{self, Exemplar, Value};
 
 /// What the cells of a family mean: with it, a scrape reads the series of a family, whichever
 /// process created it.
@@ -35,6 +35,18 @@ pub trait MetricKind: Sized + Send + Sync + 'static {
         scratch: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     );
+
+    /// As [`MetricKind::read`], with the exemplar of a value that has no place for one.
+    #[inline]
+    fn read_all(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>, Option<Exemplar<'_>>),
+    ) {
+        self.read(family, cells, scratch, |value| emit(value, None));
+    }
 
     /// The memory that each series has outside its cells, such as exemplars; `None` if there is
     /// none.
@@ -131,6 +143,22 @@ macro_rules! kinds {
             ) {
                 match self {
                     $(Self::$name(kind) => kind.read(family, cells, scratch, emit),)+
+                }
+            }
+
+            #[inline]
+            pub(crate) fn read_all(
+                &self,
+                family: &quipu_segment::series::Family,
+                cells: &quipu_segment::series::SeriesCells<'_>,
+                scratch: &mut Scratch,
+                emit: impl FnOnce(
+                    crate::snapshot::Value<'_>,
+                    Option<crate::snapshot::Exemplar<'_>>,
+                ),
+            ) {
+                match self {
+                    $(Self::$name(kind) => kind.read_all(family, cells, scratch, emit),)+
                 }
             }
 

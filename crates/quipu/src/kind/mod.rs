@@ -52,7 +52,9 @@ pub use timer::Timer;
 #[cfg(feature = "window")]
 pub use window::Window;
 
-pub(crate) use gauge::{GaugeKind, STAMP as GAUGE_STAMP, VALUE as GAUGE_VALUE};
+pub(crate) use gauge::{
+    EXEMPLAR as GAUGE_EXEMPLAR, GaugeKind, STAMP as GAUGE_STAMP, VALUE as GAUGE_VALUE,
+};
 pub(crate) use histogram::{
     FIRST_BUCKET, Layout as HistogramLayout, MAX_BOUNDS, SUM as HISTOGRAM_SUM,
 };

@@ -1,12 +1,14 @@
 //! Values of unknown type, which come from other programs.
 
-use quipu_segment::series::{Family, SeriesCells};
-use quipu_segment::sync::Ordering;
+use std::sync::Arc;
 
-use super::gauge::VALUE;
+use quipu_segment::series::{Family, SeriesCells, SideAllocations};
+
+use super::exemplar::{self, Exemplars};
+use super::gauge::{EXEMPLAR, number};
 use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::error::Error;
-use crate::snapshot::{self, Number, Value};
+use crate::snapshot::{self, Exemplar, Value};
 
 /// The kind of a value of unknown type. Its cells are those of a gauge with a stamp.
 pub(crate) struct UnknownKind;
@@ -16,7 +18,7 @@ impl MetricKind for UnknownKind {
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Unknown;
 
     fn decode(family: &Family) -> Result<Self, Error> {
-        check_cells(family, 2..=2).map(|()| Self)
+        check_cells(family, 2..=3).map(|()| Self)
     }
 
     fn read(
@@ -26,7 +28,20 @@ impl MetricKind for UnknownKind {
         _: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     ) {
-        let value = cells.plain(VALUE).load(Ordering::Relaxed);
-        emit(Value::Unknown(Number::Float(f64::from_bits(value))));
+        emit(Value::Unknown(number(cells)));
+    }
+
+    fn read_all(
+        &self,
+        family: &Family,
+        cells: &SeriesCells<'_>,
+        scratch: &mut Scratch,
+        emit: impl FnOnce(Value<'_>, Option<Exemplar<'_>>),
+    ) {
+        emit(Value::Unknown(number(cells)), exemplar::last(family, cells, EXEMPLAR, scratch));
+    }
+
+    fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
+        Some(Arc::new(Exemplars(EXEMPLAR)))
     }
 }

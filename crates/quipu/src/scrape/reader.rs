@@ -13,7 +13,7 @@ use super::walk::Walk;
 use crate::error::Error;
 use crate::intake::class::{self, Class, Role};
 use crate::kind::{Aggregation, AnyKind, MetricKind, Scratch};
-use crate::snapshot::{Family, Kind, Label, Series, Sink, Texts, Timestamp, Value};
+use crate::snapshot::{Exemplar, Family, Kind, Label, Series, Sink, Texts, Timestamp, Value};
 
 /// The readers of a segment's families, cached until the segment gets a new family.
 #[derive(Default)]
@@ -348,8 +348,8 @@ impl Reader {
         macro_rules! walk {
             ($kind:ident) => {
                 self.family.walk(cursor, texts, |view| {
-                    $kind.read(&self.family, &view.cells, scratch, |value| {
-                        self.pass(&family, view, value, sink);
+                    $kind.read_all(&self.family, &view.cells, scratch, |value, exemplar| {
+                        self.pass(&family, view, value, exemplar, sink);
                     });
                     if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })
@@ -377,9 +377,9 @@ impl Reader {
     ) -> ControlFlow<()> {
         self.family.walk(cursor, texts, |view| {
             let readings = self.family.readings();
-            self.kind.read(&self.family, &view.cells, scratch, |value| {
+            self.kind.read_all(&self.family, &view.cells, scratch, |value, exemplar| {
                 if is_whole(&self.family, view, readings) {
-                    self.pass(family, view, value, sink);
+                    self.pass(family, view, value, exemplar, sink);
                 }
             });
             if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -387,12 +387,19 @@ impl Reader {
     }
 
     #[inline(always)]
-    fn pass<S: Sink>(&self, family: &Family<'_>, view: &View<'_>, value: Value<'_>, sink: &mut S) {
+    fn pass<S: Sink>(
+        &self,
+        family: &Family<'_>,
+        view: &View<'_>,
+        value: Value<'_>,
+        exemplar: Option<Exemplar<'_>>,
+        sink: &mut S,
+    ) {
         if view.overflow {
-            let series = series(view, self.overflow_texts(), value);
+            let series = series(view, self.overflow_texts(), value, exemplar);
             pass_overflow(sink, family, &series);
         } else {
-            sink.series(family, &series(view, Texts::new(view.texts), value));
+            sink.series(family, &series(view, Texts::new(view.texts), value, exemplar));
         }
     }
 }
@@ -416,7 +423,12 @@ fn pass_overflow<S: Sink>(sink: &mut S, family: &Family<'_>, series: &Series<'_>
 }
 
 #[inline(always)]
-fn series<'v>(view: &View<'v>, texts: Texts<'v>, value: Value<'v>) -> Series<'v> {
+fn series<'v>(
+    view: &View<'v>,
+    texts: Texts<'v>,
+    value: Value<'v>,
+    exemplar: Option<Exemplar<'v>>,
+) -> Series<'v> {
     Series {
         group: view.group,
         texts,
@@ -424,6 +436,7 @@ fn series<'v>(view: &View<'v>, texts: Texts<'v>, value: Value<'v>) -> Series<'v>
         overflow: view.overflow,
         start: Some(Timestamp(view.start)),
         value,
+        exemplar,
     }
 }
 

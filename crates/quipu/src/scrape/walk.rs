@@ -250,6 +250,7 @@ impl Walk {
                     Kind::Counter => Value::Counter { total: number, exemplar: None },
                     _ => Value::Gauge(number),
                 },
+                exemplar: None,
             };
             sink.series(shown, &series);
         }

@@ -595,8 +595,8 @@ mod tests {
                 let (texts, start) = (Texts::new(&[]), None);
                 let mut recorder = Recorder::default();
                 recorder.family(&family);
-                let (escape_free, overflow) = (true, false);
-                let series = Series { group: 0, texts, escape_free, overflow, start, value };
+                let (group, escape_free, overflow, exemplar) = (0, true, false, None);
+                let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
                 recorder.series(&family, &series);
                 recorder.finish().0
             }

@@ -195,7 +195,8 @@ pub(crate) fn put(family: &Family<'_>, labels: &[&str], value: Value<'_>, sink: 
     labels.iter().for_each(|label| Texts::push(&mut texts, label));
     let escape_free = !labels.iter().any(|label| label.contains(['"', '\\', '\n']));
     let texts = Texts::new(&texts);
-    let series = Series { group: 0, texts, escape_free, overflow: false, start: None, value };
+    let (group, overflow, start, exemplar) = (0, false, None, None);
+    let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
     sink.series(family, &series);
 }
 

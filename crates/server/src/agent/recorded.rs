@@ -497,6 +497,7 @@ impl OneSeries {
                 overflow: false,
                 start: self.start,
                 value,
+                exemplar: None,
             };
             sink.series(family, &series);
         };
@@ -671,13 +672,13 @@ mod tests {
         let mut texts = Vec::new();
         labels.iter().for_each(|_| Texts::push(&mut texts, "v"));
         let (texts, start) = (Texts::new(&texts), None);
-        let (escape_free, overflow) = (true, false);
+        let (group, escape_free, overflow, exemplar) = (0, true, false, None);
         let beside: Labels = vec![("segment".into(), "s".into()), ("my_app".into(), "a".into())];
         let mut recorder = Recorder::of_file(&beside, u64::MAX);
         // Once more: a copy is left out.
         for _ in 0..2 {
             recorder.family(&family);
-            let series = Series { group: 0, texts, escape_free, overflow, start, value };
+            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
             recorder.series(&family, &series);
         }
         let flaw = recorder.flaw().map(str::to_owned);
@@ -757,6 +758,7 @@ mod tests {
                     overflow: false,
                     start: None,
                     value: Value::Gauge(Number::Unsigned(n)),
+                    exemplar: None,
                 };
                 recorder.series(&family, &series);
             }

@@ -165,8 +165,8 @@ impl Collector for Sources {
             let value = Value::Gauge(Number::Unsigned(repeated));
             let texts = Texts::default();
             sink.family(&REPEATED);
-            let series =
-                Series { group: 0, texts, escape_free: true, overflow: false, start: None, value };
+            let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
+            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
             sink.series(&REPEATED, &series);
         }
     }

@@ -19,7 +19,7 @@ use crate::python;
 
 /// What a receiver does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reply {
+pub(crate) enum Reply {
     Taken,
     /// This status, with other fields, and a body.
     Status(u16, &'static str, &'static [u8]),
@@ -28,7 +28,7 @@ enum Reply {
 }
 
 /// A request, as it came in.
-struct Request {
+pub(crate) struct Request {
     fields: HashMap<String, String>,
     /// The body, after decompression.
     body: Vec<u8>,
@@ -38,7 +38,7 @@ struct Request {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Point {
+pub(crate) struct Point {
     /// Name and attributes, as in the text format.
     series: String,
     unit: String,
@@ -49,18 +49,18 @@ struct Point {
     value: String,
     /// The number, or the count of a histogram.
     number: f64,
-    exemplars: String,
+    pub(crate) exemplars: String,
 }
 
 /// A server that keeps all requests.
-struct Receiver {
-    url: String,
+pub(crate) struct Receiver {
+    pub(crate) url: String,
     requests: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Receiver {
     /// Replies as the function says, which gets the requests so far and the new one.
-    fn start(
+    pub(crate) fn start(
         home: &Home,
         reply: impl Fn(&[Request], &Request) -> Reply + Send + Sync + 'static,
     ) -> Receiver {
@@ -83,7 +83,7 @@ impl Receiver {
     }
 
     /// The last point of a series.
-    fn last(&self, series: &str) -> Option<Point> {
+    pub(crate) fn last(&self, series: &str) -> Option<Point> {
         self.see(|requests| {
             let mut points = requests.iter().rev().flat_map(|request| request.points.iter().rev());
             points.find(|point| point.series == series).cloned()

@@ -8,14 +8,14 @@ use quipu_wire::remote::{self, RemoteWrite1, RemoteWrite2, SeriesType};
 
 use crate::common::{Answer, Daemon, Home, program, wait_until};
 
-const ONE: &str = "application/x-protobuf";
-const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
+pub(crate) const ONE: &str = "application/x-protobuf";
+pub(crate) const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
 
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
 
-fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Answer {
+pub(crate) fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Answer {
     let mut body = Vec::new();
     remote::compress(request, &mut body).unwrap();
     let fields = [("Content-Type", content_type), ("Content-Encoding", "snappy")];
@@ -40,7 +40,7 @@ fn two(samples: &[Input<'_>]) -> Vec<u8> {
     bytes
 }
 
-fn field(tag: u8, body: &[u8]) -> Vec<u8> {
+pub(crate) fn field(tag: u8, body: &[u8]) -> Vec<u8> {
     [&[tag, body.len() as u8], body].concat()
 }
 
@@ -72,7 +72,7 @@ fn totals_survive_kills_and_count_once() {
     }
 }
 
-fn varint(mut number: u64) -> Vec<u8> {
+pub(crate) fn varint(mut number: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);

@@ -472,16 +472,19 @@ fn emit_own(found: &[Found], state: &State, sink: &mut dyn Sink) {
     }
     sink.family(&ENTRIES);
     let (texts, value) = (Texts::default(), total(state.entries));
-    let series = Series { group: 0, texts, escape_free: true, overflow: false, start: None, value };
-    sink.series(&ENTRIES, &series);
+    sink.series(&ENTRIES, &series(texts, value));
 }
 
 fn labelled(family: &Family<'_>, label: &str, value: Value<'_>, sink: &mut dyn Sink) {
     let mut texts = Vec::new();
     Texts::push(&mut texts, label);
     let texts = Texts::new(&texts);
-    let series = Series { group: 0, texts, escape_free: true, overflow: false, start: None, value };
-    sink.series(family, &series);
+    sink.series(family, &series(texts, value));
+}
+
+fn series<'s>(texts: Texts<'s>, value: Value<'s>) -> Series<'s> {
+    let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
+    Series { group, texts, escape_free, overflow, start, value, exemplar }
 }
 
 /// The names of the collector's own families and samples.

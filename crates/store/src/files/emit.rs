@@ -85,7 +85,8 @@ impl Out<'_> {
             Texts::push(&mut self.texts, text);
         }
         let texts = Texts::new(&self.texts);
-        let series = Series { group: 0, texts, escape_free, overflow: false, start: None, value };
+        let (group, overflow, start, exemplar) = (0, false, None, None);
+        let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
         self.sink.series(self.family, &series);
     }
 }

@@ -248,9 +248,9 @@ impl Total {
             values.iter().for_each(|value| Texts::push(&mut texts, value));
             let escape_free = !values.iter().any(|value| value.contains(['"', '\\', '\n']));
             let mut emit = |value: Shown<'_>| {
-                let (group, overflow, start) = (0, false, None);
+                let (group, overflow, start, exemplar) = (0, false, None, None);
                 let texts = Texts::new(&texts);
-                let series = Series { group, texts, escape_free, overflow, start, value };
+                let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
                 sink.series(&family, &series);
             };
             let of = |name: &str| parts.iter().find(|part| part.part == name).map(|p| p.value);

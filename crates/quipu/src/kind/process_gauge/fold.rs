@@ -103,6 +103,7 @@ impl Processes {
             overflow: shown.overflow,
             start: Some(Timestamp(shown.start)),
             value: Value::Gauge(Number::Float(shown.value)),
+            exemplar: None,
         })
     }
 

@@ -399,6 +399,7 @@ impl<'h> Reading<'h> {
                 overflow: false,
                 start: created.and_then(|ms| ms.checked_mul(1_000_000)).map(Timestamp),
                 value: Value::Info,
+                exemplar: None,
             };
             let Self { recorder, bounds, .. } = self;
             entry.with_value(kind, bounds, |value| {

@@ -79,6 +79,7 @@ pub(super) fn seen(reports: &[(&Target, Report)], options: &Options) -> Arc<Seen
                 overflow: false,
                 start: None,
                 value: Value::Gauge(Number::Float(value(report, options))),
+                exemplar: None,
             };
             recorder.series(&family, &series);
         }

@@ -302,15 +302,37 @@ impl Step<'_> {
             };
             self.part.written.histograms += u64::from(self.count(&named, taken));
         }
+        if series.exemplars().len() > 0 {
+            self.exemplars(series, &named);
+        }
+    }
+
+    /// Keeps the exemplars of a series, whose values were taken before.
+    fn exemplars(&mut self, series: &Series<'_, '_>, named: &Named<'_>) {
+        let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
+        let mut kept = 0;
         for exemplar in series.exemplars() {
             let exemplar = GivenExemplar {
                 labels: exemplar.labels,
                 value: exemplar.value,
                 time: types::timestamp(exemplar.timestamp_ms),
             };
-            let (shared, intake) = (self.inputs.shared(), &mut self.intake);
-            let is_kept = shared.exemplify(intake, name, labels, &exemplar);
-            self.part.written.exemplars += u64::from(is_kept);
+            kept += u64::from(shared.exemplify(intake, named.name, named.labels, &exemplar));
+        }
+        self.part.written.exemplars += kept;
+        // In 2.0, a series must have a sample or a histogram. Prometheus sends exemplars after the
+        // samples of their series, in a series of their own. A rule may have dropped the samples.
+        let is_alone = series.samples.is_empty() && series.histograms().next().is_none();
+        if kept == 0
+            && is_alone
+            && self.part.version == WriteVersion::Two
+            && shared.rules.is_none()
+            && intake.read(named.name, named.labels, |_| {}).is_ok_and(|count| count == 0)
+        {
+            let Part { number, tally, .. } = &mut *self.part;
+            let shown = Shown { name: named.name, labels: named.labels };
+            let what = "it has exemplars and no value: send a sample or a histogram first";
+            tally.refused("exemplar", format_args!("series {number}, {shown}: {what}"));
         }
     }
 

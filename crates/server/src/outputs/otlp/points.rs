@@ -248,7 +248,8 @@ impl<P: Points> Sink for Translation<'_, P> {
                 self.put(&attributes, start, sum, exemplar.as_slice());
             }
             Value::Gauge(value) | Value::Unknown(value) => {
-                self.put(&attributes, 0, PointValue::Gauge(Some(number(*value))), &[]);
+                let value = PointValue::Gauge(Some(number(*value)));
+                self.put(&attributes, 0, value, series.exemplar.as_slice());
             }
             Value::Info => self.put(&attributes, 0, level(1), &[]),
             Value::StateSet(states) => self.states(family, series, states),

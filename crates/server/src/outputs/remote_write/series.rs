@@ -450,6 +450,7 @@ mod tests {
             overflow: false,
             start: Some(Timestamp(5_000_000)),
             value,
+            exemplar: None,
         };
         sink.family(family);
         sink.series(family, &series);
@@ -565,6 +566,7 @@ mod tests {
                             overflow,
                             start: None,
                             value: Value::Info,
+                            exemplar: None,
                         };
                         let new = Vec::new;
                         let row = Row::new(&family, &series, &names, &plan, &external, new());

@@ -1,0 +1,172 @@
+//! Exemplars that come by remote write, of series of any type: they are counted, survive a kill,
+//! and go out by OTLP; text has those that strict parsers take.
+
+use crate::common::{Answer, Daemon, Home};
+use crate::otlp_output::{Receiver, Reply};
+use crate::writes::{ONE, TWO, field, now_ms, varint, write};
+
+/// What a series of a request has.
+#[derive(Default)]
+struct Given<'a> {
+    name: &'a str,
+    /// The number of its type in 2.0.
+    type_number: u8,
+    sample: Option<f64>,
+    exemplars: &'a [GivenExemplar<'a>],
+}
+
+/// Labels, value, and how many milliseconds before now.
+type GivenExemplar<'a> = (&'a [(&'a str, &'a str)], f64, i64);
+
+fn double(tag: u8, value: f64) -> Vec<u8> {
+    [&[tag][..], &value.to_le_bytes()].concat()
+}
+
+fn time(tag: u8, time: i64) -> Vec<u8> {
+    [&[tag][..], &varint(time as u64)].concat()
+}
+
+/// A request in 2.0.
+fn two(series: &[Given<'_>], now: i64) -> Vec<u8> {
+    let mut symbols = vec![String::new()];
+    let mut refs = |pairs: &[(&str, &str)]| {
+        let mut bytes = Vec::new();
+        for text in pairs.iter().flat_map(|(name, value)| [name, value]) {
+            symbols.push((*text).to_owned());
+            bytes.extend(varint(symbols.len() as u64 - 1));
+        }
+        field(0x0a, &bytes)
+    };
+    let mut body = Vec::new();
+    for Given { name, type_number, sample, exemplars } in series {
+        let mut one = refs(&[("__name__", name)]);
+        if let Some(value) = sample {
+            one.extend(field(0x12, &[double(0x09, *value), time(0x10, now)].concat()));
+        }
+        for (labels, value, ago) in *exemplars {
+            let parts = [refs(labels), double(0x11, *value), time(0x18, now - ago)];
+            one.extend(field(0x22, &parts.concat()));
+        }
+        one.extend(field(0x2a, &[0x08, *type_number]));
+        body.extend(field(0x2a, &one));
+    }
+    let symbols = symbols.iter().flat_map(|symbol| field(0x22, symbol.as_bytes()));
+    symbols.chain(body).collect()
+}
+
+/// A request in 1.0, of one series.
+fn one(series: &Given<'_>, now: i64) -> Vec<u8> {
+    let label = |(name, value): (&str, &str)| {
+        field(0x0a, &[field(0x0a, name.as_bytes()), field(0x12, value.as_bytes())].concat())
+    };
+    let mut one = label(("__name__", series.name));
+    if let Some(value) = series.sample {
+        one.extend(field(0x12, &[double(0x09, value), time(0x10, now)].concat()));
+    }
+    for (labels, value, ago) in series.exemplars {
+        let mut exemplar: Vec<u8> = labels.iter().flat_map(|pair| label(*pair)).collect();
+        exemplar.extend([double(0x11, *value), time(0x18, now - ago)].concat());
+        one.extend(field(0x1a, &exemplar));
+    }
+    field(0x0a, &one)
+}
+
+/// The status, and the number of exemplars that 2.0 is told were written.
+fn outcome(answer: &Answer) -> (u16, &str) {
+    (answer.status, &answer.fields["x-prometheus-remote-write-exemplars-written"])
+}
+
+fn open_metrics(daemon: &Daemon) -> String {
+    daemon.scrape("application/openmetrics-text;version=1.0.0").text()
+}
+
+#[test]
+fn those_of_all_types_are_kept_and_go_out() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, |_, _| Reply::Taken);
+    let flags = ["--otlp", &receiver.url, "--otlp-interval", "1000h"];
+    let daemon = home.start(&flags);
+    let now = now_ms();
+    let ada = [("user", "ada")];
+    let request = two(
+        &[
+            // Two of one series: the last one is kept, and both were taken.
+            Given {
+                name: "level",
+                type_number: 2,
+                sample: Some(0.5),
+                exemplars: &[(&[("user", "bob")], 1.0, 2), (&ada, 0.25, 1)],
+            },
+            Given {
+                name: "odd",
+                sample: Some(2.0),
+                exemplars: &[(&ada, f64::NAN, 1)],
+                ..Given::default()
+            },
+            Given {
+                name: "bare",
+                sample: Some(3.0),
+                exemplars: &[(&[], 3.5, 1)],
+                ..Given::default()
+            },
+            Given {
+                name: "hits_total",
+                type_number: 1,
+                sample: Some(4.0),
+                exemplars: &[(&ada, 1.5, 1)],
+            },
+        ],
+        now,
+    );
+    // The same request again counts as it did.
+    for _ in 0..2 {
+        assert_eq!(outcome(&write(&daemon, TWO, &request)), (204, "5"));
+    }
+    // Prometheus sends exemplars apart from samples; 1.0 is not told what was written.
+    for series in [
+        Given { name: "plain", sample: Some(5.0), ..Given::default() },
+        Given { name: "plain", exemplars: &[(&ada, 5.5, 1)], ..Given::default() },
+    ] {
+        assert_eq!(write(&daemon, ONE, &one(&series, now)).status, 204);
+    }
+    // A late one changes nothing, as if it had come in time.
+    let late =
+        Given { name: "level", exemplars: &[(&[("user", "eve")], 9.0, 9000)], ..Given::default() };
+    assert_eq!(outcome(&write(&daemon, TWO, &two(&[late], now))), (204, "1"));
+    daemon.kill();
+    let daemon = home.start(&flags);
+    let text = open_metrics(&daemon);
+    let with: Vec<&str> = text.lines().filter(|line| line.contains(" # ")).collect();
+    assert_eq!(with.len(), 1, "{text}");
+    assert!(
+        with[0].starts_with("hits_total 4") && with[0].contains("{user=\"ada\"} 1.5"),
+        "{text}"
+    );
+    assert!(text.contains("\nlevel 0.5\n") && text.contains("\nodd 2"), "{text}");
+    daemon.stop();
+    for (series, exemplars) in [
+        ("level", "Double(0.25) [] [] [\"user=\\\"ada\\\"\"]"),
+        ("odd", "Double(NaN) [] [] [\"user=\\\"ada\\\"\"]"),
+        ("bare", "Double(3.5) [] [] []"),
+        ("plain", "Double(5.5) [] [] [\"user=\\\"ada\\\"\"]"),
+        ("hits_total", "Double(1.5) [] [] [\"user=\\\"ada\\\"\"]"),
+    ] {
+        assert_eq!(receiver.last(series).unwrap().exemplars, exemplars, "{series}");
+    }
+}
+
+/// In 2.0, a series has a sample or a histogram.
+#[test]
+fn one_of_a_series_without_a_value_is_refused() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let now = now_ms();
+    let alone = Given { name: "none", exemplars: &[(&[("a", "b")], 1.0, 0)], ..Given::default() };
+    assert_eq!(write(&daemon, ONE, &one(&alone, now)).status, 204);
+    let answer = write(&daemon, TWO, &two(&[alone], now));
+    assert_eq!(outcome(&answer), (400, "0"));
+    answer.expect_refusal(400, "series 1, none: it has exemplars and no value");
+    let refused = "quipu_input_refused_total{input=\"remote_write\",reason=\"exemplar\"}";
+    assert_eq!(daemon.sample(refused), 1.0);
+    assert!(!open_metrics(&daemon).contains("\nnone"));
+}
