@@ -8,7 +8,9 @@ use crate::reader::Reader;
 
 /// How many bytes a base-128 number has.
 pub(super) fn varint_len(number: u64) -> usize {
-    (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
+    // A seventh of the bits, rounded up, for up to 64 of them: without a division.
+    let bits = 64 - (number | 1).leading_zeros() as usize;
+    (9 * bits + 64) / 64
 }
 
 /// How many bytes a field with a tag of one byte and a body of this length has.
@@ -87,4 +89,20 @@ pub(super) fn skip_unknown(input: &mut Reader<'_>, tag: u64, known: u32) -> Resu
         return Err(Fault::malformed("a field with the wire type that it has in the message"));
     }
     skip(input, tag, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_are_those_of_groups_of_seven_bits() {
+        assert_eq!(varint_len(0), 1);
+        for bit in 0..64 {
+            let number = 1_u64 << bit;
+            for number in [number, number | (number - 1)] {
+                assert_eq!(varint_len(number), bit / 7 + 1, "{number}");
+            }
+        }
+    }
 }
