@@ -386,6 +386,10 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_REMOTE_WRITE_HEADER_FILE", value_name = "FILE")]
     pub remote_write_header_file: Option<PathBuf>,
 
+    /// Whether the last exemplars of series are sent [default: off]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_EXEMPLARS", value_name = "SWITCH")]
+    pub remote_write_exemplars: Option<Switch>,
+
     /// File with the token of the receiver, for the header Authorization: Bearer [default: none]
     #[arg(long, env = "QUIPU_REMOTE_WRITE_BEARER_FILE", value_name = "FILE")]
     pub remote_write_bearer_file: Option<PathBuf>,
@@ -489,7 +493,7 @@ impl Flags {
             scrape_body_bytes scrape_samples scrape_bearer_file scrape_basic_file
             remote_write remote_write_queue remote_write_queue_bytes remote_write_queue_directory remote_write_relabel
             remote_write_interval remote_write_shards remote_write_shard_by_url
-            remote_write_header remote_write_header_file remote_write_bearer_file
+            remote_write_exemplars remote_write_header remote_write_header_file remote_write_bearer_file
             remote_write_basic_file otlp otlp_interval otlp_temporality otlp_compression
             otlp_resource otlp_header otlp_header_file otlp_bearer_file otlp_basic_file
             external_label log_format log_level
@@ -560,6 +564,7 @@ impl Flags {
             remote_write_interval: time(Duration::from_secs(15)),
             remote_write_shards: Some(1),
             remote_write_shard_by_url: Some(Switch::Off),
+            remote_write_exemplars: Some(Switch::Off),
             otlp_interval: time(Duration::from_secs(60)),
             otlp_temporality: Some(Temporality::Cumulative),
             otlp_compression: Some(Compression::Gzip),

@@ -83,6 +83,7 @@ pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
         interval: at_least("remote-write-interval", flags.remote_write_interval, MIN_INTERVAL)?,
         shards,
         shard_by_url: set(flags.remote_write_shard_by_url) == Switch::On,
+        exemplars: set(flags.remote_write_exemplars) == Switch::On,
         labels,
         relabel: flags.remote_write_relabel.clone(),
         queue: queue(flags)?,

@@ -41,6 +41,8 @@ pub struct Options {
     pub shards: u8,
     /// Whether each receiver gets a share of the series, and not all of them.
     pub shard_by_url: bool,
+    /// Whether exemplars are sent.
+    pub exemplars: bool,
     /// Labels of all series, as name and value.
     pub labels: Vec<crate::config::ExternalLabel>,
     /// The file of rules for all series, which have these labels by then.

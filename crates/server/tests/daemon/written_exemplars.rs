@@ -1,5 +1,5 @@
 //! Exemplars that come by remote write, of series of any type: they are counted, survive a kill,
-//! and go out by OTLP; text has those that strict parsers take.
+//! and go on by remote write and OTLP; text has those that strict parsers take.
 
 use crate::common::{Answer, Daemon, Home};
 use crate::otlp_output::{Receiver, Reply};
@@ -153,6 +153,32 @@ fn those_of_all_types_are_kept_and_go_out() {
     ] {
         assert_eq!(receiver.last(series).unwrap().exemplars, exemplars, "{series}");
     }
+}
+
+#[test]
+fn they_go_on_by_remote_write() {
+    let [first, second] = [Home::new(), Home::new()];
+    let receiver = Receiver::start(&second, |_, _| Reply::Taken);
+    let last = second.start(&["--otlp", &receiver.url, "--otlp-interval", "1000h"]);
+    let url = format!("http://{}/api/v1/write", last.address());
+    let flags = ["--remote-write", &url, "--remote-write-interval", "1000h"];
+    let daemon = first.start(&[&flags[..], &["--remote-write-exemplars", "on"]].concat());
+    let (now, ada) = (now_ms(), [("user", "ada")]);
+    let given = |name, type_number, exemplars| {
+        let sample = Some(2.0);
+        Given { name, type_number, sample, exemplars }
+    };
+    let (one, bare) = ([(&ada[..], 0.5, 1)], [(&[][..], 3.5, 1)]);
+    let all = [given("level", 2, &one), given("odd", 0, &bare), given("hits_total", 1, &one)];
+    assert_eq!(outcome(&write(&daemon, TWO, &two(&all, now))), (204, "3"));
+    daemon.stop();
+    let text = open_metrics(&last);
+    let hits = text.lines().find(|line| line.starts_with("hits_total")).unwrap();
+    assert!(hits.contains(" # {user=\"ada\"} 0.5 "), "{text}");
+    last.stop();
+    let shown = |series| receiver.last(series).unwrap().exemplars;
+    assert_eq!(shown("level"), "Double(0.5) [] [] [\"user=\\\"ada\\\"\"]");
+    assert_eq!(shown("odd"), "Double(3.5) [] [] []");
 }
 
 /// In 2.0, a series has a sample or a histogram.

@@ -5,18 +5,20 @@
 //! message WriteRequest   { repeated TimeSeries timeseries = 1;
 //!                          repeated MetricMetadata metadata = 3; }                        // 1.0
 //! message TimeSeries     { repeated Label labels = 1; repeated Sample samples = 2;
-//!                          repeated Histogram histograms = 4; }
+//!                          repeated Exemplar exemplars = 3; repeated Histogram histograms = 4; }
 //! message Label          { string name = 1; string value = 2; }
 //! message Sample         { double value = 1; int64 timestamp = 2; }
+//! message Exemplar       { repeated Label labels = 1; double value = 2; int64 timestamp = 3; }
 //! message MetricMetadata { MetricType type = 1; string metric_family_name = 2; string help = 4;
 //!                          string unit = 5; }
 //!
 //! message Request        { repeated string symbols = 4;
 //!                          repeated TimeSeries timeseries = 5; }                          // 2.0
 //! message TimeSeries     { repeated uint32 labels_refs = 1; repeated Sample samples = 2;
-//!                          repeated Histogram histograms = 3; Metadata metadata = 5;
-//!                          int64 created_timestamp = 6; }
+//!                          repeated Histogram histograms = 3; repeated Exemplar exemplars = 4;
+//!                          Metadata metadata = 5; int64 created_timestamp = 6; }
 //! message Sample         { double value = 1; int64 timestamp = 2; int64 start_timestamp = 3; }
+//! message Exemplar       { repeated uint32 labels_refs = 1; double value = 2; int64 timestamp = 3; }
 //! message Metadata       { MetricType type = 1; uint32 help_ref = 3; uint32 unit_ref = 4; }
 //! ```
 //!
@@ -31,7 +33,7 @@ use super::fields::{field_len, varint_len};
 use super::labels::{self, Label, NAME};
 use super::symbols::Symbols;
 use super::write_histogram::HistogramSample;
-use super::write_reader::{FamilyMetadata, Metadata, Sample, SeriesType};
+use super::write_reader::{ExemplarSample, FamilyMetadata, Metadata, Sample, SeriesType};
 use crate::error::{Error, Fault};
 use crate::message::{BatchTimer, Counter, Gauge, Message};
 use crate::pieces::{Byte, Bytes, Each, LeDouble, Piece, Varint, append};
@@ -43,6 +45,8 @@ pub struct RemoteWrite1 {
     series: Vec<u8>,
     /// An encoded histogram.
     histogram: Vec<u8>,
+    /// The encoded exemplars of the next series.
+    exemplars: Vec<u8>,
 }
 
 /// A remote write 2.0 request, `io.prometheus.write.v2.Request`, which contains each text once.
@@ -61,6 +65,8 @@ pub struct RemoteWrite2 {
     known: [u32; 2],
     /// An encoded histogram.
     histogram: Vec<u8>,
+    /// The encoded exemplars of the next series.
+    exemplars: Vec<u8>,
 }
 
 impl RemoteWrite1 {
@@ -100,10 +106,23 @@ impl RemoteWrite1 {
         let mut bytes = mem::take(&mut self.histogram);
         bytes.clear();
         histogram.encode(false, &mut bytes);
+        let exemplars = mem::take(&mut self.exemplars);
         let field = (Byte(0x22), Varint(bytes.len() as u64), Bytes(&bytes));
-        let added = self.add_series(labels, field, field_len(bytes.len()));
-        self.histogram = bytes;
+        let len = exemplars.len() + field_len(bytes.len());
+        let added = self.add_series(labels, (Bytes(&exemplars), field), len);
+        (self.histogram, self.exemplars) = (bytes, emptied(exemplars));
         added.map_err(|fault| Error::writing(Self::NAME, fault))
+    }
+
+    /// Gives an exemplar to the sample or histogram that is pushed next: to it alone, also if it
+    /// cannot be added.
+    pub fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) {
+        let ExemplarSample { labels, value, timestamp_ms } = *exemplar;
+        let labels_len: usize = labels.iter().map(|label| field_len(label_len(label))).sum();
+        let len = labels_len + sample_len(value, timestamp_ms, 0);
+        append(&mut self.exemplars, (Byte(0x1a), Varint(len as u64)));
+        labels.iter().for_each(|label| put_label(&mut self.exemplars, label));
+        append(&mut self.exemplars, observed(value, timestamp_ms));
     }
 
     /// Adds what is known of a family.
@@ -127,8 +146,12 @@ impl RemoteWrite1 {
     }
 
     fn add(&mut self, labels: &[Label<'_>], value: f64, timestamp_ms: i64) -> Result<(), Fault> {
-        let len = field_len(sample_len(value, timestamp_ms, 0));
-        self.add_series(labels, sample(value, timestamp_ms, 0), len)
+        let exemplars = mem::take(&mut self.exemplars);
+        let len = field_len(sample_len(value, timestamp_ms, 0)) + exemplars.len();
+        let field = (sample(value, timestamp_ms, 0), Bytes(&exemplars));
+        let added = self.add_series(labels, field, len);
+        self.exemplars = emptied(exemplars);
+        added
     }
 
     /// Adds a series with a field of this length.
@@ -140,14 +163,9 @@ impl RemoteWrite1 {
     ) -> Result<(), Fault> {
         let mut room = Vec::new();
         let labels = labels::canonical(labels, &mut room)?;
-        let label_len = |(name, value): &Label<'_>| field_len(name.len()) + field_len(value.len());
         let labels_len: usize = labels.iter().map(|label| field_len(label_len(label))).sum();
         append(&mut self.series, (Byte(0x0a), Varint((labels_len + len) as u64)));
-        for label in labels {
-            let (name, value) = *label;
-            let len = Varint(label_len(label) as u64);
-            append(&mut self.series, (Byte(0x0a), len, text(0x0a, name), text(0x12, value)));
-        }
+        labels.iter().for_each(|label| put_label(&mut self.series, label));
         append(&mut self.series, field);
         Ok(())
     }
@@ -171,6 +189,7 @@ impl RemoteWrite1 {
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.series);
         self.series.clear();
+        self.exemplars.clear();
     }
 }
 
@@ -240,11 +259,39 @@ impl RemoteWrite2 {
         let mut bytes = mem::take(&mut self.histogram);
         bytes.clear();
         histogram.encode(true, &mut bytes);
+        let exemplars = mem::take(&mut self.exemplars);
         let field = (Byte(0x1a), Varint(bytes.len() as u64), Bytes(&bytes));
-        let len = field_len(bytes.len());
+        let len = field_len(bytes.len()) + exemplars.len();
+        let field = (field, Bytes(&exemplars));
         let added = self.add_series(labels, metadata, histogram.start_ms, field, len);
-        self.histogram = bytes;
+        (self.histogram, self.exemplars) = (bytes, emptied(exemplars));
         added.map_err(|fault| Error::writing(Self::NAME, fault))
+    }
+
+    /// Gives an exemplar to the sample or histogram that is pushed next: to it alone, also if it
+    /// cannot be added.
+    ///
+    /// # Errors
+    ///
+    /// When the request has 2^32 texts. No exemplar is given then.
+    pub fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) -> Result<(), Error> {
+        let ExemplarSample { labels, value, timestamp_ms } = *exemplar;
+        let mut numbers = Vec::new();
+        for text in labels.iter().flat_map(|(name, value)| [name, value]) {
+            let number = self.symbols.number(text, &mut 0);
+            let number = number.map_err(|fault| Error::writing(Self::NAME, fault))?;
+            append(&mut numbers, Varint(number.into()));
+        }
+        let numbers_len = if numbers.is_empty() { 0 } else { field_len(numbers.len()) };
+        let numbers = (numbers_len > 0).then_some((
+            Byte(0x0a),
+            Varint(numbers.len() as u64),
+            Bytes(&numbers),
+        ));
+        let len = numbers_len + sample_len(value, timestamp_ms, 0);
+        let exemplar = (Byte(0x22), Varint(len as u64), numbers, observed(value, timestamp_ms));
+        append(&mut self.exemplars, exemplar);
+        Ok(())
     }
 
     fn add_metric(
@@ -265,9 +312,12 @@ impl RemoteWrite2 {
         of: &Sample,
     ) -> Result<(), Fault> {
         let start_ms = of.start_ms.unwrap_or(0);
-        let len = field_len(sample_len(of.value, of.timestamp_ms, start_ms));
-        let field = sample(of.value, of.timestamp_ms, start_ms);
-        self.add_series(labels, metadata, of.start_ms, field, len)
+        let exemplars = mem::take(&mut self.exemplars);
+        let len = field_len(sample_len(of.value, of.timestamp_ms, start_ms)) + exemplars.len();
+        let field = (sample(of.value, of.timestamp_ms, start_ms), Bytes(&exemplars));
+        let added = self.add_series(labels, metadata, of.start_ms, field, len);
+        self.exemplars = emptied(exemplars);
+        added
     }
 
     /// Adds a series with a field of this length.
@@ -352,6 +402,7 @@ impl RemoteWrite2 {
         self.symbols.clear();
         self.series.clear();
         self.count = 0;
+        self.exemplars.clear();
     }
 }
 
@@ -419,6 +470,31 @@ messages!(RemoteWrite1, RemoteWrite2);
 
 fn text(field: u8, text: &str) -> impl Piece + '_ {
     (Byte(field), Varint(text.len() as u64), Bytes(text.as_bytes()))
+}
+
+fn label_len((name, value): &Label<'_>) -> usize {
+    field_len(name.len()) + field_len(value.len())
+}
+
+/// Appends a label as remote write 1.0 has it.
+fn put_label(out: &mut Vec<u8>, label: &Label<'_>) {
+    let (name, value) = *label;
+    let len = Varint(label_len(label) as u64);
+    append(out, (Byte(0x0a), len, text(0x0a, name), text(0x12, value)));
+}
+
+/// The memory of what was written.
+fn emptied(mut bytes: Vec<u8>) -> Vec<u8> {
+    bytes.clear();
+    bytes
+}
+
+/// The value and the time of an exemplar. Their length is that of a sample without a start.
+fn observed(value: f64, timestamp_ms: i64) -> impl Piece {
+    (
+        (value.to_bits() != 0).then_some((Byte(0x11), LeDouble(value))),
+        (timestamp_ms != 0).then_some((Byte(0x18), Varint(timestamp_ms.cast_unsigned()))),
+    )
 }
 
 fn sample_len(value: f64, timestamp_ms: i64, start_ms: i64) -> usize {

@@ -378,6 +378,13 @@ impl<'a> FamilyMetadata<'a> {
     }
 }
 
+impl<'r, 'a> ExemplarSample<'r, 'a> {
+    /// An exemplar with these labels.
+    pub fn new(labels: &'r [Label<'a>], value: f64, timestamp_ms: i64) -> Self {
+        Self { labels, value, timestamp_ms }
+    }
+}
+
 impl Sample {
     /// A value at a time.
     pub fn new(value: f64, timestamp_ms: i64, start_ms: Option<i64>) -> Self {

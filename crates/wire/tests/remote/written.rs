@@ -3,8 +3,8 @@
 
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, Entry, HistogramSample, LabelFault, RemoteWrite1, RemoteWrite2, ResetHint, Sample,
-    SeriesType, WriteReader, WriteVersion,
+    self, Entry, ExemplarSample, HistogramSample, LabelFault, RemoteWrite1, RemoteWrite2,
+    ResetHint, Sample, SeriesType, WriteReader, WriteVersion,
 };
 
 use crate::oracle::{v1, v2};
@@ -285,6 +285,13 @@ fn all_of_remote_write_2_is_read() {
     }
 }
 
+/// The exemplars of the first series.
+fn exemplars(version: WriteVersion, bytes: &[u8]) -> Vec<String> {
+    let mut reader = WriteReader::new(version, bytes).unwrap();
+    let Some(Ok(Entry::Series(series))) = reader.next() else { panic!() };
+    series.exemplars().map(|exemplar| format!("{exemplar:?}")).collect()
+}
+
 /// What is read of a request, written in both versions.
 fn rewritten(version: WriteVersion, bytes: &[u8]) -> [Vec<u8>; 2] {
     let (mut one, mut two) = (RemoteWrite1::new(), RemoteWrite2::new());
@@ -292,6 +299,10 @@ fn rewritten(version: WriteVersion, bytes: &[u8]) -> [Vec<u8>; 2] {
     while let Some(entry) = reader.next() {
         match entry.unwrap() {
             Entry::Series(series) => {
+                for exemplar in series.exemplars() {
+                    one.exemplify(&exemplar);
+                    two.exemplify(&exemplar).unwrap();
+                }
                 for sample in series.samples {
                     one.push(series.labels, sample.value, sample.timestamp_ms).unwrap();
                     two.push_sample(series.labels, &series.metadata, sample).unwrap();
@@ -329,6 +340,11 @@ fn what_is_read_can_be_written() {
         // Written once more, nothing changes.
         assert_eq!(rewritten(WriteVersion::One, &one)[0], one);
         assert_eq!(rewritten(WriteVersion::Two, &two)[1], two);
+        for (other, written) in [(WriteVersion::One, &one), (WriteVersion::Two, &two)] {
+            let expected = exemplars(version, &bytes);
+            assert_eq!(expected.len(), if version == WriteVersion::One { 1 } else { 2 });
+            assert_eq!(exemplars(other, written), expected);
+        }
 
         let one = v1::WriteRequest::decode(&one[..]).unwrap();
         let two = v2::Request::decode(&two[..]).unwrap();
@@ -353,9 +369,22 @@ fn what_is_read_can_be_written() {
             );
         }
     }
-    // The ends of series.
     let labels = [("__name__", "x")];
     let mut request = RemoteWrite2::new();
+    // An exemplar goes to the next sample alone, and may be zero.
+    request.exemplify(&ExemplarSample::new(&labels, 1.0, TIME)).unwrap();
+    request.push(&[], 1.0, TIME).unwrap_err();
+    request.push(&labels, 1.0, TIME).unwrap();
+    request.exemplify(&ExemplarSample::new(&[], 0.0, 0)).unwrap();
+    request.push(&labels, 2.0, TIME).unwrap();
+    let mut bytes = vec![];
+    request.finish(&mut bytes);
+    let series = v2::Request::decode(&bytes[..]).unwrap().timeseries;
+    assert_eq!(
+        (&series[0].exemplars[..], &series[1].exemplars[..]),
+        (&[][..], &[v2::Exemplar::default()][..])
+    );
+    // The ends of series.
     request.push_sample(&labels, &Default::default(), &Sample::stale(TIME)).unwrap();
     request.push_histogram(&labels, &Default::default(), &HistogramSample::stale(TIME)).unwrap();
     let mut bytes = vec![];

@@ -21,6 +21,11 @@ pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
             last.clear();
             last.push_str(family);
         }
+        let has_value =
+            !series.samples.is_empty() || series.histograms().flatten().next().is_some();
+        if has_value {
+            series.exemplars().for_each(|exemplar| out.exemplify(&exemplar));
+        }
         for sample in series.samples {
             out.push(series.labels, sample.value, sample.timestamp_ms)?;
         }

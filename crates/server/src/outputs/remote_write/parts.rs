@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quipu::snapshot::{Native, Timestamp};
+use quipu::snapshot::{Exemplar, Native, Timestamp};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{Label, Metadata, WriteVersion};
 
@@ -16,6 +16,7 @@ pub(super) struct Parts {
     parts: Vec<Requests>,
     placement: Placement,
     relabelling: Option<Arc<Relabelling>>,
+    has_exemplars: bool,
     /// Samples whose name a rule removed.
     nameless: u64,
 }
@@ -30,7 +31,7 @@ impl Parts {
     ) -> Self {
         let part = |_| Requests::new(timestamp_ms, version, hash.clone());
         let parts = (0..placement.shards()).map(part).collect();
-        Self { parts, placement, relabelling: None, nameless: 0 }
+        Self { parts, placement, relabelling: None, has_exemplars: false, nameless: 0 }
     }
 
     /// Applies these rules to all series.
@@ -45,18 +46,26 @@ impl Parts {
         self
     }
 
-    /// Adds a number. The labels are in order, and have values.
+    /// Adds exemplars, or leaves them out.
+    pub(super) fn exemplary(self, has_exemplars: bool) -> Self {
+        Self { has_exemplars, ..self }
+    }
+
+    /// Adds a number with its exemplar. The labels are in order, and have values.
     pub(super) fn sample(
         &mut self,
         labels: &[Label<'_>],
         metadata: &Metadata<'_>,
         value: f64,
         start: Option<Timestamp>,
+        exemplar: Option<&Exemplar<'_>>,
     ) {
-        self.place(labels, |part, labels| part.sample(labels, metadata, value, start));
+        let exemplar = exemplar.filter(|_| self.has_exemplars);
+        self.place(labels, |part, labels| part.sample(labels, metadata, value, start, exemplar));
     }
 
-    /// Adds a native histogram.
+    /// Adds a native histogram with its newest exemplar: receivers refuse one that is older than
+    /// the one before it.
     pub(super) fn histogram(
         &mut self,
         labels: &[Label<'_>],
@@ -64,7 +73,9 @@ impl Parts {
         value: (&Native<'_>, u64, f64),
         start: Option<Timestamp>,
     ) {
-        self.place(labels, |part, labels| part.histogram(labels, metadata, value, start));
+        let exemplars = value.0.exemplars.iter().filter(|_| self.has_exemplars);
+        let newest = exemplars.max_by_key(|exemplar| exemplar.time);
+        self.place(labels, |part, labels| part.histogram(labels, metadata, value, start, newest));
     }
 
     /// The parts, in the order of the shards, and how many samples had no name.

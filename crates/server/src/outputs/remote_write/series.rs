@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::mem;
 
 use quipu::exposition::{Escaping, bound_label, escape_name, is_legacy_name};
-use quipu::snapshot::{Family, Histogram, Kind, Series, Sink, Timestamp, Value};
+use quipu::snapshot::{Exemplar, Family, Histogram, Kind, Series, Sink, Timestamp, Value};
 use quipu_wire::remote::{Label, Metadata, SeriesType};
 
 use super::parts::Parts;
@@ -92,11 +92,13 @@ impl<'r> Flattening<'r> {
         for (bucket, (_, text)) in histogram.buckets.iter().zip(bounds.iter()) {
             count = count.wrapping_add(bucket.count);
             with_bound.labels[at].1 = text;
-            parts.sample(&with_bound.labels, &metadata, count as f64, series.start);
+            let exemplar = bucket.exemplar.as_ref();
+            parts.sample(&with_bound.labels, &metadata, count as f64, series.start, exemplar);
         }
         if histogram.buckets.is_empty() {
             with_bound.labels[at].1 = "+Inf";
-            parts.sample(&with_bound.labels, &metadata, histogram.count as f64, series.start);
+            let count = histogram.count as f64;
+            parts.sample(&with_bound.labels, &metadata, count, series.start, None);
         }
         let value = (histogram.sum, histogram.count);
         sum_and_count(parts, &mut row, names, &metadata, value, series.start);
@@ -117,7 +119,7 @@ impl<'r> Flattening<'r> {
         with_quantile.named(&names.main);
         for ((_, value), (_, text)) in quantiles.iter().zip(bounds.iter()) {
             with_quantile.labels[at].1 = text;
-            parts.sample(&with_quantile.labels, &metadata, *value, None);
+            parts.sample(&with_quantile.labels, &metadata, *value, None, None);
         }
         sum_and_count(parts, &mut row, names, &metadata, (sum, count), series.start);
         *room = row.into_room();
@@ -132,7 +134,8 @@ impl<'r> Flattening<'r> {
         with_state.named(&names.main);
         for (state, is_on) in states {
             with_state.labels[at].1 = state;
-            parts.sample(&with_state.labels, &metadata, f64::from(u8::from(*is_on)), None);
+            let value = f64::from(u8::from(*is_on));
+            parts.sample(&with_state.labels, &metadata, value, None, None);
         }
         *room = row.into_room();
     }
@@ -141,12 +144,12 @@ impl<'r> Flattening<'r> {
         &mut self,
         family: &Family<'_>,
         series: &Series<'_>,
-        value: f64,
-        start: Option<Timestamp>,
+        (value, start): (f64, Option<Timestamp>),
+        exemplar: Option<&Exemplar<'_>>,
     ) {
         let Self { parts, external, names, plan, room, .. } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
-        parts.sample(row.named(&names.main), &metadata(family), value, start);
+        parts.sample(row.named(&names.main), &metadata(family), value, start, exemplar);
         *room = row.into_room();
     }
 }
@@ -160,13 +163,13 @@ impl Sink for Flattening<'_> {
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
         match &series.value {
-            Value::Counter { total, .. } => {
-                self.number(family, series, total.as_f64(), series.start);
+            Value::Counter { total, exemplar } => {
+                self.number(family, series, (total.as_f64(), series.start), exemplar.as_ref());
             }
             Value::Gauge(value) | Value::Unknown(value) => {
-                self.number(family, series, value.as_f64(), None);
+                self.number(family, series, (value.as_f64(), None), series.exemplar.as_ref());
             }
-            Value::Info => self.number(family, series, 1.0, None),
+            Value::Info => self.number(family, series, (1.0, None), None),
             Value::StateSet(states) => self.states(family, series, states),
             Value::Histogram(histogram) => self.histogram(family, series, histogram),
             Value::Summary { quantiles, count, sum } => {
@@ -186,8 +189,8 @@ fn sum_and_count<'a>(
     (sum, count): (f64, u64),
     start: Option<Timestamp>,
 ) {
-    parts.sample(row.named(&names.sum), metadata, sum, start);
-    parts.sample(row.named(&names.count), metadata, count as f64, start);
+    parts.sample(row.named(&names.sum), metadata, sum, start, None);
+    parts.sample(row.named(&names.count), metadata, count as f64, start, None);
 }
 
 /// Spells bounds. Most series of a family have the same ones, which are spelled once.
@@ -605,6 +608,80 @@ mod tests {
     /// The number of series that a snapshot marks as ended.
     fn ends(snapshot: &Snapshot) -> usize {
         rows(snapshot).iter().filter(|row| row.ends_with("NaN None")).count()
+    }
+
+    /// The exemplars of a snapshot as text.
+    fn exemplars(snapshot: &Snapshot) -> Vec<String> {
+        let mut rows = Vec::new();
+        for body in &snapshot.bodies {
+            body.each_series(|series| {
+                let labels = series.labels;
+                assert!(series.samples.len() == 1 || series.histograms().next().is_some());
+                rows.extend(series.exemplars().map(|exemplar| {
+                    let quipu_wire::remote::ExemplarSample { value, timestamp_ms, .. } = exemplar;
+                    format!("{labels:?} {:?} {value} {timestamp_ms}", exemplar.labels)
+                }));
+            });
+        }
+        rows
+    }
+
+    #[test]
+    fn exemplars_go_along_in_both_versions() {
+        let mut texts = Vec::new();
+        ["user", "ada", "id", "7"].iter().for_each(|text| Texts::push(&mut texts, text));
+        let (labels, time) = (Texts::new(&texts), Some(Timestamp(9_000_000)));
+        let one = Exemplar { labels, value: 0.5, time };
+        let bare = Exemplar { labels: Texts::default(), value: 0.0, ..one };
+        let later = Exemplar { time: Some(Timestamp(10_000_000)), ..bare };
+        let timeless = Exemplar { time: None, ..one };
+        let bucket = |bound, exemplar| Bucket { bound, le: None, count: 1, exemplar };
+        let buckets = [bucket(1.0, Some(one)), bucket(f64::INFINITY, None)];
+        let native = Native {
+            schema: 3,
+            zero_threshold: 0.0,
+            zero_count: 1,
+            positive: &[],
+            negative: &[],
+            exemplars: &[one, later, bare],
+        };
+        let total = |exemplar| Value::Counter { total: Number::Unsigned(3), exemplar };
+        let gauge = Value::Gauge(Number::Float(1.0));
+        let histogram = |count, buckets, native| {
+            Value::Histogram(Histogram { count, sum: 1.0, buckets, native })
+        };
+        for version in [WriteVersion::One, WriteVersion::Two] {
+            let placement = Placement::default();
+            let parts = Parts::new(1000, version, &Seeded::default(), placement);
+            let mut parts = parts.exemplary(true);
+            let mut sink = Flattening::new(&mut parts, &[]);
+            for (name, kind, value, exemplar) in [
+                ("a", Kind::Counter, total(Some(one)), None),
+                ("b", Kind::Counter, total(Some(timeless)), None),
+                ("c", Kind::Gauge, gauge, Some(one)),
+                ("d", Kind::Gauge, gauge, None),
+                ("e", Kind::Histogram, histogram(2, &buckets[..], None), None),
+                ("f", Kind::Histogram, histogram(1, &[], Some(native)), None),
+            ] {
+                let (help, unit) = ("", "");
+                let family = Family { name, help, unit, kind, labels: &[], groups: 1, bare: false };
+                let (group, escape_free, overflow, start) = (0, true, false, None);
+                let texts = Texts::default();
+                sink.family(&family);
+                sink.series(
+                    &family,
+                    &Series { group, texts, escape_free, overflow, start, value, exemplar },
+                );
+            }
+            let ada = r#"[("id", "7"), ("user", "ada")] 0.5 9"#;
+            let expected = [
+                format!(r#"[("__name__", "a_total")] {ada}"#),
+                format!(r#"[("__name__", "c")] {ada}"#),
+                format!(r#"[("__name__", "e_bucket"), ("le", "1.0")] {ada}"#),
+                r#"[("__name__", "f")] [] 0 10"#.to_owned(),
+            ];
+            assert_eq!(exemplars(&only(parts).finish()), expected, "{version:?}");
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub(crate) struct Shards {
     labels: Vec<ExternalLabel>,
     relabelling: Option<Arc<Relabelling>>,
     placement: Placement,
+    has_exemplars: bool,
     interval: Duration,
     hash: Seeded,
     reading: Mutex<Reading>,
@@ -97,6 +98,7 @@ impl Shards {
             labels: options.labels.clone(),
             relabelling,
             placement,
+            has_exemplars: options.exemplars,
             interval: options.interval,
             hash: Seeded::default(),
             reading: Mutex::new(reading),
@@ -172,7 +174,8 @@ impl Shards {
         let version = lock(&self.negotiation).version();
         let mut parts = Parts::new(timestamp_ms, version, &self.hash, self.placement.clone())
             .relabelled(self.relabelling.clone())
-            .expecting(reading.series);
+            .expecting(reading.series)
+            .exemplary(self.has_exemplars);
         self.source.visit(&mut Flattening::new(&mut parts, &self.labels))?;
         let (parts, nameless) = parts.finish();
         self.metrics.invalid.inc_by(nameless);

@@ -9,11 +9,11 @@ use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
 use std::mem;
 
-use quipu::snapshot::{Native, Timestamp};
+use quipu::snapshot::{Exemplar, Native, Timestamp};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    self, Compressor, Entry, HistogramSample, Label, Metadata, RemoteWrite2, Sample, Series,
-    WriteReader, WriteVersion,
+    self, Compressor, Entry, ExemplarSample, HistogramSample, Label, Metadata, RemoteWrite2,
+    Sample, Series, WriteReader, WriteVersion,
 };
 
 use super::convert::to_version_1;
@@ -79,7 +79,7 @@ impl Body {
     }
 
     /// Passes all series of the request.
-    fn each_series(&self, mut see: impl FnMut(&Series<'_, '_>)) {
+    pub(super) fn each_series(&self, mut see: impl FnMut(&Series<'_, '_>)) {
         let Ok(request) = self.expand() else { return };
         let Ok(mut reader) = WriteReader::new(self.version, &request) else { return };
         while let Some(Ok(entry)) = reader.next() {
@@ -134,30 +134,35 @@ impl Requests {
         self.samples + self.snapshot.bodies.iter().map(|body| body.samples).sum::<u64>()
     }
 
-    /// Adds a number. The labels are in order, and have values.
+    /// Adds a number with its exemplar. The labels are in order, and have values.
     pub(super) fn sample(
         &mut self,
         labels: &[Label<'_>],
         metadata: &Metadata<'_>,
         value: f64,
         start: Option<Timestamp>,
+        exemplar: Option<&Exemplar<'_>>,
     ) {
         // Only we may end a series.
         let value = if value.is_nan() { f64::NAN } else { value };
         let sample = Sample::new(value, self.snapshot.timestamp_ms, self.start_ms(start));
         if self.begin(labels) {
+            if let Some(exemplar) = exemplar {
+                self.exemplify(exemplar);
+            }
             let added = self.request.push_sample(labels, metadata, &sample);
             self.end(added.is_ok());
         }
     }
 
-    /// Adds a native histogram.
+    /// Adds a native histogram with an exemplar.
     pub(super) fn histogram(
         &mut self,
         labels: &[Label<'_>],
         metadata: &Metadata<'_>,
         (native, count, sum): (&Native<'_>, u64, f64),
         start: Option<Timestamp>,
+        exemplar: Option<&Exemplar<'_>>,
     ) {
         let sum = if sum.is_nan() { f64::NAN } else { sum };
         let schema = i32::from(native.schema);
@@ -173,10 +178,29 @@ impl Requests {
         }
         (sample.negative, sample.positive) = (&negative, &positive);
         if self.begin(labels) {
+            if let Some(exemplar) = exemplar {
+                self.exemplify(exemplar);
+            }
             let added = self.request.push_histogram(labels, metadata, &sample);
             self.end(added.is_ok());
         }
         (self.negative, self.positive) = (negative, positive);
+    }
+
+    /// Gives an exemplar to what is added next. One without a time is left out: it would be another
+    /// one in each snapshot.
+    fn exemplify(&mut self, exemplar: &Exemplar<'_>) {
+        let Some(time) = exemplar.time else { return };
+        let mut labels = Vec::new();
+        let mut texts = exemplar.labels;
+        while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+            labels.push((name, value));
+        }
+        labels.sort_unstable();
+        let timestamp_ms = i64::try_from(time.0 / 1_000_000).unwrap_or(i64::MAX);
+        let exemplar = ExemplarSample::new(&labels, exemplar.value, timestamp_ms);
+        // A request is full long before it has no place for texts.
+        let _ = self.request.exemplify(&exemplar);
     }
 
     /// Notes a series. Returns false if it is there already, as when two names are the same after
