@@ -33,7 +33,8 @@ impl Intake {
     /// this one had come in time. Returns false if it was not kept: there is no such series outside
     /// of groups, its family keeps no exemplars, it is a summary, the value is NaN and the series
     /// is a counter or a histogram, or its labels are too long, named twice, or with names that are
-    /// not letters, digits and underscores. Nor is the first one of a series or a bucket kept if
+    /// not letters, digits and underscores; or another thread or process is writing one in its
+    /// place, or died of late while it was. Nor is the first one of a series or a bucket kept if
     /// less of the segment is left than
     /// [`Limits::bytes_for_series`](super::Limits::bytes_for_series):
     /// [`Usage::exemplars`](super::Usage::exemplars) counts these.
@@ -123,4 +124,40 @@ fn keep(
     }
     let time = time.map(|time| time.0);
     Some(keep_exemplar(&entry.family, cells, place, value, labels, time))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use quipu_segment::sync::AtomicU64;
+
+    use super::*;
+    use crate::Registry;
+    use crate::intake::{Given, Limits, Metric, Mode};
+
+    #[test]
+    fn one_that_another_writer_leaves_no_place_for_is_not_kept() {
+        let registry = Registry::new();
+        let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+        let metric = Metric { exemplars: true, ..Metric::new("level") };
+        intake.take(metric, &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+        let of = |value| GivenExemplar { labels: &[("id", "7")], value, time: None };
+        assert!(intake.exemplify("level", &[], &of(1.0)).unwrap());
+        // Another writer has begun, or has gone on.
+        let advance = |intake: &Intake| {
+            let labels = Sorted::new(&[], MAX_LABELS, false).unwrap();
+            let entry = intake.table.of_labels(Role::Shown, "level", &labels).into_iter().next();
+            change(&entry.unwrap(), &labels, &mut |entry: &Entry, cells: &SeriesCells<'_>| {
+                let word = |at: &AtomicU64| at.load(Ordering::Relaxed) as u32;
+                let table = entry.family.side(cells, word(cells.plain(GAUGE_EXEMPLAR))).unwrap();
+                let slot = entry.family.side(cells, word(&table.words()[0])).unwrap();
+                slot.words()[0].fetch_add(1, Ordering::Relaxed);
+            });
+        };
+        advance(&intake);
+        assert!(!intake.exemplify("level", &[], &of(2.0)).unwrap());
+        advance(&intake);
+        assert!(intake.exemplify("level", &[], &of(3.0)).unwrap());
+    }
 }

@@ -113,8 +113,7 @@ pub(crate) fn keep_at(
         // One that came late.
         return true;
     }
-    write(words, now, time.unwrap_or(now), value, pairs);
-    true
+    write(words, now, time.unwrap_or(now), value, pairs)
 }
 
 /// Whether an exemplar in that slot would take memory: none was there before.
@@ -242,13 +241,14 @@ pub(crate) fn kept(
 }
 
 /// Writes an exemplar into a slot. `time` is when its value was observed; now, if that is later.
-fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &str)]) {
+/// Returns whether it is there: another writer may have the slot, or may have taken it over.
+fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &str)]) -> bool {
     if words.len() < usize::from(WORDS) {
-        return;
+        return false;
     }
     let sequence = words[SEQUENCE].load(Ordering::Relaxed);
     if sequence % 2 == 1 && !is_stuck(&words[TIME], now) {
-        return;
+        return false;
     }
     let odd = sequence.wrapping_add(if sequence % 2 == 1 { 2 } else { 1 });
     // Acquire: the stores below stay after this exchange.
@@ -256,7 +256,7 @@ fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &
         .compare_exchange(sequence, odd, Ordering::Acquire, Ordering::Relaxed)
         .is_err()
     {
-        return;
+        return false;
     }
     // Release, here and below: pairs with the fence in `read`; a reader that sees one of these
     // stores also sees the odd number.
@@ -286,12 +286,9 @@ fn write(words: &[AtomicU64], now: u64, time: u64, value: f64, pairs: &[(&str, &
     // Release: pairs with the acquire load in `read`; a reader that sees the even number sees the
     // whole exemplar. If another writer has taken the slot over, the exchange fails, and that
     // writer completes the slot.
-    let _ = words[SEQUENCE].compare_exchange(
-        odd,
-        odd.wrapping_add(1),
-        Ordering::Release,
-        Ordering::Relaxed,
-    );
+    words[SEQUENCE]
+        .compare_exchange(odd, odd.wrapping_add(1), Ordering::Release, Ordering::Relaxed)
+        .is_ok()
 }
 
 /// Whether the current writer was marked as suspected more than [`PATIENCE`] ago, and has made no
@@ -393,13 +390,13 @@ mod tests {
     fn a_writer_is_taken_for_dead_a_while_after_it_was_suspected() {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         let shown = |words: &[AtomicU64]| read(words, &mut Vec::new()).map(|slot| slot.value);
-        write(&words, PATIENCE, PATIENCE, 1.0, &[("a", "b")]);
+        assert!(write(&words, PATIENCE, PATIENCE, 1.0, &[("a", "b")]));
         assert_eq!(shown(&words), Some(1.0));
         // Another writer starts, and stops before it stores its time.
         let odd = words[SEQUENCE].fetch_add(1, Ordering::Relaxed) + 1;
         for (now, taken) in [(9.0, false), (9.5, false), (9.9, false), (10.1, true)] {
             let at = (now * PATIENCE as f64) as u64;
-            write(&words, at, at, now, &[("a", "b")]);
+            assert_eq!(write(&words, at, at, now, &[("a", "b")]), taken, "{now}");
             assert_eq!(words[SEQUENCE].load(Ordering::Relaxed) != odd, taken, "{now}");
         }
         assert_eq!(shown(&words), Some(10.1));
@@ -408,7 +405,7 @@ mod tests {
         let now = 100 * PATIENCE + 123_456_789;
         for (time, shown) in [(2 * PATIENCE, 2 * PATIENCE), (now + 9, now - 1), (now - 1, now - 1)]
         {
-            write(&words, now, time, 1.0, &[("a", "b")]);
+            assert!(write(&words, now, time, 1.0, &[("a", "b")]));
             assert_eq!(observed(&words), Some(shown), "{time}");
             assert!(now - words[TIME].load(Ordering::Relaxed) < 2 * NANOS_PER_MILLI, "{time}");
         }
@@ -419,7 +416,7 @@ mod tests {
         let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         for (now, value, pairs) in [(9, 1.0, &[("a", "b")][..]), (10, 2.0, &[])] {
             let now = now * PATIENCE;
-            write(&words, now, now - PATIENCE, value, pairs);
+            assert!(write(&words, now, now - PATIENCE, value, pairs));
             let mut texts = Vec::new();
             let slot = read(&words, &mut texts).unwrap();
             assert_eq!((slot.value, slot.time), (value, now - PATIENCE));
