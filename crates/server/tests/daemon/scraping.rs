@@ -477,6 +477,50 @@ fn a_target_that_fails_is_down_and_its_series_leave() {
 }
 
 #[test]
+fn values_of_texts_of_one_form_are_shown_before_and_after_failures() {
+    let home = Home::new();
+    let text = |n: usize| {
+        format!(
+            "# TYPE level gauge\nlevel {n}\nlevel{{a=\"1\"}} -{n}\n# TYPE hits_total counter\nhits_total {n}\n\
+             # TYPE h histogram\nh_bucket{{le=\"+Inf\"}} {n}\nh_sum {n}.5\nh_count {n}\n"
+        )
+    };
+    let exporter = Exporter::start(&home, &text(0));
+    let target = format!("app={}", exporter.url);
+    let daemon = home.start(&["--scrape", &*target, "--scrape-interval", "100ms"]);
+    let own = format!("job=\"app\",instance=\"{}\"", exporter.address());
+    let expect = |n: usize| {
+        for line in [
+            format!("level{{{own}}} {n}"),
+            format!("level{{{own},a=\"1\"}} -{n}"),
+            format!("hits_total{{{own}}} {n}"),
+            format!("h_sum{{{own}}} {n}.5"),
+            format!("h_count{{{own}}} {n}"),
+            format!("up{{{own}}} 1"),
+        ] {
+            wait_for(&daemon, &line);
+        }
+    };
+    let mut n = 0;
+    for fault in [Reply::Status("500 Fault"), Reply::Cut("level 7\n"), Reply::Nothing] {
+        for _ in 0..4 {
+            n += 1;
+            exporter.exposes(&text(n));
+            expect(n);
+        }
+        wait_for(&daemon, &format!("scrape_series_added{{{own}}} 0"));
+        exporter.now(fault);
+        wait_for(&daemon, &format!("up{{{own}}} 0"));
+        let text = daemon.get("/metrics").text();
+        assert!(!text.contains("\nlevel{") && !text.contains("\nhits_total{"), "{text}");
+    }
+    exporter.exposes(&text(99));
+    expect(99);
+    wait_for(&daemon, &format!("scrape_series_added{{{own}}} 0"));
+    daemon.stop();
+}
+
+#[test]
 fn a_slow_target_holds_up_no_other_and_no_stop() {
     let home = Home::new();
     let slow = Exporter::start(&home, "");

@@ -21,7 +21,7 @@ use quipu_wire::remote::exposition::{self as wire, Families, FamilyError, Limits
 
 use super::super::labels::escaped;
 use super::super::recorded::{Recorded, Recorder, is_escape_free};
-use super::form::{Draft, Form};
+use super::form::{Draft, Form, Shape};
 use super::report;
 use crate::look::Text;
 
@@ -37,25 +37,38 @@ pub(super) struct Body {
     /// Metrics by the hashes of their names and labels, with the number of their samples. `None` if
     /// they are those of the scrape before.
     pub(super) identities: Option<HashMap<u64, u32, Seeded>>,
+    /// The hash of the shape of its text. `None` if that is the one of the scrape before, or if it
+    /// has none.
+    pub(super) shape: Option<u64>,
     /// What the next scrape may have in common with this one.
     pub(super) form: Option<Form>,
 }
 
-/// Reads an exposition.
+/// Reads an exposition. `is_useful` decides whether its form is kept.
 ///
 /// # Errors
 /// The first line that cannot be read, or that there are too many samples or families.
-pub(super) fn read(text: &Text, most: usize, hash: &Seeded) -> Result<Body, String> {
+pub(super) fn read(
+    text: &Text,
+    most: usize,
+    hash: &Seeded,
+    is_useful: impl FnOnce(&Shape) -> bool,
+) -> Result<Body, String> {
     let mut reading = Reading::new(text.format, hash);
     // The length of the text bounds the texts of a family.
     let limits = Limits { samples: most, bytes: usize::MAX };
     let mut families = Families::new(text.format, limits);
     reading.take(&text.bytes, &mut families, most, |_| false)?;
-    let Reading { recorder, samples, dropped, identities, kinds, draft, .. } = reading;
+    let Reading { recorder, samples, dropped, identities, kinds, mut draft, .. } = reading;
     let kept = samples.saturating_sub(dropped);
-    let form = draft.form(text, recorder.families(), kinds, samples);
+    let shape = draft.shape(text, recorder.families(), &kinds, hash);
+    let form = match shape.as_ref().is_some_and(is_useful) {
+        true => draft.form(text, kinds, samples),
+        false => None,
+    };
     let (families, series) = recorder.finish();
-    Ok(Body { families, series, samples, kept, identities: Some(identities), form })
+    let (identities, shape) = (Some(identities), shape.map(|shape| shape.hash));
+    Ok(Body { families, series, samples, kept, identities, shape, form })
 }
 
 /// Reads the lines of an exposition.
@@ -170,6 +183,10 @@ impl<'h> Reading<'h> {
             }
             if let Item::Sample(sample) = &item {
                 self.draft.sample();
+                // There, a form reads numbers alone.
+                if self.format == Format::OpenMetrics && sample.timestamp_ms.is_some() {
+                    self.draft.refuse();
+                }
                 self.note_bound(sample);
             }
             self.check_sets()?;

@@ -6,8 +6,12 @@
 //! numbers, which have a line for each series, only get their numbers; what the lines of others
 //! mean may depend on their values, so these are read again. A text that differs elsewhere, or has
 //! a line that is not as it should be, is read as a whole, which knows why.
+//!
+//! A form takes about as much memory as its text, and to keep one takes a copy. So it is only kept
+//! if it is likely to be of use: see [`Shape::is_useful`].
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
 use std::mem;
 use std::sync::Arc;
 
@@ -35,6 +39,18 @@ pub(super) struct Form {
     samples: usize,
     /// What was read of it.
     seen: Arc<Seen>,
+}
+
+/// What decides whether a form is kept.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    /// The hash of what the form would have of the text.
+    pub(super) hash: u64,
+    lines: usize,
+    /// How many of them are in plain blocks.
+    plain: usize,
+    /// The bytes that the form would take.
+    bytes: usize,
 }
 
 /// A line: how many bytes of it the text of the form has, and whether it is a sample.
@@ -66,6 +82,19 @@ pub(super) struct Draft {
 
 /// The longest line that is compared: that of the reader.
 const MAX_LINE: usize = 64 << 10;
+/// The most bytes of a form, about.
+const MAX_BYTES: usize = 8 << 20;
+/// The bytes of a family in a form, without its name, about.
+const FAMILY_BYTES: usize = 64;
+
+impl Shape {
+    /// Whether the next text is likely to have the form, since the last two did, and is then read
+    /// faster, since the values of most lines are all that is parsed. `before` is the hash of the
+    /// last text but one.
+    pub(super) fn is_useful(&self, before: Option<u64>) -> bool {
+        before == Some(self.hash) && self.plain * 2 >= self.lines && self.bytes <= MAX_BYTES
+    }
+}
 
 impl Line {
     fn new(length: usize, is_sample: bool) -> Option<Self> {
@@ -98,7 +127,7 @@ impl Draft {
         self.samples += 1;
     }
 
-    /// Notes that the line is not a part of its family.
+    /// Notes that the line is not a part of its family, or is more than a number.
     pub(super) fn refuse(&mut self) {
         self.is_refused = true;
     }
@@ -123,21 +152,22 @@ impl Draft {
         (self.samples, self.is_refused) = (0, false);
     }
 
-    /// The form of a text that was read. `None` if the next one has to be read as a whole.
-    pub(super) fn form(
-        mut self,
+    /// The shape of a text that was read. `None` if all texts like it are to be read as a whole.
+    pub(super) fn shape(
+        &mut self,
         text: &Text,
         recorded: &[Recorded],
-        kinds: HashMap<String, wire::Kind>,
-        samples: usize,
-    ) -> Option<Form> {
+        kinds: &HashMap<String, wire::Kind>,
+        hash: &Seeded,
+    ) -> Option<Shape> {
         let begun = self.blocks.last().map_or(0, |block| block.lines);
         let is_rest_said = self.lines[begun..].iter().all(|line| !line.is_sample());
         // Families without series are not shown.
         if !is_rest_said || recorded.iter().any(|family| family.len() == 0) {
             return None;
         }
-        let (mut kept, mut rest) = (Vec::with_capacity(text.bytes.len()), &text.bytes[..]);
+        let (mut bytes, mut rest) = (0, &text.bytes[..]);
+        let mut hasher = hash.build_hasher();
         for line in &mut self.lines {
             let is_comment = *rest.first()? == b'#';
             if is_comment == line.is_sample() || matches!(rest[0], b' ' | b'\t' | b'\n') {
@@ -147,12 +177,37 @@ impl Draft {
             if is_comment {
                 *line = Line::new(end + 1, false)?;
             }
-            kept.extend_from_slice(&rest[..line.length()]);
+            hasher.write(&rest[..line.length()]);
+            bytes += line.length() + size_of::<Line>();
             rest = &rest[end + 1..];
         }
-        kept.shrink_to_fit();
+        let (mut plain, mut last) = (0, 0);
+        for block in &self.blocks {
+            plain += if block.is_plain { block.lines - last } else { 0 };
+            last = block.lines;
+        }
+        bytes += kinds.keys().map(|name| name.len() + FAMILY_BYTES).sum::<usize>();
+        let shape = Shape { hash: hasher.finish(), lines: self.lines.len(), plain, bytes };
+        rest.is_empty().then_some(shape)
+    }
+
+    /// The form of a text that has a shape.
+    pub(super) fn form(
+        mut self,
+        text: &Text,
+        kinds: HashMap<String, wire::Kind>,
+        samples: usize,
+    ) -> Option<Form> {
+        let length = self.lines.iter().map(|line| line.length()).sum();
+        let (mut kept, mut rest) = (Vec::with_capacity(length), &text.bytes[..]);
+        for line in &self.lines {
+            let (known, after) = rest.split_at_checked(line.length())?;
+            kept.extend_from_slice(known);
+            let value = if line.is_sample() { line_feed(after)? + 1 } else { 0 };
+            rest = &after[value..];
+        }
         self.lines.shrink_to_fit();
-        rest.is_empty().then(|| Form {
+        Some(Form {
             format: text.format,
             text: kept,
             lines: self.lines,
@@ -175,7 +230,8 @@ impl Form {
         let (families, dropped) = self.families(text, hash)?;
         let (series, samples) = (self.seen.series, self.samples);
         let kept = samples.saturating_sub(dropped);
-        Some(Body { families, series, samples, kept, identities: None, form: Some(self) })
+        let form = Some(self);
+        Some(Body { families, series, samples, kept, identities: None, shape: None, form })
     }
 
     /// The families of a text, and how many samples are not shown.

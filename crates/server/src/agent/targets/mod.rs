@@ -30,7 +30,7 @@ use crate::tls;
 use crate::via::Via;
 pub use address::{Target, TargetFile};
 use families::Body;
-use form::Form;
+use form::{Form, Shape};
 use report::Report;
 
 /// Which targets are scraped, and how.
@@ -115,6 +115,7 @@ impl Targets {
                 shared: Arc::clone(&shared),
                 hash: Seeded::default(),
                 before: None,
+                shape: None,
                 form: None,
                 fault: None,
             };
@@ -166,6 +167,8 @@ struct Scraper {
     hash: Seeded,
     /// The series of the last scrape that succeeded, by their hashes, with their samples.
     before: Option<HashMap<u64, u32, Seeded>>,
+    /// The hash of the shape of its text.
+    shape: Option<u64>,
     /// What its text may have in common with the next one.
     form: Option<Form>,
     /// Why the last scrape failed.
@@ -219,14 +222,17 @@ impl Scraper {
         let known = self.form.take().and_then(|form| form.read(&text, &self.hash));
         let body = match known {
             Some(body) => body,
-            None => families::read(&text, options.samples, &self.hash)?,
+            None => {
+                let is_useful = |shape: &Shape| shape.is_useful(self.shape);
+                families::read(&text, options.samples, &self.hash, is_useful)?
+            }
         };
         Ok((text.bytes.len(), body))
     }
 
     fn taken(&mut self, bytes: usize, body: Body, seconds: f64) -> Slot {
         let target = &self.shared.options.targets[self.number];
-        let Body { families, series, samples, kept, identities, form } = body;
+        let Body { families, series, samples, kept, identities, shape, form } = body;
         let is_known =
             |one: &u64| self.before.as_ref().is_some_and(|before| before.contains_key(one));
         let new = identities.iter().flatten().filter(|(one, _)| !is_known(one));
@@ -238,6 +244,7 @@ impl Scraper {
             info!(%job, %instance, samples, "scraped a target");
         }
         self.before = identities.or(self.before.take());
+        self.shape = shape.or(self.shape);
         let report = Report { up: true, seconds, samples, kept, added, bytes: bytes as f64 };
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let labels = vec![label("job", target.job()), label("instance", target.instance())];
@@ -257,6 +264,8 @@ impl Scraper {
             warn!(%job, %instance, %error, "a target cannot be scraped");
             self.fault = Some(error);
         }
+        // It has the series, which are not shown now. The target may be away for long.
+        self.form = None;
         let bytes = if fault.is_too_large { -1.0 } else { 0.0 };
         let report = Report { up: false, seconds, samples: 0, kept: 0, added: 0, bytes };
         Slot { report: Some(report), seen: None }
@@ -280,3 +289,6 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests;

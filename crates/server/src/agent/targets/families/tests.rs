@@ -15,7 +15,7 @@ use super::*;
 
 fn body(text: &str, content_type: &str) -> Result<Body, String> {
     let text = Text::of_type(text.as_bytes().into(), content_type.into());
-    read(&text, 1000, &Seeded::default())
+    read(&text, 1000, &Seeded::default(), |_| false)
 }
 
 /// What a daemon shows beside targets with these bodies, in a format.
@@ -131,7 +131,7 @@ fn faults_name_the_line() {
     }
     let many: String = (0..20_001).map(|n| format!("x{{a{n}=\"1\"}} 1\n")).collect();
     let text = Text::of_type(many.into_bytes(), String::new());
-    let error = super::read(&text, 1_000_000, &Seeded::default()).unwrap_err();
+    let error = super::read(&text, 1_000_000, &Seeded::default(), |_| false).unwrap_err();
     assert!(error.contains("more than 20000 families"), "{error}");
     let read = body("x 1\nx 2\nup 3\nup{a=\"b\"} 4\n", "").unwrap();
     assert_eq!((read.samples, read.kept, read.series), (4, 2, 2));
@@ -300,7 +300,7 @@ fn texts_of_a_known_form_are_read_as_any() {
         let (first, content_type) = random(&mut choices);
         let read_whole = |text: &str| {
             let text = Text::of_type(text.as_bytes().into(), content_type.into());
-            read(&text, 1000, &hash)
+            read(&text, 1000, &hash, |_| true)
         };
         let mut before = read_whole(&first).unwrap();
         for _ in 0..4 {
@@ -342,12 +342,53 @@ fn values_alone_make_no_other_form() {
             );
             Text::of_type(text.into_bytes(), content_type.into())
         };
-        let mut body = super::read(&read(1), 1000, &hash).unwrap();
+        let mut body = super::read(&read(1), 1000, &hash, |_| true).unwrap();
         for n in 2..5 {
             let form = body.form.take().unwrap().of(&seen(&mut body));
             body = form.read(&read(n), &hash).unwrap();
-            let whole = super::read(&read(n), 1000, &hash).unwrap();
+            let whole = super::read(&read(n), 1000, &hash, |_| true).unwrap();
             assert_eq!(format!("{:?}", body.families), format!("{:?}", whole.families));
         }
+    }
+}
+
+#[test]
+fn a_form_is_kept_where_it_is_of_use() {
+    let hash = Seeded::default();
+    let shape_of = |text: &str, content_type: &str| {
+        let (mut shape, text) = (None, Text::of_type(text.as_bytes().into(), content_type.into()));
+        let body = read(&text, 1000, &hash, |found| {
+            shape = Some(*found);
+            false
+        });
+        assert!(body.unwrap().form.is_none());
+        shape.unwrap()
+    };
+    let shape = |text: &str| shape_of(text, "");
+    let is_useful = |one: &str, other: &str| shape(other).is_useful(Some(shape(one).hash));
+    let numbers = |n: u32| format!("# TYPE a gauge\na{{b=\"{{\"}} {n}\nc {n}.5\n");
+    assert!(is_useful(&numbers(1), &numbers(20)));
+    assert!(!shape(&numbers(1)).is_useful(None));
+    // Other labels, other lines, and other comments.
+    for other in ["a{b=\"c\"} 1\n", "a 1\nc 1\n", "c 1\na 1\n", "# A\na 1\n", "# B\na 1\n"] {
+        for one in ["a{b=\"d\"} 1\n", "a 1\n", "a 1\nb 1\n", "# C\na 1\n"] {
+            assert!(is_useful(other, other) && !is_useful(one, other), "{one:?} {other:?}");
+        }
+    }
+    // Half of the lines, and less.
+    let histogram = "# TYPE h histogram\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1\n";
+    for (text, is_kept) in [("", false), ("x 1\ny 2\nz 3\n", false), ("x 1\ny 1\nz 1\nw 1\n", true)]
+    {
+        let text = [histogram, text].concat();
+        assert_eq!(is_useful(&text, &text), is_kept, "{text}");
+    }
+    for (text, is_kept) in [("x 1\n# EOF\n", true), ("x 1 5\n# EOF\n", false)] {
+        let shape = shape_of(text, OPENMETRICS);
+        assert_eq!(shape.is_useful(Some(shape.hash)), is_kept, "{text}");
+    }
+    // The size.
+    for (lines, is_kept) in [(139, true), (140, false)] {
+        let text = format!("a 1\n{}b 1\n", format!("# {}\n", "x".repeat(60_000)).repeat(lines));
+        assert_eq!(is_useful(&text, &text), is_kept, "{lines}");
     }
 }

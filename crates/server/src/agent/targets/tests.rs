@@ -1,0 +1,140 @@
+//! What a scraper keeps from one scrape to the next.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+
+use quipu::Registry;
+use quipu::exposition::{Encoder, Escaping, Format};
+
+use super::super::merged::Merged;
+use super::super::walk::All;
+use super::*;
+
+/// A scraper of a target that responds with these, one after the other.
+fn scraper(responses: Vec<String>) -> Scraper {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = format!("http://{}", listener.local_addr().unwrap());
+    thread::spawn(move || {
+        for response in responses {
+            let (mut stream, _) = listener.accept().unwrap();
+            let head = BufReader::new(stream.try_clone().unwrap()).lines();
+            assert!(head.map(Result::unwrap).any(|line| line.is_empty()));
+            stream.write_all(response.as_bytes()).unwrap();
+        }
+    });
+    let options = Options {
+        targets: vec![target.parse().unwrap()],
+        timeout: Duration::from_secs(60),
+        body_bytes: 1000,
+        samples: 100,
+        ..Options::default()
+    };
+    let Options { timeout, body_bytes, .. } = options;
+    Scraper {
+        number: 0,
+        fetcher: Fetcher::new(None, tls::without_trust(), timeout, body_bytes),
+        shared: Arc::new(Shared {
+            options,
+            slots: vec![Mutex::default()],
+            is_stopping: Mutex::new(false),
+            stopped: Condvar::new(),
+            turn: Mutex::new(()),
+        }),
+        hash: Seeded::default(),
+        before: None,
+        shape: None,
+        form: None,
+        fault: None,
+    }
+}
+
+/// What is shown of a target.
+fn shown(seen: Arc<Seen>) -> String {
+    let own = Registry::new();
+    let merged = Arc::new(Merged::of(&own, vec![seen]));
+    let mut all = All::over(&own, &merged, &[]).unwrap();
+    let mut encoder = Encoder::new(Format::Text, Escaping::default());
+    while all.step_own(&mut encoder, |_| true) {}
+    while all.step_rest(&mut encoder, |_| true) {}
+    encoder.finish();
+    String::from_utf8(encoder.buffer().to_vec()).unwrap()
+}
+
+/// A response, which may have less than it announces.
+fn response(status: &str, text: &str, missing: usize) -> String {
+    let length = text.len() + missing;
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n{text}")
+}
+
+#[test]
+fn a_form_is_used_again_and_not_after_a_failure() {
+    /// What comes of a scrape.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Outcome {
+        /// The whole text is read, and this number of its samples are of new series.
+        Whole(u64),
+        /// It has the form of the one before.
+        Known,
+        Failed,
+    }
+    use Outcome::{Failed, Known, Whole};
+    let text = |n: usize, more: &str| {
+        format!(
+            "# TYPE level gauge\nlevel{{a=\"1\"}} {n}\n{more}# TYPE hits_total counter\nhits_total {n}.5\n"
+        )
+    };
+    let ok = |n: usize| response("200 OK", &text(n, ""), 0);
+    let fault = |_: usize| response("500 Fault", "level{a=\"1\"} 0\n", 0);
+    let cut = |n: usize| response("200 OK", &text(n, ""), 1);
+    let unreadable = |n: usize| response("200 OK", &text(n, "level{\n"), 0);
+    let more = |n: usize| response("200 OK", &text(n, "level{a=\"2\"} 1\n"), 0);
+    let steps: [(&dyn Fn(usize) -> String, Outcome); 18] = [
+        (&ok, Whole(2)),
+        // Its form is kept, since it is that of the text before.
+        (&ok, Whole(0)),
+        (&ok, Known),
+        (&ok, Known),
+        (&fault, Failed),
+        (&ok, Whole(0)),
+        (&ok, Known),
+        (&cut, Failed),
+        (&cut, Failed),
+        (&ok, Whole(0)),
+        (&ok, Known),
+        (&unreadable, Failed),
+        (&ok, Whole(0)),
+        (&ok, Known),
+        (&more, Whole(1)),
+        (&ok, Whole(0)),
+        (&ok, Whole(0)),
+        (&ok, Known),
+    ];
+    let responses = steps.iter().enumerate().map(|(n, (respond, _))| respond(n)).collect();
+    let mut scraper = scraper(responses);
+    for (n, (_, expected)) in steps.into_iter().enumerate() {
+        let (is_known, slot) = match scraper.fetch() {
+            Ok((bytes, body)) => (body.identities.is_none(), scraper.taken(bytes, body, 0.0)),
+            Err(fault) => (false, scraper.failed(fault, 0.0)),
+        };
+        let Slot { report: Some(report), seen } = slot else { panic!("no report of {n}") };
+        let (up, added) = match expected {
+            Whole(added) => (true, added),
+            Known => (true, 0),
+            Failed => (false, 0),
+        };
+        let found = (report.up, report.added, is_known, seen.is_some());
+        assert_eq!(found, (up, added, expected == Known, up), "{n}");
+        let Some(seen) = seen else {
+            assert!(scraper.form.is_none(), "{n}");
+            continue;
+        };
+        let shown = shown(seen);
+        for (start, end) in
+            [("level{", format!(",a=\"1\"}} {n}")), ("hits_total{", format!(" {n}.5"))]
+        {
+            let mut lines = shown.lines();
+            let is_there = lines.any(|line| line.starts_with(start) && line.ends_with(&end));
+            assert!(is_there, "{n}: {shown}");
+        }
+    }
+}
