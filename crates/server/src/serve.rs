@@ -70,14 +70,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     }
     memory::spread_tables();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
-    let files = check_open_files(settings)?;
-    let mut http = settings.http.clone();
-    let most = settings.segments.most.min(files / 4);
-    http.limits.other_files = other_files(settings, files, most);
-    // Bind before opening the state: a daemon that cannot listen must not touch it.
-    let server = Server::bind(&settings.listen, &http).map_err(Error::Http)?;
-    let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
-    let listeners = bind_listeners(settings, files).map_err(Error::Listeners)?;
+    let Bound { server, listeners, rules, most } = bind(settings)?;
     // State and metrics live as long as the process, so requests count no references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
     let starting = Starting::new(state);
@@ -143,17 +136,42 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     };
     while shared.push.go_on(&mut state.intake.clone(), &shared.refusals) {}
     starting.done();
-    let closed = state.segment.check_file().and_then(|()| state.segment.close());
-    match &served {
-        Ok(stopped) if stopped.cut > 0 => {
-            warn!(connections = stopped.cut, "cut connections that did not end in time");
-        }
-        _ => {}
-    }
-    served.map_err(Error::Http)?;
-    closed.map_err(Error::Sync)?;
+    close(state, served)?;
     info!(took = ?begun.elapsed(), "synced the state and stopped");
     Ok(())
+}
+
+/// What the daemon has before it opens the state: if it cannot listen, it must not touch that.
+struct Bound {
+    server: Server,
+    listeners: [Listeners; 2],
+    rules: Option<Rules>,
+    /// The most segments that are watched.
+    most: usize,
+}
+
+/// Binds all sockets, and reads the rules.
+fn bind(settings: &Settings) -> Result<Bound, Error> {
+    let files = check_open_files(settings)?;
+    let mut http = settings.http.clone();
+    let most = settings.segments.most.min(files / 4);
+    http.limits.other_files = other_files(settings, files, most);
+    let server = Server::bind(&settings.listen, &http).map_err(Error::Http)?;
+    let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
+    let listeners = bind_listeners(settings, files).map_err(Error::Listeners)?;
+    Ok(Bound { server, listeners, rules, most })
+}
+
+/// Closes the state, whatever came of the server.
+fn close(state: &State, served: Result<http::Stopped, http::Error>) -> Result<(), Error> {
+    let closed = state.segment.check_file().and_then(|()| state.segment.close());
+    if let Ok(stopped) = &served
+        && stopped.cut > 0
+    {
+        warn!(connections = stopped.cut, "cut connections that did not end in time");
+    }
+    served.map_err(Error::Http)?;
+    closed.map_err(Error::Sync)
 }
 
 /// Binds the sockets for lines.
