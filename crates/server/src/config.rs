@@ -144,75 +144,13 @@ impl Settings {
     /// [`Error::Value`].
     pub fn resolve(flags: Flags) -> Result<Self, Error> {
         let mut flags = flags.or(Flags::defaults());
-        let window = set(flags.window).0;
-        let accuracy = set(flags.accuracy).0;
-        let span = flags.span.get_or_insert(Time(longest(window, accuracy))).0;
-        let key_accuracy = window / 60;
-        let key_accuracy = if key_accuracy * 60 == window && key_accuracy >= accuracy {
-            key_accuracy
-        } else {
-            accuracy
-        };
-        let key_accuracy = flags.key_accuracy.get_or_insert(Time(key_accuracy)).0;
-
+        let (window, keys) = windows(&mut flags)?;
         let families = set(flags.families);
         let families_per_source = *flags.families_per_source.get_or_insert(families - families / 4);
-
         flags.remote_write_queue_directory = Some(outputs::queue_directory(&flags));
-
-        let value = |name| move |error: quipu_window::Error| Error::Value(name, error.to_string());
-        let bucketed = Bucketed::options(window, accuracy).tickets();
-        bucketed.bytes().map_err(|error| match error {
-            quipu_window::Error::Zero("accuracy") => value("accuracy")(error),
-            other => value("window")(other),
-        })?;
-        if span < window {
-            let window = Time(window);
-            let what = format!("it is shorter than the window; give at least {window}");
-            return Err(Error::Value("span", what));
-        }
-        let bucketed = bucketed.span(span);
-        bucketed.bytes().map_err(value("span"))?;
-        let key_bytes = number("key-bytes", flags.key_bytes, 1, 4096)?;
-        let keyed =
-            KeyedWindows::options(window, key_accuracy, set(flags.keys)).key_bytes(key_bytes);
-        keyed.bytes().map_err(|error| match error {
-            quipu_window::Error::NoCapacity => value("keys")(error),
-            quipu_window::Error::NotMultiple { window, accuracy } => {
-                let what = format!(
-                    "the window of {window:?} is not a whole number of buckets of {accuracy:?}; \
-                     give one that divides it"
-                );
-                Error::Value("key-accuracy", what)
-            }
-            other => value("key-accuracy")(other),
-        })?;
-
-        let listen = set(flags.listen.as_mut().map(|listen| {
-            listen.iter_mut().for_each(|address| *address = with_host(address));
-            listen.clone()
-        }));
-        if listen.is_empty() {
-            let what = "there is no address; give at least one, such as 127.0.0.1:8081";
-            return Err(Error::Value("listen", what.into()));
-        }
+        let listen = listen(&mut flags)?;
         let checkpoint = at_least("checkpoint", flags.checkpoint, Duration::from_millis(1))?;
-        let limits = http::Limits {
-            header_bytes: number("header-bytes", flags.header_bytes, 256, 1 << 30)?,
-            body_bytes: number("body-bytes", flags.body_bytes, 0, 1 << 40)?,
-            kept_body_bytes: number("input-body-bytes", flags.input_body_bytes, 0, 1 << 32)?,
-            connections: number("connections", flags.connections, 1, 1 << 30)?,
-            read_timeout: at_least("read-timeout", flags.read_timeout, MIN_TIMEOUT)?,
-            write_timeout: at_least("write-timeout", flags.write_timeout, MIN_TIMEOUT)?,
-            idle_timeout: at_least("idle-timeout", flags.idle_timeout, MIN_TIMEOUT)?,
-            drain_timeout: set(flags.drain_timeout).0,
-            ..http::Limits::default()
-        };
-        let http = http::Options {
-            threads: number("threads", flags.threads, 1, 1024)?,
-            limits,
-            ..http::Options::default()
-        };
+        let http = http(&flags)?;
         let otlp = otlp::Options {
             enabled: set(flags.otlp_input) == Switch::On,
             translation: set(flags.otlp_translation),
@@ -221,8 +159,8 @@ impl Settings {
         let segments = segments(&flags, &otlp)?;
         let input_bytes = set(flags.input_bytes).clamp(1 << 20, 1 << 39);
         Ok(Self {
-            window: bucketed,
-            keys: keyed,
+            window,
+            keys,
             state: set(flags.state.clone()),
             damaged_state: set(flags.damaged_state),
             checkpoint,
@@ -239,16 +177,7 @@ impl Settings {
             sample_rates: [flags.sample_rate, flags.sample_rate_per_source],
             expiry: flags.expiry.map(|expiry| expiry.0),
             forget_names: set(flags.forget_names).0,
-            push: push::Settings {
-                enabled: set(flags.push) == Switch::On,
-                checks: set(flags.push_consistency_check) == Switch::On,
-                admin: set(flags.push_admin) == Switch::On,
-                groups: number("push-groups", flags.push_groups, 1, 1 << 30)?,
-                mode: set(flags.push_mode),
-                gauges: set(flags.push_gauges),
-                add_jobs: flags.push_add_jobs.clone().unwrap_or_default(),
-                expiry: flags.push_expiry.map(|expiry| expiry.0),
-            },
+            push: push(&flags)?,
             rules: flags.rules.clone(),
             otlp,
             listen,
@@ -257,22 +186,18 @@ impl Settings {
                 addresses: flags.statsd.clone().unwrap_or_default(),
                 mapping: flags.statsd_mapping.clone(),
                 suffixes: set(flags.statsd_suffixes),
-                receive_buffer: number(
+                receive_buffer: receive_buffer(
                     "statsd-receive-buffer",
                     flags.statsd_receive_buffer,
-                    4096,
-                    1 << 30,
                 )?,
             },
             graphite: listeners::Options {
                 addresses: flags.graphite.clone().unwrap_or_default(),
                 mapping: flags.graphite_mapping.clone(),
                 suffixes: false,
-                receive_buffer: number(
+                receive_buffer: receive_buffer(
                     "graphite-receive-buffer",
                     flags.graphite_receive_buffer,
-                    4096,
-                    1 << 30,
                 )?,
             },
             segments,
@@ -305,6 +230,100 @@ impl Settings {
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.flags).expect("flags are a flat table of plain values")
     }
+}
+
+/// The window of all requests, and those of keys. Fills in what depends on other settings.
+fn windows(flags: &mut Flags) -> Result<(BucketedOptions, KeyedOptions), Error> {
+    let window = set(flags.window).0;
+    let accuracy = set(flags.accuracy).0;
+    let span = flags.span.get_or_insert(Time(longest(window, accuracy))).0;
+    let key_accuracy = window / 60;
+    let key_accuracy = if key_accuracy * 60 == window && key_accuracy >= accuracy {
+        key_accuracy
+    } else {
+        accuracy
+    };
+    let key_accuracy = flags.key_accuracy.get_or_insert(Time(key_accuracy)).0;
+
+    let value = |name| move |error: quipu_window::Error| Error::Value(name, error.to_string());
+    let bucketed = Bucketed::options(window, accuracy).tickets();
+    bucketed.bytes().map_err(|error| match error {
+        quipu_window::Error::Zero("accuracy") => value("accuracy")(error),
+        other => value("window")(other),
+    })?;
+    if span < window {
+        let window = Time(window);
+        let what = format!("it is shorter than the window; give at least {window}");
+        return Err(Error::Value("span", what));
+    }
+    let bucketed = bucketed.span(span);
+    bucketed.bytes().map_err(value("span"))?;
+    let key_bytes = number("key-bytes", flags.key_bytes, 1, 4096)?;
+    let keyed = KeyedWindows::options(window, key_accuracy, set(flags.keys)).key_bytes(key_bytes);
+    keyed.bytes().map_err(|error| match error {
+        quipu_window::Error::NoCapacity => value("keys")(error),
+        quipu_window::Error::NotMultiple { window, accuracy } => {
+            let what = format!(
+                "the window of {window:?} is not a whole number of buckets of {accuracy:?}; \
+                 give one that divides it"
+            );
+            Error::Value("key-accuracy", what)
+        }
+        other => value("key-accuracy")(other),
+    })?;
+    Ok((bucketed, keyed))
+}
+
+/// The addresses to listen on, each with a host, in the flags as well.
+fn listen(flags: &mut Flags) -> Result<Vec<String>, Error> {
+    let listen = set(flags.listen.as_mut().map(|listen| {
+        listen.iter_mut().for_each(|address| *address = with_host(address));
+        listen.clone()
+    }));
+    if listen.is_empty() {
+        let what = "there is no address; give at least one, such as 127.0.0.1:8081";
+        return Err(Error::Value("listen", what.into()));
+    }
+    Ok(listen)
+}
+
+/// The HTTP server.
+fn http(flags: &Flags) -> Result<http::Options, Error> {
+    let limits = http::Limits {
+        header_bytes: number("header-bytes", flags.header_bytes, 256, 1 << 30)?,
+        body_bytes: number("body-bytes", flags.body_bytes, 0, 1 << 40)?,
+        kept_body_bytes: number("input-body-bytes", flags.input_body_bytes, 0, 1 << 32)?,
+        connections: number("connections", flags.connections, 1, 1 << 30)?,
+        read_timeout: at_least("read-timeout", flags.read_timeout, MIN_TIMEOUT)?,
+        write_timeout: at_least("write-timeout", flags.write_timeout, MIN_TIMEOUT)?,
+        idle_timeout: at_least("idle-timeout", flags.idle_timeout, MIN_TIMEOUT)?,
+        drain_timeout: set(flags.drain_timeout).0,
+        ..http::Limits::default()
+    };
+    Ok(http::Options {
+        threads: number("threads", flags.threads, 1, 1024)?,
+        limits,
+        ..http::Options::default()
+    })
+}
+
+/// How pushed metrics are treated.
+fn push(flags: &Flags) -> Result<push::Settings, Error> {
+    Ok(push::Settings {
+        enabled: set(flags.push) == Switch::On,
+        checks: set(flags.push_consistency_check) == Switch::On,
+        admin: set(flags.push_admin) == Switch::On,
+        groups: number("push-groups", flags.push_groups, 1, 1 << 30)?,
+        mode: set(flags.push_mode),
+        gauges: set(flags.push_gauges),
+        add_jobs: flags.push_add_jobs.clone().unwrap_or_default(),
+        expiry: flags.push_expiry.map(|expiry| expiry.0),
+    })
+}
+
+/// The receive buffer of a listener for lines.
+fn receive_buffer(name: &'static str, bytes: Option<usize>) -> Result<usize, Error> {
+    number(name, bytes, 4096, 1 << 30)
 }
 
 /// What the agent watches.
