@@ -1,8 +1,9 @@
 //! Secrets in files, for receivers and targets. A file is read each time it is needed, so that the
 //! secret may change while the daemon runs.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -46,11 +47,17 @@ impl Credentials {
 /// As [`Credentials::authorization`].
 pub(crate) fn read(path: &Path) -> Result<String, String> {
     let mut text = String::new();
-    let file = File::open(path);
-    let read = file.and_then(|file| file.take(MOST + 1).read_to_string(&mut text));
+    // A pipe without a writer would hold up the thread for ever.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let read = file.and_then(|file| match file.metadata()?.is_file() {
+        true => file.take(MOST + 1).read_to_string(&mut text).map(Some),
+        false => Ok(None),
+    });
     let path = printable(path);
     match read {
         Err(error) => Err(format!("cannot read {path}: {error}")),
+        Ok(None) => Err(format!("{path} is not a regular file; write the secret to one")),
         Ok(_) if text.len() as u64 > MOST => Err(format!("{path} has more than {MOST} bytes")),
         Ok(_) if text.trim().is_empty() => Err(format!("{path} is empty")),
         Ok(_) => Ok(text),
@@ -88,5 +95,7 @@ mod tests {
         assert!(error.contains("more than a line") && !error.contains("fish"), "{error}");
         let missing = Credentials::Bearer(directory.path().join("none")).authorization();
         assert!(missing.unwrap_err().starts_with("cannot read "));
+        let folder = Credentials::Bearer(directory.path().to_owned()).authorization();
+        assert!(folder.unwrap_err().contains(" is not a regular file"));
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -276,5 +277,39 @@ fn credentials_go_to_the_target_alone() {
     for secret in ["swordfish", "haddock", "YWRhOn", "YWRhOm"] {
         expect_hidden(&daemon, secret);
     }
+    daemon.stop();
+}
+
+#[test]
+fn files_that_block_are_refused_and_hold_up_nothing() {
+    let home = Home::new();
+    let (receiver, exporter) = (Receiver::start(&home), Exporter::start(&home, "x 1\n"));
+    let path = home.path("pipe");
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let file = path.to_str().unwrap();
+    let daemon = home.start(&[
+        "--remote-write",
+        &receiver.url,
+        "--remote-write-interval",
+        "100ms",
+        "--remote-write-header-file",
+        file,
+        "--scrape",
+        &exporter.url,
+        "--scrape-interval",
+        "100ms",
+        "--scrape-bearer-file",
+        file,
+    ]);
+    for message in ["remote write fails", "a target cannot be scraped"] {
+        let event = daemon.wait_for(message);
+        let error = event["error"].as_str().unwrap();
+        assert!(error.contains("pipe is not a regular file"), "{error}");
+    }
+    // A file in its place is used.
+    replace(&path, "Api-Key: swordfish\n");
+    receiver.expect(&[("api-key", "swordfish")]);
+    let up = format!("up{{job=\"scrape\",instance=\"{}\"}}", exporter.address());
+    wait_until("a scrape", || daemon.get("/metrics").text().contains(&format!("{up} 1\n")));
     daemon.stop();
 }
