@@ -167,21 +167,37 @@ const MOST_RESOURCE: usize = 64 << 10;
 
 /// Refuses URLs with passwords here, and not when they are read: messages about arguments and TOML
 /// show what was given.
-pub(super) fn check_password(flag: &'static str, url: &str) -> Result<(), Error> {
-    // The authority follows the two slashes of the scheme.
+pub(super) fn check_password(flag: &'static str, number: usize, url: &str) -> Result<(), Error> {
+    // The authority follows the two slashes of the scheme. An address of IPv6 has colons, in
+    // brackets.
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-    let Some((_, host)) = authority.rsplit_once('@') else { return Ok(()) };
-    let what = format!(
-        "the URL of {host} has a password, which others can see in the list of processes; write \
-         USER:PASSWORD to a file, and name that with --{flag}-basic-file"
-    );
+    let shown = rest.split('?').next().unwrap_or_default();
+    let authority = shown.split(['/', '#']).next().unwrap_or_default();
+    let host = authority.rfind(']').unwrap_or(0);
+    let port = authority[host..].split_once(':').map_or("", |(_, port)| port);
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    // A slash, a question mark or a number sign in a password ends the authority: what the password
+    // has before is in the place of the port, and an @ comes later.
+    let what = if authority.contains('@') || !port.is_empty() && shown.contains('@') {
+        format!(
+            "value {number}: the URL has a password, which others can see in the list of \
+             processes; write USER:PASSWORD to a file, and name that with --{flag}-basic-file. \
+             Write an @ in a path as %40"
+        )
+    } else if !port.is_empty() && !is_port {
+        format!(
+            "value {number}: its host is followed by a colon and what is not a port; write \
+             HOST:PORT, and USER:PASSWORD to a file that --{flag}-basic-file names"
+        )
+    } else {
+        return Ok(());
+    };
     Err(Error::Value(flag, what))
 }
 
 fn check_receivers(flag: &'static str, receivers: &[ReceiverUrl]) -> Result<(), Error> {
     for (at, receiver) in receivers.iter().enumerate() {
-        check_password(flag, receiver.as_str())?;
+        check_password(flag, at + 1, receiver.as_str())?;
         if receivers[..at].iter().any(|other| other.name() == receiver.name()) {
             return Err(Error::Value(flag, format!("{} is given twice", receiver.name())));
         }
@@ -429,14 +445,34 @@ mod tests {
     fn passwords_are_refused_and_not_shown() {
         for (toml, part) in [
             ("remote-write = [\"http://u:fish@a/w?x\"]", "--remote-write-basic-file"),
-            ("otlp = [\"http://b\", \"https://u:fi@sh@a:1?x\"]", "--otlp-basic-file"),
+            ("otlp = [\"http://b\", \"https://u:fi@sh@a:1?x\"]", "value 2: the URL has"),
         ] {
             let flags: Flags = toml::from_str(toml).unwrap();
             let error = resolve(&flags.or(Flags::defaults())).unwrap_err().to_string();
             let is_shown = error.contains("sh@") || error.contains("fish");
-            assert!(error.contains(part) && error.contains("the URL of a") && !is_shown, "{error}");
+            assert!(error.contains(part) && !is_shown, "{error}");
         }
-        assert!(check_password("scrape", "http://a/b@c?d@e").is_ok());
+        for url in [
+            "http://a/b@c?d@e",
+            "http://a:9/b?c@d",
+            "http://a:65535",
+            "http://a:/b",
+            "http://[::1]",
+            "http://[::1]:9/b?c:d@e",
+        ] {
+            assert!(check_password("scrape", 1, url).is_ok(), "{url}");
+        }
+        let ends = "fish@a fi@sh@a fi/sh@a fi?sh@a fi#sh@a fi/sh 12/fish@a 12#fish@a 65536 +80 @a \
+                    fish@[::1] fi/sh@[::1]:9";
+        for end in ends.split(' ') {
+            for start in ["http://u:", "https://[::1]:"] {
+                let error = check_password("scrape", 3, &format!("{start}{end}/w")).unwrap_err();
+                let error = error.to_string();
+                assert!(error.contains("cannot use --scrape: value 3: "), "{end}: {error}");
+                assert!(error.contains("--scrape-basic-file"), "{end}: {error}");
+                assert!(!error.contains(end) && !error.contains("sh@"), "{end}: {error}");
+            }
+        }
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::credentials::Credentials;
 /// The settings of the targets.
 pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
     let targets = flags.scrape.clone().unwrap_or_default();
-    for target in &targets {
-        check_password("scrape", target.url())?;
+    for (number, target) in (1..).zip(&targets) {
+        check_password("scrape", number, target.url())?;
     }
     for (at, target) in targets.iter().enumerate() {
         let is_same =
@@ -116,7 +116,7 @@ mod tests {
             ("scrape-timeout = \"16s\"".to_owned(), "give at most 15s"),
             ("scrape-interval = \"1ms\"".to_owned(), "give at least 100ms"),
             ("scrape-samples = 0".to_owned(), "give 1 to"),
-            ("scrape = [\"http://u:p@a/\"]".to_owned(), "of a has a password"),
+            ("scrape = [\"http://u:p@a/\"]".to_owned(), "value 1: the URL has a password"),
             ("scrape = [\"http://a/x\", \"http://a:80/y\"]".to_owned(), "another job"),
             (format!("scrape = [{}]", many.join(",")), "give at most 250"),
         ] {

@@ -179,15 +179,17 @@ fn fields_that_cannot_be_added_are_refused_without_their_values() {
         assert!(!home.run(&arguments).stderr.contains("swordfish"), "{value}");
     }
     // Nor is a password in a URL shown.
-    for name in ["remote-write", "otlp", "scrape"] {
+    let passwords = ["swordfish", "s/wordfish", "s?wordfish", "s#wordfish", "1/wordfish"];
+    let names = ["remote-write", "otlp", "scrape"];
+    for (name, password) in names.iter().flat_map(|name| passwords.map(|one| (name, one))) {
         let (flag, remedy) = (format!("--{name}"), format!("--{name}-basic-file"));
-        fs::write(home.path("url.toml"), format!("{name} = [\"http://ada:swordfish@a/\"]"))
-            .unwrap();
+        let url = format!("http://ada:{password}@a/");
+        fs::write(home.path("url.toml"), format!("{name} = [{url:?}]")).unwrap();
         let mut check = home.command();
         check.args(["check", "config", "url.toml"]);
-        for ended in [home.finish(check), home.run(&[&flag, "http://ada:swordfish@a/"])] {
+        for ended in [home.finish(check), home.run(&[&flag, &url])] {
             let is_refused = ended.status.code() == Some(2) && ended.stderr.contains(&remedy);
-            assert!(is_refused && !ended.stderr.contains("swordfish"), "{}", ended.stderr);
+            assert!(is_refused && !ended.stderr.contains("wordfish"), "{}", ended.stderr);
         }
     }
     // What is shown of the settings has no values.
