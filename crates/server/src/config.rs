@@ -11,6 +11,7 @@ mod targets;
 #[cfg(test)]
 mod tests;
 mod time;
+mod urls;
 mod values;
 
 use std::ffi::OsStr;
@@ -25,8 +26,9 @@ use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 
 pub use flags::Flags;
 pub use headers::HeaderText;
-pub use outputs::{ExternalLabel, OtlpUrl, Queue, ReceiverUrl, ResourceAttribute};
+pub use outputs::{ExternalLabel, Queue, ReceiverUrl, ResourceAttribute};
 pub use time::Time;
+pub use urls::UrlText;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
 use crate::agent;
@@ -202,7 +204,7 @@ impl Settings {
             },
             segments,
             targets: targets::resolve(&mut flags)?,
-            outputs: outputs::resolve(&flags)?,
+            outputs: outputs::resolve(&mut flags)?,
             log_format: set(flags.log_format),
             log_level: set(flags.log_level),
             flags,

@@ -10,11 +10,11 @@ use quipu::intake;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Damaged, Error, ExternalLabel, HeaderText, LogFormat, LogLevel, OtlpUrl, Queue, ReceiverUrl,
-    ResourceAttribute, Switch, Time,
+    Damaged, Error, ExternalLabel, HeaderText, LogFormat, LogLevel, Queue, ResourceAttribute,
+    Switch, Time, UrlText,
 };
 use crate::agent;
-use crate::agent::targets::{Target, TargetFile};
+use crate::agent::targets::TargetFile;
 use crate::http;
 use crate::inputs::{listeners, otlp, push};
 use crate::outputs::otlp::{Compression, Temporality};
@@ -293,8 +293,14 @@ pub struct Flags {
 
     /// Target whose metrics are scraped and shown: [JOB=]URL, where URL is http://HOST:PORT/PATH,
     /// https://..., or unix:SOCKET:/PATH; may be given several times [default: none]
-    #[arg(long, env = "QUIPU_SCRAPE", value_name = "[JOB=]URL", value_delimiter = '\n')]
-    pub scrape: Option<Vec<Target>>,
+    #[arg(
+        long,
+        env = "QUIPU_SCRAPE",
+        value_name = "[JOB=]URL",
+        value_delimiter = '\n',
+        hide_env_values = true
+    )]
+    pub scrape: Option<Vec<UrlText>>,
 
     /// How often each target is scraped [default: 15s]
     #[arg(long, env = "QUIPU_SCRAPE_INTERVAL", value_name = "TIME")]
@@ -335,8 +341,14 @@ pub struct Flags {
 
     /// Where all metrics are sent by Prometheus' remote write, such as
     /// http://prometheus:9090/api/v1/write; may be given several times [default: none]
-    #[arg(long, env = "QUIPU_REMOTE_WRITE", value_name = "URL", value_delimiter = '\n')]
-    pub remote_write: Option<Vec<ReceiverUrl>>,
+    #[arg(
+        long,
+        env = "QUIPU_REMOTE_WRITE",
+        value_name = "URL",
+        value_delimiter = '\n',
+        hide_env_values = true
+    )]
+    pub remote_write: Option<Vec<UrlText>>,
 
     /// What is kept for a receiver that takes nothing at the moment: the latest totals, or all
     /// requests on the disk [default: latest]
@@ -400,8 +412,14 @@ pub struct Flags {
 
     /// Where all metrics are sent by OTLP over HTTP, such as http://collector:4318; a URL without a
     /// path gets /v1/metrics; may be given several times [default: none]
-    #[arg(long, env = "QUIPU_OTLP", value_name = "URL", value_delimiter = '\n')]
-    pub otlp: Option<Vec<OtlpUrl>>,
+    #[arg(
+        long,
+        env = "QUIPU_OTLP",
+        value_name = "URL",
+        value_delimiter = '\n',
+        hide_env_values = true
+    )]
+    pub otlp: Option<Vec<UrlText>>,
 
     /// How often metrics are sent by OTLP [default: 60s]
     #[arg(long, env = "QUIPU_OTLP_INTERVAL", value_name = "TIME")]
@@ -491,21 +509,22 @@ impl Flags {
             segments_otel_context segments_keep segments_count segments_bytes
             segments_record segments_record_count scrape scrape_interval scrape_timeout
             scrape_body_bytes scrape_samples scrape_bearer_file scrape_basic_file
-            remote_write remote_write_queue remote_write_queue_bytes remote_write_queue_directory remote_write_relabel
-            remote_write_interval remote_write_shards remote_write_shard_by_url
-            remote_write_exemplars remote_write_header remote_write_header_file remote_write_bearer_file
+            remote_write remote_write_queue remote_write_queue_bytes
+            remote_write_queue_directory remote_write_relabel remote_write_interval
+            remote_write_shards remote_write_shard_by_url remote_write_exemplars
+            remote_write_header remote_write_header_file remote_write_bearer_file
             remote_write_basic_file otlp otlp_interval otlp_temporality otlp_compression
             otlp_resource otlp_header otlp_header_file otlp_bearer_file otlp_basic_file
             external_label log_format log_level
         }
     }
 
-    /// All that are set, as texts by name. URLs of receivers are without their queries, which may
-    /// have a secret.
+    /// All that are set, as texts by name. URLs of receivers and targets are without their queries,
+    /// which may have a secret.
     pub fn shown(&self) -> BTreeMap<String, String> {
         let mut flags = self.clone();
-        let otlp = flags.otlp.iter_mut().flatten().map(OtlpUrl::receiver);
-        flags.remote_write.iter_mut().flatten().chain(otlp).for_each(ReceiverUrl::hide_query);
+        let urls = [&mut flags.remote_write, &mut flags.otlp, &mut flags.scrape];
+        urls.into_iter().flatten().flatten().for_each(UrlText::hide_query);
         let table = toml::Table::try_from(&flags).unwrap_or_default();
         let shown = |value| match value {
             toml::Value::String(text) => text,

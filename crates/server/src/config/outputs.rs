@@ -11,6 +11,7 @@ use quipu::exposition::is_legacy_name;
 use serde::{Deserialize, Serialize};
 
 use super::headers::Given;
+use super::urls::{self, UrlText};
 use super::{Error, Flags, Switch, at_least, set};
 use crate::outputs::{Options, QueueOptions, otlp};
 
@@ -25,14 +26,8 @@ pub enum Queue {
 }
 
 /// The URL of a receiver.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReceiverUrl(String);
-
-/// The URL of a receiver of OTLP. One without a path has that of metrics.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct OtlpUrl(ReceiverUrl);
 
 /// A label of all series that are sent.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -55,9 +50,8 @@ pub struct ResourceAttribute {
 }
 
 /// The settings of the outputs.
-pub(super) fn resolve(flags: &Flags) -> Result<Options, Error> {
-    let receivers = flags.remote_write.clone().unwrap_or_default();
-    check_receivers("remote-write", &receivers)?;
+pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
+    let receivers = receivers("remote-write", flags.remote_write.as_ref(), str::parse)?;
     let labels = flags.external_label.clone().unwrap_or_default();
     for (at, label) in labels.iter().enumerate() {
         if labels[..at].iter().any(|other| other.name == label.name) {
@@ -118,10 +112,11 @@ pub(super) fn queue_directory(flags: &Flags) -> PathBuf {
 const MIN_QUEUE_BYTES: u64 = 4 << 20;
 
 /// The settings of what is sent by OTLP.
-fn otlp(flags: &Flags) -> Result<otlp::Options, Error> {
-    let receivers = flags.otlp.iter().flatten().map(|url| url.0.clone());
-    let receivers: Vec<ReceiverUrl> = receivers.collect();
-    check_receivers("otlp", &receivers)?;
+fn otlp(flags: &mut Flags) -> Result<otlp::Options, Error> {
+    let receivers = receivers("otlp", flags.otlp.as_ref(), otlp_url)?;
+    // With the paths that were added.
+    let effective = receivers.iter().map(|url| UrlText::from(url.0.clone()));
+    flags.otlp = flags.otlp.as_ref().map(|_| effective.collect());
     let headers = Given {
         receivers: ("otlp", receivers.len()),
         header: ("otlp-header", flags.otlp_header.as_ref()),
@@ -165,44 +160,19 @@ fn resource(flags: &Flags) -> Result<Vec<ResourceAttribute>, Error> {
 /// The most bytes of the attributes of the resource.
 const MOST_RESOURCE: usize = 64 << 10;
 
-/// Refuses URLs with passwords here, and not when they are read: messages about arguments and TOML
-/// show what was given.
-pub(super) fn check_password(flag: &'static str, number: usize, url: &str) -> Result<(), Error> {
-    // The authority follows the two slashes of the scheme. An address of IPv6 has colons, in
-    // brackets.
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let shown = rest.split('?').next().unwrap_or_default();
-    let authority = shown.split(['/', '#']).next().unwrap_or_default();
-    let host = authority.rfind(']').unwrap_or(0);
-    let port = authority[host..].split_once(':').map_or("", |(_, port)| port);
-    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
-    // A slash, a question mark or a number sign in a password ends the authority: what the password
-    // has before is in the place of the port, and an @ comes later.
-    let what = if authority.contains('@') || !port.is_empty() && shown.contains('@') {
-        format!(
-            "value {number}: the URL has a password, which others can see in the list of \
-             processes; write USER:PASSWORD to a file, and name that with --{flag}-basic-file. \
-             Write an @ in a path as %40"
-        )
-    } else if !port.is_empty() && !is_port {
-        format!(
-            "value {number}: its host is followed by a colon and what is not a port; write \
-             HOST:PORT, and USER:PASSWORD to a file that --{flag}-basic-file names"
-        )
-    } else {
-        return Ok(());
-    };
-    Err(Error::Value(flag, what))
-}
-
-fn check_receivers(flag: &'static str, receivers: &[ReceiverUrl]) -> Result<(), Error> {
+/// Reads the URLs of receivers, each of which is to be given once.
+fn receivers(
+    flag: &'static str,
+    given: Option<&Vec<UrlText>>,
+    of: fn(&str) -> Result<ReceiverUrl, String>,
+) -> Result<Vec<ReceiverUrl>, Error> {
+    let receivers = urls::read(flag, given, of, ReceiverUrl::as_str)?;
     for (at, receiver) in receivers.iter().enumerate() {
-        check_password(flag, at + 1, receiver.as_str())?;
         if receivers[..at].iter().any(|other| other.name() == receiver.name()) {
             return Err(Error::Value(flag, format!("{} is given twice", receiver.name())));
         }
     }
-    Ok(())
+    Ok(receivers)
 }
 
 /// The most shards of a receiver. Each has a thread, a connection and a request in memory.
@@ -222,20 +192,9 @@ impl ReceiverUrl {
         self.0.split_once('?').map_or(&self.0, |(name, _)| name)
     }
 
-    /// Leaves the [`name`](Self::name) alone.
-    pub(super) fn hide_query(&mut self) {
-        self.0.truncate(self.name().len());
-    }
-
     /// Whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.0.starts_with("https://")
-    }
-}
-
-impl OtlpUrl {
-    pub(super) fn receiver(&mut self) -> &mut ReceiverUrl {
-        &mut self.0
     }
 }
 
@@ -255,27 +214,24 @@ impl FromStr for ReceiverUrl {
     }
 }
 
-impl FromStr for OtlpUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if matches!(text, "on" | "off") {
-            return Err("it is the URL of a receiver; whether metrics are taken by OTLP is \
-                        --otlp-input"
-                .into());
-        }
-        let url: ReceiverUrl =
-            text.parse().map_err(|error: String| error.replace(EXAMPLE, OTLP_EXAMPLE))?;
-        // The authority follows the two slashes of the scheme.
-        let authority = text.find("://").map_or(0, |at| at + 3);
-        let end = text[authority..].find(['/', '?']).map_or(text.len(), |at| authority + at);
-        let (base, rest) = text.split_at(end);
-        let query = rest.strip_prefix('/').unwrap_or(rest);
-        if query.is_empty() || query.starts_with('?') {
-            return Ok(Self(ReceiverUrl(format!("{base}/v1/metrics{query}"))));
-        }
-        Ok(Self(url))
+/// The URL of a receiver of OTLP. One without a path has that of metrics.
+fn otlp_url(text: &str) -> Result<ReceiverUrl, String> {
+    if matches!(text, "on" | "off") {
+        return Err("it is to be the URL of a receiver; whether metrics are taken by OTLP is \
+                    --otlp-input"
+            .into());
     }
+    let url: ReceiverUrl =
+        text.parse().map_err(|error: String| error.replace(EXAMPLE, OTLP_EXAMPLE))?;
+    // The authority follows the two slashes of the scheme.
+    let authority = text.find("://").map_or(0, |at| at + 3);
+    let end = text[authority..].find(['/', '?']).map_or(text.len(), |at| authority + at);
+    let (base, rest) = text.split_at(end);
+    let query = rest.strip_prefix('/').unwrap_or(rest);
+    if query.is_empty() || query.starts_with('?') {
+        return Ok(ReceiverUrl(format!("{base}/v1/metrics{query}")));
+    }
+    Ok(url)
 }
 
 impl FromStr for ExternalLabel {
@@ -336,19 +292,7 @@ macro_rules! texts {
     )*};
 }
 
-texts!(ReceiverUrl, OtlpUrl, ExternalLabel, ResourceAttribute);
-
-impl fmt::Display for ReceiverUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl fmt::Display for OtlpUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
+texts!(ExternalLabel, ResourceAttribute);
 
 impl fmt::Display for ExternalLabel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -372,7 +316,7 @@ mod tests {
     #[test]
     fn urls_and_labels_are_checked() {
         for text in ["http://a:1/api/v1/write", "https://a/w?token=x", "http://[::1]:9/"] {
-            assert_eq!(text.parse::<ReceiverUrl>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<ReceiverUrl>().unwrap().as_str(), text);
         }
         assert_eq!("https://a/w?token=x".parse::<ReceiverUrl>().unwrap().name(), "https://a/w");
         for (text, part) in [
@@ -392,10 +336,10 @@ mod tests {
             ("http://a/otlp", "http://a/otlp"),
             ("http://a/v1/metrics", "http://a/v1/metrics"),
         ] {
-            assert_eq!(text.parse::<OtlpUrl>().unwrap().to_string(), url);
+            assert_eq!(otlp_url(text).unwrap().as_str(), url);
         }
-        assert!("collector:4318".parse::<OtlpUrl>().unwrap_err().contains("http://collector:4318"));
-        assert!("off".parse::<OtlpUrl>().unwrap_err().contains("--otlp-input"));
+        assert!(otlp_url("collector:4318").unwrap_err().contains("http://collector:4318"));
+        assert!(otlp_url("off").unwrap_err().contains("--otlp-input"));
         assert_eq!("a=b=c".parse::<ExternalLabel>().unwrap().value, "b=c");
         for text in ["a", "=b", "a=", "__a=b", "a:b=c", "1a=b", "a b=c"] {
             let error = text.parse::<ExternalLabel>().unwrap_err();
@@ -436,42 +380,8 @@ mod tests {
             ),
         ] {
             let flags: Flags = toml::from_str(&toml).unwrap();
-            let error = resolve(&flags.or(Flags::defaults())).unwrap_err().to_string();
+            let error = resolve(&mut flags.or(Flags::defaults())).unwrap_err().to_string();
             assert!(error.contains(part), "{toml}: {error}");
-        }
-    }
-
-    #[test]
-    fn passwords_are_refused_and_not_shown() {
-        for (toml, part) in [
-            ("remote-write = [\"http://u:fish@a/w?x\"]", "--remote-write-basic-file"),
-            ("otlp = [\"http://b\", \"https://u:fi@sh@a:1?x\"]", "value 2: the URL has"),
-        ] {
-            let flags: Flags = toml::from_str(toml).unwrap();
-            let error = resolve(&flags.or(Flags::defaults())).unwrap_err().to_string();
-            let is_shown = error.contains("sh@") || error.contains("fish");
-            assert!(error.contains(part) && !is_shown, "{error}");
-        }
-        for url in [
-            "http://a/b@c?d@e",
-            "http://a:9/b?c@d",
-            "http://a:65535",
-            "http://a:/b",
-            "http://[::1]",
-            "http://[::1]:9/b?c:d@e",
-        ] {
-            assert!(check_password("scrape", 1, url).is_ok(), "{url}");
-        }
-        let ends = "fish@a fi@sh@a fi/sh@a fi?sh@a fi#sh@a fi/sh 12/fish@a 12#fish@a 65536 +80 @a \
-                    fish@[::1] fi/sh@[::1]:9";
-        for end in ends.split(' ') {
-            for start in ["http://u:", "https://[::1]:"] {
-                let error = check_password("scrape", 3, &format!("{start}{end}/w")).unwrap_err();
-                let error = error.to_string();
-                assert!(error.contains("cannot use --scrape: value 3: "), "{end}: {error}");
-                assert!(error.contains("--scrape-basic-file"), "{end}: {error}");
-                assert!(!error.contains(end) && !error.contains("sh@"), "{end}: {error}");
-            }
         }
     }
 
@@ -479,7 +389,7 @@ mod tests {
     fn queues_are_beside_the_state() {
         let queue = |toml: &str| {
             let flags: Flags = toml::from_str(toml).unwrap();
-            resolve(&flags.or(Flags::defaults())).unwrap().queue.map(|queue| queue.directory)
+            resolve(&mut flags.or(Flags::defaults())).unwrap().queue.map(|queue| queue.directory)
         };
         assert_eq!(queue("remote-write-queue = \"latest\""), None);
         let of_state = queue("remote-write-queue = \"disk\"\nstate = \"a/b.quipu\"");

@@ -5,17 +5,14 @@ use std::time::Duration;
 
 use quipu_segment::printable;
 
-use super::outputs::check_password;
-use super::{Error, Flags, Time, at_least, number, set};
+use super::{Error, Flags, Time, at_least, number, set, urls};
 use crate::agent::targets::{Options, Target, TargetFile};
 use crate::credentials::Credentials;
 
 /// The settings of the targets.
 pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
-    let targets = flags.scrape.clone().unwrap_or_default();
-    for (number, target) in (1..).zip(&targets) {
-        check_password("scrape", number, target.url())?;
-    }
+    let of = str::parse::<Target>;
+    let targets = urls::read("scrape", flags.scrape.as_ref(), of, Target::url)?;
     for (at, target) in targets.iter().enumerate() {
         let is_same =
             |other: &&Target| (other.job(), other.instance()) == (target.job(), target.instance());

@@ -75,7 +75,7 @@ fn values_with_commas_stay_whole() {
     let labels = flags.external_label.iter().flatten().map(ToString::to_string);
     // A line each, as in the environment variable.
     assert_eq!(labels.collect::<Vec<_>>(), ["zones=a,b=c", "x=1", "y=2"]);
-    let urls = flags.remote_write.iter().flatten().map(ReceiverUrl::as_str);
+    let urls = flags.remote_write.iter().flatten().map(UrlText::as_str);
     assert_eq!(urls.collect::<Vec<_>>(), ["http://a/w?ids=1,2"]);
     assert_eq!(flags.otlp_promote.unwrap(), ["a,b"]);
     assert_eq!(flags.push_add_jobs.unwrap(), ["c,d"]);
@@ -107,14 +107,38 @@ fn senseless_values_name_the_flag_and_the_way_out() {
 }
 
 #[test]
-fn queries_of_receivers_are_not_shown() {
-    let settings =
-        resolve("remote-write = [\"http://a/w?key=fish\"]\notlp = [\"http://b?key=fish\"]")
-            .unwrap();
+fn queries_of_receivers_and_targets_are_not_shown() {
+    let settings = resolve(
+        "remote-write = [\"http://a/w?key=fish\"]\notlp = [\"http://b?key=fish\"]\n\
+         scrape = [\"j=http://c?key=fish\", \"unix:/d:/m?key=fish\"]",
+    );
+    let settings = settings.unwrap();
     let shown = settings.flags.shown();
     assert_eq!(shown["remote-write"], "[\"http://a/w\"]");
     assert_eq!(shown["otlp"], "[\"http://b/v1/metrics\"]");
-    assert!(settings.to_toml().contains("http://a/w?key=fish"));
+    assert_eq!(shown["scrape"], "[\"j=http://c\", \"unix:/d:/m\"]");
+    let file = settings.to_toml();
+    for url in ["http://a/w?key=fish", "http://b/v1/metrics?key=fish", "j=http://c?key=fish"] {
+        assert!(file.contains(url), "{file}");
+    }
+    // Nor are they in an error about two targets.
+    let error = resolve("scrape = [\"http://a/x?key=fish\", \"http://a/y?key=fish\"]");
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("http://a/y and http://a/x have") && !error.contains("fish"), "{error}");
+}
+
+#[test]
+fn urls_that_cannot_be_read_are_not_shown() {
+    for name in ["remote-write", "otlp", "scrape"] {
+        for url in ["ftp://u:fish@a/", "http://u:fi sh@a/", "u:fish@a", "http:///?fish", ""] {
+            let error = resolve(&format!("{name} = [{url:?}]")).unwrap_err().to_string();
+            let start = format!("cannot use --{name}: value 1: ");
+            assert!(error.starts_with(&start) && error.contains("such as"), "{url}: {error}");
+            assert!(!error.contains("fish") && !error.contains("sh@"), "{url}: {error}");
+        }
+    }
+    let error = resolve("scrape = [\"unix:/a:/m?fish x\"]").unwrap_err().to_string();
+    assert!(error.contains("value 1: ") && !error.contains("fish"), "{error}");
 }
 
 #[test]

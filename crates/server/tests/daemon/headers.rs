@@ -192,6 +192,22 @@ fn fields_that_cannot_be_added_are_refused_without_their_values() {
             assert!(is_refused && !ended.stderr.contains("wordfish"), "{}", ended.stderr);
         }
     }
+    // Nor is a URL that cannot be read, or that of a variable in the help.
+    for name in names {
+        let (flag, text) = (format!("--{name}"), "ftp://ada:swordfish@a/");
+        let variable = format!("QUIPU_{}", name.to_uppercase().replace('-', "_"));
+        let serve = |arguments: &[&str]| {
+            let mut command = home.command();
+            command.arg("serve").args(arguments).env(&variable, text);
+            home.finish(command)
+        };
+        for ended in [home.run(&[&flag, text]), serve(&[])] {
+            let is_refused = ended.status.code() == Some(2) && ended.stderr.contains(&flag);
+            assert!(is_refused && !ended.stderr.contains("fish"), "{}", ended.stderr);
+        }
+        let help = serve(&["--help"]).stdout;
+        assert!(help.contains(&variable) && !help.contains("fish"), "{help}");
+    }
     // What is shown of the settings has no values.
     let arguments = [&write[..], &["X-Scope-OrgID: swordfish", "--check-config"]].concat();
     let shown = home.run(&arguments).stdout;

@@ -9,10 +9,9 @@ use rustix::net::SocketAddrUnix;
 use serde::{Deserialize, Serialize};
 
 /// A program whose metrics are scraped.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// As it was given.
+    /// As it was given, without the query, which may have a secret.
     text: String,
     job: String,
     instance: String,
@@ -77,8 +76,8 @@ impl FromStr for Target {
             Some(place) => on_socket(place)?,
             None => on_host(place)?,
         };
-        let (text, job) = (text.to_owned(), job.to_owned());
-        Ok(Self { text, job, instance, url, socket })
+        let text = text.split('?').next().unwrap_or_default().to_owned();
+        Ok(Self { text, job: job.to_owned(), instance, url, socket })
     }
 }
 
@@ -118,9 +117,9 @@ fn on_socket(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
         return Err(format!("the path of the socket is empty; {EXAMPLE}"));
     }
     SocketAddrUnix::new(socket)
-        .map_err(|error| format!("{socket:?} cannot be the path of a socket: {error}"))?;
+        .map_err(|error| format!("it cannot be the path of a socket: {error}; {EXAMPLE}"))?;
     let url = format!("http://localhost{path}");
-    url.parse::<Uri>().map_err(|error| format!("{path:?}: {error}; {EXAMPLE}"))?;
+    url.parse::<Uri>().map_err(|error| format!("{error}; {EXAMPLE}"))?;
     Ok((format!("unix:{socket}"), url, Some(socket.into())))
 }
 
@@ -145,14 +144,6 @@ fn on_host(place: &str) -> Result<(String, String, Option<PathBuf>), String> {
     Ok((instance, url, None))
 }
 
-impl TryFrom<String> for Target {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-    }
-}
-
 impl TryFrom<String> for TargetFile {
     type Error = String;
 
@@ -168,12 +159,6 @@ impl From<TargetFile> for String {
             Some(job) => format!("{job}={path}"),
             None => path.to_string(),
         }
-    }
-}
-
-impl From<Target> for String {
-    fn from(target: Target) -> Self {
-        target.text
     }
 }
 
@@ -201,7 +186,7 @@ mod tests {
         ] {
             let target: Target = text.parse().unwrap();
             assert_eq!((target.job(), target.instance(), target.url()), (job, instance, url));
-            assert_eq!(target.to_string(), text);
+            assert_eq!(target.to_string(), text.split('?').next().unwrap());
         }
         let target: Target = "unix:/run/a:b:/m".parse().unwrap();
         assert_eq!(target.socket(), Some(Path::new("/run/a:b")));

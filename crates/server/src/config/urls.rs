@@ -1,0 +1,114 @@
+//! URLs of receivers and targets as they were given. They may have a secret, so errors name the
+//! flag and the number of the value instead.
+
+use serde::{Deserialize, Serialize};
+
+use super::Error;
+
+/// A URL as it was given, or `JOB=URL`.
+///
+/// It is read with the other settings: messages of clap and of the reader of TOML show what cannot
+/// be read.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(transparent)]
+pub struct UrlText(String);
+
+impl UrlText {
+    /// As it was given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Leaves out the query, which may have a secret.
+    pub(super) fn hide_query(&mut self) {
+        self.0.truncate(self.0.find('?').unwrap_or(self.0.len()));
+    }
+}
+
+impl From<String> for UrlText {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+/// Reads the values of a flag, and refuses URLs with passwords.
+pub(super) fn read<T>(
+    flag: &'static str,
+    given: Option<&Vec<UrlText>>,
+    of: impl Fn(&str) -> Result<T, String>,
+    url: impl Fn(&T) -> &str,
+) -> Result<Vec<T>, Error> {
+    let read = |(number, text): (usize, &UrlText)| {
+        let checked = of(&text.0).and_then(|one| check(flag, url(&one)).map(|()| one));
+        checked.map_err(|what| Error::Value(flag, format!("value {number}: {what}")))
+    };
+    (1..).zip(given.into_iter().flatten()).map(read).collect()
+}
+
+/// Refuses a URL with a password.
+fn check(flag: &str, url: &str) -> Result<(), String> {
+    // The authority follows the two slashes of the scheme. An address of IPv6 has colons, in
+    // brackets.
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let shown = rest.split('?').next().unwrap_or_default();
+    let authority = shown.split(['/', '#']).next().unwrap_or_default();
+    let host = authority.rfind(']').unwrap_or(0);
+    let port = authority[host..].split_once(':').map_or("", |(_, port)| port);
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok();
+    // A slash, a question mark or a number sign in a password ends the authority: what the password
+    // has before is in the place of the port, and an @ comes later.
+    if authority.contains('@') || !port.is_empty() && shown.contains('@') {
+        return Err(format!(
+            "the URL has a password, which others can see in the list of processes; write \
+             USER:PASSWORD to a file, and name that with --{flag}-basic-file. Write an @ in a path \
+             as %40"
+        ));
+    }
+    if !port.is_empty() && !is_port {
+        return Err(format!(
+            "its host is followed by a colon and what is not a port; write HOST:PORT, and \
+             USER:PASSWORD to a file that --{flag}-basic-file names"
+        ));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_refused_and_not_shown() {
+        for url in [
+            "http://a/b@c?d@e",
+            "http://a:9/b?c@d",
+            "http://a:65535",
+            "http://a:/b",
+            "http://[::1]",
+            "http://[::1]:9/b?c:d@e",
+        ] {
+            assert_eq!(check("scrape", url), Ok(()), "{url}");
+        }
+        let ends = "fish@a fi@sh@a fi/sh@a fi?sh@a fi#sh@a fi/sh 12/fish@a 12#fish@a 65536 +80 @a \
+                    fish@[::1] fi/sh@[::1]:9";
+        for end in ends.split(' ') {
+            for start in ["http://u:", "https://[::1]:"] {
+                let error = check("scrape", &format!("{start}{end}/w")).unwrap_err();
+                assert!(error.contains("--scrape-basic-file"), "{end}: {error}");
+                assert!(!error.contains(end) && !error.contains("sh@"), "{end}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn errors_name_the_value_by_its_number() {
+        let texts = ["http://a", "http://u:fish@a"].map(|text| UrlText(text.to_owned()));
+        let of = |text: &str| Ok(text.to_owned());
+        let error = read("otlp", Some(&texts.to_vec()), of, String::as_str).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("cannot use --otlp: value 2: the URL has"), "{error}");
+        let fails = |_: &str| Err::<String, _>("no".to_owned());
+        let error = read("otlp", Some(&texts.to_vec()), fails, String::as_str).unwrap_err();
+        assert_eq!(error.to_string(), "cannot use --otlp: value 1: no");
+    }
+}
