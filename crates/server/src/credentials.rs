@@ -26,16 +26,24 @@ impl Credentials {
     /// # Errors
     /// What is wrong with the file, with its path and without what it has.
     pub(crate) fn authorization(&self) -> Result<HeaderValue, String> {
-        let (path, value) = match self {
-            Self::Bearer(path) => (path, format!("Bearer {}", read(path)?.trim())),
-            Self::Basic(path) => {
-                (path, format!("Basic {}", BASE64_STANDARD.encode(read(path)?.trim())))
+        let (Self::Bearer(path) | Self::Basic(path)) = self;
+        let text = read(path)?;
+        let secret = text.trim();
+        let wrong = |what| Err(format!("{} {what}", printable(path)));
+        if secret.contains(char::is_control) {
+            return wrong("has more than a line, or control characters; write the secret alone");
+        }
+        let value = match self {
+            Self::Bearer(_) if !secret.is_ascii() => {
+                return wrong("has characters that are not ASCII, which no token has; correct it");
             }
+            Self::Bearer(_) => format!("Bearer {secret}"),
+            Self::Basic(_) if !secret.contains(':') => {
+                return wrong("has no colon; write USER:PASSWORD");
+            }
+            Self::Basic(_) => format!("Basic {}", BASE64_STANDARD.encode(secret)),
         };
-        let mut value = HeaderValue::from_str(&value).map_err(|_| {
-            let path = printable(path);
-            format!("{path} has more than a line, or control characters; write the secret alone")
-        })?;
+        let mut value = HeaderValue::from_str(&value).expect("visible ASCII and spaces");
         value.set_sensitive(true);
         Ok(value)
     }
@@ -82,7 +90,7 @@ mod tests {
         };
         let shown = of("ada:b\n").map(|value| value.unwrap().to_str().unwrap().to_owned());
         assert_eq!(shown, ["Bearer ada:b", "Basic YWRhOmI="]);
-        assert!(of("x").iter().flatten().all(HeaderValue::is_sensitive));
+        assert!(of("x:y").iter().flatten().all(HeaderValue::is_sensitive));
         let long = "x".repeat(65537);
         for (text, part) in
             [("", "is empty"), (" \n", "is empty"), (&long, "more than 65536 bytes")]
@@ -91,8 +99,20 @@ mod tests {
                 assert!(error.contains("secret") && error.contains(part), "{error}");
             }
         }
-        let error = of("swordfish\nhaddock")[0].as_ref().unwrap_err().clone();
-        assert!(error.contains("more than a line") && !error.contains("fish"), "{error}");
+        let [bearer, basic] = of("ada:b\u{e9}");
+        assert!(bearer.unwrap_err().contains("secret has characters that are not ASCII"));
+        assert_eq!(basic.unwrap(), "Basic YWRhOmLDqQ==");
+        let [bearer, basic] = of("swordfish");
+        assert!(bearer.is_ok());
+        let error = basic.unwrap_err();
+        assert!(error.contains("secret has no colon") && !error.contains("fish"), "{error}");
+        // Also one that a password could have when it is encoded.
+        for text in ["ada:swordfish\nhaddock", "ada:sword\tfish", "ada:\u{7f}fish"] {
+            for error in of(text).map(Result::unwrap_err) {
+                assert!(error.contains("secret has more than a line"), "{text:?}: {error}");
+                assert!(!error.contains("fish"), "{text:?}: {error}");
+            }
+        }
         let missing = Credentials::Bearer(directory.path().join("none")).authorization();
         assert!(missing.unwrap_err().starts_with("cannot read "));
         let folder = Credentials::Bearer(directory.path().to_owned()).authorization();
