@@ -34,7 +34,7 @@ impl Given<'_> {
         let fields = self.fields()?;
         let file = self.file.1.cloned();
         if file.is_some() {
-            self.check_receivers(self.file.0)?;
+            self.check_one_receiver(self.file.0)?;
         }
         Ok(Headers { credentials, fields, file })
     }
@@ -58,12 +58,8 @@ impl Given<'_> {
             }
             fields.push(header);
         }
-        let (receivers, count) = self.receivers;
-        if !fields.is_empty() && count == 0 {
-            return Err(Error::Value(
-                flag,
-                format!("there is no receiver; give one with --{receivers}"),
-            ));
+        if !fields.is_empty() {
+            self.check_any_receiver(flag)?;
         }
         Ok(fields)
     }
@@ -80,11 +76,22 @@ impl Given<'_> {
                 return Err(Error::Value(bearer.0, what));
             }
         };
-        self.check_receivers(name).map(|()| Some(credentials))
+        self.check_one_receiver(name).map(|()| Some(credentials))
+    }
+
+    /// Refuses what is for no receiver.
+    fn check_any_receiver(&self, flag: &'static str) -> Result<(), Error> {
+        match self.receivers {
+            (name, 0) => {
+                Err(Error::Value(flag, format!("there is no receiver; give one with --{name}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a secret unless it is for one receiver.
-    fn check_receivers(&self, flag: &'static str) -> Result<(), Error> {
+    fn check_one_receiver(&self, flag: &'static str) -> Result<(), Error> {
+        self.check_any_receiver(flag)?;
         let (_, count) = self.receivers;
         if count == 1 {
             return Ok(());
@@ -147,7 +154,10 @@ mod tests {
                 "--remote-write-bearer-file, --remote-write-basic-file, or, as a line authorization: \
                  VALUE, with --remote-write-header-file",
             ),
-            ("otlp-header-file = \"f\"".into(), "--otlp-header-file: it is for one receiver"),
+            (
+                "otlp-header-file = \"f\"".into(),
+                "--otlp-header-file: there is no receiver; give one",
+            ),
             ("otlp = [\"http://a\", \"http://b\"]\notlp-header-file = \"f\"".into(), "there are 2"),
             (
                 "otlp = [\"http://a\"]\notlp-header = [\"te: fish\"]".into(),

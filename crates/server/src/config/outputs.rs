@@ -359,7 +359,10 @@ mod tests {
         for (toml, part) in [
             (format!("{URL}, \"http://a/w?x\"]"), "given twice"),
             ("external-label = [\"a=1\", \"a=2\"]".into(), "two values"),
-            ("remote-write-bearer-file = \"f\"".into(), "there are 0"),
+            (
+                "remote-write-bearer-file = \"f\"".into(),
+                "no receiver; give one with --remote-write",
+            ),
             (
                 format!(
                     "{URL}]\nremote-write-bearer-file = \"f\"\nremote-write-basic-file = \"f\""

@@ -26,9 +26,12 @@ const REDIRECTS: u32 = 3;
 const LOOP: &str = "it shows what this daemon shows, and each scrape would add it all once more: \
                     the --scrape flags of the daemons make a loop; remove one of them";
 
-/// What to do about a target that refuses the daemon.
+/// What to do about a target that refuses the daemon, without credentials and with them.
 const REFUSED: &str = "name the file with its credentials by --scrape-bearer-file or \
-                       --scrape-basic-file; they are sent to its URL alone, and not after a redirect";
+                       --scrape-basic-file";
+const REFUSED_THEM: &str = "check the credentials in the file of --scrape-bearer-file or \
+                            --scrape-basic-file; they are sent to the URL of the target alone, and \
+                            not after a redirect";
 
 /// What a scraper asks for.
 const TEXT: &str =
@@ -144,6 +147,7 @@ impl Fetcher {
         if !response.status().is_success() {
             let status = response.status();
             let remedy = match status.as_u16() {
+                401 | 403 if self.credentials.is_some() => REFUSED_THEM,
                 401 | 403 if self.via.is_some() => REFUSED,
                 _ => "name the URL of the metrics",
             };

@@ -24,7 +24,8 @@ impl Received {
         loop {
             let line = next(input)?;
             let Some((name, value)) = line.split_once(": ") else { break };
-            fields.insert(name.to_lowercase(), value.to_owned());
+            let before = fields.insert(name.to_lowercase(), value.to_owned());
+            assert_eq!(before, None, "{name} twice");
         }
         let mut body = vec![0; fields["content-length"].parse().unwrap()];
         input.read_exact(&mut body).ok()?;

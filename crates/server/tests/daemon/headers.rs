@@ -3,14 +3,14 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crate::common::{Daemon, Home, wait_until};
+use crate::common::{Daemon, Home, Received, wait_until};
 use crate::scraping::Exporter;
 
 /// The header fields of a request, whose names are in lower case.
@@ -50,21 +50,8 @@ impl Receiver {
 /// Serves a connection until it ends.
 fn serve(mut stream: TcpStream, kept: &Mutex<Vec<Fields>>) {
     let mut input = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let (mut fields, mut line) = (Fields::new(), String::new());
-        if input.read_line(&mut line).unwrap_or(0) == 0 {
-            return;
-        }
-        loop {
-            line.clear();
-            input.read_line(&mut line).unwrap();
-            let Some((name, value)) = line.trim_end().split_once(": ") else { break };
-            let before = fields.insert(name.to_lowercase(), value.to_owned());
-            assert_eq!(before, None, "{name} twice");
-        }
-        let mut body = vec![0; fields["content-length"].parse().unwrap()];
-        input.read_exact(&mut body).unwrap();
-        kept.lock().unwrap().push(fields);
+    while let Some(request) = Received::read(&mut input) {
+        kept.lock().unwrap().push(request.fields);
         // The daemon may be gone.
         let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
     }
@@ -282,7 +269,7 @@ fn credentials_go_to_the_target_alone() {
         let log = || daemon.log().iter().any(|line| line.contains(part));
         wait_until(part, log);
     };
-    logged("the response is 401 Unauthorized: name the file with its credentials");
+    logged("the response is 401 Unauthorized: check the credentials in the file of --scrape-");
     protected.exposes("x 1\n");
     up(&protected, "a", 1.0);
     fs::remove_file(home.path("password")).unwrap();

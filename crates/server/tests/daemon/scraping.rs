@@ -455,6 +455,7 @@ fn a_target_that_fails_is_down_and_its_series_leave() {
         (Reply::Text(OPENMETRICS, "x 1\n".into()), "# EOF"),
         (Reply::Text("text/html", "<html>x</html>\n".into()), "line 1"),
         (Reply::Status("503 Busy"), "503"),
+        (Reply::Status("401 Unauthorized"), "401 Unauthorized: name the file with its credentials"),
         (Reply::Status("302 Found\r\nLocation: /metrics"), "redirect"),
         (Reply::Nothing, "no complete response within"),
     ];
