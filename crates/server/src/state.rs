@@ -119,16 +119,15 @@ impl State {
                 _ => error.into(),
             })?;
         let windows = || -> Result<_, Error> {
-            // For the index of the keys, as far as it is not large.
-            check_heap(settings)?;
+            check_heap(settings, 0)?;
             let requests = settings.window.open(&segment, "requests")?;
+            check_heap(settings, settings.keys.index_bytes_of(&segment, "keys")?)?;
             let keys = settings.keys.open(&segment, "keys")?;
             segment.mark_open()?;
             Ok((requests, keys))
         };
         let opened = windows().and_then(|(requests, keys)| {
-            // For the tables of the intake.
-            check_heap(settings)?;
+            check_heap(settings, 0)?;
             let registry = Registry::on(segment.clone());
             match Intake::free_unused(&registry, settings.forget_names) {
                 Ok(0) => {}
@@ -149,14 +148,16 @@ impl State {
     }
 }
 
-/// Checks that what comes next finds room in the heap: an allocation that fails there ends the
-/// process.
-fn check_heap(settings: &Settings) -> Result<(), Error> {
-    if has_room(FOR_HEAP) { Ok(()) } else { Err(Error::Heap(addresses(settings))) }
+/// Checks that what comes next finds room in the heap, with these bytes for what is large: an
+/// allocation that fails there ends the process.
+fn check_heap(settings: &Settings, large: u64) -> Result<(), Error> {
+    let bytes = usize::try_from(large.saturating_add(FOR_HEAP)).unwrap_or(usize::MAX);
+    if has_room(bytes) { Ok(()) } else { Err(Error::Heap(addresses(settings))) }
 }
 
-/// What the intake needs in the heap before anything came in, and more.
-const FOR_HEAP: usize = 2 << 20;
+/// What each step of the start needs in the heap, and more: the windows, without the index of the
+/// keys, and the tables of the intake before anything came in.
+const FOR_HEAP: u64 = 2 << 20;
 
 /// The bytes that the state takes with these settings.
 fn size(settings: &Settings) -> Result<u64, Error> {
@@ -171,6 +172,7 @@ pub fn addresses(settings: &Settings) -> u64 {
     let threads = (threads as u64).saturating_mul(ADDRESS_SPACE_PER_THREAD);
     let state = size(settings).unwrap_or(0).saturating_add(ROOM);
     let state = state.saturating_add(settings.input_bytes);
+    let state = state.saturating_add(settings.keys.index_bytes());
     state.saturating_add(ADDRESSES).saturating_add(threads)
 }
 
@@ -237,8 +239,8 @@ impl fmt::Display for Error {
             }
             Self::Heap(bytes) => write!(
                 f,
-                "too little address space is left for the metrics that come in; the whole daemon \
-                 needs {} KiB of addresses (ulimit -v)",
+                "too little address space is left for the keys and the metrics that come in; the \
+                 whole daemon needs {} KiB of addresses (ulimit -v)",
                 bytes.div_ceil(1024)
             ),
             Self::Addresses(error, bytes) => write!(

@@ -81,6 +81,11 @@ struct State {
     oldest: u32,
 }
 
+/// The most bytes of a key in the index while it is built: its slot; 16 for the order of the uses
+/// and its sort; 18 for a hash table that grows, of up to 16/7 buckets a key with 5 bytes each; and
+/// 12 for a list of free slots that grows.
+const INDEX_BYTES: u64 = size_of::<Slot>() as u64 + 16 + 18 + 12;
+
 /// A slot of the table: a key and its window.
 #[derive(Debug)]
 struct Slot {
@@ -121,6 +126,22 @@ impl KeyedOptions {
     pub fn bytes(&self) -> Result<u64, Error> {
         let (_, span) = self.shapes()?;
         Ok(Segment::record_bytes(self.cells(span)))
+    }
+
+    /// The bytes of memory that the index of a full table takes, at most, when it is opened.
+    pub fn index_bytes(&self) -> u64 {
+        (self.capacity as u64).saturating_mul(INDEX_BYTES)
+    }
+
+    /// The bytes of memory that opening the table `name` of a segment takes for its index, at most.
+    ///
+    /// # Errors
+    /// As [`KeyedOptions::open`].
+    pub fn index_bytes_of(&self, segment: &Segment, name: &str) -> Result<u64, Error> {
+        let (_, span) = self.shapes()?;
+        let Some(record) = segment.find(KIND, name)? else { return Ok(0) };
+        self.check(segment, &record, span)?;
+        Ok((self.begun(record.cells()) as u64).saturating_mul(INDEX_BYTES))
     }
 
     /// Makes the table in private memory, on the kernel's coarse clock.
@@ -244,10 +265,15 @@ impl KeyedOptions {
         Ok(())
     }
 
+    /// The number of slots that have ever had a key.
+    fn begun(&self, cells: &Cells) -> usize {
+        let begun = cells[at::BEGUN].load(Ordering::Relaxed);
+        usize::try_from(begun).unwrap_or(usize::MAX).min(self.capacity)
+    }
+
     /// Builds the index of a table: its keys, and the order of their last uses.
     fn index(&self, table: &Table, hasher: &Seeded, now: u64, torn: bool) -> State {
-        let begun = table.cells[at::BEGUN].load(Ordering::Relaxed);
-        let begun = usize::try_from(begun).unwrap_or(usize::MAX).min(self.capacity);
+        let begun = self.begun(&table.cells);
         let mut state = State {
             slots: (0..begun).map(|number| table.slot(number)).collect(),
             index: HashTable::new(),

@@ -5,6 +5,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::time::Duration;
+
+use quipu_segment::Options;
+use quipu_window::KeyedWindows;
 
 use crate::common::{Home, program};
 
@@ -242,6 +246,24 @@ fn limited(home: &Home, flag: char, limit: u64) -> Command {
     command
 }
 
+/// About the KiB of addresses with which a daemon gets as far as its state.
+fn least_addresses(home: &Home) -> u64 {
+    // What the program itself takes depends on how it was compiled. A daemon needs more than this
+    // before it opens the state, and far less than the 16,000 KiB that are added.
+    let runs = |kib: &u64| {
+        let mut command = limited(home, 'v', *kib);
+        command.arg("--version");
+        home.finish(command).status.success()
+    };
+    (16_000..1_000_000).step_by(4000).find(runs).unwrap() + 16_000
+}
+
+/// The KiB of addresses that a refusal names.
+fn needed(refusal: &str) -> Option<u64> {
+    let (_, rest) = refusal.rsplit_once(" needs ")?;
+    rest.split_once(" KiB")?.0.parse().ok()
+}
+
 #[test]
 fn a_refused_start_leaves_no_state_and_its_advice_works() {
     let home = Home::new();
@@ -251,14 +273,7 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
         command.args(["--log-format", "json", "--input-bytes", "1048576"]);
         command
     };
-    // What the program itself takes depends on how it was compiled. A daemon needs more than this
-    // before it opens the state, and far less than the 16,000 KiB that are added.
-    let runs = |kib: &u64| {
-        let mut command = limited(&home, 'v', *kib);
-        command.arg("--version");
-        home.finish(command).status.success()
-    };
-    let least = (16_000..1_000_000).step_by(4000).find(runs).unwrap() + 16_000;
+    let least = least_addresses(&home);
     // Limits from too little address space for the state to enough for all but metrics or a thread.
     // The state takes over 64 MiB, and the metrics take 16 MiB, so no step passes over either.
     let (mut refused, mut advice) = (Vec::new(), BTreeSet::new());
@@ -272,9 +287,7 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
         let ended = daemon.wait();
         assert_eq!(ended.status.code(), Some(1), "{kib}: {}", ended.stderr);
         assert_eq!(home.files(), [""; 0], "{kib}: {}", ended.stderr);
-        let needed = ended.stderr.rsplit_once(" needs ");
-        let needed = needed.and_then(|(_, rest)| rest.split_once(" KiB")?.0.parse::<u64>().ok());
-        advice.extend(needed);
+        advice.extend(needed(&ended.stderr));
         assert!(advice.iter().all(|needed| kib < *needed), "{kib}: {}", ended.stderr);
         refused.push(ended.stderr);
     }
@@ -295,6 +308,49 @@ fn a_refused_start_leaves_no_state_and_its_advice_works() {
     let mut command = serve('f', 4000);
     command.args(["--keys", "16"]);
     let daemon = home.spawn(command);
+    daemon.wait_for("started");
+    daemon.stop();
+}
+
+#[test]
+fn a_start_without_room_for_the_index_of_the_keys_is_refused() {
+    const KEYS: usize = 50_000;
+    let (home, keys, minute) = (Home::new(), KEYS.to_string(), Duration::from_secs(60));
+    let settings = ["--keys", &keys, "--key-bytes", "8", "--key-accuracy", "1m"];
+    let settings = [&settings[..], &["--window", "1m", "--input-bytes", "1048576"]].concat();
+    home.start(&settings).stop();
+    let segment = Options::new().open(home.state()).unwrap();
+    let table = KeyedWindows::options(minute, minute, KEYS).key_bytes(8);
+    let table = table.open(&segment, "keys").unwrap();
+    for key in 0..KEYS {
+        table.hit(&key.to_le_bytes(), 1).unwrap();
+    }
+    drop(table);
+    segment.close().unwrap();
+    drop(segment);
+    let serve = |kib: u64| {
+        let mut command = limited(&home, 'v', kib);
+        command.args(["serve", "--listen", &format!("{}:0", home.host())]);
+        command.args(["--log-format", "json"]).args(&settings);
+        home.spawn(command)
+    };
+    // The index takes over 8000 KiB.
+    let least = least_addresses(&home);
+    let mut refused = Vec::new();
+    for kib in (least..least + 1_000_000).step_by(4000) {
+        let daemon = serve(kib);
+        if daemon.starts() {
+            daemon.stop();
+            break;
+        }
+        let ended = daemon.wait();
+        assert_eq!(ended.status.code(), Some(1), "{kib}: {}", ended.stderr);
+        refused.push(ended.stderr);
+    }
+    let heap = refused.iter().find(|refusal| refusal.contains("is left for the keys"));
+    let advice = needed(heap.unwrap_or_else(|| panic!("{refused:#?}"))).unwrap();
+    let daemon = serve(advice);
+    assert_eq!(daemon.opened()["keys"], KEYS);
     daemon.wait_for("started");
     daemon.stop();
 }
