@@ -46,7 +46,7 @@ pub(crate) struct Point {
     start_ns: u64,
     time_ns: u64,
     is_end: bool,
-    value: String,
+    pub(crate) value: String,
     /// The number, or the count of a histogram.
     number: f64,
     pub(crate) exemplars: String,

@@ -181,6 +181,33 @@ fn they_go_on_by_remote_write() {
     assert_eq!(shown("odd"), "Double(3.5) [] [] []");
 }
 
+/// The value of a gauge is in each request, its exemplar in one.
+#[test]
+fn with_deltas_each_is_sent_once() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, |_, _| Reply::Taken);
+    let flags = ["--otlp", &receiver.url, "--otlp-interval", "1000h"];
+    let flags = [&flags[..], &["--otlp-temporality", "delta"]].concat();
+    // One request at the end of each run of the daemon.
+    for (value, user, expected) in [
+        (1.0, Some("ada"), "Double(0.25) [] [] [\"user=\\\"ada\\\"\"]"),
+        (2.0, None, ""),
+        (3.0, Some("bob"), "Double(0.25) [] [] [\"user=\\\"bob\\\"\"]"),
+        (4.0, None, ""),
+    ] {
+        let daemon = home.start(&flags);
+        let labels = user.map(|user| [("user", user)]);
+        let exemplars: Vec<GivenExemplar<'_>> =
+            labels.iter().map(|labels| (&labels[..], 0.25, 0)).collect();
+        let (name, type_number, sample) = ("level", 2, Some(value));
+        let level = Given { name, type_number, sample, exemplars: &exemplars };
+        assert_eq!(write(&daemon, TWO, &two(&[level], now_ms())).status, 204);
+        daemon.stop();
+        let level = receiver.last("level").unwrap();
+        assert_eq!((level.value, level.exemplars.as_str()), (format!("gauge {value:?}"), expected));
+    }
+}
+
 /// In 2.0, a series has a sample or a histogram.
 #[test]
 fn one_of_a_series_without_a_value_is_refused() {

@@ -10,7 +10,8 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    ExponentialBuckets, ExponentialPoint, HistogramPoint, NewPoint, Number, PointValue, Temporality,
+    ExponentialBuckets, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint, Number,
+    PointValue, Temporality,
 };
 
 use super::Compression;
@@ -212,8 +213,9 @@ impl Points for Growing<'_> {
     fn push(&mut self, id: u64, point: &NewPoint<'_>) {
         let hash = self.last.by_series.hasher();
         let Some(value) = Value::of(&point.value, hash) else {
-            // Not a sum of what was added.
-            self.requests.push(point);
+            // Not a sum of what was added: all of it goes out, but exemplars once.
+            let exemplars = exemplars_since(self.last.time_ns, point.exemplars);
+            self.requests.push(&NewPoint { exemplars: &exemplars, ..*point });
             return;
         };
         if value.is_nan() {
@@ -236,8 +238,7 @@ impl Points for Growing<'_> {
         };
         let since = if matches!(growth, Growth::Whole) { since.max(began) } else { since };
         let start_ns = since.min(point.time_ns);
-        let exemplars = point.exemplars.iter().filter(|one| one.time_ns >= start_ns);
-        let exemplars: Vec<_> = exemplars.copied().collect();
+        let exemplars = exemplars_since(start_ns, point.exemplars);
         let point = NewPoint { start_ns, exemplars: &exemplars, ..*point };
         match growth {
             Growth::Whole => self.requests.push(&NewPoint { value: delta(point.value), ..point }),
@@ -420,6 +421,11 @@ fn added(now: Number, last: Number) -> Option<Number> {
         return Some(Number::Int(0));
     }
     (now > last).then_some(Number::Double(now - last))
+}
+
+/// Those from this time on.
+fn exemplars_since<'p>(start_ns: u64, exemplars: &[NewExemplar<'p>]) -> Vec<NewExemplar<'p>> {
+    exemplars.iter().filter(|one| one.time_ns >= start_ns).copied().collect()
 }
 
 fn delta(value: PointValue<'_>) -> PointValue<'_> {
