@@ -399,7 +399,8 @@ fn position(labels: &[Label<'_>], name: &str) -> usize {
     labels.iter().position(|label| label.0 == name).unwrap_or_default()
 }
 
-const NAME: &str = "__name__";
+/// The label with the name of the metric.
+pub(super) const NAME: &str = "__name__";
 
 #[cfg(test)]
 mod tests {

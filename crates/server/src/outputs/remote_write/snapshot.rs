@@ -17,6 +17,7 @@ use quipu_wire::remote::{
 };
 
 use super::convert::to_version_1;
+use super::series::NAME;
 
 /// A request, compressed.
 #[derive(Debug)]
@@ -44,6 +45,9 @@ pub(super) struct Requests {
     request: RemoteWrite2,
     /// The samples in the request.
     samples: u64,
+    /// The bytes that the request takes in 1.0 beyond those that it has in 2.0, at most: each
+    /// series has all of its texts there.
+    repeated: usize,
     version: WriteVersion,
     hash: Seeded,
     snapshot: Snapshot,
@@ -58,6 +62,9 @@ pub(super) struct Requests {
 /// full.
 const MOST_SAMPLES: u64 = 10_000;
 const MOST_BYTES: usize = 1 << 20;
+/// The bytes that 1.0 repeats, from which a request is full, too. So it has less than 8 MiB in 1.0,
+/// beside one series: receivers refuse what is too large, such as 32 MiB, and it would be lost.
+const MOST_REPEATED: usize = 7 << 20;
 /// The most series that are gone and whose marks could not be sent.
 const MOST_GONE: u64 = 1 << 20;
 /// The most bytes of a request. One that is full has the labels of one series more.
@@ -103,6 +110,7 @@ impl Requests {
         Self {
             request: RemoteWrite2::new(),
             samples: 0,
+            repeated: 0,
             version,
             hash,
             snapshot: Snapshot { timestamp_ms, bodies: Vec::new(), invalid: 0, series },
@@ -151,7 +159,7 @@ impl Requests {
                 self.exemplify(exemplar);
             }
             let added = self.request.push_sample(labels, metadata, &sample);
-            self.end(added.is_ok());
+            self.end(labels, metadata, added.is_ok());
         }
     }
 
@@ -182,7 +190,7 @@ impl Requests {
                 self.exemplify(exemplar);
             }
             let added = self.request.push_histogram(labels, metadata, &sample);
-            self.end(added.is_ok());
+            self.end(labels, metadata, added.is_ok());
         }
         (self.negative, self.positive) = (negative, positive);
     }
@@ -198,6 +206,7 @@ impl Requests {
         }
         labels.sort_unstable();
         let timestamp_ms = i64::try_from(time.0 / 1_000_000).unwrap_or(i64::MAX);
+        self.repeated += repeated(&labels);
         let exemplar = ExemplarSample::new(&labels, exemplar.value, timestamp_ms);
         // A request is full long before it has no place for texts.
         let _ = self.request.exemplify(&exemplar);
@@ -213,10 +222,13 @@ impl Requests {
         is_new
     }
 
-    /// Counts a sample, and ends a request that is full.
-    fn end(&mut self, is_added: bool) {
+    /// Counts a sample of a series, and ends a request that is full.
+    fn end(&mut self, labels: &[Label<'_>], metadata: &Metadata<'_>, is_added: bool) {
         if is_added {
             self.samples += 1;
+            // A family is described once if its series follow each other, and before each if not.
+            let family = [("", name_of(labels)), (metadata.help, metadata.unit)];
+            self.repeated += repeated(labels) + repeated(&family);
             self.finish_if_full();
         } else {
             self.snapshot.invalid += 1;
@@ -231,12 +243,14 @@ impl Requests {
     }
 
     fn finish_if_full(&mut self) {
-        if self.samples >= MOST_SAMPLES || self.request.len() >= MOST_BYTES {
+        let is_large = self.request.len() >= MOST_BYTES || self.repeated >= MOST_REPEATED;
+        if is_large || self.samples >= MOST_SAMPLES {
             self.finish_request();
         }
     }
 
     fn finish_request(&mut self) {
+        self.repeated = 0;
         let samples = mem::take(&mut self.samples);
         if samples == 0 {
             return;
@@ -289,7 +303,7 @@ impl Requests {
             }
         };
         let is_added = added.is_ok();
-        self.end(is_added);
+        self.end(series.labels, &series.metadata, is_added);
     }
 
     /// Ends the snapshot.
@@ -356,6 +370,16 @@ impl Snapshot {
     }
 }
 
+/// The bytes of labels in 1.0, at most, without those of their numbers in 2.0.
+fn repeated(labels: &[Label<'_>]) -> usize {
+    labels.iter().map(|(name, value)| name.len() + value.len() + 8).sum()
+}
+
+/// The name of the metric.
+fn name_of<'a>(labels: &[Label<'a>]) -> &'a str {
+    labels.iter().find(|(name, _)| *name == NAME).map_or("", |(_, name)| name)
+}
+
 /// The hash of a series. Each text is hashed with its length.
 fn identity(hash: &Seeded, labels: &[Label<'_>]) -> u64 {
     let mut hasher = hash.build_hasher();
@@ -364,4 +388,59 @@ fn identity(hash: &Seeded, labels: &[Label<'_>]) -> u64 {
         hasher.write(value.as_bytes());
     }
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use quipu::snapshot::Texts;
+    use quipu_wire::remote::SeriesType;
+
+    use super::*;
+
+    /// Expects samples in this many requests at most, each of 8 MiB in 1.0 at most.
+    #[track_caller]
+    fn expect(snapshot: &Snapshot, samples: u64, most: usize) {
+        let all: u64 = snapshot.bodies.iter().map(|body| body.samples).sum();
+        assert_eq!((all, snapshot.invalid), (samples, 0));
+        assert!(snapshot.bodies.len() <= most, "{}", snapshot.bodies.len());
+        for body in &snapshot.bodies {
+            let bytes = match body.version {
+                WriteVersion::One => body.expand().unwrap(),
+                WriteVersion::Two => body.in_version_1().unwrap().expand().unwrap(),
+            };
+            assert!(bytes.len() < 8 << 20, "{}", bytes.len());
+        }
+    }
+
+    /// In 2.0, a text that all series have is there once.
+    #[test]
+    fn requests_are_bounded_in_1_0_too() {
+        let (long, hash) = ("x".repeat(3500), Seeded::default());
+        let mut texts = Vec::new();
+        ["a", &long[..100]].iter().for_each(|text| Texts::push(&mut texts, text));
+        let exemplar =
+            Exemplar { labels: Texts::new(&texts), value: 0.5, time: Some(Timestamp(1_000_000)) };
+        for (samples, shared, help, exemplar) in [
+            (2500, &*long, "", None),
+            // Each series is of another family.
+            (2500, "x", &*long, None),
+            (10_000, &long[..700], "", Some(&exemplar)),
+        ] {
+            for version in [WriteVersion::One, WriteVersion::Two] {
+                let mut all = Requests::new(1000, version, hash.clone());
+                let metadata = Metadata::new(SeriesType::Gauge, help, "");
+                for n in 0..samples {
+                    let name = format!("level_{n}");
+                    let labels = [(NAME, name.as_str()), ("shared", shared)];
+                    all.sample(&labels, &metadata, 0.5, None, exemplar);
+                }
+                let all = all.finish();
+                expect(&all, samples, 2);
+                // Their ends have the same texts.
+                let mut ends = Requests::new(2000, version, hash.clone());
+                ends.end_missing(&all);
+                expect(&ends.finish(), samples, 2);
+            }
+        }
+    }
 }
