@@ -254,7 +254,8 @@ impl Names {
     }
 }
 
-fn label_name(name: &str) -> Cow<'_, str> {
+/// The name of a label, escaped.
+pub(super) fn label_name(name: &str) -> Cow<'_, str> {
     if is_legacy_name(name) && !name.contains(':') {
         return Cow::Borrowed(name);
     }
@@ -627,12 +628,26 @@ mod tests {
         rows
     }
 
+    /// The labels of an exemplar.
+    fn encoded(texts: &[&str]) -> Vec<u8> {
+        let mut encoded = Vec::new();
+        texts.iter().for_each(|text| Texts::push(&mut encoded, text));
+        encoded
+    }
+
     #[test]
     fn exemplars_go_along_in_both_versions() {
-        let mut texts = Vec::new();
-        ["user", "ada", "id", "7"].iter().for_each(|text| Texts::push(&mut texts, text));
+        let texts = encoded(&["user", "ada", "id", "7"]);
         let (labels, time) = (Texts::new(&texts), Some(Timestamp(9_000_000)));
         let one = Exemplar { labels, value: 0.5, time };
+        let of = |texts| Some(Exemplar { labels: Texts::new(texts), ..one });
+        let long = ["\u{e9}".repeat(124), "e".repeat(125)];
+        let [dotted, twice, longest, longer] = [
+            encoded(&["trace.id", "a:b", "user", "ada"]),
+            encoded(&["a.b", "1", "a_b", "2"]),
+            encoded(&["name", &long[0]]),
+            encoded(&["name", &long[1]]),
+        ];
         let bare = Exemplar { labels: Texts::default(), value: 0.0, ..one };
         let later = Exemplar { time: Some(Timestamp(10_000_000)), ..bare };
         let timeless = Exemplar { time: None, ..one };
@@ -661,6 +676,10 @@ mod tests {
                 ("b", Kind::Counter, total(Some(timeless)), None),
                 ("c", Kind::Gauge, gauge, Some(one)),
                 ("d", Kind::Gauge, gauge, None),
+                ("d_dotted", Kind::Gauge, gauge, of(&dotted)),
+                ("d_twice", Kind::Gauge, gauge, of(&twice)),
+                ("d_longest", Kind::Gauge, gauge, of(&longest)),
+                ("d_longer", Kind::Gauge, gauge, of(&longer)),
                 ("e", Kind::Histogram, histogram(2, &buckets[..], None), None),
                 ("f", Kind::Histogram, histogram(1, &[], Some(native)), None),
             ] {
@@ -678,6 +697,9 @@ mod tests {
             let expected = [
                 format!(r#"[("__name__", "a_total")] {ada}"#),
                 format!(r#"[("__name__", "c")] {ada}"#),
+                r#"[("__name__", "d_dotted")] [("trace_id", "a:b"), ("user", "ada")] 0.5 9"#
+                    .to_owned(),
+                format!(r#"[("__name__", "d_longest")] [("name", "{}")] 0.5 9"#, long[0]),
                 format!(r#"[("__name__", "e_bucket"), ("le", "1.0")] {ada}"#),
                 r#"[("__name__", "f")] [] 0 10"#.to_owned(),
             ];

@@ -5,6 +5,7 @@
 //! costs what its labels take in a compressed request, and a hash. If a snapshot was sent in part,
 //! [`Snapshot::merge`] adds what the one before had.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
 use std::mem;
@@ -17,7 +18,7 @@ use quipu_wire::remote::{
 };
 
 use super::convert::to_version_1;
-use super::series::NAME;
+use super::series::{NAME, label_name};
 
 /// A request, compressed.
 #[derive(Debug)]
@@ -65,6 +66,8 @@ const MOST_BYTES: usize = 1 << 20;
 /// The bytes that 1.0 repeats, from which a request is full, too. So it has less than 8 MiB in 1.0,
 /// beside one series: receivers refuse what is too large, such as 32 MiB, and it would be lost.
 const MOST_REPEATED: usize = 7 << 20;
+/// The most characters of the labels of an exemplar, as in OpenMetrics.
+const MOST_CHARACTERS: usize = 128;
 /// The most series that are gone and whose marks could not be sent.
 const MOST_GONE: u64 = 1 << 20;
 /// The most bytes of a request. One that is full has the labels of one series more.
@@ -196,15 +199,11 @@ impl Requests {
     }
 
     /// Gives an exemplar to what is added next. One without a time is left out: it would be another
-    /// one in each snapshot.
+    /// one in each snapshot. So is one that receivers refuse for its labels.
     fn exemplify(&mut self, exemplar: &Exemplar<'_>) {
         let Some(time) = exemplar.time else { return };
-        let mut labels = Vec::new();
-        let mut texts = exemplar.labels;
-        while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
-            labels.push((name, value));
-        }
-        labels.sort_unstable();
+        let Some(labels) = labels_of(exemplar) else { return };
+        let labels: Vec<Label<'_>> = labels.iter().map(|(name, value)| (&**name, *value)).collect();
         let timestamp_ms = i64::try_from(time.0 / 1_000_000).unwrap_or(i64::MAX);
         self.repeated += repeated(&labels);
         let exemplar = ExemplarSample::new(&labels, exemplar.value, timestamp_ms);
@@ -368,6 +367,23 @@ impl Snapshot {
         self.bodies.append(&mut rest.finish().bodies);
         Some(self)
     }
+}
+
+/// The labels of an exemplar in order, with names as those of series have; `None` if they are too
+/// long, or if two have the same name.
+fn labels_of<'a>(exemplar: &Exemplar<'a>) -> Option<Vec<(Cow<'a, str>, &'a str)>> {
+    let characters: usize = exemplar.labels.map(|text| text.chars().count()).sum();
+    if characters > MOST_CHARACTERS {
+        return None;
+    }
+    let mut labels = Vec::new();
+    let mut texts = exemplar.labels;
+    while let (Some(name), Some(value)) = (texts.next(), texts.next()) {
+        labels.push((label_name(name), value));
+    }
+    labels.sort_unstable();
+    let is_valid = labels.windows(2).all(|two| two[0].0 != two[1].0);
+    is_valid.then_some(labels)
 }
 
 /// The bytes of labels in 1.0, at most, without those of their numbers in 2.0.
