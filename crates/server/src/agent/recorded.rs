@@ -90,9 +90,8 @@ struct OneSeries {
 
 #[derive(Debug)]
 enum OneValue {
-    Counter(Number, Option<Box<OneExemplar>>),
-    Gauge(Number),
-    Unknown(Number),
+    /// Of a counter, a gauge, or a family of unknown kind.
+    Number(Number, Option<Box<OneExemplar>>),
     Info,
     States(Box<[(String, bool)]>),
     Summary(Box<OneSummary>),
@@ -344,7 +343,7 @@ impl Sink for Recorder {
             texts: begin..end,
             escape_free,
             start: series.start,
-            value: OneValue::of(&series.value),
+            value: OneValue::of(series),
         };
         self.series += 1;
         if series.overflow {
@@ -489,7 +488,7 @@ impl OneSeries {
         sink: &mut S,
     ) {
         let texts = texts.get(self.texts.start as usize..self.texts.end as usize);
-        let mut pass = |value: Value<'_>| {
+        let mut pass = |value: Value<'_>, exemplar| {
             let series = Series {
                 group: if is_overflow { 0 } else { self.group },
                 texts: Texts::new(texts.unwrap_or_default()),
@@ -497,42 +496,40 @@ impl OneSeries {
                 overflow: false,
                 start: self.start,
                 value,
-                exemplar: None,
+                exemplar,
             };
             sink.series(family, &series);
         };
         match &self.value {
-            OneValue::Counter(total, exemplar) => {
+            OneValue::Number(number, exemplar) => {
                 let exemplar = exemplar.as_deref().map(OneExemplar::shown);
-                pass(plain(family.kind, *total, exemplar));
+                // Other values than those of counters have no place for it.
+                let beside = exemplar.filter(|_| family.kind != Kind::Counter);
+                pass(plain(family.kind, *number, exemplar), beside);
             }
-            OneValue::Gauge(number) | OneValue::Unknown(number) => {
-                pass(plain(family.kind, *number, None));
-            }
-            OneValue::Info => pass(info(family.kind)),
+            OneValue::Info => pass(info(family.kind), None),
             OneValue::States(states) => {
                 let states: Vec<(&str, bool)> =
                     states.iter().map(|(name, is_on)| (name.as_str(), *is_on)).collect();
-                pass(Value::StateSet(&states));
+                pass(Value::StateSet(&states), None);
             }
             OneValue::Summary(summary) => {
                 let OneSummary { quantiles, count, sum } = &**summary;
-                pass(Value::Summary { quantiles, count: *count, sum: *sum });
+                pass(Value::Summary { quantiles, count: *count, sum: *sum }, None);
             }
-            OneValue::Histogram(histogram) => histogram.pass(pass),
+            OneValue::Histogram(histogram) => histogram.pass(|value| pass(value, None)),
         }
     }
 }
 
 impl OneValue {
-    fn of(value: &Value<'_>) -> Self {
-        let exemplar = |exemplar: &Exemplar<'_>| Box::new(OneExemplar::of(exemplar));
-        match value {
-            Value::Counter { total, exemplar: given } => {
-                Self::Counter(*total, given.as_ref().map(exemplar))
-            }
-            Value::Gauge(number) => Self::Gauge(*number),
-            Value::Unknown(number) => Self::Unknown(*number),
+    fn of(series: &Series<'_>) -> Self {
+        let number = |number: Number, exemplar: Option<&Exemplar<'_>>| {
+            Self::Number(number, exemplar.map(|given| Box::new(OneExemplar::of(given))))
+        };
+        match &series.value {
+            Value::Counter { total, exemplar } => number(*total, exemplar.as_ref()),
+            Value::Gauge(one) | Value::Unknown(one) => number(*one, series.exemplar.as_ref()),
             Value::Info => Self::Info,
             Value::StateSet(states) => {
                 Self::States(states.iter().map(|(name, is_on)| ((*name).into(), *is_on)).collect())
@@ -544,7 +541,7 @@ impl OneValue {
             })),
             Value::Histogram(histogram) => Self::Histogram(Box::new(OneHistogram::of(histogram))),
             // Of a later version of the library.
-            _ => Self::Unknown(Number::Float(f64::NAN)),
+            _ => number(Number::Float(f64::NAN), None),
         }
     }
 }

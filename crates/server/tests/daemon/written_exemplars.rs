@@ -1,7 +1,9 @@
 //! Exemplars that come by remote write, of series of any type: they are counted, survive a kill,
 //! and go on by remote write and OTLP; text has those that strict parsers take.
 
-use crate::common::{Answer, Daemon, Home};
+use std::fs;
+
+use crate::common::{Answer, Daemon, Home, wait_until};
 use crate::otlp_output::{Receiver, Reply};
 use crate::writes::{ONE, TWO, field, now_ms, varint, write};
 
@@ -179,6 +181,32 @@ fn they_go_on_by_remote_write() {
     let shown = |series| receiver.last(series).unwrap().exemplars;
     assert_eq!(shown("level"), "Double(0.5) [] [] [\"user=\\\"ada\\\"\"]");
     assert_eq!(shown("odd"), "Double(3.5) [] [] []");
+}
+
+/// A daemon that watches the state of another one sends what that has.
+#[test]
+fn those_of_watched_files_go_out() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, |_, _| Reply::Taken);
+    let (now, ada) = (now_ms(), [("user", "ada")]);
+    let exemplars = [(&ada[..], 0.5, 1)];
+    let given = |name, type_number| {
+        let sample = Some(2.0);
+        Given { name, type_number, sample, exemplars: &exemplars }
+    };
+    fs::create_dir(home.path("run")).unwrap();
+    let other = home.start(&["--state", "run/other.quipu"]);
+    let all = [given("level", 2), given("odd", 0), given("hits_total", 1)];
+    assert_eq!(outcome(&write(&other, TWO, &two(&all, now))), (204, "3"));
+    other.stop();
+    let flags = ["--segments", "run", "--otlp", &receiver.url, "--otlp-interval", "1000h"];
+    let daemon = home.start(&flags);
+    wait_until("the series", || open_metrics(&daemon).contains("\nlevel{segment=\"other\"} 2"));
+    daemon.stop();
+    for name in ["level", "odd", "hits_total"] {
+        let series = receiver.last(&format!("{name}{{segment=\"other\"}}")).unwrap();
+        assert_eq!(series.exemplars, "Double(0.5) [] [] [\"user=\\\"ada\\\"\"]", "{name}");
+    }
 }
 
 /// The value of a gauge is in each request, its exemplar in one.

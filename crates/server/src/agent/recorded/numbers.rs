@@ -13,10 +13,7 @@ impl Recorded {
     /// Whether each series has a number and nothing beside it.
     pub(in crate::agent) fn is_of_numbers(&self) -> bool {
         let mut values = self.series.iter().map(|one| &one.value);
-        values.all(|value| {
-            use OneValue::{Counter, Gauge, Unknown};
-            matches!(value, Counter(_, None) | Gauge(_) | Unknown(_))
-        })
+        values.all(|value| matches!(value, OneValue::Number(_, None)))
     }
 
     /// The same family of numbers with others, in the order of the series. `None` if there is no
@@ -27,11 +24,7 @@ impl Recorded {
     ) -> Option<Self> {
         let mut series = Vec::with_capacity(self.series.len());
         for one in &self.series {
-            let value = match one.value {
-                OneValue::Counter(..) => OneValue::Counter(next()?, None),
-                OneValue::Gauge(_) => OneValue::Gauge(next()?),
-                _ => OneValue::Unknown(next()?),
-            };
+            let value = OneValue::Number(next()?, None);
             let OneSeries { group, ref texts, escape_free, start, .. } = *one;
             series.push(OneSeries { group, texts: texts.clone(), escape_free, start, value });
         }
