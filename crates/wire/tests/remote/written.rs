@@ -170,13 +170,13 @@ fn known_labels_are_not_read() {
         samples: values.iter().copied().map(sample).collect(),
         ..Default::default()
     };
-    let mut exemplary = series(&["a"], &[1.0]);
-    exemplary.exemplars = full_1().timeseries.remove(0).exemplars;
+    let mut with_exemplars = series(&["a"], &[1.0]);
+    with_exemplars.exemplars = full_1().timeseries.remove(0).exemplars;
     let all = [
         series(&["a", "b"], &[1.0, 2.0]),
         series(&["b", "a"], &[]),
         series(&["a"], &[f64::INFINITY]),
-        exemplary,
+        with_exemplars,
         series(&[], &[1.0]),
         series(&["c", "c"], &[0.0]),
     ];

@@ -47,7 +47,7 @@ impl Parts {
     }
 
     /// Adds exemplars, or leaves them out.
-    pub(super) fn exemplary(self, has_exemplars: bool) -> Self {
+    pub(super) fn with_exemplars(self, has_exemplars: bool) -> Self {
         Self { has_exemplars, ..self }
     }
 

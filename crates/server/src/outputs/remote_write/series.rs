@@ -669,7 +669,7 @@ mod tests {
         for version in [WriteVersion::One, WriteVersion::Two] {
             let placement = Placement::default();
             let parts = Parts::new(1000, version, &Seeded::default(), placement);
-            let mut parts = parts.exemplary(true);
+            let mut parts = parts.with_exemplars(true);
             let mut sink = Flattening::new(&mut parts, &[]);
             for (name, kind, value, exemplar) in [
                 ("a", Kind::Counter, total(Some(one)), None),

@@ -175,7 +175,7 @@ impl Shards {
         let mut parts = Parts::new(timestamp_ms, version, &self.hash, self.placement.clone())
             .relabelled(self.relabelling.clone())
             .expecting(reading.series)
-            .exemplary(self.has_exemplars);
+            .with_exemplars(self.has_exemplars);
         self.source.visit(&mut Flattening::new(&mut parts, &self.labels))?;
         let (parts, nameless) = parts.finish();
         self.metrics.invalid.inc_by(nameless);
