@@ -17,22 +17,8 @@ const LIMIT: Fault = Fault::unwritable("a block must have less than 4 GiB");
 ///
 /// When there are 4 GiB or more. The buffer is then unchanged.
 pub fn compress(bytes: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
-    let bound = match raw::max_compress_len(bytes.len()) {
-        0 => return Err(Error::writing(FORMAT, LIMIT)),
-        bound => bound,
-    };
-    let start = out.len();
-    out.resize(start + bound, 0);
-    match raw::Encoder::new().compress(bytes, &mut out[start..]) {
-        Ok(len) => {
-            out.truncate(start + len);
-            Ok(())
-        }
-        Err(_) => {
-            out.truncate(start);
-            Err(Error::writing(FORMAT, LIMIT))
-        }
-    }
+    out.extend_from_slice(Compressor::default().compress(bytes)?);
+    Ok(())
 }
 
 /// Compresses one block after the other. It keeps its memory for the next one.
@@ -49,15 +35,16 @@ impl Compressor {
     ///
     /// When there are 4 GiB or more.
     pub fn compress(&mut self, bytes: &[u8]) -> Result<&[u8], Error> {
+        let wrong = || Error::writing(FORMAT, LIMIT);
         let bound = match raw::max_compress_len(bytes.len()) {
-            0 => return Err(Error::writing(FORMAT, LIMIT)),
+            0 => return Err(wrong()),
             bound => bound,
         };
         if self.block.len() < bound {
             self.block = vec![0; bound];
         }
         let len = self.encoder.compress(bytes, &mut self.block);
-        let len = len.map_err(|_| Error::writing(FORMAT, LIMIT))?;
+        let len = len.map_err(|_| wrong())?;
         Ok(&self.block[..len])
     }
 }
