@@ -16,7 +16,7 @@ use super::metrics::ListenerMetrics;
 use super::receiver::{Reader, Receiver, Sender};
 use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
-use crate::client;
+use crate::{client, memory};
 
 /// Receives until it is stopped, and then what the socket still holds.
 pub(super) fn run<R: Reader>(
@@ -24,9 +24,10 @@ pub(super) fn run<R: Reader>(
     stop: &Stop,
     receiver: &mut Receiver<R>,
     protocol: Protocol,
+    room: Room,
 ) {
     let Protocol { name, .. } = protocol;
-    let mut batch = Batch::new();
+    let mut batch = Batch::new(room);
     let mut drops = Drops::new(socket);
     let naps = naps(socket.transport);
     let mut stops_by = None;
@@ -147,6 +148,9 @@ const BATCHES_PER_LOOK: u32 = 64;
 const TIME_PER_LOOK: Duration = Duration::from_millis(100);
 const TIME_PER_WARNING: Duration = Duration::from_secs(60);
 
+/// The pages of most systems.
+const PAGE: usize = 4096;
+
 /// The memory for the packets of one call.
 struct Batch {
     memory: Box<[u8]>,
@@ -169,29 +173,46 @@ struct Source(Option<Ipv6Addr>);
 /// A sender, or the listener for a sender without a name.
 struct SourceOr<'a>(Source, &'a Socket);
 
+/// The memory of a batch. It is taken before the thread starts, which could not refuse to.
+pub(super) struct Room(Box<[u8]>);
+
+impl Room {
+    /// # Errors
+    /// There is not enough memory or address space.
+    pub(super) fn take() -> io::Result<Self> {
+        if !memory::has_room(STRIDE * PACKETS) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
+        // The system zeroes the memory as it is touched, so small packets cost a page each.
+        Ok(Self(vec![0; STRIDE * PACKETS].into()))
+    }
+}
+
 impl Batch {
-    fn new() -> Self {
+    fn new(room: Room) -> Self {
         // SAFETY: These are structures of the C library, for which all zeros are valid: null
         // pointers, lengths of zero, and the unspecified family of addresses.
         let (part, header, source) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
         Self {
-            memory: Self::room(),
+            memory: room.0,
             headers: vec![header; PACKETS].into(),
             parts: vec![part; PACKETS].into(),
             sources: vec![source; PACKETS].into(),
         }
     }
 
-    /// The system zeroes the memory as it is touched, so small packets cost a page each.
-    fn room() -> Box<[u8]> {
-        vec![0; STRIDE * PACKETS].into()
-    }
-
-    /// Gives back what packets have touched. There are none until the next call.
+    /// Gives back the pages that packets have touched. There are none until the next call. The
+    /// addresses stay: another thread might take them, and a running daemon would have no memory.
     fn free(&mut self) {
-        // First the old one, so that there is one at a time.
-        self.memory = Box::default();
-        self.memory = Self::room();
+        let begin = self.memory.as_ptr().align_offset(PAGE).min(self.memory.len());
+        let pages = &mut self.memory[begin..];
+        let length = pages.len() & !(PAGE - 1);
+        // SAFETY: These are whole pages within memory that is borrowed exclusively, private to the
+        // process and of no file: each byte of theirs becomes zero, which is a byte.
+        let freed =
+            unsafe { libc::madvise(pages.as_mut_ptr().cast(), length, libc::MADV_DONTNEED) };
+        // With larger pages, the memory stays as it is.
+        debug_assert!(freed == 0 || PAGE < rustix::param::page_size());
     }
 
     /// Receives the packets that are there, and returns their number.
@@ -292,13 +313,16 @@ mod tests {
     fn a_batch_receives_after_it_was_freed() {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
         let receiver = OwnedFd::from(receiver);
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(Room::take().unwrap());
+        let lines = b"x:1|c\n".repeat(PAGE);
         for _ in 0..2 {
-            sender.send(b"x:1|c").unwrap();
+            sender.send(&lines).unwrap();
             assert_eq!(batch.receive(&receiver).unwrap(), 1);
-            assert!(matches!(batch.packet(0), Packet::Whole(b"x:1|c", Source(None))));
+            let packet = batch.packet(0);
+            assert!(matches!(packet, Packet::Whole(bytes, Source(None)) if bytes == lines));
             batch.free();
-            assert!(batch.memory.iter().all(|byte| *byte == 0));
+            // The memory may begin within a page.
+            assert!(batch.memory[PAGE..].iter().all(|byte| *byte == 0));
         }
     }
 }

@@ -161,11 +161,13 @@ impl Listeners {
             let reader = reader(Names::new(self.mapping.clone(), self.suffixes));
             let mut receiver = Receiver::new(state.intake.clone(), shared, metrics, reader);
             let (stop, most) = (Arc::clone(&running.stop), self.connections);
-            let run = move || match socket.transport {
-                Transport::Udp(_) | Transport::UnixDatagram => {
-                    datagrams::run(&socket, &stop, &mut receiver, protocol);
-                }
-                Transport::Tcp | Transport::UnixStream => {
+            let is_of_datagrams =
+                matches!(socket.transport, Transport::Udp(_) | Transport::UnixDatagram);
+            let room = is_of_datagrams.then(datagrams::Room::take).transpose();
+            let room = room.map_err(|e| error(ErrorKind::System(e)))?;
+            let run = move || match room {
+                Some(room) => datagrams::run(&socket, &stop, &mut receiver, protocol, room),
+                None => {
                     if let Err(error) = streams::run(&socket, &stop, &mut receiver, most) {
                         let Protocol { name, .. } = protocol;
                         error!(%error, address = socket.address, "receiving {name} has ended");
