@@ -3,6 +3,9 @@
 
 use std::hint::black_box;
 
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+use rustix::process::{Resource, getrlimit};
+
 /// From how many bytes on an allocation has pages of its own, which go back when it is freed. The
 /// buffers of most requests are smaller; those of an exposition of many series are larger, and so
 /// is what a listener receives datagrams into.
@@ -39,6 +42,19 @@ pub(crate) fn spread_tables() {
     // SAFETY: As in `return_large`.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_AT_START);
+    }
+}
+
+/// Lets all threads share one heap if the process may not have as much address space as it likes.
+/// glibc's allocator otherwise reserves 64 MiB and more for each thread that finds the heap in use,
+/// and a start would go well or not by chance. Has to be called before threads start.
+pub(crate) fn share_heap_if_limited() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    if getrlimit(Resource::As).current.is_some() {
+        // SAFETY: As in `return_large`.
+        unsafe {
+            libc::mallopt(libc::M_ARENA_MAX, 1);
+        }
     }
 }
 

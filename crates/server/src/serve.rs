@@ -68,6 +68,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     if SystemTime::now() < SystemTime::UNIX_EPOCH {
         return Err(Error::Clock);
     }
+    memory::share_heap_if_limited();
     memory::spread_tables();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
     let Bound { server, listeners, rules, most } = bind(settings)?;
