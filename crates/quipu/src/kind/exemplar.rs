@@ -74,9 +74,8 @@ pub(crate) fn keep(
 }
 
 /// As [`keep`], for a value that was observed at a time, in nanoseconds of Unix time; now, if that
-/// is later or not known. It may have no labels. There is no room for the age of one that is older
-/// than 49 days. Returns whether the exemplar is not dropped: it is kept, or a later one is there,
-/// which would have replaced it.
+/// is later or not known. It may have no labels. Returns whether the exemplar is not dropped: it is
+/// kept, or a later one is there, which would have replaced it.
 pub(crate) fn keep_at(
     family: &Family,
     cells: &SeriesCells<'_>,
@@ -99,10 +98,6 @@ pub(crate) fn keep_at(
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = u64::try_from(now.as_nanos()).unwrap_or(0);
-    let age = time.map_or(0, |time| now.saturating_sub(time) / NANOS_PER_MILLI);
-    if age > u64::from(u32::MAX) {
-        return false;
-    }
     let root = cells.plain(cell);
     let slots = slot + 1;
     let Some(table) = find_or_take(family, cells, root, || family_slots(family).max(slots)) else {

@@ -67,8 +67,6 @@ fn those_of_gauges_and_of_values_without_a_type_are_kept() {
         ("level", &[("room", "b")], exemplar(&ada, 1.0, 60), false),
     ] {
         assert_eq!(kept.exemplify(name, labels, &exemplar).unwrap(), is_kept, "{name}");
-        let old = GivenExemplar { time: Some(Timestamp(1_000_000_000)), ..exemplar };
-        assert!(!kept.exemplify(name, labels, &old).unwrap(), "{name}");
     }
     let both = ["level a,user,ada 1.5 50", "odd user,ada NaN 60"];
     assert_eq!(seen(&registry), both);
