@@ -72,7 +72,9 @@ impl Manual {
     /// Advances the time, at most to the last nanosecond that 64 bits hold.
     pub fn advance(&self, by: Duration) {
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        self.set(self.now().saturating_add(by));
+        // In one step: a thread that was stopped between two would set the time back.
+        let advance = |now: u64| Some(now.saturating_add(by));
+        let _ = self.now.fetch_update(Ordering::Relaxed, Ordering::Relaxed, advance);
     }
 
     /// Sets the wall clock, which is otherwise equal to this clock. It advances with this clock.
