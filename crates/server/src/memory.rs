@@ -7,9 +7,8 @@ use std::hint::black_box;
 use rustix::process::{Resource, getrlimit};
 
 /// From how many bytes on an allocation has pages of its own, which go back when it is freed. The
-/// buffers of most requests are smaller; those of an exposition of many series are larger, and so
-/// is what a listener receives datagrams into.
-const LARGE: i32 = 4 << 20;
+/// buffers of most requests are smaller; those of an exposition of many series are larger.
+const LARGE: i32 = 8 << 20;
 /// The same while the daemon starts.
 const LARGE_AT_START: i32 = 32 << 10;
 /// How many free bytes stay at the end of the heap.

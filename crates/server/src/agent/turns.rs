@@ -108,7 +108,7 @@ mod tests {
             let files = place.files.here().unwrap();
             assert_eq!(files.left, 0);
             assert_eq!(files.sources.len(), 3);
-            // They are no segments, as a reading finds out.
+            // They are not segments, as a reading finds out.
             assert!(files.sources.iter().all(|source| source.fault.is_some()), "{files:?}");
         }
     }

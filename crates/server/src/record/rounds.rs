@@ -167,7 +167,7 @@ impl Rounds {
     }
 }
 
-/// How long there are no ticks after some that took that long.
+/// The pause after ticks that took this time.
 fn rest(took: Duration) -> Duration {
     took.saturating_mul(PAUSE).min(LONGEST)
 }

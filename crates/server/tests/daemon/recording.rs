@@ -67,14 +67,20 @@ fn watched_segments_are_recorded() {
     assert!(!lives(recorder));
 }
 
-#[test]
-fn a_recorder_that_dies_or_is_stopped_is_started_again() {
-    let home = Home::new();
+/// A daemon that records a program, and that program.
+fn start_recorded(home: &Home) -> (Daemon, Worker) {
     fs::create_dir(home.path("run")).unwrap();
     let daemon = home.start(&["--segments", "run", "--segments-record", "on"]);
     let mut program = Worker::start(&home.path("run/app.quipu"));
     program.does("count mail");
     wait_until("it is recorded", || recorded(&daemon, "recorded") == 1.0);
+    (daemon, program)
+}
+
+#[test]
+fn a_recorder_that_dies_or_is_stopped_is_started_again() {
+    let home = Home::new();
+    let (daemon, mut program) = start_recorded(&home);
     for (round, signal) in [Signal::KILL, Signal::STOP].into_iter().enumerate() {
         let old = *recorders(&daemon).last().unwrap();
         kill_process(old, signal).unwrap();
@@ -97,11 +103,7 @@ fn a_recorder_that_dies_or_is_stopped_is_started_again() {
 #[test]
 fn a_recorder_outlives_signals_to_the_unit_and_a_pause_of_all() {
     let home = Home::new();
-    fs::create_dir(home.path("run")).unwrap();
-    let daemon = home.start(&["--segments", "run", "--segments-record", "on"]);
-    let mut program = Worker::start(&home.path("run/app.quipu"));
-    program.does("count mail");
-    wait_until("it is recorded", || recorded(&daemon, "recorded") == 1.0);
+    let (daemon, _program) = start_recorded(&home);
     let recorder = recorders(&daemon)[0];
     let goes_on = || {
         let before = ticks(&home);

@@ -16,7 +16,7 @@ impl Recorded {
         values.all(|value| matches!(value, OneValue::Number(_, None)))
     }
 
-    /// The same family of numbers with others, in the order of the series. `None` if there is no
+    /// The same family with other numbers, in the order of the series. `None` if there is no
     /// number for one of them.
     pub(in crate::agent) fn with_numbers(
         &self,
