@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "functions of tests may fail by panicking")]
 
+#[path = "http/large.rs"]
+mod large;
 #[path = "http/places.rs"]
 mod places;
 #[path = "http/support.rs"]

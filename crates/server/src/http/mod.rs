@@ -11,6 +11,7 @@
 //! socket joins the reactor only when it has to wait (see `wire`). A request needs no timer and no
 //! box; one coarse sweep per thread enforces the deadlines (see `worker`).
 
+mod body;
 mod connection;
 mod connections;
 mod error;

@@ -11,12 +11,12 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
-use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CONNECTION, HOST, HeaderValue, RETRY_AFTER, TRANSFER_ENCODING};
 use hyper::http::request::Parts;
 use hyper::{StatusCode, Version};
 
+use super::body::Pieces;
 use super::handler::{Event, Handler, Reply, Request, Response, Steps, text};
 use super::host::is_host;
 use super::refusal::Refusal;
@@ -29,7 +29,7 @@ pub(super) struct Service<H> {
 }
 
 impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H> {
-    type Response = hyper::Response<Full<Bytes>>;
+    type Response = hyper::Response<Pieces>;
     type Error = Abandoned;
     type Future = ResponseFuture<H>;
 
@@ -49,7 +49,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
                 return self.later(Stage::Queued(Some(request)));
             }
             return match self.handle(&request) {
-                Ok(response) => ResponseFuture::Ready(Some(response)),
+                Ok(response) => self.now(response),
                 Err(steps) => {
                     self.wire.enter(Phase::Waiting);
                     self.later(Stage::Steps(steps, started))
@@ -125,7 +125,15 @@ impl<H: Handler> Service<H> {
 
     fn refusal(&self, refusal: Refusal) -> ResponseFuture<H> {
         self.wire.enter(Phase::Response);
-        ResponseFuture::Ready(Some(self.refuse(refusal)))
+        self.now(self.refuse(refusal))
+    }
+
+    fn now(&self, response: Response) -> ResponseFuture<H> {
+        ResponseFuture::Ready(Some(self.in_pieces(response)))
+    }
+
+    fn in_pieces(&self, response: Response) -> hyper::Response<Pieces> {
+        response.map(|body| Pieces::of(body, &self.wire))
     }
 
     fn later(&self, stage: Stage) -> ResponseFuture<H> {
@@ -136,19 +144,20 @@ impl<H: Handler> Service<H> {
 
 /// The future of one response. Only a request that has to wait is boxed.
 pub(super) enum ResponseFuture<H> {
-    Ready(Option<Response>),
+    Ready(Option<hyper::Response<Pieces>>),
     Later(Box<Later<H>>),
 }
 
 impl<H: Handler> Future for ResponseFuture<H> {
-    type Output = Result<hyper::Response<Full<Bytes>>, Abandoned>;
+    type Output = Result<hyper::Response<Pieces>, Abandoned>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let response = match self.get_mut() {
-            ResponseFuture::Ready(response) => response.take().ok_or(Abandoned),
-            ResponseFuture::Later(later) => ready!(later.poll_response(cx)),
-        };
-        Poll::Ready(response.map(|response| response.map(Full::new)))
+        match self.get_mut() {
+            ResponseFuture::Ready(response) => Poll::Ready(response.take().ok_or(Abandoned)),
+            ResponseFuture::Later(later) => {
+                later.poll_response(cx).map_ok(|response| later.service.in_pieces(response))
+            }
+        }
     }
 }
 

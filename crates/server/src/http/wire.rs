@@ -51,6 +51,8 @@ pub(super) struct Wire {
     turn: Cell<Option<Instant>>,
     /// Whether a request waits for another turn.
     waiting: Cell<bool>,
+    /// Whether hyper has yet to take a part of the response's body.
+    pub(super) more_follows: Cell<bool>,
     /// Whether the client has sent anything yet.
     spoken: Cell<bool>,
     /// Whether hyper's part of the connection was dropped, to save its memory.
@@ -116,6 +118,7 @@ impl Wire {
             refused: Cell::new(false),
             turn: Cell::new(None),
             waiting: Cell::new(false),
+            more_follows: Cell::new(false),
             spoken: Cell::new(false),
             resting: Cell::new(false),
             placeless: Cell::new(false),
@@ -303,7 +306,10 @@ impl Wire {
             corked.sent += n;
         }
         corked.clear();
-        self.blocked_since.set(None);
+        // The deadline of a response is that of all of its pieces.
+        if !self.more_follows.get() {
+            self.blocked_since.set(None);
+        }
         Poll::Ready(Ok(()))
     }
 
@@ -492,8 +498,11 @@ impl Write for Plug {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Hyper has written all of a response. The connection sends it right after this poll.
         let wire = &self.0;
+        if wire.more_follows.get() {
+            return Poll::Ready(Ok(()));
+        }
+        // Hyper has written all of a response. The connection sends it right after this poll.
         if wire.blocked_since.get().is_some() && wire.corked.borrow().bytes.is_empty() {
             wire.blocked_since.set(None);
         }
@@ -565,7 +574,7 @@ impl Socket {
 /// common requests take, and short enough for others to wait for many such turns.
 const TURN: Duration = Duration::from_micros(500);
 
-/// Responses larger than this are sent without being copied.
+/// What is larger than this is sent without being copied once more.
 const MAX_CORKED: usize = 8 << 10;
 
 /// The most reads of one [`Wire::discard`], so that a fast sender cannot occupy the thread.

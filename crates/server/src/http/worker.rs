@@ -19,6 +19,7 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
+use super::body::PIECE;
 use super::connection::Connection;
 use super::connections::Connections;
 use super::error::Error;
@@ -225,5 +226,6 @@ const MAX_LAST_ACCEPTS: usize = 4096;
 /// ready, so an immediate retry would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The size up to which the read buffer of a connection may grow while a body arrives.
-const BUFFER_BYTES: usize = 64 << 10;
+/// The size up to which the read buffer of a connection may grow while a body arrives. The write
+/// buffer is sent from this size on.
+const BUFFER_BYTES: usize = PIECE;

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use quipu_server::http::{
     Closed, Error, Event, Handler, Limits, Options, Refusal, Reply, Request, Response, Server,
@@ -251,7 +252,10 @@ impl Recorder {
             }
             (_, "/") => method_not_allowed("GET, HEAD"),
             ("POST", "/echo") => Response::new(request.body().clone()),
-            ("GET", "/large") => Response::new(vec![b'x'; LARGE].into()),
+            ("GET" | "HEAD", "/large") => {
+                let length = request.query().map_or(LARGE, |length| length.parse().unwrap());
+                Response::new(large().slice(..length))
+            }
             ("GET", "/slow") => {
                 thread::sleep(Duration::from_millis(1));
                 let mut seen = self.0.lock().unwrap();
@@ -276,6 +280,13 @@ impl Recorder {
 /// More than the buffers between two sockets can hold.
 pub(crate) const LARGE: usize = 16 << 20;
 
+/// A body of [`LARGE`] bytes, of which no two parts are the same: `/large?N` has its first N bytes.
+pub(crate) fn large() -> Bytes {
+    static BODY: LazyLock<Bytes> =
+        LazyLock::new(|| (0..LARGE as u64 / 8).flat_map(|word| word.to_le_bytes()).collect());
+    BODY.clone()
+}
+
 pub(crate) struct Client {
     pub(crate) stream: TcpStream,
     unread: Vec<u8>,
@@ -295,6 +306,15 @@ impl Answer {
 }
 
 impl Client {
+    /// Connects with a receive buffer that the kernel does not enlarge.
+    pub(crate) fn connect_narrow(address: SocketAddr) -> Client {
+        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        sockopt::set_socket_recv_buffer_size(&socket, 32 << 10).unwrap();
+        connect(&socket, &address).unwrap();
+        Client::of(socket.into())
+    }
+
     pub(crate) fn connect(address: SocketAddr) -> Client {
         Client::of(TcpStream::connect(address).unwrap())
     }

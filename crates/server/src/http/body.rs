@@ -1,0 +1,81 @@
+//! The body of a response, in the pieces that hyper takes.
+//!
+//! Hyper copies a body after the head into its write buffer, and keeps that buffer. A large body is
+//! therefore cut into pieces of [`PIECE`]: each is copied when those before it have been sent. The
+//! wire has to know that more follows, since hyper flushes after each piece.
+//!
+//! A scrape of 17 MB takes 4,340 page faults and 20 ms of processor time in this way, instead of
+//! 8,680 and 27 ms. With vectored writes hyper would copy nothing, which saves another 0.5 ms, but
+//! each small response would take 640 instructions more.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use hyper::body::{Body, Bytes, Frame, SizeHint};
+
+use super::wire::Wire;
+
+/// The part of a body that hyper has not taken yet.
+pub(super) struct Pieces {
+    rest: Option<Bytes>,
+    /// Until hyper takes the last of several pieces.
+    more: Option<More>,
+}
+
+/// The wire that waits for more pieces as long as this is there: until hyper takes the last one, or
+/// drops the body of a response to `HEAD`.
+struct More(Rc<Wire>);
+
+impl Pieces {
+    /// The pieces of the response that comes next on this wire.
+    pub(super) fn of(body: Bytes, wire: &Rc<Wire>) -> Pieces {
+        let more = (body.len() > PIECE).then(|| {
+            wire.more_follows.set(true);
+            More(wire.clone())
+        });
+        Pieces { rest: Some(body).filter(|body| !body.is_empty()), more }
+    }
+}
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let this = self.get_mut();
+        if this.more.is_some() {
+            match &mut this.rest {
+                Some(rest) if rest.len() > PIECE => {
+                    return Poll::Ready(Some(Ok(Frame::data(rest.split_to(PIECE)))));
+                }
+                _ => this.more = None,
+            }
+            // If a client begins to read again while hyper waits for it, hyper may write the last
+            // piece and return without a look at the requests that it has read already.
+            cx.waker().wake_by_ref();
+        }
+        Poll::Ready(this.rest.take().map(|rest| Ok(Frame::data(rest))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.rest.as_ref().map_or(0, |rest| rest.len() as u64))
+    }
+}
+
+impl Drop for More {
+    fn drop(&mut self) {
+        self.0.more_follows.set(false);
+    }
+}
+
+/// The most bytes that hyper copies at a time. It sends them before it takes more.
+pub(super) const PIECE: usize = 64 << 10;
