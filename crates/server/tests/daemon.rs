@@ -48,6 +48,8 @@ mod openapi;
 mod otlp;
 #[path = "daemon/otlp_output.rs"]
 mod otlp_output;
+#[path = "daemon/otlp_resources.rs"]
+mod otlp_resources;
 #[path = "daemon/outputs.rs"]
 mod outputs;
 #[path = "daemon/push.rs"]

@@ -434,8 +434,10 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_OTLP_COMPRESSION", value_name = "HOW")]
     pub otlp_compression: Option<Compression>,
 
-    /// Attribute of the resource that all series that are sent by OTLP are of, such as
-    /// deployment.environment.name=production; may be given several times [default: none]
+    /// Attribute of all resources that are sent by OTLP, such as
+    /// deployment.environment.name=production; labels job and instance of series precede
+    /// service.name, service.namespace and service.instance.id; may be given several times
+    /// [default: none]
     #[arg(long, env = "QUIPU_OTLP_RESOURCE", value_name = "KEY=VALUE", value_delimiter = '\n')]
     pub otlp_resource: Option<Vec<ResourceAttribute>>,
 

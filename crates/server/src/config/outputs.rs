@@ -39,7 +39,7 @@ pub struct ExternalLabel {
     pub value: String,
 }
 
-/// An attribute of the resource that all series that are sent by OTLP are of.
+/// An attribute of all resources that are sent by OTLP.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ResourceAttribute {
@@ -136,7 +136,7 @@ fn otlp(flags: &mut Flags) -> Result<otlp::Options, Error> {
     })
 }
 
-/// The attributes of the resource, each key once.
+/// The attributes of all resources, each key once.
 fn resource(flags: &Flags) -> Result<Vec<ResourceAttribute>, Error> {
     let attributes = flags.otlp_resource.clone().unwrap_or_default();
     let mut bytes = 0_usize;
@@ -149,7 +149,7 @@ fn resource(flags: &Flags) -> Result<Vec<ResourceAttribute>, Error> {
     }
     if bytes > MOST_RESOURCE {
         let what = format!(
-            "the attributes have {bytes} bytes, and each request has them all; give at most \
+            "the attributes have {bytes} bytes, and each resource has them all; give at most \
              {MOST_RESOURCE}"
         );
         return Err(Error::Value("otlp-resource", what));
@@ -157,7 +157,7 @@ fn resource(flags: &Flags) -> Result<Vec<ResourceAttribute>, Error> {
     Ok(attributes)
 }
 
-/// The most bytes of the attributes of the resource.
+/// The most bytes of the attributes that all resources have.
 const MOST_RESOURCE: usize = 64 << 10;
 
 /// Reads the URLs of receivers, each of which is to be given once.

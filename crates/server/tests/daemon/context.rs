@@ -14,6 +14,7 @@ use rustix::process::{PTracer, set_ptracer};
 
 use super::agent::{count, has, wait_for};
 use crate::common::{Daemon, Home, wait_until};
+use crate::otlp_output::{Receiver, Reply};
 
 /// A process that has a segment open and room for a context, and is killed in the end.
 struct Publisher {
@@ -162,6 +163,36 @@ fn a_process_gives_labels_to_its_segment() {
     wait_until("the next process", || {
         daemon.get("/metrics").text().contains("{segment=\"app\",job=\"next\",exported_job=\"a\"}")
     });
+    daemon.stop();
+}
+
+#[test]
+fn a_process_is_a_resource_of_what_is_sent_by_otlp() {
+    let home = Home::new();
+    fs::create_dir(home.path("run")).unwrap();
+    let publisher = Publisher::start(&home, "run/app.quipu");
+    let program = [
+        ("service.namespace", "shop"),
+        ("service.name", "cart"),
+        ("service.instance.id", "i-1"),
+        ("deployment.environment", "test"),
+    ];
+    publisher.publish(1, &resource(&program));
+    let receiver = Receiver::start(&home, |_, _| Reply::Taken);
+    let other = home.start(&["--state", "other.quipu"]);
+    let url = format!("http://{}", other.address());
+    let flags = ["--segments", "run", "--segments-otel-context", "on", "--otlp-interval", "100ms"];
+    let more = ["--otlp", &receiver.url, "--otlp", &url];
+    let daemon = home.start(&[&flags[..], &more].concat());
+    let mut sent = None;
+    wait_until("the labels", || {
+        sent = receiver.last("work_total{exported_job=\"a\",segment=\"app\"}");
+        sent.as_ref().is_some_and(|point| point.resource.contains("cart"))
+    });
+    let expected = "service.namespace=\"shop\",service.name=\"cart\",service.instance.id=\"i-1\"";
+    assert_eq!(sent.unwrap().resource, expected);
+    let own = "exported_job=\"a\",instance=\"i-1\",job=\"shop/cart\"";
+    wait_for(&other, &format!("work_total{{{own},segment=\"app\"}} 1"));
     daemon.stop();
 }
 

@@ -39,10 +39,11 @@ def show(kind, data, point):
 
 
 for resource in request.resource_metrics:
+    program = [f"{pair.key}={pair.value.string_value}" for pair in resource.resource.attributes]
     for scope in resource.scope_metrics:
         for metric in scope.metrics:
             kind = metric.WhichOneof("data")
             data = getattr(metric, kind)
             for point in data.data_points:
                 labels = [f"{pair.key}={pair.value.string_value}" for pair in point.attributes]
-                print(metric.name, kind, *show(kind, data, point), *labels)
+                print(metric.name, kind, *show(kind, data, point), *labels, *program)

@@ -14,6 +14,7 @@ use quipu_wire::remote::{self, Number, PointValue, Temporality, Value};
 use serde_json::json;
 
 use crate::common::{Daemon, Home, Received, lines, poll, wait_until};
+use crate::otlp_resources::add_of_programs;
 use crate::outputs::{count, ends_without_a_response, import};
 use crate::python;
 
@@ -32,15 +33,15 @@ pub(crate) struct Request {
     fields: HashMap<String, String>,
     /// The body, after decompression.
     body: Vec<u8>,
-    /// The attributes of the resource of all points.
-    resource: String,
-    points: Vec<Point>,
+    pub(crate) points: Vec<Point>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Point {
+    /// The attributes of its resource.
+    pub(crate) resource: String,
     /// Name and attributes, as in the text format.
-    series: String,
+    pub(crate) series: String,
     unit: String,
     help: String,
     start_ns: u64,
@@ -48,7 +49,7 @@ pub(crate) struct Point {
     is_end: bool,
     pub(crate) value: String,
     /// The number, or the count of a histogram.
-    number: f64,
+    pub(crate) number: f64,
     pub(crate) exemplars: String,
 }
 
@@ -78,7 +79,7 @@ impl Receiver {
     }
 
     /// Looks at all requests so far.
-    fn see<T>(&self, look: impl FnOnce(&[Request]) -> T) -> T {
+    pub(crate) fn see<T>(&self, look: impl FnOnce(&[Request]) -> T) -> T {
         look(&self.requests.lock().unwrap())
     }
 
@@ -142,14 +143,16 @@ fn receive(input: &mut impl BufRead) -> Option<Request> {
         body = expanded;
     }
     let mut points = Vec::new();
-    let mut resource = None;
+    let mut resources = HashMap::new();
     remote::read_metrics_request(&body, |point| {
-        points.push(read(point));
-        let attributes = point.resource.attributes.iter().map(label).collect::<Vec<_>>().join(",");
-        assert!(resource.replace(attributes.clone()).is_none_or(|before| before == attributes));
+        let read = read(point);
+        // A resource is in a request once.
+        let number = *resources.entry(read.resource.clone()).or_insert(point.resource.number);
+        assert_eq!(number, point.resource.number, "{}", read.resource);
+        points.push(read);
     })
     .unwrap();
-    Some(Request { fields, body, resource: resource.unwrap_or_default(), points })
+    Some(Request { fields, body, points })
 }
 
 fn read(point: &remote::Point<'_, '_>) -> Point {
@@ -165,6 +168,7 @@ fn read(point: &remote::Point<'_, '_>) -> Point {
         format!("{:?} {:?} {:?} {labels:?}", one.value.unwrap(), one.trace_id, one.span_id)
     });
     Point {
+        resource: point.resource.attributes.iter().map(label).collect::<Vec<_>>().join(","),
         series,
         unit: point.metric.unit.to_owned(),
         help: point.metric.description.to_owned(),
@@ -234,7 +238,7 @@ fn value_of(value: &PointValue<'_>) -> (String, f64) {
 }
 
 /// Imports text.
-fn text(daemon: &Daemon, text: &str) {
+pub(crate) fn text(daemon: &Daemon, text: &str) {
     let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
     assert!(answer.status < 300, "{answer:?}");
 }
@@ -264,7 +268,7 @@ fn add(daemon: &Daemon) {
 }
 
 /// The lines of `/metrics` of a daemon, without its own.
-fn shown(daemon: &Daemon) -> BTreeSet<String> {
+pub(crate) fn shown(daemon: &Daemon) -> BTreeSet<String> {
     lines::shown(daemon).into_iter().collect()
 }
 
@@ -310,7 +314,7 @@ fn all_types_are_sent_as_those_of_opentelemetry() {
     assert_eq!(receiver.last("level{region=\"eu\"}").unwrap().start_ns, 0);
     receiver.see(|requests| {
         assert_eq!(requests[0].fields["content-encoding"], "gzip");
-        assert_eq!(requests[0].resource, "");
+        assert!(requests[0].points.iter().all(|point| point.resource.is_empty()));
     });
     let sent = format!("quipu_otlp_output_points_sent_total{{{}}}", receiver.label());
     wait_until("a count", || daemon.sample(&sent) > 0.0);
@@ -332,6 +336,7 @@ fn opentelemetrys_own_classes_read_what_is_sent() {
     let fields = [("Content-Type", "application/openmetrics-text")];
     let answer = daemon.post_body("/api/v1/import/prometheus", &fields, exemplar.as_bytes());
     assert!(answer.status < 300, "{answer:?}");
+    add_of_programs(&daemon);
     daemon.stop();
     let traced = receiver.last("traced_total").unwrap();
     let id: Vec<u8> = [1, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef].repeat(2);
@@ -354,6 +359,8 @@ fn opentelemetrys_own_classes_read_what_is_sent() {
         "size_bytes exponential_histogram CUMULATIVE 4 6.0 1 1 -1 [1, 0, 2]",
         "level gauge -1.5",
         "old summary 4 2.0 [(0.5, 7.0)]",
+        "sold_total sum CUMULATIVE True 2 kind=tea service.namespace=shop service.name=till \
+         service.instance.id=i-1",
     ] {
         assert!(read.lines().any(|found| found.trim_end() == line), "no {line} in {read}");
     }
@@ -370,7 +377,7 @@ fn a_gauge_that_is_gone_is_marked_once() {
         let group = "/metrics/job/batch";
         let answer = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
         assert!(answer.status < 300, "{answer:?}");
-        let level = receiver.expect("level{job=\"batch\"}", "gauge 2.0");
+        let level = receiver.expect("level", "gauge 2.0");
         assert!(daemon.connect().request("DELETE", group).unwrap().status < 300);
         wait_until("a mark", || receiver.last(&level.series).unwrap().is_end);
         assert_eq!(receiver.last(&level.series).unwrap().value, "gauge none");
@@ -380,30 +387,16 @@ fn a_gauge_that_is_gone_is_marked_once() {
             let points = requests.iter().flat_map(|request| &request.points);
             let ends = points.filter(|point| point.series == level.series && point.is_end);
             assert_eq!(ends.count(), 1);
-            assert!(requests.iter().all(|request| request.resource == "a.b=\"c=d, e\""));
+            // The mark is of the same resource.
+            let resource = "a.b=\"c=d, e\",service.name=\"batch\"";
+            for point in requests.iter().flat_map(|request| &request.points) {
+                if point.series == level.series {
+                    assert_eq!(point.resource, resource);
+                } else if point.series.starts_with("quipu_") {
+                    assert_eq!(point.resource, "a.b=\"c=d, e\"");
+                }
+            }
         });
-    }
-}
-
-#[test]
-fn a_resource_changes_no_label_unless_it_names_the_service() {
-    let home = Home::new();
-    let other = home.start(&["--state", "other.quipu", "--otlp-promote", "deployment.zone"]);
-    let url = format!("http://{}", other.address());
-    for (resource, value, labels) in [
-        ("deployment.zone=a, b", 1, ["job=\"own\"", "deployment_zone=\"a, b\""]),
-        // Prometheus' rules put it above a label of the series.
-        ("service.name=shop", 2, ["level{job=\"shop\"}", ""]),
-    ] {
-        let flags = ["--otlp", &url, "--otlp-interval", "100ms", "--otlp-resource", resource];
-        let daemon = home.start(&flags);
-        text(&daemon, &format!("# TYPE level gauge\nlevel{{job=\"own\"}} {value}\n"));
-        let has = |line: &String| {
-            let is_it = line.starts_with("level{") && line.ends_with(&format!(" {value}"));
-            is_it && labels.iter().all(|label| line.contains(label))
-        };
-        wait_until(resource, || shown(&other).iter().any(has));
-        daemon.stop();
     }
 }
 
@@ -608,12 +601,14 @@ fn another_daemon_has_the_same_totals_over_kills_and_outages() {
         let (mut daemon, mut taker) = (sender(), receiver());
         import(&daemon, 1);
         add(&daemon);
+        add_of_programs(&daemon);
         same(&daemon, &taker);
         // The sender is killed.
         daemon.kill();
         daemon = sender();
         import(&daemon, 3);
         add(&daemon);
+        add_of_programs(&daemon);
         same(&daemon, &taker);
         // The receiver is away, and its state is kept.
         taker.kill();
@@ -625,6 +620,7 @@ fn another_daemon_has_the_same_totals_over_kills_and_outages() {
         // Both are killed, and the sender counts on.
         taker.kill();
         add(&daemon);
+        add_of_programs(&daemon);
         let failed = || count(&daemon, "OTLP fails") == 2;
         wait_until("another failure", failed);
         daemon.kill();

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 use quipu_wire::remote::{
     self, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint, Point, PointValue,
-    Value,
+    Temporality, Value,
 };
 
 use crate::oracle::otlp;
@@ -119,6 +119,77 @@ fn all_requests_have_the_resource() {
     empty.finish(&mut request);
     let decoded = otlp::Request::decode(&request[..]).unwrap();
     assert!(decoded.resource_metrics[0].resource.is_none());
+}
+
+#[test]
+fn points_of_each_resource_are_together() {
+    let mut writer = MetricsWriter::new();
+    let push = |writer: &mut MetricsWriter, start_ns: u64, value: PointValue<'_>| {
+        writer.push(&NewPoint {
+            attributes: &[],
+            start_ns,
+            time_ns: 9,
+            no_recorded_value: false,
+            value,
+            exemplars: &[],
+        });
+    };
+    let (gauge, sum) = (
+        PointValue::Gauge(None),
+        PointValue::Sum { value: None, monotonic: true, temporality: Temporality::Delta },
+    );
+    // Without a resource at first, and a number that there is not.
+    writer.begin("a", "help", "s");
+    push(&mut writer, 1, gauge);
+    writer.resume_resource(7);
+    push(&mut writer, 2, sum);
+    let numbers =
+        ["x", "y"].map(|name| writer.set_resource(&[("service.name", Value::Text(name))]));
+    push(&mut writer, 3, sum);
+    writer.begin("b", "", "");
+    for start_ns in [4, 6] {
+        writer.resume_resource(numbers[0]);
+        push(&mut writer, start_ns, gauge);
+        writer.resume_resource(numbers[1]);
+        push(&mut writer, start_ns + 1, gauge);
+    }
+    writer.resume_resource(numbers[0]);
+    let length = writer.len();
+    let mut requests = [Vec::new(), Vec::new(), Vec::new()];
+    writer.finish(&mut requests[0]);
+    assert!(length.abs_diff(requests[0].len()) < 50, "{length} {}", requests[0].len());
+    // The resource and the metric go on.
+    push(&mut writer, 8, gauge);
+    writer.resume_resource(1);
+    push(&mut writer, 9, gauge);
+    writer.finish(&mut requests[1]);
+    assert_eq!(writer.set_resource(&[]), 1);
+    push(&mut writer, 10, gauge);
+    writer.finish(&mut requests[2]);
+    let shown = requests.map(|request| {
+        seen(&request);
+        let decoded = otlp::Request::decode(&request[..]).unwrap();
+        let mut all = Vec::new();
+        remote::read_metrics_request(&request, |point| {
+            let resource = match point.resource.attributes {
+                [("service.name", Value::Text(name))] => *name,
+                none => {
+                    assert_eq!(none, []);
+                    "none"
+                }
+            };
+            let described = (point.metric.name, point.metric.description, point.metric.unit);
+            assert!(described == ("a", "help", "s") || described == ("b", "", ""));
+            all.push(format!("{resource} {} {}", described.0, point.start_ns));
+        })
+        .unwrap();
+        let metrics = decoded.resource_metrics.iter().map(|one| one.scope_metrics[0].metrics.len());
+        (metrics.collect::<Vec<_>>(), all.join(", "))
+    });
+    let first = "none a 1, none a 2, x b 4, x b 6, y a 3, y b 5, y b 7";
+    assert_eq!(shown[0], (vec![2, 1, 2], first.to_owned()));
+    assert_eq!(shown[1], (vec![1], "x b 8, x b 9".to_owned()));
+    assert_eq!(shown[2], (vec![1], "none b 10".to_owned()));
 }
 
 #[test]

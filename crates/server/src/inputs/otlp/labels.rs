@@ -290,9 +290,11 @@ pub(super) fn of_scope(
     Ok(())
 }
 
-const NAME: &str = "service.name";
-const NAMESPACE: &str = "service.namespace";
-const INSTANCE: &str = "service.instance.id";
+/// The attribute of a resource that becomes `job`, the one that comes before it with a slash, and
+/// the one that becomes `instance`.
+pub(crate) const NAME: &str = "service.name";
+pub(crate) const NAMESPACE: &str = "service.namespace";
+pub(crate) const INSTANCE: &str = "service.instance.id";
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@
 //! | `values.rs` | values of attributes as texts |
 
 mod encoding;
-mod labels;
+pub(crate) mod labels;
 mod names;
 mod points;
 mod values;

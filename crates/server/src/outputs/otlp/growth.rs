@@ -17,6 +17,7 @@ use quipu_wire::remote::{
 use super::Compression;
 use super::points::Points;
 use super::requests::{Body, Requests, each_point};
+use super::resources::Given;
 
 /// The totals of series at the time of a snapshot.
 #[derive(Debug)]
@@ -110,7 +111,7 @@ impl Totals {
     pub(super) fn restore(time_ns: u64, bodies: Vec<Body>, hash: &Seeded) -> Result<Self, String> {
         let mut totals = Self { time_ns, is_restored: true, ..Self::none(hash) };
         let by_series = &mut totals.by_series;
-        let damaged = each_point(&bodies, TOTALS, hash, |_, id, point| {
+        let damaged = each_point(&bodies, TOTALS, &Given::default(), hash, |_, id, point| {
             if let Some(value) = Value::of(&point.value, hash) {
                 let (start_ns, time_ns) = (point.start_ns, point.time_ns);
                 by_series.insert(id, Total { start_ns, time_ns, value });
@@ -166,7 +167,7 @@ impl<'l> Growing<'l> {
         let mut name = String::new();
         let hash = last.by_series.hasher();
         let mut left = MOST_GONE;
-        each_point(&last.bodies, TOTALS, hash, |metric, id, point| {
+        each_point(&last.bodies, TOTALS, &Given::default(), hash, |metric, id, point| {
             let is_old = point.time_ns < oldest || left == 0;
             if is_old || now.by_series.contains_key(&id) {
                 return;
@@ -468,7 +469,8 @@ mod tests {
         }
         let (requests, totals) = growing.finish();
         let mut sent = Vec::new();
-        each_point(&requests.finish(), Compression::None, hash, |metric, _, point| {
+        let (bodies, given) = (requests.finish(), Given::default());
+        each_point(&bodies, Compression::None, &given, hash, |metric, _, point| {
             let value = match point.value {
                 PointValue::Sum { value, temporality: Temporality::Delta, .. } => {
                     format!("{}", value.unwrap().as_f64())

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `points.rs` | families as points |
 //! | `requests.rs` | points as requests, marks of the end of series |
+//! | `resources.rs` | which labels are attributes of a resource |
 //! | `growth.rs` | what was added to totals |
 //! | `note.rs` | the file |
 //! | `verdict.rs` | what a response means |
@@ -28,12 +29,14 @@ mod metrics;
 mod note;
 mod points;
 mod requests;
+mod resources;
 mod verdict;
 
 use std::collections::HashSet;
 use std::io;
 use std::mem;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
@@ -56,6 +59,7 @@ use metrics::ReceiverMetrics;
 use note::Note;
 use points::Translation;
 use requests::{Body, Requests, Snapshot};
+use resources::Given;
 use verdict::{Verdict, judge};
 
 /// What is sent by OTLP.
@@ -69,7 +73,7 @@ pub struct Options {
     pub temporality: Temporality,
     /// How requests are compressed.
     pub compression: Compression,
-    /// The attributes of the resource of all series.
+    /// The attributes of all resources, but for those that labels of series replace.
     pub resource: Vec<ResourceAttribute>,
     /// What users add to requests.
     pub headers: Headers,
@@ -104,7 +108,7 @@ pub(super) struct Exporter {
     client: Client,
     source: Source,
     labels: Vec<ExternalLabel>,
-    resource: Vec<ResourceAttribute>,
+    resource: Arc<Given>,
     compression: Compression,
     schedule: Schedule,
     backoff: Backoff,
@@ -198,7 +202,7 @@ impl Exporter {
             client,
             source,
             labels: labels.to_vec(),
-            resource: options.resource.clone(),
+            resource: Arc::new(Given::new(&options.resource)),
             compression: options.compression,
             schedule: Schedule::new(options.interval),
             backoff: Backoff::default(),
@@ -252,7 +256,7 @@ impl Exporter {
     fn export_totals(&mut self, patience: &Patience<'_>) -> Duration {
         let State::Cumulative { first } = self.state else { return Duration::ZERO };
         let time_ns = now_ns();
-        let requests = Requests::new(self.compression).of(&self.resource);
+        let requests = self.requests();
         let (mut requests, series) = match self.visit(requests, time_ns) {
             Ok(read) => read,
             Err(error) => {
@@ -308,7 +312,7 @@ impl Exporter {
         let begun_ns = deltas.begun_ns;
         let last = mem::replace(&mut deltas.totals, nothing);
         let time_ns = time_after(last.time_ns, now_ns());
-        let requests = Requests::new(self.compression).of(&self.resource);
+        let requests = self.requests();
         let growing = Growing::new(requests, &last, time_ns, begun_ns, &hash);
         let taken = self.visit(growing, time_ns).map_err(|error| error.to_string());
         let taken = taken.and_then(|(growing, series)| {
@@ -404,6 +408,10 @@ impl Exporter {
         deltas.totals = last;
     }
 
+    fn requests(&self) -> Requests {
+        Requests::new(self.compression).by_resource(&self.resource, &self.hash)
+    }
+
     /// Notes that each request of a snapshot is settled.
     fn complete(&mut self, snapshot: Snapshot, time_ns: u64, (worst, why): (Standing, &str)) {
         self.note(worst, why);
@@ -420,7 +428,8 @@ impl Exporter {
         time_ns: u64,
     ) -> Result<(P, HashSet<u64, Seeded>), quipu::Error> {
         let begun = Instant::now();
-        let mut translation = Translation::new(points, &self.labels, time_ns, &self.hash);
+        let labels = (&self.labels[..], &*self.resource);
+        let mut translation = Translation::new(points, labels, time_ns, &self.hash);
         self.source.visit(&mut translation)?;
         let (points, series, invalid) = translation.into_parts();
         self.metrics.invalid.inc_by(invalid);

@@ -16,6 +16,7 @@ use quipu_wire::remote::{
 };
 
 use super::requests::{Requests, identity};
+use super::resources::Given;
 use crate::config::ExternalLabel;
 use crate::inputs::now_ns;
 use crate::inputs::otlp::ucum;
@@ -43,6 +44,7 @@ impl Points for Requests {
 pub(super) struct Translation<'t, P> {
     points: P,
     external: &'t [ExternalLabel],
+    resource: &'t Given,
     time_ns: u64,
     /// The series so far.
     pub(super) series: HashSet<u64, Seeded>,
@@ -69,16 +71,18 @@ struct Sampled<'a> {
 const MOST_BUCKETS: i64 = 4096;
 
 impl<'t, P: Points> Translation<'t, P> {
-    /// Passes on what is shown at this time, with these labels.
+    /// Passes on what is shown at this time, with these labels, and without those that all
+    /// resources are given.
     pub(super) fn new(
         points: P,
-        external: &'t [ExternalLabel],
+        (external, resource): (&'t [ExternalLabel], &'t Given),
         time_ns: u64,
         hash: &Seeded,
     ) -> Self {
         Self {
             points,
             external,
+            resource,
             time_ns,
             series: HashSet::with_hasher(hash.clone()),
             invalid: 0,
@@ -208,6 +212,7 @@ impl<'t, P: Points> Translation<'t, P> {
                 attributes.push((&label.name, Text::Text(&label.value)));
             }
         }
+        attributes.retain(|label| !self.resource.has(label));
         attributes.sort_by_key(|(name, _)| *name);
         attributes
     }

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -13,7 +14,7 @@ use quipu_wire::remote::{
 };
 
 use super::Compression;
-use crate::config::ResourceAttribute;
+use super::resources::{Given, Program, Resources};
 
 /// A request, as it is sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub(super) struct Snapshot {
 #[derive(Debug)]
 pub(super) struct Requests {
     writer: MetricsWriter,
+    /// The resources of points; `None` if all labels stay with the points.
+    resources: Option<Resources>,
     compression: Compression,
     bodies: Vec<Body>,
     buffer: Vec<u8>,
@@ -76,14 +79,19 @@ impl Body {
 
 impl Requests {
     pub(super) fn new(compression: Compression) -> Self {
-        Self { writer: MetricsWriter::new(), compression, bodies: Vec::new(), buffer: Vec::new() }
+        Self {
+            writer: MetricsWriter::new(),
+            resources: None,
+            compression,
+            bodies: Vec::new(),
+            buffer: Vec::new(),
+        }
     }
 
-    /// The same, of a resource with these attributes.
-    pub(super) fn of(mut self, resource: &[ResourceAttribute]) -> Self {
-        let attributes = resource.iter().map(|one| (&*one.key, Value::Text(&one.value)));
-        self.writer.set_resource(&attributes.collect::<Vec<_>>());
-        self
+    /// The same, with points of the resources that their labels name, which also have what is
+    /// given.
+    pub(super) fn by_resource(self, given: &Arc<Given>, hash: &Seeded) -> Self {
+        Self { resources: Some(Resources::new(Arc::clone(given), hash)), ..self }
     }
 
     /// Begins a metric.
@@ -93,7 +101,15 @@ impl Requests {
 
     /// Adds a point to the metric.
     pub(super) fn push(&mut self, point: &NewPoint<'_>) {
-        self.writer.push(point);
+        match &mut self.resources {
+            None => self.writer.push(point),
+            Some(resources) => {
+                let (program, others) = Program::of(point.attributes);
+                resources.enter(&mut self.writer, program);
+                let attributes = others.as_deref().unwrap_or(point.attributes);
+                self.writer.push(&NewPoint { attributes, ..*point });
+            }
+        }
         if self.writer.points() >= MOST_POINTS || self.writer.len() >= MOST_BYTES {
             self.finish_request();
         }
@@ -106,6 +122,9 @@ impl Requests {
         }
         self.buffer.clear();
         self.writer.finish(&mut self.buffer);
+        if let Some(resources) = &mut self.resources {
+            resources.finished();
+        }
         self.bodies.push(Body::new(&self.buffer, points, self.compression));
     }
 
@@ -121,7 +140,9 @@ impl Requests {
             return;
         }
         let hash = before.series.hasher();
-        each_point(&before.bodies, self.compression, hash, |metric, id, point| {
+        let given = self.resources.as_ref().map(|resources| Arc::clone(resources.given()));
+        let (given, compression) = (given.unwrap_or_default(), self.compression);
+        each_point(&before.bodies, compression, &given, hash, |metric, id, point| {
             // What is not in the set there was a mark itself.
             if !before.series.contains(&id) || series.contains(&id) {
                 return;
@@ -156,11 +177,12 @@ pub(super) fn identity(hash: &Seeded, name: &str, attributes: &[Attribute<'_>]) 
 }
 
 /// Calls the function with each point of requests: with its metric, its [`identity`], and the point
-/// without its exemplars. A request that cannot be read is left out, and counted in what is
-/// returned.
+/// with all its labels and without its exemplars. `given` is what its resource has beside labels. A
+/// request that cannot be read is left out, and counted in what is returned.
 pub(super) fn each_point(
     bodies: &[Body],
     compression: Compression,
+    given: &Given,
     hash: &Seeded,
     mut each: impl FnMut(&Described<'_>, u64, &NewPoint<'_>),
 ) -> usize {
@@ -171,6 +193,7 @@ pub(super) fn each_point(
             continue;
         };
         let mut reader = MetricsReader::new(&request);
+        let (mut number, mut labels) = (0, given.read(&[]));
         loop {
             let point = match reader.next_point() {
                 Ok(Some(point)) => point,
@@ -180,15 +203,21 @@ pub(super) fn each_point(
                     break;
                 }
             };
+            if number != point.resource.number {
+                number = point.resource.number;
+                labels = given.read(point.resource.attributes);
+            }
+            let all = labels.with(point.attributes);
+            let attributes = all.as_deref().unwrap_or(point.attributes);
             let again = NewPoint {
-                attributes: point.attributes,
+                attributes,
                 start_ns: point.start_ns,
                 time_ns: point.time_ns,
                 no_recorded_value: point.no_recorded_value,
                 value: point.value,
                 exemplars: &[],
             };
-            let id = identity(hash, point.metric.name, point.attributes);
+            let id = identity(hash, point.metric.name, attributes);
             each(&point.metric, id, &again);
         }
     }
@@ -223,9 +252,15 @@ mod tests {
 
     use super::*;
 
-    /// A snapshot of that many gauges, and the same number of sums that were added.
+    fn given() -> Given {
+        Given::new(&["service.name=all".parse().unwrap(), "a=b".parse().unwrap()])
+    }
+
+    /// A snapshot of that many gauges, and the same number of sums that were added, of three
+    /// programs in turn.
     fn take(count: usize, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
-        let mut requests = Requests::new(Compression::Gzip);
+        let requests = Requests::new(Compression::Gzip);
+        let mut requests = requests.by_resource(&Arc::new(given()), hash);
         let mut series = HashSet::with_hasher(hash.clone());
         let (gauge, temporality) = (PointValue::Gauge(Some(Number::Int(1))), Temporality::Delta);
         let sum = PointValue::Sum { value: Some(Number::Int(1)), monotonic: true, temporality };
@@ -233,7 +268,8 @@ mod tests {
             requests.begin(name, "", "");
             for n in 0..count {
                 let text = n.to_string();
-                let attributes = [("n", Value::Text(&text))];
+                let job = ["", "one", "shop/other"][n % 3];
+                let attributes = [("job", Value::Text(job)), ("n", Value::Text(&text))];
                 series.insert(identity(hash, name, &attributes));
                 requests.push(&NewPoint {
                     attributes: &attributes,
@@ -256,7 +292,8 @@ mod tests {
         let hash = Seeded::default();
         let ends = |snapshot: &Snapshot| {
             let (mut ends, mut all) = (0, 0);
-            each_point(&snapshot.bodies, Compression::Gzip, &hash, |metric, _, point| {
+            let (bodies, given) = (&snapshot.bodies, given());
+            each_point(bodies, Compression::Gzip, &given, &hash, |metric, _, point| {
                 assert!(!point.no_recorded_value || (metric.name, point.time_ns) == ("level", 2));
                 ends += usize::from(point.no_recorded_value);
                 all += 1;

@@ -2,6 +2,7 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::attributes::{Attribute, Value};
 use super::point::{
@@ -48,24 +49,50 @@ pub struct NewExemplar<'p> {
 /// An OTLP request, `ExportMetricsServiceRequest`, with many data points of each metric. Send it as
 /// `application/x-protobuf`.
 ///
-/// All points are of one resource, and of one scope without a name.
+/// All points are of one scope without a name. They may come in any order of their resources: each
+/// resource is in the request once.
 #[derive(Debug, Default)]
 pub struct MetricsWriter {
-    /// The encoded attributes of the resource.
-    resource: Vec<u8>,
-    metrics: Vec<u8>,
-    /// The encoded description of the metric.
-    described: Vec<u8>,
+    /// The resources of the request, and which one points are of; `None` before the first.
+    resources: Vec<Resource>,
+    resource: Option<usize>,
+    /// The encoded attributes of all resources.
+    attributes: Vec<u8>,
+    /// Where the encoded descriptions of the metrics are that have points, among those of all.
+    metrics: Vec<Range<usize>>,
+    descriptions: Vec<u8>,
+    /// The number of the metric, once it has a point in this request; its name and its description.
+    metric: Option<usize>,
     name: String,
-    /// What the points of the metric are that are not yet among `metrics`.
-    kind: Option<Kind>,
-    /// These points, encoded.
+    described: Vec<u8>,
+    /// All points, encoded, and what each one is.
     points: Vec<u8>,
-    count: usize,
+    written: Vec<Written>,
+    /// How many bytes describe metrics and resources.
+    heads: usize,
     /// Buffers.
     point: Vec<u8>,
     inner: Vec<u8>,
     pair: Vec<u8>,
+}
+
+/// A resource of a request.
+#[derive(Clone, Debug)]
+struct Resource {
+    /// Where its encoded attributes are.
+    attributes: Range<usize>,
+    /// What its last point is.
+    last: Option<(usize, Kind)>,
+}
+
+/// A point of a request.
+#[derive(Clone, Debug)]
+struct Written {
+    resource: usize,
+    metric: usize,
+    kind: Kind,
+    /// Where it is among the encoded points.
+    place: Range<usize>,
 }
 
 /// What the points of a metric have in common.
@@ -83,21 +110,40 @@ impl MetricsWriter {
         Self::default()
     }
 
-    /// Sets the attributes of the resource, each key once, in this request and all that follow.
-    /// Without it, the resource has none.
-    pub fn set_resource(&mut self, attributes: &[Attribute<'_>]) {
-        self.resource.clear();
+    /// Sets the resource of the points that follow, in this request and those after it: its
+    /// attributes, each key once. Without it, the resource has none.
+    ///
+    /// Returns the number of the resource in this request, for
+    /// [`resume_resource`](Self::resume_resource).
+    pub fn set_resource(&mut self, attributes: &[Attribute<'_>]) -> usize {
+        let start = self.attributes.len();
         for attribute in attributes {
             self.pair.clear();
             attribute_to(&mut self.pair, attribute);
-            field(&mut self.resource, 0x0a, &self.pair);
+            field(&mut self.attributes, 0x0a, &self.pair);
         }
+        self.add_resource(start..self.attributes.len())
+    }
+
+    /// Goes back to a resource of this request: the points that follow are of it. A number that
+    /// this request does not have changes nothing.
+    pub fn resume_resource(&mut self, number: usize) {
+        if number < self.resources.len() {
+            self.resource = Some(number);
+        }
+    }
+
+    fn add_resource(&mut self, attributes: Range<usize>) -> usize {
+        let number = self.resources.len();
+        self.resources.push(Resource { attributes, last: None });
+        self.resource = Some(number);
+        number
     }
 
     /// Begins a metric: the points that follow are its. The unit is one of UCUM, such as `s`; it
     /// and the description may be empty.
     pub fn begin(&mut self, name: &str, description: &str, unit: &str) {
-        self.end_metric();
+        self.metric = None;
         self.name.clear();
         self.name.push_str(name);
         self.described.clear();
@@ -114,13 +160,9 @@ impl MetricsWriter {
     }
 
     /// Adds a point to the metric. One that is of another kind or temporality than the point before
-    /// begins another metric of the same name.
+    /// of its resource begins another metric of the same name.
     pub fn push(&mut self, point: &NewPoint<'_>) {
         let kind = Kind::of(&point.value);
-        if self.kind != Some(kind) {
-            self.end_metric();
-            self.kind = Some(kind);
-        }
         self.point.clear();
         match &point.value {
             PointValue::Gauge(value) | PointValue::Sum { value, .. } => self.number(point, *value),
@@ -128,8 +170,36 @@ impl MetricsWriter {
             PointValue::Exponential { point: values, .. } => self.exponential(point, values),
             PointValue::Summary(values) => self.summary(point, values),
         }
+        let start = self.points.len();
         field(&mut self.points, 0x0a, &self.point);
-        self.count += 1;
+        let (resource, metric) = self.place(kind);
+        let place = start..self.points.len();
+        self.written.push(Written { resource, metric, kind, place });
+    }
+
+    /// The numbers of the resource and the metric, which are described where they differ from those
+    /// of the point before.
+    fn place(&mut self, kind: Kind) -> (usize, usize) {
+        let number = match self.resource {
+            Some(number) => number,
+            None => self.add_resource(0..0),
+        };
+        let metric = self.metric.unwrap_or_else(|| {
+            let start = self.descriptions.len();
+            self.descriptions.extend_from_slice(&self.described);
+            self.metrics.push(start..self.descriptions.len());
+            self.metrics.len() - 1
+        });
+        self.metric = Some(metric);
+        let resource = &mut self.resources[number];
+        let last = resource.last.replace((metric, kind));
+        if last.is_none() {
+            self.heads += HEAD + resource.attributes.len();
+        }
+        if last != resource.last {
+            self.heads += HEAD + self.metrics[metric].len();
+        }
+        (number, metric)
     }
 
     fn number(&mut self, point: &NewPoint<'_>, value: Option<Number>) {
@@ -246,53 +316,94 @@ impl MetricsWriter {
         }
     }
 
-    /// Moves the points of the metric to the request.
-    fn end_metric(&mut self) {
-        let Some(kind) = self.kind.take() else { return };
-        let temporality = match kind.temporality {
-            Temporality::Delta => Some(1),
-            Temporality::Cumulative => Some(2),
-            Temporality::Unknown => None,
-        };
-        let temporality = temporality.map(|number| (Byte(0x10), Byte(number)));
-        let monotonic = kind.monotonic.then_some((Byte(0x18), Byte(1)));
-        let behind = 2 * (usize::from(temporality.is_some()) + usize::from(kind.monotonic));
-        let data = self.points.len() + behind;
-        let len = self.described.len() + field_len(data);
-        let head = (Byte(0x12), Varint(len as u64), Bytes(&self.described));
-        let data = (Byte(kind.tag), Varint(data as u64), Bytes(&self.points));
-        append(&mut self.metrics, (head, data, temporality, monotonic));
-        self.points.clear();
-    }
-
-    /// Approximately how many bytes the request has, without the resource.
+    /// Approximately how many bytes the request has.
     pub fn len(&self) -> usize {
-        self.metrics.len() + self.points.len()
+        self.points.len() + self.heads
     }
 
     /// Whether it has no points.
     pub fn is_empty(&self) -> bool {
-        self.count == 0
+        self.written.is_empty()
     }
 
     /// How many points it has.
     pub fn points(&self) -> usize {
-        self.count
+        self.written.len()
     }
 
-    /// Appends the request, and begins the next. The metric goes on there.
+    /// Appends the request, and begins the next. The metric goes on there, and so does the
+    /// resource, with the number 0.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        self.end_metric();
-        if self.count > 0 {
-            let (resource, scope) = (self.resource.len(), self.metrics.len());
-            let described = (resource > 0)
-                .then(|| (Byte(0x0a), Varint(resource as u64), Bytes(&self.resource)));
-            let len = field_len(scope) + described.as_ref().map_or(0, |_| field_len(resource));
-            append(out, (Byte(0x0a), Varint(len as u64), described));
-            append(out, (Byte(0x12), Varint(scope as u64), Bytes(&self.metrics)));
+        if self.resources.len() > 1 {
+            // Stable: the points of a metric stay together.
+            self.written.sort_by_key(|point| point.resource);
         }
+        for points in self.written.chunk_by(|one, next| one.resource == next.resource) {
+            self.resource_to(out, points);
+        }
+        self.points.clear();
+        self.written.clear();
+        self.heads = 0;
         self.metrics.clear();
-        self.count = 0;
+        self.descriptions.clear();
+        self.metric = None;
+        if let Some(number) = self.resource {
+            let attributes = self.resources[number].attributes.clone();
+            let length = attributes.len();
+            self.attributes.copy_within(attributes, 0);
+            self.attributes.truncate(length);
+            self.resources.clear();
+            self.add_resource(0..length);
+        }
+    }
+
+    /// Writes a resource with its points.
+    fn resource_to(&self, out: &mut Vec<u8>, points: &[Written]) {
+        let Some(first) = points.first() else { return };
+        let attributes = &self.attributes[self.resources[first.resource].attributes.clone()];
+        let metrics =
+            || points.chunk_by(|one, next| one.metric_and_kind() == next.metric_and_kind());
+        let scope = metrics().map(|points| field_len(self.metric_len(points).1)).sum();
+        let described = (!attributes.is_empty()).then_some((
+            Byte(0x0a),
+            Varint(attributes.len() as u64),
+            Bytes(attributes),
+        ));
+        let head = described.as_ref().map_or(0, |_| field_len(attributes.len()));
+        let length = field_len(scope) + head;
+        append(out, (Byte(0x0a), Varint(length as u64), described));
+        append(out, (Byte(0x12), Varint(scope as u64)));
+        metrics().for_each(|points| self.metric_to(out, points));
+    }
+
+    /// Writes a metric with its points, which are of one kind.
+    fn metric_to(&self, out: &mut Vec<u8>, points: &[Written]) {
+        let Some(Written { metric, kind, .. }) = points.first() else { return };
+        let (data, length) = self.metric_len(points);
+        let description = &self.descriptions[self.metrics[*metric].clone()];
+        append(out, (Byte(0x12), Varint(length as u64), Bytes(description)));
+        append(out, (Byte(kind.tag), Varint(data as u64)));
+        for point in points {
+            out.extend_from_slice(&self.points[point.place.clone()]);
+        }
+        append(out, (kind.temporality(), kind.monotonic()));
+    }
+
+    /// How many bytes a metric with these points has: its data, and all of it.
+    fn metric_len(&self, points: &[Written]) -> (usize, usize) {
+        let Some(Written { metric, kind, .. }) = points.first() else { return (0, 0) };
+        let after = 2 * usize::from(kind.temporality().is_some()) + 2 * usize::from(kind.monotonic);
+        let data = after + points.iter().map(|point| point.place.len()).sum::<usize>();
+        (data, self.metrics[*metric].len() + field_len(data))
+    }
+}
+
+/// About how many bytes a resource or a metric takes beside its attributes or its description.
+const HEAD: usize = 8;
+
+impl Written {
+    fn metric_and_kind(&self) -> (usize, Kind) {
+        (self.metric, self.kind)
     }
 }
 
@@ -306,6 +417,19 @@ impl Kind {
             PointValue::Summary(_) => (0x5a, Temporality::Unknown, false),
         };
         Self { tag, temporality, monotonic }
+    }
+
+    fn temporality(self) -> Option<(Byte, Byte)> {
+        let number = match self.temporality {
+            Temporality::Delta => 1,
+            Temporality::Cumulative => 2,
+            Temporality::Unknown => return None,
+        };
+        Some((Byte(0x10), Byte(number)))
+    }
+
+    fn monotonic(self) -> Option<(Byte, Byte)> {
+        self.monotonic.then_some((Byte(0x18), Byte(1)))
     }
 }
 

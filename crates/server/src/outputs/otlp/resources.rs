@@ -1,0 +1,283 @@
+//! Resources: a program is one, and its labels `job` and `instance` are attributes of it.
+//!
+//! `job` becomes `service.name`; what is before its first slash becomes `service.namespace`.
+//! `instance` becomes `service.instance.id`. Prometheus makes the same labels of these. All other
+//! labels stay with the data points. The attributes that the user gives are those of each resource;
+//! of these three, those that a label does not replace.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+
+use quipu_segment::hash::Seeded;
+use quipu_wire::remote::{Attribute, MetricsWriter, Value};
+
+use crate::config::ResourceAttribute;
+use crate::inputs::otlp::labels::{INSTANCE, NAME, NAMESPACE};
+
+/// What the user gives.
+#[derive(Debug, Default)]
+pub(super) struct Given {
+    attributes: Vec<ResourceAttribute>,
+    /// The labels that a receiver makes of it.
+    job: Option<String>,
+    instance: Option<String>,
+}
+
+/// The labels of a series that name its program, but for those that all programs are given.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Program<'l> {
+    job: Option<&'l str>,
+    instance: Option<&'l str>,
+}
+
+/// The same, read from a resource.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Read {
+    job: Option<String>,
+    instance: Option<String>,
+}
+
+/// The resources of a request that is being written.
+#[derive(Debug)]
+pub(super) struct Resources {
+    given: Arc<Given>,
+    hash: Seeded,
+    /// Their numbers in the request, by hashes of their programs; and the hash of the last one.
+    numbers: HashMap<u64, usize, Seeded>,
+    last: Option<u64>,
+}
+
+impl Given {
+    pub(super) fn new(attributes: &[ResourceAttribute]) -> Self {
+        let pairs = attributes.iter().map(|one| (&*one.key, Value::Text(&one.value)));
+        let Read { job, instance } = Self::default().read(&pairs.collect::<Vec<_>>());
+        Self { attributes: attributes.to_vec(), job, instance }
+    }
+
+    /// Whether this label is what a receiver makes of what is given. A series with it, and one
+    /// without it, are one series there.
+    pub(super) fn has(&self, (name, value): &Attribute<'_>) -> bool {
+        let given = match *name {
+            "job" => &self.job,
+            "instance" => &self.instance,
+            _ => return false,
+        };
+        matches!((given, value), (Some(given), Value::Text(value)) if given == value)
+    }
+
+    /// The attributes of the resource of a program.
+    fn attributes<'a>(&'a self, program: Program<'a>) -> Vec<Attribute<'a>> {
+        let is_replaced = |key: &str| match key {
+            NAME | NAMESPACE => program.job.is_some(),
+            INSTANCE => program.instance.is_some(),
+            _ => false,
+        };
+        let given = self.attributes.iter().filter(|one| !is_replaced(&one.key));
+        let mut attributes: Vec<Attribute<'a>> =
+            given.map(|one| (&*one.key, Value::Text(&one.value))).collect();
+        let mut add = |key, value| attributes.push((key, Value::Text(value)));
+        if let Some(job) = program.job {
+            let parts = job.split_once('/');
+            match parts.filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty()) {
+                Some((namespace, name)) => {
+                    add(NAMESPACE, namespace);
+                    add(NAME, name);
+                }
+                None => add(NAME, job),
+            }
+        }
+        if let Some(instance) = program.instance {
+            add(INSTANCE, instance);
+        }
+        attributes
+    }
+
+    /// The labels that became attributes of a resource.
+    pub(super) fn read(&self, resource: &[Attribute<'_>]) -> Read {
+        let get = |wanted: &str| {
+            let mut values = resource.iter().filter(|(key, _)| *key == wanted);
+            values.find_map(|(_, value)| match value {
+                Value::Text(text) => Some(*text),
+                _ => None,
+            })
+        };
+        let job = get(NAME).map(|name| match get(NAMESPACE) {
+            Some(namespace) => format!("{namespace}/{name}"),
+            None => name.to_owned(),
+        });
+        let instance = get(INSTANCE).map(str::to_owned);
+        let job = job.filter(|job| Some(job) != self.job.as_ref());
+        let instance = instance.filter(|instance| Some(instance) != self.instance.as_ref());
+        Read { job, instance }
+    }
+}
+
+impl<'l> Program<'l> {
+    /// The program of a series with these labels, and the other ones if that is not all.
+    pub(super) fn of(labels: &[Attribute<'l>]) -> (Self, Option<Vec<Attribute<'l>>>) {
+        let mut program = Self::default();
+        for label in labels {
+            match *label {
+                (_, Value::Text("")) => {}
+                ("job", Value::Text(job)) => program.job = Some(job),
+                ("instance", Value::Text(instance)) => program.instance = Some(instance),
+                _ => {}
+            }
+        }
+        if program == Self::default() {
+            return (program, None);
+        }
+        let is_taken = |(name, value): &Attribute<'_>| match *name {
+            "job" | "instance" => *value != Value::Text(""),
+            _ => false,
+        };
+        let others = labels.iter().filter(|label| !is_taken(label)).copied();
+        (program, Some(others.collect()))
+    }
+}
+
+impl Read {
+    /// All labels of a point with these, by their names; `None` if these are all.
+    pub(super) fn with<'a>(&'a self, labels: &[Attribute<'a>]) -> Option<Vec<Attribute<'a>>> {
+        if *self == Self::default() {
+            return None;
+        }
+        let named = [("job", &self.job), ("instance", &self.instance)].into_iter();
+        let named = named.filter_map(|(name, value)| Some((name, Value::Text(value.as_ref()?))));
+        let mut all: Vec<_> = labels.iter().copied().chain(named).collect();
+        all.sort_by_key(|(name, _)| *name);
+        Some(all)
+    }
+}
+
+impl Resources {
+    pub(super) fn new(given: Arc<Given>, hash: &Seeded) -> Self {
+        let numbers = HashMap::with_hasher(hash.clone());
+        Self { given, hash: hash.clone(), numbers, last: None }
+    }
+
+    pub(super) fn given(&self) -> &Arc<Given> {
+        &self.given
+    }
+
+    /// Makes the points that follow those of a program.
+    pub(super) fn enter(&mut self, writer: &mut MetricsWriter, program: Program<'_>) {
+        let id = self.hash.hash_one(program);
+        if self.last.replace(id) == Some(id) {
+            return;
+        }
+        match self.numbers.get(&id) {
+            Some(number) => writer.resume_resource(*number),
+            None => {
+                let number = writer.set_resource(&self.given.attributes(program));
+                self.numbers.insert(id, number);
+            }
+        }
+    }
+
+    /// Notes that the request has ended: the last resource goes on as the first of the next one.
+    pub(super) fn finished(&mut self) {
+        self.numbers.clear();
+        self.numbers.extend(self.last.map(|id| (id, 0)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(pairs: &[&str]) -> Given {
+        let pairs: Vec<ResourceAttribute> = pairs.iter().map(|one| one.parse().unwrap()).collect();
+        Given::new(&pairs)
+    }
+
+    fn labels(text: &str) -> Vec<Attribute<'_>> {
+        let pairs = text.split_whitespace().map(|pair| pair.split_once('=').unwrap());
+        pairs.map(|(name, value)| (name, Value::Text(value))).collect()
+    }
+
+    fn shown(attributes: &[Attribute<'_>]) -> String {
+        let pairs = attributes.iter().map(|(key, value)| match value {
+            Value::Text(text) => format!("{key}={text}"),
+            other => panic!("{other:?}"),
+        });
+        pairs.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn labels_that_name_a_program_become_attributes_and_labels_again() {
+        let all =
+            given(&["service.namespace=n", "service.name=s", "a.b=c", "service.instance.id=i"]);
+        let some = given(&["a.b=c"]);
+        let none = given(&[]);
+        for (given, series, resource, rest) in [
+            (&none, "a=1 b=2", "", "a=1 b=2"),
+            (
+                &none,
+                "a=1 instance=h:9 job=app z=2",
+                "service.name=app service.instance.id=h:9",
+                "a=1 z=2",
+            ),
+            (&none, "job=shop/cart", "service.namespace=shop service.name=cart", ""),
+            (&none, "job=a/b/c", "service.namespace=a service.name=b/c", ""),
+            (&none, "job=/b", "service.name=/b", ""),
+            (&none, "job=a/", "service.name=a/", ""),
+            // An empty one is not a label.
+            (&none, "instance=i job=", "service.instance.id=i", "job="),
+            (&some, "a=1", "a.b=c", "a=1"),
+            (&some, "job=app", "a.b=c service.name=app", ""),
+            (&all, "a=1", "service.namespace=n service.name=s a.b=c service.instance.id=i", "a=1"),
+            (&all, "job=app", "a.b=c service.instance.id=i service.name=app", ""),
+            (
+                &all,
+                "instance=j",
+                "service.namespace=n service.name=s a.b=c service.instance.id=j",
+                "",
+            ),
+        ] {
+            let all = labels(series);
+            let (program, others) = Program::of(&all);
+            let attributes = given.attributes(program);
+            assert_eq!(shown(&attributes), resource, "{series}");
+            let others = others.unwrap_or_else(|| all.clone());
+            assert_eq!(shown(&others), rest, "{series}");
+            let read = given.read(&attributes);
+            assert_eq!(shown(&read.with(&others).unwrap_or(others)), series);
+        }
+    }
+
+    #[test]
+    fn a_label_that_all_programs_are_given_does_not_differ() {
+        let given = given(&["service.namespace=n", "service.name=s", "service.instance.id=i"]);
+        for (label, is_given) in [
+            ("job=n/s", true),
+            ("instance=i", true),
+            ("job=s", false),
+            ("instance=j", false),
+            ("service.name=s", false),
+        ] {
+            assert_eq!(given.has(&labels(label)[0]), is_given, "{label}");
+        }
+        assert!(!Given::default().has(&("job", Value::Text(""))));
+    }
+
+    #[test]
+    fn a_program_is_in_a_request_once() {
+        let hash = Seeded::default();
+        let mut resources = Resources::new(Arc::default(), &hash);
+        let mut writer = MetricsWriter::new();
+        let (one, other) = (labels("job=one"), labels("job=other"));
+        for labels in [&one, &other, &one, &one, &other] {
+            resources.enter(&mut writer, Program::of(labels).0);
+        }
+        assert_eq!(resources.numbers.len(), 2);
+        writer.finish(&mut Vec::new());
+        resources.finished();
+        resources.enter(&mut writer, Program::of(&other).0);
+        resources.enter(&mut writer, Program::of(&one).0);
+        let mut numbers: Vec<usize> = resources.numbers.values().copied().collect();
+        numbers.sort_unstable();
+        assert_eq!(numbers, [0, 1]);
+    }
+}
