@@ -51,6 +51,7 @@ pub(crate) mod at {
     pub(crate) const SYNCED: ByteOffset = ByteOffset::new(208);
     pub(crate) const CLAIMS: ByteOffset = ByteOffset::new(216);
     pub(crate) const FREED: ByteOffset = ByteOffset::new(224);
+    pub(crate) const LEFT: ByteOffset = ByteOffset::new(232);
 }
 
 /// The fields of a record, in bytes from its start.
@@ -144,6 +145,8 @@ pub(crate) struct Header {
     pub(crate) limit: u64,
     /// Whether the last process that had the file open closed it.
     pub(crate) clean: bool,
+    /// Whether the last process that had the file open left it in order, without a sync.
+    pub(crate) left: bool,
     /// The boot of the machine that the anchor belongs to.
     pub(crate) boot: [u8; 16],
 }
@@ -229,7 +232,19 @@ pub(crate) fn check_header(head: &[u8], length: u64) -> Result<Header, ErrorKind
         return Err(ErrorKind::Damaged(format!("its clean mark is {clean}, neither 0 nor 1")));
     }
     let boot = head[at::BOOT.index()..][..16].try_into().expect("a slice of 16 bytes");
-    Ok(Header { size, limit, clean: clean == 1, boot })
+    let left = is_left(head.word(at::LEFT), head.word(at::TOKENS));
+    Ok(Header { size, limit, clean: clean == 1, left, boot })
+}
+
+/// The value of LEFT that the last process stores when it leaves the file in order. A process of an
+/// older version, which does not clear it, draws a token before it counts.
+pub(crate) fn left_mark(tokens: u64) -> u64 {
+    tokens.wrapping_add(1)
+}
+
+/// Whether LEFT says that the last process left the file in order.
+pub(crate) fn is_left(left: u64, tokens: u64) -> bool {
+    left != 0 && left == left_mark(tokens)
 }
 
 /// Walks the list of records from the root, newest first, and validates each.

@@ -21,7 +21,7 @@ use crate::fork;
 use crate::layout::LINE_BYTES;
 use crate::layout::Words;
 #[cfg(unix)]
-use crate::layout::at;
+use crate::layout::{at, left_mark};
 #[cfg(unix)]
 use crate::lock::LAST_TOKEN;
 use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
@@ -388,6 +388,11 @@ impl Words for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        #[cfg(unix)]
+        if self.file().is_some_and(MappedFile::is_left_in_order) {
+            let tokens = self.cell(at::TOKENS).load(Ordering::Relaxed);
+            self.cell(at::LEFT).store(left_mark(tokens), Ordering::Release);
+        }
         match &mut self.backing {
             #[cfg(any(not(unix), miri))]
             // SAFETY: the pointer and the layout are those of the allocation, released once here.

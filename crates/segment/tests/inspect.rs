@@ -149,8 +149,28 @@ fn a_closed_and_an_abandoned_file_are_told_apart() {
     assert_eq!(std::fs::read(&path).unwrap(), before);
     Options::new().shared().open_or_create(&path).unwrap().close().unwrap();
     let closed = look();
-    assert!(closed.report().header.unwrap().is_clean);
+    let header = closed.report().header.unwrap();
+    assert!(header.is_clean && !header.is_left);
     assert_eq!(all(&closed), shown);
+    // Left in order by the last of two that share it, which is not the first that asked for it.
+    let open = || Options::new().shared().open_or_create(&path).unwrap();
+    let (first, second) = (open(), open());
+    second.leave_in_order();
+    drop(second);
+    assert!(!look().report().header.unwrap().is_left);
+    first.leave_in_order();
+    let other = first.clone();
+    drop(first);
+    assert!(!look().report().header.unwrap().is_left);
+    drop(other);
+    let header = look().report().header.unwrap();
+    assert!(header.is_left && !header.is_clean);
+    // It is not taken for one that was left open, and opening it removes the mark.
+    let again = open();
+    assert!(!again.was_left_open());
+    assert!(!look().report().header.unwrap().is_left);
+    drop(again);
+    assert!(open().was_left_open());
     assert!(Inspection::of_file(directory.path()).is_err());
 }
 

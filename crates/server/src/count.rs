@@ -2,7 +2,8 @@
 //! file, beside the programs that have it open.
 //!
 //! Each command opens the file as any program does, changes one series, and ends. A killed command
-//! has either changed the series or not.
+//! has either changed the series or not. A command does not wait for the disk when it ends; the
+//! file says that it was left in order.
 
 mod series;
 mod timed;
@@ -214,6 +215,8 @@ fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), E
         )));
     }
     let registry = Registry::open(file).map_err(|error| Error(error.to_string()))?;
+    // Nor does a refusal leave it as if the command had been killed.
+    registry.segment().leave_in_order();
     let fail = |error: quipu::Error| Error(format!("{}: {error}", printable(file)));
     let metric = Metric { help: help_text, unit, ..Metric::new(name) };
     let mut intake = Intake::new(&registry, Limits::default()).map_err(fail)?;

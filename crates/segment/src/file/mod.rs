@@ -75,6 +75,8 @@ pub(crate) struct MappedFile {
     held_by_mapping: AtomicU32,
     /// The value of [`fork::forks`] when the file was mapped.
     forks: u32,
+    /// Whether the file is to say that its last process left it in order.
+    leaves_in_order: AtomicBool,
     /// Its entry in the table of the handler for files that are cut, if that is in use.
     #[cfg(target_os = "linux")]
     watched: Option<cut::Watched>,
@@ -148,6 +150,7 @@ impl MappedFile {
             #[cfg(any(target_os = "linux", target_os = "android"))]
             held_by_mapping: AtomicU32::new(0),
             forks,
+            leaves_in_order: AtomicBool::new(false),
             #[cfg(target_os = "linux")]
             watched,
         })
@@ -217,6 +220,26 @@ impl MappedFile {
         }
         // If its descriptor is closed, its lock cannot be taken any more.
         self.has_descriptor() && self.is_alone() == Some(true) && self.file.try_lock().is_ok()
+    }
+
+    pub(crate) fn leave_in_order(&self) {
+        self.leaves_in_order.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the file is to say that its last process left it in order, and this is that process.
+    /// Others are kept out until the file is closed. No handle is left, so nothing is counted after
+    /// this.
+    ///
+    /// Of processes that leave at the same time, the last one that asks is that process: an
+    /// exclusive lock that cannot be had costs a process its shared one.
+    pub(crate) fn is_left_in_order(&self) -> bool {
+        self.leaves_in_order.load(Ordering::Relaxed)
+            && self.path.is_some()
+            // Children share the lock, and may go on.
+            && self.forks == fork::forks()
+            && self.has_descriptor()
+            && self.file.try_lock().is_ok()
+            && self.length().is_ok_and(|length| length >= HEADER_BYTES)
     }
 
     /// Whether no other process has the file open, children of forks included; `None` if that is

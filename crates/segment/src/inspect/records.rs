@@ -7,7 +7,7 @@ use super::source::Source;
 use crate::error::ErrorKind;
 use crate::layout::{
     Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, RECORD_BYTES, at, check_at,
-    check_header, record_at, walk,
+    check_header, is_left, record_at, walk,
 };
 use crate::offset::ByteOffset;
 
@@ -28,6 +28,8 @@ pub struct HeaderSeen {
     pub instance: [u8; 16],
     /// Whether the last process that had it open has closed it.
     pub is_clean: bool,
+    /// Whether the last process that had it open left it in order, without a sync.
+    pub is_left: bool,
     /// The boot of the machine on which it was used last.
     pub boot: [u8; 16],
     /// The wall clock's Unix time in nanoseconds at the last sync.
@@ -94,6 +96,7 @@ pub(super) fn read(source: &Source, report: &mut Report) -> Option<Vec<Found>> {
         created: word(at::CREATED),
         instance: sixteen(&head, at::INSTANCE),
         is_clean: word(at::CLEAN) == 1,
+        is_left: is_left(word(at::LEFT), word(at::TOKENS)),
         boot: sixteen(&head, at::BOOT),
         synced: word(at::SEEN_WALL),
         synced_bytes: word(at::SYNCED),

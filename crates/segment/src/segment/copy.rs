@@ -125,7 +125,7 @@ fn copy(
     put_header(&region, &head, end);
     check_records(&region).map_err(fail)?;
     let (anchor, _) = anchor_cells(&region).resume(&readings);
-    let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
+    let found = FoundAs::of(&header);
     let mut segment = Segment {
         region: Arc::new(region),
         anchor,

@@ -137,6 +137,18 @@ impl Segment {
         self.mark_clean(1)
     }
 
+    /// Has the file say that it was left in order, if this is the last process that has it open
+    /// when it drops its last handle of the segment. This does not wait for the disk, so after a
+    /// power loss the file is treated as one that was left open. It is for programs that end soon,
+    /// such as commands; [`Segment::close`] is for those that may wait. A process that has forked
+    /// since it opened the file leaves no such mark.
+    pub fn leave_in_order(&self) {
+        #[cfg(unix)]
+        if let Some(file) = self.region.file() {
+            file.leave_in_order();
+        }
+    }
+
     fn mark_clean(&self, mark: u64) -> Result<(), Error> {
         self.region.cell(at::CLEAN).store(mark, Ordering::Release);
         self.sync_range(0..HEADER_BYTES)

@@ -277,6 +277,7 @@ impl Segment {
         if !anchor.has(self.anchor, self.boot) {
             anchor.store(self.anchor, self.boot);
         }
+        self.region.cell(at::LEFT).store(0, Ordering::Relaxed);
         self.region.cell(at::CLEAN).store(0, Ordering::Release);
         // On the disk before anything else: after a power loss, the file must not look closed.
         self.sync_range(0..HEADER_BYTES)
@@ -317,8 +318,9 @@ impl Segment {
         self.found == FoundAs::New
     }
 
-    /// Whether the last process that had the segment open ended without closing it. Nothing is lost
-    /// by that, unless the machine lost power as well.
+    /// Whether the last process that had the segment open ended without [closing](Segment::close)
+    /// it, or [leaving it in order](Segment::leave_in_order). Nothing is lost by that, unless
+    /// the machine lost power as well.
     pub fn was_left_open(&self) -> bool {
         self.found == FoundAs::Unclean
     }

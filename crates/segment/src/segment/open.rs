@@ -14,7 +14,7 @@ use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 #[cfg(unix)]
 use crate::file::{self, MappedFile, Rights};
-use crate::layout::{HEADER_BYTES, LINE_BYTES, MAX_LIMIT, check_records};
+use crate::layout::{HEADER_BYTES, Header, LINE_BYTES, MAX_LIMIT, check_records};
 #[cfg(unix)]
 use crate::presence::{LockDeadline, Locked};
 use crate::printable;
@@ -27,7 +27,19 @@ use crate::sync::{Arc, Ordering};
 pub(super) enum FoundAs {
     New,
     Clean,
+    /// Not synced, but the last process left it in order.
+    Left,
     Unclean,
+}
+
+impl FoundAs {
+    pub(super) fn of(header: &Header) -> Self {
+        match (header.clean, header.left) {
+            (true, _) => Self::Clean,
+            (false, true) => Self::Left,
+            (false, false) => Self::Unclean,
+        }
+    }
 }
 
 /// The options for creating or opening the file of a segment.
@@ -309,7 +321,7 @@ impl Options {
             None => header.size,
         };
         check_records(&region).map_err(|kind| Error::new(Some(path), kind))?;
-        let found = if header.clean { FoundAs::Clean } else { FoundAs::Unclean };
+        let found = FoundAs::of(&header);
         let seen = anchor_cells(&region).seen_time.load(Ordering::Relaxed);
         let (anchor, rebooted) = if is_first {
             anchor_cells(&region).resume(&readings)

@@ -30,6 +30,7 @@ pub(super) fn write(
             "created": seconds(header.created),
             "instance": hex(&header.instance),
             "clean": header.is_clean,
+            "left": header.is_left,
             "boot": hex(&header.boot),
             "synced": seconds(header.synced),
             "synced_bytes": header.synced_bytes,

@@ -77,6 +77,7 @@ fn header(inspection: &Inspection, out: &mut impl Write) -> io::Result<()> {
         (false, Some(true)) => {
             "open in a process; not copied, so its values are of different moments"
         }
+        (false, _) if header.is_left => "closed, without a sync",
         (false, Some(false)) => "left open: its last process did not close it",
         (false, None) => "open, or left open",
     };

@@ -251,16 +251,50 @@ fn processes_are_seen_running_stopped_and_dead() {
     assert_eq!(fs::read(home.file()).unwrap(), before);
     drop(holder);
     assert_eq!(look(false), Value::Array(Vec::new()));
+    let text = home.succeed(&["inspect", "app.quipu"]);
+    assert!(text.contains("left open: its last process did not close it"), "{text}");
     // The claims of an ended process stay until another one takes them over.
     home.succeed(&["inc", "jobs_total", "0"]);
     let text = home.succeed(&["inspect", "app.quipu"]);
-    assert!(text.contains("left open: its last process did not close it"), "{text}");
+    assert!(text.contains("closed, without a sync"), "{text}");
     assert!(text.contains("ended") && text.contains("claims of 0 series"), "{text}");
     // A file without permission to write.
     let mut permissions = fs::metadata(home.file()).unwrap().permissions();
     permissions.set_readonly(true);
     fs::set_permissions(home.file(), permissions).unwrap();
     home.succeed(&["inspect", "app.quipu"]);
+}
+
+#[test]
+fn a_file_that_commands_used_last_is_closed() {
+    let home = Home::new();
+    let look = || {
+        let json = inspected(&home);
+        (json["header"]["clean"].clone(), json["header"]["left"].clone())
+    };
+    let left = (Value::Bool(false), Value::Bool(true));
+    home.succeed(&["inc", "jobs_total", "0"]);
+    assert_eq!(look(), left);
+    home.refuse(&["set", "jobs_total", "1"], 1, &["only grows"]);
+    assert_eq!(look(), left);
+    // Of many that end at the same time, one is the last.
+    for round in 1..=5 {
+        let start = |_| home.quipu(&["inc", "jobs_total"]).spawn().unwrap();
+        let children: Vec<_> = (0..10).map(start).collect();
+        children.into_iter().for_each(|mut child| assert!(child.wait().unwrap().success()));
+        assert_eq!(look(), left);
+        assert_eq!(inspected(&home)["families"][0]["series"][0]["value"], 10 * round);
+    }
+    // Beside an application, a command is not the last.
+    let holder = Holder::start(&home);
+    home.succeed(&["inc", "jobs_total"]);
+    assert_eq!(look(), (Value::Bool(false), Value::Bool(false)));
+    drop(holder);
+    assert_eq!(look(), (Value::Bool(false), Value::Bool(false)));
+    home.succeed(&["time", "spent_seconds", "--", "true"]);
+    assert_eq!(look(), left);
+    quipu_segment::Segment::open_or_create(home.file()).unwrap().close().unwrap();
+    assert_eq!(look(), (Value::Bool(true), Value::Bool(false)));
 }
 
 #[test]
