@@ -307,6 +307,18 @@ fn no_two_metrics_have_samples_of_one_name() {
     assert_eq!(set("c_total", &Given::Unknown(1.0)), Err(Refused::Collision));
     set("c_created", &Given::Gauge(1.0)).unwrap();
     assert_eq!(registry.text().matches("# TYPE").count(), 4);
+    // The other metric is named, and is that of the last refusal.
+    let why = |intake: &Intake, refused| intake.explain(refused).to_string();
+    for (name, given, other) in [
+        ("a", &histogram, "\"a_sum\" (gauge), has samples named \"a_sum\""),
+        ("b_bucket", &Given::Counter(1.0), "\"b\" (histogram), has samples named \"b_bucket\""),
+        ("c_total", &Given::Unknown(1.0), "(counter), has samples named \"c_total\""),
+    ] {
+        let refused = intake.take(metric(name), &[], given, Mode::Set, None).unwrap_err();
+        let why = why(&intake, refused);
+        assert!(why.contains(other) && why.contains("rename one of the two"), "{why}");
+    }
+    assert_eq!(why(&intake, Refused::Labels), Refused::Labels.to_string());
 }
 
 #[test]

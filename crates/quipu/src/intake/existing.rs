@@ -16,7 +16,7 @@ use quipu_segment::series::{KeyWriter, Schema, SeriesCells};
 use super::class::Class;
 use super::given::{Change, Metric, Mode, Shape};
 use super::table::{Entry, Sorted, Wanted};
-use super::{Given, Intake};
+use super::{Given, Intake, Refused};
 use crate::error::Error;
 use crate::kind::{
     AnyKind, GAUGE_STAMP, GAUGE_VALUE, MetricKind, MixedCounter, RelayCounter, Times, Total,
@@ -53,10 +53,11 @@ impl Intake {
         change: &Change<'_>,
     ) -> Result<bool, Error> {
         let name = metric.name;
-        let refused = |refused: super::Refused| Error::invalid(name, refused.to_string());
         self.table.refresh(self.registry.segment())?;
-        let sorted = Sorted::new(labels, self.limits.labels, false).map_err(refused)?;
-        self.check_names(name, &sorted).map_err(refused)?;
+        let sorted = Sorted::new(labels, self.limits.labels, false);
+        let sorted = sorted.map_err(|refused| self.invalid(name, refused))?;
+        let checked = self.check_names(name, &sorted);
+        checked.map_err(|refused| self.invalid(name, refused))?;
         if let Some(entry) = self.table.registered_as(name) {
             return change_in(&entry, name, labels, change, self.clock.now());
         }
@@ -77,7 +78,7 @@ impl Intake {
                         self.observe(metric, labels, shape.any(), value, 1.0)
                     }
                 };
-                made.map_err(refused).map(|()| true)
+                made.map_err(|refused| self.invalid(name, refused)).map(|()| true)
             }
         }
     }
@@ -118,7 +119,11 @@ impl Intake {
         let now = self.clock.now();
         let act = |entry: &Entry, cells: &SeriesCells<'_>| apply(entry, cells, change, now);
         let made = self.update(&metric, &wanted, labels, act);
-        made.map_err(|refused| Error::invalid(metric.name, refused.to_string())).map(|()| true)
+        made.map_err(|refused| self.invalid(metric.name, refused)).map(|()| true)
+    }
+
+    fn invalid(&self, name: &str, refused: Refused) -> Error {
+        Error::invalid(name, self.explain(refused).to_string())
     }
 }
 

@@ -61,7 +61,7 @@ pub use limits::{Limits, Usage};
 pub use located::Located;
 pub use moment::Moment;
 pub use prepared::{Prepared, Sought, Spot};
-pub use refused::Refused;
+pub use refused::{Explained, Refused};
 
 use crate::error::Error;
 use crate::kind::{AnyKind, Scratch, Times};
@@ -129,6 +129,12 @@ impl Intake {
         };
         intake.count();
         Ok(intake)
+    }
+
+    /// Why the intake has just refused a value, as [`Refused`] says it, with the names that matter:
+    /// the metric that it collides with, or the prefix that is reserved.
+    pub fn explain(&self, refused: Refused) -> Explained<'_> {
+        Explained { intake: self, refused }
     }
 
     /// The registry.

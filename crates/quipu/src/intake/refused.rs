@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::Intake;
+
 /// Why a value was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -104,3 +106,30 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+/// Why a value was not taken, with the names that matter: see [`Intake::explain`].
+#[derive(Clone, Copy)]
+pub struct Explained<'i> {
+    pub(super) intake: &'i Intake,
+    pub(super) refused: Refused,
+}
+
+impl fmt::Display for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { intake, refused } = self;
+        match (refused, intake.limits.reserved, intake.table.collision()) {
+            (Refused::Reserved, Some(prefix), _) => {
+                let what = "a prefix that is reserved: choose another name";
+                write!(f, "the name begins with {prefix:?}, {what}")
+            }
+            (Refused::Collision, _, Some(collision)) => collision.fmt(f),
+            (refused, ..) => refused.fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for Explained<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}

@@ -9,6 +9,7 @@
 //! metric whatever its senders send.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,10 +81,42 @@ pub(super) struct Table {
     helps: usize,
     /// The names of all samples, each with the families that have it.
     samples: HashMap<String, Vec<Arc<Entry>>>,
+    /// Why the last family that was refused for its samples was refused.
+    collision: Option<Collision>,
     /// The newest record of the segment that the table has seen.
     newest: u64,
     /// Scratch memory for what is wanted, as bytes.
     bytes: Vec<u8>,
+}
+
+/// A sample that two metrics would have.
+#[derive(Clone)]
+pub(super) struct Collision {
+    /// The name of the sample, as it is shown.
+    sample: String,
+    /// The metric that has it.
+    other: String,
+    kind: Kind,
+}
+
+impl fmt::Display for Collision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sample, other, kind } = self;
+        let kind = match kind {
+            Kind::Counter => "counter",
+            Kind::Gauge => "gauge",
+            Kind::Histogram => "histogram",
+            Kind::Summary => "summary",
+            Kind::Info => "info",
+            Kind::StateSet => "state set",
+            Kind::Unknown => "one without a type",
+        };
+        write!(
+            f,
+            "another metric, {other:?} ({kind}), has samples named {sample:?}: rename one of the \
+             two, or give both one type"
+        )
+    }
 }
 
 impl Entry {
@@ -280,10 +313,15 @@ impl Table {
             let is_there = is_named || family.len() > family.hidden();
             is_there && base_of(&family.schema().name, kind.snapshot_kind()) != base
         };
-        let is_taken =
-            |name: String| self.samples.get(&name).into_iter().flatten().any(|e| is_other(e));
-        let is_shown = class.role == Role::Shown;
-        if is_shown && ShownNames::of(base, wanted.shown).any(is_taken) {
+        let taken = |sample: String| {
+            let other = self.samples.get(&sample)?.iter().find(|entry| is_other(entry))?;
+            let (other, kind) = (other.family.schema().name.clone(), other.kind.snapshot_kind());
+            Some(Collision { sample, other, kind })
+        };
+        if class.role == Role::Shown
+            && let Some(collision) = ShownNames::of(base, wanted.shown).find_map(taken)
+        {
+            self.collision = Some(collision);
             return Err(Refused::Collision);
         }
         let schema = Schema {
@@ -307,6 +345,11 @@ impl Table {
         };
         let family = segment.family(&schema).map_err(|_| Refused::Full)?;
         self.put(family).then_some(()).ok_or(Refused::Full)
+    }
+
+    /// What the last family collided with that was refused for that.
+    pub(super) fn collision(&self) -> Option<&Collision> {
+        self.collision.as_ref()
     }
 
     /// Whether a family of that name has a help.

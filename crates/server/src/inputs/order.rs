@@ -13,7 +13,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
-use quipu::intake::{Followed, Refused};
+use quipu::intake::{Followed, Intake, Refused};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_micro_inline};
 
 /// How much older than the last one a sample may be, in milliseconds: two hours.
@@ -263,11 +263,11 @@ impl Misplaced {
 }
 
 impl NotFollowed {
-    /// A word for it, as the value of a label, and a text.
-    pub fn fault(self) -> (&'static str, String) {
+    /// A word for it, as the value of a label, and a text. The intake is the one that refused it.
+    pub fn fault(self, intake: &Intake) -> (&'static str, String) {
         match self {
             Self::Misplaced(misplaced) => (misplaced.reason(), misplaced.to_string()),
-            Self::Refused(refused) => (refused.reason(), refused.to_string()),
+            Self::Refused(refused) => (refused.reason(), intake.explain(refused).to_string()),
         }
     }
 }

@@ -73,7 +73,7 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
         "text: up to line 8: took: a bucket has fewer values",
         "text: line 10, byte 4: ",
         "text: line 12, byte 9: ",
-        "text: line 13: quipu_x: the name begins with a prefix that is reserved",
+        "text: line 13: quipu_x: the name begins with \"quipu_\", a prefix that is reserved: choose",
     ] {
         answer.expect_refusal(400, part);
     }

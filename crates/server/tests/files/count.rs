@@ -138,7 +138,10 @@ fn what_does_not_fit_says_what_is_there_and_what_to_do() {
         (&["observe", "--buckets", "2,1", "new", "1"], &["out of order"]),
         (&["set", "each", "1"], &["each process", "mostrecent"]),
         (&["set", "build", "1"], &["an info", "another name"]),
-        (&["set", "took_sum", "1"], &["another metric"]),
+        (
+            &["set", "took_sum", "1"],
+            &["another metric, \"took\" (histogram), has samples named \"took_sum\"", "rename"],
+        ),
         (&["observe", "level{b=\"1\"}", "1"], &["is a gauge", "set it"]),
         (&["observe", "--buckets", "2", "rows{a=\"1\"}", "1"], &["other buckets"]),
         (&["inc", "fresh", "-1"], &["\"fresh\"", "negative"]),

@@ -111,7 +111,7 @@ impl Values {
         match taken {
             Ok(()) => self.taken += 1,
             Err(why) => {
-                let (reason, what) = why.fault();
+                let (reason, what) = why.fault(&common.intake);
                 report.refused(reason, &format_args!("{path:.100}: {what}"));
             }
         }

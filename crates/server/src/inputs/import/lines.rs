@@ -537,7 +537,7 @@ impl Taker<'_> {
             if let (Given::Counter(total), Mode::Follow) = (valued.given, valued.mode)
                 && shared
                     .follow(intake, metric, labels, total, start)
-                    .map_err(NotFollowed::fault)?
+                    .map_err(|why| why.fault(intake))?
             {
                 return Ok(());
             }
@@ -547,7 +547,7 @@ impl Taker<'_> {
             let arrival = Arrival { series: hash, timestamp_ms, value, class: valued.class };
             let named = (metric.name, &*labels);
             let turn = shared.place(intake, named, &arrival, self.part.now_ms);
-            match turn.map_err(|misplaced| NotFollowed::Misplaced(misplaced).fault())? {
+            match turn.map_err(|misplaced| NotFollowed::Misplaced(misplaced).fault(intake))? {
                 Turn::Seen => return Ok(()),
                 // Types that differ are kept apart.
                 Turn::First | Turn::Next | Turn::OtherClass => series = Some(hash),
@@ -558,7 +558,7 @@ impl Taker<'_> {
             if let Some(series) = series {
                 shared.order.forget(series);
             }
-            NotFollowed::Refused(refused).fault()
+            NotFollowed::Refused(refused).fault(intake)
         })
     }
 }

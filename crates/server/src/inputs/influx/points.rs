@@ -133,7 +133,7 @@ impl Step<'_> {
         if let Some(refused) = refused {
             labels.truncate(limits.labels);
             let shown = Shown { name: &measurement, labels: &labels };
-            let (reason, what) = NotFollowed::Refused(refused).fault();
+            let (reason, what) = NotFollowed::Refused(refused).fault(&self.intake);
             return self.part.tally.refused(reason, format_args!("influx: {shown}: {what}"));
         }
         for (field, value) in point.fields() {
@@ -168,7 +168,7 @@ impl Step<'_> {
         match taken {
             Ok(()) => part.tally.took(1),
             Err(why) => {
-                let (reason, what) = why.fault();
+                let (reason, what) = why.fault(intake);
                 part.tally.refused(reason, format_args!("influx: {shown}: {what}"));
             }
         }

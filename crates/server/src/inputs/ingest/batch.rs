@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quipu::intake::{Intake, Shape};
+use quipu::intake::{Intake, Refused, Shape};
 use quipu_wire::BatchTimer;
 
 use super::{Fault, STEP, id};
@@ -39,7 +39,7 @@ impl Batch {
     ) -> Result<bool, Fault> {
         let Self { id, values, taken, .. } = self;
         let begun = Instant::now();
-        id::split(id, |name, labels| {
+        let taken = id::split(id, |name, labels| {
             let metric = inputs.metric(name);
             for values in values[*taken..].chunks(AT_ONCE) {
                 for value in values {
@@ -51,8 +51,8 @@ impl Batch {
                 }
             }
             Ok(*taken == values.len())
-        })
-        .map_err(|what| super::wrong_id(id, what))?
-        .map_err(super::fault)
+        });
+        let taken = taken.map_err(|what| super::wrong_id(id, what))?;
+        taken.map_err(|refused: Refused| (refused.reason(), intake.explain(refused).to_string()))
     }
 }

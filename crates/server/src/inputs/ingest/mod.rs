@@ -10,7 +10,7 @@ mod options;
 
 use std::time::{Duration, Instant};
 
-use quipu::intake::{Given, Intake, Mode, Refused, Shape};
+use quipu::intake::{Given, Intake, Mode, Shape};
 use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, Message};
 
@@ -232,11 +232,8 @@ fn take(
             Message::MetricUnion(_) => Ok(()),
         }
     });
-    taken.map_err(|what| wrong_id(message.id(), what))?.map_err(fault)
-}
-
-fn fault(refused: Refused) -> Fault {
-    (refused.reason(), refused.to_string())
+    let taken = taken.map_err(|what| wrong_id(message.id(), what))?;
+    taken.map_err(|refused| (refused.reason(), intake.explain(refused).to_string()))
 }
 
 fn wrong_id(id: &[u8], what: &str) -> Fault {

@@ -297,6 +297,7 @@ impl Export {
                             inputs.shared().via.note(came);
                         }
                         Err(rejected) => {
+                            let rejected = rejected.explained(&intake);
                             let name = point.metric.name;
                             counts.refused(name, &rejected);
                             let what = format_args!("{name}: {rejected}");

@@ -20,6 +20,8 @@ use crate::inputs::body::cut;
 pub(super) enum Rejected {
     /// The intake refused it.
     Intake(Refused),
+    /// As above, with what the intake knows of it.
+    Explained(Refused, String),
     /// Nothing is left of the name of its metric.
     Name,
     /// Nothing is left of the key of an attribute.
@@ -41,6 +43,16 @@ impl From<Refused> for Rejected {
 }
 
 impl Rejected {
+    /// With what the intake that refused it knows.
+    pub(super) fn explained(self, intake: &Intake) -> Self {
+        match self {
+            Self::Intake(refused @ (Refused::Collision | Refused::Reserved)) => {
+                Self::Explained(refused, intake.explain(refused).to_string())
+            }
+            other => other,
+        }
+    }
+
     /// Nothing is left of this key.
     pub(super) fn key(key: &str) -> Self {
         Self::Key(cut(key, 100).into())
@@ -49,7 +61,7 @@ impl Rejected {
     /// A word for it, as the value of a label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
-            Self::Intake(refused) => refused.reason(),
+            Self::Intake(refused) | Self::Explained(refused, _) => refused.reason(),
             Self::Name => Refused::Name.reason(),
             Self::Key(_) => Refused::LabelName.reason(),
             Self::Empty => Refused::Value.reason(),
@@ -64,6 +76,7 @@ impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Intake(refused) => refused.fmt(f),
+            Self::Explained(_, why) => f.write_str(why),
             Self::Name => f.write_str("the name has no letter, digit or colon"),
             Self::Key(key) => write!(f, "the key {key:?} of an attribute has no letter or digit"),
             Self::Empty => f.write_str("the data point has no value"),

@@ -1,6 +1,7 @@
 //! Applies a change of groups to the segment, in steps: series that go, values that come, and the
 //! times of the group. The index is changed first; no scrape and no other change runs in between.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -90,7 +91,7 @@ pub(super) struct Outcome {
     pub(super) taken: u64,
     pub(super) refused: u64,
     /// The name of the first series that was refused, and why.
-    pub(super) first: Option<(Arc<str>, Refused)>,
+    pub(super) first: Option<(Arc<str>, String)>,
 }
 
 /// A push, and how it is treated.
@@ -441,9 +442,10 @@ impl Coming {
         match self.take(intake, family, labels, held) {
             Ok(()) => outcome.taken += 1,
             Err(refused) => {
-                let what = format_args!("{}{labels:?}", family.name);
+                let why = intake.explain(refused);
+                let what = format_args!("{}{labels:?}: {why}", family.name);
                 refusals.refused(Input::Push, &self.content.job, refused.reason(), &what);
-                outcome.refuse(&family.name, refused);
+                outcome.refuse(&family.name, &why);
                 let mut is_there = false;
                 values::read(intake, &family.name, labels, |_| is_there = true);
                 if !is_there {
@@ -541,7 +543,7 @@ impl Times {
             let metric = Metric { help, grouped: true, ..Metric::new(name) };
             let given = Given::Gauge(value);
             if let Err(refused) = intake.take(metric, &labels, &given, Mode::Set, None) {
-                outcome.refuse(&name.into(), refused);
+                outcome.refuse(&name.into(), &intake.explain(refused));
             }
         }
     }
@@ -588,9 +590,9 @@ impl Outcome {
         ))
     }
 
-    fn refuse(&mut self, name: &Arc<str>, refused: Refused) {
+    fn refuse(&mut self, name: &Arc<str>, why: &dyn fmt::Display) {
         self.refused += 1;
-        self.first.get_or_insert_with(|| (name.clone(), refused));
+        self.first.get_or_insert_with(|| (name.clone(), why.to_string()));
     }
 }
 

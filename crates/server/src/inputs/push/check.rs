@@ -96,7 +96,10 @@ const SUFFIXES: [(&str, &[Kind]); 3] = [
 ];
 
 fn collision(name: &str, kind: &str, other: &str) -> String {
-    format!("collected metric named {name:?} collides with the {kind} named {other:?}")
+    format!(
+        "collected metric named {name:?} collides with the {kind} named {other:?}: rename one of \
+         the two, or turn the check off by --push-consistency-check off"
+    )
 }
 
 /// Looks for another group that has one of the series.

@@ -106,7 +106,7 @@ impl Receiver {
             match taken {
                 Ok(true) => self.counts.samples[sample.kind as usize] += 1,
                 Ok(false) => return Left::From(done),
-                Err(why) => not_taken(report, sample, why),
+                Err(why) => not_taken(report, &common.intake, sample, why),
             }
         }
         common.counts.tag_errors += tags.faults;
@@ -151,7 +151,7 @@ impl Receiver {
                     self.counts.samples[sample.kind as usize] += 1;
                     is_taken = true;
                 }
-                Err(refused) => not_taken(report, sample, refused),
+                Err(refused) => not_taken(report, taking.intake, sample, refused),
             }
         }
         if let (Left::New, true, Some(forms)) = (left, is_taken, &mut self.forms)
@@ -259,7 +259,7 @@ impl Taking<'_> {
 }
 
 #[cold]
-fn not_taken(report: &Report<'_>, sample: &Sample<'_>, why: NotTaken) {
+fn not_taken(report: &Report<'_>, intake: &Intake, sample: &Sample<'_>, why: NotTaken) {
     let name = sample.name;
     match why {
         NotTaken::Negative => {
@@ -274,8 +274,9 @@ fn not_taken(report: &Report<'_>, sample: &Sample<'_>, why: NotTaken) {
             let what = format_args!("{name:.100}: its mapping's `scale` makes it infinite");
             report.refused("malformed_value", &what);
         }
-        NotTaken::Refused(why) => {
-            report.refused(why.reason(), &format_args!("{name:.100}: {why}"));
+        NotTaken::Refused(refused) => {
+            let why = intake.explain(refused);
+            report.refused(refused.reason(), &format_args!("{name:.100}: {why}"));
         }
     }
 }

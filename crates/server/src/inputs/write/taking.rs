@@ -428,7 +428,7 @@ impl Step<'_> {
         followed.map_err(|why| {
             // The order did not see this sample, so it has nothing to forget.
             self.part.is_full |= why == NotFollowed::Refused(Refused::Full);
-            why.fault()
+            why.fault(&self.intake)
         })
     }
 
@@ -441,7 +441,8 @@ impl Step<'_> {
     fn is_next(&mut self, named: &Named<'_>, arrival: &Arrival) -> Result<bool, Fault> {
         let (shared, series) = (self.inputs.shared(), (named.name, named.labels));
         let turn = shared.place(&mut self.intake, series, arrival, self.part.now_ms);
-        match turn.map_err(|misplaced| NotFollowed::Misplaced(misplaced).fault())? {
+        let turn = turn.map_err(|misplaced| NotFollowed::Misplaced(misplaced).fault(&self.intake));
+        match turn? {
             Turn::Next => Ok(true),
             Turn::Seen => Ok(false),
             // A daemon before this one may have taken the series as another type.
@@ -494,7 +495,7 @@ impl Step<'_> {
     fn forget(&mut self, named: &Named<'_>, refused: Refused) -> Fault {
         self.inputs.shared().order.forget(self.hash(named));
         self.part.is_full |= refused == Refused::Full;
-        (refused.reason(), refused.to_string())
+        (refused.reason(), self.intake.explain(refused).to_string())
     }
 }
 
