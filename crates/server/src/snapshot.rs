@@ -37,7 +37,8 @@ pub struct Snapshot {
     #[arg(long, env = "QUIPU_STATE", value_name = "FILE", default_value = "state.quipu")]
     pub state: PathBuf,
 
-    /// Where to write the snapshot; `-` is standard output
+    /// Where to write the snapshot; `-` is standard output. A file that is there is replaced if it
+    /// is a snapshot, or empty
     #[arg(value_name = "OUT", default_value = "-")]
     pub out: PathBuf,
 }
@@ -72,6 +73,8 @@ const MAX_BYTES: u64 = 1 << 40;
 /// How often a file in use is copied until the copy is whole.
 const TRIES: usize = 5;
 const VERSION: i64 = 1;
+/// The bytes in which a snapshot has its name.
+const HEAD: usize = 64;
 /// The ids of the messages.
 const NAME: &[u8] = b"quipu-snapshot";
 const BYTES: &[u8] = b"bytes";
@@ -84,6 +87,8 @@ const END: &[u8] = b"end";
 /// # Errors
 /// [`Error`], which names the file and the remedy.
 pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
+    // Before the work, and again before it counts.
+    let out = target(&arguments.out)?;
     let file = copy_whole(&arguments.state)?;
     if arguments.out.as_os_str() == "-" {
         let written = print(|out| write(&file, out)).map_err(|error| Error(error.to_string()))?;
@@ -91,14 +96,47 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
         let gone = || failed("standard output", &"its reader has gone: the snapshot is cut off");
         return written.ok_or_else(gone);
     }
-    let (out, name) = (&arguments.out, printable(&arguments.out).to_string());
+    let name = printable(&arguments.out).to_string();
     // A snapshot that is there is replaced once the new one is complete.
-    let (unfinished, target) = Temporary::beside(out)?;
-    let written = write(&file, &target)
-        .and_then(|()| target.sync_all())
-        .and_then(|()| fs::rename(&unfinished.0, out))
-        .and_then(|()| sync_directory(out));
-    written.map_err(|error| failed(&name, &error))
+    let (unfinished, new) = Temporary::beside(&out)?;
+    let written = write(&file, &new).and_then(|()| new.sync_all());
+    written.map_err(|error| failed(&name, &error))?;
+    target(&arguments.out)?;
+    let renamed = fs::rename(&unfinished.0, &out).and_then(|()| sync_directory(&out));
+    renamed.map_err(|error| failed(&name, &error))
+}
+
+/// The file that the snapshot becomes: the one that a symbolic link leads to. What is there and no
+/// snapshot is not replaced: most of all not a state file, whose name was given in the wrong place.
+fn target(out: &Path) -> Result<PathBuf, Error> {
+    let name = printable(out).to_string();
+    let is_there = match fs::symlink_metadata(out) {
+        _ if out.as_os_str() == "-" => return Ok(out.to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(out.to_owned()),
+        found => found.and_then(|_| fs::canonicalize(out)),
+    };
+    let path = is_there.map_err(|error| failed(&name, &error))?;
+    let metadata = fs::metadata(&path).map_err(|error| failed(&name, &error))?;
+    if !metadata.is_file() {
+        return Err(Error(format!(
+            "{name}: it is not a regular file; name a file, or - for standard output"
+        )));
+    }
+    let mut head = [0; HEAD];
+    // One that may not be read cannot be told from one that matters.
+    let read = File::open(&path).and_then(|file| read_up_to(&file, &mut head, 0));
+    let read = read.map_err(|error| failed(&name, &error))?;
+    if read == 0 || head[..read].windows(NAME.len()).any(|bytes| bytes == NAME) {
+        return Ok(path);
+    }
+    let what = match head.starts_with(&quipu_segment::MAGIC) {
+        true => {
+            "it is a state file, or another segment: give it by --state FILE, and the snapshot \
+                 another name"
+        }
+        false => "the file exists, and is not a snapshot: move it away, or name another one",
+    };
+    Err(Error(format!("{name}: {what}")))
 }
 
 /// Creates a state file from a snapshot.

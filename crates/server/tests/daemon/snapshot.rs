@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::os::unix::fs::symlink;
 
 use crate::common::{Daemon, Home, Load, wait_until};
 
@@ -87,6 +88,47 @@ fn a_snapshot_under_load_can_be_restored() {
     }
     daemon.kill();
     load.end();
+}
+
+#[test]
+fn a_snapshot_replaces_a_snapshot_and_nothing_else() {
+    let home = Home::new();
+    let daemon = home.start(&["--keys", "1", "--window", "1s", "--span", "1s"]);
+    daemon.stop();
+    let run = |out: &str| {
+        let mut command = home.command();
+        command.args(["snapshot", out]);
+        home.finish(command)
+    };
+    let state = fs::read(home.state()).unwrap();
+    fs::write(home.path("other"), "not ours").unwrap();
+    fs::create_dir(home.path("folder")).unwrap();
+    for (out, part) in [
+        ("state.quipu", "it is a state file, or another segment: give it by --state FILE"),
+        ("other", "other: the file exists, and is not a snapshot"),
+        ("folder", "it is not a regular file"),
+        ("/dev/null", "it is not a regular file"),
+    ] {
+        let ended = run(out);
+        assert_eq!(ended.status.code(), Some(1), "{out}");
+        assert!(ended.stderr.contains(part), "{out}: {}", ended.stderr);
+    }
+    assert_eq!(fs::read(home.state()).unwrap(), state);
+    assert_eq!(fs::read(home.path("other")).unwrap(), b"not ours");
+    // An empty file, as mktemp makes it, a snapshot, and what a link leads to are replaced.
+    fs::write(home.path("empty"), "").unwrap();
+    symlink("empty", home.path("link")).unwrap();
+    for out in ["empty", "empty", "link"] {
+        let ended = run(out);
+        assert_eq!(ended.status.code(), Some(0), "{out}: {}", ended.stderr);
+    }
+    assert!(fs::symlink_metadata(home.path("link")).unwrap().is_symlink());
+    let taken = fs::read(home.path("empty")).unwrap();
+    restore(&Home::new(), &taken).unwrap();
+    // One that was cut short is still one.
+    fs::write(home.path("empty"), &taken[..taken.len() / 2]).unwrap();
+    assert_eq!(run("empty").status.code(), Some(0));
+    assert_eq!(home.files(), ["empty", "folder", "link", "other", "state.quipu"]);
 }
 
 #[test]
