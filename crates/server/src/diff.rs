@@ -26,8 +26,8 @@ Examples:
   quipu diff before.prom after.prom --over 60s
   quipu diff --format json old.quipu http://127.0.0.1:8081/metrics
 
-A and B are segment files, expositions that were saved, directories, URLs (http) or process IDs, as \
-for quipu top. What stayed the same is not listed.")]
+A and B are segment files, expositions that were saved, directories, URLs (http; without a path, \
+that of /metrics) or process IDs, as for quipu top. What stayed the same is not listed.")]
 pub struct Diff {
     /// What was there
     #[arg(value_name = "A")]

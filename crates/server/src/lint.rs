@@ -22,7 +22,7 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
 
-use crate::look::{Text, fetch};
+use crate::look::{Text, fetch, with_path};
 use crate::output::print;
 use all::Names;
 use findings::{Findings, Rule};
@@ -32,13 +32,14 @@ use findings::{Findings, Rule};
 #[command(after_help = "\
 Examples:
   quipu check metrics http://127.0.0.1:8081/metrics
+  quipu check metrics http://127.0.0.1:9100
   app --print-metrics | quipu check metrics -
 
 The exit code is 0 if nothing was found, 1 if a line or the input cannot be read, or a line was too \
 long to be checked, and 3 if all lines can be read, but something was found.")]
 pub struct Metrics {
-    /// Exposition in Prometheus' text format or OpenMetrics: a file, a URL (http), or - for
-    /// standard input
+    /// Exposition in Prometheus' text format or OpenMetrics: a file, a URL (http; without a path,
+    /// that of /metrics), or - for standard input
     #[arg(value_name = "FILE|URL|-")]
     source: OsString,
 
@@ -132,7 +133,7 @@ pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
 fn read(source: &OsStr) -> Result<Text, String> {
     let name = source.to_str().unwrap_or_default();
     if name.starts_with("http://") || name.starts_with("https://") {
-        return fetch(name, TIMEOUT);
+        return fetch(&with_path(name), TIMEOUT);
     }
     let mut bytes = Vec::new();
     let read = match name {

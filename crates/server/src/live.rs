@@ -50,7 +50,7 @@ Examples:
 Press ? for the keys. Nothing is changed, and no process waits.")]
 pub struct Top {
     /// Segment file, directory of segments or of files of other clients, URL of an exposition
-    /// (http), or ID of a process that has mapped segments
+    /// (http; without a path, that of /metrics), or ID of a process that has mapped segments
     #[arg(value_name = "FILE|DIR|URL|PID")]
     target: OsString,
 

@@ -40,6 +40,18 @@ const TEXT: &str =
 const PROTOBUF: &str = "application/vnd.google.protobuf;\
     proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
+/// The path of a URL that has none, as scrapers add it.
+const PATH: &str = "/metrics";
+
+/// The URL with the path of metrics, if it has none.
+pub(crate) fn with_path(url: &str) -> String {
+    // The authority follows the two slashes of the scheme.
+    let authority = url.find("://").map_or(0, |at| at + 3);
+    let rest = url[authority..].find(['/', '?', '#']).map_or(url.len(), |at| authority + at);
+    let path = if rest == authority || url[rest..].starts_with('/') { "" } else { PATH };
+    [&url[..rest], path, &url[rest..]].concat()
+}
+
 /// Fetches expositions, over a new connection each.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
@@ -195,5 +207,26 @@ impl Fetcher {
             most => format!("{most} bytes"),
         };
         Fault { what: format!("the response has more than {what}"), is_too_large: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_without_a_path_is_that_of_metrics() {
+        for (url, expected) in [
+            ("http://a:9100", "http://a:9100/metrics"),
+            ("http://[::1]:9100", "http://[::1]:9100/metrics"),
+            ("http://a?x=/y", "http://a/metrics?x=/y"),
+            ("http://a#b", "http://a/metrics#b"),
+            ("http://a:9100/", "http://a:9100/"),
+            ("http://a/b?c", "http://a/b?c"),
+            ("http://", "http://"),
+            ("", ""),
+        ] {
+            assert_eq!(with_path(url), expected);
+        }
     }
 }

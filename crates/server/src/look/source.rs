@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use quipu_segment::printable;
 
-use super::fetch::fetch_protobuf;
+use super::fetch::{fetch_protobuf, with_path};
 use super::files::Files;
 use super::{Look, Text, exposition, fetch, processes, segment};
 
@@ -52,13 +52,14 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_SEGMENTS: usize = 1000;
 
 impl Target {
-    /// What the argument names: a URL if it begins like one, otherwise what is at this path. A
+    /// What the argument names: a URL if it begins like one, with the path `/metrics` unless it has
+    /// another one; otherwise what is at this path. A
     /// number is a process, unless a file has that name.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let path = PathBuf::from(argument);
         let text = argument.to_str().unwrap_or_default();
         if text.starts_with("http://") || text.starts_with("https://") {
-            return Self::Url(text.to_owned());
+            return Self::Url(with_path(text));
         }
         match (path.is_dir(), text.parse()) {
             (true, _) => Self::Directory(path),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -327,6 +327,34 @@ fn a_response_that_never_ends_is_given_up() {
     assert!(is_bounded.iter().any(|part| errors.contains(part)), "{errors}");
     assert_eq!(output.status.code(), Some(1));
     endless.join().unwrap();
+}
+
+#[test]
+fn a_url_without_a_path_is_that_of_the_metrics() {
+    let home = Home::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let commands =
+        [&["top", "--once", &*url][..], &["diff", &url, &url], &["check", "metrics", &url]];
+    let server = thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, mut request) = (stream.unwrap(), [0; 4096]);
+            let length = stream.read(&mut request).unwrap();
+            if length == 0 {
+                return;
+            }
+            assert!(request[..length].starts_with(b"GET /metrics HTTP/1.1"));
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\n";
+            let body = "connection: close\r\n\r\n# HELP jobs Jobs.\n# TYPE jobs gauge\njobs 7\n";
+            stream.write_all([head, body].concat().as_bytes()).unwrap();
+        }
+    });
+    let [top, diff, check] = commands.map(|arguments| home.succeed(arguments));
+    assert!(top.contains("jobs"), "{top}");
+    assert!(diff.contains("1 the same"), "{diff}");
+    assert!(check.contains("families: 1"), "{check}");
+    drop(TcpStream::connect(&url["http://".len()..]).unwrap());
+    server.join().unwrap();
 }
 
 #[test]
