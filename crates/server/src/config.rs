@@ -5,6 +5,7 @@
 //! ones, checked together.
 
 mod flags;
+mod given;
 mod headers;
 mod outputs;
 mod targets;
@@ -187,7 +188,7 @@ impl Settings {
             statsd: listeners::Options {
                 addresses: flags.statsd.clone().unwrap_or_default(),
                 mapping: flags.statsd_mapping.clone(),
-                suffixes: set(flags.statsd_suffixes),
+                suffixes: set(flags.statsd_suffixes) == Switch::On,
                 receive_buffer: receive_buffer(
                     "statsd-receive-buffer",
                     flags.statsd_receive_buffer,

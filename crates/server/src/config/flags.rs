@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Damaged, Error, ExternalLabel, HeaderText, LogFormat, LogLevel, Queue, ResourceAttribute,
-    Switch, Time, UrlText,
+    Switch, Time, UrlText, given,
 };
 use crate::agent;
 use crate::agent::targets::TargetFile;
@@ -23,11 +23,12 @@ use crate::record;
 /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in
 /// the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, Serialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Flags {
     /// Address to listen on: HOST:PORT, or unix:PATH for a unix socket; may be given several times
     /// [default: 127.0.0.1:8081]
     #[arg(long, env = "QUIPU_LISTEN", value_name = "ADDRESS", value_delimiter = ',')]
+    #[serde(deserialize_with = "given::list")]
     pub listen: Option<Vec<String>>,
 
     /// Sliding window of GET / and of each key [default: 60s]
@@ -132,11 +133,17 @@ pub struct Flags {
     pub forget_names: Option<Time>,
 
     /// Takes pushes to Pushgateway's routes [default: on]
-    #[arg(long, env = "QUIPU_PUSH", value_name = "SWITCH")]
+    #[arg(
+        long, env = "QUIPU_PUSH", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
+    )]
     pub push: Option<Switch>,
 
     /// Refuses pushes that contradict other groups [default: on]
-    #[arg(long, env = "QUIPU_PUSH_CONSISTENCY_CHECK", value_name = "SWITCH")]
+    #[arg(
+        long, env = "QUIPU_PUSH_CONSISTENCY_CHECK", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
+    )]
     pub push_consistency_check: Option<Switch>,
 
     /// Takes PUT /api/v1/admin/wipe, which removes all groups [default: off]
@@ -157,6 +164,7 @@ pub struct Flags {
 
     /// Job whose pushes are added up, with * for any text; may be repeated [default: none]
     #[arg(long, env = "QUIPU_PUSH_ADD_JOBS", value_name = "PATTERN", value_delimiter = '\n')]
+    #[serde(deserialize_with = "given::list")]
     pub push_add_jobs: Option<Vec<String>>,
 
     /// What a push that is added does to gauges [default: set]
@@ -173,7 +181,10 @@ pub struct Flags {
     pub rules: Option<PathBuf>,
 
     /// Takes metrics by OTLP over HTTP, at /v1/metrics [default: on]
-    #[arg(long, env = "QUIPU_OTLP_INPUT", value_name = "SWITCH")]
+    #[arg(
+        long, env = "QUIPU_OTLP_INPUT", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
+    )]
     pub otlp_input: Option<Switch>,
 
     /// How names that come in by OTLP are translated, as in Prometheus' setting
@@ -189,6 +200,7 @@ pub struct Flags {
     /// Attribute of resources that becomes a label of all their series that come in by OTLP; may be
     /// given several times [default: none]
     #[arg(long, env = "QUIPU_OTLP_PROMOTE", value_name = "KEY", value_delimiter = '\n')]
+    #[serde(deserialize_with = "given::list")]
     pub otlp_promote: Option<Vec<String>>,
 
     /// Time limit for a client to send a request; a slower one gets 408 [default: 10s]
@@ -210,6 +222,7 @@ pub struct Flags {
     /// Where lines of StatsD and DogStatsD come in: udp://HOST:PORT, tcp://HOST:PORT,
     /// unixgram:PATH, or unix:PATH; may be given several times [default: none]
     #[arg(long, env = "QUIPU_STATSD", value_name = "ADDRESS", value_delimiter = ',')]
+    #[serde(deserialize_with = "given::list")]
     pub statsd: Option<Vec<listeners::Address>>,
 
     /// Mapping file of statsd_exporter, which gives names and labels to metrics of StatsD
@@ -217,16 +230,12 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_STATSD_MAPPING", value_name = "FILE")]
     pub statsd_mapping: Option<PathBuf>,
 
-    /// Whether the names of all counters of StatsD end in _total: true or false [default: false]
+    /// Whether the names of all counters of StatsD end in _total [default: off]
     #[arg(
-        long,
-        env = "QUIPU_STATSD_SUFFIXES",
-        value_name = "BOOL",
-        num_args = 0..=1,
-        require_equals = true,
-        default_missing_value = "true"
+        long, env = "QUIPU_STATSD_SUFFIXES", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
     )]
-    pub statsd_suffixes: Option<bool>,
+    pub statsd_suffixes: Option<Switch>,
 
     /// Receive buffer of UDP listeners for StatsD to ask the kernel for [default: 4194304]
     #[arg(long, env = "QUIPU_STATSD_RECEIVE_BUFFER", value_name = "BYTES")]
@@ -235,6 +244,7 @@ pub struct Flags {
     /// Where lines of Graphite's plaintext protocol come in: tcp://HOST:PORT, udp://HOST:PORT,
     /// unix:PATH, or unixgram:PATH; may be given several times [default: none]
     #[arg(long, env = "QUIPU_GRAPHITE", value_name = "ADDRESS", value_delimiter = ',')]
+    #[serde(deserialize_with = "given::list")]
     pub graphite: Option<Vec<listeners::Address>>,
 
     /// Mapping file of graphite_exporter, which gives names and labels to metrics of Graphite
@@ -249,11 +259,13 @@ pub struct Flags {
     /// Segment file, directory with such files, or pattern of paths, whose metrics are shown; may
     /// be given several times [default: none]
     #[arg(long, env = "QUIPU_SEGMENTS", value_name = "PATH", value_delimiter = '\n')]
+    #[serde(deserialize_with = "given::list")]
     pub segments: Option<Vec<String>>,
 
     /// Pattern of paths that gives labels to the metrics of a file, such as
     /// /run/quipu/{app}/{instance}.quipu; may be given several times [default: none]
     #[arg(long, env = "QUIPU_SEGMENTS_LABELS", value_name = "PATTERN", value_delimiter = '\n')]
+    #[serde(deserialize_with = "given::list")]
     pub segments_labels: Option<Vec<agent::Pattern>>,
 
     /// Gives the metrics of a segment the labels job and instance, and those of --otlp-promote, of
@@ -300,6 +312,7 @@ pub struct Flags {
         value_delimiter = '\n',
         hide_env_values = true
     )]
+    #[serde(deserialize_with = "given::list")]
     pub scrape: Option<Vec<UrlText>>,
 
     /// How often each target is scraped [default: 15s]
@@ -327,6 +340,7 @@ pub struct Flags {
         value_name = "[JOB=]FILE",
         value_delimiter = '\n'
     )]
+    #[serde(deserialize_with = "given::list")]
     pub scrape_bearer_file: Option<Vec<TargetFile>>,
 
     /// File with USER:PASSWORD, for the header Authorization: Basic, as --scrape-bearer-file; may
@@ -337,6 +351,7 @@ pub struct Flags {
         value_name = "[JOB=]FILE",
         value_delimiter = '\n'
     )]
+    #[serde(deserialize_with = "given::list")]
     pub scrape_basic_file: Option<Vec<TargetFile>>,
 
     /// Where all metrics are sent by Prometheus' remote write, such as
@@ -348,6 +363,7 @@ pub struct Flags {
         value_delimiter = '\n',
         hide_env_values = true
     )]
+    #[serde(deserialize_with = "given::list")]
     pub remote_write: Option<Vec<UrlText>>,
 
     /// What is kept for a receiver that takes nothing at the moment: the latest totals, or all
@@ -380,7 +396,10 @@ pub struct Flags {
 
     /// Whether the series are divided among the receivers, so that each gets a share and not all of
     /// them [default: off]
-    #[arg(long, env = "QUIPU_REMOTE_WRITE_SHARD_BY_URL", value_name = "SWITCH")]
+    #[arg(
+        long, env = "QUIPU_REMOTE_WRITE_SHARD_BY_URL", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
+    )]
     pub remote_write_shard_by_url: Option<Switch>,
 
     /// Header field of all requests of remote write, such as 'X-Scope-OrgID: tenant-1'; may be
@@ -392,6 +411,7 @@ pub struct Flags {
         value_delimiter = '\n',
         hide_env_values = true
     )]
+    #[serde(deserialize_with = "given::list")]
     pub remote_write_header: Option<Vec<HeaderText>>,
 
     /// File with secret header fields for the receiver, NAME: VALUE on each line [default: none]
@@ -399,7 +419,10 @@ pub struct Flags {
     pub remote_write_header_file: Option<PathBuf>,
 
     /// Whether the last exemplars of series are sent [default: off]
-    #[arg(long, env = "QUIPU_REMOTE_WRITE_EXEMPLARS", value_name = "SWITCH")]
+    #[arg(
+        long, env = "QUIPU_REMOTE_WRITE_EXEMPLARS", value_name = "SWITCH",
+        num_args = 0..=1, default_missing_value = "on",
+    )]
     pub remote_write_exemplars: Option<Switch>,
 
     /// File with the token of the receiver, for the header Authorization: Bearer [default: none]
@@ -419,6 +442,7 @@ pub struct Flags {
         value_delimiter = '\n',
         hide_env_values = true
     )]
+    #[serde(deserialize_with = "given::list")]
     pub otlp: Option<Vec<UrlText>>,
 
     /// How often metrics are sent by OTLP [default: 60s]
@@ -439,6 +463,7 @@ pub struct Flags {
     /// service.name, service.namespace and service.instance.id; may be given several times
     /// [default: none]
     #[arg(long, env = "QUIPU_OTLP_RESOURCE", value_name = "KEY=VALUE", value_delimiter = '\n')]
+    #[serde(deserialize_with = "given::list")]
     pub otlp_resource: Option<Vec<ResourceAttribute>>,
 
     /// Header field of all requests of OTLP, such as 'X-Tenant: a'; may be given several times.
@@ -450,6 +475,7 @@ pub struct Flags {
         value_delimiter = '\n',
         hide_env_values = true
     )]
+    #[serde(deserialize_with = "given::list")]
     pub otlp_header: Option<Vec<HeaderText>>,
 
     /// File with secret header fields for the receiver of OTLP, such as API keys: NAME: VALUE on
@@ -470,6 +496,7 @@ pub struct Flags {
     /// Label of all series that are sent, unless they have it; may be given several times
     /// [default: none]
     #[arg(long, env = "QUIPU_EXTERNAL_LABEL", value_name = "NAME=VALUE", value_delimiter = '\n')]
+    #[serde(deserialize_with = "given::list")]
     pub external_label: Option<Vec<ExternalLabel>>,
 
     /// Format of the log [default: text]
@@ -569,7 +596,7 @@ impl Flags {
             write_timeout: time(limits.write_timeout),
             idle_timeout: time(limits.idle_timeout),
             drain_timeout: time(limits.drain_timeout),
-            statsd_suffixes: Some(false),
+            statsd_suffixes: Some(Switch::Off),
             statsd_receive_buffer: Some(4 << 20),
             graphite_receive_buffer: Some(4 << 20),
             segments_otel_context: Some(Switch::Off),

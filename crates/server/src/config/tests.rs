@@ -160,3 +160,88 @@ fn a_file_with_what_is_no_setting_is_refused() {
     let missing = Flags::read(&directory.path().join("none")).unwrap_err().to_string();
     assert!(missing.contains("name a TOML file"), "{missing}");
 }
+
+#[test]
+fn all_switches_are_given_alike() {
+    let names: Vec<String> = Line::command()
+        .get_arguments()
+        .filter(|a| a.get_value_names().is_some_and(|names| *names == ["SWITCH"]))
+        .map(|argument| argument.get_long().unwrap().to_owned())
+        .collect();
+    assert!(names.len() >= 9, "{names:?}");
+    let shown = |flags: Flags| toml::Table::try_from(flags).unwrap();
+    for name in &names {
+        let flag = format!("--{name}");
+        for (line, value) in [
+            (&[&*flag][..], "on"),
+            (&[&flag, "--keys", "5"], "on"),
+            (&[&flag, "on"], "on"),
+            (&[&flag, "off"], "off"),
+            (&[&flag, "true"], "on"),
+            (&[&flag, "false"], "off"),
+            (&[&format!("{flag}=on")], "on"),
+            (&[&format!("{flag}=false")], "off"),
+        ] {
+            let line = ["quipu"].iter().chain(line);
+            let matches = Line::command().try_get_matches_from(line.clone());
+            let flags = Line::from_arg_matches(&matches.unwrap()).unwrap().flags;
+            assert_eq!(shown(flags)[name].as_str(), Some(value), "{line:?}");
+        }
+        for (text, value) in [
+            ("true", "on"),
+            ("false", "off"),
+            ("\"on\"", "on"),
+            ("\"off\"", "off"),
+            ("\"true\"", "on"),
+            ("\"false\"", "off"),
+        ] {
+            let flags = toml::from_str(&format!("{name} = {text}")).unwrap();
+            assert_eq!(shown(flags)[name].as_str(), Some(value), "{name} = {text}");
+        }
+        for text in ["1", "\"yes\"", "[\"on\"]"] {
+            let error = toml::from_str::<Flags>(&format!("{name} = {text}")).unwrap_err();
+            assert!(error.to_string().contains("\"on\" or \"off\""), "{error}");
+        }
+    }
+    let error = Line::command().try_get_matches_from(["quipu", "--push", "yes"]).unwrap_err();
+    assert!(error.to_string().contains("[possible values: on, off]"), "{error}");
+}
+
+#[test]
+fn one_text_is_a_list_of_one() {
+    let all = |form: fn(&str) -> String| {
+        [
+            ("listen", "127.0.0.1:1,unix:a"),
+            ("statsd", "udp://127.0.0.1:1"),
+            ("graphite", "unix:/a,b"),
+            ("push-add-jobs", "a*"),
+            ("otlp-promote", "a.b"),
+            ("segments", "/run/*.quipu"),
+            ("segments-labels", "/run/{app}.quipu"),
+            ("scrape", "a=http://a:1"),
+            ("scrape-bearer-file", "a=f"),
+            ("scrape-basic-file", "g"),
+            ("remote-write", "http://a/w"),
+            ("remote-write-header", "X: y"),
+            ("otlp", "http://a"),
+            ("otlp-header", "X: y"),
+            ("otlp-resource", "k=v"),
+            ("external-label", "k=v"),
+        ]
+        .map(|(name, value)| format!("{name} = {}\n", form(value)))
+        .concat()
+    };
+    let one: Flags = toml::from_str(&all(|value| format!("{value:?}"))).unwrap();
+    let list: Flags = toml::from_str(&all(|value| format!("[{value:?}]"))).unwrap();
+    assert_eq!(one, list);
+    assert_eq!(one.listen.unwrap(), ["127.0.0.1:1,unix:a"]);
+    // All lists are in it.
+    let command = Line::command();
+    let is_list =
+        |a: &&clap::Arg| a.get_action().takes_values() && a.get_value_delimiter().is_some();
+    assert_eq!(command.get_arguments().filter(is_list).count(), 16);
+    for value in ["7", "true", "[7]", "{ a = 1 }"] {
+        let error = toml::from_str::<Flags>(&format!("listen = {value}")).unwrap_err();
+        assert!(error.to_string().contains("string"), "{error}");
+    }
+}

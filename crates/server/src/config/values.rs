@@ -13,13 +13,15 @@ pub enum Damaged {
     SetAside,
 }
 
-/// Whether something is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+/// Whether something is done. A settings file may also have `true` or `false`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
     /// It is.
+    #[value(alias = "true")]
     On,
     /// It is not.
+    #[value(alias = "false")]
     Off,
 }
 
