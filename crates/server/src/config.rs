@@ -212,10 +212,11 @@ impl Settings {
         })
     }
 
-    /// Reads the files that the settings name, as the daemon does when it starts.
+    /// Reads the files that the settings name, as the daemon does when it starts, and those with
+    /// secrets, as it does before each request.
     ///
     /// # Errors
-    /// Those of the files, which name the line and the remedy.
+    /// Those of the files, which name the line and the remedy, and have no secret.
     pub fn check_files(&self) -> Result<(), Error> {
         for (options, protocol) in
             [(&self.statsd, statsd::STATSD), (&self.graphite, graphite::GRAPHITE)]
@@ -226,7 +227,9 @@ impl Settings {
         let rules = self.rules.as_deref().map(Rules::read);
         rules.transpose().map_err(Error::Rules)?;
         let relabelling = self.outputs.relabel.as_deref().map(Relabelling::read);
-        relabelling.transpose().map(drop).map_err(Error::Rules)
+        relabelling.transpose().map(drop).map_err(Error::Rules)?;
+        outputs::check_secrets(&self.outputs)?;
+        targets::check_secrets(&self.targets)
     }
 
     /// The effective settings, as a TOML file.

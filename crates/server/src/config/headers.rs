@@ -104,6 +104,31 @@ impl Given<'_> {
     }
 }
 
+/// Reads the files with secrets. The flags are those of a token, a password, and fields.
+pub(super) fn check(
+    headers: &Headers,
+    [bearer, basic, fields]: [&'static str; 3],
+) -> Result<(), Error> {
+    if let Some(credentials) = &headers.credentials {
+        check_credentials(credentials, bearer, basic)?;
+    }
+    // The credentials can be read, so an error is one of the other file.
+    headers.read().map(drop).map_err(|what| Error::Value(fields, what))
+}
+
+/// Reads a file with credentials.
+pub(super) fn check_credentials(
+    credentials: &Credentials,
+    bearer: &'static str,
+    basic: &'static str,
+) -> Result<(), Error> {
+    let flag = match credentials {
+        Credentials::Bearer(_) => bearer,
+        Credentials::Basic(_) => basic,
+    };
+    credentials.authorization().map(drop).map_err(|what| Error::Value(flag, what))
+}
+
 impl From<String> for HeaderText {
     fn from(text: String) -> Self {
         Self(text)

@@ -10,7 +10,7 @@ use hyper::Uri;
 use quipu::exposition::is_legacy_name;
 use serde::{Deserialize, Serialize};
 
-use super::headers::Given;
+use super::headers::{self, Given};
 use super::urls::{self, UrlText};
 use super::{Error, Flags, Switch, at_least, set};
 use crate::outputs::{Options, QueueOptions, otlp};
@@ -84,6 +84,18 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
         headers,
         otlp: otlp(flags)?,
     })
+}
+
+/// Reads the files with the secrets of receivers.
+pub(super) fn check_secrets(options: &Options) -> Result<(), Error> {
+    headers::check(
+        &options.headers,
+        ["remote-write-bearer-file", "remote-write-basic-file", "remote-write-header-file"],
+    )?;
+    headers::check(
+        &options.otlp.headers,
+        ["otlp-bearer-file", "otlp-basic-file", "otlp-header-file"],
+    )
 }
 
 /// The queues, if they are on the disk.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use quipu_segment::printable;
 
+use super::headers::check_credentials;
 use super::{Error, Flags, Time, at_least, number, set, urls};
 use crate::agent::targets::{Options, Target, TargetFile};
 use crate::credentials::Credentials;
@@ -80,6 +81,12 @@ fn credentials(flags: &Flags, targets: &[Target]) -> Result<Vec<Option<Credentia
     }
     let of = |job| all.iter().find(|(other, _)| *other == job).map(|(_, found)| found.clone());
     Ok(targets.iter().map(|target| of(Some(target.job())).or_else(|| of(None))).collect())
+}
+
+/// Reads the files with the credentials of targets.
+pub(super) fn check_secrets(options: &Options) -> Result<(), Error> {
+    let mut files = options.credentials.iter().flatten();
+    files.try_for_each(|credentials| check_credentials(credentials, BEARER, BASIC))
 }
 
 const BEARER: &str = "scrape-bearer-file";

@@ -60,7 +60,7 @@ impl Headers {
     ///
     /// # Errors
     /// What is wrong with a file, without what may be a secret.
-    pub(super) fn read(&self) -> Result<Vec<Header>, String> {
+    pub(crate) fn read(&self) -> Result<Vec<Header>, String> {
         let mut all = self.fields.clone();
         if let Some(credentials) = &self.credentials {
             all.push(Header { name: AUTHORIZATION, value: credentials.authorization()? });

@@ -1,6 +1,7 @@
 //! Sources of settings: flags override the environment, which overrides the file.
 
 use std::fs;
+use std::process::Command;
 
 use toml::{Table, Value};
 
@@ -120,5 +121,65 @@ fn a_file_of_settings_is_checked_by_itself() {
         let bad = check(text);
         assert_eq!(bad.status.code(), Some(2), "{text}");
         assert!(bad.stderr.contains(part), "{text}: {}", bad.stderr);
+    }
+}
+
+#[test]
+fn files_with_secrets_are_checked_and_not_shown() {
+    let home = Home::new();
+    let settings = |flag: &str| match flag {
+        _ if flag.starts_with("scrape") => "scrape = \"node=http://a:1\"",
+        _ if flag.starts_with("otlp") => "otlp = \"http://a:1\"",
+        _ => "remote-write = \"http://a:1/w\"",
+    };
+    let check = |flag: &str, file: &str| {
+        let text = format!("{}\n{flag} = {file:?}\n", settings(flag));
+        fs::write(home.path("quipu.toml"), text).unwrap();
+        let mut command = home.command();
+        command.args(["check", "config", "quipu.toml"]);
+        let ended = home.finish(command);
+        let mut command = home.command();
+        command.args(["serve", "--check-config", "--config", "quipu.toml"]);
+        let same = home.finish(command);
+        assert_eq!((same.status.code(), same.stderr), (ended.status.code(), ended.stderr.clone()));
+        assert!(
+            !ended.stderr.contains("fish") && !same.stdout.contains("fish"),
+            "{}",
+            ended.stderr
+        );
+        (ended.status.code(), ended.stderr)
+    };
+    fs::write(home.path("empty"), "\n").unwrap();
+    fs::write(home.path("long"), "fish ".repeat(20_000)).unwrap();
+    fs::write(home.path("lines"), "a: fish\nfish\n").unwrap();
+    fs::write(home.path("word"), "swordfish\n").unwrap();
+    fs::write(home.path("pair"), "a: swordfish\n").unwrap();
+    fs::create_dir(home.path("folder")).unwrap();
+    assert!(Command::new("mkfifo").arg(home.path("pipe")).status().unwrap().success());
+    let all = [
+        ("remote-write-bearer-file", "word", "lines", "more than a line"),
+        ("remote-write-basic-file", "pair", "word", "no colon; write USER:PASSWORD"),
+        ("remote-write-header-file", "pair", "lines", "line 2 of lines: it has no colon"),
+        ("otlp-bearer-file", "word", "lines", "more than a line"),
+        ("otlp-basic-file", "pair", "word", "no colon; write USER:PASSWORD"),
+        ("otlp-header-file", "pair", "lines", "line 2 of lines: it has no colon"),
+        ("scrape-bearer-file", "word", "lines", "more than a line"),
+        ("scrape-basic-file", "pair", "word", "no colon; write USER:PASSWORD"),
+    ];
+    for (flag, good, bad, part) in all {
+        assert_eq!(check(flag, good), (Some(0), String::new()), "{flag}");
+        for (file, part) in [
+            (bad, part),
+            ("none", "cannot read none: No such file"),
+            ("empty", "empty is empty"),
+            ("long", "more than 65536 bytes"),
+            ("folder", "folder is not a regular file"),
+            ("pipe", "pipe is not a regular file"),
+        ] {
+            let (code, error) = check(flag, file);
+            assert_eq!(code, Some(2), "{flag}: {error}");
+            let start = format!("quipu: cannot use --{flag}: ");
+            assert!(error.starts_with(&start) && error.contains(part), "{flag}: {error}");
+        }
     }
 }
