@@ -4,6 +4,7 @@
 //! serde from the TOML file, whose keys are the names of the flags. [`Settings`] has the effective
 //! ones, checked together.
 
+mod fault;
 mod flags;
 mod given;
 mod headers;
@@ -96,8 +97,8 @@ pub struct Settings {
 pub enum Error {
     /// The file cannot be read.
     Read(PathBuf, std::io::Error),
-    /// The file is not TOML, or has an unknown setting.
-    Parse(PathBuf, toml::de::Error),
+    /// The file is not TOML, or has an unknown setting. The text has no secret of the file.
+    Parse(PathBuf, String),
     /// A setting has an unusable value, or values contradict each other.
     Value(&'static str, String),
     /// The mapping file of StatsD or Graphite cannot be used.
@@ -425,8 +426,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read(_, error) => Some(error),
-            Self::Parse(_, error) => Some(error),
-            Self::Value(..) | Self::Mapping(_) | Self::Rules(_) => None,
+            Self::Parse(..) | Self::Value(..) | Self::Mapping(_) | Self::Rules(_) => None,
         }
     }
 }

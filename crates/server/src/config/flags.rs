@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Damaged, Error, ExternalLabel, HeaderText, LogFormat, LogLevel, Queue, ResourceAttribute,
-    Switch, Time, UrlText, given,
+    Switch, Time, UrlText, fault, given,
 };
 use crate::agent;
 use crate::agent::targets::TargetFile;
@@ -515,7 +515,10 @@ impl Flags {
     /// A file that cannot be read, is not TOML, or has an unknown setting.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::Read(path.into(), e))?;
-        toml::from_str(&text).map_err(|e| Error::Parse(path.into(), e))
+        toml::from_str(&text).map_err(|error| {
+            let what = fault::describe(&text, &error, is_harmless);
+            Error::Parse(path.into(), what)
+        })
     }
 
     /// Returns these settings, with those of `other` where these are absent.
@@ -621,4 +624,13 @@ impl Flags {
             ..Self::default()
         }
     }
+}
+
+/// Whether there is a setting of that name, whose value has no secret.
+fn is_harmless(name: &str) -> bool {
+    const SECRET: [&str; 5] =
+        ["remote-write", "remote-write-header", "otlp", "otlp-header", "scrape"];
+    let command = Flags::augment_args(clap::Command::new("quipu"));
+    let mut known = command.get_arguments().filter_map(clap::Arg::get_long);
+    known.any(|known| known == name) && !SECRET.contains(&name)
 }

@@ -245,3 +245,41 @@ fn one_text_is_a_list_of_one() {
         assert!(error.to_string().contains("string"), "{error}");
     }
 }
+
+#[test]
+fn a_line_that_may_have_a_secret_is_not_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("quipu.toml");
+    let error = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        let error = Flags::read(&path).unwrap_err();
+        assert!(!format!("{error:?}").contains("fish"), "{text}: {error:?}");
+        error.to_string()
+    };
+    for (text, part) in [
+        ("keys = 1\nremote-write-header = [\"X-Key: swordfish]", "line 2, column "),
+        ("remote-write-header = [\n\"X-Key: swordfish\n]", "line 2, column "),
+        ("otlp-header = \"X-Key: swordfish", "line 1, column "),
+        ("otlp-heder = [\"X-Key: swordfish\"]", "unknown field `otlp-heder`"),
+        ("remote-write = http://u:swordfish@a/", "line 1, column "),
+        ("scrape = [\"http://u:swordfish@a/\", 7]", "line 1, column "),
+        ("scrape = { a = \"swordfish\" }", "a string, or an array of strings"),
+        ("keys = \"none\" # was: swordfish", "line 1, column 8, which is not shown"),
+        ("password: swordfish", "line 1, column "),
+        ("listen = [\"a\", 7, { x = \"swordfish\" }]", "line 1, column "),
+        ("swordfish", "line 1, column "),
+    ] {
+        let shown = error(text);
+        assert!(shown.contains(part), "{text}: {shown}");
+        assert!(!shown.contains("fish") && shown.contains("quipu.toml"), "{text}: {shown}");
+    }
+    // Others are shown.
+    for (text, part) in [
+        ("keys = \"none\"", "1 | keys = \"none\""),
+        ("\nwindow = \"60 parsecs\"", "2 | window = \"60 parsecs\""),
+        ("push = \"yes\"", "1 | push = \"yes\""),
+    ] {
+        let shown = error(text);
+        assert!(shown.contains(part), "{text}: {shown}");
+    }
+}
