@@ -138,8 +138,8 @@ pub fn strange<'n>(
     strange
 }
 
-/// Variables that the Python and Ruby libraries read.
-const OTHERS: [&str; 2] = ["QUIPU_DIR", crate::count::FILE_VARIABLE];
+/// Variables that the Python and Ruby libraries read, and those of the commands that count.
+const OTHERS: [&str; 3] = ["QUIPU_DIR", crate::count::FILE_VARIABLE, crate::count::MODE_VARIABLE];
 
 impl Settings {
     /// Fills in the defaults and validates the settings together.

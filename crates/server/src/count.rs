@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use clap::Args;
 use quipu::Registry;
 use quipu::intake::{Buckets, Change, Intake, Limits, Metric, Shape};
-use quipu_segment::printable;
+use quipu_segment::{Options, printable};
 
 pub use series::Series;
 
@@ -26,6 +26,11 @@ pub struct Target {
     /// Segment file; created if it does not exist
     #[arg(long, env = FILE_VARIABLE, value_name = "FILE")]
     pub file: PathBuf,
+
+    /// Permission bits of a file that is created, such as 0660 for all users of its group; an
+    /// existing file keeps its own
+    #[arg(long, env = MODE_VARIABLE, value_name = "MODE", default_value = "0600", value_parser = mode)]
+    pub mode: u32,
 
     /// Help of a new metric
     #[arg(long, value_name = "TEXT", default_value = "")]
@@ -38,6 +43,9 @@ pub struct Target {
 
 /// The variable that names the file.
 pub const FILE_VARIABLE: &str = "QUIPU_FILE";
+
+/// The variable that has the permission bits of a new file.
+pub const MODE_VARIABLE: &str = "QUIPU_MODE";
 
 /// Arguments of `quipu inc`.
 #[derive(Args, Clone, Debug)]
@@ -126,7 +134,7 @@ Examples:
   quipu observe --file /run/app.quipu --buckets 10,100,1000 rows 250
   quipu time --file /run/app.quipu 'backup_seconds' -- tar cf backup.tar data
 
-QUIPU_FILE names the file if --file does not.";
+QUIPU_FILE names the file if --file does not, and QUIPU_MODE its mode.";
 
 /// The default bounds of the clients of Prometheus, in seconds.
 const OBSERVED: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
@@ -205,7 +213,7 @@ impl Bounds {
 
 /// Changes a series of the file.
 fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), Error> {
-    let Target { file, help_text, unit } = target;
+    let Target { file, mode, help_text, unit } = target;
     let name = series.name.as_str();
     let base = name.strip_suffix("_total").unwrap_or(name);
     if !unit.is_empty() && !base.strip_suffix(unit.as_str()).is_some_and(|b| b.ends_with('_')) {
@@ -214,7 +222,8 @@ fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), E
              out"
         )));
     }
-    let registry = Registry::open(file).map_err(|error| Error(error.to_string()))?;
+    let segment = Options::new().shared().mode(*mode).open_or_create(file);
+    let registry = Registry::on(segment.map_err(|error| Error(error.to_string()))?);
     // Nor does a refusal leave it as if the command had been killed.
     registry.segment().leave_in_order();
     let fail = |error: quipu::Error| Error(format!("{}: {error}", printable(file)));
@@ -241,6 +250,20 @@ fn number(text: &str) -> Result<f64, String> {
     Err("a whole number beyond 2^53 cannot be counted exactly: give a smaller one".into())
 }
 
+/// Reads permission bits in octal, with which their owner can use the file.
+fn mode(text: &str) -> Result<u32, String> {
+    const EXAMPLE: &str = "such as 0660 for this user and its group";
+    let bits = u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8);
+    match bits {
+        Ok(bits) if bits & !0o777 == 0 && bits & 0o600 == 0o600 => Ok(bits),
+        Ok(bits) if bits & !0o777 == 0 => Err(format!(
+            "the owner of the file cannot use it with that mode: \
+                         give a mode {EXAMPLE}"
+        )),
+        _ => Err(format!("expected permission bits in octal, 0600 to 0777, {EXAMPLE}")),
+    }
+}
+
 /// Writes a line to standard error, and ignores failures: there is no other place to report them.
 fn warn(what: &dyn fmt::Display) {
     let _ = writeln!(io::stderr(), "quipu: {what}");
@@ -251,10 +274,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_a_float_would_round_are_refused() {
+    fn numbers_that_a_float_would_round_and_modes_of_no_use_are_refused() {
         assert_eq!(number("9007199254740992"), Ok(9_007_199_254_740_992.0));
         assert_eq!(number("-2.5"), Ok(-2.5));
         assert_eq!(number("+Inf"), Ok(f64::INFINITY));
+        for (text, bits) in [("0660", 0o660), ("600", 0o600), ("0o777", 0o777)] {
+            assert_eq!(mode(text), Ok(bits), "{text}");
+        }
+        for text in ["", "0400", "440", "1660", "0680", "u=rw", "-660", "0o", "0x1ff"] {
+            assert!(mode(text).unwrap_err().contains("such as 0660"), "{text}");
+        }
         for text in ["9007199254740993", "-9007199254740994", "", "1s", "0x10"] {
             assert!(number(text).is_err(), "{text}");
         }
