@@ -19,7 +19,7 @@ mod values;
 use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use quipu::intake;
@@ -233,6 +233,12 @@ impl Settings {
         targets::check_secrets(&self.targets)
     }
 
+    /// What is most likely a mistake, and may be meant: as text for people.
+    pub fn warnings(&self) -> Vec<String> {
+        let places = self.segments.places.iter().filter_map(|place| doubtful(place));
+        places.chain(outputs::warnings(&self.outputs)).collect()
+    }
+
     /// The effective settings, as a TOML file.
     pub fn to_toml(&self) -> String {
         toml::to_string(&self.flags).expect("flags are a flat table of plain values")
@@ -358,6 +364,25 @@ fn segments(flags: &Flags, otlp: &otlp::Options) -> Result<agent::Options, Error
         bytes: set(flags.segments_bytes).min(1 << 40),
         record: (set(flags.segments_record) == Switch::On).then_some(record),
         own: set(flags.state.clone()),
+    })
+}
+
+/// What is most likely wrong with a place of segments that is not there.
+fn doubtful(place: &str) -> Option<String> {
+    if Path::new(place).exists() {
+        return None;
+    }
+    let shown = printable(place);
+    if place.starts_with('~') {
+        return Some(format!(
+            "--segments: {shown} begins with ~, which only a shell expands: write the whole path"
+        ));
+    }
+    (place.contains(":/") || place.contains(",/")).then(|| {
+        format!(
+            "--segments: {shown} is taken as one path: give each by a --segments of its own, on a \
+             line of its own in QUIPU_SEGMENTS, or in an array of the settings file"
+        )
     })
 }
 

@@ -2,6 +2,7 @@
 //! `quipu diff`, `quipu record`, `quipu inc` and its like, `quipu convert` and `quipu compare`.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -197,8 +198,9 @@ fn serve(arguments: &Serve) -> ExitCode {
     let strange = strange(&environment);
     if arguments.check_config {
         for name in strange {
-            let _ = writeln!(std::io::stderr(), "quipu: {} {NO_SETTING}", printable(name));
+            warn(&format_args!("{} {NO_SETTING}", printable(name)));
         }
+        settings.warnings().iter().for_each(|what| warn(what));
         if let Err(error) = settings.check_files() {
             return fail(&error, USAGE);
         }
@@ -207,6 +209,9 @@ fn serve(arguments: &Serve) -> ExitCode {
     logs::start(settings.log_format, settings.log_level);
     for name in strange {
         tracing::warn!(name = %printable(name), "an environment variable {NO_SETTING}");
+    }
+    for what in settings.warnings() {
+        tracing::warn!("{what}");
     }
     match serve::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,
@@ -231,8 +236,12 @@ fn strange(environment: &[OsString]) -> Vec<&OsStr> {
 
 /// Checks a file as `quipu serve --config` does, without the environment.
 fn check_config(file: &Path) -> ExitCode {
-    let settings = Flags::read(file).and_then(Settings::resolve);
-    if let Err(error) = settings.and_then(|settings| settings.check_files()) {
+    let settings = match Flags::read(file).and_then(Settings::resolve) {
+        Ok(settings) => settings,
+        Err(error) => return fail(&error, USAGE),
+    };
+    settings.warnings().iter().for_each(|what| warn(what));
+    if let Err(error) = settings.check_files() {
         return fail(&error, USAGE);
     }
     printed(print(|out| writeln!(out, "{}: the settings are valid", printable(file))))
@@ -252,8 +261,13 @@ fn settings(arguments: &Serve) -> Result<Settings, quipu_server::config::Error> 
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
     // If standard error is closed, the exit code alone reports the failure.
-    let _ = writeln!(std::io::stderr(), "quipu: {error}");
+    warn(&error);
     ExitCode::from(code)
+}
+
+/// Writes a line to standard error, and ignores failures: there is no other place to report them.
+fn warn(what: &dyn Display) {
+    let _ = writeln!(std::io::stderr(), "quipu: {what}");
 }
 
 #[cfg(test)]

@@ -220,7 +220,13 @@ impl Files {
         let now: HashMap<&PathBuf, &String> =
             look.faults.iter().take(MAX_LOGGED).map(|(path, what)| (path, what)).collect();
         for (path, what) in &now {
-            if self.faults.get(*path) != Some(*what) {
+            if self.faults.get(*path) == Some(*what) {
+                continue;
+            }
+            if *what == places::NOT_THERE {
+                let path = printable(*path);
+                info!(%path, "a place is not there: it is looked for every 5 seconds");
+            } else {
                 warn!(path = %printable(*path), %what, "a place cannot be watched");
             }
         }

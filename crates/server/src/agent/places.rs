@@ -73,6 +73,8 @@ struct Place<'a> {
     root: &'a Path,
 }
 
+/// The fault of a place that does not exist, or not yet.
+pub(crate) const NOT_THERE: &str = "nothing is there";
 const LINK: &str = "a pattern led to it, and it is a symbolic link; name it, or its target";
 /// How far below a directory segments are looked for.
 const DEPTH: usize = 2;
@@ -102,6 +104,18 @@ fn look_at_most(places: &[String], entries: usize) -> Look {
         }
     }
     look
+}
+
+/// The text of an error, with the way out if this user may not read a file or a directory.
+pub(crate) fn explained(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => format!(
+            "{error}: this user may not read it. Share a group with its owner, and create files \
+             with a mode such as 0660 (quipu inc --mode); the guide has a recipe under \"Files of \
+             other users\""
+        ),
+        _ => error.to_string(),
+    }
 }
 
 /// Whether nothing is at a path, by the error of a call that was to find it. Other errors say
@@ -257,6 +271,10 @@ impl Look {
                 };
                 self.faults.push((path.to_owned(), what.to_owned()));
             }
+            // A place need not exist yet.
+            Err(error) if is_named && error.kind() == io::ErrorKind::NotFound => {
+                self.faults.push((path.to_owned(), NOT_THERE.to_owned()));
+            }
             Err(error) => self.fault(path, &error),
         }
         if path == base
@@ -337,7 +355,7 @@ impl Look {
     /// Notes what could not be looked at. Unless nothing is there, something may be there unseen.
     fn fault(&mut self, path: &Path, error: &io::Error) {
         self.is_incomplete |= !is_absent(error);
-        self.faults.push((path.to_owned(), error.to_string()));
+        self.faults.push((path.to_owned(), explained(error)));
     }
 
     fn add(&mut self, place: Place<'_>, kind: Kind, id: FileId, modified: Option<SystemTime>) {
@@ -411,6 +429,10 @@ mod tests {
         assert_eq!(names("*/*.quipu").0, ["Segment web/1"]);
         assert_eq!(names("w*").0, ["Segment web/1", "Directory web", "Segment web/a/b/c"]);
         assert_eq!(names("none"), (Vec::new(), 1));
+        let none = look(&[root.join("none").to_str().unwrap().to_owned()]);
+        assert_eq!((&*none.faults[0].1, none.is_incomplete), (NOT_THERE, false));
+        let denied = explained(&io::ErrorKind::PermissionDenied.into());
+        assert!(denied.contains("quipu inc --mode"), "{denied}");
         assert_eq!(names("*.quipu"), (vec!["Segment mail".to_owned()], 1));
         assert_eq!(base_of("/run/a*/b"), Path::new("/run"));
         assert_eq!(base_of("/*"), Path::new("/"));

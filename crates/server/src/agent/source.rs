@@ -16,7 +16,7 @@ use super::context::joined;
 use super::merged::{Origin, Seen};
 use super::own::Shown;
 use super::place::Known;
-use super::places::{Found, Kind, is_absent};
+use super::places::{Found, Kind, explained, is_absent};
 use super::recorded::{Labels, Recorded, Recorder};
 use super::retry::{Retry, Stamp};
 use crate::segment_file::{FileId, Header, SegmentFile};
@@ -469,7 +469,7 @@ const NO_ROOM: &str = "no room for it is left in --segments-bytes; smaller files
 /// Opens what a look has found, and nothing else that was put there since.
 fn open(found: &Found) -> Result<SegmentFile, String> {
     let file = SegmentFile::open_below(&found.root, &found.path);
-    let file = file.map_err(|error| error.to_string())?;
+    let file = file.map_err(|error| explained(&error))?;
     if file.id() != found.id {
         return Err("another file took its place at this moment".to_owned());
     }

@@ -98,6 +98,19 @@ pub(super) fn check_secrets(options: &Options) -> Result<(), Error> {
     )
 }
 
+/// What is most likely a mistake in the settings of the outputs. A receiver may have its route at
+/// the root: it is taken.
+pub(super) fn warnings(options: &Options) -> impl Iterator<Item = String> {
+    let without = options.receivers.iter().filter(|receiver| receiver.is_without_path());
+    without.map(|receiver| {
+        format!(
+            "--remote-write: the URL {} has no path, and most receivers refuse what comes to /: \
+             Prometheus and VictoriaMetrics take remote write at /api/v1/write",
+            receiver.name()
+        )
+    })
+}
+
 /// The queues, if they are on the disk.
 fn queue(flags: &Flags) -> Result<Option<QueueOptions>, Error> {
     let bytes = set(flags.remote_write_queue_bytes);
@@ -204,6 +217,14 @@ impl ReceiverUrl {
         self.0.split_once('?').map_or(&self.0, |(name, _)| name)
     }
 
+    /// Whether the URL has no path, or that of the root alone.
+    fn is_without_path(&self) -> bool {
+        let name = self.name();
+        // The authority follows the two slashes of the scheme.
+        let rest = name.split_once("://").map_or(name, |(_, rest)| rest);
+        rest.split_once('/').is_none_or(|(_, path)| path.is_empty())
+    }
+
     /// Whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.0.starts_with("https://")
@@ -214,11 +235,12 @@ impl FromStr for ReceiverUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let uri: Uri = text.parse().map_err(|error| format!("{error}; write {EXAMPLE}"))?;
-        // The scheme is compared as it is written, since it is also looked for in the text.
+        // The scheme is compared as it is written, since it is also looked for in the text. Without
+        // one, the error of the parser says nothing of use.
         if !text.starts_with("http://") && !text.starts_with("https://") {
             return Err(format!("it does not begin with http:// or https://; write {EXAMPLE}"));
         }
+        let uri: Uri = text.parse().map_err(|error| format!("{error}; write {EXAMPLE}"))?;
         match uri.authority() {
             Some(authority) if !authority.host().is_empty() => Ok(Self(text.to_owned())),
             _ => Err(format!("it has no host; write {EXAMPLE}")),
@@ -333,7 +355,8 @@ mod tests {
         assert_eq!("https://a/w?token=x".parse::<ReceiverUrl>().unwrap().name(), "https://a/w");
         for (text, part) in [
             ("", "such as http://prometheus:9090"),
-            ("localhost:9090", "http://"),
+            ("localhost:9090", "does not begin with http://"),
+            ("localhost:9090/api/v1/write", "does not begin with http://"),
             ("ftp://a/", "does not begin with"),
             ("http:///w", "such as http://prometheus:9090"),
         ] {
@@ -349,6 +372,19 @@ mod tests {
             ("http://a/v1/metrics", "http://a/v1/metrics"),
         ] {
             assert_eq!(otlp_url(text).unwrap().as_str(), url);
+        }
+        for (text, is_without) in [
+            ("http://a", true),
+            ("http://[::1]:9090/", true),
+            ("https://a?x=/w", true),
+            ("http://a/w", false),
+            ("http://a/w/", false),
+        ] {
+            assert_eq!(
+                text.parse::<ReceiverUrl>().unwrap().is_without_path(),
+                is_without,
+                "{text}"
+            );
         }
         assert!(otlp_url("collector:4318").unwrap_err().contains("http://collector:4318"));
         assert!(otlp_url("off").unwrap_err().contains("--otlp-input"));

@@ -39,10 +39,33 @@ pub(super) fn read<T>(
     url: impl Fn(&T) -> &str,
 ) -> Result<Vec<T>, Error> {
     let read = |(number, text): (usize, &UrlText)| {
-        let checked = of(&text.0).and_then(|one| check(flag, url(&one)).map(|()| one));
+        let whole = check_is_one(flag, &text.0);
+        let checked =
+            whole.and_then(|()| of(&text.0)).and_then(|one| check(flag, url(&one)).map(|()| one));
         checked.map_err(|what| Error::Value(flag, format!("value {number}: {what}")))
     };
     (1..).zip(given.into_iter().flatten()).map(read).collect()
+}
+
+/// Refuses several URLs with commas between them, which would be one URL with a long path. A URL
+/// may have commas of its own.
+fn check_is_one(flag: &str, text: &str) -> Result<(), String> {
+    let is_url = |rest: &str| {
+        let rest = rest.trim_start();
+        // A target may have a job before its URL.
+        let url = rest.split_once('=').filter(|(job, _)| !job.contains([':', '/', '&']));
+        let url = url.map_or(rest, |(_, url)| url);
+        ["http://", "https://", "unix:"].iter().any(|start| url.starts_with(start))
+    };
+    if !text.split(',').skip(1).any(is_url) {
+        return Ok(());
+    }
+    let variable = flag.to_uppercase().replace('-', "_");
+    Err(format!(
+        "it has a comma and another URL after that: give each by a --{flag} of its own, on a line of \
+         its own in QUIPU_{variable}, or in an array of the settings file; write a comma of a URL \
+         as %2C"
+    ))
 }
 
 /// Refuses a URL with a password.
@@ -97,6 +120,25 @@ mod tests {
                 assert!(error.contains("--scrape-basic-file"), "{end}: {error}");
                 assert!(!error.contains(end) && !error.contains("sh@"), "{end}: {error}");
             }
+        }
+    }
+
+    #[test]
+    fn several_urls_in_one_value_are_refused() {
+        for text in
+            ["http://a/w?ids=1,2", "j=http://a/m,n?x=y", "http://a/,b=c", "http://a/?u=http://b"]
+        {
+            assert_eq!(check_is_one("scrape", text), Ok(()), "{text}");
+        }
+        for text in [
+            "http://a/w,http://b/w",
+            "http://a, https://b?fish",
+            "j=http://a,k=http://b",
+            "unix:/a,unix:/b",
+        ] {
+            let error = check_is_one("remote-write", text).unwrap_err();
+            assert!(error.contains("on a line of its own in QUIPU_REMOTE_WRITE"), "{error}");
+            assert!(!error.contains("fish"), "{error}");
         }
     }
 

@@ -269,7 +269,7 @@ impl Looks {
         let file = open_below(&found.root, &found.path, OFlags::RDWR | OFlags::NONBLOCK);
         let file = File::from(file.map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-                (State::NotWritable, error.to_string())
+                (State::NotWritable, places::explained(&error))
             }
             _ => (State::Unusable, error.to_string()),
         })?);

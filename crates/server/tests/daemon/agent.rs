@@ -237,6 +237,21 @@ fn files_that_are_gone_make_room_for_others() {
 }
 
 #[test]
+fn a_place_that_is_not_there_yet_is_no_warning() {
+    let home = Home::new();
+    let missing = home.path("run");
+    let daemon = home.start(&["--segments", missing.to_str().unwrap(), "--segments", "~/x"]);
+    let line = daemon.wait_for("a place is not there: it is looked for every 5 seconds");
+    assert_eq!(line["level"], "INFO");
+    let line = daemon.wait_for("--segments: ~/x begins with ~, which only a shell expands");
+    assert_eq!(line["level"], "WARN");
+    fs::create_dir(&missing).unwrap();
+    count(&home, "inc", "run/a.quipu", "jobs_total", "1");
+    wait_for(&daemon, "jobs_total{segment=\"a\"} 1");
+    daemon.stop();
+}
+
+#[test]
 fn links_that_others_made_are_not_followed() {
     let home = Home::new();
     fs::create_dir(home.path("run")).unwrap();

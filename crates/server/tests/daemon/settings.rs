@@ -183,3 +183,33 @@ fn files_with_secrets_are_checked_and_not_shown() {
         }
     }
 }
+
+#[test]
+fn a_receiver_without_a_path_is_a_warning() {
+    const WARNING: &str = "the URL http://127.0.0.1:1 has no path";
+    let home = Home::new();
+    let flags = ["--remote-write", "http://127.0.0.1:1?key=fish", "--otlp", "http://127.0.0.1:1"];
+    let ended = home.run(&[&["--check-config"], &flags[..]].concat());
+    assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
+    assert!(ended.stderr.starts_with(&format!("quipu: --remote-write: {WARNING}")));
+    assert!(ended.stderr.contains("/api/v1/write") && !ended.stderr.contains("fish"));
+    assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
+
+    let check = |url: &str| {
+        fs::write(home.path("quipu.toml"), format!("remote-write = [{url:?}]")).unwrap();
+        let mut command = home.command();
+        command.args(["check", "config", "quipu.toml"]);
+        home.finish(command)
+    };
+    let bare = check("http://127.0.0.1:1");
+    assert_eq!(bare.status.code(), Some(0), "{}", bare.stderr);
+    assert!(bare.stderr.contains(WARNING), "{}", bare.stderr);
+    assert_eq!(check("http://127.0.0.1:1/w").stderr, "");
+    let two = check("http://127.0.0.1:1/w,http://127.0.0.1:2/w");
+    assert_eq!(two.status.code(), Some(2));
+    assert!(two.stderr.contains("value 1: it has a comma and another URL"), "{}", two.stderr);
+
+    let daemon = home.start(&flags);
+    daemon.wait_for(&format!("--remote-write: {WARNING}"));
+    daemon.stop();
+}
