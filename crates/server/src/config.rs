@@ -8,6 +8,7 @@ mod fault;
 mod flags;
 mod given;
 mod headers;
+mod headings;
 mod outputs;
 mod targets;
 #[cfg(test)]

@@ -20,7 +20,8 @@ use quipu_server::{
     compare, convert, count, diff, inspect, lint, live, logs, scrape, serve, snapshot, wire,
 };
 
-/// A daemon that counts events over sliding windows, and tools for files of metrics and messages
+/// A metrics system: counts in files that processes share and that outlive them, shows, compares
+/// and records these, and has a daemon that takes in what others count and sends it on
 #[derive(Parser)]
 #[command(name = "quipu", version, arg_required_else_help = true)]
 struct Cli {
@@ -40,13 +41,15 @@ struct DaemonCli {
 
 #[derive(Subcommand)]
 enum DaemonCommand {
-    /// Runs the daemon: an HTTP server that counts its requests
+    /// Runs the daemon: takes in metrics, by HTTP, StatsD, Graphite, scrapes and files of other
+    /// programs, shows them to Prometheus, and sends them on
     Serve(Box<Serve>),
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs the daemon: an HTTP server that counts its requests
+    /// Runs the daemon: takes in metrics, by HTTP, StatsD, Graphite, scrapes and files of other
+    /// programs, shows them to Prometheus, and sends them on
     Serve(Box<Serve>),
     /// Checks settings of the daemon or an exposition of metrics, and says what is wrong with them
     Check(Check),

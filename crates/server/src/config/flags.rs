@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Damaged, Error, ExternalLabel, HeaderText, LogFormat, LogLevel, Queue, ResourceAttribute,
-    Switch, Time, UrlText, fault, given,
+    Switch, Time, UrlText, fault, given, headings,
 };
 use crate::agent;
 use crate::agent::targets::TargetFile;
@@ -24,6 +24,7 @@ use crate::record;
 /// the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Args, Deserialize, Serialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+#[command(mut_args(headings::put))]
 pub struct Flags {
     /// Address to listen on: HOST:PORT, or unix:PATH for a unix socket; may be given several times
     /// [default: 127.0.0.1:8081]
@@ -99,8 +100,8 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_SERIES", value_name = "COUNT")]
     pub series: Option<u64>,
 
-    /// Maximum number of series that one source may make while the daemon runs: an address, a job,
-    /// or a credential [default: none]
+    /// Maximum number of series that one source may make while the daemon runs: an address, or a
+    /// job of pushes and OTLP [default: none]
     #[arg(long, env = "QUIPU_SERIES_PER_SOURCE", value_name = "COUNT")]
     pub series_per_source: Option<u64>,
 

@@ -71,7 +71,7 @@ pub struct Refused {
     pub time: SystemTime,
     /// The way in.
     pub input: Input,
-    /// The source: an address, a job, or a credential.
+    /// The source: an address, a listener of a unix socket, or a job.
     pub source: String,
     /// A word for the reason.
     pub reason: &'static str,
