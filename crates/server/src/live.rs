@@ -185,8 +185,12 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     let Some(wanted) = &arguments.family else {
         return Ok(if arguments.all { Place::All } else { Place::Families });
     };
-    let mut families = app.model.families().iter();
-    let Some(found) = families.find(|family| family.name == *wanted) else {
+    let families = app.model.families();
+    let found = families.iter().find(|family| family.name == *wanted);
+    // A counter is also found by its name without the suffix, as in the history of a segment.
+    let is_counter = |name: &str| name.strip_suffix("_total") == Some(wanted);
+    let found = found.or_else(|| families.iter().find(|family| is_counter(&family.name)));
+    let Some(found) = found else {
         return Err(Error(format!("{}: it has no family {wanted:?}", app.target)));
     };
     let family: FamilyKey = (found.name.clone(), found.of);

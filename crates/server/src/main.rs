@@ -7,6 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use quipu_segment::printable;
 use quipu_server::compare::Compare;
@@ -127,7 +128,8 @@ fn main() -> ExitCode {
         let DaemonCommand::Serve(arguments) = DaemonCli::parse().command;
         return serve(&arguments);
     }
-    match Cli::parse().command {
+    let cli = Cli::try_parse().unwrap_or_else(|error| with_tip(error).exit());
+    match cli.command {
         Command::Serve(arguments) => serve(&arguments),
         Command::Check(Check { what: Checked::Config { file } }) => check_config(&file),
         Command::Check(Check { what: Checked::Metrics(arguments) }) => {
@@ -168,6 +170,26 @@ fn main() -> ExitCode {
         Command::Convert(arguments) => end(convert::run(&arguments)),
         Command::Compare(arguments) => end(compare::run(&arguments)),
     }
+}
+
+/// Adds the way out to an error about the command line whose text does not have it.
+fn with_tip(mut error: clap::Error) -> clap::Error {
+    let command = std::env::args().nth(1).unwrap_or_default();
+    let missing = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
+    let tip = match (&*command, error.kind()) {
+        ("time", ErrorKind::UnknownArgument) => {
+            "put -- before the command: quipu time SERIES -- COMMAND..."
+        }
+        ("diff", ErrorKind::MissingRequiredArgument) if missing.contains("<B>") => {
+            "give --after TIME to compare A with itself, this time later"
+        }
+        (_, ErrorKind::MissingRequiredArgument) if missing.contains("--file") => {
+            "the variable QUIPU_FILE can name the file for all commands"
+        }
+        _ => return error,
+    };
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
+    error
 }
 
 /// Exit code of `quipu inspect` for a damaged file.

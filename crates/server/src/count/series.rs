@@ -51,6 +51,15 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+/// Why a label cannot have that name, which a metric may have.
+fn fault(name: &str) -> Option<&'static str> {
+    match name {
+        "quipu_overflow" => Some("it marks the overflow series: choose another"),
+        _ if name.starts_with("__") => Some("Prometheus reserves \"__\": choose another"),
+        _ => None,
+    }
+}
+
 /// Reads from the front.
 struct Reader<'t> {
     text: &'t str,
@@ -95,6 +104,12 @@ impl Reader<'_> {
             let name = if is_quoted { self.quoted()? } else { self.word("") };
             if name.is_empty() {
                 return Err(self.error("expected the name of a label, or }"));
+            }
+            if let Some(what) = fault(&name) {
+                self.at = start;
+                return Err(
+                    self.error(&format!("{} cannot name a label: {what}", printable(&name)))
+                );
             }
             self.skip_spaces();
             if self.take('=') {
@@ -226,6 +241,8 @@ mod tests {
             ("jobs{\"x\"}", 9, "expected ="),
             ("jobs{1=\"x\"}", 6, "the name of a label"),
             ("jobs{,}", 6, "the name of a label"),
+            ("jobs{a=\"1\", __b=\"2\"}", 13, "__b cannot name a label: Prometheus reserves"),
+            ("jobs{\"quipu_overflow\"=\"2\"}", 6, "the overflow series"),
             ("jobs{a=\"1\",a=\"2\"}", 12, "twice"),
             ("jobs{a=\"\\x\"}", 9, "after a backslash"),
             ("jobs{a=\"1\"} 3", 13, "nothing can follow"),

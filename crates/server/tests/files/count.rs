@@ -1,6 +1,7 @@
 //! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,6 +61,45 @@ fn commands_make_the_file_and_what_they_count_adds_up() {
     ];
     let registry = Registry::open(home.file()).unwrap();
     has(&registry, &lines.map(|line| line.replace("10.0", "10")).each_ref().map(|l| &**l));
+}
+
+#[test]
+fn a_new_file_has_the_mode_that_was_asked_for() {
+    let home = Home::new();
+    let bits = || home.file().metadata().unwrap().permissions().mode() & 0o777;
+    home.succeed(&["inc", "a_total"]);
+    assert_eq!(bits(), 0o600);
+    home.succeed(&["inc", "--mode", "0660", "a_total"]);
+    assert_eq!(bits(), 0o600, "an existing file keeps its mode");
+    for command in [
+        &["inc", "a_total"][..],
+        &["set", "b", "1"],
+        &["observe", "c", "1"],
+        &["time", "d", "--", "true"],
+    ] {
+        std::fs::remove_file(home.file()).unwrap();
+        let (name, rest) = command.split_first().unwrap();
+        home.succeed(&[&[*name, "--mode", "0640"], rest].concat());
+        assert_eq!(bits(), 0o640, "{command:?}");
+    }
+    std::fs::remove_file(home.file()).unwrap();
+    let mut command = home.quipu(&["inc", "a_total"]);
+    assert!(command.env("QUIPU_MODE", "664").status().unwrap().success());
+    assert_eq!(bits(), 0o664);
+    home.refuse(&["inc", "--mode", "rw", "a_total"], 2, &["--mode", "such as 0660"]);
+}
+
+#[test]
+fn a_command_line_that_cannot_be_used_says_the_way_out() {
+    let home = Home::new();
+    home.refuse(&["time", "a", "ls"], 2, &["tip: put -- before the command"]);
+    home.refuse(&["diff", "a"], 2, &["tip: give --after TIME"]);
+    let mut command = home.quipu(&["inc", "a"]);
+    let output = command.env_remove("QUIPU_FILE").output().unwrap();
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(errors.contains("tip: the variable QUIPU_FILE can name the file"), "{errors}");
+    assert!(!home.file().exists());
 }
 
 #[test]

@@ -176,6 +176,9 @@ fn one_frame_has_rates() {
     let by = ["--family", "hits_total", "--by", "code", "--sort", "value"];
     let frame = home.succeed(&[&some[..], &by].concat());
     assert!(frame.contains("hits_total by code") && !line(&frame, "500").is_empty(), "{frame}");
+    // A counter is found without its suffix, too.
+    let frame = home.succeed(&[&some[..], &["--family", "hits"]].concat());
+    assert!(!line(&frame, "path=\"/b\",code=\"500\"").is_empty(), "{frame}");
     let frame = home.succeed(&[&some[..], &["--all", "--filter", "path=\"/b\""]].concat());
     assert!(!line(&frame, "hits_total{path=\"/b\",code=\"500\"}").is_empty(), "{frame}");
     assert!(!frame.contains("level") && !frame.contains("/a"), "{frame}");
