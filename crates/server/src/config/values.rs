@@ -17,10 +17,10 @@ pub enum Damaged {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Switch {
-    /// It is.
+    /// Yes; also written as true.
     #[value(alias = "true")]
     On,
-    /// It is not.
+    /// No; also written as false.
     #[value(alias = "false")]
     Off,
 }
