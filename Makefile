@@ -258,6 +258,14 @@ judge-remote-write-sender: ## Run the sender suite of remote write 2.0 against t
 	cd $(JUDGE_SENDER) && rm -f go.mod go.sum && go mod init judge && go get $(SENDER_SUITE)
 	cd $(JUDGE_SENDER) && QUIPU=$(CURDIR)/target/debug/quipu GOFLAGS=-mod=mod go test -count 1 -v .
 
+.PHONY: judge-victoria-metrics
+judge-victoria-metrics: ## Send to VictoriaMetrics with zstd, over an outage
+	mkdir -p $(DAEMON_PEERS)
+	cd $(DAEMON_MODULES)/victoria && GOBIN=$(DAEMON_PEERS) go install \
+		github.com/VictoriaMetrics/VictoriaMetrics/app/victoria-metrics
+	VICTORIA_METRICS=$(DAEMON_PEERS)/victoria-metrics $(CARGO) test --locked --package quipu-server \
+		--test daemon victoria_metrics -- --ignored --nocapture
+
 JUDGE_OPENAPI := target/judge-openapi
 
 $(JUDGE_OPENAPI)/complete: crates/server/tests/judges/openapi/requirements.txt

@@ -77,11 +77,14 @@ fn start(bench: &Bench, folder: &Path, target: &Target) -> Result<Vec<Sender>> {
         format!("--scrape-interval={interval}"),
     ];
     let queue = [segments.clone(), "--remote-write-queue=disk".into()];
+    // VictoriaMetrics takes zstd, and 1.0.
+    let zstd = [segments.clone(), "--remote-write-compression=zstd".into()];
     let segments = [segments];
     let mut senders = vec![
         quipu("quipu", true, &segments)?,
         quipu("quipu (queue on disk)", true, &queue)?,
         quipu("quipu (1.0)", false, &segments)?,
+        quipu("quipu (zstd)", false, &zstd)?,
         quipu("quipu (scraping)", true, &scraping)?,
     ];
     if bench.with_peers {

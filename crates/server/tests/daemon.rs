@@ -10,6 +10,8 @@ mod common;
 #[path = "daemon/agent.rs"]
 mod agent;
 
+#[path = "daemon/compression.rs"]
+mod compression;
 #[path = "daemon/context.rs"]
 mod context;
 #[path = "daemon/contract.rs"]

@@ -17,6 +17,7 @@ use crate::agent;
 use crate::agent::targets::TargetFile;
 use crate::http;
 use crate::inputs::{listeners, otlp, push};
+use crate::outputs::Coding;
 use crate::outputs::otlp::{Compression, Temporality};
 use crate::record;
 
@@ -403,6 +404,11 @@ pub struct Flags {
     )]
     pub remote_write_shard_by_url: Option<Switch>,
 
+    /// How requests of remote write are compressed: zstd takes a fraction of the bytes, but only
+    /// VictoriaMetrics and other daemons take it; other receivers get snappy [default: snappy]
+    #[arg(long, env = "QUIPU_REMOTE_WRITE_COMPRESSION", value_name = "HOW")]
+    pub remote_write_compression: Option<Coding>,
+
     /// Header field of all requests of remote write, such as 'X-Scope-OrgID: tenant-1'; may be
     /// given several times. Others can see it in the list of processes [default: none]
     #[arg(
@@ -545,7 +551,7 @@ impl Flags {
             remote_write remote_write_queue remote_write_queue_bytes
             remote_write_queue_directory remote_write_relabel remote_write_interval
             remote_write_shards remote_write_shard_by_url remote_write_exemplars
-            remote_write_header remote_write_header_file remote_write_bearer_file
+            remote_write_compression remote_write_header remote_write_header_file remote_write_bearer_file
             remote_write_basic_file otlp otlp_interval otlp_temporality otlp_compression
             otlp_resource otlp_header otlp_header_file otlp_bearer_file otlp_basic_file
             external_label log_format log_level
@@ -617,6 +623,7 @@ impl Flags {
             remote_write_shards: Some(1),
             remote_write_shard_by_url: Some(Switch::Off),
             remote_write_exemplars: Some(Switch::Off),
+            remote_write_compression: Some(Coding::Snappy),
             otlp_interval: time(Duration::from_secs(60)),
             otlp_temporality: Some(Temporality::Cumulative),
             otlp_compression: Some(Compression::Gzip),

@@ -78,6 +78,7 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
         shards,
         shard_by_url: set(flags.remote_write_shard_by_url) == Switch::On,
         exemplars: set(flags.remote_write_exemplars) == Switch::On,
+        compression: set(flags.remote_write_compression),
         labels,
         relabel: flags.remote_write_relabel.clone(),
         queue: queue(flags)?,

@@ -260,7 +260,8 @@ pub(super) fn may_exceed(body: &[u8], bytes: usize) -> bool {
 /// What the framing format of Snappy begins with.
 const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
-fn zstd_decoder<R: BufRead>(body: R) -> io::Result<impl Read + use<R>> {
+/// The bytes of a body of zstd, whose window is bounded.
+pub(crate) fn zstd_decoder<R: BufRead>(body: R) -> io::Result<impl Read + use<R>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
     decoder.window_log_max(ZSTD_WINDOW_LOG)?;
     Ok(decoder)

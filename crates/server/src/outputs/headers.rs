@@ -93,7 +93,8 @@ fn refusal(name: &HeaderName) -> Option<&'static str> {
         | "content-type"
         | "quipu-via"
         | "user-agent"
-        | "x-prometheus-remote-write-version" => {
+        | "x-prometheus-remote-write-version"
+        | "x-victoriametrics-remote-write-version" => {
             "the daemon sets it itself; leave it out, or have a proxy change it"
         }
         "connection"

@@ -27,6 +27,7 @@ use crate::inputs::rules::{self, Relabelling};
 use client::Client;
 use headers::Headers;
 use otlp::Exporter;
+pub use remote_write::Coding;
 use remote_write::{Lane, Metrics, Placement, Queue, QueueMetrics, Shards, Writer};
 pub use source::Source;
 
@@ -43,6 +44,8 @@ pub struct Options {
     pub shard_by_url: bool,
     /// Whether exemplars are sent.
     pub exemplars: bool,
+    /// How requests of remote write are compressed, if the receiver takes that.
+    pub compression: Coding,
     /// Labels of all series, as name and value.
     pub labels: Vec<crate::config::ExternalLabel>,
     /// The file of rules for all series, which have these labels by then.

@@ -32,6 +32,7 @@ pub(crate) struct Request {
     fields: HashMap<String, String>,
     body: Vec<u8>,
     pub(crate) version: WriteVersion,
+    pub(crate) is_zstd: bool,
     pub(crate) samples: Vec<Sample>,
     families: Vec<String>,
 }
@@ -145,21 +146,27 @@ fn serve(
 fn receive(connection: usize, input: &mut impl BufRead) -> Option<Request> {
     let Received { line, fields, body } = Received::read(input)?;
     assert_eq!(line, "POST /api/v1/write HTTP/1.1");
-    assert_eq!(fields["content-encoding"], "snappy");
+    let is_zstd = fields["content-encoding"] == "zstd";
+    assert!(is_zstd || fields["content-encoding"] == "snappy");
     let (content_type, version) = match &*fields["x-prometheus-remote-write-version"] {
         "0.1.0" => ("application/x-protobuf", WriteVersion::One),
         _ => ("application/x-protobuf;proto=io.prometheus.write.v2.Request", WriteVersion::Two),
     };
     assert_eq!(fields["content-type"], content_type);
-    let (samples, families) = read(version, &body);
-    Some(Request { connection, fields, body, version, samples, families })
+    let is_of_victoria = fields.get("x-victoriametrics-remote-write-version");
+    assert_eq!(is_of_victoria.is_some(), is_zstd && version == WriteVersion::One);
+    let mut plain = Vec::new();
+    match is_zstd {
+        true => plain = zstd::stream::decode_all(&body[..]).unwrap(),
+        false => remote::uncompress(&body, 64 << 20, &mut plain).unwrap(),
+    }
+    let (samples, families) = read(version, &plain);
+    Some(Request { connection, fields, body, version, is_zstd, samples, families })
 }
 
-/// The samples of a body, and the names of the families that 1.0 has.
-fn read(version: WriteVersion, body: &[u8]) -> (Vec<Sample>, Vec<String>) {
-    let mut request = Vec::new();
-    remote::uncompress(body, 64 << 20, &mut request).unwrap();
-    let mut reader = WriteReader::new(version, &request).unwrap();
+/// The samples of a request, and the names of the families that 1.0 has.
+fn read(version: WriteVersion, request: &[u8]) -> (Vec<Sample>, Vec<String>) {
+    let mut reader = WriteReader::new(version, request).unwrap();
     let (mut samples, mut families) = (Vec::new(), Vec::new());
     while let Some(entry) = reader.next() {
         let series = match entry.unwrap() {

@@ -5,6 +5,9 @@
 //! is valid. What is not is refused with a 400, which tells the sender not to send it again, or
 //! with a 503 if the state is full; the rest counts, and 2.0 is told how much that is. A request
 //! that is sent again counts once: totals are followed, and other values replace what is there.
+//!
+//! Bodies are compressed with Snappy, as the specification says, or with zstd, as VictoriaMetrics'
+//! agents and other daemons do it.
 
 mod families;
 mod taking;
@@ -17,6 +20,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RET
 use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 use self_cell::self_cell;
 
+use super::body::Pieces;
 use super::place::{Place, SMALL};
 use super::{Inputs, body, now_ms};
 use crate::http::{Reply, Request, Response, Steps, text};
@@ -48,15 +52,25 @@ fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
     let came = via.check(request.headers()).map_err(is_own)?;
     let coding =
         request.headers().get(CONTENT_ENCODING).map_or(&b"snappy"[..], HeaderValue::as_bytes);
-    if !coding.trim_ascii().eq_ignore_ascii_case(b"snappy") {
-        return Err(unsupported("compress the body with Snappy, in its block format"));
-    }
-    let body = request.body().clone();
-    let is_large = body::may_exceed(&body, SMALL);
+    let limit = inputs.shared().body_bytes.min(MOST_BYTES);
+    let (is_large, body) = match coding.trim_ascii() {
+        coding if coding.eq_ignore_ascii_case(b"snappy") => {
+            let block = request.body().clone();
+            (body::may_exceed(&block, SMALL), Body::Block(block, limit))
+        }
+        // How much a body of zstd expands to is not known before.
+        coding if coding.eq_ignore_ascii_case(b"zstd") => {
+            (true, Body::Pieces(Pieces::new(request, limit)?))
+        }
+        _ => {
+            let remedy = "compress the body with Snappy, in its block format, or with zstd";
+            return Err(unsupported(remedy));
+        }
+    };
     Ok(Writing {
         place: Place::new(&inputs.shared().places, is_large),
         body,
-        limit: inputs.shared().body_bytes.min(MOST_BYTES),
+        has_begun: false,
         reading: None,
         taking: Taking::new(inputs, request, version, now_ms())?,
         version,
@@ -99,13 +113,20 @@ self_cell! {
     }
 }
 
+/// A compressed body.
+enum Body {
+    /// A block of Snappy as it came, until the request has its place, and the most bytes of it
+    /// before compression.
+    Block(Bytes, usize),
+    /// What is read piece by piece.
+    Pieces(Pieces),
+}
+
 /// A request that is being taken.
 struct Writing {
     place: Place,
-    /// As it came, until the request has its place.
-    body: Bytes,
-    /// The most bytes of it before compression.
-    limit: usize,
+    body: Body,
+    has_begun: bool,
     reading: Option<Reading>,
     taking: Taking,
     version: WriteVersion,
@@ -119,13 +140,26 @@ const STEP: Duration = Duration::from_micros(100);
 const WORK_PER_LOOK: usize = 32;
 
 impl Writing {
-    /// Expands the body.
+    /// Expands the body, or a part of it if that takes long.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn open(&mut self) -> Result<Reading, Response> {
-        let Self { body, limit, taking, version, .. } = self;
-        taking.begin()?;
-        let bytes = body::expand_block(&std::mem::take(body), *limit)?;
-        Reading::try_new(bytes, |bytes| WriteReader::new(*version, bytes)).map_err(|error| {
+    fn open(&mut self, begun: Instant) -> Result<Option<Reading>, Response> {
+        let Self { body, has_begun, taking, version, .. } = self;
+        if !std::mem::replace(has_begun, true) {
+            taking.begin()?;
+        }
+        let bytes = match body {
+            Body::Block(block, limit) => body::expand_block(&std::mem::take(block), *limit)?,
+            Body::Pieces(pieces) => loop {
+                if let Some(bytes) = pieces.gather()? {
+                    break bytes;
+                }
+                if begun.elapsed() >= STEP {
+                    return Ok(None);
+                }
+            },
+        };
+        let reading = Reading::try_new(bytes, |bytes| WriteReader::new(*version, bytes));
+        reading.map(Some).map_err(|error| {
             taking.refuse_request(&error);
             response(*version, taking)
         })
@@ -139,8 +173,9 @@ impl Steps for Writing {
         }
         let begun = Instant::now();
         if self.reading.is_none() {
-            match self.open() {
-                Ok(reading) => self.reading = Some(reading),
+            match self.open(begun) {
+                Ok(Some(reading)) => self.reading = Some(reading),
+                Ok(None) => return None,
                 Err(response) => return Some(response),
             }
         }

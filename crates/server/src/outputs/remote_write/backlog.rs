@@ -165,13 +165,13 @@ impl Writer {
             let own_failures = backlog.own_backoff.failures();
             let was_failing = self.backoff.is_failing();
             let mut attempt = match self.adapt(&mut body) {
-                true => self.attempt(&body, self.timeout(patience)),
+                true => self.attempt(&mut body, self.timeout(patience)),
                 false => Attempt::Invalid,
             };
             if matches!(attempt, Attempt::InOtherVersion) {
                 // Whatever the receiver says to other shards meanwhile, so that this ends.
-                attempt = match body.in_version_1() {
-                    Ok(other) => self.attempt(&other, self.timeout(patience)),
+                attempt = match body.in_version_1(self.shards.coding()) {
+                    Ok(mut other) => self.attempt(&mut other, self.timeout(patience)),
                     Err(_) => Attempt::Invalid,
                 };
             }
@@ -227,8 +227,10 @@ impl Writer {
                     );
                 }
             }
-            // No response to 1.0 asks for another version.
-            Attempt::Invalid | Attempt::InOtherVersion => metrics.invalid.inc_by(samples),
+            // No response to 1.0 asks for another version, nor does one to Snappy for Snappy.
+            Attempt::Invalid | Attempt::InOtherVersion | Attempt::Unread => {
+                metrics.invalid.inc_by(samples);
+            }
         }
         (backlog.pause, backlog.own_pause) = (None, None);
         backlog.own_backoff.succeed();

@@ -3,25 +3,34 @@
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName};
 use quipu_wire::remote::WriteVersion;
 
+use super::coding::Coding;
 use crate::via;
 
 /// The fields of a request, with the way that its samples have gone.
-pub(super) fn of(version: WriteVersion, via: &str) -> [(HeaderName, &str); 4] {
+pub(super) fn of(version: WriteVersion, coding: Coding, via: &str) -> Vec<(HeaderName, &str)> {
+    let is_of_victoria = version == WriteVersion::One && coding == Coding::Zstd;
     let (content_type, version) = match version {
         WriteVersion::One => ("application/x-protobuf", "0.1.0"),
         WriteVersion::Two => {
             ("application/x-protobuf;proto=io.prometheus.write.v2.Request", "2.0.0")
         }
     };
-    [
-        (CONTENT_ENCODING, "snappy"),
+    let mut fields = vec![
+        (CONTENT_ENCODING, coding.name()),
         (CONTENT_TYPE, content_type),
         (VERSION, version),
         (via::FIELD, via),
-    ]
+    ];
+    if is_of_victoria {
+        fields.push((VICTORIA_VERSION, "1"));
+    }
+    fields
 }
 
 const VERSION: HeaderName = HeaderName::from_static("x-prometheus-remote-write-version");
+/// The version of VictoriaMetrics' protocol, which is 1.0 with zstd.
+const VICTORIA_VERSION: HeaderName =
+    HeaderName::from_static("x-victoriametrics-remote-write-version");
 
 /// How many samples and histograms the receiver has written, if it says so.
 pub(super) fn written(headers: &HeaderMap) -> Option<u64> {

@@ -8,14 +8,15 @@
 //! With a queue on the disk, what is not sent goes there instead (`backlog.rs`), and is sent
 //! between the snapshots.
 //!
-//! A request that is sent again has the same bytes, or the same samples in 1.0 if the receiver was
-//! found to take that alone meanwhile.
+//! A request that is sent again has the same bytes, or the same samples in 1.0 or with Snappy if
+//! the receiver was found to take that alone meanwhile.
 //!
 //! A receiver has one shard or several (`shards.rs`), each with a thread, a connection, and the
 //! series whose hash falls to it (`placement.rs`). They send at the same time, and each has its own
 //! retries: what is said here of a receiver holds for each shard.
 
 mod backlog;
+mod coding;
 mod convert;
 mod fields;
 mod metrics;
@@ -39,9 +40,10 @@ use super::LAST;
 use super::client::Client;
 use super::schedule::{Backoff, Patience, Schedule};
 use backlog::Backlog;
+pub use coding::Coding;
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
-use negotiation::Verdict;
+use negotiation::{Verdict, may_be_unread};
 pub(super) use placement::Placement;
 use queue::Id;
 pub(super) use queue::{Lane, Metrics as QueueMetrics, Queue};
@@ -214,7 +216,7 @@ impl Writer {
             };
             match attempt {
                 // Whatever the receiver says to other shards meanwhile, so that this ends.
-                Attempt::InOtherVersion => match snapshot.bodies[at].in_version_1() {
+                Attempt::InOtherVersion => match body.in_version_1(self.shards.coding()) {
                     Ok(other) => {
                         snapshot.bodies[at] = other;
                         continue;
@@ -246,7 +248,7 @@ impl Writer {
                 }
                 Attempt::Taken => course.is_any_taken = true,
                 Attempt::Refused(status, text) => course.refused = Some((status, text)),
-                Attempt::Invalid => {
+                Attempt::Invalid | Attempt::Unread => {
                     self.metrics().invalid.inc_by(snapshot.bodies[at].samples);
                 }
             }
@@ -273,25 +275,51 @@ impl Writer {
         snapshot
     }
 
-    /// Puts a request that the receiver does not take in 2.0 into 1.0, with the same samples.
-    /// Returns false if that fails, which it does not.
+    /// Puts a request that the receiver does not take in 2.0 into 1.0, and one that it does not
+    /// take with zstd into Snappy, with the same samples. Returns false if that fails, which it
+    /// does not.
     fn adapt(&self, body: &mut Body) -> bool {
-        if body.version == WriteVersion::One || self.shards.version() == WriteVersion::Two {
+        let (version, coding) = (self.shards.version(), self.shards.coding());
+        let adapted = if body.version == WriteVersion::Two && version == WriteVersion::One {
+            body.in_version_1(coding)
+        } else if body.coding == Coding::Zstd && coding == Coding::Snappy {
+            body.in_snappy()
+        } else {
             return true;
-        }
-        body.in_version_1().map(|other| *body = other).is_ok()
+        };
+        adapted.map(|other| *body = other).is_ok()
     }
 
-    /// Sends a request once.
-    fn attempt(&mut self, body: &Body, timeout: Option<Duration>) -> Attempt {
+    /// Sends a request once, or twice if the receiver may not take zstd: then with Snappy, too.
+    fn attempt(&mut self, body: &mut Body, timeout: Option<Duration>) -> Attempt {
+        let attempt = self.post(body, timeout);
+        if !matches!(attempt, Attempt::Unread) {
+            return attempt;
+        }
+        match body.in_snappy() {
+            Ok(other) => *body = other,
+            Err(_) => return Attempt::Invalid,
+        }
+        let attempt = self.post(body, timeout);
+        if matches!(attempt, Attempt::Taken) {
+            self.shards.leave_zstd();
+        }
+        attempt
+    }
+
+    fn post(&mut self, body: &Body, timeout: Option<Duration>) -> Attempt {
         let via = self.shards.via();
-        let sent = self.client.post(&fields::of(body.version, &via), &body.bytes, timeout);
+        let fields = fields::of(body.version, body.coding, &via);
+        let sent = self.client.post(&fields, &body.bytes, timeout);
         let answer = match sent {
             Ok(answer) => answer,
             Err(text) => return Attempt::Failed { status: None, asked: None, text },
         };
         self.metrics().answered(answer.status);
         let written = fields::written(&answer.headers);
+        if may_be_unread(body.coding, answer.status, written) {
+            return Attempt::Unread;
+        }
         let verdict = self.shards.judge(body.version, answer.status, written.is_some());
         if verdict != Verdict::Later {
             self.backoff.succeed();
@@ -324,6 +352,8 @@ enum Attempt {
     Refused(u16, String),
     /// It is to be sent in another version.
     InOtherVersion,
+    /// It is to be sent with Snappy. No attempt ends with this.
+    Unread,
     /// It is to be sent again, maybe after the time that the receiver asks for. With the status, if
     /// there was a response, and the reason.
     Failed {

@@ -1,18 +1,25 @@
-//! Which version of remote write a receiver takes.
+//! Which version of remote write a receiver takes, and whether it takes zstd.
 //!
 //! The first request is in 2.0. Receivers that know 1.0 alone refuse it, or take it and store
 //! nothing: Prometheus 2 and VictoriaMetrics do that. One that knows 2.0 says in the header fields
 //! `X-Prometheus-Remote-Write-*-Written` how much it stored. So a response without them means that
 //! the receiver does not know the version, as the specification of 2.0 says. The shards of a
 //! receiver share what is known.
+//!
+//! If zstd is wanted, each version is tried with it first. A receiver that may not be able to read
+//! such a request gets it with Snappy at once, and that alone from then on if it takes it. One that
+//! refuses both does so for what is in the request, or for its version.
 
 use quipu_wire::remote::WriteVersion::{self, One, Two};
+
+use super::coding::Coding;
 
 /// What is known of a receiver.
 #[derive(Debug)]
 pub(super) struct Negotiation {
     version: WriteVersion,
     is_known: bool,
+    coding: Coding,
 }
 
 /// What a response means for the request.
@@ -28,10 +35,30 @@ pub(super) enum Verdict {
     Other,
 }
 
+/// Whether a response may mean that the receiver cannot read what is compressed so. One that has
+/// stored something can. The specification of 2.0 asks for status 415; receivers of 1.0 also have
+/// 400.
+pub(super) fn may_be_unread(coding: Coding, status: u16, written: Option<u64>) -> bool {
+    coding == Coding::Zstd && matches!(status, 400 | 415) && written.unwrap_or(0) == 0
+}
+
 impl Negotiation {
-    /// A receiver of which nothing is known.
-    pub(super) fn new() -> Self {
-        Self { version: Two, is_known: false }
+    /// A receiver of which nothing is known, with the coding that is wanted.
+    pub(super) fn new(coding: Coding) -> Self {
+        Self { version: Two, is_known: false, coding }
+    }
+
+    /// How requests are compressed.
+    pub(super) fn coding(&self) -> Coding {
+        self.coding
+    }
+
+    /// Notes that the receiver took with Snappy what it did not take with zstd. Returns whether
+    /// that is news.
+    pub(super) fn leave_zstd(&mut self) -> bool {
+        let is_news = self.coding == Coding::Zstd;
+        self.coding = Coding::Snappy;
+        is_news
     }
 
     /// The version to send.
@@ -66,13 +93,14 @@ impl Negotiation {
     }
 
     fn settle(&mut self, version: WriteVersion, verdict: Verdict) -> Verdict {
-        *self = Self { version, is_known: true };
+        (self.version, self.is_known) = (version, true);
         verdict
     }
 
     fn change(&mut self, version: WriteVersion, verdict: Verdict) -> Verdict {
         // Another shard may have found out, and had samples taken since.
-        *self = Self { version, is_known: self.is_known && self.version == version };
+        self.is_known &= self.version == version;
+        self.version = version;
         verdict
     }
 }
@@ -116,12 +144,38 @@ mod tests {
             ),
         ];
         for (responses, version) in cases {
-            let mut negotiation = Negotiation::new();
+            let mut negotiation = Negotiation::new(Coding::Snappy);
             for (sent, status, has_counts, verdict) in responses {
                 let judged = negotiation.judge(*sent, *status, *has_counts);
                 assert_eq!(judged, *verdict, "{status} in {responses:?}");
             }
             assert_eq!(negotiation.version(), version, "{responses:?}");
         }
+    }
+
+    #[test]
+    fn what_was_not_read_is_told_from_what_was_refused() {
+        for (coding, status, written, expected) in [
+            (Coding::Zstd, 415, None, true),
+            (Coding::Zstd, 400, None, true),
+            (Coding::Zstd, 400, Some(0), true),
+            (Coding::Zstd, 400, Some(1), false),
+            (Coding::Zstd, 204, None, false),
+            (Coding::Zstd, 401, None, false),
+            (Coding::Zstd, 503, None, false),
+            (Coding::Snappy, 415, None, false),
+        ] {
+            let case = format!("{coding:?} {status} {written:?}");
+            assert_eq!(may_be_unread(coding, status, written), expected, "{case}");
+        }
+    }
+
+    #[test]
+    fn zstd_is_left_once() {
+        let mut negotiation = Negotiation::new(Coding::Zstd);
+        assert_eq!(negotiation.judge(Two, 204, false), Other);
+        assert_eq!(negotiation.coding(), Coding::Zstd);
+        assert!(negotiation.leave_zstd() && !negotiation.leave_zstd());
+        assert_eq!((negotiation.version(), negotiation.coding()), (One, Coding::Snappy));
     }
 }

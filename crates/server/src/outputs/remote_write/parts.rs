@@ -6,6 +6,7 @@ use quipu::snapshot::{Exemplar, Native, Timestamp};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{Label, Metadata, WriteVersion};
 
+use super::coding::Coding;
 use super::placement::Placement;
 use super::snapshot::Requests;
 use crate::inputs::rules::Relabelling;
@@ -32,6 +33,13 @@ impl Parts {
         let part = |_| Requests::new(timestamp_ms, version, hash.clone());
         let parts = (0..placement.shards()).map(part).collect();
         Self { parts, placement, relabelling: None, has_exemplars: false, nameless: 0 }
+    }
+
+    /// Compresses the requests so.
+    pub(super) fn compressed(mut self, coding: Coding) -> Self {
+        let parts = self.parts.into_iter().map(|part| part.compressed(coding));
+        self.parts = parts.collect();
+        self
     }
 
     /// Applies these rules to all series.

@@ -529,7 +529,7 @@ mod tests {
         // In 1.0, the samples are the same, without starts.
         for body in &snapshot.bodies {
             let mut one = Requests::new(1000, WriteVersion::One, Seeded::default()).finish();
-            one.bodies.push(body.in_version_1().unwrap());
+            one.bodies.push(body.in_version_1(body.coding).unwrap());
             let without = expected.replace("Some(5)", "None");
             assert_eq!(rows(&one), without.lines().collect::<Vec<_>>());
         }

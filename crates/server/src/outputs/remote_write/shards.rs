@@ -15,6 +15,7 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::WriteVersion;
 use tracing::{debug, info, warn};
 
+use super::coding::Coding;
 use super::metrics::ReceiverMetrics;
 use super::negotiation::{Negotiation, Verdict};
 use super::parts::Parts;
@@ -86,6 +87,7 @@ impl Shards {
     ) -> Self {
         let count = usize::from(placement.shards());
         let none = |_| None;
+        metrics.zstd.set((options.compression == Coding::Zstd).into());
         let reading = Reading {
             timestamp_ms: i64::MIN,
             at: Instant::now(),
@@ -102,7 +104,7 @@ impl Shards {
             interval: options.interval,
             hash: Seeded::default(),
             reading: Mutex::new(reading),
-            negotiation: Mutex::new(Negotiation::new()),
+            negotiation: Mutex::new(Negotiation::new(options.compression)),
             standings: Mutex::new(Standings::new(count)),
             completed: Mutex::new(vec![None; count]),
             taken: AtomicU64::new(0),
@@ -171,8 +173,9 @@ impl Shards {
         let begun = Instant::now();
         let replaced = reading.parts.iter_mut().filter_map(Option::take);
         self.metrics.replaced.inc_by(replaced.map(|part| part.samples()).sum());
-        let version = lock(&self.negotiation).version();
+        let (version, coding) = (self.version(), self.coding());
         let mut parts = Parts::new(timestamp_ms, version, &self.hash, self.placement.clone())
+            .compressed(coding)
             .relabelled(self.relabelling.clone())
             .expecting(reading.series)
             .with_exemplars(self.has_exemplars);
@@ -191,6 +194,22 @@ impl Shards {
     /// The version to send.
     pub(super) fn version(&self) -> WriteVersion {
         lock(&self.negotiation).version()
+    }
+
+    /// How requests are compressed.
+    pub(super) fn coding(&self) -> Coding {
+        lock(&self.negotiation).coding()
+    }
+
+    /// Notes that the receiver took with Snappy what it did not take with zstd.
+    pub(super) fn leave_zstd(&self) {
+        if lock(&self.negotiation).leave_zstd() {
+            self.metrics.zstd.set(0);
+            info!(
+                receiver = %self.metrics.receiver,
+                "the receiver takes no zstd; its requests are compressed with snappy from now on"
+            );
+        }
     }
 
     /// Judges the response to a request in this version.

@@ -8,15 +8,17 @@
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
+use std::io;
 use std::mem;
 
 use quipu::snapshot::{Exemplar, Native, Timestamp};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    self, Compressor, Entry, ExemplarSample, HistogramSample, Label, Metadata, RemoteWrite2,
-    Sample, Series, WriteReader, WriteVersion,
+    Entry, ExemplarSample, HistogramSample, Label, Metadata, RemoteWrite2, Sample, Series,
+    WriteReader, WriteVersion,
 };
 
+use super::coding::{Coding, Compressor};
 use super::convert::to_version_1;
 use super::series::{NAME, label_name};
 
@@ -24,6 +26,7 @@ use super::series::{NAME, label_name};
 #[derive(Debug)]
 pub(super) struct Body {
     pub(super) version: WriteVersion,
+    pub(super) coding: Coding,
     pub(super) bytes: Vec<u8>,
     pub(super) samples: u64,
 }
@@ -79,13 +82,13 @@ impl Body {
         request: &[u8],
         samples: u64,
         compressor: &mut Compressor,
-    ) -> Result<Self, quipu_wire::Error> {
-        Ok(Self { version, bytes: compressor.compress(request)?.to_vec(), samples })
+    ) -> io::Result<Self> {
+        let bytes = compressor.compress(request)?.to_vec();
+        Ok(Self { version, coding: compressor.coding(), bytes, samples })
     }
 
-    pub(super) fn expand(&self) -> Result<Vec<u8>, quipu_wire::Error> {
-        let mut bytes = Vec::new();
-        remote::uncompress(&self.bytes, MOST_EXPANDED, &mut bytes).map(|()| bytes)
+    pub(super) fn expand(&self) -> io::Result<Vec<u8>> {
+        self.coding.uncompress(&self.bytes, MOST_EXPANDED)
     }
 
     /// Passes all series of the request.
@@ -100,9 +103,15 @@ impl Body {
     }
 
     /// The same samples in a request in 1.0.
-    pub(super) fn in_version_1(&self) -> Result<Self, quipu_wire::Error> {
-        let request = to_version_1(&self.expand()?)?;
-        Self::new(WriteVersion::One, &request, self.samples, &mut Compressor::default())
+    pub(super) fn in_version_1(&self, coding: Coding) -> io::Result<Self> {
+        let request = to_version_1(&self.expand()?).map_err(io::Error::other)?;
+        Self::new(WriteVersion::One, &request, self.samples, &mut Compressor::new(coding))
+    }
+
+    /// The same request, compressed with Snappy.
+    pub(super) fn in_snappy(&self) -> io::Result<Self> {
+        let compressor = &mut Compressor::new(Coding::Snappy);
+        Self::new(self.version, &self.expand()?, self.samples, compressor)
     }
 }
 
@@ -128,6 +137,11 @@ impl Requests {
     pub(super) fn expecting(mut self, series: usize) -> Self {
         self.snapshot.series.reserve(series);
         self
+    }
+
+    /// Compresses the requests so.
+    pub(super) fn compressed(self, coding: Coding) -> Self {
+        Self { compressor: Compressor::new(coding), ..self }
     }
 
     /// How many series there are.
@@ -259,6 +273,7 @@ impl Requests {
         let compressor = &mut self.compressor;
         let body = match self.version {
             WriteVersion::One => to_version_1(&self.bytes)
+                .map_err(io::Error::other)
                 .and_then(|request| Body::new(WriteVersion::One, &request, samples, compressor)),
             WriteVersion::Two => Body::new(WriteVersion::Two, &self.bytes, samples, compressor),
         };
@@ -422,7 +437,7 @@ mod tests {
         for body in &snapshot.bodies {
             let bytes = match body.version {
                 WriteVersion::One => body.expand().unwrap(),
-                WriteVersion::Two => body.in_version_1().unwrap().expand().unwrap(),
+                WriteVersion::Two => body.in_version_1(body.coding).unwrap().expand().unwrap(),
             };
             assert!(bytes.len() < 8 << 20, "{}", bytes.len());
         }

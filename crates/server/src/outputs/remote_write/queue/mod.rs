@@ -260,6 +260,7 @@ impl Queue {
             timestamp_ms,
             samples,
             version: body.version,
+            coding: body.coding,
             shard,
             last_shard,
             body: &body.bytes,
@@ -475,6 +476,7 @@ impl Queue {
         let record = Records::new(&bytes, 0).next();
         let body = record.map(|(_, record)| Body {
             version: record.version,
+            coding: record.coding,
             bytes: record.body.to_vec(),
             samples: u64::from(record.samples),
         });

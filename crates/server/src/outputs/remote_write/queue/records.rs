@@ -6,6 +6,8 @@
 
 use quipu_wire::remote::WriteVersion;
 
+use crate::outputs::remote_write::coding::Coding;
+
 /// A request that waits, or that waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record<'a> {
@@ -15,10 +17,11 @@ pub(super) struct Record<'a> {
     pub(super) timestamp_ms: i64,
     pub(super) samples: u32,
     pub(super) version: WriteVersion,
+    pub(super) coding: Coding,
     /// The shard that it is of, and the last of all shards. Both are 0 if there was one.
     pub(super) shard: u8,
     pub(super) last_shard: u8,
-    /// As it is sent: compressed.
+    /// As it is sent: compressed with this coding.
     pub(super) body: &'a [u8],
 }
 
@@ -52,8 +55,10 @@ pub(super) struct Skipped {
 }
 
 /// The bytes of a file's header.
-pub(super) const HEADER: [u8; 16] = *b"QUIPURWQ\x02\0\0\0\0\0\0\0";
-/// That of version 1, whose records have zeros for the shards.
+pub(super) const HEADER: [u8; 16] = *b"QUIPURWQ\x03\0\0\0\0\0\0\0";
+/// That of version 2, whose records have a zero for the coding.
+const HEADER_2: [u8; 16] = *b"QUIPURWQ\x02\0\0\0\0\0\0\0";
+/// That of version 1, whose records have zeros for the shards, too.
 pub(super) const HEADER_1: [u8; 16] = *b"QUIPURWQ\x01\0\0\0\0\0\0\0";
 /// The bytes of a record before the body.
 pub(super) const PREFIX: usize = 28;
@@ -67,9 +72,10 @@ pub(super) const DONE: [u8; 4] = [1, 0, 0, 0];
 
 /// Judges the beginning of a file.
 pub(super) fn kind(bytes: &[u8]) -> Kind {
+    let mut headers = [HEADER, HEADER_2, HEADER_1].into_iter();
     match bytes.get(..HEADER.len()) {
-        Some(header) if header == HEADER || header == HEADER_1 => Kind::Queue,
-        None if HEADER.starts_with(bytes) || HEADER_1.starts_with(bytes) => Kind::Torn,
+        Some(header) if headers.any(|known| header == known) => Kind::Queue,
+        None if headers.any(|known| known.starts_with(bytes)) => Kind::Torn,
         _ => Kind::Foreign,
     }
 }
@@ -82,9 +88,13 @@ impl Record<'_> {
             Ok(length) if (1..=MOST_BODY).contains(&self.body.len()) => length,
             _ => return false,
         };
-        let version: u16 = match self.version {
+        let version = match self.version {
             WriteVersion::One => 1,
             WriteVersion::Two => 2,
+        };
+        let coding = match self.coding {
+            Coding::Snappy => 0,
+            Coding::Zstd => 1,
         };
         let start = out.len();
         out.extend(if self.is_done { DONE } else { [0; 4] });
@@ -92,8 +102,7 @@ impl Record<'_> {
         out.extend(length.to_le_bytes());
         out.extend(self.samples.to_le_bytes());
         out.extend(self.timestamp_ms.to_le_bytes());
-        out.extend(version.to_le_bytes());
-        out.extend([self.shard, self.last_shard]);
+        out.extend([version, coding, self.shard, self.last_shard]);
         out.extend(self.body);
         let crc = crc32fast::hash(&out[start + 8..]);
         out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
@@ -133,7 +142,7 @@ impl<'a> Records<'a> {
     fn is_whole(&mut self, at: usize) -> bool {
         let Some(bytes) = self.bytes.get(at..) else { return false };
         let Some(prefix) = bytes.first_chunk::<PREFIX>() else { return false };
-        let is_likely = word(prefix, 0) <= 1 && version(prefix).is_some();
+        let is_likely = word(prefix, 0) <= 1 && form(prefix).is_some();
         let length = length(prefix).filter(|length| is_likely && PREFIX + length <= bytes.len());
         let Some(length) = length else { return false };
         let Some(left) = self.search.checked_sub(PREFIX + length) else { return false };
@@ -162,7 +171,7 @@ impl<'a> Iterator for Records<'a> {
 fn read(bytes: &[u8]) -> Option<Record<'_>> {
     let (prefix, rest) = bytes.split_first_chunk::<PREFIX>()?;
     let body = rest.get(..length(prefix)?)?;
-    let version = version(prefix)?;
+    let (version, coding) = form(prefix)?;
     if crc32fast::hash(bytes.get(8..PREFIX + body.len())?) != word(prefix, 4) {
         return None;
     }
@@ -172,19 +181,26 @@ fn read(bytes: &[u8]) -> Option<Record<'_>> {
         timestamp_ms: time.cast_signed(),
         samples: word(prefix, 12),
         version,
+        coding,
         shard: prefix[26],
         last_shard: prefix[27],
         body,
     })
 }
 
-/// The version of remote write, if it is known.
-fn version(prefix: &[u8; PREFIX]) -> Option<WriteVersion> {
-    match [prefix[24], prefix[25]] {
-        [1, 0] => Some(WriteVersion::One),
-        [2, 0] => Some(WriteVersion::Two),
-        _ => None,
-    }
+/// The version of remote write and the coding, if both are known.
+fn form(prefix: &[u8; PREFIX]) -> Option<(WriteVersion, Coding)> {
+    let version = match prefix[24] {
+        1 => WriteVersion::One,
+        2 => WriteVersion::Two,
+        _ => return None,
+    };
+    let coding = match prefix[25] {
+        0 => Coding::Snappy,
+        1 => Coding::Zstd,
+        _ => return None,
+    };
+    Some((version, coding))
 }
 
 /// The length of a body, if there may be such a one.
@@ -202,14 +218,15 @@ mod tests {
     use super::*;
 
     fn records() -> [Record<'static>; 3] {
-        let record = |is_done, timestamp_ms, version, [shard, last_shard]: [u8; 2], body| {
-            let samples = 7;
-            Record { is_done, timestamp_ms, samples, version, shard, last_shard, body }
-        };
+        let record =
+            |is_done, timestamp_ms, (version, coding), [shard, last_shard]: [u8; 2], body| {
+                let samples = 7;
+                Record { is_done, timestamp_ms, samples, version, coding, shard, last_shard, body }
+            };
         [
-            record(false, 1_700_000_000_000, WriteVersion::Two, [0, 0], b"abc"),
-            record(true, -1, WriteVersion::One, [3, 63], b"d"),
-            record(false, i64::MAX, WriteVersion::Two, [255, 255], &[0; 100]),
+            record(false, 1_700_000_000_000, (WriteVersion::Two, Coding::Snappy), [0, 0], b"abc"),
+            record(true, -1, (WriteVersion::One, Coding::Zstd), [3, 63], b"d"),
+            record(false, i64::MAX, (WriteVersion::Two, Coding::Zstd), [255, 255], &[0; 100]),
         ]
     }
 
@@ -264,13 +281,16 @@ mod tests {
     }
 
     #[test]
-    fn files_of_version_1_are_those_of_one_shard() {
-        let mut bytes = HEADER_1.to_vec();
-        assert!(records()[0].encode(&mut bytes));
-        assert_eq!(bytes[HEADER.len() + 24..][..4], [2, 0, 0, 0]);
-        assert_eq!(kind(&bytes), Kind::Queue);
-        for end in 0..HEADER_1.len() {
-            assert_eq!(kind(&HEADER_1[..end]), Kind::Torn);
+    fn files_of_versions_1_and_2_are_read() {
+        // The records of version 1 are those of one shard with Snappy.
+        for header in [HEADER_1, HEADER_2] {
+            let mut bytes = header.to_vec();
+            assert!(records()[0].encode(&mut bytes));
+            assert_eq!(bytes[HEADER.len() + 24..][..4], [2, 0, 0, 0]);
+            assert_eq!(kind(&bytes), Kind::Queue);
+            for end in 0..header.len() {
+                assert_eq!(kind(&header[..end]), Kind::Torn);
+            }
         }
         let mut next = HEADER;
         next[8] += 1;

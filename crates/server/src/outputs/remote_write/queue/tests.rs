@@ -1,5 +1,6 @@
 //! Queues that are opened again, full, damaged, foreign, and on a disk that takes nothing.
 
+use super::super::coding::Coding;
 use super::*;
 use quipu::Registry;
 use quipu_wire::remote::WriteVersion;
@@ -22,7 +23,8 @@ fn open(directory: &Path) -> Queue {
 }
 
 fn body(text: &str) -> Body {
-    Body { version: WriteVersion::Two, bytes: text.as_bytes().to_vec(), samples: 3 }
+    let bytes = text.as_bytes().to_vec();
+    Body { version: WriteVersion::Two, coding: Coding::Snappy, bytes, samples: 3 }
 }
 
 fn push(queue: &mut Queue, texts: &[&str]) -> Vec<Id> {
@@ -305,6 +307,7 @@ fn fill_with_version_1(queue: &Queue) {
         timestamp_ms: 1000,
         samples: 1,
         version: WriteVersion::Two,
+        coding: Coding::Snappy,
         shard: 0,
         last_shard: 0,
         body: b"old",
