@@ -58,6 +58,11 @@ impl SegmentFile {
         Ok(Self { path: path.to_owned(), file, id: file_id(&data) })
     }
 
+    /// The path that it was opened by.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// What tells the file from others, whatever its name is.
     pub(crate) fn id(&self) -> FileId {
         self.id

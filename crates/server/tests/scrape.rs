@@ -271,6 +271,60 @@ fn a_segment_is_shown_beside_its_application() {
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
 }
 
+/// Adds 1 to a counter in a segment file, as a script does.
+fn count(path: &Path, series: &str) {
+    succeed(Command::new(QUIPU).args(["inc", "--file"]).arg(path).arg(series));
+}
+
+#[test]
+fn all_variants_of_a_name_are_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.quipu");
+    let series = ["a_total", "b", "jobs", "a_total{q=\"1\"}", "jobs_total", "b{q=\"1\",r=\"2\"}"];
+    for series in series {
+        count(&path, series);
+    }
+    let registry = quipu::Registry::open(&path).unwrap();
+    let text = succeed(scrape().arg(&path));
+    assert_eq!(text, registry.text());
+    for series in series {
+        assert_eq!(value(&text, series), Some(1.0), "{series}: {text}");
+    }
+    for name in ["a_total", "b", "jobs", "jobs_total"] {
+        assert_eq!(text.matches(&format!("# TYPE {name} ")).count(), 1, "{name}: {text}");
+    }
+    // Of several paths, the first one that has the name has all of its variants.
+    let other = directory.path().join("other.quipu");
+    for series in ["a_total{q=\"2\"}", "a_total{r=\"3\"}", "c_total"] {
+        count(&other, series);
+    }
+    let output = run(scrape().arg(&path).arg(&other));
+    let (text, errors) = (output.stdout, String::from_utf8(output.stderr).unwrap());
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.starts_with(&registry.text()), "{text}");
+    assert_eq!(value(&text, "c_total"), Some(1.0), "{text}");
+    assert!(!text.contains("a_total{q=\"2\"}") && !text.contains("a_total{r="), "{text}");
+    assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
+    assert!(errors.contains("other.quipu: families are left out"), "{errors}");
+    assert!(errors.contains("a_total (first in ") && errors.contains("/a.quipu)"), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+}
+
+#[test]
+fn a_family_whose_escaped_name_another_one_has_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.quipu");
+    let registry = quipu::Registry::open(&path).unwrap();
+    registry.gauge("size.bytes", "").unwrap().set(1.0);
+    registry.gauge("size_bytes", "").unwrap().set(2.0);
+    let output = run(scrape().arg(&path));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains("\nsize_bytes 2\n"), "{text}");
+    assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains("names: size_bytes (first in ") && output.status.success(), "{errors}");
+}
+
 #[test]
 fn an_endpoint_follows_the_files() {
     let directory = tempfile::tempdir().unwrap();

@@ -321,7 +321,7 @@ fn by_name(sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) -> Vec<Named> {
     let mut by_name: BTreeMap<String, Named> = BTreeMap::new();
     for (number, source) in sources.iter().enumerate() {
         for (at, family) in source.families.iter().enumerate() {
-            let suffix = suffix(family);
+            let suffix = suffix(family.kind, family.bare);
             let is_spelled_out = !suffix.is_empty()
                 && !spelled_out.is_empty()
                 && spelled_out.contains(&(escaped_metric(&family.name), suffix));
@@ -405,9 +405,9 @@ impl Named {
 }
 
 /// What the samples of a family have at the end of their names, and its own name has not.
-fn suffix(family: &Recorded) -> &'static str {
-    match family.kind {
-        Kind::Counter if !family.bare => "_total",
+pub(crate) fn suffix(kind: Kind, bare: bool) -> &'static str {
+    match kind {
+        Kind::Counter if !bare => "_total",
         Kind::Info => "_info",
         _ => "",
     }
@@ -432,7 +432,7 @@ fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<(Cow<'_, str>, &'static str)> {
     for source in sources {
         for family in &source.families {
             let name = escaped_metric(&family.name);
-            let of: &mut Of = match suffix(family) {
+            let of: &mut Of = match suffix(family.kind, family.bare) {
                 "" => others.entry(name).or_default(),
                 suffix => suffixed.entry((name, suffix)).or_default(),
             };

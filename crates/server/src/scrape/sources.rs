@@ -1,9 +1,10 @@
 //! The sources of metrics, directories and segments, as one registry.
 
+use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::Registry;
 use quipu::collector::Collector;
@@ -13,6 +14,7 @@ use quipu_segment::printable;
 use quipu_store::files::{Directories, Hint};
 
 use super::{Error, warn};
+use crate::agent::suffix;
 use crate::segment_file::{SegmentFile, is_segment};
 
 /// The directories and segments at the paths.
@@ -25,6 +27,8 @@ pub(super) struct Sources {
     /// The segments that are in one of the directories and were not named, with their directory.
     unseen: Vec<(PathBuf, PathBuf)>,
     used: Arc<AtomicBool>,
+    /// The paths of which standard error names families that are left out.
+    told: Mutex<HashSet<String>>,
 }
 
 impl Sources {
@@ -111,6 +115,15 @@ impl Sources {
         }
     }
 
+    /// Names the families of the current path that are left out, once.
+    fn tell_left_out(&self, once: &mut Once<'_>) {
+        if let (Some(what), Some((path, _))) = (once.left_out(), once.shown.last())
+            && self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone())
+        {
+            warn(&what);
+        }
+    }
+
     /// Whether a scrape could read any of the sources.
     pub(super) fn used(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.used)
@@ -146,22 +159,27 @@ impl Collector for Sources {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let mut once = Once { sink, shown: ShownNames::default(), is_repeated: false, repeated: 0 };
+        let mut once = Once::new(sink);
         for segment in &self.segments {
+            once.begin(printable(segment.path()).to_string());
             match segment.visit(u64::MAX, &mut once) {
                 // Relaxed: the same thread reads the flag.
                 Ok(_) => self.used.store(true, Ordering::Relaxed),
                 Err(what) => warn(&what),
             }
+            self.tell_left_out(&mut once);
         }
         if let Some(directories) = &self.directories {
+            let paths: Vec<_> = self.paths.iter().map(|path| printable(path).to_string()).collect();
+            once.begin(paths.join(", "));
             directories.collect(&mut once);
             if directories.used() > 0 {
                 self.used.store(true, Ordering::Relaxed);
             }
+            self.tell_left_out(&mut once);
         }
         let Once { sink, repeated, .. } = once;
-        if self.segments.len() + usize::from(self.directories.is_some()) > 1 {
+        if repeated > 0 || self.segments.len() + usize::from(self.directories.is_some()) > 1 {
             let value = Value::Gauge(Number::Unsigned(repeated));
             let texts = Texts::default();
             sink.family(&REPEATED);
@@ -172,26 +190,88 @@ impl Collector for Sources {
     }
 }
 
-/// Passes on a family only if no earlier family has the same shown name.
+/// Passes on a family only if no other one has one of the names under which it is shown. Families
+/// of one path with the same name are variants of one, which differ in their labels: they follow
+/// each other, and formats show them together.
 struct Once<'a> {
     sink: &'a mut dyn Sink,
-    shown: ShownNames,
-    is_repeated: bool,
+    /// The names that are shown, of each path. The current path is the last one.
+    shown: Vec<(String, ShownNames)>,
+    /// The name and the kind of the current path's last family, and whether it is left out.
+    last: Option<(String, Kind, bool)>,
+    /// The first names of the current path that are left out, with the path that has them.
+    names: Vec<String>,
+    /// How many names of the current path, and of all, are left out.
+    left_out: usize,
     repeated: u64,
+}
+
+/// The most names in a warning.
+const MAX_NAMES: usize = 5;
+
+impl<'a> Once<'a> {
+    fn new(sink: &'a mut dyn Sink) -> Self {
+        let (shown, last, names) = (Vec::new(), None, Vec::new());
+        Self { sink, shown, last, names, left_out: 0, repeated: 0 }
+    }
+
+    /// Begins a path.
+    fn begin(&mut self, path: String) {
+        self.shown.push((path, ShownNames::default()));
+        self.names.clear();
+        (self.last, self.left_out) = (None, 0);
+    }
+
+    /// What is left out of the current path, if anything is.
+    fn left_out(&self) -> Option<String> {
+        let (path, _) = self.shown.last().filter(|_| self.left_out > 0)?;
+        let more = match self.left_out - self.names.len() {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        Some(format!(
+            "{path}: families are left out, since others that come first have their names: {}{more}; \
+             scrape each path alone, or rename one of the two",
+            self.names.join(", ")
+        ))
+    }
+
+    /// The path that has one of the names under which the family would be shown.
+    fn taken(&self, family: &Family<'_>) -> Option<&str> {
+        let mut shown = self.shown.iter();
+        let taken = shown.find(|(_, names)| !names.are_free(family.name, family.kind));
+        taken.map(|(path, _)| &**path)
+    }
+
+    fn is_left_out(&self) -> bool {
+        self.last.as_ref().is_some_and(|(.., is_left_out)| *is_left_out)
+    }
 }
 
 impl Sink for Once<'_> {
     fn family(&mut self, family: &Family<'_>) {
-        self.is_repeated = !self.shown.take(family.name, family.kind);
-        if self.is_repeated {
-            self.repeated += 1;
-        } else {
+        let is_variant =
+            |(name, kind, _): &(String, Kind, bool)| *name == family.name && *kind == family.kind;
+        if !self.last.as_ref().is_some_and(is_variant) {
+            let taken = self.taken(family).map(str::to_owned);
+            self.last = Some((family.name.to_owned(), family.kind, taken.is_some()));
+            if let Some(path) = taken {
+                (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
+                if self.names.len() < MAX_NAMES {
+                    let suffix = suffix(family.kind, family.bare);
+                    self.names.push(format!("{}{suffix} (first in {path})", family.name));
+                }
+            } else if let Some((_, names)) = self.shown.last_mut() {
+                names.add(family.name, family.kind);
+            }
+        }
+        if !self.is_left_out() {
             self.sink.family(family);
         }
     }
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
-        if !self.is_repeated {
+        if !self.is_left_out() {
             self.sink.series(family, series);
         }
     }
@@ -199,7 +279,7 @@ impl Sink for Once<'_> {
 
 const REPEATED: Family<'static> = Family {
     name: "quipu_scrape_families_repeated",
-    help: "Families that are left out, since another path has one of the same name.",
+    help: "Families that are left out, since another one that comes first has one of their names.",
     unit: "",
     kind: Kind::Gauge,
     labels: &[],
