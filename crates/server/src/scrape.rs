@@ -1,6 +1,7 @@
 //! `quipu scrape`: shows the metrics that applications keep in files, once on standard output or
 //! through an HTTP endpoint.
 
+mod once;
 mod sources;
 
 use std::fmt;
@@ -52,8 +53,8 @@ Examples:
   quipu scrape --metric queue_length=gauge,max /run/ruby
 
 KIND is counter, gauge, histogram or summary. AGGREGATION is sum (the default), min, max or \
-most_recent. Files that cannot be used are left out, named on standard error, and counted in \
-quipu_scrape_files_skipped_total.";
+most_recent. Files and paths that cannot be used are left out, named on standard error, and counted in \
+quipu_scrape_files_skipped_total. With --listen, each scrape looks at the paths again.";
 
 /// An exposition format, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,8 +5,8 @@
 //! for, and nothing is mapped, so that a file that is cut is an error, and ends no process.
 
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -58,11 +58,6 @@ impl SegmentFile {
         Ok(Self { path: path.to_owned(), file, id: file_id(&data) })
     }
 
-    /// The path that it was opened by.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// What tells the file from others, whatever its name is.
     pub(crate) fn id(&self) -> FileId {
         self.id
@@ -76,6 +71,11 @@ impl SegmentFile {
     /// Whether the file has no bytes.
     pub(crate) fn is_empty(&self) -> bool {
         self.file.metadata().is_ok_and(|data| data.len() == 0)
+    }
+
+    /// Whether it begins like a segment. One that is being created may still be empty.
+    pub(crate) fn is_segment(&self) -> io::Result<bool> {
+        begins_like_one(&self.file)
     }
 
     /// Its length, and when the file was last changed, as far as the file system knows.
@@ -114,8 +114,14 @@ pub(crate) fn file_id(data: &Metadata) -> FileId {
 
 /// Whether a file begins like a segment. A segment that is being created may still be empty.
 pub(crate) fn is_segment(path: &Path) -> io::Result<bool> {
-    let mut head = Vec::new();
-    let length = quipu_segment::MAGIC.len();
-    File::open(path)?.take(length as u64).read_to_end(&mut head)?;
-    Ok(head == quipu_segment::MAGIC)
+    begins_like_one(&File::open(path)?)
+}
+
+fn begins_like_one(file: &File) -> io::Result<bool> {
+    let mut head = vec![0; quipu_segment::MAGIC.len()];
+    match file.read_exact_at(&mut head, 0) {
+        Ok(()) => Ok(head == quipu_segment::MAGIC),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(error) => Err(error),
+    }
 }

@@ -8,7 +8,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 #[path = "common/python.rs"]
@@ -325,31 +325,142 @@ fn a_family_whose_escaped_name_another_one_has_is_reported() {
     assert!(errors.contains("names: size_bytes (first in ") && output.status.success(), "{errors}");
 }
 
-#[test]
-fn an_endpoint_follows_the_files() {
-    let directory = tempfile::tempdir().unwrap();
-    let mut command = scrape();
-    command.args(["--listen", "127.0.0.1:0"]).env("PROMETHEUS_MULTIPROC_DIR", directory.path());
-    let mut server = Running(command.stderr(Stdio::piped()).spawn().unwrap());
-    let mut errors = BufReader::new(server.0.stderr.take().unwrap());
-    let mut line = String::new();
-    let address = loop {
-        line.clear();
-        assert!(errors.read_line(&mut line).unwrap() > 0, "it ended");
-        if let Some(rest) = line.trim_end().strip_prefix("quipu: listening on http://") {
-            break rest.strip_suffix("/metrics").unwrap().to_owned();
-        }
-        assert!(line.contains("is the application running"), "{line}");
-    };
-    let get = || {
-        let mut stream = TcpStream::connect(&address).unwrap();
+/// A command that listens.
+struct Endpoint {
+    server: Running,
+    address: String,
+    /// What it has written to standard error before.
+    begun: String,
+    errors: BufReader<ChildStderr>,
+}
+
+impl Endpoint {
+    fn start(command: &mut Command) -> Self {
+        command.args(["--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
+        let mut server = Running(command.spawn().unwrap());
+        let mut errors = BufReader::new(server.0.stderr.take().unwrap());
+        let mut begun = String::new();
+        let address = loop {
+            let mut line = String::new();
+            assert!(errors.read_line(&mut line).unwrap() > 0, "it ended: {begun}");
+            if let Some(rest) = line.trim_end().strip_prefix("quipu: listening on http://") {
+                break rest.strip_suffix("/metrics").unwrap().to_owned();
+            }
+            begun.push_str(&line);
+        };
+        Self { server, address, begun, errors }
+    }
+
+    fn get(&self) -> String {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "GET /metrics HTTP/1.0\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.0 200"), "{answer}");
         answer
-    };
+    }
+
+    /// Ends it by a signal. Returns what it has written to standard error since it listens.
+    fn end(mut self) -> String {
+        succeed(Command::new("kill").args(["-TERM", &self.server.0.id().to_string()]));
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            match self.server.0.try_wait().unwrap() {
+                Some(status) => break status,
+                None => assert!(Instant::now() < deadline, "it goes on after SIGTERM"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(status.success(), "{status}");
+        let mut rest = String::new();
+        self.errors.read_to_string(&mut rest).unwrap();
+        rest
+    }
+}
+
+/// How many files a scrape has skipped for this reason.
+fn skipped(text: &str, reason: &str) -> Option<f64> {
+    value(text, &format!("quipu_scrape_files_skipped_total{{reason=\"{reason}\"}}"))
+}
+
+#[test]
+fn paths_that_cannot_be_read_keep_no_others_from_being_shown() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    count(&path("good.quipu"), "jobs_total");
+    fs::write(path("cut.quipu"), &fs::read(path("good.quipu")).unwrap()[..3000]).unwrap();
+    fs::write(path("empty.quipu"), "").unwrap();
+    fs::write(path("text"), "text").unwrap();
+    fs::create_dir(path("none")).unwrap();
+    for names in [["good.quipu", "cut.quipu"], ["missing", "good.quipu"], ["none", "good.quipu"]] {
+        let output = run(scrape().args(names.map(path)));
+        let errors = String::from_utf8(output.stderr).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(value(&text, "jobs_total"), Some(1.0), "{text}");
+        let bad = names.iter().find(|name| **name != "good.quipu").unwrap();
+        assert!(output.status.success() && errors.contains(bad), "{errors}");
+        assert_eq!(errors.lines().count(), 1, "{errors}");
+    }
+    let names = ["cut.quipu", "empty.quipu", "text", "missing", "good.quipu"].map(path);
+    let text = succeed(scrape().args(&names));
+    for (reason, count) in [("damaged", 1.0), ("empty", 1.0), ("foreign", 1.0), ("unreadable", 1.0)]
+    {
+        assert_eq!(skipped(&text, reason), Some(count), "{reason}: {text}");
+    }
+    // Beside files of other clients, too.
+    fs::write(path("none/counter_1.db"), python_file(&[("a", 1.0)])).unwrap();
+    let text = succeed(scrape().args(["none", "cut.quipu"].map(path)));
+    assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
+    assert_eq!(skipped(&text, "damaged"), Some(1.0), "{text}");
+    // If nothing is left, that is a failure, which names all of them.
+    let told = refusal(scrape().args(&names[..4]));
+    assert_eq!(told.lines().count(), 4, "{told}");
+}
+
+#[test]
+fn an_endpoint_looks_at_its_paths_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let (first, second, late) = (path("a.quipu"), path("b.quipu"), path("late"));
+    count(&first, "jobs_total");
+    count(&first, "jobs_total");
+    let endpoint = Endpoint::start(scrape().args([&first, &second, &late]));
+    assert!(endpoint.begun.contains("b.quipu: there is no such"), "{}", endpoint.begun);
+    let text = endpoint.get();
+    assert_eq!((value(&text, "jobs_total"), value(&text, "sent_total")), (Some(2.0), None));
+    assert_eq!(skipped(&text, "unreadable"), Some(2.0));
+    // A file that takes the place of another one, a file that is new, and a directory.
+    fs::remove_file(&first).unwrap();
+    count(&first, "jobs_total");
+    count(&second, "sent_total");
+    fs::create_dir(&late).unwrap();
+    fs::write(late.join("counter_1.db"), python_file(&[("a", 2.0)])).unwrap();
+    let text = endpoint.get();
+    assert_eq!(value(&text, "jobs_total"), Some(1.0), "{text}");
+    assert_eq!(value(&text, "sent_total"), Some(1.0), "{text}");
+    assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(2.0), "{text}");
+    assert_eq!(skipped(&text, "unreadable"), Some(2.0));
+    // A file that is gone is shown no more, and named once.
+    fs::remove_file(&first).unwrap();
+    for scrapes in 1..3 {
+        let text = endpoint.get();
+        assert_eq!(value(&text, "jobs_total"), None, "{text}");
+        assert_eq!(skipped(&text, "unreadable"), Some(2.0 + f64::from(scrapes)));
+    }
+    let errors = endpoint.end();
+    assert_eq!(errors.matches("a.quipu: there is no such").count(), 1, "{errors}");
+    assert_eq!(errors.matches("b.quipu: it can be read now").count(), 1, "{errors}");
+    assert_eq!(errors.lines().count(), 3, "{errors}");
+}
+
+#[test]
+fn an_endpoint_follows_the_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = scrape();
+    let endpoint = Endpoint::start(command.env("PROMETHEUS_MULTIPROC_DIR", directory.path()));
+    assert!(endpoint.begun.contains("is the application running"), "{}", endpoint.begun);
+    let get = || endpoint.get();
     assert_eq!(value(&get(), "c_total{k=\"a\"}"), None);
     for processes in 1..4 {
         let name = format!("counter_{processes}.db");
@@ -361,18 +472,7 @@ fn an_endpoint_follows_the_files() {
         let series = "quipu_scrape_files_skipped_total{reason=\"empty\"}";
         assert_eq!(value(&get(), series), Some(f64::from(scrapes)));
     }
-    succeed(Command::new("kill").args(["-TERM", &server.0.id().to_string()]));
-    let deadline = Instant::now() + PATIENCE;
-    let status = loop {
-        match server.0.try_wait().unwrap() {
-            Some(status) => break status,
-            None => assert!(Instant::now() < deadline, "it goes on after SIGTERM"),
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
-    assert!(status.success(), "{status}");
-    let mut rest = String::new();
-    errors.read_to_string(&mut rest).unwrap();
+    let rest = endpoint.end();
     // A file is named once, however often it is skipped.
     assert_eq!(rest.matches("counter_9.db").count(), 1, "{rest}");
 }

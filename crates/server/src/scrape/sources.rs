@@ -1,6 +1,10 @@
 //! The sources of metrics, directories and segments, as one registry.
+//!
+//! Each scrape looks at the paths again: a file may be made, replaced or removed at any time. A
+//! path of no use is left out, named and counted, and the others are shown.
 
 use std::collections::HashSet;
+use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,119 +12,169 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::Registry;
 use quipu::collector::Collector;
-use quipu::exposition::ShownNames;
-use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
+use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
 use quipu_store::files::{Directories, Hint};
 
+use super::once::Once;
 use super::{Error, warn};
-use crate::agent::suffix;
 use crate::segment_file::{SegmentFile, is_segment};
 
 /// The directories and segments at the paths.
-#[derive(Default)]
 pub(super) struct Sources {
-    segments: Vec<SegmentFile>,
-    directories: Option<Directories>,
-    /// The directories, as named by the user.
-    paths: Vec<PathBuf>,
+    state: Mutex<State>,
+    /// What was there when they were opened.
+    first: First,
+    used: Arc<AtomicBool>,
+}
+
+/// What one scrape leaves to the next.
+struct State {
+    paths: Vec<Named>,
+    /// It reads those of the paths that are directories, and counts all that is skipped.
+    directories: Directories,
+    has_skipped: bool,
+    /// The paths of which standard error names families that are left out.
+    told: HashSet<String>,
+}
+
+/// A path, as named by the user.
+struct Named {
+    path: PathBuf,
+    /// Why it is left out, as standard error says it.
+    told: Option<&'static str>,
+}
+
+/// What was there at first.
+#[derive(Default)]
+struct First {
+    segments: usize,
+    directories: Vec<PathBuf>,
+    /// The files in the directories.
+    files: usize,
     /// The segments that are in one of the directories and were not named, with their directory.
     unseen: Vec<(PathBuf, PathBuf)>,
-    used: Arc<AtomicBool>,
-    /// The paths of which standard error names families that are left out.
-    told: Mutex<HashSet<String>>,
+}
+
+/// What is at a path.
+enum There {
+    Directory,
+    Segment(SegmentFile),
+}
+
+/// Why nothing at a path can be used.
+struct Fault {
+    /// In `quipu_scrape_files_skipped_total`.
+    reason: &'static str,
+    what: String,
+}
+
+impl Fault {
+    fn of(reason: &'static str, path: &Path, what: impl fmt::Display) -> Self {
+        Self { reason, what: format!("{}: {what}", printable(path)) }
+    }
+}
+
+const MISSING: &str = "there is no such directory or file; name the directory where the application \
+                       keeps its metrics";
+const NEITHER: &str =
+    "neither a directory nor a quipu segment; name the directory that holds the files";
+const EMPTY: &str = "it is empty: its process has just started, or was killed while it started";
+
+impl There {
+    fn at(path: &Path) -> Result<Self, Fault> {
+        let unreadable = |error: &dyn fmt::Display| Fault::of("unreadable", path, error);
+        let data = std::fs::metadata(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => unreadable(&MISSING),
+            _ => unreadable(&error),
+        })?;
+        if data.is_dir() {
+            return Ok(Self::Directory);
+        }
+        if !data.is_file() {
+            return Err(Fault::of("foreign", path, NEITHER));
+        }
+        let file = SegmentFile::open(path).map_err(|error| unreadable(&error))?;
+        match file.is_segment() {
+            Ok(true) => Ok(Self::Segment(file)),
+            Ok(false) if file.is_empty() => Err(Fault::of("empty", path, EMPTY)),
+            Ok(false) => Err(Fault::of("foreign", path, NEITHER)),
+            Err(error) => Err(unreadable(&error)),
+        }
+    }
+}
+
+/// Reads a segment.
+fn read(file: &SegmentFile, sink: &mut impl Sink) -> Result<(), Fault> {
+    let read = file.visit(u64::MAX, sink);
+    read.map(|_| ()).map_err(|what| Fault { reason: "damaged", what })
 }
 
 impl Sources {
     /// Opens what is at these paths.
+    ///
+    /// # Errors
+    /// If none of them is of use: why.
     pub(super) fn open(
         paths: &[PathBuf],
         hints: impl Iterator<Item = (String, Hint)>,
     ) -> Result<Self, Error> {
-        let mut sources = Self::default();
+        let (mut first, mut named, mut faults) = (First::default(), Vec::new(), Vec::new());
         for path in paths {
-            let failed = |what: &str| Error(format!("{}: {what}", printable(path)));
-            let metadata = std::fs::metadata(path).map_err(|error| match error.kind() {
-                ErrorKind::NotFound => failed(
-                    "there is no such directory or file; name the directory where the application \
-                     keeps its metrics",
-                ),
-                _ => failed(&error.to_string()),
-            })?;
-            if metadata.is_dir() {
-                if let Some(segment) = segment_in(path).filter(|segment| !paths.contains(segment)) {
-                    sources.unseen.push((segment, path.clone()));
-                }
-                sources.paths.push(path.clone());
-            } else if metadata.is_file() && is_segment(path).map_err(|e| failed(&e.to_string()))? {
-                let segment =
-                    SegmentFile::open(path).map_err(|error| failed(&error.to_string()))?;
-                // One that cannot be shown is refused now.
-                segment.visit(u64::MAX, &mut Nowhere).map_err(Error)?;
-                sources.segments.push(segment);
-            } else {
-                return Err(failed(
-                    "neither a directory nor a quipu segment; name the directory that holds the \
-                     files",
+            let fault = first.look(path, paths).err();
+            named.push(Named { path: path.clone(), told: fault.as_ref().map(|one| one.reason) });
+            faults.extend(fault);
+        }
+        let last = match first.segments == 0 && first.directories.is_empty() {
+            true => faults.pop(),
+            false => None,
+        };
+        faults.iter().for_each(|fault| warn(&fault.what));
+        if let Some(last) = last {
+            return Err(Error(last.what));
+        }
+        let mut directories = Directories::new([""; 0]).on_warning(|w| warn(w));
+        for (name, hint) in hints {
+            directories = directories.hint(name, hint);
+        }
+        let (has_skipped, told) = (false, HashSet::new());
+        let state = Mutex::new(State { paths: named, directories, has_skipped, told });
+        Ok(Self { state, first, used: Arc::default() })
+    }
+
+    /// Refuses directories that hold no file of any process, unless there is a segment, and warns
+    /// of segments in the others.
+    pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
+        let First { segments, directories, files, unseen } = &self.first;
+        if *files > 0 || directories.is_empty() {
+            for (segment, directory) in unseen {
+                warn(&format_args!(
+                    "{0}: this quipu segment in the directory is not shown; name it too: quipu \
+                     scrape {0} {1}",
+                    printable(segment),
+                    printable(directory)
                 ));
             }
+            return Ok(());
         }
-        if !sources.paths.is_empty() {
-            let mut directories = Directories::new(&sources.paths).on_warning(|w| warn(w));
-            for (name, hint) in hints {
-                directories = directories.hint(name, hint);
-            }
-            directories.count().map_err(|error| Error(error.to_string()))?;
-            sources.directories = Some(directories);
-        }
-        Ok(sources)
-    }
-
-    /// Refuses directories that hold no file of any process, and warns of segments in the others.
-    pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
-        let Some(directories) = &self.directories else { return Ok(()) };
-        match directories.count() {
-            Ok(0) => {
-                if let Some(segment) = self.paths.iter().find_map(|path| segment_in(path)) {
-                    return Err(Error(format!(
-                        "{0} is a quipu segment; name the file, not its directory: quipu \
-                         scrape {0}",
-                        printable(&segment)
-                    )));
-                }
-                let paths: Vec<_> = self.paths.iter().map(|p| printable(p).to_string()).collect();
-                Err(Error(format!(
-                    "{}: no files of prometheus_client (such as counter_1.db) or of Ruby's \
-                     DirectFileStore (such as metric_x___1.bin) in there; is the application \
-                     running, and does it write to this directory?",
-                    paths.join(", ")
-                )))
-            }
-            Ok(_) => {
-                self.warn_of_unseen();
+        let what = match unseen.first() {
+            Some((segment, _)) => format!(
+                "{0} is a quipu segment; name the file, not its directory: quipu scrape {0}",
+                printable(segment)
+            ),
+            None => format!(
+                "{}: no files of prometheus_client (such as counter_1.db) or of Ruby's \
+                 DirectFileStore (such as metric_x___1.bin) in there; is the application \
+                 running, and does it write to this directory?",
+                joined(directories)
+            ),
+        };
+        match segments {
+            0 => Err(Error(what)),
+            _ => {
+                warn(&what);
                 Ok(())
             }
-            Err(error) => Err(Error(error.to_string())),
-        }
-    }
-
-    fn warn_of_unseen(&self) {
-        for (segment, directory) in &self.unseen {
-            warn(&format_args!(
-                "{0}: this quipu segment in the directory is not shown; name it too: quipu scrape \
-                 {0} {1}",
-                printable(segment),
-                printable(directory)
-            ));
-        }
-    }
-
-    /// Names the families of the current path that are left out, once.
-    fn tell_left_out(&self, once: &mut Once<'_>) {
-        if let (Some(what), Some((path, _))) = (once.left_out(), once.shown.last())
-            && self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone())
-        {
-            warn(&what);
         }
     }
 
@@ -135,6 +189,99 @@ impl Sources {
         registry.collect(self).map_err(|error| Error(error.to_string()))?;
         Ok(registry)
     }
+}
+
+impl First {
+    /// Notes what is at one of the paths.
+    fn look(&mut self, path: &Path, paths: &[PathBuf]) -> Result<(), Fault> {
+        match There::at(path)? {
+            There::Segment(file) => {
+                // One that cannot be shown is of no use.
+                read(&file, &mut Nowhere)?;
+                self.segments += 1;
+            }
+            There::Directory => {
+                let files = Directories::new([path]).count();
+                // The error names the path.
+                let what = |error: quipu_store::Error| error.to_string();
+                let failed = |error| Fault { reason: "unreadable", what: what(error) };
+                self.files += files.map_err(failed)?;
+                self.directories.push(path.to_owned());
+                let segment = segment_in(path).filter(|segment| !paths.contains(segment));
+                self.unseen.extend(segment.map(|segment| (segment, path.to_owned())));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Named {
+    /// Names what is at fault with it, or that nothing is any more: once.
+    fn tell(&mut self, fault: Option<&Fault>) {
+        let before = std::mem::replace(&mut self.told, fault.map(|fault| fault.reason));
+        match fault {
+            Some(fault) if before != Some(fault.reason) => warn(&fault.what),
+            None if before.is_some() => {
+                warn(&format_args!("{}: it can be read now", printable(&self.path)));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl State {
+    /// Passes on what is at the paths now. Returns whether any of it could be read.
+    fn collect(&mut self, sink: &mut dyn Sink) -> bool {
+        let Self { paths, directories, has_skipped, told } = self;
+        let (mut once, mut used) = (Once::new(sink), false);
+        let (mut of_directories, count) = (Vec::new(), paths.len());
+        for named in paths {
+            let read = match There::at(&named.path) {
+                Ok(There::Directory) => {
+                    of_directories.push(named.path.clone());
+                    Ok(())
+                }
+                Ok(There::Segment(file)) => {
+                    once.begin(printable(&named.path).to_string());
+                    let read = read(&file, &mut once);
+                    used |= read.is_ok();
+                    tell_left_out(&once, told);
+                    read
+                }
+                Err(fault) => Err(fault),
+            };
+            let fault = read.err();
+            named.tell(fault.as_ref());
+            if let Some(fault) = fault {
+                directories.note_skipped(fault.reason);
+                *has_skipped = true;
+            }
+        }
+        let are_several = count > of_directories.len().max(1);
+        if *has_skipped || !of_directories.is_empty() {
+            once.begin(joined(&of_directories));
+            directories.set_paths(of_directories);
+            directories.collect(&mut once);
+            used |= directories.used() > 0;
+            tell_left_out(&once, told);
+        }
+        once.end(are_several);
+        used
+    }
+}
+
+/// Names the families of the current path that are left out, once.
+fn tell_left_out(once: &Once<'_>, told: &mut HashSet<String>) {
+    if let Some((path, what)) = once.left_out()
+        && told.insert(path.to_owned())
+    {
+        warn(&what);
+    }
+}
+
+fn joined(paths: &[PathBuf]) -> String {
+    let paths: Vec<_> = paths.iter().map(|path| printable(path).to_string()).collect();
+    paths.join(", ")
 }
 
 /// A segment in the directory, if there is one.
@@ -159,130 +306,10 @@ impl Collector for Sources {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let mut once = Once::new(sink);
-        for segment in &self.segments {
-            once.begin(printable(segment.path()).to_string());
-            match segment.visit(u64::MAX, &mut once) {
-                // Relaxed: the same thread reads the flag.
-                Ok(_) => self.used.store(true, Ordering::Relaxed),
-                Err(what) => warn(&what),
-            }
-            self.tell_left_out(&mut once);
-        }
-        if let Some(directories) = &self.directories {
-            let paths: Vec<_> = self.paths.iter().map(|path| printable(path).to_string()).collect();
-            once.begin(paths.join(", "));
-            directories.collect(&mut once);
-            if directories.used() > 0 {
-                self.used.store(true, Ordering::Relaxed);
-            }
-            self.tell_left_out(&mut once);
-        }
-        let Once { sink, repeated, .. } = once;
-        if repeated > 0 || self.segments.len() + usize::from(self.directories.is_some()) > 1 {
-            let value = Value::Gauge(Number::Unsigned(repeated));
-            let texts = Texts::default();
-            sink.family(&REPEATED);
-            let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
-            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
-            sink.series(&REPEATED, &series);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.collect(sink) {
+            // Relaxed: the same thread reads the flag.
+            self.used.store(true, Ordering::Relaxed);
         }
     }
 }
-
-/// Passes on a family only if no other one has one of the names under which it is shown. Families
-/// of one path with the same name are variants of one, which differ in their labels: they follow
-/// each other, and formats show them together.
-struct Once<'a> {
-    sink: &'a mut dyn Sink,
-    /// The names that are shown, of each path. The current path is the last one.
-    shown: Vec<(String, ShownNames)>,
-    /// The name and the kind of the current path's last family, and whether it is left out.
-    last: Option<(String, Kind, bool)>,
-    /// The first names of the current path that are left out, with the path that has them.
-    names: Vec<String>,
-    /// How many names of the current path, and of all, are left out.
-    left_out: usize,
-    repeated: u64,
-}
-
-/// The most names in a warning.
-const MAX_NAMES: usize = 5;
-
-impl<'a> Once<'a> {
-    fn new(sink: &'a mut dyn Sink) -> Self {
-        let (shown, last, names) = (Vec::new(), None, Vec::new());
-        Self { sink, shown, last, names, left_out: 0, repeated: 0 }
-    }
-
-    /// Begins a path.
-    fn begin(&mut self, path: String) {
-        self.shown.push((path, ShownNames::default()));
-        self.names.clear();
-        (self.last, self.left_out) = (None, 0);
-    }
-
-    /// What is left out of the current path, if anything is.
-    fn left_out(&self) -> Option<String> {
-        let (path, _) = self.shown.last().filter(|_| self.left_out > 0)?;
-        let more = match self.left_out - self.names.len() {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        Some(format!(
-            "{path}: families are left out, since others that come first have their names: {}{more}; \
-             scrape each path alone, or rename one of the two",
-            self.names.join(", ")
-        ))
-    }
-
-    /// The path that has one of the names under which the family would be shown.
-    fn taken(&self, family: &Family<'_>) -> Option<&str> {
-        let mut shown = self.shown.iter();
-        let taken = shown.find(|(_, names)| !names.are_free(family.name, family.kind));
-        taken.map(|(path, _)| &**path)
-    }
-
-    fn is_left_out(&self) -> bool {
-        self.last.as_ref().is_some_and(|(.., is_left_out)| *is_left_out)
-    }
-}
-
-impl Sink for Once<'_> {
-    fn family(&mut self, family: &Family<'_>) {
-        let is_variant =
-            |(name, kind, _): &(String, Kind, bool)| *name == family.name && *kind == family.kind;
-        if !self.last.as_ref().is_some_and(is_variant) {
-            let taken = self.taken(family).map(str::to_owned);
-            self.last = Some((family.name.to_owned(), family.kind, taken.is_some()));
-            if let Some(path) = taken {
-                (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
-                if self.names.len() < MAX_NAMES {
-                    let suffix = suffix(family.kind, family.bare);
-                    self.names.push(format!("{}{suffix} (first in {path})", family.name));
-                }
-            } else if let Some((_, names)) = self.shown.last_mut() {
-                names.add(family.name, family.kind);
-            }
-        }
-        if !self.is_left_out() {
-            self.sink.family(family);
-        }
-    }
-
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
-        if !self.is_left_out() {
-            self.sink.series(family, series);
-        }
-    }
-}
-
-const REPEATED: Family<'static> = Family {
-    name: "quipu_scrape_families_repeated",
-    help: "Families that are left out, since another one that comes first has one of their names.",
-    unit: "",
-    kind: Kind::Gauge,
-    labels: &[],
-    groups: 1,
-    bare: false,
-};

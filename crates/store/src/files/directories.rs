@@ -140,6 +140,18 @@ impl Directories {
         self
     }
 
+    /// Collects from the directories at these paths from now on, and keeps what was counted.
+    #[doc(hidden)]
+    pub fn set_paths(&mut self, paths: Vec<PathBuf>) {
+        self.paths = paths;
+    }
+
+    /// Counts a file that the caller has left out, for one of the reasons that are shown.
+    #[doc(hidden)]
+    pub fn note_skipped(&self, reason: &'static str) {
+        self.state.with(|state| *state.skipped.entry(reason).or_default() += 1);
+    }
+
     /// Calls `warn` for each file that cannot be used in full, once for each reason.
     pub fn on_warning(mut self, warn: impl Fn(&Warning) + Send + Sync + 'static) -> Self {
         self.warn = Some(Box::new(warn));

@@ -1,0 +1,116 @@
+//! Passes on the families of several paths, each name once.
+
+use quipu::exposition::ShownNames;
+use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
+
+use crate::agent::suffix;
+
+/// Passes on a family only if no other one has one of the names under which it is shown. Families
+/// of one path with the same name are variants of one, which differ in their labels: they follow
+/// each other, and formats show them together.
+pub(super) struct Once<'a> {
+    sink: &'a mut dyn Sink,
+    /// The names that are shown, of each path. The current path is the last one.
+    shown: Vec<(String, ShownNames)>,
+    /// The name and the kind of the current path's last family, and whether it is left out.
+    last: Option<(String, Kind, bool)>,
+    /// The first names of the current path that are left out, with the path that has them.
+    names: Vec<String>,
+    /// How many names of the current path, and of all, are left out.
+    left_out: usize,
+    repeated: u64,
+}
+
+/// The most names in a warning.
+const MAX_NAMES: usize = 5;
+
+impl<'a> Once<'a> {
+    pub(super) fn new(sink: &'a mut dyn Sink) -> Self {
+        let (shown, last, names) = (Vec::new(), None, Vec::new());
+        Self { sink, shown, last, names, left_out: 0, repeated: 0 }
+    }
+
+    /// Begins a path.
+    pub(super) fn begin(&mut self, path: String) {
+        self.shown.push((path, ShownNames::default()));
+        self.names.clear();
+        (self.last, self.left_out) = (None, 0);
+    }
+
+    /// The current path, and what is left out of it, if anything is.
+    pub(super) fn left_out(&self) -> Option<(&str, String)> {
+        let (path, _) = self.shown.last().filter(|_| self.left_out > 0)?;
+        let more = match self.left_out - self.names.len() {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        let what = format!(
+            "{path}: families are left out, since others that come first have their names: {}{more}; \
+             scrape each path alone, or rename one of the two",
+            self.names.join(", ")
+        );
+        Some((path, what))
+    }
+
+    /// Ends: shows how many families were left out, if there were several paths, or any were.
+    pub(super) fn end(self, are_several: bool) {
+        if self.repeated > 0 || are_several {
+            let value = Value::Gauge(Number::Unsigned(self.repeated));
+            let texts = Texts::default();
+            self.sink.family(&REPEATED);
+            let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
+            let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
+            self.sink.series(&REPEATED, &series);
+        }
+    }
+
+    /// The path that has one of the names under which the family would be shown.
+    fn taken(&self, family: &Family<'_>) -> Option<&str> {
+        let mut shown = self.shown.iter();
+        let taken = shown.find(|(_, names)| !names.are_free(family.name, family.kind));
+        taken.map(|(path, _)| &**path)
+    }
+
+    fn is_left_out(&self) -> bool {
+        self.last.as_ref().is_some_and(|(.., is_left_out)| *is_left_out)
+    }
+}
+
+impl Sink for Once<'_> {
+    fn family(&mut self, family: &Family<'_>) {
+        let is_variant =
+            |(name, kind, _): &(String, Kind, bool)| *name == family.name && *kind == family.kind;
+        if !self.last.as_ref().is_some_and(is_variant) {
+            let taken = self.taken(family).map(str::to_owned);
+            self.last = Some((family.name.to_owned(), family.kind, taken.is_some()));
+            if let Some(path) = taken {
+                (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
+                if self.names.len() < MAX_NAMES {
+                    let suffix = suffix(family.kind, family.bare);
+                    self.names.push(format!("{}{suffix} (first in {path})", family.name));
+                }
+            } else if let Some((_, names)) = self.shown.last_mut() {
+                names.add(family.name, family.kind);
+            }
+        }
+        if !self.is_left_out() {
+            self.sink.family(family);
+        }
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        if !self.is_left_out() {
+            self.sink.series(family, series);
+        }
+    }
+}
+
+const REPEATED: Family<'static> = Family {
+    name: "quipu_scrape_families_repeated",
+    help: "Families that are left out, since another one that comes first has one of their names.",
+    unit: "",
+    kind: Kind::Gauge,
+    labels: &[],
+    groups: 1,
+    bare: false,
+};
