@@ -129,7 +129,7 @@ pub(super) struct Shared {
 /// Two sources that contradict each other.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Conflict {
-    /// The name of the family.
+    /// The name that is shown of the second one's family, with the suffix of its samples.
     pub name: String,
     /// What they contradict each other in.
     pub about: About,
@@ -137,7 +137,24 @@ pub struct Conflict {
     pub sources: [String; 2],
     /// What this one is.
     pub origin: Origin,
+    /// Whether the family of this one is left out where all sources are shown.
+    pub is_left_out: bool,
 }
+
+impl Conflict {
+    /// What is shown of the two, and what to do about it.
+    pub fn result(&self) -> &'static str {
+        match (self.is_left_out, self.origin) {
+            (true, Origin::File) => LEFT_OUT_OF_FILE,
+            (true, _) => "that of the second is left out; rename one of the two",
+            (false, _) if self.about == About::Help => "both are shown, with the help of the first",
+            (false, _) => "both are shown, with the type of the first",
+        }
+    }
+}
+
+const LEFT_OUT_OF_FILE: &str = "that of the second is left out; /metrics?segment= with its name shows \
+                                it, and renaming one of the two shows both";
 
 /// What two sources contradict each other in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -350,12 +367,12 @@ fn by_name(sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) -> Vec<Named> {
                 named.name.push_str(&escaped);
             }
             let part = Part { source: number, family: at, bare };
-            named.add(kind, &family.help, part, sources, |about, with| {
+            named.add(kind, &family.help, part, sources, |about, with, is_left_out| {
                 let sources = [&sources[with].name, &source.name].map(String::clone);
-                let (name, origin) = (family.name.clone(), source.origin);
+                let (name, origin) = (format!("{}{suffix}", family.name), source.origin);
                 // The daemon is first: its own families contradict none of others.
                 if origin != Origin::Daemon {
-                    conflicts.push(Conflict { name, about, sources, origin });
+                    conflicts.push(Conflict { name, about, sources, origin, is_left_out });
                 }
             });
         }
@@ -369,28 +386,29 @@ impl Named {
         Self { name, groups: Vec::new(), is_shared: false, is_mixed: false }
     }
 
-    /// Adds a family. `conflict` is called with what it contradicts a source in, and its number.
+    /// Adds a family. `conflict` is called with what it contradicts a source in, the number of that
+    /// source, and whether the family is left out.
     fn add(
         &mut self,
         kind: Kind,
         help: &str,
         part: Part,
         sources: &[Arc<Seen>],
-        mut conflict: impl FnMut(About, usize),
+        mut conflict: impl FnMut(About, usize, bool),
     ) {
         let groups = &mut self.groups;
         let first = groups.first().map(|group| group.parts[0].source);
         let mut same = groups.iter().position(|group| group.kind == kind);
         if let (None, Some(first)) = (same, first) {
-            conflict(About::Type, first);
             same = groups[0].takes(kind, part, sources).then_some(0);
+            conflict(About::Type, first, same.is_none());
         }
         match same.map(|same| &mut groups[same]) {
             Some(group) => {
                 if group.help.is_empty() {
                     group.help.push_str(help);
                 } else if !help.is_empty() && help != group.help {
-                    conflict(About::Help, group.parts[0].source);
+                    conflict(About::Help, group.parts[0].source, !group.is_shown);
                 }
                 group.parts.push(part);
             }
@@ -461,18 +479,24 @@ fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<(Cow<'_, str>, &'static str)> {
 fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|&at| (names[at].groups[0].parts[0].source, at));
-    let mut shown = ShownNames::default();
+    // The first source that has the name.
+    let mut shown: HashMap<String, usize> = HashMap::new();
     for at in order {
         let Named { name, groups, .. } = &mut names[at];
         let group = &mut groups[0];
         let source = group.parts[0].source;
-        if source == OWN {
-            shown.add(name, group.kind);
-        } else if !shown.take(name, group.kind) {
+        let taken = ShownNames::of(name, group.kind).find_map(|name| shown.get(&name).copied());
+        if let (Some(first), true) = (taken, source != OWN) {
             group.is_shown = false;
-            let (name, origin) = (name.clone(), sources[source].origin);
-            let sources = [String::new(), sources[source].name.clone()];
-            conflicts.push(Conflict { name, about: About::Samples, sources, origin });
+            let bare = group.parts.iter().all(|part| part.bare);
+            let name = format!("{name}{}", suffix(group.kind, bare));
+            let (about, origin) = (About::Samples, sources[source].origin);
+            let sources = [first, source].map(|number| sources[number].name.clone());
+            conflicts.push(Conflict { name, about, sources, origin, is_left_out: true });
+        } else {
+            for name in ShownNames::of(name, group.kind) {
+                shown.entry(name).or_insert(source);
+            }
         }
     }
 }
@@ -571,6 +595,13 @@ mod tests {
         let expected =
             [("jobs", About::Type), ("jobs.total", About::Samples), ("size", About::Help)];
         assert_eq!(conflicts.collect::<Vec<_>>(), expected);
+        let sources = |at: usize| merged.conflicts[at].sources.each_ref().map(|name| &**name);
+        assert_eq!(sources(0), ["web/1", "mail"]);
+        assert_eq!(sources(1), ["web/1", "mail"]);
+        assert_eq!(sources(2), ["web/2", "mail"]);
+        let results = merged.conflicts.iter().map(Conflict::result);
+        let both = "both are shown, with the help of the first";
+        assert_eq!(results.collect::<Vec<_>>(), [LEFT_OUT_OF_FILE, LEFT_OUT_OF_FILE, both]);
         let of = |source: &str, names: &[&str]| {
             let names = names.iter().map(|name| (*name).to_owned()).collect();
             text(&merged, Filter { source: Some(source.into()), names, ..Filter::default() })
@@ -584,6 +615,20 @@ mod tests {
         assert_eq!(text(&merged, directory("/run/web")), of("web", &[]));
         assert_eq!(text(&merged, directory("/run/we")), "");
         assert!(merged.has(&directory("/run/web")) && !merged.has(&directory("/run/we")));
+    }
+
+    #[test]
+    fn a_conflict_names_what_is_left_out_and_both_sources() {
+        let registries = [(); 2].map(|()| Registry::new());
+        registries[0].gauge("a.total", "").unwrap().set(1.0);
+        registries[1].counter("a", "").unwrap().inc();
+        let names = ["first", "my.app"];
+        let sources = names.iter().zip(&registries).map(|(name, registry)| seen(name, registry));
+        let merged = Merged::of(&Registry::new(), sources.collect());
+        let sources = names.map(str::to_owned);
+        let (name, about, origin) = ("a_total".to_owned(), About::Samples, Origin::File);
+        let expected = Conflict { name, about, sources, origin, is_left_out: true };
+        assert_eq!(merged.conflicts, [expected]);
     }
 
     #[test]

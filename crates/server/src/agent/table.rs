@@ -307,6 +307,7 @@ impl Table {
                 about = about.name(),
                 first = %printable(first),
                 second = %printable(second),
+                result = conflict.result(),
                 "metrics of several sources contradict each other"
             );
         }
@@ -398,7 +399,8 @@ mod tests {
     fn each_of_many_conflicts_is_new_once() {
         let conflict = |number: usize| {
             let (about, origin) = (About::Help, Origin::File);
-            Conflict { name: number.to_string(), about, sources: Default::default(), origin }
+            let (sources, is_left_out) = (Default::default(), false);
+            Conflict { name: number.to_string(), about, sources, origin, is_left_out }
         };
         let all: Vec<Conflict> = (0..2 * MAX_LOGGED).map(conflict).collect();
         let mut known = BTreeSet::new();

@@ -288,7 +288,11 @@ fn contradictions_are_kept_apart_and_counted() {
     let text = exposition(&daemon);
     assert!(!text.contains("size{") && text.contains("size_total{segment=\"a\"} 3"), "{text}");
     assert_eq!(daemon.sample("quipu_segments_conflicts{about=\"type\"}"), 1.0);
-    daemon.wait_for("metrics of several sources contradict each other");
+    let event = daemon.wait_for("metrics of several sources contradict each other");
+    let of = ["name", "about", "first", "second"].map(|field| event[field].as_str().unwrap());
+    assert_eq!(of, ["size", "type", "a", "b"]);
+    let result = event["result"].as_str().unwrap();
+    assert!(result.starts_with("that of the second is left out; /metrics?segment="), "{event}");
     // What the daemon takes in is shown beside that of files.
     let body = b"# TYPE sent gauge\nsent 1\n";
     assert_eq!(daemon.post_body("/api/v1/import/prometheus", &[], body).status, 204);
