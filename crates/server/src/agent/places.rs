@@ -87,15 +87,15 @@ pub(crate) fn look(places: &[String]) -> Look {
     look_at_most(places, MAX_ENTRIES)
 }
 
+/// Looks at one path, whatever characters it has.
+pub(crate) fn look_at(path: &Path) -> Look {
+    let mut look = Look::at_most(MAX_ENTRIES);
+    look.place(Place { path, base: path, root: path });
+    look
+}
+
 fn look_at_most(places: &[String], entries: usize) -> Look {
-    let mut look = Look {
-        found: Vec::new(),
-        directories: BTreeSet::new(),
-        faults: Vec::new(),
-        is_cut: false,
-        is_incomplete: false,
-        entries,
-    };
+    let mut look = Look::at_most(entries);
     for place in places {
         let path = Path::new(place);
         match has_special(place) {
@@ -173,6 +173,17 @@ impl Names {
 }
 
 impl Look {
+    fn at_most(entries: usize) -> Self {
+        Self {
+            found: Vec::new(),
+            directories: BTreeSet::new(),
+            faults: Vec::new(),
+            is_cut: false,
+            is_incomplete: false,
+            entries,
+        }
+    }
+
     fn pattern(&mut self, pattern: &str) {
         let mut pattern = pattern;
         while let Some(rest) = pattern.strip_prefix("./") {

@@ -21,21 +21,17 @@ pub(super) struct Files {
 const MAX_WARNINGS: usize = 20;
 
 impl Files {
-    pub(super) fn of(directory: &Path) -> Self {
+    /// Those of a directory. Symbolic links are followed up to `root` alone.
+    pub(super) fn of(directory: &Path, root: &Path) -> Self {
         let warnings = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&warnings);
-        let directories = Directories::new([directory]).on_warning(move |warning| {
+        let directories = Directories::new([directory]).below(root).on_warning(move |warning| {
             let mut warnings = kept.lock().unwrap_or_else(PoisonError::into_inner);
             if warnings.len() < MAX_WARNINGS {
                 warnings.push(warning.to_string());
             }
         });
         Self { directories, warnings }
-    }
-
-    /// The number of files that processes keep there.
-    pub(super) fn count(&self) -> Result<usize, String> {
-        self.directories.count().map_err(|error| error.to_string())
     }
 
     /// Adds what is in the files.

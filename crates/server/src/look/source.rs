@@ -1,5 +1,6 @@
 //! Where a look comes from: a file, a directory, a process, or a URL.
 
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,6 +12,8 @@ use quipu_segment::printable;
 use super::fetch::{fetch_protobuf, with_path};
 use super::files::Files;
 use super::{Look, Text, exposition, fetch, processes, segment};
+use crate::agent::places::{self, Found, Kind};
+use crate::segment_file::SegmentFile;
 
 /// What an argument of the command line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +31,8 @@ pub(crate) enum Target {
 /// Looks at a target again and again.
 pub(crate) struct Source {
     target: Target,
-    files: Option<Files>,
+    /// The directories with files of other clients that were read before.
+    files: HashMap<PathBuf, Files>,
     /// Whether the file was a segment once: if it is damaged, it stays one.
     was_segment: bool,
     protobuf: Protobuf,
@@ -47,9 +51,8 @@ enum Protobuf {
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of an exposition in a file.
 const MAX_TEXT: u64 = 256 << 20;
-/// The most entries of a directory that are looked at, and the most segments that are read.
-const MAX_ENTRIES: usize = 100_000;
-const MAX_SEGMENTS: usize = 1000;
+/// The most segments, and directories with files of other clients, that are read.
+const MAX_SOURCES: usize = 1000;
 
 impl Target {
     /// What the argument names: a URL if it begins like one, with the path `/metrics` unless it has
@@ -80,10 +83,7 @@ impl Target {
 
 impl Source {
     pub(crate) fn new(target: Target) -> Self {
-        let files = match &target {
-            Target::Directory(path) => Some(Files::of(path)),
-            _ => None,
-        };
+        let files = HashMap::new();
         Self { target, files, was_segment: false, protobuf: Protobuf::Unknown }
     }
 
@@ -95,7 +95,7 @@ impl Source {
         let mut look = Look::default();
         let looked = match &self.target {
             Target::File(path) => read_file(path, &mut self.was_segment, &mut look),
-            Target::Directory(path) => read_directory(path, self.files.as_ref(), &mut look),
+            Target::Directory(path) => read_directory(path, &mut self.files, &mut look),
             Target::Url(url) => read_url(url, &mut self.protobuf, &mut look),
             Target::Process(pid) => read_process(*pid, &mut look),
         };
@@ -156,39 +156,67 @@ fn is_segment(path: &Path) -> bool {
     read.is_ok() && head == quipu_segment::MAGIC
 }
 
-fn read_directory(path: &Path, files: Option<&Files>, look: &mut Look) -> Result<(), String> {
-    let entries = fs::read_dir(path).map_err(|error| error.to_string())?;
-    let paths = entries.take(MAX_ENTRIES).flatten().map(|entry| entry.path());
-    // Other files of this size or name are not opened.
-    let may_be = |path: &Path| {
-        let end = path.extension().and_then(OsStr::to_str).unwrap_or_default();
-        !matches!(end, "db" | "bin") && path.is_file()
-    };
-    let mut segments: Vec<_> = paths.filter(|path| may_be(path) && is_segment(path)).collect();
-    segments.sort_unstable();
-    let count = files.map_or(Ok(0), Files::count)?;
-    if segments.is_empty() && count == 0 {
-        return Err(
-            "it has no segments, and no files of prometheus_client (such as counter_1.db) \
-                    or of Ruby's DirectFileStore (such as metric_x___1.bin)"
-                .into(),
-        );
+/// Reads what the daemon finds in a directory, and names it as the daemon does.
+fn read_directory(
+    path: &Path,
+    files: &mut HashMap<PathBuf, Files>,
+    look: &mut Look,
+) -> Result<(), String> {
+    let places::Look { mut found, faults, is_cut, .. } = places::look_at(path);
+    if found.is_empty() {
+        return Err(faults.into_iter().next().map_or_else(
+            || {
+                "it has no segments (*.quipu), and no files of prometheus_client (such as \
+                 counter_1.db) or of Ruby's DirectFileStore (such as metric_x___1.bin)"
+                    .into()
+            },
+            |(_, what)| what,
+        ));
     }
-    if segments.len() > MAX_SEGMENTS {
-        look.problem(format!("only {MAX_SEGMENTS} of {} segments are shown", segments.len()));
-        segments.truncate(MAX_SEGMENTS);
+    for (path, what) in faults {
+        look.problem(format!("{}: {what}", printable(&path)));
     }
-    for path in &segments {
-        look.set_source(path.file_name().map(|name| name.to_string_lossy().into_owned()));
-        if let Err(error) = segment::read(path, look) {
-            look.problem(format!("{}: {error}", printable(path)));
+    if is_cut {
+        look.problem("there are more files than are looked at");
+    }
+    if found.len() > MAX_SOURCES {
+        look.problem(format!("only {MAX_SOURCES} of {} sources are shown", found.len()));
+        found.truncate(MAX_SOURCES);
+    }
+    let mut names = HashSet::new();
+    for Found { path, root, name, kind, .. } in found {
+        // A segment and a directory may have the same name.
+        let name = match names.insert(name.clone()) {
+            true => name,
+            false => path.to_string_lossy().into_owned(),
+        };
+        look.set_source(Some(name));
+        match kind {
+            Kind::Segment => {
+                if let Err(error) = read_found(&root, &path, look) {
+                    look.problem(format!("{}: {error}", printable(&path)));
+                }
+            }
+            Kind::Directory => {
+                let of = || Files::of(&path, &root);
+                files.entry(path.clone()).or_insert_with(of).read(look);
+            }
         }
     }
     look.set_source(None);
-    if let Some(files) = files.filter(|_| count > 0) {
-        files.read(look);
-    }
     Ok(())
+}
+
+/// Reads a segment that was found in a directory.
+fn read_found(root: &Path, path: &Path, look: &mut Look) -> Result<(), String> {
+    let file = SegmentFile::open_below(root, path).map_err(|error| error.to_string())?;
+    match file.is_segment() {
+        Ok(true) => segment::read(path, look),
+        // Its process has just created it.
+        Ok(false) if file.is_empty() => Ok(()),
+        Ok(false) => Err("it is not a segment".into()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn read_process(pid: u32, look: &mut Look) -> Result<(), String> {
@@ -198,8 +226,8 @@ fn read_process(pid: u32, look: &mut Look) -> Result<(), String> {
             continue;
         };
         count += 1;
-        if count > MAX_SEGMENTS {
-            look.problem(format!("only {MAX_SEGMENTS} segments are shown"));
+        if count > MAX_SOURCES {
+            look.problem(format!("only {MAX_SOURCES} segments are shown"));
             break;
         }
         look.set_source(Some(name.clone()));

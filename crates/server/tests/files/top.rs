@@ -189,6 +189,27 @@ fn one_frame_has_rates() {
 }
 
 #[test]
+fn a_directory_is_shown_as_the_daemon_shows_it() {
+    let home = Home::new();
+    let path = |name: &str| home.directory().join(name);
+    fs::create_dir_all(path("run/web")).unwrap();
+    for name in ["run/metrics.quipu", "run/web/1.quipu", "secret.quipu"] {
+        home.succeed(&["inc", "--file", name, "jobs_total"]);
+    }
+    std::os::unix::fs::symlink(path("secret.quipu"), path("run/link.quipu")).unwrap();
+    fs::write(path("run/new.quipu"), "").unwrap();
+    fs::write(path("run/bad.quipu"), "text").unwrap();
+    let frame = home.succeed(&["top", "--once", "--interval", "10ms", "--all", "run"]);
+    for segment in ["metrics", "web/1"] {
+        let series = format!("jobs_total{{segment=\"{segment}\"}}");
+        assert_eq!(line(&frame, &series).get(1), Some(&"counter"), "{frame}");
+    }
+    assert_eq!(frame.matches("jobs_total{").count(), 2, "{frame}");
+    assert!(frame.contains("bad.quipu: it is not a segment"), "{frame}");
+    assert!(!frame.contains("new.quipu"), "{frame}");
+}
+
+#[test]
 fn native_histograms_have_quantiles() {
     let home = Home::new();
     let registry = Registry::open(home.file()).unwrap();
