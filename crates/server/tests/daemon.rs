@@ -48,6 +48,8 @@ mod names;
 mod openapi;
 #[path = "daemon/otlp.rs"]
 mod otlp;
+#[path = "daemon/otlp_deltas.rs"]
+mod otlp_deltas;
 #[path = "daemon/otlp_output.rs"]
 mod otlp_output;
 #[path = "daemon/otlp_resources.rs"]

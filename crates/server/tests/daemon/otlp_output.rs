@@ -32,7 +32,7 @@ pub(crate) enum Reply {
 pub(crate) struct Request {
     fields: HashMap<String, String>,
     /// The body, after decompression.
-    body: Vec<u8>,
+    pub(crate) body: Vec<u8>,
     pub(crate) points: Vec<Point>,
 }
 

@@ -9,8 +9,9 @@
 //!
 //! **Delta**, it has what was added since the last snapshot. It is sent until each of its requests
 //! is taken or refused, whatever time that takes; only then, the next snapshot is taken, which
-//! covers the time since. If all of them are refused for what is not in them, it has that, too. A
-//! file has the requests and the totals, for when the daemon is killed.
+//! covers the time since. If all of them are refused for what is not in them, it has that, too; or
+//! they are sent again, if the receiver may have one of them nevertheless. A file has the requests
+//! and the totals, for when the daemon is killed.
 //!
 //! | file | has |
 //! |---|---|
@@ -148,11 +149,13 @@ struct Deltas {
 struct Owed {
     snapshot: Snapshot,
     compression: Compression,
-    /// How many of its requests are settled.
+    /// How many of its requests have got a response that settles them.
     settled: usize,
     worst: Standing,
     text: String,
-    /// The totals before, as long as all requests so far were refused for what is not in them.
+    /// Whether all of these were refused for what is not in them. The file has none of them then.
+    is_whole: bool,
+    /// The totals before, as long as the receiver has nothing of the snapshot.
     last: Option<Totals>,
 }
 
@@ -361,19 +364,15 @@ impl Exporter {
             }
             match self.attempt(body, owed.compression, patience.timeout()) {
                 Attempt::Settled(standing, text) => {
-                    owed.settled += 1;
-                    if !standing.is_of_sender() {
-                        owed.last = None;
-                    }
-                    if standing > owed.worst {
-                        (owed.worst, owed.text) = (standing, text);
-                    }
+                    let count = owed.settle(standing, text);
                     let State::Delta(deltas) = &mut self.state else { break None };
-                    if let Err(error) = deltas.note.settle() {
+                    if let Err(error) = deltas.note.settle(count) {
                         deltas.complain(&error);
                     }
                 }
                 Attempt::Failed(asked) => {
+                    // The receiver may have it.
+                    owed.last = None;
                     let points = body.points;
                     let delay = self.backoff.fail(asked);
                     if !patience.wait(delay) {
@@ -388,9 +387,9 @@ impl Exporter {
             deltas.owed = Some(owed);
             return waiting;
         }
-        if let Some(last) = owed.last {
-            self.put_back(last, owed.compression);
+        if owed.is_whole && owed.settled > 0 {
             self.note(owed.worst, &owed.text);
+            self.put_back(owed);
             return Duration::ZERO;
         }
         let time_ns = deltas.totals.time_ns;
@@ -398,11 +397,16 @@ impl Exporter {
         Duration::ZERO
     }
 
-    /// Goes back to the totals before a snapshot of which the receiver has nothing: the next one
-    /// has what was in it, too.
-    fn put_back(&mut self, last: Totals, compression: Compression) {
+    /// Keeps what was in a snapshot that was refused as a whole for the sender. If the receiver has
+    /// nothing of it, the next one has what was in it, too. Else its requests are sent again as
+    /// they are, by which a receiver may tell those that it has.
+    fn put_back(&mut self, owed: Owed) {
         let State::Delta(deltas) = &mut self.state else { return };
-        if let Err(error) = deltas.note.write(last.time_ns, &last.bodies, compression, &[]) {
+        let Some(last) = owed.last else {
+            deltas.owed = Some(Owed::new(owed.snapshot, owed.compression, 0));
+            return;
+        };
+        if let Err(error) = deltas.note.write(last.time_ns, &last.bodies, owed.compression, &[]) {
             deltas.complain(&error);
         }
         deltas.totals = last;
@@ -565,7 +569,22 @@ const MOST_AHEAD_NS: u64 = 60_000_000_000;
 impl Owed {
     fn new(snapshot: Snapshot, compression: Compression, settled: usize) -> Self {
         let (worst, text) = (Standing::Takes, String::new());
-        Self { snapshot, compression, settled, worst, text, last: None }
+        let is_whole = settled == 0;
+        Self { snapshot, compression, settled, worst, text, is_whole, last: None }
+    }
+
+    /// Settles the next request. Returns how many are settled for good by that: none as long as all
+    /// were refused for what is not in them, and all of those with the first other one.
+    fn settle(&mut self, standing: Standing, text: String) -> usize {
+        self.settled += 1;
+        if standing > self.worst {
+            (self.worst, self.text) = (standing, text);
+        }
+        if self.is_whole && standing.is_of_sender() {
+            return 0;
+        }
+        self.last = None;
+        if mem::replace(&mut self.is_whole, false) { self.settled } else { 1 }
     }
 }
 
@@ -580,5 +599,33 @@ mod tests {
         assert_eq!(time_after(500 + MOST_AHEAD_NS, 500), 501 + MOST_AHEAD_NS);
         assert_eq!(time_after(501 + MOST_AHEAD_NS, 500), 500);
         assert_eq!(time_after(u64::MAX, u64::MAX), u64::MAX);
+    }
+
+    #[test]
+    fn refusals_for_the_sender_are_settled_with_the_first_other_response() {
+        let hash = Seeded::default();
+        let owed = |settled| {
+            let series = HashSet::with_hasher(hash.clone());
+            let snapshot = Snapshot { bodies: Vec::new(), series };
+            let last = Some(Totals::none(&hash));
+            Owed { last, ..Owed::new(snapshot, Compression::None, settled) }
+        };
+        let settle = |owed: &mut Owed, standings: &[Standing]| -> Vec<usize> {
+            let each = standings.iter().map(|standing| owed.settle(*standing, String::new()));
+            each.collect()
+        };
+        let (takes, rejects, refuses) = (Standing::Takes, Standing::Rejects, Standing::Refuses);
+        let mut whole = owed(0);
+        assert_eq!(settle(&mut whole, &[refuses(401), refuses(302), refuses(409)]), [0, 0, 0]);
+        assert!(whole.is_whole && whole.last.is_some());
+        for other in [takes, rejects, refuses(400)] {
+            let mut mixed = owed(0);
+            let standings = [refuses(401), refuses(404), other, refuses(401), takes];
+            assert_eq!(settle(&mut mixed, &standings), [0, 0, 3, 1, 1]);
+            assert!(!mixed.is_whole && mixed.last.is_none());
+            assert_eq!(mixed.settled, 5);
+        }
+        // An earlier run has settled some.
+        assert_eq!(settle(&mut owed(2), &[refuses(401), takes]), [1, 1]);
     }
 }

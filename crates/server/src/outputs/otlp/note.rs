@@ -4,7 +4,8 @@
 //! It is written before the first of the requests is sent, under another name and then renamed.
 //! Each request that is settled, taken or refused, adds a byte. So after a kill, all requests but
 //! those are sent again with the same bytes: at most the one whose answer was on its way is sent
-//! twice.
+//! twice. The first requests add nothing as long as they are refused for what is not in them, since
+//! the snapshot is kept if all are.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -110,12 +111,12 @@ impl Note {
         Ok(())
     }
 
-    /// Notes that the next request is settled.
+    /// Notes that the next requests are settled, that many.
     ///
     /// # Errors
     /// If that cannot be written.
-    pub(super) fn settle(&mut self) -> io::Result<()> {
-        self.file.as_mut().map_or(Ok(()), |file| file.write_all(&[SETTLED]))
+    pub(super) fn settle(&mut self, count: usize) -> io::Result<()> {
+        self.file.as_mut().map_or(Ok(()), |file| file.write_all(&vec![SETTLED; count]))
     }
 }
 
@@ -208,14 +209,18 @@ mod tests {
             Noted { time_ns: 7, totals, compression: Compression::Gzip, owed, settled }
         };
         assert_eq!(read(), Ok(Some(expected(0))));
-        note.settle().unwrap();
+        note.settle(0).unwrap();
+        note.settle(1).unwrap();
         assert_eq!(read(), Ok(Some(expected(1))));
         // Another process goes on.
         let mut other = Note::new(&state, "http://a/v1/metrics");
         other.read().unwrap();
-        other.settle().unwrap();
+        other.settle(1).unwrap();
         assert_eq!(read(), Ok(Some(expected(2))));
         assert_eq!(Note::new(&state, "http://b/v1/metrics").read(), Ok(None));
+        note.write(7, &totals, Compression::Gzip, &owed).unwrap();
+        note.settle(2).unwrap();
+        assert_eq!(read(), Ok(Some(expected(2))));
 
         let bytes = fs::read(&note.path).unwrap();
         let whole = bytes.len() - 2;
