@@ -4,6 +4,7 @@
 //! sends them. It holds nothing while it waits for a receiver.
 
 mod client;
+mod files;
 pub mod headers;
 pub mod otlp;
 mod remote_write;

@@ -1,5 +1,8 @@
-//! What a receiver of deltas is still owed when it refuses requests, over ends of the daemon.
+//! What a receiver of deltas is still owed when it refuses requests, over ends of the daemon, and
+//! the access to the file that has it.
 
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -119,4 +122,30 @@ fn a_request_that_may_have_come_in_is_the_same_after_refusals() {
     wait_until("three requests", || receiver.see(with_hits) > 2);
     import(&daemon, 7);
     wait_until("the total", || counted.lock().unwrap().hits == 7.0);
+}
+
+#[test]
+fn what_is_owed_is_for_the_daemon_alone() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, |_, _| Reply::Taken);
+    let flags = deltas(&receiver, "100ms");
+    let daemon = home.start(&flags);
+    wait_until("a request", || receiver.see(<[Request]>::len) > 0);
+    daemon.stop();
+    let name = home.files().into_iter().find(|name| name.contains(".otlp-")).unwrap();
+    let (note, other) = (home.path(&name), home.path("other"));
+    assert_eq!(fs::metadata(&note).unwrap().permissions().mode() & 0o7777, 0o600);
+    // A link at the place of the next version is replaced, and not followed.
+    fs::write(&other, "precious").unwrap();
+    symlink(&other, home.path(&format!("{name}.new"))).unwrap();
+    let daemon = home.start(&flags);
+    import(&daemon, 5);
+    wait_until("hits", || receiver.see(with_hits) > 0);
+    assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
+    daemon.stop();
+    // A link to what could be read is not followed either.
+    fs::rename(&note, &other).unwrap();
+    symlink(&other, &note).unwrap();
+    let daemon = home.start(&flags);
+    daemon.wait_for("cannot read up to where a receiver has what was added");
 }

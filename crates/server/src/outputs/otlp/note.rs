@@ -6,9 +6,12 @@
 //! those are sent again with the same bytes: at most the one whose answer was on its way is sent
 //! twice. The first requests add nothing as long as they are refused for what is not in them, since
 //! the snapshot is kept if all are.
+//!
+//! Only this user may read it, and links are not followed.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use flate2::Crc;
@@ -16,6 +19,7 @@ use quipu_segment::hash::fnv1a;
 
 use super::Compression;
 use super::requests::Body;
+use crate::outputs::files::{plain, writable};
 use crate::snapshot::sync_directory;
 
 /// The file of a receiver.
@@ -61,14 +65,17 @@ impl Note {
     /// # Errors
     /// If it cannot be read, or is damaged.
     pub(super) fn read(&mut self) -> Result<Option<Noted>, String> {
-        let bytes = match fs::read(&self.path) {
-            Ok(bytes) => bytes,
+        let mut file = match plain(OpenOptions::new().read(true).append(true), &self.path) {
+            Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
+        // Earlier versions left it open to others. This fails if it is the file of another user.
+        let _ = file.set_permissions(Permissions::from_mode(0o600));
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
         let noted = decode(&bytes, &self.receiver).ok_or("it is damaged")?;
-        let opened = OpenOptions::new().append(true).open(&self.path);
-        self.file = Some(opened.map_err(|error| error.to_string())?);
+        self.file = Some(file);
         Ok(Some(noted))
     }
 
@@ -86,7 +93,7 @@ impl Note {
         let mut path = self.path.as_os_str().to_owned();
         path.push(".new");
         let path = PathBuf::from(path);
-        let file = File::create(&path)?;
+        let file = create(&path)?;
         let mut output = Summed { output: io::BufWriter::new(file), crc: Crc::new() };
         output.write_all(MAGIC)?;
         output.write_all(&time_ns.to_le_bytes())?;
@@ -117,6 +124,14 @@ impl Note {
     /// If that cannot be written.
     pub(super) fn settle(&mut self, count: usize) -> io::Result<()> {
         self.file.as_mut().map_or(Ok(()), |file| file.write_all(&vec![SETTLED; count]))
+    }
+}
+
+/// Creates a file. What a kill has left over there is removed: others could have it open.
+fn create(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => plain(writable().create_new(true), path),
     }
 }
 
@@ -192,6 +207,8 @@ fn text<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     #[test]
@@ -235,5 +252,39 @@ mod tests {
         let empty = Noted { time_ns: 8, ..Noted::default() };
         assert_eq!(read(), Ok(Some(empty)));
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn others_can_neither_read_the_file_nor_choose_where_it_is() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut note = Note::new(&directory.path().join("state.quipu"), "http://a/v1/metrics");
+        let new = PathBuf::from(format!("{}.new", note.path.display()));
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o7777;
+        let open_to_all = |path: &Path| {
+            fs::set_permissions(path, Permissions::from_mode(0o644)).unwrap();
+        };
+        // What an earlier version has left over, and what others have open.
+        fs::write(&new, "").unwrap();
+        open_to_all(&new);
+        let mut others = File::open(&new).unwrap();
+        note.write(7, &[], Compression::None, &[]).unwrap();
+        assert_eq!(mode(&note.path), 0o600);
+        assert_eq!(others.read_to_end(&mut Vec::new()).unwrap(), 0);
+        open_to_all(&note.path);
+        assert!(note.read().unwrap().is_some());
+        assert_eq!(mode(&note.path), 0o600);
+        // Links are not followed.
+        let other = directory.path().join("other");
+        fs::rename(&note.path, &other).unwrap();
+        let bytes = fs::read(&other).unwrap();
+        symlink(&other, &new).unwrap();
+        note.write(8, &[], Compression::None, &[]).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), bytes);
+        fs::remove_file(&note.path).unwrap();
+        symlink(&other, &note.path).unwrap();
+        assert!(note.read().is_err());
+        note.write(9, &[], Compression::None, &[]).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), bytes);
+        assert_eq!(note.read().unwrap().unwrap().time_ns, 9);
     }
 }

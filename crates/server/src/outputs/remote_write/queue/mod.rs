@@ -18,10 +18,10 @@ mod metrics;
 mod records;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::mem;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 
 use md5::{Digest, Md5};
@@ -29,6 +29,7 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::snapshot::Body;
+use crate::outputs::files::{plain, writable};
 pub(crate) use lane::Lane;
 pub(crate) use metrics::{Metrics, ReceiverMetrics};
 use records::{DONE, HEADER, Kind, PREFIX, Record, Records};
@@ -540,22 +541,6 @@ fn read_all(file: &File) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("it has more than {MOST_READ} bytes")));
     }
     Ok(bytes)
-}
-
-/// Opens a file that is neither a link, nor a pipe or a device.
-fn plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    // A pipe could make the daemon wait.
-    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    match file.metadata()?.is_file() {
-        true => Ok(file),
-        false => Err(io::Error::other("it is not a regular file; remove it")),
-    }
-}
-
-fn writable() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).mode(0o600);
-    options
 }
 
 #[cfg(test)]
