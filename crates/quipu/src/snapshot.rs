@@ -4,6 +4,7 @@
 //! [`Sink`]. Neither side knows the other. Nothing here owns memory: a snapshot borrows from the
 //! segment, or from buffers of the scrape that the next one reuses.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use crate::label::Indices;
@@ -112,6 +113,27 @@ impl<'a> Texts<'a> {
     #[inline]
     pub(crate) fn encoded(&self) -> &'a [u8] {
         self.0
+    }
+
+    /// The texts of a file that nothing vouches for: as UTF-8, with a replacement character for what
+    /// is not, and whether no character is one that text formats escape.
+    pub(crate) fn checked(self) -> (Cow<'a, [u8]>, bool) {
+        let (mut texts, mut is_utf8, mut escape_free) = (self, true, true);
+        while let Some(text) = texts.next_bytes() {
+            is_utf8 = is_utf8 && (is_ascii(text) || std::str::from_utf8(text).is_ok());
+            let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'\n');
+            // Without an early end, which would keep the compiler from looking at many bytes at
+            // once.
+            escape_free &= !text.iter().fold(false, |any, byte| any | is_escaped(byte));
+        }
+        if is_utf8 {
+            return (Cow::Borrowed(self.0), escape_free);
+        }
+        let (mut texts, mut encoded) = (self, Vec::new());
+        while let Some(text) = texts.next_bytes() {
+            Self::push(&mut encoded, &String::from_utf8_lossy(text));
+        }
+        (Cow::Owned(encoded), escape_free)
     }
 
     /// The next text as bytes, for callers that only copy it: UTF-8 is not validated again.

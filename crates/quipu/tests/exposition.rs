@@ -26,6 +26,17 @@ fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
     Series { group, texts, escape_free, overflow, start, value, exemplar }
 }
 
+/// Another program chose it.
+#[test]
+fn a_unit_forges_no_line() {
+    let family = Family { unit: "s\nforged 1", ..family("t_s", Kind::Gauge, &[]) };
+    let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::default());
+    encoder.family(&family);
+    encoder.series(&family, &series(Value::Gauge(Number::Unsigned(1)), &[]));
+    let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
+    assert_eq!(text, "# HELP t_s A help.\n# TYPE t_s gauge\nt_s 1\n");
+}
+
 /// Passes one family of each kind to a sink.
 fn everything(sink: &mut impl Sink) {
     let mut user = Vec::new();

@@ -17,7 +17,8 @@ use quipu::exposition::{Escaping, Format};
 use quipu::label::Values;
 use quipu::{
     Aggregation, Counter, CounterFamily, Description, FloatCounter, Gauge, Histogram,
-    HistogramFamily, Info, IntGauge, LabelValue, ProcessGauge, Registry, StateSet, Summary, Window,
+    HistogramFamily, Info, IntGauge, LabelValue, ProcessGauge, ProcessGaugeFamily, Registry,
+    StateSet, Summary, Window,
 };
 use quipu_segment::{Options, Segment};
 
@@ -312,6 +313,77 @@ fn text_of(copy: Segment) -> String {
     let scrape = registry.scrape().format(Format::OpenMetrics, Escaping::default());
     scrape.write_to(&mut text).unwrap();
     String::from_utf8(text).unwrap()
+}
+
+/// What the text formats and Prometheus' protobuf make of a copy of a file.
+fn formats_of(path: &Path) -> Option<[Vec<u8>; 3]> {
+    let copy = Segment::copy_of(path, &File::open(path).unwrap(), u64::MAX).ok()?;
+    let registry = Registry::on(copy);
+    Some([Format::Text, Format::OpenMetrics, Format::Protobuf].map(|format| {
+        let mut out = Vec::new();
+        registry.scrape().format(format, Escaping::default()).write_to(&mut out).unwrap();
+        out
+    }))
+}
+
+/// Makes a file with a counter and two process gauges that have a label of this value.
+fn file_with_label(path: &Path, value: &str) {
+    let registry = Registry::open(path).unwrap();
+    let new = |name: &str| Description::new(name, "").labels(["a"]);
+    let counter: CounterFamily<Values<'static>> = registry.register(new("c")).unwrap();
+    counter.inc(&Values(&[value]));
+    for (name, aggregation) in [("g", Aggregation::Sum), ("all", Aggregation::All)] {
+        let gauge = new(name).aggregation(aggregation);
+        let gauge: ProcessGaugeFamily<Values<'static>> = registry.register(gauge).unwrap();
+        gauge.set(&Values(&[value]), 1.0);
+    }
+}
+
+#[test]
+fn a_file_that_lies_about_its_labels_forges_no_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shared");
+    file_with_label(&path, "v\"} 1\nforged 999\nz{q=\"");
+    let whole = std::fs::read(&path).unwrap();
+    let is_forged = |text: &[u8]| text.windows(8).any(|eight| eight == b"\nforged ");
+    // The bit that says that no text needs an escape, of each word: one of them is a series' own.
+    let escape_free = 1_u64 << 19;
+    let mut shown = 0;
+    for (at, word) in whole.as_chunks::<8>().0.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        if word == 0 || word & escape_free != 0 {
+            continue;
+        }
+        let mut changed = whole.clone();
+        changed[at * 8..][..8].copy_from_slice(&(word | escape_free).to_le_bytes());
+        std::fs::write(&path, changed).unwrap();
+        let Some([text, open_metrics, _]) = formats_of(&path) else { continue };
+        assert!(!is_forged(&text), "word {at}: {}", String::from_utf8_lossy(&text));
+        assert!(!is_forged(&open_metrics), "word {at}");
+        shown += usize::from(text.windows(8).any(|eight| eight == b"nforged "));
+    }
+    assert!(shown > 0);
+}
+
+#[test]
+fn a_file_whose_labels_are_not_utf_8_keeps_no_exposition_from_being_utf_8() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("shared");
+    file_with_label(&path, "AAAA");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let places: Vec<_> = (0..bytes.len() - 4).filter(|&at| &bytes[at..at + 4] == b"AAAA").collect();
+    assert!(places.len() >= 3, "{places:?}");
+    places.iter().for_each(|&at| bytes[at..at + 4].copy_from_slice(b"A\xff\xfeA"));
+    std::fs::write(&path, bytes).unwrap();
+    let formats = formats_of(&path).unwrap();
+    for bytes in &formats {
+        assert!(!bytes.contains(&0xff), "{}", String::from_utf8_lossy(bytes));
+    }
+    let text = String::from_utf8(formats[0].clone()).unwrap();
+    for name in ["c_total", "g", "all"] {
+        let line = format!("{name}{{a=\"A\u{fffd}\u{fffd}A\"");
+        assert!(text.contains(&line), "no {line} in {text}");
+    }
 }
 
 /// Calls `test` with the text of copies during which `change` is called: at some word of each pass.

@@ -12,6 +12,8 @@ mod check;
 mod count;
 #[path = "files/diff.rs"]
 mod diff;
+#[path = "files/hostile.rs"]
+mod hostile;
 #[path = "files/inspect.rs"]
 mod inspect;
 #[path = "files/output.rs"]

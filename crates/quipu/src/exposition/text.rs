@@ -324,7 +324,8 @@ impl Text {
         out.extend_from_slice(kind.as_bytes());
         out.push(b'\n');
         // In OpenMetrics, infos and state sets have no unit.
-        let has_unit = !family.unit.is_empty() && !matches!(kind, "info" | "stateset");
+        let is_line = !family.unit.contains(char::is_control);
+        let has_unit = !family.unit.is_empty() && is_line && !matches!(kind, "info" | "stateset");
         if has_unit && self.dialect != Dialect::Text {
             put_name("# UNIT ", out);
             out.extend_from_slice(family.unit.as_bytes());

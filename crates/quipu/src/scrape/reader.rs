@@ -366,6 +366,7 @@ impl Reader {
     }
 
     /// [`Reader::walk`] in a copy of a file, whose checks cost the loop of other families a tenth.
+    /// What such a file says of its texts is not believed.
     #[inline(never)]
     fn walk_copy<S: Sink>(
         &self,
@@ -377,6 +378,8 @@ impl Reader {
     ) -> ControlFlow<()> {
         self.family.walk(cursor, texts, |view| {
             let readings = self.family.readings();
+            let (texts, escape_free) = Texts::new(view.texts).checked();
+            let view = &View { texts: &texts, escape_free, ..*view };
             self.kind.read_all(&self.family, &view.cells, scratch, |value, exemplar| {
                 if is_whole(&self.family, view, readings) {
                     self.pass(family, view, value, exemplar, sink);

@@ -11,6 +11,7 @@
 //! stored: see [`absorb`]. A scrape does not wait for the owner of the lock, which may be stopped,
 //! and shows the sum as it will be once the fold completes.
 
+use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 
@@ -236,11 +237,17 @@ impl Processes {
         self.entries.clear();
         self.texts.clear();
         let Self { entries, texts, liveness, buffer, .. } = self;
+        let is_copy = family.is_copy();
         let _ = family.walk(&mut Cursor::default(), buffer, |view| {
+            // What a file says of its texts is not believed.
+            let (own_texts, escape_free) = match is_copy {
+                true => Texts::new(view.texts).checked(),
+                false => (Cow::Borrowed(view.texts), view.escape_free),
+            };
             let mut entry = Entry {
                 group: view.group,
                 overflow: view.overflow,
-                escape_free: view.escape_free,
+                escape_free,
                 is_alive: true,
                 label_texts: 0..0,
                 texts: 0..0,
@@ -256,8 +263,8 @@ impl Processes {
             };
             if !view.overflow {
                 // The name follows one byte with its length.
-                let own = view.texts.len().checked_sub(NAME_LENGTH + 1);
-                let name = own.and_then(|own| Some((own, read_name(&view.texts[own + 1..])?)));
+                let own = own_texts.len().checked_sub(NAME_LENGTH + 1);
+                let name = own.and_then(|own| Some((own, read_name(&own_texts[own + 1..])?)));
                 let Some((own, (token, id))) = name else {
                     return ControlFlow::Continue(());
                 };
@@ -266,7 +273,7 @@ impl Processes {
                     return ControlFlow::Continue(());
                 }
                 let begin = texts.len();
-                texts.extend_from_slice(view.texts);
+                texts.extend_from_slice(&own_texts);
                 (entry.label_texts, entry.texts) = (begin..begin + own, begin..texts.len());
                 (entry.token, entry.id) = (token, id);
                 entry.is_alive = is_alive(family, liveness, token);
