@@ -25,7 +25,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use quipu_arena::Arena;
 use quipu_segment::hash::fnv1a;
-use quipu_segment::{Options, printable};
+use quipu_segment::inspect::open_regular;
+use quipu_segment::{MAGIC, Options, printable};
 use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
 
 use crate::output::print;
@@ -187,7 +188,13 @@ fn failed(name: &str, what: &dyn fmt::Display) -> Error {
 /// meanwhile is copied again. The copy has no name in the end.
 fn copy_whole(from: &Path) -> Result<File, Error> {
     let name = printable(from).to_string();
-    let source = File::open(from).map_err(|error| failed(&name, &error))?;
+    let source = open_regular(from).map_err(|error| failed(&name, &error))?;
+    let mut magic = Vec::new();
+    let is_read = (&source).take(MAGIC.len() as u64).read_to_end(&mut magic);
+    is_read.map_err(|error| failed(&name, &error))?;
+    if magic != MAGIC {
+        return Err(failed(&name, &"it is not a segment; name the daemon's state file"));
+    }
     let mut fault = None;
     for _ in 0..TRIES {
         let (copied, target) = Temporary::beside(from)?;

@@ -32,7 +32,7 @@ impl Inspection {
     /// # Errors
     /// Those of [`Inspection::of_file`].
     pub fn of_copy(path: &Path, most: u64) -> std::io::Result<Self> {
-        let file = super::open(path)?;
+        let file = super::open_regular(path)?;
         if presence::is_present(&file).unwrap_or(true)
             && let Ok(copy) = Segment::copy_of(path, &file, most)
         {

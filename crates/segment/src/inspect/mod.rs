@@ -22,6 +22,7 @@ mod source;
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 pub use families::{FamilySeen, SeriesSeen};
@@ -111,7 +112,7 @@ impl Inspection {
     /// # Errors
     /// If the file cannot be opened for reading, or is not a regular file.
     pub fn of_file(path: &Path) -> io::Result<Self> {
-        Self::on_file(open(path)?)
+        Self::on_file(open_regular(path)?)
     }
 
     fn on_file(file: File) -> io::Result<Self> {
@@ -179,11 +180,18 @@ impl Inspection {
     }
 }
 
-/// Opens a file for reading.
-fn open(path: &Path) -> io::Result<File> {
-    // A pipe would block until another process opens it, too.
-    if !path.metadata()?.is_file() {
+/// Opens a regular file for reading, and nothing else: opening a pipe would block until another
+/// process opens it, too. The file that was opened is the one that is looked at: what a path names
+/// may change at any time.
+///
+/// # Errors
+/// Those of the system, and if it is not a regular file.
+#[doc(hidden)]
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let nonblocking = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = File::options().read(true).custom_flags(nonblocking).open(path)?;
+    if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    File::open(path)
+    Ok(file)
 }

@@ -2,18 +2,19 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use quipu_segment::inspect::open_regular;
 use quipu_segment::printable;
 
 use super::fetch::{fetch_protobuf, with_path};
 use super::files::Files;
 use super::{Look, Text, exposition, fetch, processes, segment};
 use crate::agent::places::{self, Found, Kind};
-use crate::segment_file::SegmentFile;
+use crate::segment_file::{self, SegmentFile};
 
 /// What an argument of the command line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,33 +128,24 @@ fn read_url(url: &str, protobuf: &mut Protobuf, look: &mut Look) -> Result<(), S
 }
 
 fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(), String> {
-    let metadata = fs::metadata(path).map_err(|error| error.to_string())?;
-    // A pipe would block until another process opens it, too.
-    if !metadata.is_file() {
-        return Err("it is neither a file nor a directory".into());
-    }
+    // A pipe, a device or a socket is refused without waiting for it.
+    let file = open_regular(path).map_err(|error| error.to_string())?;
     *was_segment |= is_segment(path);
     if *was_segment {
         return segment::read(path, look);
     }
-    if metadata.len() > MAX_TEXT {
-        return Err(format!(
-            "it is not a segment, and too large for text: {} bytes",
-            metadata.len()
-        ));
+    let length = file.metadata().map_err(|error| error.to_string())?.len();
+    if length > MAX_TEXT {
+        return Err(format!("it is not a segment, and too large for text: {length} bytes"));
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|error| error.to_string())?;
     file.take(MAX_TEXT).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     exposition::read(&Text::of_bytes(bytes), look)
 }
 
 /// Whether a file begins like a segment.
 fn is_segment(path: &Path) -> bool {
-    let mut head = Vec::new();
-    let length = quipu_segment::MAGIC.len() as u64;
-    let read = File::open(path).and_then(|file| file.take(length).read_to_end(&mut head));
-    read.is_ok() && head == quipu_segment::MAGIC
+    segment_file::is_segment(path).unwrap_or(false)
 }
 
 /// Reads what the daemon finds in a directory, and names it as the daemon does.

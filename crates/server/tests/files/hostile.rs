@@ -1,9 +1,40 @@
-//! The commands on files and directories that someone else prepared: no command prints what is no
-//! exposition.
+//! The commands on files and directories that someone else prepared: no command waits for a pipe,
+//! or prints what is no exposition.
 
 use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::Home;
+
+/// After this long, a command counts as one that never ends.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Runs a command, which has to end.
+fn end(home: &Home, arguments: &[&str]) -> Output {
+    let mut command = home.quipu(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("{arguments:?} does not end");
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
 
 #[test]
 fn labels_that_are_not_utf_8_are_replaced() {
@@ -17,4 +48,56 @@ fn labels_that_are_not_utf_8_are_replaced() {
         let text = home.succeed(&["scrape", "--format", format, "app.quipu"]);
         assert!(text.contains("x_total{a=\"A\u{fffd}AA\"} 1"), "{text}");
     }
+}
+
+#[test]
+fn no_command_waits_for_a_pipe_in_the_place_of_a_segment() {
+    let home = Home::new();
+    pipe(&home.directory().join("a.quipu"));
+    // So that the directory has a file that is read.
+    fs::write(home.directory().join("counter_1.db"), []).unwrap();
+    end(&home, &["scrape", "."]);
+    for arguments in [
+        &["scrape", "a.quipu"][..],
+        &["inspect", "a.quipu"],
+        &["top", "--once", "--interval", "10ms", "a.quipu"],
+        &["snapshot", "--state", "a.quipu", "out"],
+        &["snapshot", "--state", "/dev/zero", "out"],
+    ] {
+        let output = end(&home, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && !errors.is_empty(), "{arguments:?}: {errors}");
+    }
+}
+
+/// A file that is a segment when it is looked at may be a pipe when it is opened.
+#[test]
+fn no_command_waits_for_a_pipe_that_takes_the_place_of_a_segment() {
+    let home = Home::new();
+    home.succeed(&["inc", "x_total"]);
+    let other = home.directory().join("pipe");
+    pipe(&other);
+    let is_over = AtomicBool::new(false);
+    let run = || {
+        for _ in 0..40 {
+            for arguments in [
+                &["scrape", "app.quipu"][..],
+                &["inspect", "app.quipu"],
+                &["top", "--once", "--interval", "1ms", "app.quipu"],
+                &["top", "--once", "--interval", "1ms", "."],
+            ] {
+                end(&home, arguments);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                renameat_with(CWD, home.file(), CWD, &other, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        is_over.store(true, Relaxed);
+        result.unwrap();
+    });
 }
