@@ -115,8 +115,8 @@ impl<'a> Texts<'a> {
         self.0
     }
 
-    /// The texts of a file that nothing vouches for: as UTF-8, with a replacement character for what
-    /// is not, and whether no character is one that text formats escape.
+    /// The texts of a file that nothing vouches for: as UTF-8, with a replacement character for
+    /// what is not, and whether no character is one that text formats escape.
     pub(crate) fn checked(self) -> (Cow<'a, [u8]>, bool) {
         let (mut texts, mut is_utf8, mut escape_free) = (self, true, true);
         while let Some(text) = texts.next_bytes() {

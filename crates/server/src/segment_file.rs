@@ -112,7 +112,8 @@ pub(crate) fn file_id(data: &Metadata) -> FileId {
     (data.dev(), data.ino())
 }
 
-/// Whether a regular file begins like a segment. A segment that is being created may still be empty.
+/// Whether a regular file begins like a segment. A segment that is being created may still be
+/// empty.
 pub(crate) fn is_segment(path: &Path) -> io::Result<bool> {
     begins_like_one(&inspect::open_regular(path)?)
 }

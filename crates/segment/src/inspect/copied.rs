@@ -90,6 +90,11 @@ impl Copied {
         }
     }
 
+    /// Where its words end.
+    pub(super) fn end(&self) -> u64 {
+        self.segment.region.limit()
+    }
+
     /// Whether a family is not shown, since it did not settle.
     pub(super) fn is_hidden(&self, family: &FamilySeen) -> bool {
         self.origin().is_hidden(family.id())

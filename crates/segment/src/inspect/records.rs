@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Report;
-use super::source::Source;
+use super::source::{CHUNK, Source};
 use crate::error::ErrorKind;
 use crate::layout::{
     Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, RECORD_BYTES, at, check_at,
@@ -154,11 +154,20 @@ fn list(source: &Source, report: &mut Report) -> Vec<Found> {
 }
 
 /// The records that the list does not reach.
-fn search(source: &Source, listed: &[Found]) -> Vec<Found> {
+pub(super) fn search(source: &Source, listed: &[Found]) -> Vec<Found> {
     let known: std::collections::HashSet<u64> = listed.iter().map(|one| one.offset).collect();
     let mut found = Vec::new();
     let mut offset = HEADER_BYTES;
+    // What is stored from here on is not known yet.
+    let mut next = offset;
     while offset + RECORD_BYTES <= source.length() {
+        if offset >= next {
+            let stored = source.next_stored(offset);
+            // In a hole, there is no record.
+            offset = offset.max(stored / LINE_BYTES * LINE_BYTES);
+            next = offset + CHUNK;
+            continue;
+        }
         let length = source.at((offset + record_at::LENGTH) / 8);
         let kind = source.at((offset + record_at::KIND) / 8);
         let is_plausible = length >= RECORD_BYTES

@@ -14,18 +14,34 @@ use crate::layout::Words;
 use crate::offset::ByteOffset;
 
 /// The bytes of a chunk, and the most chunks in memory.
-const CHUNK: u64 = 1 << 16;
+pub(super) const CHUNK: u64 = 1 << 16;
 const CHUNKS: u64 = 256;
 
 /// Bytes that can be read at any offset.
 pub(super) trait ReadAt {
     /// Reads bytes from an offset on; fewer if there are no more.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Where the next bytes are that are stored: all that lie between are zero. `None` if there are
+    /// no more; the offset itself if that is not known.
+    fn next_stored(&self, offset: u64) -> Option<u64> {
+        Some(offset)
+    }
 }
 
 impl ReadAt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         FileExt::read_at(self, buffer, offset)
+    }
+
+    #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+    fn next_stored(&self, offset: u64) -> Option<u64> {
+        // The position in the file is used by no reader of it.
+        match rustix::fs::seek(self, rustix::fs::SeekFrom::Data(offset)) {
+            Ok(at) => Some(at.max(offset)),
+            Err(rustix::io::Errno::NXIO) => None,
+            Err(_) => Some(offset),
+        }
     }
 }
 
@@ -82,6 +98,17 @@ impl Source {
     /// The number of bytes when reading began.
     pub(super) fn length(&self) -> u64 {
         self.length
+    }
+
+    /// The offset of the next bytes that the file system stores, from this one on; the length if
+    /// there are no more. All that lie between are zero. A file of a few kilobytes may be a TiB
+    /// long.
+    pub(super) fn next_stored(&self, offset: u64) -> u64 {
+        let next = match &self.copied {
+            Some(copied) => Some(offset).filter(|&at| at < copied.end()),
+            None => self.bytes.next_stored(offset),
+        };
+        next.map_or(self.length, |at| at.min(self.length))
     }
 
     /// Whether the system refused to read some bytes.
@@ -181,5 +208,46 @@ impl Words for Source {
     fn has(&self, _: u64) -> bool {
         // What is not there is zero, which is not a record.
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// Bytes that are stored at one place of a long file.
+    struct Sparse {
+        at: u64,
+        bytes: Vec<u8>,
+        readings: Rc<Cell<u64>>,
+    }
+
+    impl ReadAt for Sparse {
+        fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+            self.readings.set(self.readings.get() + 1);
+            assert!(self.readings.get() < 100, "it reads through a hole");
+            buffer.fill(0);
+            for (at, byte) in (self.at..).zip(&self.bytes) {
+                if let Some(place) = at.checked_sub(offset).filter(|&at| at < buffer.len() as u64) {
+                    buffer[place as usize] = *byte;
+                }
+            }
+            Ok(buffer.len())
+        }
+
+        fn next_stored(&self, offset: u64) -> Option<u64> {
+            Some(offset.max(self.at)).filter(|&at| at < self.at + self.bytes.len() as u64)
+        }
+    }
+
+    #[test]
+    fn a_search_for_records_skips_holes() {
+        let readings = Rc::default();
+        let bytes = Sparse { at: 1 << 39, bytes: vec![1; 1 << 18], readings: Rc::clone(&readings) };
+        let source = Source::new(Box::new(bytes), 1 << 40);
+        assert!(super::super::records::search(&source, &[]).is_empty());
+        assert_eq!(readings.get(), 4);
     }
 }

@@ -1,7 +1,8 @@
 //! The commands on files and directories that someone else prepared: no command waits for a pipe,
-//! or prints what is no exposition.
+//! runs for hours, or prints what scrapers refuse.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::AtomicBool;
@@ -101,3 +102,29 @@ fn no_command_waits_for_a_pipe_that_takes_the_place_of_a_segment() {
         result.unwrap();
     });
 }
+
+/// The file is a terabyte long, of which a few kilobytes are stored.
+#[test]
+fn holes_are_not_searched() {
+    let home = Home::new();
+    home.succeed(&["inc", "x_total"]);
+    fs::copy(home.file(), home.directory().join("good.quipu")).unwrap();
+    let file = fs::File::options().write(true).open(home.file()).unwrap();
+    file.set_len(1 << 40).unwrap();
+    // The list of records begins in the hole.
+    file.write_all_at(&(1_u64 << 39).to_le_bytes(), ROOT).unwrap();
+    let output = end(&home, &["inspect", "app.quipu"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("found by their checksums"), "{text}");
+    for arguments in [
+        &["top", "--once", "--interval", "1ms", "app.quipu"][..],
+        &["diff", "good.quipu", "app.quipu"],
+        &["top", "--replay", "--once", "app.quipu"],
+        &["scrape", "app.quipu"],
+    ] {
+        end(&home, arguments);
+    }
+}
+
+/// The byte of the header with the offset of the newest record.
+const ROOT: u64 = 80;
