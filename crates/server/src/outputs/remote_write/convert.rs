@@ -1,37 +1,142 @@
-//! Requests of remote write 2.0 as those of 1.0, with the same samples at the same times.
+//! A request that is being written, in either version of remote write; and one of 2.0 as one of 1.0.
 
 use quipu_wire::Error;
 use quipu_wire::remote::{
-    Entry, FamilyMetadata, RemoteWrite1, Series, SeriesType, WriteReader, WriteVersion,
+    Entry, ExemplarSample, FamilyMetadata, HistogramSample, Label, Metadata, RemoteWrite1,
+    RemoteWrite2, Sample, SeriesType, WriteReader, WriteVersion,
 };
 
-/// The request in version 1.0. What that version does not have is left out: start times.
+use super::series::NAME;
+
+/// A request that is being written.
+#[derive(Debug)]
+pub(super) enum Request {
+    One(Version1),
+    Two(RemoteWrite2),
+}
+
+/// A request in 1.0. What that version does not have is left out: start times.
+#[derive(Debug, Default)]
+pub(super) struct Version1 {
+    request: RemoteWrite1,
+    /// The family that was described last.
+    family: String,
+}
+
+impl Request {
+    /// A request without samples.
+    pub(super) fn new(version: WriteVersion) -> Self {
+        match version {
+            WriteVersion::One => Self::One(Version1::default()),
+            WriteVersion::Two => Self::Two(RemoteWrite2::new()),
+        }
+    }
+
+    pub(super) fn version(&self) -> WriteVersion {
+        match self {
+            Self::One(_) => WriteVersion::One,
+            Self::Two(_) => WriteVersion::Two,
+        }
+    }
+
+    /// How many bytes it has; in 2.0, approximately.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::One(one) => one.request.len(),
+            Self::Two(two) => two.len(),
+        }
+    }
+
+    /// Adds a sample. The labels are in order, and have values.
+    pub(super) fn push_sample(
+        &mut self,
+        labels: &[Label<'_>],
+        metadata: &Metadata<'_>,
+        sample: &Sample,
+    ) -> Result<(), Error> {
+        match self {
+            Self::One(one) => {
+                one.describe(labels, metadata);
+                one.request.push(labels, sample.value, sample.timestamp_ms)
+            }
+            Self::Two(two) => two.push_sample(labels, metadata, sample),
+        }
+    }
+
+    /// Adds a native histogram.
+    pub(super) fn push_histogram(
+        &mut self,
+        labels: &[Label<'_>],
+        metadata: &Metadata<'_>,
+        histogram: &HistogramSample<'_>,
+    ) -> Result<(), Error> {
+        match self {
+            Self::One(one) => {
+                one.describe(labels, metadata);
+                one.request.push_histogram(labels, histogram)
+            }
+            Self::Two(two) => two.push_histogram(labels, metadata, histogram),
+        }
+    }
+
+    /// Gives an exemplar to what is added next.
+    pub(super) fn exemplify(&mut self, exemplar: &ExemplarSample<'_, '_>) {
+        match self {
+            Self::One(one) => one.request.exemplify(exemplar),
+            // A request is full long before it has no place for texts.
+            Self::Two(two) => two.exemplify(exemplar).unwrap_or_default(),
+        }
+    }
+
+    /// Appends the request, and begins the next.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
+        match self {
+            Self::One(one) => {
+                one.request.finish(out);
+                one.family.clear();
+            }
+            Self::Two(two) => two.finish(out),
+        }
+    }
+}
+
+impl Version1 {
+    /// Describes the family of a series, unless that was done for the series before. Nothing is
+    /// known of those that end, if the request that had them was in 1.0.
+    fn describe(&mut self, labels: &[Label<'_>], metadata: &Metadata<'_>) {
+        if *metadata == Metadata::default() {
+            return;
+        }
+        let name = labels.iter().find(|(name, _)| *name == NAME).map_or("", |(_, name)| name);
+        let family = family(name, metadata.series_type);
+        if family != self.family {
+            self.request.push_family(&FamilyMetadata::new(family, *metadata));
+            self.family.clear();
+            self.family.push_str(family);
+        }
+    }
+}
+
+/// A request in version 2.0 as one in version 1.0, with the same samples at the same times.
 ///
 /// # Errors
 /// If it is not a request in version 2.0.
 pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
-    let mut out = RemoteWrite1::new();
+    let mut out = Request::new(WriteVersion::One);
     let mut reader = WriteReader::new(WriteVersion::Two, request)?;
-    let mut last = String::new();
     while let Some(entry) = reader.next() {
         let Entry::Series(series) = entry? else { continue };
-        let family = family(&series);
-        if family != last {
-            out.push_family(&FamilyMetadata::new(family, series.metadata));
-            last.clear();
-            last.push_str(family);
-        }
         let has_value =
             !series.samples.is_empty() || series.histograms().flatten().next().is_some();
         if has_value {
             series.exemplars().for_each(|exemplar| out.exemplify(&exemplar));
         }
         for sample in series.samples {
-            out.push(series.labels, sample.value, sample.timestamp_ms)?;
+            out.push_sample(series.labels, &series.metadata, sample)?;
         }
         // Those that contradict themselves cannot be written either.
         for histogram in series.histograms().flatten() {
-            out.push_histogram(series.labels, &histogram)?;
+            out.push_histogram(series.labels, &series.metadata, &histogram)?;
         }
     }
     let mut bytes = Vec::new();
@@ -40,9 +145,8 @@ pub(super) fn to_version_1(request: &[u8]) -> Result<Vec<u8>, Error> {
 }
 
 /// The name of the family of a series, without the suffix of classic histograms and summaries.
-fn family<'a>(series: &Series<'_, 'a>) -> &'a str {
-    let name = series.label("__name__").unwrap_or_default();
-    let suffixes: &[&str] = match series.metadata.series_type {
+fn family(name: &str, series_type: SeriesType) -> &str {
+    let suffixes: &[&str] = match series_type {
         SeriesType::Histogram => &["_bucket", "_sum", "_count"],
         SeriesType::Summary => &["_sum", "_count"],
         _ => &[],

@@ -435,6 +435,22 @@ mod tests {
         rows
     }
 
+    /// The families that a snapshot in 1.0 describes, but for one of which no series is valid.
+    fn families(snapshot: &Snapshot) -> String {
+        let mut names = Vec::new();
+        for body in &snapshot.bodies {
+            let request = body.expand().unwrap();
+            let mut reader = WriteReader::new(body.version, &request).unwrap();
+            while let Some(entry) = reader.next() {
+                let Entry::Family(family) = entry.unwrap() else { continue };
+                assert_ne!(family.metadata, Metadata::default());
+                names.push(family.name.to_owned());
+            }
+        }
+        names.retain(|name| name != "c");
+        names.join(",")
+    }
+
     /// The parts of a receiver without shards.
     fn parts(hash: &Seeded) -> Parts {
         Parts::new(1000, WriteVersion::Two, hash, Placement::default())
@@ -461,10 +477,10 @@ mod tests {
         sink.series(family, &series);
     }
 
-    #[test]
-    fn families_become_series() {
+    /// Series of all kinds, in a request of this version.
+    fn all_kinds(version: WriteVersion) -> Snapshot {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
-        let mut parts = parts(&Seeded::default());
+        let mut parts = Parts::new(1000, version, &Seeded::default(), Placement::default());
         let mut sink = Flattening::new(&mut parts, &external);
         let plain = |kind, name| Family {
             name,
@@ -507,7 +523,12 @@ mod tests {
         add(&mut sink, &plain(Kind::Histogram, "took"), None, Value::Histogram(histogram));
         let histogram = Histogram { count: 4, sum: 4.5, buckets: &[], native: Some(native) };
         add(&mut sink, &plain(Kind::Histogram, "big"), None, Value::Histogram(histogram));
-        let snapshot = only(parts).finish();
+        only(parts).finish()
+    }
+
+    #[test]
+    fn families_become_series() {
+        let snapshot = all_kinds(WriteVersion::Two);
         assert_eq!(snapshot.invalid, 2);
         let expected = "\
             __name__=hits_total,region=eu,zone_a=a 3 Some(5)\n\
@@ -527,11 +548,16 @@ mod tests {
             __name__=big,region=eu 4 4.5 [(4, 2.0), (5, 1.0)]";
         assert_eq!(rows(&snapshot), expected.lines().collect::<Vec<_>>());
         // In 1.0, the samples are the same, without starts.
-        for body in &snapshot.bodies {
-            let mut one = Requests::new(1000, WriteVersion::One, Seeded::default()).finish();
-            one.bodies.push(body.in_version_1(body.coding).unwrap());
-            let without = expected.replace("Some(5)", "None");
-            assert_eq!(rows(&one), without.lines().collect::<Vec<_>>());
+        let without = expected.replace("Some(5)", "None");
+        let mut converted = Requests::new(1000, WriteVersion::One, Seeded::default()).finish();
+        let in_version_1 = snapshot.bodies.iter().map(|body| body.in_version_1(body.coding));
+        converted.bodies.extend(in_version_1.map(Result::unwrap));
+        let one = all_kinds(WriteVersion::One);
+        assert_eq!(one.invalid, 2);
+        for snapshot in [&one, &converted] {
+            assert_eq!(rows(snapshot), without.lines().collect::<Vec<_>>());
+            let described = "raw,a_b,build_info,mode,size,took,big";
+            assert_eq!(families(snapshot), format!("hits_total,{described}"));
         }
     }
 

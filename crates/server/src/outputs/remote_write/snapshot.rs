@@ -14,12 +14,12 @@ use std::mem;
 use quipu::snapshot::{Exemplar, Native, Timestamp};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    Entry, ExemplarSample, HistogramSample, Label, Metadata, RemoteWrite2, Sample, Series,
-    WriteReader, WriteVersion,
+    Entry, ExemplarSample, HistogramSample, Label, Metadata, Sample, Series, WriteReader,
+    WriteVersion,
 };
 
 use super::coding::{Coding, Compressor};
-use super::convert::to_version_1;
+use super::convert::{Request, to_version_1};
 use super::series::{NAME, label_name};
 
 /// A request, compressed.
@@ -46,13 +46,12 @@ pub(super) struct Snapshot {
 /// Writes the requests of a snapshot.
 #[derive(Debug)]
 pub(super) struct Requests {
-    request: RemoteWrite2,
+    request: Request,
     /// The samples in the request.
     samples: u64,
-    /// The bytes that the request takes in 1.0 beyond those that it has in 2.0, at most: each
-    /// series has all of its texts there.
+    /// The bytes that a request in 2.0 takes in 1.0 beyond those that it has, at most: each series
+    /// has all of its texts there.
     repeated: usize,
-    version: WriteVersion,
     hash: Seeded,
     snapshot: Snapshot,
     /// Buffers.
@@ -63,11 +62,12 @@ pub(super) struct Requests {
 }
 
 /// The most samples of a request, as in VictoriaMetrics' agent, and the bytes from which it is
-/// full.
+/// full in 2.0.
 const MOST_SAMPLES: u64 = 10_000;
 const MOST_BYTES: usize = 1 << 20;
-/// The bytes that 1.0 repeats, from which a request is full, too. So it has less than 8 MiB in 1.0,
-/// beside one series: receivers refuse what is too large, such as 32 MiB, and it would be lost.
+/// The bytes in 1.0 from which a request is full, in either version. So it has less than 8 MiB
+/// there, beside one series: receivers refuse what is too large, such as 32 MiB, and it would be
+/// lost.
 const MOST_REPEATED: usize = 7 << 20;
 /// The most characters of the labels of an exemplar, as in OpenMetrics.
 const MOST_CHARACTERS: usize = 128;
@@ -120,10 +120,9 @@ impl Requests {
     pub(super) fn new(timestamp_ms: i64, version: WriteVersion, hash: Seeded) -> Self {
         let series = HashSet::with_hasher(hash.clone());
         Self {
-            request: RemoteWrite2::new(),
+            request: Request::new(version),
             samples: 0,
             repeated: 0,
-            version,
             hash,
             snapshot: Snapshot { timestamp_ms, bodies: Vec::new(), invalid: 0, series },
             bytes: Vec::new(),
@@ -220,9 +219,7 @@ impl Requests {
         let labels: Vec<Label<'_>> = labels.iter().map(|(name, value)| (&**name, *value)).collect();
         let timestamp_ms = i64::try_from(time.0 / 1_000_000).unwrap_or(i64::MAX);
         self.repeated += repeated(&labels);
-        let exemplar = ExemplarSample::new(&labels, exemplar.value, timestamp_ms);
-        // A request is full long before it has no place for texts.
-        let _ = self.request.exemplify(&exemplar);
+        self.request.exemplify(&ExemplarSample::new(&labels, exemplar.value, timestamp_ms));
     }
 
     /// Notes a series. Returns false if it is there already, as when two names are the same after
@@ -256,7 +253,11 @@ impl Requests {
     }
 
     fn finish_if_full(&mut self) {
-        let is_large = self.request.len() >= MOST_BYTES || self.repeated >= MOST_REPEATED;
+        let len = self.request.len();
+        let is_large = match self.request {
+            Request::One(_) => len >= MOST_REPEATED,
+            Request::Two(_) => len >= MOST_BYTES || self.repeated >= MOST_REPEATED,
+        };
         if is_large || self.samples >= MOST_SAMPLES {
             self.finish_request();
         }
@@ -270,16 +271,11 @@ impl Requests {
         }
         self.bytes.clear();
         self.request.finish(&mut self.bytes);
-        let compressor = &mut self.compressor;
-        let body = match self.version {
-            WriteVersion::One => to_version_1(&self.bytes)
-                .map_err(io::Error::other)
-                .and_then(|request| Body::new(WriteVersion::One, &request, samples, compressor)),
-            WriteVersion::Two => Body::new(WriteVersion::Two, &self.bytes, samples, compressor),
-        };
+        let version = self.request.version();
+        let body = Body::new(version, &self.bytes, samples, &mut self.compressor);
         match body {
             Ok(body) => self.snapshot.bodies.push(body),
-            // What was just written can be read; a request has less than 4 GiB.
+            // A request has less than 4 GiB.
             Err(_) => self.snapshot.invalid += samples,
         }
     }
