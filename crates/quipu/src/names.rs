@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quipu_segment::ForkSafeCell;
 
 use crate::error::Error;
+use crate::snapshot::Kind;
 
 /// Checks the name of a metric. Any UTF-8 is valid: Prometheus 3 reads it, and older versions get
 /// an escaped name. Names that collide with a suffix of the formats are rejected, unless `verbatim`
@@ -28,6 +29,15 @@ pub(crate) fn is_metric(name: &str) -> bool {
 /// Whether a name from outside can be that of a label.
 pub(crate) fn is_label(name: &str) -> bool {
     label_fault(name, true).is_none()
+}
+
+/// The label that the formats add to the samples of a kind, so that its series cannot have it.
+pub(crate) fn label_of_samples(kind: Kind) -> Option<&'static str> {
+    match kind {
+        Kind::Histogram => Some("le"),
+        Kind::Summary => Some("quantile"),
+        _ => None,
+    }
 }
 
 /// Checks the name of a metric at compile time, for the code that `Metrics`' derive generates.

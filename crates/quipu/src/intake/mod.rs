@@ -476,6 +476,11 @@ impl Intake {
             return shown;
         }
         self.check_names(metric.name, labels)?;
+        if let Some(own) = names::label_of_samples(wanted.shown)
+            && labels.iter().any(|(name, _)| name == own)
+        {
+            return Err(Refused::LabelName);
+        }
         let entry = self.family(metric, wanted, labels)?;
         if !metric.help.is_empty() && !entry.has_help() {
             self.keep_help(&entry, metric);

@@ -14,7 +14,8 @@ pub enum Refused {
     Reserved,
     /// A sample would have the name of another metric's sample, such as `x_sum` of a histogram `x`.
     Collision,
-    /// The name of a label is empty, too long, reserved, or there twice.
+    /// The name of a label is empty, too long, reserved, or there twice. `le` is reserved in
+    /// histograms, and `quantile` in summaries.
     LabelName,
     /// The value of a label is too long.
     LabelValue,
@@ -83,7 +84,10 @@ impl fmt::Display for Refused {
                 "another metric has samples of that name, such as x_sum of a histogram x: choose \
                  another name"
             }
-            Self::LabelName => "the name of a label is empty, too long, reserved, or there twice",
+            Self::LabelName => {
+                "the name of a label is empty, too long, reserved (as le is in a histogram), or \
+                 there twice"
+            }
             Self::LabelValue => "the value of a label is too long",
             Self::Labels => "there are too many labels",
             Self::Value => "the value is negative where it cannot be, or is not a number",

@@ -33,6 +33,12 @@ fn what_cannot_be_taken_is_refused_and_changes_nothing() {
     for name in ["", "__name__", "01234567890", "quipu_overflow"] {
         assert_eq!(take("a", &[(name, "x")], &one), Err(Refused::LabelName), "{name:?}");
     }
+    // The samples of the formats have these.
+    let histogram = Given::Histogram { buckets: &[(f64::INFINITY, 1.0)], sum: 1.0 };
+    let summary = Given::Summary { quantiles: &[(0.5, 1.0)], count: 1.0, sum: 1.0 };
+    for (name, given) in [("le", &histogram), ("quantile", &summary)] {
+        assert_eq!(take("a", &[(name, "1")], given), Err(Refused::LabelName), "{name:?}");
+    }
     let twice = [("a", "x"), ("b", "y"), ("a", "z")];
     assert_eq!(take("a", &twice[..2], &Given::Counter(-1.0)), Err(Refused::Value));
     assert_eq!(take("a", &twice, &one), Err(Refused::Labels));
