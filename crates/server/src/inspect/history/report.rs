@@ -57,7 +57,8 @@ fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
         rows.push(("shown", format!("{count} ticks, {from} to {to}")));
     }
     let writer = match (replayed.owner, history.is_alive) {
-        (0, _) => "ended in good order".to_owned(),
+        // One from outside ends when no program has the file open, whatever ended those.
+        (0, _) => "ended in good order; if from outside, maybe after its programs died".to_owned(),
         (token, Some(true)) => format!("token {token}, which lives"),
         (token, Some(false)) => format!("token {token}, which died"),
         (token, None) => format!("token {token}, of which nothing is known"),
