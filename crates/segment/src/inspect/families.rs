@@ -56,6 +56,8 @@ pub struct FamilySeen {
 /// A series.
 #[derive(Debug)]
 pub struct SeriesSeen<'a> {
+    /// The kind of its family.
+    pub kind: u8,
     /// Names and values of its labels; empty for the overflow series.
     pub labels: Vec<(&'a str, &'a str)>,
     /// Whether it takes the updates that get no series.
@@ -319,6 +321,7 @@ impl FamilySeen {
             let since = source.at(bases + u64::from(slots) * cells + number);
             let labels = if is_overflow { Some(Vec::new()) } else { self.labels(slot, &[]) };
             visit(&SeriesSeen {
+                kind: self.schema.kind,
                 labels: labels.unwrap_or_default(),
                 is_overflow,
                 is_hidden: false,
@@ -429,6 +432,7 @@ impl FamilySeen {
                 (_, false) => walked.series += 1,
             }
             visit(&SeriesSeen {
+                kind: self.schema.kind,
                 labels,
                 is_overflow,
                 is_hidden,

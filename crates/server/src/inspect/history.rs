@@ -342,8 +342,8 @@ fn seen<'s>(
 ) -> SeriesSeen<'s> {
     let labels = labels.to_vec();
     let (sums, plain) = (cells, cells);
-    let (is_hidden, start, cells_at) = (false, 0, 0);
-    SeriesSeen { labels, is_overflow, is_hidden, start, id: id.id, sums, plain, cells_at }
+    let (kind, is_hidden, start, cells_at) = (0, false, 0, 0);
+    SeriesSeen { kind, labels, is_overflow, is_hidden, start, id: id.id, sums, plain, cells_at }
 }
 
 /// Gives each sample its name with all labels. A series that was removed since has none: its label

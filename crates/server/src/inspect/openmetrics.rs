@@ -169,11 +169,13 @@ pub(crate) fn shown_labels<'s>(
     series: &'s SeriesSeen<'_>,
 ) -> impl Iterator<Item = (&'s str, Cow<'s, str>)> {
     let overflow = series.is_overflow.then_some(("quipu_overflow", "true"));
-    let labels = series.labels.iter().copied().filter(|(name, _)| *name != ALONE);
-    labels.chain(overflow).map(|(name, value)| match super::processes::of_label(name, value) {
-        Some((_, pid)) => (name, pid.to_string().into()),
-        None => (name, value.into()),
-    })
+    let process = super::processes::of_series(series).map(|(_, pid)| pid.to_string());
+    let (last, others) = match (process, &series.labels[..]) {
+        (Some(process), [others @ .., (name, _)]) => (Some((*name, process.into())), others),
+        (_, all) => (None, all),
+    };
+    let others = others.iter().copied().filter(|(name, _)| *name != ALONE);
+    others.chain(overflow).map(|(name, value)| (name, value.into())).chain(last)
 }
 
 /// Appends `name="value"`.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use quipu_segment::inspect::Inspection;
+use quipu_segment::inspect::{Inspection, SeriesSeen};
 use quipu_segment::printable;
 
 use crate::procfs;
@@ -45,9 +45,15 @@ pub(super) fn open(file: &Path) -> Vec<Open> {
 /// The processes that gauges of processes name: token, process id, and whether it lives.
 pub(super) type Named = BTreeMap<u64, (u32, Option<bool>)>;
 
-/// The name of a process, in the label of a gauge: its token and its process id.
-pub(super) fn of_label(name: &str, value: &str) -> Option<(u64, u32)> {
-    if !matches!(name, "pid" | "quipu_process") || value.len() != 18 {
+/// The kind of gauges of processes.
+const PROCESS_GAUGE: u8 = 9;
+
+/// The process that a series of a gauge of processes is of: its token and its process id, which the
+/// last label has.
+pub(super) fn of_series(series: &SeriesSeen<'_>) -> Option<(u64, u32)> {
+    let (name, value) = series.labels.last()?;
+    let is_process = series.kind == PROCESS_GAUGE && matches!(*name, "pid" | "quipu_process");
+    if !is_process || value.len() != 18 {
         return None;
     }
     let (token, pid) = value.split_at_checked(10)?;
@@ -56,13 +62,11 @@ pub(super) fn of_label(name: &str, value: &str) -> Option<(u64, u32)> {
 
 /// The processes of all gauges of processes.
 pub(super) fn named(inspection: &Inspection) -> Named {
-    const PROCESS_GAUGE: u8 = 9;
     let mut named = Named::new();
     let families = inspection.report().families.iter();
     for family in families.filter(|family| family.schema.kind == PROCESS_GAUGE) {
         inspection.series(family, |series| {
-            let name = series.labels.last().and_then(|(name, value)| of_label(name, value));
-            if let Some((token, pid)) = name {
+            if let Some((token, pid)) = of_series(series) {
                 named.entry(token).or_insert_with(|| (pid, inspection.is_alive(token)));
             }
         });

@@ -297,6 +297,7 @@ impl Recorded {
             let name = self.names.get(&id);
             let labels = name.into_iter().flat_map(|name| &name.labels);
             let series = SeriesSeen {
+                kind: seen.schema.kind,
                 labels: labels.map(|(name, value)| (&**name, &**value)).collect(),
                 is_overflow: name.is_some_and(|name| name.is_overflow),
                 is_hidden: false,

@@ -128,6 +128,9 @@ fn all_kinds_are_shown_as_a_scrape_shows_them() {
         &["set", "level", "0.25"],
         &["observe", "rows", "3"],
         &["inc", "{\"http.hits\",\"my label\"=\"1\"}"],
+        // As long as the name of a process.
+        &["inc", "orders_total{pid=\"202611240000000001\"}"],
+        &["inc", "orders_total{pid=\"202611250000000001\"}", "5"],
     ] {
         home.succeed(arguments);
     }
