@@ -1,4 +1,4 @@
-//! A request that is being written, in either version of remote write; and one of 2.0 as one of 1.0.
+//! A request that is being written, in either version, and one of 2.0 as one of 1.0.
 
 use quipu_wire::Error;
 use quipu_wire::remote::{
