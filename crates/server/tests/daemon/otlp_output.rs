@@ -567,7 +567,7 @@ fn deltas_that_were_refused_for_the_sender_come_later() {
     wait_until("the total", || sum() == 5.0);
     import(&daemon, 6);
     wait_until("the total", || sum() == 6.0);
-    daemon.wait_for("the receiver refuses data points");
+    daemon.wait_for("the receiver refuses data points; it gets what they have later");
     daemon.wait_for("the receiver takes data points");
 }
 

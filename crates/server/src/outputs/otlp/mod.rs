@@ -166,6 +166,8 @@ enum Standing {
     Takes,
     Rejects,
     Refuses(u16),
+    /// It refuses all of a snapshot of deltas, which is kept.
+    PutsOff(u16),
     Fails,
 }
 
@@ -388,7 +390,9 @@ impl Exporter {
             return waiting;
         }
         if owed.is_whole && owed.settled > 0 {
-            self.note(owed.worst, &owed.text);
+            if let Standing::Refuses(status) = owed.worst {
+                self.note(Standing::PutsOff(status), &owed.text);
+            }
             self.put_back(owed);
             return Duration::ZERO;
         }
@@ -504,6 +508,10 @@ impl Exporter {
             Standing::Refuses(status) => warn!(
                 %receiver, status, answer = text,
                 "the receiver refuses data points, which are not sent again"
+            ),
+            Standing::PutsOff(status) => warn!(
+                %receiver, status, answer = text,
+                "the receiver refuses data points; it gets what they have later"
             ),
             Standing::Fails => {
                 let later = match self.state {
