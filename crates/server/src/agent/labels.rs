@@ -12,7 +12,7 @@ use super::recorded::Labels;
 pub(super) const OVERFLOW: &str = "quipu_overflow";
 
 /// Why a reader would refuse a family beside these labels.
-pub(super) fn flaw(family: &Family<'_>, beside: &Labels) -> Option<String> {
+pub(crate) fn flaw(family: &Family<'_>, beside: &Labels) -> Option<String> {
     let is_broken = |text: &str| text.contains(['\n', '\0']);
     if is_broken(family.name) {
         return Some("its name has a line feed or NUL".to_owned());

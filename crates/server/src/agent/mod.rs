@@ -50,6 +50,7 @@ use targets::Scraped;
 
 use crate::inputs::otlp;
 
+pub(crate) use labels::flaw;
 pub(crate) use merged::suffix;
 pub use merged::{About, Conflict, Filter, LeftOut, Merged, Seen};
 pub use pattern::Pattern;

@@ -2,8 +2,9 @@
 
 use quipu::exposition::ShownNames;
 use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
+use quipu_segment::printable;
 
-use crate::agent::suffix;
+use crate::agent::{flaw, suffix};
 
 /// Passes on a family only if no other one has one of the names under which it is shown. Families
 /// of one path with the same name are variants of one, which differ in their labels: they follow
@@ -19,6 +20,8 @@ pub(super) struct Once<'a> {
     /// How many names of the current path, and of all, are left out.
     left_out: usize,
     repeated: u64,
+    /// Whether a scraper would refuse the current family, and all others with it.
+    is_refused: bool,
 }
 
 /// The most names in a warning.
@@ -27,7 +30,7 @@ const MAX_NAMES: usize = 5;
 impl<'a> Once<'a> {
     pub(super) fn new(sink: &'a mut dyn Sink) -> Self {
         let (shown, last, names) = (Vec::new(), None, Vec::new());
-        Self { sink, shown, last, names, left_out: 0, repeated: 0 }
+        Self { sink, shown, last, names, left_out: 0, repeated: 0, is_refused: false }
     }
 
     /// Begins a path.
@@ -45,8 +48,8 @@ impl<'a> Once<'a> {
             more => format!(", and {more} more"),
         };
         let what = format!(
-            "{path}: families are left out, since others that come first have their names: {}{more}; \
-             scrape each path alone, or rename one of the two",
+            "{path}: families are left out, since scrapers refuse their labels, or others that \
+             come first have their names: {}{more}; scrape each path alone, or rename one of two",
             self.names.join(", ")
         );
         Some((path, what))
@@ -64,6 +67,15 @@ impl<'a> Once<'a> {
         }
     }
 
+    /// Notes that a family is left out.
+    fn leave_out(&mut self, family: &Family<'_>, why: &str) {
+        (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
+        if self.names.len() < MAX_NAMES {
+            let suffix = suffix(family.kind, family.bare);
+            self.names.push(format!("{}{suffix} ({why})", printable(family.name)));
+        }
+    }
+
     /// The path that has one of the names under which the family would be shown.
     fn taken(&self, family: &Family<'_>) -> Option<&str> {
         let mut shown = self.shown.iter();
@@ -72,23 +84,25 @@ impl<'a> Once<'a> {
     }
 
     fn is_left_out(&self) -> bool {
-        self.last.as_ref().is_some_and(|(.., is_left_out)| *is_left_out)
+        self.is_refused || self.last.as_ref().is_some_and(|(.., is_left_out)| *is_left_out)
     }
 }
 
 impl Sink for Once<'_> {
     fn family(&mut self, family: &Family<'_>) {
+        // A file may have any name and any labels.
+        let refused = flaw(family, &Vec::new());
+        self.is_refused = refused.is_some();
+        if let Some(why) = refused {
+            return self.leave_out(family, &why);
+        }
         let is_variant =
             |(name, kind, _): &(String, Kind, bool)| *name == family.name && *kind == family.kind;
         if !self.last.as_ref().is_some_and(is_variant) {
             let taken = self.taken(family).map(str::to_owned);
             self.last = Some((family.name.to_owned(), family.kind, taken.is_some()));
             if let Some(path) = taken {
-                (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
-                if self.names.len() < MAX_NAMES {
-                    let suffix = suffix(family.kind, family.bare);
-                    self.names.push(format!("{}{suffix} (first in {path})", family.name));
-                }
+                self.leave_out(family, &format!("first in {path}"));
             } else if let Some((_, names)) = self.shown.last_mut() {
                 names.add(family.name, family.kind);
             }
@@ -107,10 +121,49 @@ impl Sink for Once<'_> {
 
 const REPEATED: Family<'static> = Family {
     name: "quipu_scrape_families_repeated",
-    help: "Families that are left out, since another one that comes first has one of their names.",
+    help: "Families that are left out, since another one that comes first has one of their names, \
+           or scrapers refuse their labels.",
     unit: "",
     kind: Kind::Gauge,
     labels: &[],
     groups: 1,
     bare: false,
 };
+
+#[cfg(test)]
+mod tests {
+    use quipu::exposition::{Encoder, Escaping, Format};
+    use quipu::snapshot::Label;
+
+    use super::*;
+
+    #[test]
+    fn a_family_that_scrapers_refuse_is_left_out_and_no_other_one() {
+        let mut encoder = Encoder::new(Format::Text, Escaping::default());
+        let mut once = Once::new(&mut encoder);
+        once.begin("app.quipu".into());
+        for (name, label) in [("good", "a"), ("bad", "__name__"), ("b\nad", "a"), ("fine", "b")] {
+            let (labels, help, unit, kind) =
+                ([Label { name: label, values: None }], "", "", Kind::Gauge);
+            let labels = &labels[..];
+            once.family(&Family { name, help, unit, kind, labels, groups: 1, bare: false });
+            let mut texts = Vec::new();
+            Texts::push(&mut texts, "v");
+            let (texts, value) = (Texts::new(&texts), Value::Gauge(Number::Unsigned(1)));
+            let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
+            once.series(
+                &Family { name, help, unit, kind, labels, groups: 1, bare: false },
+                &Series { group, texts, escape_free, overflow, start, value, exemplar },
+            );
+        }
+        let (_, what) = once.left_out().unwrap();
+        assert!(what.contains("bad (a label of it cannot have the name \"__name__\")"), "{what}");
+        assert!(what.contains("line feed") && !what.contains('\n'), "{what}");
+        once.end(false);
+        let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
+        for (line, count) in [("good{a=\"v\"} 1\n", 1), ("fine{b=\"v\"} 1\n", 1), ("bad", 0)] {
+            let shown = text.replace("repeated", "").matches(line).count();
+            assert_eq!(shown, count, "{line}: {text}");
+        }
+    }
+}
