@@ -59,7 +59,7 @@ pub struct Inc {
     series: Series,
 
     /// What to add; less than zero for gauges only
-    #[arg(value_name = "N", default_value = "1", value_parser = number, allow_negative_numbers = true)]
+    #[arg(value_name = "N", default_value = "1", value_parser = number, allow_hyphen_values = true)]
     n: f64,
 }
 
@@ -75,7 +75,7 @@ pub struct Set {
     series: Series,
 
     /// Its new value
-    #[arg(value_name = "VALUE", value_parser = number, allow_negative_numbers = true)]
+    #[arg(value_name = "VALUE", value_parser = number, allow_hyphen_values = true)]
     value: f64,
 }
 
@@ -94,7 +94,7 @@ pub struct Observe {
     series: Series,
 
     /// The value
-    #[arg(value_name = "VALUE", value_parser = number, allow_negative_numbers = true)]
+    #[arg(value_name = "VALUE", value_parser = number, allow_hyphen_values = true)]
     value: f64,
 }
 
@@ -243,6 +243,9 @@ fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), E
 fn number(text: &str) -> Result<f64, String> {
     let number: f64 =
         text.parse().map_err(|_| "expected a number, such as 1 or 0.25".to_owned())?;
+    if number.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
+        return Err("it is larger than any float: give a smaller one, or +Inf or -Inf".into());
+    }
     let is_exact = text.parse::<i128>().is_ok_and(|whole| whole.unsigned_abs() <= 1 << 53);
     if is_exact || text.parse::<i128>().is_err() {
         return Ok(number);
@@ -284,7 +287,8 @@ mod tests {
         for text in ["", "0400", "440", "1660", "0680", "u=rw", "-660", "0o", "0x1ff"] {
             assert!(mode(text).unwrap_err().contains("such as 0660"), "{text}");
         }
-        for text in ["9007199254740993", "-9007199254740994", "", "1s", "0x10"] {
+        assert_eq!(number("-inf"), Ok(f64::NEG_INFINITY));
+        for text in ["9007199254740993", "-9007199254740994", "", "1s", "0x10", "-1e400"] {
             assert!(number(text).is_err(), "{text}");
         }
     }

@@ -9,10 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpgrp, kill_process, waitid};
-use rustix::termios::tcgetpgrp;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
-use signal_hook::iterator::Signals;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::{Cause, Origin};
 
 /// What became of a command.
 pub(super) struct Ended {
@@ -21,6 +22,8 @@ pub(super) struct Ended {
     /// The time from its start to its end.
     pub(super) took: Duration,
 }
+
+type Signals = SignalsInfo<WithOrigin>;
 
 /// The exit codes of a command that cannot be run, as shells have them.
 const NOT_FOUND: u8 = 127;
@@ -43,13 +46,16 @@ pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Ended, (
     Ok(Ended { code: code(status), took: begun.elapsed() })
 }
 
-/// The signals that are passed on: those that this process does not ignore, as under `nohup`.
+/// The signals that are passed on: those that this process does not ignore, as under `nohup`. And
+/// the one of a child's end, which is ignored if the parent did so: then the child could not be
+/// waited for.
 fn watched() -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
     let is_ignored = |signal: &i32| ignored >> (signal - 1) & 1 == 1;
-    [SIGTERM, SIGINT, SIGQUIT, SIGHUP].into_iter().filter(|signal| !is_ignored(signal)).collect()
+    let passed_on = [SIGTERM, SIGINT, SIGQUIT, SIGHUP];
+    passed_on.into_iter().filter(|signal| !is_ignored(signal)).chain([SIGCHLD]).collect()
 }
 
 /// Waits for the end of a command, and passes signals on to it meanwhile.
@@ -63,9 +69,9 @@ fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
         while waitid(WaitId::Pid(id), options).is_err_and(|error| error == Errno::INTR) {}
         handle.close();
     })?;
-    for number in signals.forever() {
-        if !has_seen(number)
-            && let Some(signal) = Signal::from_named_raw(number)
+    for origin in signals.forever() {
+        if is_for_the_command(&origin)
+            && let Some(signal) = Signal::from_named_raw(origin.signal)
         {
             // Fails if it ended meanwhile.
             let _ = kill_process(id, signal);
@@ -74,13 +80,10 @@ fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Whether the command has the signal already: the terminal sends the signals of its keys to all
-/// processes in its foreground.
-fn has_seen(number: i32) -> bool {
-    let is_key = [SIGINT, SIGQUIT, SIGHUP].contains(&number);
-    is_key
-        && std::fs::File::open("/dev/tty")
-            .is_ok_and(|terminal| tcgetpgrp(&terminal) == Ok(getpgrp()))
+/// Whether a signal is to be passed on. The command has those of the kernel already: the terminal
+/// sends the signals of its keys to all processes in its foreground.
+fn is_for_the_command(origin: &Origin) -> bool {
+    origin.signal != SIGCHLD && origin.cause != Cause::Kernel
 }
 
 fn code(status: ExitStatus) -> u8 {

@@ -1,6 +1,6 @@
 //! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
@@ -316,6 +316,26 @@ fn signals_go_to_the_timed_command() {
         kill_process(Pid::from_child(&child), signal).unwrap();
         assert_eq!(child.wait().unwrap().code(), Some(code), "{script}");
     }
+    // One that a process sends, in the foreground of a terminal.
+    let quipu = home.quipu(&["time", "took", "--", "sh", "-c", "echo up $PPID; exec sleep 60"]);
+    let words = std::iter::once(quipu.get_program()).chain(quipu.get_args());
+    let words = words.map(|word| format!("'{}'", word.to_str().unwrap()));
+    let mut command = Command::new("env");
+    command.args(["--default-signal", "script", "--quiet", "--return", "--flush", "--command"]);
+    command.arg(words.collect::<Vec<_>>().join(" ")).arg("/dev/null").stdin(Stdio::piped());
+    command.env("QUIPU_FILE", home.file()).current_dir(home.directory());
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
+    let id = line.trim().strip_prefix("up ").unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(id).unwrap(), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    // The parent ignores the end of children.
+    let quipu = home.quipu(&["time", "took", "--", "sh", "-c", "exit 3"]);
+    let mut command = Command::new("env");
+    command.args(["--ignore-signal=CHLD"]).arg(quipu.get_program()).args(quipu.get_args());
+    command.env("QUIPU_FILE", home.file()).current_dir(home.directory());
+    assert_eq!(command.status().unwrap().code(), Some(3));
     let registry = Registry::open(home.file()).unwrap();
-    has(&registry, &["took_count 3"]);
+    has(&registry, &["took_count 5"]);
 }
