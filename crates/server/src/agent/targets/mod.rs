@@ -32,6 +32,7 @@ pub use address::{Target, TargetFile};
 use families::Body;
 use form::{Form, Shape};
 use report::Report;
+use schedule::Schedule;
 
 /// Which targets are scraped, and how.
 #[derive(Debug, Clone, Default)]
@@ -182,10 +183,11 @@ impl Scraper {
         let interval = self.shared.options.interval;
         // The offset is the same after a restart. The hash has its best bits at the bottom.
         let offset = fnv1a(name.as_bytes()).rotate_left(32);
+        let mut schedule = Schedule::new(interval, offset);
         loop {
             self.scrape();
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-            if self.is_stopped_within(schedule::delay(now, interval, offset)) {
+            if self.is_stopped_within(schedule.delay(now)) {
                 return;
             }
         }
