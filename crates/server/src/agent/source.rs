@@ -405,9 +405,14 @@ impl Source {
         if terms.own == Some(file.id()) {
             return Ok(None);
         }
-        // Its process has just created it.
         if file.is_empty() {
-            return Ok(Some(recorder));
+            // Its process has just created it, if nothing was read of it yet.
+            let is_new = self.header.is_none() && self.fault.is_none();
+            return if is_new {
+                Ok(Some(recorder))
+            } else {
+                Err(Fault::Contents(EMPTY.to_owned()))
+            };
         }
         match file.is_open() {
             Some(false) if self.closed.is_none() => {
@@ -457,6 +462,7 @@ impl Source {
 const LEAST_TEXT: u64 = 1 << 30;
 const TEXTS: u64 = 4;
 
+const EMPTY: &str = "it has 0 bytes, so it was cut";
 const TOO_LARGE: &str = "it has more bytes in use than --segments-bytes, which are for all files";
 const TOO_MUCH_TEXT: &str = "as text, its series are longer than --segments-bytes and than 1 GiB; \
                              see whether many of them share a long value of a label";
@@ -518,6 +524,26 @@ mod tests {
         source.retry = None;
         source.read(terms, &mut Budget::new(100));
         assert!(source.fault.as_ref().unwrap().contains("more bytes in use"));
+    }
+
+    #[test]
+    fn an_empty_file_is_new_or_was_cut() {
+        let (mut source, _, _files) = source();
+        let path = source.found.path.clone();
+        let bytes = fs::read(&path).unwrap();
+        let terms = Terms { keep: None, own: None };
+        let mut fault = |bytes: &[u8]| {
+            fs::write(&path, bytes).unwrap();
+            source.retry = None;
+            source.read(terms, &mut Budget::new(1 << 30));
+            source.fault.clone().unwrap_or_default()
+        };
+        assert_eq!([fault(b""), fault(&bytes)], ["", ""]);
+        // It stays so until there is something to read.
+        assert_eq!([fault(b""), fault(b""), fault(&bytes)], [EMPTY, EMPTY, ""]);
+        // Also one of which nothing could be read.
+        assert!(fault(b"not a segment").contains("is not a segment"));
+        assert_eq!(fault(b""), EMPTY);
     }
 
     #[test]
