@@ -10,13 +10,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Instant;
 
+use tracing::error;
+
 /// A state that is here, or with its thread. Dropping it ends the thread, without waiting for it.
 #[derive(Debug)]
 pub(super) struct Apart<S> {
     /// `None` while the thread has it.
     state: Option<S>,
     errands: Sender<(S, Errand<S>)>,
-    back: Receiver<S>,
+    /// States, and whether their errand was done.
+    back: Receiver<(S, bool)>,
+    /// Whether the last errand failed that came back.
+    has_failed: bool,
 }
 
 /// What a thread does with its state.
@@ -31,16 +36,21 @@ impl<S: Send + 'static> Apart<S> {
         let (errands, all) = channel::<(S, Errand<S>)>();
         let (done, back) = channel();
         let run = move || {
+            let mut is_logged = false;
             for (mut state, errand) in all {
                 // What it reads was written by others: a flaw must not end the thread.
-                let _ = catch_unwind(AssertUnwindSafe(|| errand(&mut state)));
-                if done.send(state).is_err() {
+                let is_done = catch_unwind(AssertUnwindSafe(|| errand(&mut state))).is_ok();
+                if !is_done && !std::mem::replace(&mut is_logged, true) {
+                    let thread = thread::current();
+                    error!(thread = thread.name(), "a reader failed, and goes on: report that");
+                }
+                if done.send((state, is_done)).is_err() {
                     return;
                 }
             }
         };
         thread::Builder::new().name(name.into()).spawn(run)?;
-        Ok(Self { state: Some(state), errands, back })
+        Ok(Self { state: Some(state), errands, back, has_failed: false })
     }
 
     /// The state if it is here. One that came back is, once [`Apart::wait`] has taken it.
@@ -65,9 +75,16 @@ impl<S: Send + 'static> Apart<S> {
     pub(super) fn wait(&mut self, until: Instant) -> Option<&mut S> {
         if self.state.is_none() {
             let left = until.saturating_duration_since(Instant::now());
-            self.state = self.back.recv_timeout(left).ok();
+            if let Ok((state, is_done)) = self.back.recv_timeout(left) {
+                (self.state, self.has_failed) = (Some(state), !is_done);
+            }
         }
         self.state.as_mut()
+    }
+
+    /// Whether the last errand failed that came back.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 }
 
@@ -108,6 +125,8 @@ mod tests {
             std::panic::resume_unwind(Box::new(()));
         };
         assert!(run(&mut apart, flaw).is_empty());
+        assert!(apart.has_failed());
         assert_eq!(run(&mut apart, |state| state.push(5)), &[5]);
+        assert!(!apart.has_failed());
     }
 }

@@ -104,7 +104,8 @@ impl Table {
         let sent: Vec<bool> = self.places.iter_mut().map(send).collect();
         let mut is_done = true;
         for (place, is_sent) in self.places.iter_mut().zip(sent) {
-            is_done &= is_sent && place.files.wait(until).is_some();
+            let is_back = is_sent && place.files.wait(until).is_some();
+            is_done &= is_back && !place.files.has_failed();
         }
         is_done
     }
@@ -380,6 +381,15 @@ mod tests {
         let now = Instant::now();
         assert_eq!(table.directories(now), [home.path()]);
         assert!(table.directories(now + STALE).is_empty());
+    }
+
+    #[test]
+    fn a_place_whose_errand_failed_is_not_done() {
+        let home = tempfile::tempdir().unwrap();
+        let mut table = table(&home);
+        let soon = Instant::now() + Duration::from_secs(60);
+        assert!(!table.each(|_| std::panic::resume_unwind(Box::new(())), soon));
+        assert!(table.each(Files::look, soon));
     }
 
     #[test]
