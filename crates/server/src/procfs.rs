@@ -43,6 +43,11 @@ impl OpenFile {
         id_of(&self.link)
     }
 
+    /// The link in `/proc`, which opens the file also if it was removed.
+    pub(crate) fn link(&self) -> &Path {
+        &self.link
+    }
+
     /// Whether the process may write to it.
     pub(crate) fn is_writable(&self) -> bool {
         // The mode of the link itself.
@@ -72,8 +77,8 @@ pub(crate) struct Mapping<'a> {
     pub(crate) permissions: &'a str,
     /// The device in hexadecimal, such as `00:1b`.
     pub(crate) device: &'a str,
-    /// Whether it is of a file.
-    pub(crate) has_file: bool,
+    /// The inode number of the file; 0 if it is of none.
+    pub(crate) inode: u64,
     /// The path of the file, or a name in brackets; may be empty.
     pub(crate) path: &'a str,
 }
@@ -88,9 +93,30 @@ impl<'a> Mapping<'a> {
             Some(field)
         };
         let (range, permissions, _offset) = (field()?, field()?, field()?);
-        let (device, inode) = (field()?, field()?);
+        let (device, inode) = (field()?, field()?.parse().ok()?);
         let path = rest.trim_start();
-        Some(Self { range, permissions, device, has_file: inode != "0", path })
+        Some(Self { range, permissions, device, inode, path })
+    }
+
+    /// Whether it is of a file.
+    pub(crate) fn has_file(&self) -> bool {
+        self.inode != 0
+    }
+
+    /// What tells its file from others. Some file systems, such as btrfs and overlayfs, give their
+    /// files another device elsewhere.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn file(&self) -> Option<FileId> {
+        let (major, minor) = self.device.split_once(':')?;
+        let number = |text| u32::from_str_radix(text, 16).ok();
+        let device = rustix::fs::makedev(number(major)?, number(minor)?);
+        self.has_file().then_some((device, self.inode))
+    }
+
+    /// As for Linux: other systems have no such lists.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn file(&self) -> Option<FileId> {
+        None
     }
 
     /// The addresses of its first byte and after its last one.
@@ -113,11 +139,12 @@ mod tests {
         let line = "7f00-7f10 rw-s 00000000 00:1b 77    /dev/shm/a b.quipu (deleted)";
         let mapping = Mapping::parse(line).unwrap();
         assert_eq!(mapping.addresses(), Some(0x7f00..0x7f10));
-        assert_eq!((mapping.device, mapping.has_file), ("00:1b", true));
+        assert_eq!((mapping.device, mapping.has_file()), ("00:1b", true));
+        assert_eq!(mapping.file(), Some((0x1b, 77)));
         assert_eq!(mapping.path, "/dev/shm/a b.quipu (deleted)");
         let anonymous = Mapping::parse("7f00-7f10 rw-p 00000000 00:00 0 ").unwrap();
-        assert_eq!((anonymous.has_file, anonymous.path), (false, ""));
-        for other in ["", "7f00", "7f00-7f10 rw-p 0 00:00"] {
+        assert_eq!((anonymous.file(), anonymous.path), (None, ""));
+        for other in ["", "7f00", "7f00-7f10 rw-p 0 00:00", "7f00-7f10 rw-p 0 00:00 x "] {
             assert_eq!(Mapping::parse(other), None, "{other}");
         }
         assert_eq!(Mapping { range: "7f00", ..anonymous }.addresses(), None);

@@ -1,18 +1,28 @@
 //! The files that a process has mapped, as `/proc/PID/maps` lists them.
+//!
+//! A path in that list may name another file by now: a file that was found is told from others by
+//! its device and its inode number.
 
-use std::collections::BTreeMap;
-use std::fs::File;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::procfs::Mapping;
+use quipu_segment::inspect::open_regular;
+
+use crate::procfs::{self, Mapping};
+use crate::segment_file::{FileId, file_id};
 
 /// The most bytes of a list that are read. A mapping takes about a hundred.
 const MAX_BYTES: u64 = 32 << 20;
+/// What the kernel appends to the path of a file that was removed.
+const MARK: &str = " (deleted)";
 
-/// The files that a process has mapped shared, each once: its path as the process sees it, and
-/// paths that lead to the file from here.
-pub(super) fn mapped(pid: u32) -> Result<Vec<(String, [PathBuf; 2])>, String> {
+/// The files that a process has mapped shared, each once: a name of its own, the path as the
+/// process sees it, and the file; `None` if that cannot be opened, or is not a regular file.
+pub(super) fn mapped(
+    pid: u32,
+) -> Result<impl Iterator<Item = (String, Option<File>)> + use<>, String> {
     let failed = |error: io::Error| match error.kind() {
         ErrorKind::NotFound => format!("there is no process {pid}"),
         ErrorKind::PermissionDenied => {
@@ -25,32 +35,105 @@ pub(super) fn mapped(pid: u32) -> Result<Vec<(String, [PathBuf; 2])>, String> {
     for line in BufReader::new(maps.take(MAX_BYTES)).split(b'\n') {
         let line = line.map_err(failed)?;
         let line = String::from_utf8_lossy(&line);
-        if let Some((range, path)) = parse(&line) {
-            found.entry(path.to_owned()).or_insert_with(|| {
-                let plain = path.strip_suffix(" (deleted)").unwrap_or(path);
-                let root = PathBuf::from(format!("/proc/{pid}/root{plain}"));
-                // Of a file that was deleted or renamed; needs more rights.
-                [root, PathBuf::from(format!("/proc/{pid}/map_files/{range}"))]
-            });
+        if let Some((mapping, file)) = parse(&line) {
+            let range = || mapping.range.to_owned();
+            found.entry((mapping.path.to_owned(), file)).or_insert_with(range);
         }
     }
-    Ok(found.into_iter().collect())
+    let mut names = HashSet::new();
+    let mut open = Open::new(pid);
+    Ok(found.into_iter().map(move |((path, id), range)| {
+        let file = open.file(&path, id, &range);
+        // Several that were removed may have had the same path.
+        let name = match names.insert(path.clone()) {
+            true => path,
+            false => format!("{path}, inode {}", id.1),
+        };
+        (name, file)
+    }))
 }
 
-/// The range of addresses and the path of a shared mapping of a file.
-fn parse(line: &str) -> Option<(&str, &str)> {
-    let Mapping { range, permissions, has_file, path, .. } = Mapping::parse(line)?;
-    (permissions.ends_with('s') && has_file && path.starts_with('/')).then_some((range, path))
+/// A shared mapping of a file, and what tells the file from others.
+fn parse(line: &str) -> Option<(Mapping<'_>, FileId)> {
+    let mapping = Mapping::parse(line)?;
+    let is_shared = mapping.permissions.ends_with('s') && mapping.path.starts_with('/');
+    mapping.file().filter(|_| is_shared).map(|file| (mapping, file))
+}
+
+/// The path without the mark of a file that was removed.
+pub(super) fn without_mark(path: &str) -> &str {
+    path.strip_suffix(MARK).unwrap_or(path)
+}
+
+/// Opens the files of mappings.
+struct Open {
+    pid: u32,
+    /// The links of the files that the process has open, by their path and inode number.
+    links: Option<HashMap<(String, u64), PathBuf>>,
+}
+
+impl Open {
+    fn new(pid: u32) -> Self {
+        Self { pid, links: None }
+    }
+
+    /// The file that is mapped. Its path may name another one now.
+    fn file(&mut self, path: &str, id: FileId, range: &str) -> Option<File> {
+        let pid = self.pid;
+        let is_same = |found: FileId| found == id;
+        let at = |path: &str| open_if(Path::new(&format!("/proc/{pid}/root{path}")), is_same);
+        // The name of a file may end with the mark, and another link to a file that was removed
+        // may have taken its place.
+        let found = at(path).or_else(|| path.strip_suffix(MARK).and_then(at));
+        // It was removed, or has another device here than in the list. Needs more rights.
+        let of_range = || open_if(Path::new(&format!("/proc/{pid}/map_files/{range}")), |_| true);
+        found.or_else(of_range).or_else(|| self.by_link(path, id.1))
+    }
+
+    /// A file that the process has also open, at the path and with the inode number of the mapping.
+    fn by_link(&mut self, path: &str, inode: u64) -> Option<File> {
+        let links = self.links.get_or_insert_with(|| links(self.pid));
+        let link = links.get(&(path.to_owned(), inode))?;
+        open_if(link, |found| found.1 == inode)
+    }
+}
+
+/// The links of the files that a process has open, by their path and inode number.
+fn links(pid: u32) -> HashMap<(String, u64), PathBuf> {
+    let all = procfs::open_files(pid).filter_map(|open| {
+        let (_, inode) = open.id()?;
+        let path = fs::read_link(open.link()).ok()?;
+        // As the list of mappings has it.
+        let path = path.to_string_lossy().replace('\n', "\\012");
+        Some(((path, inode), open.link().to_owned()))
+    });
+    all.collect()
+}
+
+/// Opens a regular file if it is the one that is meant. Nothing else is opened, since that may have
+/// effects.
+fn open_if(path: &Path, is_meant: impl Fn(FileId) -> bool) -> Option<File> {
+    let before = fs::metadata(path).ok()?;
+    if !before.is_file() || !is_meant(file_id(&before)) {
+        return None;
+    }
+    let file = open_regular(path).ok()?;
+    let is_same = file_id(&file.metadata().ok()?) == file_id(&before);
+    is_same.then_some(file)
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     #[test]
     fn shared_mappings_of_files_are_found() {
         let line = "7f00-7f10 rw-s 00000000 00:1b 77    /dev/shm/a b.quipu (deleted)";
-        assert_eq!(parse(line), Some(("7f00-7f10", "/dev/shm/a b.quipu (deleted)")));
+        let (mapping, file) = parse(line).unwrap();
+        assert_eq!((mapping.range, file), ("7f00-7f10", (0x1b, 77)));
+        assert_eq!(mapping.path, "/dev/shm/a b.quipu (deleted)");
+        assert_eq!(without_mark(mapping.path), "/dev/shm/a b.quipu");
         for other in [
             "7f00-7f10 rw-p 00000000 00:1b 77    /lib/x.so",
             "7f00-7f10 rw-s 00000000 00:1b 0 ",
@@ -60,5 +143,28 @@ mod tests {
         ] {
             assert_eq!(parse(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_file_is_opened_only_if_it_is_the_one_that_is_mapped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a\n.quipu");
+        let text = path.to_str().unwrap().replace('\n', "\\012");
+        let (pid, none) = (std::process::id(), "0-0");
+        let held = File::create(&path).unwrap();
+        let id = file_id(&held.metadata().unwrap());
+        let is_held = |found: Option<File>| file_id(&found.unwrap().metadata().unwrap()) == id;
+        // By the path, which the list escapes, it is not found.
+        assert!(is_held(Open::new(pid).file(&text, id, none)));
+        assert!(is_held(Open::new(pid).file(path.to_str().unwrap(), id, none)));
+        // Another device, as on btrfs.
+        assert!(is_held(Open::new(pid).file(&text, (id.0 + 1, id.1), none)));
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "other").unwrap();
+        let marked = format!("{text}{MARK}");
+        assert!(is_held(Open::new(pid).file(&marked, id, none)));
+        assert!(Open::new(pid).file(path.to_str().unwrap(), id, none).is_none());
+        drop(held);
+        assert!(Open::new(pid).file(&marked, id, none).is_none());
     }
 }

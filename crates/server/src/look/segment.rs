@@ -16,6 +16,11 @@ use crate::inspect::{MAX_COPY, left_out};
 
 /// Adds the series of a segment file that scrapes show. What is damaged is left out, and reported.
 pub(super) fn read(path: &Path, look: &mut Look) -> Result<(), String> {
+    read_named(path, path, look)
+}
+
+/// As [`read`], of a file that has another name for people than the path that leads to it.
+pub(super) fn read_named(path: &Path, name: &Path, look: &mut Look) -> Result<(), String> {
     let inspection = Inspection::of_copy(path, MAX_COPY).map_err(|error| error.to_string())?;
     let mut damage = inspection.report().damage.clone();
     for seen in inspection.report().families.iter().filter(|family| is_shown(&family.schema)) {
@@ -27,15 +32,15 @@ pub(super) fn read(path: &Path, look: &mut Look) -> Result<(), String> {
         }));
     }
     if let Some(what) = left_out(&inspection) {
-        look.problem(format!("{}: {what}", printable(path)));
+        look.problem(format!("{}: {what}", printable(name)));
     }
     if let Some(first) = damage.first() {
         let others = match damage.len() {
             1 => String::new(),
             count => format!(", and {} more: see quipu inspect", count - 1),
         };
-        let path = printable(path);
-        look.problem(format!("{path}: damaged at byte {}: {}{others}", first.at, first.what));
+        let name = printable(name);
+        look.problem(format!("{name}: damaged at byte {}: {}{others}", first.at, first.what));
     }
     Ok(())
 }

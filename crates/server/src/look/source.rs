@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -212,22 +213,35 @@ fn read_found(root: &Path, path: &Path, look: &mut Look) -> Result<(), String> {
 
 fn read_process(pid: u32, look: &mut Look) -> Result<(), String> {
     let mut count = 0;
-    for (name, paths) in processes::mapped(pid)? {
-        let Some(path) = paths.iter().find(|path| path.is_file() && is_segment(path)) else {
+    let mut lost = None;
+    for (name, file) in processes::mapped(pid)? {
+        let Some(file) = file else {
+            if Path::new(processes::without_mark(&name)).extension() == Some("quipu".as_ref()) {
+                let why = "was removed or replaced, or this user may not read it: run as root";
+                let what = format!("{}: the file {why}", printable(&name));
+                look.problem(what.clone());
+                lost = Some(what);
+            }
             continue;
         };
+        // The file that was opened, whatever its path names now.
+        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        if !is_segment(&path) {
+            continue;
+        }
         count += 1;
         if count > MAX_SOURCES {
             look.problem(format!("only {MAX_SOURCES} segments are shown"));
             break;
         }
         look.set_source(Some(name.clone()));
-        if let Err(error) = segment::read(path, look) {
+        if let Err(error) = segment::read_named(&path, Path::new(&name), look) {
             look.problem(format!("{}: {error}", printable(&name)));
         }
     }
-    match count {
-        0 => Err("it has mapped no segment: name the file, a directory, or a URL".into()),
+    match (count, lost) {
+        (0, Some(what)) => Err(what),
+        (0, None) => Err("it has mapped no segment: name the file, a directory, or a URL".into()),
         _ => Ok(()),
     }
 }

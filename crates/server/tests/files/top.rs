@@ -210,6 +210,28 @@ fn a_directory_is_shown_as_the_daemon_shows_it() {
 }
 
 #[test]
+fn of_a_process_the_file_is_shown_that_it_has_mapped() {
+    let home = Home::new();
+    home.succeed(&["inc", "--file", "app.quipu", "before_total"]);
+    let holder = Holder::start(&home);
+    let pid = holder.pid().to_string();
+    let shows_its_own = || {
+        let frame = home.succeed(&["top", "--once", "--interval", "10ms", &pid]);
+        assert_eq!(line(&frame, "before_total").get(1), Some(&"counter"), "{frame}");
+        assert!(!frame.contains("after_total"), "{frame}");
+        let diff = home.succeed(&["diff", &pid, "app.quipu"]);
+        assert!(diff.contains("before_total") && diff.contains("after_total"), "{diff}");
+    };
+    fs::rename(home.file(), home.directory().join("moved.quipu")).unwrap();
+    home.succeed(&["inc", "--file", "app.quipu", "after_total"]);
+    shows_its_own();
+    fs::rename(home.directory().join("moved.quipu"), home.file()).unwrap();
+    fs::remove_file(home.file()).unwrap();
+    home.succeed(&["inc", "--file", "app.quipu", "after_total"]);
+    shows_its_own();
+}
+
+#[test]
 fn native_histograms_have_quantiles() {
     let home = Home::new();
     let registry = Registry::open(home.file()).unwrap();

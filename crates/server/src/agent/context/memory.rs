@@ -153,7 +153,7 @@ impl Mappings {
             if is_published(&mapping, memfds) && found.published.len() < MAX_PLACES {
                 found.published.push(range.clone());
             }
-            if mapping.has_file {
+            if mapping.has_file() {
                 continue;
             }
             match found.plain.last_mut() {
