@@ -119,6 +119,7 @@ pub fn run(arguments: &Record) -> Result<(), Error> {
     survive_cuts().map_err(refused("survive files that are cut"))?;
     let (sender, events) = mpsc::channel();
     if arguments.child {
+        take_name();
         end_with_parent(sender.clone()).map_err(refused("end with its parent"))?;
     } else {
         end_by_signal(sender.clone()).map_err(refused("watch signals"))?;
@@ -149,6 +150,13 @@ fn survive_cuts() -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn survive_cuts() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Names the process as its program, for `ps` and `quipu inspect`: the daemon starts it by the link
+/// `/proc/self/exe`, from which it has the name `exe`.
+fn take_name() {
+    // A system without this file shows another name; nothing else depends on it.
+    let _ = std::fs::write("/proc/self/comm", "quipu");
 }
 
 /// Sends an event when the daemon has closed standard input, and has the system end this process

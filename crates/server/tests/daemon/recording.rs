@@ -63,6 +63,8 @@ fn watched_segments_are_recorded() {
     // The recorder ends with the daemon.
     let recorder = recorders(&daemon)[0];
     assert!(lives(recorder));
+    let name = fs::read_to_string(format!("/proc/{}/comm", recorder.as_raw_nonzero())).unwrap();
+    assert_eq!(name, "quipu\n");
     daemon.stop();
     assert!(!lives(recorder));
 }
