@@ -32,6 +32,7 @@ mod watched;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -40,6 +41,7 @@ use std::time::{Duration, Instant};
 
 use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::error;
 
 use notice::{Heard, Notice};
 pub use own::{OfTargets, Own};
@@ -124,6 +126,9 @@ impl Drop for Agent {
     }
 }
 
+/// How long the thread waits after a flaw: it may be there again at once.
+const PAUSE: Duration = Duration::from_secs(1);
+
 /// What the thread has.
 struct Thread {
     table: Table,
@@ -140,31 +145,49 @@ struct Thread {
 
 impl Thread {
     fn run(mut self) {
+        let mut is_logged = false;
         // Acquire: see `Agent::drop`.
         while !self.watched.0.is_stopping.load(Ordering::Acquire) {
-            let is_wanted = self.watched.begin();
-            let (heard, now) = (self.table.heard(&self.names), Instant::now());
-            if heard != Heard::Nothing {
-                self.pace.heard(now, heard == Heard::Sources);
+            // What it reads was written by others: a flaw must not end the thread.
+            if catch_unwind(AssertUnwindSafe(|| self.round())).is_err() {
+                self.watched.give_up();
+                if !std::mem::replace(&mut is_logged, true) {
+                    error!("a reading of what is watched failed: report that");
+                }
+                thread::sleep(PAUSE);
             }
-            if self.pace.due_in(now).is_zero() || is_wanted && self.pace.is_due_for_scrape(now) {
-                self.look();
-            }
-            if is_wanted {
-                self.read();
-            } else {
-                self.sleep();
-            }
+        }
+    }
+
+    fn round(&mut self) {
+        let is_wanted = self.watched.begin();
+        let (heard, now) = (self.table.heard(&self.names), Instant::now());
+        if heard != Heard::Nothing {
+            self.pace.heard(now, heard == Heard::Sources);
+        }
+        if self.pace.due_in(now).is_zero() || is_wanted && self.pace.is_due_for_scrape(now) {
+            self.look();
+        }
+        if is_wanted {
+            self.read();
+        } else {
+            self.sleep();
         }
     }
 
     fn look(&mut self) {
         let began = Instant::now();
-        self.table.look();
+        let looked = catch_unwind(AssertUnwindSafe(|| self.table.look()));
+        // Also after a flaw: what is known is read before the next look.
         self.pace.looked(began, Instant::now());
+        looked.unwrap_or_else(|flaw| resume_unwind(flaw));
     }
 
     fn read(&mut self) {
+        #[cfg(test)]
+        if self.watched.0.has_flaw.swap(false, Ordering::Relaxed) {
+            resume_unwind(Box::new(()));
+        }
         let begun = Instant::now();
         let (files, is_part) = self.table.read();
         let mut sources = self.scraped.seen();
@@ -196,5 +219,28 @@ impl Thread {
         let _ = poll(&mut descriptors, time.as_ref());
         let mut bytes = [0; 64];
         while matches!((&self.woken).read(&mut bytes), Ok(count) if count > 0) {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::via::Via;
+
+    #[test]
+    fn a_flaw_ends_a_reading_and_not_the_thread() {
+        let home = tempfile::tempdir().unwrap();
+        let places = vec![home.path().to_str().unwrap().to_owned()];
+        let options = Options { places, bytes: 1 << 20, most: 10, ..Options::default() };
+        let via = Box::leak(Box::<Via>::default());
+        let targets = targets::Targets::start(targets::Options::default(), via).unwrap();
+        let agent = Agent::start(options, targets.scraped(), Registry::new()).unwrap();
+        let watched = agent.watched();
+        watched.0.has_flaw.store(true, Ordering::Relaxed);
+        // There is no other reading that could be shown.
+        assert!(matches!(watched.fresh(), Reading::Stale));
+        // The thread waits a little.
+        let mut readings = (0..20).map(|_| watched.fresh());
+        assert!(readings.any(|reading| matches!(reading, Reading::Of(_))));
     }
 }

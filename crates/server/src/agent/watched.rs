@@ -36,6 +36,9 @@ pub(super) struct Shared {
     changed: Condvar,
     /// Is the same for all readings.
     pub(super) left_out: Arc<LeftOut>,
+    /// Whether the next reading fails.
+    #[cfg(test)]
+    pub(super) has_flaw: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -97,6 +100,8 @@ impl Watched {
             state: Mutex::default(),
             changed: Condvar::new(),
             left_out: Arc::default(),
+            #[cfg(test)]
+            has_flaw: AtomicBool::default(),
         }))
     }
 
@@ -140,6 +145,16 @@ impl Watched {
             state.begins = Some(Instant::now());
         }
         is_wanted
+    }
+
+    /// Ends a reading that failed, if one is under way: the last one is shown.
+    pub(super) fn give_up(&self) {
+        let mut state = self.state();
+        state.ended = state.begun;
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.0.changed.notify_all();
+        wakers.into_values().for_each(Waker::wake);
     }
 
     /// Ends a reading: shows what it has found.
@@ -240,6 +255,12 @@ mod tests {
         assert_eq!(watched.state().wakers.len(), 1);
         drop(second);
         assert_eq!(watched.state().wakers.len(), 0);
+        // One that fails is not waited for.
+        let mut third = watched.ask();
+        assert!(third.poll(&mut context).is_pending() && watched.begin());
+        watched.give_up();
+        assert!(third.poll(&mut context).is_ready());
+        assert_eq!(woken.0.load(SeqCst), 3);
     }
 
     #[test]
