@@ -1,8 +1,8 @@
 //! Fetches an exposition from a URL or a unix socket, within bounds of time and size.
 
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flate2::read::MultiGzDecoder;
 use hyper::header::AUTHORIZATION;
@@ -141,13 +141,11 @@ impl Fetcher {
     /// Fetches an exposition of a type, and returns its bytes and the type that it has.
     fn fetch_as(&self, url: &str, accept: &'static str) -> Result<(Vec<u8>, String), Fault> {
         let failed = |error: ureq::Error| match error {
-            ureq::Error::Timeout(_) => {
-                let timeout = humantime::format_duration(self.timeout);
-                format!("no complete response within {timeout}").into()
-            }
+            ureq::Error::Timeout(_) => self.too_late(),
             ureq::Error::BodyExceedsLimit(_) => self.too_large(),
             error => error.to_string().into(),
         };
+        let begun = Instant::now();
         let mut request =
             self.agent.get(url).header("accept", accept).header("accept-encoding", "gzip");
         if let Some(credentials) = &self.credentials {
@@ -180,7 +178,7 @@ impl Fetcher {
         let bytes = match &*encoding.to_ascii_lowercase() {
             _ if body.len() as u64 > self.most => return Err(self.too_large()),
             "" | "identity" => body,
-            "gzip" | "x-gzip" => self.expand(&body)?,
+            "gzip" | "x-gzip" => self.expand(&body, begun)?,
             _ => {
                 let encoding = printable(&encoding);
                 let what =
@@ -191,14 +189,22 @@ impl Fetcher {
         Ok((bytes, content_type))
     }
 
-    fn expand(&self, body: &[u8]) -> Result<Vec<u8>, Fault> {
+    /// Expands the body of an exchange that began then.
+    fn expand(&self, body: &[u8], begun: Instant) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
+        let body = Timed { body, begun, timeout: self.timeout };
         let read = MultiGzDecoder::new(body).take(self.most + 1).read_to_end(&mut bytes);
         match read {
             Ok(_) if bytes.len() as u64 > self.most => Err(self.too_large()),
             Ok(_) => Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => Err(self.too_late()),
             Err(error) => Err(format!("the response cannot be expanded: {error}").into()),
         }
+    }
+
+    fn too_late(&self) -> Fault {
+        let timeout = humantime::format_duration(self.timeout);
+        format!("no complete response within {timeout}").into()
     }
 
     fn too_large(&self) -> Fault {
@@ -210,9 +216,47 @@ impl Fetcher {
     }
 }
 
+/// A body that is read in blocks, while there is time: one of many empty members takes long to
+/// expand, and becomes no bytes that a limit could count.
+struct Timed<'b> {
+    body: &'b [u8],
+    begun: Instant,
+    timeout: Duration,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, block: &mut [u8]) -> io::Result<usize> {
+        if self.begun.elapsed() >= self.timeout {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.body.read(block)
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
     use super::*;
+
+    #[test]
+    fn a_body_is_expanded_while_there_is_time() {
+        let member = |text: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+            encoder.write_all(text).unwrap();
+            encoder.finish().unwrap()
+        };
+        let body = [member(b"").repeat(10_000), member(b"a 1\n")].concat();
+        let expand = |timeout| {
+            let fetcher = Fetcher::new(None, tls::without_trust(), timeout, 100);
+            fetcher.expand(&body, Instant::now()).map_err(|fault| fault.what)
+        };
+        assert_eq!(expand(Duration::from_secs(600)).unwrap(), b"a 1\n");
+        assert_eq!(expand(Duration::ZERO).unwrap_err(), "no complete response within 0s");
+    }
 
     #[test]
     fn a_url_without_a_path_is_that_of_metrics() {
