@@ -26,7 +26,7 @@ use crate::inspect::openmetrics::append_label;
 use crate::inspect::value::Type;
 
 pub(crate) use exposition::Text;
-pub(crate) use fetch::{Fault, Fetcher, fetch, with_path};
+pub(crate) use fetch::{Fault, FaultKind, Fetcher, fetch, with_path};
 pub(crate) use growth::{began_again, growth};
 pub(crate) use labels::labels;
 pub(crate) use quantile::quantile;

@@ -67,13 +67,25 @@ pub(crate) struct Fetcher {
 pub(crate) struct Fault {
     /// What failed, and what to do about it, without the URL.
     pub(crate) what: String,
-    /// Whether the exposition has too many bytes.
-    pub(crate) is_too_large: bool,
+    pub(crate) kind: FaultKind,
+}
+
+/// The kind of a [`Fault`], whose text may differ each time: a server decides much of that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FaultKind {
+    /// There is no connection, or no response that can be read.
+    Exchange,
+    Timeout,
+    Status(u16),
+    /// The exposition has too many bytes.
+    TooLarge,
+    /// The exposition is not one that is taken.
+    Contents,
 }
 
 impl From<String> for Fault {
     fn from(what: String) -> Self {
-        Self { what, is_too_large: false }
+        Self { what, kind: FaultKind::Contents }
     }
 }
 
@@ -143,7 +155,7 @@ impl Fetcher {
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(_) => self.too_late(),
             ureq::Error::BodyExceedsLimit(_) => self.too_large(),
-            error => error.to_string().into(),
+            error => Fault { what: error.to_string(), kind: FaultKind::Exchange },
         };
         let begun = Instant::now();
         let mut request =
@@ -161,7 +173,8 @@ impl Fetcher {
                 401 | 403 if self.via.is_some() => REFUSED,
                 _ => "name the URL of the metrics",
             };
-            return Err(format!("the response is {status}: {remedy}").into());
+            let what = format!("the response is {status}: {remedy}");
+            return Err(Fault { what, kind: FaultKind::Status(status.as_u16()) });
         }
         if let Some(via) = self.via {
             let came = via.check(response.headers());
@@ -204,7 +217,8 @@ impl Fetcher {
 
     fn too_late(&self) -> Fault {
         let timeout = humantime::format_duration(self.timeout);
-        format!("no complete response within {timeout}").into()
+        let what = format!("no complete response within {timeout}");
+        Fault { what, kind: FaultKind::Timeout }
     }
 
     fn too_large(&self) -> Fault {
@@ -212,7 +226,7 @@ impl Fetcher {
             most if most.is_multiple_of(1 << 20) => format!("{} MiB", most >> 20),
             most => format!("{most} bytes"),
         };
-        Fault { what: format!("the response has more than {what}"), is_too_large: true }
+        Fault { what: format!("the response has more than {what}"), kind: FaultKind::TooLarge }
     }
 }
 

@@ -25,7 +25,7 @@ use tracing::{info, warn};
 
 use super::merged::{Origin, Seen};
 use crate::credentials::Credentials;
-use crate::look::{Fault, Fetcher};
+use crate::look::{Fault, FaultKind, Fetcher};
 use crate::tls;
 use crate::via::Via;
 pub use address::{Target, TargetFile};
@@ -118,7 +118,7 @@ impl Targets {
                 before: None,
                 shape: None,
                 form: None,
-                fault: None,
+                faults: Vec::new(),
             };
             let thread = thread::Builder::new().name("scrape".into());
             thread.spawn(move || scraper.run()).map_err(Error::Thread)?;
@@ -160,6 +160,9 @@ impl Scraped {
     }
 }
 
+/// The most kinds of faults of a target that are logged until it can be scraped again.
+const MAX_FAULTS: usize = 10;
+
 /// The thread of a target.
 struct Scraper {
     number: usize,
@@ -172,8 +175,8 @@ struct Scraper {
     shape: Option<u64>,
     /// What its text may have in common with the next one.
     form: Option<Form>,
-    /// Why the last scrape failed.
-    fault: Option<String>,
+    /// Why scrapes failed since the last one that did not, as far as the log says it.
+    faults: Vec<FaultKind>,
 }
 
 impl Scraper {
@@ -240,7 +243,7 @@ impl Scraper {
         let new = identities.iter().flatten().filter(|(one, _)| !is_known(one));
         let added = new.map(|(_, samples)| u64::from(*samples)).sum();
         let (job, instance) = (printable(target.job()), printable(target.instance()));
-        if self.fault.take().is_some() {
+        if !std::mem::take(&mut self.faults).is_empty() {
             info!(%job, %instance, "a target can be scraped again");
         } else if self.before.is_none() {
             info!(%job, %instance, samples, "scraped a target");
@@ -260,15 +263,15 @@ impl Scraper {
 
     fn failed(&mut self, fault: Fault, seconds: f64) -> Slot {
         let target = &self.shared.options.targets[self.number];
-        let error = printable(&fault.what).to_string();
-        if self.fault.as_ref() != Some(&error) {
+        // The target decides how many different texts there are, and statuses.
+        if self.faults.len() < MAX_FAULTS && !self.faults.contains(&fault.kind) {
             let (job, instance) = (printable(target.job()), printable(target.instance()));
-            warn!(%job, %instance, %error, "a target cannot be scraped");
-            self.fault = Some(error);
+            warn!(%job, %instance, error = %printable(&fault.what), "a target cannot be scraped");
+            self.faults.push(fault.kind);
         }
         // It has the series, which are not shown now. The target may be away for long.
         self.form = None;
-        let bytes = if fault.is_too_large { -1.0 } else { 0.0 };
+        let bytes = if fault.kind == FaultKind::TooLarge { -1.0 } else { 0.0 };
         let report = Report { up: false, seconds, samples: 0, kept: 0, added: 0, bytes };
         Slot { report: Some(report), seen: None }
     }

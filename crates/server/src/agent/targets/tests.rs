@@ -19,7 +19,8 @@ fn scraper(responses: Vec<String>) -> Scraper {
             let (mut stream, _) = listener.accept().unwrap();
             let head = BufReader::new(stream.try_clone().unwrap()).lines();
             assert!(head.map(Result::unwrap).any(|line| line.is_empty()));
-            stream.write_all(response.as_bytes()).unwrap();
+            // The scraper may have left.
+            let _ = stream.write_all(response.as_bytes());
         }
     });
     let options = Options {
@@ -44,7 +45,7 @@ fn scraper(responses: Vec<String>) -> Scraper {
         before: None,
         shape: None,
         form: None,
-        fault: None,
+        faults: Vec::new(),
     }
 }
 
@@ -137,4 +138,25 @@ fn a_form_is_used_again_and_not_after_a_failure() {
             assert!(is_there, "{n}: {shown}");
         }
     }
+}
+
+#[test]
+fn each_kind_of_fault_is_logged_once_until_a_scrape_succeeds() {
+    use FaultKind::{Contents, Exchange, Status};
+    // The text says how long it is.
+    let long = |n: usize| format!("HTTP/1.1 200 OK\r\nA: {}\r\n\r\n", "a".repeat(70_000 + n));
+    let line = |text: &str| response("200 OK", text, 0);
+    let mut responses = vec![long(0), long(1000), line("a{\n"), line("\nb{\n"), long(0)];
+    responses.extend((500..520).map(|status| response(&format!("{status} Fault"), "", 0)));
+    responses.push(line("a 1\n"));
+    let mut scraper = scraper(responses);
+    let mut faults = |count| {
+        (0..count).for_each(|_| scraper.scrape());
+        scraper.faults.clone()
+    };
+    assert_eq!(faults(2), [Exchange]);
+    assert_eq!(faults(3), [Exchange, Contents]);
+    let all = faults(20);
+    assert_eq!((all.len(), all[2]), (MAX_FAULTS, Status(500)));
+    assert_eq!(faults(1), []);
 }
