@@ -20,7 +20,7 @@ mod values;
 use std::ffi::OsStr;
 use std::fmt;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use quipu::intake;
@@ -368,11 +368,9 @@ fn segments(flags: &Flags, otlp: &otlp::Options) -> Result<agent::Options, Error
     })
 }
 
-/// What is most likely wrong with a place of segments that is not there.
+/// What is most likely wrong with a place of segments. Nothing looks whether it is there: its file
+/// system may hang.
 fn doubtful(place: &str) -> Option<String> {
-    if Path::new(place).exists() {
-        return None;
-    }
     let shown = printable(place);
     if place.starts_with('~') {
         return Some(format!(

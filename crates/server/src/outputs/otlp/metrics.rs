@@ -16,7 +16,7 @@ pub(crate) struct Metrics {
     #[metric(labels = ["receiver"])]
     points_retried: CounterFamily<[&'static str; 1]>,
     /// Data points of requests that the receiver has refused, by status code. They are not sent
-    /// again.
+    /// again, but for deltas of a snapshot that is refused as a whole for the sender.
     #[metric(labels = ["receiver", "code"])]
     points_failed: CounterFamily<[&'static str; 2]>,
     /// Data points that the receiver has rejected of requests that it took.

@@ -82,7 +82,7 @@ impl Note {
     /// Replaces the file by one in which nothing is settled.
     ///
     /// # Errors
-    /// If it cannot be written. The file before is there then.
+    /// If it cannot be written. It is the file before or the new one that is there then.
     pub(super) fn write(
         &mut self,
         time_ns: u64,
@@ -113,9 +113,9 @@ impl Note {
         let file = output.output.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
         fs::rename(&path, &self.path)?;
-        sync_directory(&self.path)?;
+        // It is there, whether or not a loss of power would undo that.
         self.file = Some(file);
-        Ok(())
+        sync_directory(&self.path)
     }
 
     /// Notes that the next requests are settled, that many.

@@ -292,10 +292,13 @@ impl Writer {
 
     /// Sends a request once, or twice if the receiver may not take zstd: then with Snappy, too.
     fn attempt(&mut self, body: &mut Body, timeout: Option<Duration>) -> Attempt {
+        let begun = Instant::now();
         let attempt = self.post(body, timeout);
         if !matches!(attempt, Attempt::Unread) {
             return attempt;
         }
+        // Both have the time of one.
+        let timeout = timeout.map(|all| all.saturating_sub(begun.elapsed()).max(LEAST));
         match body.in_snappy() {
             Ok(other) => *body = other,
             Err(_) => return Attempt::Invalid,
@@ -344,6 +347,9 @@ impl Writer {
         }
     }
 }
+
+/// The least time that a request has that is sent once more at once.
+const LEAST: Duration = Duration::from_millis(500);
 
 /// What came of sending a request once.
 enum Attempt {
