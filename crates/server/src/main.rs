@@ -174,9 +174,9 @@ fn main() -> ExitCode {
 
 /// Adds the way out to an error about the command line whose text does not have it.
 fn with_tip(mut error: clap::Error) -> clap::Error {
-    let command = std::env::args().nth(1).unwrap_or_default();
+    let command = std::env::args_os().nth(1).unwrap_or_default();
     let missing = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
-    let tip = match (&*command, error.kind()) {
+    let tip = match (command.to_str().unwrap_or_default(), error.kind()) {
         ("time", ErrorKind::UnknownArgument) => {
             "put -- before the command: quipu time SERIES -- COMMAND..."
         }

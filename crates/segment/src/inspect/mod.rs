@@ -25,6 +25,8 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use rustix::fs::OFlags;
+
 pub use families::{FamilySeen, SeriesSeen};
 pub use owners::Owner;
 pub use records::{HeaderSeen, RecordSeen};
@@ -188,8 +190,8 @@ impl Inspection {
 /// Those of the system, and if it is not a regular file.
 #[doc(hidden)]
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let nonblocking = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = File::options().read(true).custom_flags(nonblocking).open(path)?;
+    let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+    let file = File::options().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }

@@ -111,6 +111,9 @@ fn copy(
         let what = format!("it has {used} bytes in use, and at most {most} are read");
         return Err(fail(ErrorKind::Request(what)));
     }
+    if used > length && !torn {
+        return Err(fail(ErrorKind::Cut { length, expected: used }));
+    }
     let limit = (used + used / 8 + ROOM).next_multiple_of(LINE_BYTES);
     let original = file.try_clone().map_err(failed)?;
     let region = Region::copy_of(original, limit);
