@@ -243,6 +243,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "it takes minutes")]
     fn a_search_for_records_skips_holes() {
         let readings = Rc::default();
         let bytes = Sparse { at: 1 << 39, bytes: vec![1; 1 << 18], readings: Rc::clone(&readings) };
