@@ -33,7 +33,7 @@ MEANT = ROOT / ".ci/words-meant.txt"
 
 # Where comments begin, by suffix, and what is text from the first to the last line.
 SLASHES = {".rs", ".go", ".java", ".js", ".c", ".h", ".proto"}
-HASHES = {".py", ".pyi", ".rb", ".toml", ".sh", ".yml", ""}
+HASHES = {".py", ".pyi", ".rb", ".toml", ".sh", ".yml", ".mk", ""}
 WHOLE = {".md", ".txt", ".html"}
 COMMENT = re.compile(r"\s*//[/!]? ?(.*)")
 STRING = re.compile(r'"(?:[^"\\]|\\.)*"?')

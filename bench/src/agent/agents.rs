@@ -23,7 +23,7 @@ pub(super) enum Program {
 }
 
 impl Program {
-    /// Its name with the version that the Makefile builds.
+    /// Its name with the version that `make/bench.mk` builds.
     pub(super) fn with_version(self) -> &'static str {
         match self {
             Program::Quipu => "quipu",

@@ -55,7 +55,7 @@ impl Program {
         }
     }
 
-    /// Its name with the version that the Makefile builds.
+    /// Its name with the version that `make/bench.mk` builds.
     pub fn with_version(self) -> &'static str {
         match self {
             Program::Quipu => "quipu",

@@ -1,0 +1,49 @@
+# Bindings: the gem for Ruby and the wheel for Python, tested and measured.
+
+PYTHON_VENV := target/python/venv
+
+# The versions are pinned: a new release of a peer must not fail an unrelated change.
+$(PYTHON_VENV)/complete: bindings/python/tests/requirements.txt | tools
+	python3 -m venv --clear $(PYTHON_VENV)
+	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
+# The wheel for the tests, installed in their virtual environment.
+.PHONY: wheel
+wheel: tools $(PYTHON_VENV)/complete
+	rm -rf target/python/wheels
+	cd bindings/python && $(QUICK_RELEASE) CARGO_TARGET_DIR=$(CURDIR)/target/python/cargo \
+		$(CURDIR)/$(PYTHON_VENV)/bin/maturin build --release --locked --quiet \
+		--interpreter $(CURDIR)/$(PYTHON_VENV)/bin/python --out $(CURDIR)/target/python/wheels
+	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
+		target/python/wheels/*.whl
+
+.PHONY: test-python
+test-python: wheel $(QUIPU_COMMAND) ## The Python package: its wheel, with the real prometheus_client and gunicorn
+	cd bindings/python && $(CARGO) fmt --check && $(CARGO) clippy --locked --quiet --all-targets \
+		--target-dir $(CURDIR)/target/python/cargo -- -D warnings
+	cd bindings/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q -p no:cacheprovider
+
+# The wheel as users build it. That of the tests has no link-time optimisation, and is slower.
+BENCH_PYTHON := target/bench-python
+
+.PHONY: bench-wheel
+bench-wheel: tools
+	python3 -m venv --clear $(BENCH_PYTHON)
+	$(BENCH_PYTHON)/bin/pip install --quiet 'maturin>=1.9,<2' prometheus_client
+	$(BENCH_PYTHON)/bin/maturin build --release --quiet \
+		--manifest-path bindings/python/Cargo.toml --out $(BENCH_PYTHON)/wheels
+	$(BENCH_PYTHON)/bin/pip install --quiet $(BENCH_PYTHON)/wheels/*.whl
+
+.PHONY: bench-python
+bench-python: bench-wheel ## An increment from Python, compared to prometheus_client
+	$(BENCH_PYTHON)/bin/python bindings/python/bench/increment.py
+
+.PHONY: test-ruby
+test-ruby: tools $(QUIPU_COMMAND) ## The gem: its tests with the real interpreter and puma, and its installation
+	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --all-targets -- -D warnings
+	cd bindings/ruby && $(QUICK_RELEASE) rake test test_gem
+
+.PHONY: bench-ruby
+bench-ruby: tools ## An increment from Ruby, compared to prometheus-client in CLIENT_RUBY
+	cd bindings/ruby && rake compile && ruby -Ilib bench/increment.rb $(abspath $(CLIENT_RUBY))

@@ -1,0 +1,46 @@
+# Miri: interprets the tests of unsafe code, and detects undefined behaviour.
+
+# `make test` runs a part that takes two minutes; `make test-long` runs all of miri. The part leaves
+# out the slowest tests of code that has no unsafe blocks of its own, or that others cover.
+MIRI_STAGES ?= miri-segment miri-arena
+MIRI_SKIP ?= $(addprefix --skip ,each_record_is_looked_at_once a_log_is_a_queue_of_times \
+	random_events_take_little_more nothing_is_missing_because_tables what_is_cut_or_changed \
+	slots_that_are_newer_than_the_sum what_goes_round_is_found a_write_error_is_told \
+	decimals_of_any_width what_is_written_is_read any_frame_is_read)
+
+# Miri comes only with nightly toolchains, and its features change from one to the next, so the
+# tests pin a toolchain. rustup installs it; if it cannot, the tests say so and continue.
+NIGHTLY := nightly-2026-10-30
+MIRI := cargo +$(NIGHTLY) miri
+MIRI_ARENA := $(MIRI) test --locked --quiet --target-dir target/miri/arena \
+	--package quipu-arena --test behaviour --test programs
+
+.PHONY: miri
+miri: ## The unsafe code and the windows under miri, which detects undefined behaviour
+	@if $(MIRI) --version >/dev/null 2>&1 || rustup toolchain install $(NIGHTLY) \
+		--profile minimal --component miri --component rust-src; then \
+		$(MIRI) setup && \
+		$(MAKE) --jobs=2 $(MIRI_STAGES); \
+	else \
+		echo "NOT RUN: miri, since rustup cannot install $(NIGHTLY) here"; \
+	fi
+
+# Two halves of about the same length, which run in parallel: each uses one thread.
+.PHONY: miri-segment
+miri-segment:
+	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance" \
+		$(MIRI) test --locked --target-dir target/miri \
+		--package quipu-segment --package quipu-window --lib --test model --test faults -- $(MIRI_SKIP)
+
+.PHONY: miri-arena
+miri-arena:
+	MIRIFLAGS="-Zmiri-strict-provenance" \
+		$(MIRI) test --locked --quiet --target-dir target/miri/arena \
+		--package quipu-wire --no-default-features \
+		--features quipu,msgpack,colfer --lib -- pieces quipu:: msgpack colfer $(MIRI_SKIP)
+	MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA)
+
+.PHONY: miri-arena-long
+miri-arena-long:
+	MIRIFLAGS="-Zmiri-strict-provenance -Zmiri-tree-borrows" $(MIRI_ARENA)
+	MIRIFLAGS="-Zmiri-strict-provenance" $(MIRI_ARENA) --target i686-unknown-linux-gnu
