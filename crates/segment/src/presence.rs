@@ -55,7 +55,9 @@ impl Locked {
                 if let Some(is_first) = locked {
                     return Ok(Some(Self { file, is_first }));
                 }
-                if access == Access::Exclusive && !deadline.may_leave(&file) {
+                #[cfg(all(test, any(target_os = "linux", target_os = "android"), not(miri)))]
+                tests::after_a_failed_lock();
+                if access == Access::Exclusive && !deadline.may_be_freed(&file) {
                     return Err(Error::new(Some(path), ErrorKind::Locked));
                 }
                 deadline.wait(path)?;
@@ -161,10 +163,13 @@ impl LockDeadline {
         Self { started: Instant::now(), timeout }
     }
 
-    /// Whether a guest has the file, which may still leave: within a second of the last program,
-    /// unless it is stopped.
-    pub(crate) fn may_leave(self, file: &File) -> bool {
-        self.started.elapsed() < self.timeout.min(GUEST_STAYS) && has_guest(file).unwrap_or(false)
+    /// Whether a file that could not be locked may be free soon. This is so if a guest has it,
+    /// because a guest leaves within a second of the last program, unless it is stopped. It is also
+    /// so if no process is present: the file was released since, or the process that still holds
+    /// its lock is about to end, or to share it.
+    pub(crate) fn may_be_freed(self, file: &File) -> bool {
+        self.started.elapsed() < self.timeout.min(GUEST_STAYS)
+            && (has_guest(file).unwrap_or(false) || !was_seen(file).unwrap_or(true))
     }
 
     /// Sleeps for a moment. Returns an error after the deadline.
@@ -178,7 +183,8 @@ impl LockDeadline {
 }
 
 const NAP: Duration = Duration::from_millis(1);
-/// The most time for which an opener that cannot use the file beside a guest waits for its leave.
+/// The most time for which an opener that needs the file for itself waits for a guest, or for a
+/// process that is not present.
 const GUEST_STAYS: Duration = Duration::from_secs(3);
 
 /// Whether the path names that file.
@@ -309,5 +315,66 @@ mod platform {
 
         let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
         Ok(pid.is_none_or(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH)))
+    }
+}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android"), not(miri)))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::{Options, Segment};
+
+    thread_local! {
+        static AFTER_A_FAILED_LOCK: RefCell<Option<Box<dyn FnMut()>>> = RefCell::default();
+    }
+
+    pub(super) fn after_a_failed_lock() {
+        AFTER_A_FAILED_LOCK.with_borrow_mut(|act| {
+            if let Some(act) = act {
+                act();
+            }
+        });
+    }
+
+    /// Opens the file for this process alone. Each failed lock drops the next of `held`.
+    fn open_while<T: 'static>(path: &Path, held: Vec<Option<T>>) -> Result<Segment, Error> {
+        let mut held = held.into_iter();
+        AFTER_A_FAILED_LOCK.set(Some(Box::new(move || drop(held.next()))));
+        let opened = Options::new().open(path);
+        AFTER_A_FAILED_LOCK.set(None);
+        opened
+    }
+
+    #[test]
+    fn a_guest_that_leaves_right_after_a_lock_failed_is_no_obstacle() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.quipu");
+        let host = Options::new().shared().open_or_create(&path).unwrap();
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let guest = Options::new().join(&path, file).unwrap();
+        drop(host);
+        assert!(!open_while(&path, vec![Some(guest)]).unwrap().is_new());
+    }
+
+    #[test]
+    fn a_lock_of_a_process_that_is_not_present_is_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.quipu");
+        drop(Options::new().open_or_create(&path).unwrap());
+        // The kernel releases the bytes that a process has locked before the lock of the file.
+        let ending = File::open(&path).unwrap();
+        ending.lock().unwrap();
+        assert!(!open_while(&path, vec![None, None, Some(ending)]).unwrap().is_new());
+    }
+
+    #[test]
+    fn a_process_that_has_the_file_is_not_waited_for() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.quipu");
+        let host = Options::new().open_or_create(&path).unwrap();
+        assert!(open_while(&path, vec![None, Some(host)]).unwrap_err().is_locked());
     }
 }

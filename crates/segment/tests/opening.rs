@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{Child, alone, in_memory};
 use quipu_segment::series::{Cursor, Family, Label, Schema};
@@ -232,6 +232,48 @@ fn a_file_is_mended_wherever_the_process_that_opens_it_first_is_killed() {
             stops += 1;
         }
         assert!(stops > 20 && had_to_wait > 5, "{stops} stops, {had_to_wait} of them waited for");
+    });
+}
+
+#[test]
+fn an_opener_waits_wherever_a_guest_that_leaves_is_stopped() {
+    alone("an_opener_waits_wherever_a_guest_that_leaves_is_stopped", || {
+        let directory = in_memory();
+        let (path, mark) = (directory.path().join("a.quipu"), directory.path().join("leaving"));
+        let wait = Duration::from_millis(2);
+        let (mut stops, mut waits) = (0, 0);
+        loop {
+            fs::remove_file(&mark).ok();
+            let work = || {
+                let file = File::options().read(true).write(true).open(&path).unwrap();
+                let guest = Options::new().join(&path, file).unwrap();
+                File::create(&mark).unwrap();
+                drop(guest);
+            };
+            let Some(guest) = Traced::start(work) else {
+                eprintln!("processes cannot be traced here: nothing was tested");
+                return;
+            };
+            // After the fork, so that the guest does not share the presence of its host.
+            let host = options().open_or_create(&path).unwrap();
+            while !mark.exists() {
+                assert!(guest.step());
+            }
+            drop(host);
+            if !(0..stops).all(|_| guest.step()) {
+                break;
+            }
+            let started = Instant::now();
+            match Options::new().lock_timeout(wait).open(&path) {
+                Ok(_) => {}
+                Err(error) if error.is_locked() && started.elapsed() >= wait => waits += 1,
+                Err(error) => panic!("after {stops} stops: {error}, {:?}", started.elapsed()),
+            }
+            drop(guest);
+            drop(Options::new().open(&path).unwrap());
+            stops += 1;
+        }
+        assert!(stops > 4 && waits > 4, "{stops} stops, {waits} of them waited for");
     });
 }
 

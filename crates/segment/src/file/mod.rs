@@ -457,6 +457,9 @@ impl MappedFile {
 
 impl Drop for MappedFile {
     fn drop(&mut self) {
+        // First: an opener that cannot lock the file waits for a process that is not present.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        self.presence.set(None);
         if self.has_descriptor() {
             // SAFETY: nothing uses the file after this.
             unsafe { ManuallyDrop::drop(&mut self.file) };

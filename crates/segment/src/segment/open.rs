@@ -142,8 +142,8 @@ impl Options {
     }
 
     /// How long opening waits while another process holds the file's lock to validate the file;
-    /// then it fails. 10 seconds by default. Opening also waits, for 3 seconds at most, for a guest
-    /// beside which it cannot use the file.
+    /// then it fails. 10 seconds by default. Opening a file for this process alone waits at most 3
+    /// seconds, for a guest to leave, and for a process that validates the file or is ending.
     pub fn lock_timeout(mut self, timeout: Duration) -> Self {
         self.lock_timeout = timeout;
         self
@@ -262,7 +262,7 @@ impl Options {
             let Some(locked) = Locked::open(path, self.access, deadline)? else {
                 return Ok(Opened::Missing);
             };
-            let may_be_first = !locked.is_first && deadline.may_leave(&locked.file);
+            let may_be_first = !locked.is_first && deadline.may_be_freed(&locked.file);
             match self.open_locked(path, locked, deadline, names) {
                 // Beside a guest alone, this process can set the file aside once that has left.
                 Err(error) if may_be_first && names(&error).is_some() => deadline.wait(path)?,
