@@ -34,12 +34,13 @@ test: tools ## Install what the tests need, and run all tests
 	echo "== all tests passed, in $$(($$(date +%s) - start)) s"
 
 .PHONY: lint
-lint: ## Formatting, lints, documentation
+lint: ## Formatting, lints, documentation, generated pages
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
 	cd bindings/ruby/ext/quipu && $(CARGO) fmt --check
 	$(CARGO) clippy --locked --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --workspace --all-features --no-deps --quiet
+	$(REPORT) --check
 	test -z "$$(gofmt -l $(GO_MODULES))"
 	python3 .ci/words.py
 	@missing=$$(grep -o '`[A-Za-z0-9_/.-]*/[A-Za-z0-9_.-]*::[a-z_0-9]*`' docs/promises.md | tr -d '`' | \
@@ -57,6 +58,6 @@ fmt: ## Format everything
 
 .PHONY: bench
 bench: bench-rates bench-counting bench-scale bench-arena bench-wire bench-stores bench-daemon bench-agent ## Run all benchmarks with their peers, and write docs/benchmarks
-	$(MAKE) bench-readme
+	$(MAKE) pages
 
 include $(addprefix make/,tools.mk test.mk bindings.mk storm.mk fuzz.mk miri.mk counts.mk judges.mk bench.mk)

@@ -11,19 +11,22 @@ bench-build:
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(CARGO) build --release --locked --package quipu-bench
 
-# The tables of README.md take their figures from the reports.
-.PHONY: bench-readme
-bench-readme: ## The figures of README.md, from those in docs/benchmarks
-	$(CARGO) run --profile default-release --quiet --locked --package quipu-bench --bin report -- readme
+# Each page and each generated table of a README is written only by this program, from its records and
+# its text in bench/reports.
+REPORT := $(CARGO) run --quiet --locked --package quipu-bench-report --
+
+.PHONY: pages
+pages: ## All pages of docs/benchmarks and the figures of README.md, from their records
+	$(REPORT)
 
 .PHONY: bench-rates
 bench-rates: tools bench-build ## The windows and the daemon, compared to the Go packages and their server
 	$(CARGO) build --release --locked --package quipu-server
 	$(BENCH)/rates
 	$(BENCH_LTO)/rates --runs $(LTO_ROUNDS) --alone
-	$(BENCH)/report rates
+	$(REPORT) rates
 	target/release/rates_server
-	$(BENCH)/report rates-server
+	$(REPORT) rates-server
 
 # What is measured with link-time optimisation. The other workloads take minutes, and depend on memory
 # more than on code.
@@ -37,19 +40,18 @@ bench-counting: tools bench-build ## Counters and histograms, compared to those 
 	$(BENCH_LTO)/counting_seed
 	$(BENCH)/counting
 	$(BENCH_LTO)/counting --runs $(LTO_ROUNDS) --only-rust $(addprefix --workload ,$(LTO_COUNTING))
-	$(BENCH)/report counting
+	$(REPORT) counting
 
 .PHONY: bench-scale
 bench-scale: ## Growing numbers of series, labels, threads, processes and families
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(BENCH)/scale
-	$(BENCH)/report scale
+	$(REPORT) scale
 
 .PHONY: bench-arena
 bench-arena: tools bench-build ## The bump allocator, compared to others: instructions and times
 	$(BENCH)/arena
 	$(BENCH_LTO)/arena --runs $(LTO_ROUNDS)
-	$(BENCH)/report arena
 	$(MAKE) record-counts
 
 # What is measured with link-time optimisation: the first table of the report.
@@ -59,7 +61,7 @@ LTO_WIRE := counter batch-timer stream-mixed
 bench-wire: bench-build ## Messages on the wire, compared to Go libraries and Rust crates
 	$(BENCH)/wire
 	$(BENCH_LTO)/wire --runs $(LTO_ROUNDS) --without-go $(addprefix --workload ,$(LTO_WIRE))
-	$(BENCH)/report wire
+	$(REPORT) wire
 
 # Optional: a checkout of github.com/prometheus/client_ruby to measure.
 CLIENT_RUBY ?=
@@ -80,7 +82,7 @@ bench-stores: tools bench-wheel ## Stores from Rust, Ruby and Python, compared t
 	$(CARGO) build --release --locked --package quipu-bench --package quipu-server
 	cd bindings/ruby && rake compile
 	target/release/stores $(if $(CLIENT_RUBY),--client-ruby $(CLIENT_RUBY))
-	target/release/report stores
+	$(REPORT) stores
 
 # The peers of the daemon. Each is pinned, with what it depends on: statsd_exporter by its own module,
 # which can be installed as it is, the others by modules of bench/peers/daemon. VictoriaMetrics takes
@@ -106,7 +108,7 @@ bench-daemon: tools $(DAEMON_PEERS)/complete ## The daemon, compared to bridges,
 	$(CARGO) build --release --locked --package quipu-server
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(BENCH)/daemon
-	$(BENCH)/report daemon
+	$(REPORT) daemon
 
 # The peers of the agent: vmagent is one of the daemon, too.
 NODE_EXPORTER := github.com/prometheus/node_exporter@v1.9.1
@@ -137,4 +139,4 @@ bench-agent: tools $(DAEMON_PEERS)/vmagent $(DAEMON_PEERS)/node_exporter $(AGENT
 	$(CARGO) build --release --locked --package quipu-server
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(BENCH)/agent $(AGENT_FLAGS)
-	$(BENCH)/report agent
+	$(REPORT) agent

@@ -171,7 +171,7 @@ fn failed(error: impl std::fmt::Display) -> Error {
 
 /// A number with commas: `100,000`.
 fn amount(number: usize) -> String {
-    crate::report::format::commas(&number.to_string())
+    quipu_bench_report::report::format::commas(&number.to_string())
 }
 
 #[cfg(test)]

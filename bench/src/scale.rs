@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::counting::Plan;
 use crate::record::Record;
-use crate::report::format::commas;
+use quipu_bench_report::report::format::commas;
 
 pub use processes::child;
 

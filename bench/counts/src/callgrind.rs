@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-use crate::error::{Error, Result};
-use crate::figures::{Count, Setting};
+use quipu_bench_report::counts::figures::{Count, Setting};
+use quipu_bench_report::{Error, Result};
 
 /// What callgrind counted in a cell.
 pub(crate) struct Counted {
@@ -66,15 +66,16 @@ pub(crate) fn count(root: &Path, table: &str, profile: Profile) -> Result<Vec<Co
 
 /// Reads the file of the cell that a line `PID OPERATIONS NAME` names.
 fn read(folder: &Path, line: &str) -> Result<Counted> {
-    let unexpected = || Error::Content(folder.into(), format!("no cell: {line:?}"));
+    let unexpected = || Error::report(format!("{}: no cell: {line:?}", folder.display()));
     let mut words = line.split(' ');
     let mut word = || words.next().ok_or_else(unexpected);
     let (pid, operations, name) = (word()?, word()?, word()?.to_owned());
     let operations = operations.parse().map_err(|_| unexpected())?;
     let path = folder.join(pid);
     let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-    let (total, functions) = parse(&text)
-        .ok_or_else(|| Error::Content(path, format!("has no counts of {name}: not entered?")))?;
+    let (total, functions) = parse(&text).ok_or_else(|| {
+        Error::report(format!("{} has no counts of {name}: not entered?", path.display()))
+    })?;
     Ok(Counted { name, operations, total, functions })
 }
 
@@ -118,9 +119,8 @@ pub(crate) fn setting(root: &Path) -> Result<Setting> {
         let line = rustc.lines().find_map(|line| line.strip_prefix(name));
         line.unwrap_or("unknown").trim().to_owned()
     };
-    let valgrind = output(Command::new("valgrind").arg("--version")).map_err(|_| {
-        Error::Program("valgrind".into(), "is not installed; `make tools` installs it".into())
-    })?;
+    let valgrind = output(Command::new("valgrind").arg("--version"))
+        .map_err(|_| Error::command("valgrind", "is not installed; `make tools` installs it"))?;
     let libc = output(Command::new("getconf").arg("GNU_LIBC_VERSION")).unwrap_or_default();
     let path = root.join("Cargo.lock");
     let lock = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
@@ -152,9 +152,9 @@ fn output(command: &mut Command) -> Result<String> {
         }
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
-            Err(Error::Program(program, format!("failed: {}\n{text}", output.status)))
+            Err(Error::command(program, format!("failed: {}\n{text}", output.status)))
         }
-        Err(error) => Err(Error::Program(program, format!("does not start: {error}"))),
+        Err(error) => Err(Error::command(program, format!("does not start: {error}"))),
     }
 }
 

@@ -8,10 +8,8 @@
 //! | `Reclaim<Up>` | shrinks | the lowest peer that reclaims |
 //! | all six | all | the recorded count, if the tools are the same |
 
-use std::fmt::Write;
-
-use crate::figures::{Count, Figures, OURS, Peers};
-use crate::table::TABLES;
+use quipu_bench_report::counts::figures::{Count, Figures, OURS, Peers, lowest};
+use quipu_bench_report::counts::table::TABLES;
 
 /// The peers that free memory in a case that shrinks. blink-alloc never does; bumpalo does if it
 /// can copy without an overlap, and the alignment does not grow.
@@ -23,28 +21,12 @@ fn reclaiming_peers(case: &str) -> &'static [&'static str] {
     }
 }
 
-/// The lowest instructions and, independently, the lowest branches of some libraries.
-pub(crate) fn lowest<'a>(
-    figures: &Figures,
-    case: &str,
-    libraries: impl IntoIterator<Item = &'a str>,
-) -> Option<Count> {
-    libraries.into_iter().filter_map(|library| figures.count(case, library)).reduce(|a, b| Count {
-        instructions: a.instructions.min(b.instructions),
-        branches: a.branches.min(b.branches),
-    })
-}
-
-fn exceeds(count: Count, limit: Count) -> bool {
-    count.instructions > limit.instructions || count.branches > limit.branches
-}
-
 /// The counts of quipu's arenas that fail the check, as messages.
 pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
     let mut losses = Vec::new();
     let mut compare = |case: &str, library: &str, limit: Option<Count>, whose: &str, hint: &str| {
         if let (Some(count), Some(limit)) = (figures.count(case, library), limit)
-            && exceeds(count, limit)
+            && count.exceeds(limit)
         {
             losses.push(format!(
                 "{case} of {library} takes {} instructions and {} branches, {whose} {} and {}: \
@@ -74,34 +56,4 @@ pub(crate) fn losses(figures: &Figures, kept: &Figures) -> Vec<String> {
         }
     }
     losses
-}
-
-/// The numbers of cells below, at, and above the lowest peer.
-fn standing(figures: &Figures, library: &str, peers: Peers) -> [usize; 3] {
-    let mut standing = [0; 3];
-    for case in TABLES.iter().flat_map(|table| table.cases) {
-        if let (Some(count), Some(limit)) =
-            (figures.count(case, library), lowest(figures, case, peers.symbols()))
-        {
-            let place = if exceeds(count, limit) { 2 } else { usize::from(count == limit) };
-            standing[place] += 1;
-        }
-    }
-    standing
-}
-
-/// The standing of quipu's arenas, as a Markdown table of `below / equal / above`.
-pub(crate) fn summary(figures: &Figures) -> String {
-    let mut text = String::from(
-        "| rows below / equal to / above the lowest peer | default settings | also no shrinks \
-         | also no frees |\n| --- | ---: | ---: | ---: |",
-    );
-    for (library, name) in OURS {
-        let _ = write!(text, "\n| {name} |");
-        for peers in Peers::ALL {
-            let [below, at, above] = standing(figures, library, peers);
-            let _ = write!(text, " {below} / {at} / {above} |");
-        }
-    }
-    text
 }

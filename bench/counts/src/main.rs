@@ -1,25 +1,25 @@
-//! Counts the instructions of quipu's hottest operations, and those of `quipu-arena` and its peers;
-//! checks them, and writes the tables.
+//! Counts the instructions of quipu's hottest operations, and of `quipu-arena` and its peers, and
+//! records or checks them. The crate `quipu-bench-report` writes the tables.
 //!
 //! `cargo run -p quipu-bench-counts -- check`. It needs valgrind.
 
 mod callgrind;
 mod check;
-mod error;
-mod figures;
 mod hottest;
-mod table;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use quipu_bench_report::counts::figures::{Figures, Setting};
+use quipu_bench_report::counts::hottest::Hottest;
+use quipu_bench_report::counts::{self, table};
+use quipu_bench_report::{Error, Result, output, root};
+
 use callgrind::Profile;
-use error::{Error, Result};
-use figures::Figures;
 
 #[derive(Parser)]
 #[command(name = "counts", about = "Counts instructions of quipu and of bump allocators.")]
@@ -30,13 +30,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Count everything, record the figures, and write the tables.
+    /// Count everything, and record the figures.
     Measure,
     /// Count everything, and fail if a figure rose, or if an arena's is above that of a peer that
     /// does the same.
     Check,
-    /// Write the tables of the recorded figures.
-    Write,
 }
 
 fn main() -> ExitCode {
@@ -50,27 +48,22 @@ fn main() -> ExitCode {
 }
 
 fn run(command: &Command) -> Result<ExitCode> {
-    let root = root();
-    let kept = root.join("docs/benchmarks/arena-counts.jsonl");
+    let folder = output::default_folder();
+    let (arena, hottest) = (counts::arena_path(&folder), counts::hottest_path(&folder));
     match command {
         Command::Measure => {
-            let figures = arenas(&root)?;
-            figures.write(&kept)?;
-            table::write_all(&root, &figures)?;
-            say(&table::all_rows(&figures));
-            let hottest = hottest::count_both(&root)?;
-            hottest.write(&root)?;
-            say(&hottest.table());
+            arenas(root())?.write(&arena)?;
+            hottest::count_both(root())?.write(&hottest)?;
         }
         Command::Check => {
-            let before = Figures::read(&kept)?;
-            let figures = arenas(&root)?;
-            figures.setting.compare(&before.setting, "figures");
-            say(&check::summary(&figures));
+            let before = Figures::read(&arena)?;
+            let figures = arenas(root())?;
+            is_comparable(&figures.setting, &before.setting, "figures");
+            say(&table::render(&figures, "standing").unwrap_or_default());
             let mut losses = check::losses(&figures, &before);
-            let hottest = hottest::count(&root)?;
-            say(&hottest.table());
-            losses.extend(hottest.losses(&hottest::Hottest::read(&root)?));
+            let now = hottest::count(root())?;
+            say(&now.table());
+            losses.extend(hottest::losses(&now, &Hottest::read(&hottest)?));
             for loss in &losses {
                 eprintln!("counts: {loss}");
             }
@@ -78,12 +71,20 @@ fn run(command: &Command) -> Result<ExitCode> {
                 return Ok(ExitCode::FAILURE);
             }
         }
-        Command::Write => {
-            table::write_all(&root, &Figures::read(&kept)?)?;
-            hottest::Hottest::read(&root)?.write(&root)?;
-        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether two settings are comparable; if not, writes a notice.
+fn is_comparable(now: &Setting, recorded: &Setting, figures: &str) -> bool {
+    let comparable = now.comparable(recorded);
+    if !comparable {
+        eprintln!(
+            "counts: NOT COMPARED with the recorded {figures}, which another compiler, libc or \
+             valgrind counted; `make record-counts` records new ones"
+        );
+    }
+    comparable
 }
 
 /// Counts every case of every bump allocator.
@@ -92,10 +93,7 @@ fn arenas(root: &Path) -> Result<Figures> {
     let mut counts = BTreeMap::new();
     for cell in counted {
         let Some((case, library)) = cell.name.split_once('-') else {
-            return Err(Error::Content(
-                cell.name.into(),
-                "does not name a case and a library".into(),
-            ));
+            return Err(Error::report(format!("{} names no case and library", cell.name)));
         };
         counts.insert((case.to_owned(), library.to_owned()), cell.total);
     }
@@ -104,10 +102,4 @@ fn arenas(root: &Path) -> Result<Figures> {
 
 fn say(text: &str) {
     let _ = writeln!(std::io::stdout().lock(), "{text}");
-}
-
-/// The root of the checkout.
-fn root() -> PathBuf {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-    folder.ancestors().nth(2).unwrap_or(folder).to_path_buf()
 }

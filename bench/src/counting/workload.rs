@@ -15,7 +15,7 @@ use super::contender::{ByUser, Contender};
 use super::data::Keys;
 use crate::measure::{Case, Options, on_cores};
 use crate::record::{Label, Record};
-use crate::report::format::commas;
+use quipu_bench_report::report::format::commas;
 
 /// The time of an operation on `threads` threads, each pinned to a different core as long as there
 /// are enough. `body(thread, n)` does `n` operations on a thread.

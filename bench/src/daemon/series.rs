@@ -84,7 +84,7 @@ impl Random {
 
 /// A number with commas: `100,000`.
 pub(super) fn amount(number: usize) -> String {
-    crate::report::format::commas(&number.to_string())
+    quipu_bench_report::report::format::commas(&number.to_string())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Generates `docs/benchmarks/NAME.md` and its plots from the records and a text.
+//! Generates `docs/benchmarks/NAME.md` and its plots from the records and a text, and compares the
+//! pages of a checkout with the generated ones.
 //!
 //! The text is `bench/reports/NAME.md`: Markdown with placeholders, which may be anywhere in a
 //! line. A word with spaces is quoted; in a case, `*` matches any text.
@@ -11,6 +12,8 @@
 //! | `{{beside CASE subject=S peer="P" threads=N metric=M}}` | three cells, see below |
 //! | `{{glance CASE subject=S threads=N metric=M}}` | six cells, see below |
 //! | `{{text FILE}}` | a text file of the folder, as a block of code |
+//! | `{{counts NAME}}` | a table of `arena-counts.jsonl`, by its name in [`counts::table`] |
+//! | `{{hottest table}}`, `{{hottest tools}}` | the counts of `hottest.jsonl`, and the tools |
 //! | `{{table CASE... peer="P" metric=M by=B}}` | a table of the cases, with ratios to the peer |
 //! | `{{versus CASE... metric=M}}` | a table of the cases that compares `quipu:NAME` to `go:NAME` |
 //! | `{{plot CASE... file=F.svg title="T" metric=M}}` | a plot of the cases |
@@ -34,7 +37,8 @@
 //!   `*` matches any text.
 //!
 //! `bench/reports/readme.md` fills the parts of README.md between `<!-- figures NAME -->` and
-//! `<!-- end -->`: it has the same parts, with placeholders.
+//! `<!-- end -->`: it contains the same parts, with placeholders. `arena-readme.md` does the same
+//! for the README of the arena.
 //!
 //! A prefix is put before the cases of the records that are added.
 //!
@@ -47,7 +51,7 @@
 //! median. A goal has `at_most` or `at_least`. Its subject and its peer may contain `*`; the first
 //! match is used.
 
-pub(crate) mod format;
+pub mod format;
 mod goal;
 mod lines;
 mod plot;
@@ -60,9 +64,11 @@ mod versus;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::counts::figures::Figures;
+use crate::counts::hottest::Hottest;
 use crate::machine::Machine;
 use crate::record::{self, Record};
-use crate::{Error, Result, output};
+use crate::{Error, Result, counts, output};
 use goal::Bound;
 use template::{Part, Placeholder};
 
@@ -76,8 +82,16 @@ pub struct Report {
 impl Report {
     /// The report of a benchmark of this checkout.
     pub fn of(name: &str) -> Report {
-        let template = crate::root().join("bench/reports").join(format!("{name}.md"));
+        let template = texts().join(format!("{name}.md"));
         Report { name: name.into(), template, folder: output::default_folder() }
+    }
+
+    /// All reports of this checkout, by name.
+    pub fn all() -> Result<Vec<Report>> {
+        let mut texts = files(&texts(), &["md"])?;
+        texts.sort();
+        let names = texts.iter().filter_map(|path| path.file_stem()?.to_str());
+        Ok(names.map(Report::of).collect())
     }
 
     /// Reads the records from another folder, and writes the report there.
@@ -90,19 +104,28 @@ impl Report {
         Report { template: template.into(), ..self }
     }
 
-    /// Whether it is that of README.md, which takes its figures from other benchmarks.
-    fn is_readme(&self) -> bool {
-        self.name == README
+    /// Its name, in errors.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Writes the report and its plots, and returns the paths of the files that it wrote.
     pub fn write(&self) -> Result<Vec<PathBuf>> {
+        let files = self.render()?;
+        for (path, text) in &files {
+            fs::write(path, text).map_err(Error::file("write", path))?;
+        }
+        Ok(files.into_iter().map(|(path, _)| path).collect())
+    }
+
+    /// Generates the report and its plots: the paths and the texts of the files. A table without
+    /// rows is an error.
+    pub fn render(&self) -> Result<Vec<(PathBuf, String)>> {
         let place = self.template.display().to_string();
         let text =
             fs::read_to_string(&self.template).map_err(Error::file("read", &self.template))?;
         let parts = template::parse(&place, &text)?;
-        let own = Some(self.name.as_str()).filter(|_| !self.is_readme());
-        let source = Source::read(&self.folder, own, &parts)?;
+        let source = Source::read(&self.folder, &self.name, &parts)?;
 
         let mut files = Vec::new();
         let mut report = String::new();
@@ -114,40 +137,78 @@ impl Report {
                         Error::line(&place, placeholder.line, error.to_string())
                     })?;
                     report.push_str(&filled.text);
-                    files.extend(filled.file);
+                    files.extend(filled.file.map(|(name, text)| (self.folder.join(name), text)));
                 }
             }
         }
-        let mut paths = Vec::new();
-        if self.is_readme() {
-            let path = crate::root().join("README.md");
+        if let Some(line) = table::first_empty(&report) {
+            return Err(Error::report(format!("a table has no rows: {line}")));
+        }
+        if let Some((_, readme)) = READMES.iter().find(|(name, _)| *name == self.name) {
+            let path = crate::root().join(readme);
             let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-            let text = sections::replace(&text, &report)?;
-            fs::write(&path, text).map_err(Error::file("write", &path))?;
-            paths.push(path);
+            let text = sections::replace(readme, &text, &report)?;
+            files.push((path, text));
         } else {
             let head = format!(
-                "<!-- Generated by `cargo run --profile default-release -p quipu-bench --bin \
-                 report -- {name}`\nfrom {name}.jsonl and bench/reports/{name}.md: change those. \
-                 -->\n\n",
+                "<!-- Generated by `make pages` from {name}.jsonl and bench/reports/{name}.md: \
+                 change those. -->\n\n",
                 name = self.name,
             );
-            files.push((format!("{}.md", self.name), head + &report));
+            files.push((self.folder.join(format!("{}.md", self.name)), head + &report));
         }
-        for (name, text) in files {
-            let path = self.folder.join(name);
-            fs::write(&path, text).map_err(Error::file("write", &path))?;
-            paths.push(path);
-        }
-        Ok(paths)
+        Ok(files)
     }
 }
 
+/// Compares all pages and plots of this checkout with the generated ones. Returns the files that
+/// differ, and the pages and plots that no report generates.
+pub fn stale() -> Result<Vec<PathBuf>> {
+    let mut stale = Vec::new();
+    let mut generated = Vec::new();
+    for report in Report::all()? {
+        let files = report
+            .render()
+            .map_err(|error| Error::report(format!("the report {}: {error}", report.name())))?;
+        for (path, text) in files {
+            if fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+                stale.push(path.clone());
+            }
+            generated.push(path);
+        }
+    }
+    let folder = output::default_folder();
+    let kept = files(&folder, &["md", "svg"])?;
+    stale.extend(kept.into_iter().filter(|path| !generated.contains(path)));
+    Ok(stale)
+}
+
+/// The folder of the texts.
+fn texts() -> PathBuf {
+    crate::root().join("bench/reports")
+}
+
+/// The files of a folder with one of these extensions.
+fn files(folder: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).map_err(Error::file("read", folder))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry.map_err(Error::file("read", folder))?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if extension.is_some_and(|extension| extensions.contains(&extension)) {
+            files.push(path);
+        }
+    }
+    Ok(files)
+}
+
+/// The reports that fill parts of a file that is otherwise written by hand, and take their figures
+/// from other benchmarks.
+const READMES: [(&str, &str); 2] =
+    [("readme", "README.md"), ("arena-readme", "crates/arena/README.md")];
+
 /// The subject that is the best of all that are not ours.
 const BEST: &str = "best";
-
-/// The name of the report that fills README.md.
-const README: &str = "readme";
 
 /// The prefix of the cases that were measured with link-time optimisation.
 const LTO: &str = "lto/";
@@ -176,16 +237,18 @@ struct Filled {
 }
 
 impl Source {
-    /// Reads the records of a benchmark, and of others that its text names. Those of a benchmark of
-    /// its own must be of the same machine.
-    fn read(folder: &Path, own: Option<&str>, parts: &[Part]) -> Result<Source> {
+    /// Reads the records of a benchmark, if there are any, and the records that its text adds. All
+    /// must be of the same machine.
+    fn read(folder: &Path, own: &str, parts: &[Part]) -> Result<Source> {
         let read = |name: &str| -> Result<(Machine, Vec<Record>)> {
             let machine = Machine::read(&output::machine_path(folder, name))?;
             Ok((machine, record::read(&output::records_path(folder, name))?))
         };
-        let (machine, mut records) = match own {
-            Some(name) => read(name).map(|(machine, records)| (Some(machine), records))?,
-            None => (None, Vec::new()),
+        let (machine, mut records) = if output::machine_path(folder, own).exists() {
+            let (machine, records) = read(own)?;
+            (Some(machine), records)
+        } else {
+            (None, Vec::new())
         };
         for part in parts {
             let Part::Placeholder(placeholder) = part else { continue };
@@ -225,6 +288,22 @@ impl Source {
             "text" => {
                 placeholder.expect(1, &[])?;
                 self.text(&placeholder.words.join(" "))?
+            }
+            "counts" => {
+                placeholder.expect(1, &[])?;
+                let name = &placeholder.words[0];
+                let figures = Figures::read(&counts::arena_path(&self.folder))?;
+                let unknown = || Error::report(format!("no table of counts is named {name}"));
+                counts::table::render(&figures, name).ok_or_else(unknown)?
+            }
+            "hottest" => {
+                placeholder.expect(1, &[])?;
+                let hottest = Hottest::read(&counts::hottest_path(&self.folder))?;
+                match placeholder.words[0].as_str() {
+                    "table" => hottest.table(),
+                    "tools" => hottest.tools(),
+                    other => return Err(Error::report(format!("hottest has no part {other}"))),
+                }
             }
             "table" => {
                 placeholder.expect(1, &["peer", "metric", "by", "only"])?;
@@ -276,7 +355,7 @@ impl Source {
             other => {
                 return Err(Error::report(format!(
                     "no placeholder is named {other}; there are machine, with, processor, \
-                     text, table, versus, plot, scatter, lines, steps, ratio, value, beside, \
+                     text, counts, hottest, table, versus, plot, scatter, lines, steps, ratio, value, beside, \
                      glance, goal"
                 )));
             }
@@ -446,7 +525,7 @@ mod tests {
              {{{{ratio bucketed/add peer=\"{PEER}\" threads=2}}}} at {{{{value bucketed/add}}}}.\n"
         ))
         .unwrap();
-        assert!(text.starts_with("<!-- Generated by `cargo run"), "{text}");
+        assert!(text.starts_with("<!-- Generated by `make pages`"), "{text}");
         assert!(text.contains("# Rates\n\n| | |\n"), "{text}");
         assert!(text.contains("**4.70 ns** 12.0x<br><sub>4.50 to 4.90</sub>"), "{text}");
         assert!(text.contains("![Time to add](a.svg)"), "{text}");
@@ -485,6 +564,30 @@ mod tests {
         machine.cpu = "another".into();
         machine.write(&output::machine_path(dir.path(), "seed")).unwrap();
         assert!(write().unwrap_err().to_string().contains("another machine"));
+    }
+
+    #[test]
+    fn a_table_without_rows_is_an_error() {
+        let error = report("| a |\n| --- |\n\nmore\n").err().map(|e| e.to_string());
+        assert_eq!(error.as_deref(), Some("a table has no rows: | a |"));
+    }
+
+    #[test]
+    fn a_page_can_consist_of_counts() {
+        let (_, _, dir) = report("").unwrap();
+        let setting =
+            r#"{"rustc":"1","llvm":"2","target":"t","libc":"l","valgrind":"v","libraries":{}}"#;
+        let cell = r#"{"case":"reset","library":"quipu_up","instructions":7,"branches":1}"#;
+        let path = counts::arena_path(dir.path());
+        fs::write(&path, format!("{setting}\n{cell}\n")).unwrap();
+        let template = dir.path().join("template.md");
+        fs::write(&template, "{{counts others}}\n").unwrap();
+        let page = Report::of("page").folder(dir.path()).template(&template);
+        let files = page.render().unwrap();
+        assert!(files[0].1.contains("\n| `reset` | **7 / 1** | - |"), "{}", files[0].1);
+        fs::write(&template, "{{counts other}}\n").unwrap();
+        let error = page.render().unwrap_err().to_string();
+        assert!(error.ends_with("no table of counts is named other"), "{error}");
     }
 
     #[test]

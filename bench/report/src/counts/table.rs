@@ -1,18 +1,15 @@
-//! The tables, and the files with the markers between which they are written.
+//! The tables of the arena's counts.
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
-use crate::check::{lowest, summary};
-use crate::error::{Error, Result};
-use crate::figures::{Figures, Library, NO_FREE, NO_SHRINK, OURS, PEERS};
+use super::figures::{Figures, Library, NO_FREE, NO_SHRINK, OURS, PEERS, Peers, lowest};
 
 /// A table of some cases.
-pub(crate) struct Table {
-    /// Its name, in the marker.
+pub struct Table {
+    /// Its name in placeholders.
     name: &'static str,
-    pub(crate) cases: &'static [&'static str],
+    /// Its rows.
+    pub cases: &'static [&'static str],
 }
 
 /// The rows of the first table that bump-scope published.
@@ -37,7 +34,7 @@ const FIRST: [&str; 17] = [
 ];
 
 /// All cases, by table.
-pub(crate) const TABLES: [Table; 5] = [
+pub const TABLES: [Table; 5] = [
     Table {
         name: "alloc",
         cases: &[
@@ -113,34 +110,17 @@ const DEFAULTS: [Library; 8] =
 const SETTINGS: [Library; 8] =
     [OURS[0], OURS[1], OURS[4], OURS[5], NO_SHRINK[0], NO_SHRINK[1], NO_FREE[0], NO_FREE[1]];
 
-/// Writes every table into every file that has a marker for it.
-pub(crate) fn write_all(root: &Path, figures: &Figures) -> Result<()> {
-    for file in ["docs/benchmarks/arena.md", "crates/arena/README.md"] {
-        let path = root.join(file);
-        let mut text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-        let before = text.clone();
-        let mut parts = vec![
-            ("first", rows(figures, &FIRST, &DEFAULTS)),
-            ("settings", settings(figures)),
-            ("standing", summary(figures)),
-            ("setting", setting(figures)),
-        ];
-        parts
-            .extend(TABLES.iter().map(|table| (table.name, rows(figures, table.cases, &DEFAULTS))));
-        for (name, content) in parts {
-            text = replace(&text, name, &content);
-        }
-        if !before.contains("<!-- table ") {
-            return Err(Error::Content(path, "has no marker <!-- table NAME -->".into()));
-        }
-        fs::write(&path, text).map_err(Error::file("write", &path))?;
-    }
-    Ok(())
-}
-
-/// All rows with default settings in one table, and the table of the settings.
-pub(crate) fn all_rows(figures: &Figures) -> String {
-    rows(figures, &all_cases(), &DEFAULTS) + "\n\n" + &settings(figures)
+/// A table, or another part of the pages, by its name; `None` if there is none of this name.
+pub fn render(figures: &Figures, name: &str) -> Option<String> {
+    let table = |table: &Table| rows(figures, table.cases, &DEFAULTS);
+    Some(match name {
+        "setting" => setting(figures),
+        "standing" => standing(figures),
+        "first" => rows(figures, &FIRST, &DEFAULTS),
+        "settings" => settings(figures),
+        "all" => rows(figures, &all_cases(), &DEFAULTS),
+        other => table(TABLES.iter().find(|table| table.name == other)?),
+    })
 }
 
 fn all_cases() -> Vec<&'static str> {
@@ -205,14 +185,32 @@ fn setting(figures: &Figures) -> String {
     )
 }
 
-/// Replaces the text between `<!-- table NAME -->` and `<!-- end -->`, wherever that occurs.
-fn replace(text: &str, name: &str, content: &str) -> String {
-    let marker = format!("<!-- table {name} -->");
-    let mut parts = text.split(marker.as_str());
-    let mut replaced = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let rest = part.find("<!-- end -->").map_or(part, |at| &part[at..]);
-        let _ = write!(replaced, "{marker}\n\n{content}\n\n{rest}");
+/// The numbers of cells below, at, and above the lowest peer.
+fn places(figures: &Figures, library: &str, peers: Peers) -> [usize; 3] {
+    let mut places = [0; 3];
+    for case in TABLES.iter().flat_map(|table| table.cases) {
+        if let (Some(count), Some(limit)) =
+            (figures.count(case, library), lowest(figures, case, peers.symbols()))
+        {
+            let place = if count.exceeds(limit) { 2 } else { usize::from(count == limit) };
+            places[place] += 1;
+        }
     }
-    replaced
+    places
+}
+
+/// The standing of quipu's arenas, as a Markdown table of `below / equal / above`.
+fn standing(figures: &Figures) -> String {
+    let mut text = String::from(
+        "| rows below / equal to / above the lowest peer | default settings | also no shrinks \
+         | also no frees |\n| --- | ---: | ---: | ---: |",
+    );
+    for (library, name) in OURS {
+        let _ = write!(text, "\n| {name} |");
+        for peers in Peers::ALL {
+            let [below, at, above] = places(figures, library, peers);
+            let _ = write!(text, " {below} / {at} / {above} |");
+        }
+    }
+    text
 }

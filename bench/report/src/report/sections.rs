@@ -7,19 +7,20 @@ use crate::{Error, Result};
 const START: &str = "<!-- figures ";
 const END: &str = "<!-- end -->";
 
-/// Replaces each generated part of `text` by that of the same name in `generated`. Both have the
-/// same parts, each once.
-pub(super) fn replace(text: &str, generated: &str) -> Result<String> {
+/// Replaces each generated part of `text` by the part of the same name in `generated`. Both contain
+/// the same parts, each once. `place` names the text in errors.
+pub(super) fn replace(place: &str, text: &str, generated: &str) -> Result<String> {
     let parts = parts(generated)?;
     let mut result = text.to_string();
     for (start, part) in &parts {
-        let missing = || Error::report(format!("README.md has no part `{start}` that ends"));
+        let missing = || Error::report(format!("{place} has no part `{start}` that ends"));
         let from = text_of(&result, start).ok_or_else(missing)?;
         result.replace_range(from, part);
     }
-    match self::parts(&result)?.len() == parts.len() {
-        true => Ok(result),
-        false => Err(Error::report("README.md has parts that are not generated")),
+    if self::parts(&result)?.len() == parts.len() {
+        Ok(result)
+    } else {
+        Err(Error::report(format!("{place} has parts that are not generated")))
     }
 }
 
@@ -51,11 +52,11 @@ mod tests {
         let text =
             "x\n<!-- figures b -->\n<!-- end -->\ny\n<!-- figures a -->\nold\n<!-- end -->\nz";
         assert_eq!(
-            replace(text, generated).unwrap(),
+            replace("x.md", text, generated).unwrap(),
             "x\n<!-- figures b -->\nb\n<!-- end -->\ny\n\
              <!-- figures a -->\nnew a\n<!-- end -->\nz"
         );
-        assert!(replace("x", generated).is_err());
-        assert!(replace(text, "<!-- figures a -->\nnew a\n<!-- end -->").is_err());
+        assert!(replace("x.md", "x", generated).is_err());
+        assert!(replace("x.md", text, "<!-- figures a -->\nnew a\n<!-- end -->").is_err());
     }
 }

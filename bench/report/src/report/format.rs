@@ -26,19 +26,19 @@ pub(super) fn scale(value: f64, unit: &str) -> Scale {
 }
 
 /// A value with its unit, for instance `4.70 ns`, `8.41 MB` or `79,100/s`.
-pub(super) fn quantity(value: f64, unit: &str) -> String {
+pub fn quantity(value: f64, unit: &str) -> String {
     let scale = scale(value, unit);
     format!("{}{}", number_of(value * scale.factor, unit), scale.unit)
 }
 
 /// The range of a median, in the median's scale and without its unit: `4.50 to 4.90`.
-pub(super) fn range(median: f64, min: f64, max: f64, unit: &str) -> String {
+pub fn range(median: f64, min: f64, max: f64, unit: &str) -> String {
     let factor = scale(median, unit).factor;
     format!("{} to {}", number_of(min * factor, unit), number_of(max * factor, unit))
 }
 
 /// The number of runs of the records: `one run`, `5 runs`, `3 to 5 runs`.
-pub(super) fn runs(records: &[&Record]) -> String {
+pub fn runs(records: &[&Record]) -> String {
     let fewest = records.iter().map(|record| record.runs).min().unwrap_or(0);
     let most = records.iter().map(|record| record.runs).max().unwrap_or(0);
     match (fewest, most) {
@@ -49,12 +49,12 @@ pub(super) fn runs(records: &[&Record]) -> String {
 }
 
 /// A ratio, for instance `12.1x`.
-pub(super) fn ratio(value: f64) -> String {
+pub fn ratio(value: f64) -> String {
     format!("{}x", number(value))
 }
 
 /// Three significant digits, with commas: `0.690`, `4.70`, `113`, `79,100`.
-pub(super) fn number(value: f64) -> String {
+pub fn number(value: f64) -> String {
     if value == 0.0 {
         return "0".into();
     }
@@ -68,7 +68,7 @@ pub(super) fn number(value: f64) -> String {
 }
 
 /// Like [`number`], but counts and shares keep all their digits.
-pub(super) fn number_of(value: f64, unit: &str) -> String {
+pub fn number_of(value: f64, unit: &str) -> String {
     match unit {
         "ns" | "us" | "ms" | "s" | "B" | "1/s" => number(value),
         "%" => format!("{value:.2}"),
@@ -85,7 +85,7 @@ fn pick(value: f64, base: f64, units: &[(&str, f64)]) -> Scale {
 }
 
 /// The digits of a number with commas, for instance `79,100`.
-pub(crate) fn commas(digits: &str) -> String {
+pub fn commas(digits: &str) -> String {
     let (whole, fraction) = digits.split_at(digits.find('.').unwrap_or(digits.len()));
     let mut text = String::new();
     let count = whole.trim_start_matches('-').len();

@@ -9,13 +9,13 @@ use std::path::Path;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::{Error, Result};
 
 /// The symbol of a library's functions, and its name in the tables.
-pub(crate) type Library = (&'static str, &'static str);
+pub type Library = (&'static str, &'static str);
 
 /// Quipu's arenas, by policy.
-pub(crate) const OURS: [Library; 6] = [
+pub const OURS: [Library; 6] = [
     ("quipu_up", "quipu up"),
     ("quipu_down", "quipu down"),
     ("quipu_up_reclaim", "quipu up, reclaiming"),
@@ -25,7 +25,7 @@ pub(crate) const OURS: [Library; 6] = [
 ];
 
 /// The peers with their default settings.
-pub(crate) const PEERS: [Library; 4] = [
+pub const PEERS: [Library; 4] = [
     ("bump_scope_up", "bump-scope up"),
     ("bump_scope_down", "bump-scope down"),
     ("bumpalo", "bumpalo"),
@@ -33,31 +33,34 @@ pub(crate) const PEERS: [Library; 4] = [
 ];
 
 /// bump-scope with `SHRINKS` and `CLAIMABLE` false, so that shrinking a block frees nothing.
-pub(crate) const NO_SHRINK: [Library; 2] = [
+pub const NO_SHRINK: [Library; 2] = [
     ("bump_scope_up_no_shrink", "bump-scope up, no shrinks"),
     ("bump_scope_down_no_shrink", "bump-scope down, no shrinks"),
 ];
 
 /// The same with `DEALLOCATES` false, so that freeing a block does nothing.
-pub(crate) const NO_FREE: [Library; 2] = [
+pub const NO_FREE: [Library; 2] = [
     ("bump_scope_up_no_free", "bump-scope up, no frees"),
     ("bump_scope_down_no_free", "bump-scope down, no frees"),
 ];
 
 /// The peers of a comparison. Each has those of the one before.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
-pub(crate) enum Peers {
+pub enum Peers {
+    /// With their default settings.
     Default,
+    /// Also bump-scope without shrinks.
     NoShrink,
+    /// Also bump-scope without frees.
     NoFree,
 }
 
 impl Peers {
     /// All comparisons, in order.
-    pub(crate) const ALL: [Peers; 3] = [Peers::Default, Peers::NoShrink, Peers::NoFree];
+    pub const ALL: [Peers; 3] = [Peers::Default, Peers::NoShrink, Peers::NoFree];
 
     /// The symbols of the peers.
-    pub(crate) fn symbols(self) -> impl Iterator<Item = &'static str> {
+    pub fn symbols(self) -> impl Iterator<Item = &'static str> {
         let settings = NO_SHRINK.into_iter().filter(move |_| self >= Peers::NoShrink);
         let settings = settings.chain(NO_FREE.into_iter().filter(move |_| self >= Peers::NoFree));
         PEERS.into_iter().chain(settings).map(|(symbol, _)| symbol)
@@ -66,39 +69,41 @@ impl Peers {
 
 /// The counts of one case of one library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Count {
-    pub(crate) instructions: u64,
-    pub(crate) branches: u64,
+pub struct Count {
+    /// The instructions.
+    pub instructions: u64,
+    /// The conditional branches.
+    pub branches: u64,
+}
+
+impl Count {
+    /// Whether either count is above a limit.
+    pub fn exceeds(self, limit: Count) -> bool {
+        self.instructions > limit.instructions || self.branches > limit.branches
+    }
 }
 
 /// The libraries and tools of a measurement: figures of different compilers are not comparable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Setting {
-    pub(crate) rustc: String,
-    pub(crate) llvm: String,
-    pub(crate) target: String,
-    pub(crate) libc: String,
-    pub(crate) valgrind: String,
+pub struct Setting {
+    /// The version of the compiler.
+    pub rustc: String,
+    /// The version of its LLVM.
+    pub llvm: String,
+    /// The target, such as `x86_64-unknown-linux-gnu`.
+    pub target: String,
+    /// The C library and its version.
+    pub libc: String,
+    /// The version of valgrind.
+    pub valgrind: String,
     /// The libraries and their versions.
-    pub(crate) libraries: BTreeMap<String, String>,
+    pub libraries: BTreeMap<String, String>,
 }
 
 impl Setting {
-    /// As [`Setting::comparable`]; if not, says so.
-    pub(crate) fn compare(&self, recorded: &Setting, what: &str) -> bool {
-        let comparable = self.comparable(recorded);
-        if !comparable {
-            eprintln!(
-                "counts: NOT COMPARED with the recorded {what}, which another compiler, libc or \
-                 valgrind counted; `make record-counts` records new ones"
-            );
-        }
-        comparable
-    }
-
     /// Whether a count of ours is comparable under both. The versions of the libraries, which
     /// include ours, do not matter.
-    pub(crate) fn comparable(&self, other: &Setting) -> bool {
+    pub fn comparable(&self, other: &Setting) -> bool {
         let tools = |setting: &Setting| {
             let Setting { rustc, llvm, target, libc, valgrind, libraries: _ } = setting.clone();
             [rustc, llvm, target, libc, valgrind]
@@ -117,15 +122,16 @@ struct Line {
 
 /// The counts of all cells.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures {
-    pub(crate) setting: Setting,
+pub struct Figures {
+    /// The libraries and tools.
+    pub setting: Setting,
     /// The counts by case and symbol of the library.
-    pub(crate) counts: BTreeMap<(String, String), Count>,
+    pub counts: BTreeMap<(String, String), Count>,
 }
 
 impl Figures {
     /// One cell. Blink-alloc has none in cases that require a minimum alignment.
-    pub(crate) fn count(&self, case: &str, library: &str) -> Option<Count> {
+    pub fn count(&self, case: &str, library: &str) -> Option<Count> {
         if library == "blink_alloc" && case.ends_with("aligned") {
             return None;
         }
@@ -133,14 +139,14 @@ impl Figures {
     }
 
     /// Reads the recorded figures.
-    pub(crate) fn read(path: &Path) -> Result<Figures> {
+    pub fn read(path: &Path) -> Result<Figures> {
         let (setting, lines) = read_lines::<Line>(path)?;
         let counts = lines.into_iter().map(|line| ((line.case, line.library), line.count));
         Ok(Figures { setting, counts: counts.collect() })
     }
 
     /// Records the figures.
-    pub(crate) fn write(&self, path: &Path) -> Result<()> {
+    pub fn write(&self, path: &Path) -> Result<()> {
         let line = |((case, library), &count): (&(String, String), &Count)| Line {
             case: case.clone(),
             library: library.clone(),
@@ -151,25 +157,43 @@ impl Figures {
 }
 
 /// Reads a file with one JSON object per line, of which the first is the setting.
-pub(crate) fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<(Setting, Vec<T>)> {
+pub fn read_lines<T: DeserializeOwned>(path: &Path) -> Result<(Setting, Vec<T>)> {
     let text = fs::read_to_string(path).map_err(Error::file("read", path))?;
-    let broken = |error| Error::Content(path.into(), format!("no figures: {error}"));
-    let mut lines = text.lines();
-    let setting = serde_json::from_str(lines.next().unwrap_or_default()).map_err(broken)?;
-    let lines = lines.map(serde_json::from_str).collect::<serde_json::Result<_>>();
-    Ok((setting, lines.map_err(broken)?))
+    let at = |line: usize| {
+        move |error: serde_json::Error| {
+            Error::line(path.display().to_string(), line + 1, format!("no figures: {error}"))
+        }
+    };
+    let mut lines = text.lines().enumerate();
+    let (_, first) = lines.next().unwrap_or_default();
+    let setting = serde_json::from_str(first).map_err(at(0))?;
+    let lines = lines.map(|(number, line)| serde_json::from_str(line).map_err(at(number)));
+    Ok((setting, lines.collect::<Result<_>>()?))
 }
 
-/// Writes what [`read_lines`] reads.
-pub(crate) fn write_lines<T: Serialize>(
+/// Writes the file that [`read_lines`] reads.
+pub fn write_lines<T: Serialize>(
     path: &Path,
     setting: &Setting,
     lines: impl IntoIterator<Item = T>,
 ) -> Result<()> {
-    let broken = |error| Error::Content(path.into(), format!("cannot be written: {error}"));
-    let mut text = serde_json::to_string(setting).map_err(broken)? + "\n";
+    let json =
+        |object: serde_json::Result<String>| object.expect("names and counts are JSON") + "\n";
+    let mut text = json(serde_json::to_string(setting));
     for line in lines {
-        text += &(serde_json::to_string(&line).map_err(broken)? + "\n");
+        text += &json(serde_json::to_string(&line));
     }
     fs::write(path, text).map_err(Error::file("write", path))
+}
+
+/// The lowest instructions and, independently, the lowest branches of some libraries.
+pub fn lowest<'a>(
+    figures: &Figures,
+    case: &str,
+    libraries: impl IntoIterator<Item = &'a str>,
+) -> Option<Count> {
+    libraries.into_iter().filter_map(|library| figures.count(case, library)).reduce(|a, b| Count {
+        instructions: a.instructions.min(b.instructions),
+        branches: a.branches.min(b.branches),
+    })
 }

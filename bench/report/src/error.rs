@@ -1,4 +1,4 @@
-//! The errors of a benchmark: of a file, a record, a template or another program.
+//! The errors of benchmarks and reports: of a file, a record, a template or another program.
 
 use std::fmt;
 use std::io;
@@ -50,7 +50,8 @@ impl Error {
         move |source| Error::File { path, doing, source }
     }
 
-    pub(crate) fn line(place: impl Into<String>, line: usize, problem: impl Into<String>) -> Error {
+    /// A line of a file or of a program's output is invalid.
+    pub fn line(place: impl Into<String>, line: usize, problem: impl Into<String>) -> Error {
         Error::Line { place: place.into(), line, problem: problem.into() }
     }
 
@@ -59,7 +60,8 @@ impl Error {
         Error::Report { problem: problem.into() }
     }
 
-    pub(crate) fn command(command: impl Into<String>, problem: impl Into<String>) -> Error {
+    /// Another program could not be run, or failed.
+    pub fn command(command: impl Into<String>, problem: impl Into<String>) -> Error {
         Error::Command { command: command.into(), problem: problem.into() }
     }
 }

@@ -181,6 +181,19 @@ fn legend(records: &[&Record], peer: Option<&str>) -> String {
     text
 }
 
+/// The head of the first Markdown table that has no rows.
+pub(super) fn first_empty(text: &str) -> Option<&str> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_rule = |line: &str| {
+        line.starts_with('|') && line.contains("--") && line.chars().all(|c| "|-: ".contains(c))
+    };
+    let rule = (1..lines.len()).find(|&number| {
+        let next = lines.get(number + 1);
+        is_rule(lines[number]) && !next.is_some_and(|line| line.starts_with('|'))
+    });
+    rule.map(|number| lines[number - 1])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
