@@ -398,8 +398,9 @@ fn bounds_of_other_programs_stay_as_they_are() {
     let text = |format| {
         let mut encoder = Encoder::new(format, Escaping::Underscores);
         let bucket = |bound, le| Bucket { bound, le: Some(le), count: 1, exemplar: None };
-        let buckets = [bucket(1.0, "1"), bucket(2.0, "2.0"), bucket(1e6, "1e+06")];
-        let histogram = Histogram { count: 3, sum: 3.5, buckets: &buckets, native: None };
+        let infinite = bucket(f64::INFINITY, "+Inf");
+        let buckets = [bucket(1.0, "1"), bucket(2.0, "2.0"), bucket(1e6, "1e+06"), infinite];
+        let histogram = Histogram { count: 4, sum: 3.5, buckets: &buckets, native: None };
         let family = family("size", Kind::Histogram, &[]);
         encoder.family(&family);
         encoder.series(&family, &series(Value::Histogram(histogram), &[]));

@@ -373,6 +373,22 @@ fn a_help_that_comes_later_is_shown_and_kept() {
     assert_eq!(again.usage().families, 4);
 }
 
+/// A suffix with nothing before it is the whole name.
+#[test]
+fn a_counter_may_be_called_like_the_suffix() {
+    let registry = Registry::new();
+    let (mut one, mut other) = (intake(&registry), intake(&registry));
+    let counter = Given::Counter(1.0);
+    one.take(metric("_total"), &[], &counter, Mode::Add, None).unwrap();
+    other.take(metric("_total"), &[], &counter, Mode::Add, None).unwrap();
+    assert_eq!(registry.text(), "# TYPE _total counter\n_total 2\n");
+    assert_eq!(open_metrics(&registry), "# TYPE _total unknown\n_total 2\n# EOF\n");
+    other.take(metric("_total"), &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+    let text = registry.text();
+    assert!(text.starts_with("# TYPE _total counter\n_total 2\n"), "{text}");
+    assert!(text.contains("quipu_variants_not_shown{family=\"_total\"} 1\n"), "{text}");
+}
+
 /// Prometheus knows these as two metrics, unless it reads OpenMetrics.
 #[test]
 fn a_counter_and_one_with_the_suffix_are_both_shown() {

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use quipu::exposition::counter_stem;
 use quipu::label::Values;
 use quipu::snapshot::{Family, Series, Sink, Value};
 use quipu::{
@@ -277,10 +278,8 @@ impl SegmentStore {
 impl Store for SegmentStore {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error> {
         // The family's name has no `_total`: the formats add it.
-        let family = match spec.name.strip_suffix("_total") {
-            Some(name) if cells_kind(spec) == CellsKind::Total => name,
-            _ => &spec.name,
-        };
+        let is_total = cells_kind(spec) == CellsKind::Total;
+        let family = if is_total { counter_stem(&spec.name) } else { &spec.name };
         let make = || self.make(spec, family.to_owned());
         Ok(self.metrics.get_or_make(spec, make)?)
     }

@@ -1,15 +1,21 @@
 //! The encoder: a sink that appends to a buffer, which the next scrape reuses.
 
+use super::page::{Omissions, Page};
 use super::protobuf::Protobuf;
 use super::text::{Dialect, Text};
 use super::{Escaping, Format};
-use crate::snapshot::{Family, Series, Sink};
+use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
 /// Writes a snapshot in one of the formats. After one scrape, it does not allocate for later
 /// scrapes of the same size.
+///
+/// A scraper refuses a whole page because of one bad family or series. The encoder omits those, so
+/// that the rest of the page stays readable, and [`Encoder::finish`] counts them in the metric
+/// `quipu_series_omitted`, by [`Rule`](super::Rule).
 #[derive(Debug, Default)]
 pub struct Encoder {
     format: Format,
+    page: Page,
     text: Text,
     protobuf: Protobuf,
     out: Vec<u8>,
@@ -26,6 +32,7 @@ impl Encoder {
     /// Clears the encoder for the next scrape, and keeps its memory.
     pub fn reset(&mut self, format: Format, escaping: Escaping) {
         self.format = format;
+        self.page.reset(format, escaping);
         self.out.clear();
         let dialect = match format {
             Format::Text | Format::TextUtf8 => Dialect::Text,
@@ -51,7 +58,7 @@ impl Encoder {
     /// first series writes it. Only text formats have headers. The family must have been passed to
     /// [`Sink::family`] before.
     pub fn header(&mut self, family: &Family<'_>) {
-        if self.format != Format::Protobuf {
+        if self.format != Format::Protobuf && self.page.admits_family(family) {
             self.text.header(family, &mut self.out);
         }
     }
@@ -66,8 +73,14 @@ impl Encoder {
         &mut self.out
     }
 
-    /// Writes the end of the exposition.
+    /// The series that are omitted so far.
+    pub fn omissions(&self) -> &Omissions {
+        self.page.omissions()
+    }
+
+    /// Writes the end of the exposition, after the number of omitted series, if there are any.
     pub fn finish(&mut self) {
+        self.count_omissions();
         match self.format {
             Format::Text | Format::TextUtf8 => {}
             Format::OpenMetrics | Format::OpenMetrics2 => self.out.extend_from_slice(b"# EOF\n"),
@@ -75,9 +88,35 @@ impl Encoder {
         }
     }
 
+    /// Writes the metric `quipu_series_omitted`, unless a source of the page has it.
+    fn count_omissions(&mut self) {
+        let mut texts = Vec::new();
+        let counts = self.page.omissions().counts();
+        for (number, (rule, count)) in counts.enumerate() {
+            if number == 0 {
+                self.family(&OMITTED);
+            }
+            texts.clear();
+            Texts::push(&mut texts, rule.name());
+            let series = Series {
+                group: 0,
+                texts: Texts::new(&texts),
+                escape_free: true,
+                overflow: false,
+                start: None,
+                value: Value::Gauge(Number::Unsigned(count)),
+                exemplar: None,
+            };
+            self.any_series(&OMITTED, &series);
+        }
+    }
+
     /// Writes a series of any kind, in any format.
     #[inline(never)]
     fn any_series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        if !self.page.admits(family, series) {
+            return;
+        }
         match self.format {
             Format::Protobuf => self.protobuf.series(family, series),
             _ => self.text.series(family, series, &mut self.out),
@@ -87,9 +126,10 @@ impl Encoder {
 
 impl Sink for Encoder {
     fn family(&mut self, family: &Family<'_>) {
+        let start = self.page.family(family);
         match self.format {
-            Format::Protobuf => self.protobuf.family(family, &mut self.out),
-            _ => self.text.family(family),
+            Format::Protobuf => self.protobuf.family(family, start, &mut self.out),
+            _ => self.text.family(family, start),
         }
     }
 
@@ -104,3 +144,13 @@ impl Sink for Encoder {
         self.any_series(family, &series);
     }
 }
+
+const OMITTED: Family<'static> = Family {
+    name: "quipu_series_omitted",
+    help: "Series that this page omits, because a scraper would refuse the page with them.",
+    unit: "",
+    kind: Kind::Gauge,
+    labels: &[Label { name: "reason", values: None }],
+    groups: 1,
+    bare: false,
+};

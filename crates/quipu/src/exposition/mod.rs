@@ -22,6 +22,7 @@ mod escape;
 mod line;
 mod negotiate;
 mod number;
+mod page;
 mod protobuf;
 mod shown;
 mod text;
@@ -31,7 +32,8 @@ pub use encoder::Encoder;
 pub use escape::{Escaping, escape_name, is_legacy_name};
 pub use negotiate::{Negotiated, negotiate, negotiate_compression};
 pub use number::bound_label;
-pub use shown::ShownNames;
+pub use page::{Omissions, Rule};
+pub use shown::{ShownNames, counter_stem};
 
 /// The format in which a snapshot is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -3,6 +3,7 @@
 //! histograms and start times.
 
 use super::escape::{self, Escaping};
+use super::page::{Relation, Start, is_exemplar};
 use crate::snapshot::{Exemplar, Family, Histogram, Kind, Native, Series, Timestamp, Value};
 
 /// Writes one message per family. The message of the current family is buffered, since its length
@@ -12,9 +13,6 @@ pub(super) struct Protobuf {
     escaping: Escaping,
     is_begun: bool,
     family: Vec<u8>,
-    /// The name of the current family, its kind, and whether the name is shown as it is.
-    name: String,
-    kind: Option<(Kind, bool)>,
 }
 
 /// Field numbers.
@@ -64,17 +62,12 @@ impl Protobuf {
         self.family.clear();
     }
 
-    pub(super) fn family(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
-        let kind = Some((family.kind, family.bare));
-        let is_same = self.name == family.name && self.kind == kind;
-        if self.is_begun && is_same && !family.name.is_empty() {
+    pub(super) fn family(&mut self, family: &Family<'_>, start: Start, out: &mut Vec<u8>) {
+        if self.is_begun && start.relation == Relation::Same {
             // Another variant of the same metric.
             return;
         }
         self.finish(out);
-        self.name.clear();
-        self.name.push_str(family.name);
-        self.kind = kind;
         let suffix = match family.kind {
             Kind::Counter if family.bare => "",
             Kind::Counter => "_total",
@@ -96,7 +89,7 @@ impl Protobuf {
             Kind::Unknown => UNTYPED,
         };
         put_varint_field(field::family::TYPE, kind, message);
-        if !family.unit.is_empty() {
+        if start.has_unit {
             put_bytes(field::family::UNIT, family.unit.as_bytes(), message);
         }
     }
@@ -200,7 +193,7 @@ fn put_histogram(
     put_double(field::histogram::SUM, histogram.sum, out);
     let mut count = 0_u64;
     for bucket in histogram.buckets {
-        count = count.wrapping_add(bucket.count);
+        count = count.saturating_add(bucket.count);
         put_message(field::histogram::BUCKET, out, |message| {
             put_varint_field(1, count, message);
             put_double(2, bucket.bound, message);
@@ -273,6 +266,9 @@ fn put_label(name: &str, value: &str, escaping: Escaping, out: &mut Vec<u8>) {
 }
 
 fn put_exemplar(number: u32, exemplar: &Exemplar<'_>, escaping: Escaping, out: &mut Vec<u8>) {
+    if !is_exemplar(exemplar) {
+        return;
+    }
     put_message(number, out, |message| {
         let mut texts = exemplar.labels;
         while let (Some(name), Some(value)) = (texts.next(), texts.next()) {

@@ -5,6 +5,12 @@ use std::collections::HashSet;
 use super::{Escaping, escape_name};
 use crate::snapshot::Kind;
 
+/// The name of a counter's family: the name of its samples without the suffix `_total`. The name
+/// `_total` has nothing before its suffix, and stays as it is.
+pub fn counter_stem(name: &str) -> &str {
+    name.strip_suffix("_total").filter(|stem| !stem.is_empty()).unwrap_or(name)
+}
+
 /// The names that are taken in an exposition which several sources share. A reader would refuse the
 /// whole exposition if it had one of them twice.
 #[derive(Debug, Clone, Default)]

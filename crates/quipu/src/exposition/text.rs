@@ -7,6 +7,7 @@
 use super::escape::{self, Escaping, is_legacy_label, is_legacy_name};
 use super::line::{Line, NOT_YET, Range, Rendered, append};
 use super::number;
+use super::page::{Relation, Start, is_exemplar};
 use crate::snapshot::{
     Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
 };
@@ -70,14 +71,11 @@ pub(super) struct Text {
     bounds: Option<PutBound>,
     /// Whether the family's header was written. It is written with the first series.
     is_begun: bool,
-    /// The name of the family whose header was written last. A family of the same name that follows
-    /// shares this header.
-    begun: String,
-    /// Whether the name of that family is shown as it is.
-    begun_bare: bool,
     /// Whether the family is a counter whose name another one has before its suffix, in OpenMetrics
     /// 1.0, where names of families have none: both are one family, and a label tells them apart.
     is_second: bool,
+    /// Whether the header contains the unit.
+    has_unit: bool,
     /// The rendered names and labels of the family.
     rendered: Rendered,
     /// The heads of lines with labels, by suffix: the name and an opening brace; or an opening
@@ -108,7 +106,6 @@ const MAX_TAIL: usize = 24;
 impl Text {
     pub(super) fn reset(&mut self, dialect: Dialect, escaping: Escaping) {
         (self.dialect, self.escaping) = (dialect, escaping);
-        self.begun.clear();
         self.groups.clear();
     }
 
@@ -124,11 +121,10 @@ impl Text {
     }
 
     /// Starts a family. Nothing is written before its first series.
-    pub(super) fn family(&mut self, family: &Family<'_>) {
-        let is_same = !family.name.is_empty() && self.begun == family.name;
-        let is_other = is_same && family.bare != self.begun_bare;
-        self.is_begun = is_same && !(is_other && self.dialect != Dialect::OpenMetrics);
-        self.is_second = is_other && family.bare && self.dialect == Dialect::OpenMetrics;
+    pub(super) fn family(&mut self, family: &Family<'_>, start: Start) {
+        self.is_begun = start.relation != Relation::New;
+        self.is_second = start.relation == Relation::Second;
+        self.has_unit = start.has_unit;
         self.rendered.clear();
         self.groups.clear();
         let groups = family.groups as usize;
@@ -263,9 +259,6 @@ impl Text {
         if !self.is_begun {
             self.is_begun = true;
             self.put_header(family, out);
-            self.begun.clear();
-            self.begun.push_str(family.name);
-            self.begun_bare = family.bare;
         }
     }
 
@@ -324,8 +317,7 @@ impl Text {
         out.extend_from_slice(kind.as_bytes());
         out.push(b'\n');
         // In OpenMetrics, infos and state sets have no unit.
-        let is_line = !family.unit.contains(char::is_control);
-        let has_unit = !family.unit.is_empty() && is_line && !matches!(kind, "info" | "stateset");
+        let has_unit = self.has_unit && !matches!(kind, "info" | "stateset");
         if has_unit && self.dialect != Dialect::Text {
             put_name("# UNIT ", out);
             out.extend_from_slice(family.unit.as_bytes());
@@ -446,7 +438,7 @@ impl Text {
         self.render_labels(family, series);
         let mut count = 0_u64;
         for bucket in histogram.buckets {
-            count = count.wrapping_add(bucket.count);
+            count = count.saturating_add(bucket.count);
             self.put_labelled(Suffix::Bucket, b"le=\"", out);
             match bucket.le {
                 Some(le) => put_foreign_bound(le, self.dialect != Dialect::Text, out),
@@ -526,11 +518,15 @@ impl Text {
         if let Some(native) = &histogram.native {
             put_native(native, out);
         }
-        if !histogram.buckets.is_empty() || histogram.native.is_none() {
+        if histogram.buckets.is_empty() && histogram.native.is_none() {
+            out.extend_from_slice(b",bucket:[+Inf:");
+            number::put_unsigned(histogram.count, out);
+            out.push(b']');
+        } else if !histogram.buckets.is_empty() {
             out.extend_from_slice(b",bucket:[");
             let mut count = 0_u64;
             put_list(histogram.buckets, out, |bucket, out| {
-                count = count.wrapping_add(bucket.count);
+                count = count.saturating_add(bucket.count);
                 number::put_bound(bucket.bound, true, out);
                 out.push(b':');
                 number::put_unsigned(count, out);
@@ -573,7 +569,7 @@ impl Text {
             }
             Dialect::OpenMetrics2 => exemplar.time.is_some(),
         };
-        if !is_allowed {
+        if !is_allowed || !is_exemplar(exemplar) {
             return;
         }
         out.extend_from_slice(b" # {");

@@ -22,7 +22,7 @@ use super::class::{ALONE, Class, Role};
 use super::refused::Refused;
 use super::settings;
 use crate::error::Error;
-use crate::exposition::ShownNames;
+use crate::exposition::{ShownNames, counter_stem};
 use crate::kind::{AnyKind, InfoKind, MetricKind};
 use crate::snapshot::Kind;
 
@@ -502,7 +502,7 @@ fn put_names<'n>(name: &str, names: impl Iterator<Item = &'n str>, out: &mut Vec
 
 /// The name of a metric without a suffix that the formats add.
 fn base_of(name: &str, kind: Kind) -> &str {
-    if kind == Kind::Counter { name.strip_suffix("_total").unwrap_or(name) } else { name }
+    if kind == Kind::Counter { counter_stem(name) } else { name }
 }
 
 /// The bit of a class that the labels decide.

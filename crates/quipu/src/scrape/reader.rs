@@ -11,6 +11,7 @@ use quipu_segment::{ForkSafeCell, Segment};
 
 use super::walk::Walk;
 use crate::error::Error;
+use crate::exposition::counter_stem;
 use crate::intake::class::{self, Class, Role};
 use crate::kind::{Aggregation, AnyKind, MetricKind, Scratch};
 use crate::snapshot::{Exemplar, Family, Kind, Label, Series, Sink, Texts, Timestamp, Value};
@@ -290,7 +291,7 @@ impl Reader {
     pub(crate) fn name(&self) -> &str {
         let schema = self.family.schema();
         match Class::of(schema).bare {
-            true => schema.name.strip_suffix("_total").unwrap_or(&schema.name),
+            true => counter_stem(&schema.name),
             false => &schema.name,
         }
     }
@@ -312,7 +313,7 @@ impl Reader {
     /// Whether the name is shown as it is, although it lacks the suffix of its kind.
     pub(crate) fn is_bare(&self) -> bool {
         let schema = self.family.schema();
-        Class::of(schema).bare && !schema.name.ends_with("_total")
+        Class::of(schema).bare && counter_stem(&schema.name) == schema.name
     }
 
     /// The family in the segment.

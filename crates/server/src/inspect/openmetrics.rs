@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use quipu::exposition::counter_stem;
 use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
 
 use super::value::{Type, Value, each_series, is_shown, value};
@@ -56,7 +57,7 @@ pub(super) fn write(inspection: &Inspection, out: &mut impl Write) -> io::Result
 /// shown as it is has an unknown type.
 fn type_of(family: &FamilySeen) -> Type {
     let schema = &family.schema;
-    let is_bare = schema.class & 1 == 1 && !schema.name.ends_with("_total");
+    let is_bare = schema.class & 1 == 1 && counter_stem(&schema.name) == schema.name;
     match Type::of(schema) {
         Type::Counter if is_bare => Type::Unknown,
         other => other,
@@ -67,11 +68,11 @@ fn type_of(family: &FamilySeen) -> Type {
 fn base_name(family: &FamilySeen) -> String {
     let name = &family.schema.name;
     let base = match type_of(family) {
-        Type::Counter => name.strip_suffix("_total"),
-        Type::Info => name.strip_suffix("_info"),
-        _ => None,
+        Type::Counter => counter_stem(name),
+        Type::Info => name.strip_suffix("_info").filter(|base| !base.is_empty()).unwrap_or(name),
+        _ => name,
     };
-    base.unwrap_or(name).to_owned()
+    base.to_owned()
 }
 
 fn samples(

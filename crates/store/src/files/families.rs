@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use quipu::Aggregation;
-use quipu::exposition::{Escaping, ShownNames, escape_name, is_legacy_name};
+use quipu::exposition::{Escaping, ShownNames, counter_stem, escape_name, is_legacy_name};
 use quipu::snapshot::Kind;
 
 use super::key::{Labels, PythonKey, parse_query};
@@ -192,7 +192,7 @@ impl Families {
         };
         let name = match kind {
             Kind::Unknown => sample,
-            Kind::Counter => metric.strip_suffix("_total").unwrap_or(&metric).to_owned(),
+            Kind::Counter => counter_stem(&metric).to_owned(),
             _ => metric,
         };
         if let Content::Gauges(_) = content {
@@ -240,7 +240,7 @@ impl Families {
             _ => None,
         };
         let name = match kind {
-            Kind::Counter => metric.strip_suffix("_total").unwrap_or(metric),
+            Kind::Counter => counter_stem(metric),
             _ => metric,
         };
         let name = name.to_owned();

@@ -14,6 +14,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use quipu::exposition::counter_stem;
 use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::{Timestamp, Value};
 use regex::Regex;
@@ -163,7 +164,7 @@ impl Made {
                     Input::Observed(_, _, weight) => weight,
                     _ => 1.0,
                 };
-                let name = format!("{}_samples_total", base(metric.name));
+                let name = format!("{}_samples_total", counter_stem(metric.name));
                 let metric = Metric { expiry: metric.expiry, ..Metric::new(&name) };
                 intake.take(metric, labels, &Given::Counter(weight), Mode::Add, None)?;
                 return Ok(true);
@@ -188,10 +189,6 @@ impl Made {
         }
         Ok(true)
     }
-}
-
-fn base(name: &str) -> &str {
-    name.strip_suffix("_total").unwrap_or(name)
 }
 
 /// The value of a sample that has one, and its weight.

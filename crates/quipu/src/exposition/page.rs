@@ -1,0 +1,399 @@
+//! The rules of a page. A scraper refuses a whole page because of one bad family or series, so the
+//! encoder asks here before it writes anything, and omits whatever breaks a rule.
+//!
+//! A rule is about the bytes that are written: names after escaping, and with the suffixes of the
+//! format. So a family that one format cannot show is still there in another one.
+//!
+//! The check of a family costs about as much as one line of text. Series of counters and gauges have
+//! no check of their own.
+//!
+//! This module does not search for two series with the same labels in one family. A segment has each
+//! label set once, and whoever merges segments compares them.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::BuildHasher;
+
+use quipu_segment::hash::Seeded;
+
+use super::Format;
+use super::escape::{self, Escaping};
+use crate::snapshot::{Exemplar, Family, Histogram, Kind, Label, Native, Series, Value};
+
+/// A rule for the families and series of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rule {
+    /// A family has a name.
+    Name,
+    /// No two families of a page share a name or the name of a sample.
+    UniqueNames,
+    /// The label names of a family differ, are not empty, and are not reserved for its kind (`le`,
+    /// `quantile`, `__name__`).
+    LabelNames,
+    /// The bounds of a histogram ascend up to `+Inf`, and its exponential buckets contain as many
+    /// observations as its count.
+    Buckets,
+    /// The quantiles of a summary ascend from 0 to 1.
+    Quantiles,
+}
+
+impl Rule {
+    const ALL: [Self; 5] =
+        [Self::Name, Self::UniqueNames, Self::LabelNames, Self::Buckets, Self::Quantiles];
+
+    /// The value of the label `reason` of the metric `quipu_series_omitted`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Name => "empty_name",
+            Self::UniqueNames => "name_taken",
+            Self::LabelNames => "label_names",
+            Self::Buckets => "buckets",
+            Self::Quantiles => "quantiles",
+        }
+    }
+}
+
+/// The series that are omitted from a page, because a scraper would refuse the page with them.
+#[derive(Debug, Clone, Default)]
+pub struct Omissions {
+    /// The number of series, by rule.
+    counts: [u64; Rule::ALL.len()],
+    /// The families of the first omitted series, each once for each rule.
+    families: Vec<(String, Rule)>,
+}
+
+/// The most families that [`Omissions`] names.
+const MAX_NAMED: usize = 32;
+
+impl Omissions {
+    /// Whether nothing is omitted.
+    pub fn is_empty(&self) -> bool {
+        self.counts == [0; Rule::ALL.len()]
+    }
+
+    /// The number of omitted series for each rule that was broken.
+    pub fn counts(&self) -> impl Iterator<Item = (Rule, u64)> + use<> {
+        Rule::ALL.into_iter().zip(self.counts).filter(|(_, count)| *count > 0)
+    }
+
+    /// The names of the first 32 families with omitted series, and the rule that each of them breaks.
+    pub fn families(&self) -> impl Iterator<Item = (&str, Rule)> {
+        self.families.iter().map(|(name, rule)| (&**name, *rule))
+    }
+
+    fn clear(&mut self) {
+        self.counts = [0; Rule::ALL.len()];
+        self.families.clear();
+    }
+
+    #[cold]
+    fn add(&mut self, family: &str, rule: Rule) {
+        self.counts[rule as usize] += 1;
+        let is_last = |(name, broken): &(String, Rule)| name == family && *broken == rule;
+        if self.families.len() < MAX_NAMED && !self.families.last().is_some_and(is_last) {
+            self.families.push((family.to_owned(), rule));
+        }
+    }
+}
+
+/// Whether a family continues the family that was written last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Relation {
+    /// It is another family, with a header of its own.
+    #[default]
+    New,
+    /// It has more series of the same family.
+    Same,
+    /// It is a counter whose name another counter has before its suffix. OpenMetrics 1.0 has one
+    /// name for both, so they share a header, and a label tells their series apart.
+    Second,
+}
+
+/// How a family starts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Start {
+    pub(super) relation: Relation,
+    /// Whether its unit is shown.
+    pub(super) has_unit: bool,
+}
+
+/// The families of a page so far, and the series that it omits.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    rules: Rules,
+    /// Hashes of the names that were written. Each encoder has another seed, so that no sender can
+    /// choose a name whose hash is taken.
+    names: HashSet<u64, Seeded>,
+    /// The name in the header that was written last, its kind, and whether the name is bare.
+    last: String,
+    last_kind: Option<(Kind, bool)>,
+    /// The label names of the first family with that name.
+    first_labels: LabelSet,
+    /// The label names of families that follow another one of their name.
+    label_sets: HashMap<LabelSetKey, u64, Seeded>,
+    /// How the current family relates to the last one.
+    relation: Relation,
+    /// The result for the current family, once it has a series.
+    verdict: Option<Result<(), Rule>>,
+    omissions: Omissions,
+    buffer: Vec<u8>,
+    state_label: Vec<u8>,
+    label_hashes: Vec<u64>,
+}
+
+/// The part of the rules that differs between pages.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rules {
+    format: Format,
+    escaping: Escaping,
+}
+
+/// Hashes of all label names of a family, and of the values of labels with a single value, whatever
+/// their order.
+#[derive(Debug, Clone, Copy, Default)]
+struct LabelSet {
+    raw: u64,
+    escaped: u64,
+}
+
+/// The name of a family, and its label names after escaping.
+type LabelSetKey = (u64, u64);
+
+impl Page {
+    pub(super) fn reset(&mut self, format: Format, escaping: Escaping) {
+        self.rules = Rules { format, escaping };
+        self.names.clear();
+        self.last.clear();
+        self.last_kind = None;
+        self.label_sets.clear();
+        self.verdict = None;
+        self.omissions.clear();
+    }
+
+    /// Starts a family. It is checked once it has a series.
+    pub(super) fn family(&mut self, family: &Family<'_>) -> Start {
+        self.verdict = None;
+        self.relation = match self.last_kind {
+            Some((kind, bare)) if kind == family.kind && self.last == family.name => {
+                if bare == family.bare {
+                    Relation::Same
+                } else if family.bare && self.rules.format == Format::OpenMetrics {
+                    Relation::Second
+                } else {
+                    Relation::New
+                }
+            }
+            _ => Relation::New,
+        };
+        let has_unit = !family.unit.is_empty() && self.has_unit(family);
+        Start { relation: self.relation, has_unit }
+    }
+
+    /// Whether the header of the current family can be written.
+    #[inline]
+    pub(super) fn admits_family(&mut self, family: &Family<'_>) -> bool {
+        self.check_family(family).is_ok()
+    }
+
+    /// Whether a series of the current family can be written. Counts a series that cannot.
+    #[inline]
+    pub(super) fn admits(&mut self, family: &Family<'_>, series: &Series<'_>) -> bool {
+        let verdict = self.check_family(family).and_then(|()| match &series.value {
+            Value::Histogram(histogram) => self.rules.check_histogram(histogram),
+            Value::Summary { quantiles, .. } => check_quantiles(quantiles),
+            _ => Ok(()),
+        });
+        if let Err(rule) = verdict {
+            self.omissions.add(family.name, rule);
+        }
+        verdict.is_ok()
+    }
+
+    pub(super) fn omissions(&self) -> &Omissions {
+        &self.omissions
+    }
+
+    #[inline]
+    fn check_family(&mut self, family: &Family<'_>) -> Result<(), Rule> {
+        if let Some(verdict) = self.verdict {
+            return verdict;
+        }
+        let verdict = self.enter(family);
+        self.verdict = Some(verdict);
+        verdict
+    }
+
+    /// Checks a family, and takes its names.
+    #[inline(never)]
+    fn enter(&mut self, family: &Family<'_>) -> Result<(), Rule> {
+        if family.name.is_empty() {
+            return Err(Rule::Name);
+        }
+        let labels = self.label_set(family)?;
+        if self.relation == Relation::New {
+            self.take_names(family)?;
+            self.last.clear();
+            self.last.push_str(family.name);
+            self.last_kind = Some((family.kind, family.bare));
+            self.first_labels = labels;
+            Ok(())
+        } else {
+            self.take_labels(labels)
+        }
+    }
+
+    /// Takes the names of a family and of its samples, or none of them.
+    fn take_names(&mut self, family: &Family<'_>) -> Result<(), Rule> {
+        let suffixes = self.rules.suffixes(family);
+        let mut hashes = [0; 4];
+        for (hash, suffix) in hashes.iter_mut().zip(suffixes) {
+            self.buffer.clear();
+            let escaping = self.rules.escaping;
+            escape::put_metric_name(family.name, suffix, escaping, &mut self.buffer);
+            *hash = self.names.hasher().hash_one(&*self.buffer);
+        }
+        let hashes = &hashes[..suffixes.len()];
+        if hashes.iter().any(|hash| self.names.contains(hash)) {
+            return Err(Rule::UniqueNames);
+        }
+        self.names.extend(hashes);
+        Ok(())
+    }
+
+    /// Takes the label names of a family that follows another one of its name. They may be the same
+    /// names, but not others that escaping makes the same.
+    fn take_labels(&mut self, labels: LabelSet) -> Result<(), Rule> {
+        let name = self.names.hasher().hash_one(&*self.last);
+        let first = self.first_labels;
+        self.label_sets.entry((name, first.escaped)).or_insert(first.raw);
+        let raw = *self.label_sets.entry((name, labels.escaped)).or_insert(labels.raw);
+        if raw == labels.raw { Ok(()) } else { Err(Rule::LabelNames) }
+    }
+
+    /// Checks the label names of a family.
+    fn label_set(&mut self, family: &Family<'_>) -> Result<LabelSet, Rule> {
+        let mut set = LabelSet::default();
+        self.state_label.clear();
+        if family.kind == Kind::StateSet {
+            escape::put_label_name(family.name, self.rules.escaping, &mut self.state_label);
+        }
+        self.label_hashes.clear();
+        for label in family.labels {
+            let name = label.name.as_bytes();
+            self.buffer.clear();
+            escape::put_label_name(label.name, self.rules.escaping, &mut self.buffer);
+            if self.is_reserved(family.kind) {
+                return Err(Rule::LabelNames);
+            }
+            let escaped = self.names.hasher().hash_one(&*self.buffer);
+            let raw =
+                if self.buffer == name { escaped } else { self.names.hasher().hash_one(name) };
+            self.label_hashes.push(escaped);
+            set.escaped = set.escaped.wrapping_add(self.with_value(escaped, label));
+            set.raw = set.raw.wrapping_add(self.with_value(raw, label));
+        }
+        self.label_hashes.sort_unstable();
+        if self.label_hashes.windows(2).any(|pair| pair[0] == pair[1]) {
+            return Err(Rule::LabelNames);
+        }
+        Ok(set)
+    }
+
+    /// Whether the label name in the buffer has another meaning in a family of this kind.
+    fn is_reserved(&self, kind: Kind) -> bool {
+        match &*self.buffer {
+            b"" | b"__name__" => true,
+            b"le" => kind == Kind::Histogram,
+            b"quantile" => kind == Kind::Summary,
+            b"quipu_name" => self.relation == Relation::Second,
+            name => kind == Kind::StateSet && name == &*self.state_label,
+        }
+    }
+
+    /// The hash of a label: of its name, and of its value if it has only one.
+    fn with_value(&self, name: u64, label: &Label<'_>) -> u64 {
+        match label.values {
+            Some([value]) => self.names.hasher().hash_one((name, value)),
+            _ => name,
+        }
+    }
+
+    /// Whether the unit can be shown: the name, as it is written, ends in it (OpenMetrics 1.0,
+    /// section "Unit"). A scraper refuses the page because of any other unit, so that such a family
+    /// is shown without its unit.
+    fn has_unit(&mut self, family: &Family<'_>) -> bool {
+        self.buffer.clear();
+        escape::put_metric_name(family.name, "", self.rules.escaping, &mut self.buffer);
+        let stem = self.buffer.strip_suffix(family.unit.as_bytes());
+        let ends_in_unit = stem.is_some_and(|stem| stem.len() > 1 && stem.ends_with(b"_"));
+        ends_in_unit && !family.unit.contains(char::is_control)
+    }
+}
+
+impl Rules {
+    /// The suffixes of the names that a family is written with.
+    fn suffixes(self, family: &Family<'_>) -> &'static [&'static str] {
+        // In OpenMetrics 1.0, the names of counters and infos in headers have no suffix.
+        let has_stem = self.format == Format::OpenMetrics;
+        match family.kind {
+            Kind::Counter if family.bare => &[""],
+            Kind::Counter if has_stem => &["", "_total"],
+            Kind::Counter => &["_total"],
+            Kind::Info if has_stem => &["", "_info"],
+            Kind::Info => &["_info"],
+            Kind::Histogram => &["", "_bucket", "_sum", "_count"],
+            Kind::Summary => &["", "_sum", "_count"],
+            Kind::Gauge | Kind::StateSet | Kind::Unknown => &[""],
+        }
+    }
+
+    fn check_histogram(self, histogram: &Histogram<'_>) -> Result<(), Rule> {
+        let mut bounds = histogram.buckets.iter().map(|bucket| bucket.bound);
+        if let Some(first) = bounds.next() {
+            let mut last = first;
+            let ascend = bounds.all(|bound| bound > std::mem::replace(&mut last, bound));
+            // A bound that is not a number is not greater than another, and is not infinite.
+            if !ascend || last != f64::INFINITY {
+                return Err(Rule::Buckets);
+            }
+        }
+        // OpenMetrics 2.0 writes counts that readers parse as floats, protobuf signed differences.
+        let limit = match self.format {
+            Format::OpenMetrics2 => 1 << 53,
+            Format::Protobuf => i64::MAX as u128,
+            _ => return Ok(()),
+        };
+        match &histogram.native {
+            Some(native) if !is_consistent(histogram, native, limit) => Err(Rule::Buckets),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether a scraper would store the exponential buckets: they are sorted, and add up to the count,
+/// which is at most `limit`.
+fn is_consistent(histogram: &Histogram<'_>, native: &Native<'_>, limit: u128) -> bool {
+    let is_sorted = |buckets: &[(i32, u64)]| buckets.is_sorted_by(|one, two| one.0 < two.0);
+    let sides = native.negative.iter().chain(native.positive);
+    let total = sides.fold(u128::from(native.zero_count), |sum, (_, n)| sum + u128::from(*n));
+    let count = u128::from(histogram.count);
+    // Observations that are not numbers are in no bucket.
+    let adds_up = if histogram.sum.is_nan() { total <= count } else { total == count };
+    adds_up
+        && count <= limit
+        && (-4..=8).contains(&native.schema)
+        && (0.0..f64::INFINITY).contains(&native.zero_threshold)
+        && is_sorted(native.negative)
+        && is_sorted(native.positive)
+}
+
+fn check_quantiles(quantiles: &[(f64, f64)]) -> Result<(), Rule> {
+    let are_within = quantiles.iter().all(|(quantile, _)| (0.0..=1.0).contains(quantile));
+    let ascend = quantiles.is_sorted_by(|one, two| one.0 < two.0);
+    if are_within && ascend { Ok(()) } else { Err(Rule::Quantiles) }
+}
+
+/// Whether an exemplar can be written: each of its labels has a name.
+pub(super) fn is_exemplar(exemplar: &Exemplar<'_>) -> bool {
+    exemplar.labels.step_by(2).all(|name| !name.is_empty())
+}

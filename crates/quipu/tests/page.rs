@@ -1,0 +1,265 @@
+//! One bad family or series does not make a page unreadable: the encoder omits it, counts it, and
+//! Prometheus' own parsers read the rest in every format.
+#![allow(clippy::unwrap_used, reason = "a failed test prints the place")]
+
+#[path = "judges/textparse.rs"]
+mod textparse;
+
+use quipu::exposition::{Encoder, Escaping, Format, Rule};
+use quipu::snapshot::{
+    Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
+    Timestamp, Value,
+};
+use textparse::textparse;
+
+const FORMATS: [Format; 5] =
+    [Format::Text, Format::TextUtf8, Format::OpenMetrics, Format::OpenMetrics2, Format::Protobuf];
+const ESCAPINGS: [Escaping; 4] =
+    [Escaping::Underscores, Escaping::Dots, Escaping::Values, Escaping::AllowUtf8];
+
+const ONE: Value<'_> = Value::Gauge(Number::Unsigned(1));
+const TOTAL: Value<'_> = Value::Counter { total: Number::Unsigned(1), exemplar: None };
+const QUANTILES: Value<'_> = Value::Summary { quantiles: &[], count: 0, sum: 0.0 };
+const NO_BUCKETS: Histogram<'_> = Histogram { count: 2, sum: 1.5, buckets: &[], native: None };
+
+fn family<'f>(name: &'f str, kind: Kind) -> Family<'f> {
+    Family { name, help: "", unit: "", kind, labels: &[], groups: 1, bare: false }
+}
+
+fn put(encoder: &mut Encoder, family: &Family<'_>, value: Value<'_>) {
+    let mut texts = Vec::new();
+    family.labels.iter().for_each(|_| Texts::push(&mut texts, "v"));
+    let (group, start, overflow) = (0, None, false);
+    let texts = Texts::new(&texts);
+    let series = Series { group, texts, escape_free: true, overflow, start, value, exemplar: None };
+    encoder.family(family);
+    encoder.series(family, &series);
+}
+
+/// Writes a page with families before, between and after which all is well. Returns the rules that
+/// are broken, after Prometheus' parser has read the page.
+fn broken(format: Format, escaping: Escaping, families: &[(Family<'_>, Value<'_>)]) -> Vec<Rule> {
+    let mut encoder = Encoder::new(format, escaping);
+    for (number, (family, value)) in families.iter().enumerate() {
+        put(&mut encoder, &self::family(&format!("good{number}"), Kind::Gauge), ONE);
+        put(&mut encoder, family, *value);
+    }
+    put(&mut encoder, &family("last", Kind::Gauge), ONE);
+    let omissions = encoder.omissions();
+    let rules: Vec<Rule> = omissions.families().map(|(_, rule)| rule).collect();
+    assert_eq!(omissions.counts().map(|(_, count)| count).sum::<u64>(), rules.len() as u64);
+    encoder.finish();
+    let samples = textparse(&format.content_type(escaping), encoder.buffer());
+    let has = |name: &str| samples.iter().any(|sample| sample["name"] == name);
+    for number in 0..families.len() {
+        assert!(has(&format!("good{number}")), "{format:?} {escaping:?} {samples:?}");
+    }
+    assert!(has("last"), "{format:?} {escaping:?} {samples:?}");
+    let count = escaped("quipu_series_omitted", escaping);
+    assert_eq!(has(&count), !rules.is_empty(), "{format:?} {escaping:?}");
+    rules
+}
+
+fn escaped(name: &str, escaping: Escaping) -> String {
+    let mut out = String::new();
+    quipu::exposition::escape_name(name, escaping, &mut out);
+    out
+}
+
+/// In all formats, with names that are escaped to underscores.
+fn assert_broken(families: &[(Family<'_>, Value<'_>)], expected: &[Rule]) {
+    for format in FORMATS {
+        let found = broken(format, Escaping::Underscores, families);
+        assert_eq!(found, expected, "{format:?} {families:?}");
+        ESCAPINGS.iter().for_each(|escaping| drop(broken(format, *escaping, families)));
+    }
+}
+
+#[test]
+fn a_family_without_a_name_is_omitted() {
+    assert_broken(&[(family("", Kind::Counter), TOTAL)], &[Rule::Name]);
+}
+
+#[test]
+fn a_name_is_shown_once() {
+    let gauge = |name| (family(name, Kind::Gauge), ONE);
+    let counter = |name| (family(name, Kind::Counter), TOTAL);
+    let taken = [Rule::UniqueNames];
+    assert_broken(&[gauge("x y"), gauge("x_y")], &taken);
+    assert_broken(&[gauge("x"), counter("z"), gauge("x")], &taken);
+    assert_broken(&[counter("x"), gauge("x_total")], &taken);
+    assert_broken(&[gauge("x_sum"), (family("x", Kind::Summary), QUANTILES)], &taken);
+    let histogram = (family("x", Kind::Histogram), Value::Histogram(NO_BUCKETS));
+    assert_broken(&[histogram, gauge("x_bucket")], &taken);
+    assert_broken(&[(family("x", Kind::Info), Value::Info), gauge("x_info")], &taken);
+    // Names that differ in quotes are not the same.
+    let both = [gauge("x y"), gauge("x_y")];
+    assert_eq!(broken(Format::TextUtf8, Escaping::AllowUtf8, &both), []);
+    // The name of a counter and of a gauge differ, except in the headers of OpenMetrics 1.0.
+    let both = [gauge("x"), counter("x")];
+    assert_eq!(broken(Format::Text, Escaping::default(), &both), []);
+    assert_eq!(broken(Format::OpenMetrics, Escaping::default(), &both), taken);
+}
+
+#[test]
+fn label_names_differ_and_are_not_reserved() {
+    const fn label(name: &str) -> Label<'_> {
+        Label { name, values: None }
+    }
+    const SAME: &[Label<'_>] = &[label("a b"), label("a_b")];
+    const EMPTY: &[Label<'_>] = &[label("")];
+    const NAME: &[Label<'_>] = &[label("__name__")];
+    const BOUND: &[Label<'_>] = &[label("le")];
+    const QUANTILE: &[Label<'_>] = &[label("quantile")];
+    const STATE: &[Label<'_>] = &[label("x")];
+    let of = |kind, labels| Family { labels, ..family("x", kind) };
+    let histogram = Value::Histogram(NO_BUCKETS);
+    let states = Value::StateSet(&[("on", true)]);
+    let broken_labels = [Rule::LabelNames];
+    assert_broken(&[(of(Kind::Gauge, SAME), ONE)], &broken_labels);
+    assert_broken(&[(of(Kind::Gauge, EMPTY), ONE)], &broken_labels);
+    assert_broken(&[(of(Kind::Gauge, NAME), ONE)], &broken_labels);
+    assert_broken(&[(of(Kind::Histogram, BOUND), histogram)], &broken_labels);
+    assert_broken(&[(of(Kind::Summary, QUANTILE), QUANTILES)], &broken_labels);
+    assert_broken(&[(of(Kind::StateSet, STATE), states)], &broken_labels);
+    let fine = [(of(Kind::Gauge, BOUND), ONE)];
+    assert_broken(&fine, &[]);
+    assert_eq!(
+        broken(Format::OpenMetrics2, Escaping::AllowUtf8, &[(of(Kind::Gauge, SAME), ONE)]),
+        []
+    );
+}
+
+#[test]
+fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
+    let mut encoder = Encoder::new(Format::Text, Escaping::Underscores);
+    let labels = |name| [Label { name, values: None }];
+    for name in ["a b", "c", "a_b", "a b"] {
+        put(&mut encoder, &Family { labels: &labels(name), ..family("x", Kind::Gauge) }, ONE);
+    }
+    let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
+    let expected = "# TYPE x gauge\nx{a_b=\"v\"} 1\nx{c=\"v\"} 1\nx{a_b=\"v\"} 1\n";
+    assert_eq!(text, expected);
+    assert_eq!(encoder.omissions().families().collect::<Vec<_>>(), [("x", Rule::LabelNames)]);
+}
+
+#[test]
+fn bounds_ascend_up_to_infinity() {
+    let bucket = |bound| Bucket { bound, le: None, count: 1, exemplar: None };
+    let inf = f64::INFINITY;
+    for bounds in [
+        &[2.0, 1.0, inf][..],
+        &[1.0, 1.0, inf],
+        &[f64::NAN, inf],
+        &[1.0, f64::NAN],
+        &[1.0],
+        &[inf, inf],
+    ] {
+        let buckets: Vec<_> = bounds.iter().copied().map(bucket).collect();
+        let histogram = Value::Histogram(Histogram { buckets: &buckets, ..NO_BUCKETS });
+        assert_broken(&[(family("x", Kind::Histogram), histogram)], &[Rule::Buckets]);
+    }
+    let buckets = [bucket(f64::NEG_INFINITY), bucket(0.5), bucket(inf)];
+    let histogram = Value::Histogram(Histogram { buckets: &buckets, ..NO_BUCKETS });
+    assert_broken(&[(family("x", Kind::Histogram), histogram)], &[]);
+    // Neither classic nor exponential buckets: there is still one up to infinity.
+    assert_broken(&[(family("x", Kind::Histogram), Value::Histogram(NO_BUCKETS))], &[]);
+}
+
+#[test]
+fn exponential_buckets_add_up() {
+    let native = Native {
+        schema: 0,
+        zero_threshold: 0.0,
+        zero_count: 1,
+        positive: &[(1, 1)],
+        negative: &[],
+        exemplars: &[],
+    };
+    let good = Histogram { native: Some(native), ..NO_BUCKETS };
+    let of = |native| Histogram { native: Some(native), ..NO_BUCKETS };
+    let bad = [
+        Histogram { count: 3, ..good },
+        of(Native { schema: 9, ..native }),
+        of(Native { zero_threshold: f64::NAN, ..native }),
+        of(Native { zero_threshold: f64::INFINITY, ..native }),
+        of(Native { zero_count: 0, positive: &[(2, 1), (1, 1)], ..native }),
+        of(Native { zero_count: 0, positive: &[(1, 1), (1, 1)], ..native }),
+        Histogram { count: u64::MAX, ..of(Native { zero_count: u64::MAX - 1, ..native }) },
+    ];
+    let not_numbers = Histogram { count: 3, sum: f64::NAN, ..good };
+    for format in [Format::OpenMetrics2, Format::Protobuf] {
+        let broken = |histogram| {
+            let family = family("x", Kind::Histogram);
+            broken(format, Escaping::default(), &[(family, Value::Histogram(histogram))])
+        };
+        assert_eq!([broken(good), broken(not_numbers)], [[], []]);
+        for histogram in bad {
+            assert_eq!(broken(histogram), [Rule::Buckets], "{format:?} {histogram:?}");
+        }
+    }
+}
+
+#[test]
+fn quantiles_ascend_from_0_to_1() {
+    for quantiles in
+        [&[(0.5, 1.0), (0.5, 1.0)][..], &[(f64::NAN, 1.0)], &[(1.5, 1.0)], &[(-0.5, 1.0)]]
+    {
+        let summary = Value::Summary { quantiles, count: 1, sum: 1.0 };
+        assert_broken(&[(family("x", Kind::Summary), summary)], &[Rule::Quantiles]);
+    }
+}
+
+#[test]
+fn a_unit_that_does_not_end_the_name_is_not_shown() {
+    let bare = Family { unit: "seconds", bare: true, ..family("y_seconds_total", Kind::Counter) };
+    let families = [
+        (bare, TOTAL),
+        (Family { unit: "s", ..family("y", Kind::Gauge) }, ONE),
+        (Family { unit: "seconds", ..family("seconds", Kind::Gauge) }, ONE),
+        (Family { unit: "m/s", ..family("v_m/s", Kind::Gauge) }, ONE),
+        (Family { unit: "bytes", ..family("z_bytes", Kind::Info) }, Value::Info),
+    ];
+    assert_broken(&families, &[]);
+    let unit = Family { unit: "seconds", ..family("t_seconds", Kind::Counter) };
+    for (format, line) in [
+        (Format::OpenMetrics, "# UNIT t_seconds seconds\n"),
+        (Format::OpenMetrics2, "# UNIT t_seconds_total seconds\n"),
+    ] {
+        let mut encoder = Encoder::new(format, Escaping::default());
+        put(&mut encoder, &unit, TOTAL);
+        assert!(String::from_utf8_lossy(encoder.buffer()).contains(line));
+    }
+}
+
+#[test]
+fn an_exemplar_label_has_a_name() {
+    let mut labels = Vec::new();
+    ["", "v"].iter().for_each(|text| Texts::push(&mut labels, text));
+    let exemplar =
+        Exemplar { labels: Texts::new(&labels), value: 1.0, time: Some(Timestamp(1_000_000_000)) };
+    let total = Value::Counter { total: Number::Unsigned(1), exemplar: Some(exemplar) };
+    assert_broken(&[(family("x", Kind::Counter), total)], &[]);
+}
+
+#[test]
+fn omitted_series_are_counted_by_reason() {
+    let mut encoder = Encoder::new(Format::Text, Escaping::default());
+    put(&mut encoder, &family("x", Kind::Gauge), ONE);
+    for name in ["x", "x", "x.", "x_"] {
+        put(&mut encoder, &family(name, Kind::Unknown), Value::Unknown(Number::Unsigned(1)));
+    }
+    put(&mut encoder, &family("", Kind::Gauge), ONE);
+    let names: Vec<_> = encoder.omissions().families().collect();
+    let taken = Rule::UniqueNames;
+    assert_eq!(names, [("x", taken), ("x_", taken), ("", Rule::Name)]);
+    encoder.finish();
+    let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
+    let counts = "quipu_series_omitted{reason=\"empty_name\"} 1\n\
+                  quipu_series_omitted{reason=\"name_taken\"} 3\n";
+    assert!(text.ends_with(counts), "{text}");
+    encoder.reset(Format::Text, Escaping::default());
+    assert!(encoder.omissions().is_empty());
+    encoder.finish();
+    assert_eq!(encoder.buffer(), b"");
+}
