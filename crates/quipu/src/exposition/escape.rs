@@ -69,7 +69,7 @@ pub(super) fn is_legacy_label(name: &str) -> bool {
 
 /// Appends the name of a metric to `out`, escaped.
 pub fn escape_name(name: &str, escaping: Escaping, out: &mut String) {
-    if is_unchanged(is_legacy_name(name), escaping) {
+    if is_unescaped(is_legacy_name(name), escaping) {
         out.push_str(name);
         return;
     }
@@ -78,7 +78,7 @@ pub fn escape_name(name: &str, escaping: Escaping, out: &mut String) {
 
 /// Like [`escape_name`], for a name in two parts, to bytes. The suffix needs no escapes.
 pub(super) fn put_metric_name(name: &str, suffix: &str, escaping: Escaping, out: &mut Vec<u8>) {
-    if is_unchanged(is_legacy_name(name), escaping) {
+    if is_unescaped(is_legacy_name(name), escaping) {
         out.extend_from_slice(name.as_bytes());
         out.extend_from_slice(suffix.as_bytes());
         return;
@@ -89,15 +89,20 @@ pub(super) fn put_metric_name(name: &str, suffix: &str, escaping: Escaping, out:
 
 /// Like [`escape_name`], for the name of a label, in which a colon is escaped.
 pub(super) fn put_label_name(name: &str, escaping: Escaping, out: &mut Vec<u8>) {
-    if is_unchanged(is_legacy_label(name), escaping) {
+    if is_unescaped(is_legacy_label(name), escaping) {
         out.extend_from_slice(name.as_bytes());
         return;
     }
     escape(name.char_indices(), false, escaping, &mut Bytes(out));
 }
 
+/// Whether the name of a metric is written as it is, without escapes and quotes.
+pub(super) fn is_unchanged(name: &str, escaping: Escaping) -> bool {
+    escaping != Escaping::Dots && is_legacy_name(name)
+}
+
 /// Whether escaping leaves a name as it is.
-fn is_unchanged(is_legacy_name: bool, escaping: Escaping) -> bool {
+fn is_unescaped(is_legacy_name: bool, escaping: Escaping) -> bool {
     escaping == Escaping::AllowUtf8 || (is_legacy_name && escaping != Escaping::Dots)
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Dialect {
 
 /// The suffix of a sample's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Suffix {
+pub(super) enum Suffix {
     #[default]
     None,
     Total,
@@ -47,7 +47,7 @@ impl Suffix {
         }
     }
 
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Self::None => "",
             Self::Total => "_total",
@@ -76,6 +76,8 @@ pub(super) struct Text {
     is_second: bool,
     /// Whether the header contains the unit.
     has_unit: bool,
+    /// Whether the name is written as it is, without escapes and quotes.
+    is_plain: bool,
     /// The rendered names and labels of the family.
     rendered: Rendered,
     /// The heads of lines with labels, by suffix: the name and an opening brace; or an opening
@@ -125,6 +127,7 @@ impl Text {
         self.is_begun = start.relation != Relation::New;
         self.is_second = start.relation == Relation::Second;
         self.has_unit = start.has_unit;
+        self.is_plain = start.is_plain;
         self.rendered.clear();
         self.groups.clear();
         let groups = family.groups as usize;
@@ -610,7 +613,7 @@ impl Text {
 
     /// Whether the name of a metric is written unescaped, in quotes.
     fn is_quoted(&self, name: &str) -> bool {
-        self.escaping == Escaping::AllowUtf8 && !is_legacy_name(name)
+        !self.is_plain && self.escaping == Escaping::AllowUtf8 && !is_legacy_name(name)
     }
 
     /// Whether the name of a metric is also valid for a label.
@@ -622,7 +625,10 @@ impl Text {
     }
 
     fn put_name(&self, name: &str, suffix: &str, out: &mut Vec<u8>) {
-        if self.is_quoted(name) {
+        if self.is_plain {
+            append(name.as_bytes(), out);
+            append(suffix.as_bytes(), out);
+        } else if self.is_quoted(name) {
             escape::put_quoted(name, out);
             out.extend_from_slice(suffix.as_bytes());
         } else {

@@ -12,7 +12,7 @@ pub(crate) use reader::Readers;
 pub use reader::Source;
 pub use walk::Walk;
 
-use crate::exposition::{Encoder, Escaping, Format};
+use crate::exposition::{Encoder, Escaping, Format, Omissions};
 use crate::registry::Registry;
 
 /// A scrape of a registry. It returns the text, or another format, in pieces of about 64 KiB and
@@ -102,6 +102,11 @@ impl Scrape {
             self.stage = Stage::Over;
         }
         Some(encoder.buffer())
+    }
+
+    /// The series that the pieces so far omit, because a scraper would refuse the page with them.
+    pub fn omissions(&self) -> Option<&Omissions> {
+        self.buffers.as_ref().map(|buffers| buffers.encoder.omissions())
     }
 
     /// Appends all remaining pieces to `out`. They are encoded there, without the copy that
