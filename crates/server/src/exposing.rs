@@ -132,6 +132,7 @@ impl Exposing {
     fn take(&mut self, paced: &mut Paced, is_more: bool) -> Option<Response> {
         if !is_more {
             paced.encoder.finish();
+            self.inputs.shared().omitted.log(paced.encoder.omissions());
         }
         put(&mut self.compressor, paced.encoder.buffer(), &mut self.body);
         paced.encoder.buffer_mut().clear();
@@ -144,6 +145,7 @@ impl Exposing {
         // A piece of 64 KiB takes about 100 us; one that is not full is the last.
         loop {
             let Some(piece) = scrape.next_piece() else {
+                scrape.omissions().iter().for_each(|one| self.inputs.shared().omitted.log(one));
                 return Some(self.response(&scrape.content_type()));
             };
             let is_last = piece.len() < FULL;

@@ -27,6 +27,7 @@ pub mod logs;
 mod look;
 mod memory;
 pub mod metrics;
+pub mod omitted;
 pub mod output;
 pub mod outputs;
 pub(crate) mod procfs;

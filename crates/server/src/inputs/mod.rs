@@ -36,6 +36,7 @@ use quipu::snapshot::Timestamp;
 
 use crate::config::Settings;
 use crate::http::Request;
+use crate::omitted::OmittedFamilies;
 use crate::state::State;
 use crate::via::Via;
 use encoded::EncodedSeries;
@@ -75,6 +76,8 @@ pub struct Shared {
     pub rules: Option<Rules>,
     /// Whose samples came in.
     pub via: Via,
+    /// The families that were logged because `/metrics` omits them.
+    pub omitted: OmittedFamilies,
 }
 
 impl Shared {
@@ -93,6 +96,7 @@ impl Shared {
             otlp: settings.otlp.clone(),
             body_bytes: settings.http.limits.kept_body_bytes,
             via: Via::default(),
+            omitted: OmittedFamilies::default(),
         }
     }
 }
