@@ -11,6 +11,8 @@ mod followed;
 mod limits;
 #[path = "intake/prepared.rs"]
 mod prepared;
+#[path = "intake/senders.rs"]
+mod senders;
 
 use std::time::Duration;
 

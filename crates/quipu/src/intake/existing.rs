@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use quipu_segment::clock::Clock;
 use quipu_segment::series::{KeyWriter, Schema, SeriesCells};
 
-use super::class::Class;
+use super::class::{Class, Role};
 use super::given::{Change, Metric, Mode, Shape};
 use super::table::{Entry, Sorted, Wanted};
 use super::{Given, Intake, Refused};
@@ -56,7 +56,7 @@ impl Intake {
         self.table.refresh(self.registry.segment())?;
         let sorted = Sorted::new(labels, self.limits.labels, false);
         let sorted = sorted.map_err(|refused| self.invalid(name, refused))?;
-        let checked = self.check_names(name, &sorted);
+        let checked = self.check_names(name, &sorted, Role::Shown);
         checked.map_err(|refused| self.invalid(name, refused))?;
         if let Some(entry) = self.table.registered_as(name) {
             return change_in(&entry, name, labels, change, self.clock.now());
@@ -115,6 +115,7 @@ impl Intake {
             expiry: metric.expiry.or(schema.idle),
             grouped: false,
             exemplars: false,
+            streams: false,
         };
         let now = self.clock.now();
         let act = |entry: &Entry, cells: &SeriesCells<'_>| apply(entry, cells, change, now);

@@ -18,7 +18,7 @@ use super::given::{Given, Metric, Mode};
 use super::refused::Refused;
 use super::table::{Entry, MAX_LABELS, Sorted};
 use super::{Intake, change, settings};
-use crate::kind::{AnyKind, Relay, RelayCounter, Times};
+use crate::kind::{AnyKind, Relay, RelayCounter, Stored, Times};
 use crate::snapshot::Timestamp;
 
 /// What a sample is to the last one of its series. There are no other cases.
@@ -105,10 +105,12 @@ pub(super) fn follow_in(
     let followed = if sample < last {
         Followed::Late(Duration::from_nanos(last - sample))
     } else if sample > last {
-        if !relay.follow(entry.family.segment(), times, |_| total) {
-            return Err(Refused::Full);
+        match relay.follow(entry.family.segment(), times, |_| total) {
+            Stored::Done => Followed::Next,
+            Stored::Locked => return Err(Refused::Full),
+            // Only `Intake::take` follows several senders.
+            Stored::Other(_) => return Ok(None),
         }
-        Followed::Next
     } else if relay.is_last(|_| total) {
         Followed::Again
     } else {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use super::class::Class;
+#[cfg(doc)]
+use super::refused::Refused;
 use super::table::Entry;
 use crate::snapshot::{Kind, Native, Timestamp, Value};
 
@@ -29,6 +31,34 @@ pub struct Metric<'a> {
     /// Whether its series keep exemplars: see [`Intake::exemplify`](super::Intake::exemplify). It
     /// counts when the family is made, and costs 8 bytes for each series. Summaries keep none.
     pub exemplars: bool,
+    /// Whether its values are points of streams, as in OpenTelemetry's data model. Then an
+    /// increment whose [time](Metric::time) repeats or precedes that of the last one is a
+    /// [duplicate](Refused::Duplicate), because a client sends an increment again if it did not get
+    /// the response. Totals with different start times are from different senders, and the series
+    /// has the sum of all of them, except for native histograms. To keep the time of an increment
+    /// costs 8 bytes for each series that is added to, in families that keep exemplars, and a
+    /// hidden series for each series of other families.
+    ///
+    /// ```
+    /// use quipu::Registry;
+    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+    /// use quipu::snapshot::Timestamp;
+    ///
+    /// let registry = Registry::new();
+    /// let mut intake = Intake::new(&registry, Limits::default())?;
+    /// let mut take = |total: f64, start: u64, time: u64| {
+    ///     let time = Some(Timestamp(time));
+    ///     let jobs = Metric { streams: true, time, ..Metric::new("jobs_total") };
+    ///     intake.take(jobs, &[], &Given::Counter(total), Mode::Follow, Some(Timestamp(start)))
+    /// };
+    /// // Two senders, which started at 100 and at 200.
+    /// for (total, start, time) in [(5.0, 100, 210), (3.0, 200, 220), (7.0, 100, 230)] {
+    ///     take(total, start, time)?;
+    /// }
+    /// assert!(registry.text().contains("jobs_total 10\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub streams: bool,
 }
 
 impl<'a> Metric<'a> {

@@ -15,6 +15,7 @@ use quipu_segment::clock::Clock;
 use super::class::Role;
 use super::given::{Given, Metric, Mode};
 use super::put::{self, Put};
+use super::senders::Sent;
 use super::table::Sorted;
 use super::{Intake, Refused};
 use crate::description::DEFAULT_ZERO_THRESHOLD;
@@ -133,9 +134,19 @@ impl Intake {
         times: Times,
     ) -> Result<(), Refused> {
         self.follow_apart(metric, Role::Beside, labels, given, times, |intake, grown| {
-            let put = intake.put(metric, Role::Shown, labels, grown, Mode::Add, NO_TIMES)?;
-            if matches!(put, Put::Done) { Ok(()) } else { Err(Refused::Full) }
+            intake.add_beside(metric, labels, grown)
         })
+    }
+
+    /// Adds what a source has grown by to the series of its name and labels.
+    pub(super) fn add_beside(
+        &mut self,
+        metric: &Metric<'_>,
+        labels: &Sorted<'_>,
+        grown: &Given<'_>,
+    ) -> Result<(), Refused> {
+        let put = self.put(metric, Role::Shown, labels, grown, Mode::Add, NO_TIMES)?;
+        if matches!(put, Put::Done) { Ok(()) } else { Err(Refused::Full) }
     }
 
     /// Follows a native histogram. Its count and its sum are followed as those of a summary, whose
@@ -158,6 +169,8 @@ impl Intake {
         let total = Native { zero_threshold, exemplars: &[], ..*buckets };
         let total = Given::Native { buckets: total, sum };
         let hidden = Metric { help: "", ..*metric };
+        // Its last buckets are kept for one sender only.
+        let times = Times { by_start: false, ..times };
         self.in_step(|intake| {
             let mut is_given = false;
             intake.follow_apart(
@@ -196,7 +209,7 @@ impl Intake {
         })
     }
 
-    fn follow_apart(
+    pub(super) fn follow_apart(
         &mut self,
         metric: &Metric<'_>,
         role: Role,
@@ -215,6 +228,10 @@ impl Intake {
                 Growth::Known => {}
                 Growth::Late => return Ok(()),
                 Growth::Locked => return Err(Refused::Full),
+                Growth::Other(known) => {
+                    let sent = Sent { metric, role, labels, given, times };
+                    return intake.take_of_other(&sent, known, give);
+                }
             }
             put::with_increment(given, &growth.1, |grown| give(intake, grown))?;
             match intake.put(&hidden, role, labels, given, Mode::Follow, times)? {
@@ -226,7 +243,7 @@ impl Intake {
 
     /// Calls `act` while no clone adds what a source has grown by: no two add the same. What `act`
     /// calls may do that.
-    fn in_step<R>(&mut self, act: impl FnOnce(&mut Self) -> R) -> R {
+    pub(super) fn in_step<R>(&mut self, act: impl FnOnce(&mut Self) -> R) -> R {
         if self.is_in_step {
             return act(self);
         }

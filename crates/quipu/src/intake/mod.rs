@@ -41,6 +41,7 @@ mod moment;
 mod prepared;
 mod put;
 mod refused;
+mod senders;
 mod settings;
 mod sources;
 mod table;
@@ -71,6 +72,7 @@ use crate::snapshot::{Kind, Texts, Timestamp};
 use class::{Class, Role};
 use prepared::is_stamped;
 use put::{Put, put_observation};
+use senders::{PLACE, Sent};
 use sources::{Source, Sources};
 use table::{Entry, Sorted, Table, Wanted};
 
@@ -90,6 +92,8 @@ pub struct Intake {
     random: u64,
     /// Whether it is adding what a source has grown by.
     is_in_step: bool,
+    /// The values of senders that were alive at the same time as another one.
+    overlaps: u64,
 }
 
 /// What all intakes of a registry have made.
@@ -126,6 +130,7 @@ impl Intake {
             settings: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
             is_in_step: false,
+            overlaps: 0,
         };
         intake.count();
         Ok(intake)
@@ -184,6 +189,10 @@ impl Intake {
                 swept.map_err(|error| Error::segment(&entry.family.schema().name, error))?;
             }
         }
+        for entry in self.table.entries().iter().filter(|entry| entry.has_places()) {
+            let forgotten = entry.family.forget_hidden(FORGOTTEN);
+            forgotten.map_err(|error| Error::segment(&entry.family.schema().name, error))?;
+        }
         self.count();
         if self.used.series.load(Ordering::Relaxed) >= self.limits.series {
             for entry in self.table.entries() {
@@ -225,6 +234,22 @@ impl Intake {
             Put::Done => Ok(()),
             Put::Locked => Err(Refused::Full),
             Put::Added => self.follow_beside(&metric, &labels, given, times),
+            Put::Again => Err(Refused::Duplicate),
+            Put::Untimed => self.add_untimed(&metric, &labels, given, times),
+            Put::Other(known) => {
+                let (metric, labels, role) = (&metric, &labels, Role::Shown);
+                let sent = Sent { metric, role, labels, given, times };
+                self.take_of_other(&sent, known, |intake, grown| {
+                    // Those of several senders have no sum.
+                    let grown = match (given, grown) {
+                        (Given::Summary { quantiles, .. }, Given::Summary { count, sum, .. }) => {
+                            Given::Summary { quantiles, count: *count, sum: *sum }
+                        }
+                        _ => *grown,
+                    };
+                    intake.add_beside(metric, labels, &grown)
+                })
+            }
         }
     }
 
@@ -396,6 +421,9 @@ impl Intake {
             |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
         let beside = self.for_each(Role::Beside, name, labels, grouped, remove)?;
         self.release(beside);
+        if !grouped {
+            self.remove_places(name, labels);
+        }
         let removed = self.for_each(Role::Shown, name, labels, grouped, remove)?;
         self.release(removed);
         Ok(removed)
@@ -416,10 +444,12 @@ impl Intake {
         mode: Mode,
         stamp: u64,
     ) -> Times {
-        if mode != Mode::Follow || (start.is_none() && metric.time.is_none()) {
+        let by_start = metric.streams && !metric.grouped;
+        let is_used = mode == Mode::Follow || (mode == Mode::Add && by_start);
+        if !is_used || (start.is_none() && metric.time.is_none()) {
             return Times { start: start.map_or(0, |start| start.0), ..Times::unknown(stamp) };
         }
-        Moment::at(stamp).times(start, metric.time)
+        Times { by_start, ..Moment::at(stamp).times(start, metric.time) }
     }
 
     /// Stores a value in its series of that role.
@@ -475,7 +505,7 @@ impl Intake {
             }
             return shown;
         }
-        self.check_names(metric.name, labels)?;
+        self.check_names(metric.name, labels, wanted.class.role)?;
         if let Some(own) = names::label_of_samples(wanted.shown)
             && labels.iter().any(|(name, _)| name == own)
         {
@@ -578,7 +608,7 @@ impl Intake {
         self.table.find(wanted, labels).map(Arc::clone).ok_or(Refused::Full)
     }
 
-    fn check_names(&self, name: &str, labels: &Sorted<'_>) -> Result<(), Refused> {
+    fn check_names(&self, name: &str, labels: &Sorted<'_>, role: Role) -> Result<(), Refused> {
         let limits = &self.limits;
         if name.len() > limits.name_bytes || !names::is_metric(name) {
             return Err(Refused::Name);
@@ -587,7 +617,8 @@ impl Intake {
             return Err(Refused::Reserved);
         }
         for (name, value) in labels.iter() {
-            if name.len() > limits.name_bytes || !names::is_label(name) {
+            let is_own = name == PLACE && role == Role::Apart;
+            if name.len() > limits.name_bytes || !(is_own || names::is_label(name)) {
                 return Err(Refused::LabelName);
             }
             if value.len() > limits.value_bytes {

@@ -42,6 +42,7 @@ impl Moment {
         let known =
             |time: Option<Timestamp>| time.map(|time| time.0).filter(|time| *time <= self.latest);
         let Self { stamp, latest } = *self;
-        Times { start: known(start).unwrap_or(0), sample: known(sample), latest, stamp }
+        let start = known(start).unwrap_or(0);
+        Times { start, sample: known(sample), latest, ..Times::unknown(stamp) }
     }
 }

@@ -127,8 +127,8 @@ impl Intake {
             prepared.change(values, |cells| done.set(put(entry, cells, given, mode, times)));
         match done.get() {
             Put::Done => Ok(is_there),
-            // It was not changed. These kinds add as they follow, so it is not `Added`.
-            Put::Locked | Put::Added => Err(Refused::Full),
+            // It was not changed. The value has no times, so it is none of the others.
+            _ => Err(Refused::Full),
         }
     }
 

@@ -9,7 +9,7 @@ use super::given::{Given, Mode};
 use super::table::Entry;
 use crate::kind::{
     AnyKind, GAUGE_STAMP, GAUGE_VALUE, Growth, MixedCounter, NativeGrowth, Relay, RelayCounter,
-    RelayHistogram, RelaySummary, Times,
+    RelayHistogram, RelaySummary, Stored, Times,
 };
 use crate::snapshot::Native;
 
@@ -22,6 +22,12 @@ pub(super) enum Put {
     Locked,
     /// The series is one that others add to, which cannot follow a total.
     Added,
+    /// It is an increment whose time is not later than that of the last one.
+    Again,
+    /// It is an increment with a time, and the family does not keep that of the last one.
+    Untimed,
+    /// The total of another sender is followed, which has this start.
+    Other(u64),
 }
 
 /// Stores a value.
@@ -33,13 +39,23 @@ pub(super) fn put(
     times: Times,
 ) -> Put {
     let segment = entry.family.segment();
+    if let (Mode::Add, Some(time)) = (mode, times.sample) {
+        let Some(cell) = entry.time else { return Put::Untimed };
+        if !advance(cells, cell, time, times.latest) {
+            return Put::Again;
+        }
+    }
     if let Some(relay) = relay(entry, cells, given) {
         if let Given::Summary { quantiles, .. } = given {
             RelaySummary::put_quantiles(cells, quantiles);
         }
         let value = |i| value(given, i);
         return done(match mode {
-            Mode::Follow => relay.follow(segment, times, value),
+            Mode::Follow => match relay.follow(segment, times, value) {
+                Stored::Done => true,
+                Stored::Locked => false,
+                Stored::Other(start) => return Put::Other(start),
+            },
             Mode::Set => relay.set(segment, times, value),
             // A push that adds to a group has it for itself.
             Mode::Add if Class::of(entry.family.schema()).grouped => {
@@ -84,6 +100,14 @@ pub(super) fn put(
         _ => {}
     }
     Put::Done
+}
+
+/// Makes a time the last one of a series, before the increment with that time is added. Returns
+/// false if it is not later. A last time after `latest` is from a clock that was ahead.
+fn advance(cells: &SeriesCells<'_>, cell: usize, time: u64, latest: u64) -> bool {
+    let is_later = |last: u64| (time > last || last > latest).then_some(time);
+    let last = cells.plain(cell);
+    last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_later).is_ok()
 }
 
 /// Counts an observation. Returns false if a lock that it needs cannot be had in time.
@@ -154,7 +178,11 @@ pub(super) fn with_increment<R>(
 }
 
 /// The values of a series that is relayed, if the given value is one for it.
-fn relay<'c>(entry: &Entry, cells: &SeriesCells<'c>, given: &Given<'_>) -> Option<Relay<'c>> {
+pub(super) fn relay<'c>(
+    entry: &Entry,
+    cells: &SeriesCells<'c>,
+    given: &Given<'_>,
+) -> Option<Relay<'c>> {
     match (&entry.kind, given) {
         (AnyKind::RelayCounter(_), Given::Counter(_)) => Some(RelayCounter::relay(*cells)),
         (AnyKind::RelayHistogram(_), Given::Histogram { buckets, .. }) => {
@@ -166,7 +194,7 @@ fn relay<'c>(entry: &Entry, cells: &SeriesCells<'c>, given: &Given<'_>) -> Optio
 }
 
 /// A value of a relayed series, by its number.
-fn value(given: &Given<'_>, i: usize) -> f64 {
+pub(super) fn value(given: &Given<'_>, i: usize) -> f64 {
     match given {
         Given::Counter(total) => *total,
         Given::Histogram { buckets, sum } => buckets.get(i).map_or(*sum, |(_, count)| *count),

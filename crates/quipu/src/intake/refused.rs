@@ -25,6 +25,12 @@ pub enum Refused {
     Value,
     /// The buckets or the quantiles are out of order, or too many.
     Buckets,
+    /// An increment is not later than the last one of its series: see
+    /// [`Metric::streams`](super::Metric::streams).
+    Duplicate,
+    /// Too many senders with the same labels send at once: see
+    /// [`Metric::streams`](super::Metric::streams).
+    Senders,
     /// The limit on families is reached.
     Families,
     /// The limit on series is reached.
@@ -39,7 +45,7 @@ pub enum Refused {
 
 impl Refused {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::Name,
         Self::Reserved,
         Self::Collision,
@@ -48,6 +54,8 @@ impl Refused {
         Self::Labels,
         Self::Value,
         Self::Buckets,
+        Self::Duplicate,
+        Self::Senders,
         Self::Families,
         Self::Series,
         Self::SourceSeries,
@@ -66,6 +74,8 @@ impl Refused {
             Self::Labels => "labels",
             Self::Value => "value",
             Self::Buckets => "buckets",
+            Self::Duplicate => "duplicate",
+            Self::Senders => "senders",
             Self::Families => "families_limit",
             Self::Series => "series_limit",
             Self::SourceSeries => "source_series_limit",
@@ -92,6 +102,10 @@ impl fmt::Display for Refused {
             Self::Labels => "there are too many labels",
             Self::Value => "the value is negative where it cannot be, or is not a number",
             Self::Buckets => "buckets or quantiles are out of order, invalid, or too many",
+            Self::Duplicate => "the increment is not later than the last one of its series",
+            Self::Senders => {
+                "too many senders have the same labels: give each sender a label that tells it apart"
+            }
             Self::Families => {
                 "the limit on families is reached: raise it, send fewer names, or free those that \
                  are no longer used"

@@ -6,9 +6,10 @@ use super::refused::Refused;
 use super::table::Wanted;
 use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{
-    FINEST, GAUGE_STAMP, GAUGE_VALUE, GaugeKind, HistogramLayout, MAX_BOUNDS, MetricKind,
-    MixedCounter, Relay, RelayCounter, RelayHistogram, RelaySummary, SCHEMAS, SUMMARY_SUM,
-    SummaryLayout, Total, UnknownKind, last_index,
+    AnyKind, FINEST, GAUGE_EXEMPLAR, GAUGE_STAMP, GAUGE_VALUE, GaugeKind, HistogramLayout,
+    KEEPS_EXEMPLARS, KEEPS_TIMES, MAX_BOUNDS, MetricKind, MixedCounter, Relay, RelayCounter,
+    RelayHistogram, RelaySummary, SCHEMAS, SUMMARY_SUM, SummaryLayout, Total, UnknownKind,
+    last_index,
 };
 use crate::snapshot::{Kind, Native};
 
@@ -64,7 +65,7 @@ pub(super) fn of_given<'a>(
             (RelaySummary::NUMBER, cells, RELAY_FLOATS)
         }
     };
-    wanted(metric, kind, cells, floats, settings)
+    wanted(metric, kind, cells, floats, (adds, settings))
 }
 
 /// As [`of_given`], for single observations.
@@ -100,7 +101,7 @@ pub(super) fn of_shape<'a>(
             (SummaryLayout::NUMBER, SummaryLayout::CELLS.into(), 1 << SUMMARY_SUM)
         }
     };
-    wanted(metric, kind, cells, floats, settings)
+    wanted(metric, kind, cells, floats, (false, settings))
 }
 
 fn wanted<'a>(
@@ -108,17 +109,18 @@ fn wanted<'a>(
     kind: u8,
     cells: usize,
     floats: u64,
-    settings: &'a mut Vec<u8>,
+    (adds, settings): (bool, &'a mut Vec<u8>),
 ) -> Result<Wanted<'a>, Refused> {
     let has_no_exemplars = [SummaryLayout::NUMBER, RelaySummary::NUMBER].contains(&kind);
     let keeps_exemplars = metric.exemplars && !has_no_exemplars;
-    if keeps_exemplars
-        && kind == HistogramLayout::NUMBER
+    let keeps_time = metric.streams && adds && keeps_exemplars;
+    if kind == HistogramLayout::NUMBER
         && let Some(first) = settings.first_mut()
     {
-        *first = 1;
+        let bit = |keeps, bit| if keeps { bit } else { 0 };
+        *first = bit(keeps_exemplars, KEEPS_EXEMPLARS) | bit(keeps_time, KEEPS_TIMES);
     }
-    let cells = cells + usize::from(keeps_exemplars);
+    let cells = cells + usize::from(keeps_exemplars) + usize::from(keeps_time);
     if cells > MAX_CELLS {
         return Err(Refused::Buckets);
     }
@@ -127,6 +129,20 @@ fn wanted<'a>(
     // At most MAX_CELLS.
     let (shown, cells) = (shown(kind), cells as u16);
     Ok(Wanted { name: metric.name, kind, shown, cells, floats, class, settings })
+}
+
+/// The cell of the time of the last increment, in a family with that many cells, if it keeps that.
+pub(super) fn time_cell(kind: &AnyKind, cells: u16) -> Option<usize> {
+    let after = |exemplar: usize| {
+        let time = exemplar + 1;
+        (usize::from(cells) > time).then_some(time)
+    };
+    match kind {
+        AnyKind::MixedCounter(_) => after(MixedCounter::EXEMPLAR),
+        AnyKind::Gauge(_) => after(GAUGE_EXEMPLAR),
+        AnyKind::Histogram(layout) => layout.time(),
+        _ => None,
+    }
 }
 
 /// The other kind that takes values of the same type, with its settings: a family is added to, or
@@ -169,7 +185,8 @@ fn shown(kind: u8) -> Kind {
     }
 }
 
-/// What tells the settings of families apart: all but whether a histogram keeps exemplars.
+/// The settings that families of one name differ in: all but whether a histogram keeps exemplars
+/// and times.
 pub(super) fn identity(kind: u8, settings: &[u8]) -> &[u8] {
     match kind {
         HistogramLayout::NUMBER => settings.get(1..).unwrap_or_default(),

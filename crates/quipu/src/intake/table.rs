@@ -20,6 +20,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use super::class::{ALONE, Class, Role};
 use super::refused::Refused;
+use super::senders::PLACE;
 use super::settings;
 use crate::error::Error;
 use crate::exposition::{ShownNames, counter_stem};
@@ -31,6 +32,8 @@ pub(super) struct Entry {
     pub(super) family: Family,
     pub(super) kind: AnyKind,
     pub(super) class: Class,
+    /// The cell of the time of the last increment, if the family keeps that.
+    pub(super) time: Option<usize>,
     /// Whether there is a help for its name, or no room for one.
     has_help: AtomicBool,
 }
@@ -128,13 +131,20 @@ impl Entry {
         }
         let class = Class::of(family.schema());
         let has_help = AtomicBool::new(!family.schema().help.is_empty());
-        Some(Self { family, kind, class, has_help })
+        let time = settings::time_cell(&kind, family.schema().cells);
+        Some(Self { family, kind, class, time, has_help })
     }
 
     /// Whether nothing is to be done for the help of its name.
     #[inline]
     pub(super) fn has_help(&self) -> bool {
         self.has_help.load(Ordering::Relaxed)
+    }
+
+    /// Whether its series are the places of senders.
+    pub(super) fn has_places(&self) -> bool {
+        let schema = self.family.schema();
+        self.class.role == Role::Apart && schema.labels.iter().any(|label| label.name == PLACE)
     }
 
     /// Notes that nothing is to be done for the help of its name.

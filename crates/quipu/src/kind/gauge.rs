@@ -123,7 +123,7 @@ impl MetricKind for GaugeKind {
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Gauge;
 
     fn decode(family: &series::Family) -> Result<Self, Error> {
-        check_cells(family, 1..=3).map(|()| Self)
+        check_cells(family, 1..=4).map(|()| Self)
     }
 
     #[inline]

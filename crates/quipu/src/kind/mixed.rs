@@ -129,6 +129,7 @@ impl Total for MixedCounter {
     const NUMBER: u8 = 10;
     const FLOATS: u64 = 1 << REST;
     const EXEMPLAR: usize = 2;
+    const MORE: u16 = 2;
 
     /// An integer, as long as the sum of the other numbers is whole and below 2^53; else a float.
     #[inline]

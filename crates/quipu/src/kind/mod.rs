@@ -56,13 +56,16 @@ pub(crate) use gauge::{
     EXEMPLAR as GAUGE_EXEMPLAR, GaugeKind, STAMP as GAUGE_STAMP, VALUE as GAUGE_VALUE,
 };
 pub(crate) use histogram::{
-    FIRST_BUCKET, Layout as HistogramLayout, MAX_BOUNDS, SUM as HISTOGRAM_SUM,
+    FIRST_BUCKET, KEEPS_EXEMPLARS, KEEPS_TIMES, Layout as HistogramLayout, MAX_BOUNDS,
+    SUM as HISTOGRAM_SUM,
 };
 pub(crate) use info::InfoKind;
 pub(crate) use metric_kind::{MetricKind, Scratch};
 pub(crate) use native::{FINEST, NativeGrowth, SCHEMAS, last_index};
 pub(crate) use process_gauge::Processes;
-pub(crate) use relay::{Growth, Relay, RelayCounter, RelayHistogram, RelaySummary, Times};
+pub(crate) use relay::{
+    Growth, LastTotal, Relay, RelayCounter, RelayHistogram, RelaySummary, Stored, Times,
+};
 pub(crate) use summary::{COUNT as SUMMARY_COUNT, Layout as SummaryLayout, SUM as SUMMARY_SUM};
 pub(crate) use total::Total;
 pub(crate) use unknown::UnknownKind;

@@ -63,12 +63,14 @@ pub(crate) struct Times {
     pub(crate) latest: u64,
     /// A number that differs from that of any earlier update.
     pub(crate) stamp: u64,
+    /// Whether totals with different starts are from different senders, which may all be alive.
+    pub(crate) by_start: bool,
 }
 
 impl Times {
     /// Those of an update whose source says nothing.
     pub(crate) const fn unknown(stamp: u64) -> Self {
-        Self { start: 0, sample: None, latest: u64::MAX, stamp }
+        Self { start: 0, sample: None, latest: u64::MAX, stamp, by_start: false }
     }
 }
 
@@ -81,6 +83,29 @@ enum Next {
     Same,
     /// The first one that came after a restart.
     Restarted,
+    /// One of another sender than the last one, which has this start.
+    Other(u64),
+}
+
+/// The result of following a total.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stored {
+    /// It was stored, or arrived late.
+    Done,
+    /// A lock cannot be had in time. Nothing was changed.
+    Locked,
+    /// The total of another sender is followed, which has this start. Nothing was changed.
+    Other(u64),
+}
+
+/// The last total of a sender.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LastTotal {
+    pub(crate) start: u64,
+    /// The time of its sample; 0 if it had none.
+    pub(crate) time: u64,
+    /// One value for each value of the series.
+    pub(crate) values: Vec<f64>,
 }
 
 /// What is known of the growth of a source.
@@ -92,6 +117,8 @@ pub(crate) enum Growth {
     Late,
     /// Nothing: a lock cannot be had in time.
     Locked,
+    /// Nothing: the total of another sender is followed, which has this start.
+    Other(u64),
 }
 
 impl<'c> Relay<'c> {
@@ -108,36 +135,90 @@ impl<'c> Relay<'c> {
 
     /// Stores the current values of the source. If it restarted, what it counted before is kept: it
     /// restarted if it says so, or if a count is less than before. A sample that is not later than
-    /// the last one, or of an earlier run, is left out. Returns false, and changes nothing, if the
-    /// lock for a restart cannot be had in time.
+    /// the last one, or of an earlier run, is left out.
     pub(crate) fn follow(
         &self,
         segment: &Segment,
         times: Times,
         value: impl Fn(usize) -> f64,
-    ) -> bool {
+    ) -> Stored {
         match self.compare(times, &value) {
-            Next::Late => return true,
+            Next::Late => return Stored::Done,
+            Next::Other(start) => return Stored::Other(start),
             Next::Same if self.phase().is_multiple_of(2) => {
                 self.pass_last(times);
                 self.store(times, value);
             }
             _ => {
-                let Ok(_guard) = segment.lock_registration() else { return false };
+                let Ok(_guard) = segment.lock_registration() else { return Stored::Locked };
                 self.complete();
                 // Another thread may have noted the same restart meanwhile.
                 let next = self.compare(times, &value);
-                if next == Next::Late {
-                    return true;
+                match next {
+                    Next::Late => return Stored::Done,
+                    Next::Other(start) => return Stored::Other(start),
+                    Next::Same | Next::Restarted => {}
                 }
                 self.pass_last(times);
                 if next == Next::Restarted {
-                    self.keep();
+                    self.keep(|i| self.last(i));
                 }
                 self.store(times, value);
             }
         }
+        Stored::Done
+    }
+
+    /// Returns the last total of the sender that is followed, and ends its turn: later totals with
+    /// its start are from another sender. `None` if a lock cannot be had in time.
+    pub(crate) fn end_turn(&self, segment: &Segment) -> Option<LastTotal> {
+        let _guard = segment.lock_registration().ok()?;
+        self.complete();
+        let [start, time] =
+            [START, TIME].map(|cell| self.cells.plain(cell).load(Ordering::Relaxed));
+        // A process that dies before the next sender's turn begins leaves a start that no sender
+        // has: otherwise this one's next total would count in full.
+        self.cells.plain(START).store(start.saturating_add(1), Ordering::Release);
+        let values = (0..self.count).map(|i| self.last(i)).collect();
+        Some(LastTotal { start, time, values })
+    }
+
+    /// Begins the turn of another sender, after the turn that ended with this last total. Returns
+    /// false, and changes nothing, if a lock cannot be had in time.
+    pub(crate) fn begin_turn(
+        &self,
+        segment: &Segment,
+        last: &LastTotal,
+        times: Times,
+        value: impl Fn(usize) -> f64,
+    ) -> bool {
+        let Ok(_guard) = segment.lock_registration() else { return false };
+        self.complete();
+        // Another thread may have stored a later total since the turn ended: its sender's place has
+        // this one, from which it grows.
+        self.keep(|i| last.values.get(i).copied().unwrap_or(0.0));
+        // The next sender's clock may show an earlier time.
+        self.cells.plain(TIME).store(0, Ordering::Relaxed);
+        self.store(times, value);
         true
+    }
+
+    /// The start of the sender that is followed, and the time of its last sample; 0 if unknown.
+    pub(crate) fn turn(&self) -> [u64; 2] {
+        [START, TIME].map(|cell| self.cells.plain(cell).load(Ordering::Relaxed))
+    }
+
+    /// Makes this total the last one of a series that has only the totals of one sender.
+    pub(crate) fn replace(&self, total: &LastTotal, stamp: u64) {
+        // Until the values are complete, they belong to no sender.
+        self.cells.plain(START).store(0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for i in 0..self.count {
+            self.put(0, i, total.values.get(i).copied().unwrap_or(0.0));
+        }
+        self.cells.plain(TIME).store(total.time, Ordering::Relaxed);
+        self.cells.plain(STAMP).store(stamp, Ordering::Relaxed);
+        self.cells.plain(START).store(total.start, Ordering::Release);
     }
 
     /// The time of the last sample. `None` if no sample had one, if it is later than `latest`, or
@@ -155,6 +236,9 @@ impl<'c> Relay<'c> {
 
     fn compare(&self, times: Times, value: &impl Fn(usize) -> f64) -> Next {
         let known = self.time(START, times.latest, Ordering::Relaxed);
+        if times.by_start && times.start != known && times.start != 0 && known != 0 {
+            return Next::Other(known);
+        }
         let last = self.time(TIME, times.latest, Ordering::Relaxed);
         let is_late = last != 0 && times.sample.is_some_and(|sample| sample <= last);
         if is_late || (times.start != 0 && times.start < known) {
@@ -238,8 +322,10 @@ impl<'c> Relay<'c> {
             return Growth::Locked;
         }
         let next = self.compare(times, &value);
-        if next == Next::Late {
-            return Growth::Late;
+        match next {
+            Next::Late => return Growth::Late,
+            Next::Other(start) => return Growth::Other(start),
+            Next::Same | Next::Restarted => {}
         }
         // Noting the restart takes the lock: without it, the growth would be given again and again.
         if next == Next::Restarted && segment.lock_registration().is_err() {
@@ -314,10 +400,10 @@ impl<'c> Relay<'c> {
         self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
     }
 
-    /// Notes that the source begins at zero: what it counted becomes what it counted before.
-    fn keep(&self) {
+    /// Notes that the source begins at zero: the values that it had last become those before.
+    fn keep(&self, last: impl Fn(usize) -> f64) {
         for i in 0..self.count {
-            self.put(2, i, self.last(i) + self.get(1, i));
+            self.put(2, i, last(i) + self.get(1, i));
         }
         self.advance();
         self.complete();
@@ -664,7 +750,8 @@ mod tests {
                 }
                 // The same update again, as a sender would that got no response.
                 for _ in 0..2 {
-                    assert!(relay.follow(segment, Times::unknown(1), |i| [3.0, 4.0][i]));
+                    let stored = relay.follow(segment, Times::unknown(1), |i| [3.0, 4.0][i]);
+                    assert_eq!(stored, Stored::Done);
                     assert_eq!(shown(relay), [9.0, 13.0], "{point:?}");
                 }
             }
@@ -679,7 +766,7 @@ mod tests {
                 store(relay, ([0.0; 2], [0.0; 2], [0.0; 2], 0));
                 relay.cells.plain(TIME).store(0, Ordering::Relaxed);
                 let at = |sample| Times { sample: Some(sample), ..Times::unknown(1) };
-                assert!(relay.follow(segment, at(100), |_| last));
+                assert_eq!(relay.follow(segment, at(100), |_| last), Stored::Done);
                 assert_eq!(relay.last_sample(u64::MAX), Some(100));
                 let followed = relay.follow(segment, at(200), |_| {
                     // What the cells contain now is what a death leaves.
@@ -687,9 +774,29 @@ mod tests {
                     assert!(is_last || relay.last_sample(u64::MAX) == Some(101), "{next}");
                     next
                 });
-                assert!(followed);
+                assert_eq!(followed, Stored::Done);
                 assert_eq!(relay.last_sample(u64::MAX), Some(200));
             }
+        });
+    }
+
+    /// A process may die while another sender takes over.
+    #[test]
+    fn a_death_between_two_turns_counts_no_total_in_full_again() {
+        with_summary(|segment, relay| {
+            let of = |start| Times { start, by_start: true, ..Times::unknown(1) };
+            assert_eq!(relay.follow(segment, of(100), |_| 5.0), Stored::Done);
+            assert_eq!(relay.follow(segment, of(200), |_| 2.0), Stored::Other(100));
+            let last = relay.end_turn(segment).unwrap();
+            assert_eq!(last, LastTotal { start: 100, time: 0, values: vec![5.0; 2] });
+            for start in [100, 200] {
+                assert_eq!(relay.follow(segment, of(start), |_| 6.0), Stored::Other(101));
+            }
+            assert_eq!(shown(relay), [5.0; 2]);
+            assert!(relay.begin_turn(segment, &last, of(200), |_| 2.0));
+            assert_eq!(shown(relay), [7.0; 2]);
+            assert_eq!(relay.follow(segment, of(200), |_| 3.0), Stored::Done);
+            assert_eq!(shown(relay), [8.0; 2]);
         });
     }
 
@@ -698,10 +805,11 @@ mod tests {
     fn times_that_were_ahead_do_not_lock_a_series() {
         with_summary(|segment, relay| {
             let follow = |start, sample, latest, value: f64| {
-                let times = Times { start, sample: Some(sample), latest, stamp: 1 };
-                assert!(relay.follow(segment, times, |_| value));
+                let sample = Some(sample);
+                let times = Times { start, sample, latest, ..Times::unknown(1) };
+                assert_eq!(relay.follow(segment, times, |_| value), Stored::Done);
                 assert_eq!(shown(relay), [value; 2]);
-                assert_eq!(relay.last_sample(latest), Some(sample));
+                assert_eq!(relay.last_sample(latest), sample);
             };
             follow(900, 1000, 1000, 5.0);
             assert_eq!(relay.last_sample(500), None);

@@ -1,4 +1,5 @@
-//! What the kinds of counters have in common: a total, and an exemplar after it.
+//! What the kinds of counters have in common: a total, and after it an exemplar and the time of the
+//! last increment, in families that keep them.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub trait Total: 'static {
     const FLOATS: u64;
     /// The cell of the exemplar, if the family keeps exemplars. The cells before it hold the total.
     const EXEMPLAR: usize;
+    /// The most cells after the total: the exemplar, and the time of the last increment.
+    const MORE: u16 = 1;
 
     /// Reads the total of a series.
     fn total(cells: &SeriesCells<'_>) -> Number;
@@ -41,7 +44,7 @@ impl<T: Total> MetricKind for TotalKind<T> {
 
     fn decode(family: &Family) -> Result<Self, Error> {
         let least = T::EXEMPLAR as u16;
-        check_cells(family, least..=least + 1).map(|()| Self(PhantomData))
+        check_cells(family, least..=least + T::MORE).map(|()| Self(PhantomData))
     }
 
     #[inline]

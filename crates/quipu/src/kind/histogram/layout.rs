@@ -13,13 +13,15 @@ use crate::kind::native::{self, NativeGrowth, Sides};
 use crate::snapshot::{self, Bucket, Histogram, Value};
 
 /// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; if it has
-/// native buckets, the zero bucket and the offset of their newest table; and the exemplar cell, if
-/// it keeps exemplars. Without classic buckets, the cell of `+Inf` counts NaN.
+/// native buckets, the zero bucket and the offset of their newest table; the exemplar cell, if it
+/// keeps exemplars; and the time of the last increment, if it keeps that. Without classic buckets,
+/// the cell of `+Inf` counts NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     bounds: Bounds,
     pub(crate) native: Option<Native>,
     pub(crate) exemplars: bool,
+    pub(crate) times: bool,
 }
 
 /// The default bounds of Prometheus' clients, in seconds.
@@ -74,12 +76,15 @@ impl Layout {
             bounds: Bounds::new(bounds),
             native: description.native,
             exemplars: description.exemplars,
+            times: false,
         })
     }
 
     /// Encodes the settings for the family's record.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = vec![u8::from(self.exemplars), u8::from(self.native.is_some())];
+        let bit = |keeps: bool, bit: u8| if keeps { bit } else { 0 };
+        let kept = bit(self.exemplars, KEEPS_EXEMPLARS) | bit(self.times, KEEPS_TIMES);
+        let mut out = vec![kept, u8::from(self.native.is_some())];
         let native = self.native.unwrap_or(Native {
             schema: 0,
             buckets: 0,
@@ -315,11 +320,18 @@ impl Layout {
 
     /// The cell for exemplars; an index out of range if it keeps none.
     pub(crate) fn exemplar(&self) -> usize {
-        if self.exemplars { self.cells() - 1 } else { usize::MAX }
+        let after = 1 + usize::from(self.times);
+        if self.exemplars { self.cells() - after } else { usize::MAX }
+    }
+
+    /// The cell for the time of the last increment, if it keeps that.
+    pub(crate) fn time(&self) -> Option<usize> {
+        self.times.then(|| self.cells() - 1)
     }
 
     pub(super) fn cells(&self) -> usize {
-        self.zero() + 2 * usize::from(self.native.is_some()) + usize::from(self.exemplars)
+        let kept = usize::from(self.exemplars) + usize::from(self.times);
+        self.zero() + 2 * usize::from(self.native.is_some()) + kept
     }
 
     /// Whether it has classic buckets.
@@ -344,7 +356,7 @@ impl MetricKind for Layout {
         let (head, rest) = schema.settings.split_at_checked(16).ok_or_else(fail)?;
         let float =
             |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("both callers give 8 bytes"));
-        if rest.len() % 8 != 0 || head[0] > 1 || head[1] > 1 {
+        if rest.len() % 8 != 0 || head[0] > KEEPS_EXEMPLARS | KEEPS_TIMES || head[1] > 1 {
             return Err(fail());
         }
         let schema_number = head[2].cast_signed();
@@ -361,7 +373,9 @@ impl MetricKind for Layout {
             return Err(fail());
         }
         let bounds = Bounds::new(rest.chunks_exact(8).map(float).collect());
-        let layout = Self { bounds, native, exemplars: head[0] == 1 };
+        let keeps = |bit| head[0] & bit != 0;
+        let (exemplars, times) = (keeps(KEEPS_EXEMPLARS), keeps(KEEPS_TIMES));
+        let layout = Self { bounds, native, exemplars, times };
         if layout.cells() != usize::from(schema.cells) {
             return Err(fail());
         }
@@ -430,6 +444,9 @@ impl SideAllocations for Layout {
     }
 }
 
+/// The bits of the first byte of the settings.
+pub(crate) const KEEPS_EXEMPLARS: u8 = 1;
+pub(crate) const KEEPS_TIMES: u8 = 2;
 /// The allowed limits for native buckets.
 const NATIVE_BUCKETS: std::ops::RangeInclusive<u16> = 8..=384;
 /// The maximum number of bounds, so that all cells fit in a lane.

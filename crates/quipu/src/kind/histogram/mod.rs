@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 
-pub(crate) use layout::{FIRST_BUCKET, Layout, MAX_BOUNDS, SUM};
+pub(crate) use layout::{FIRST_BUCKET, KEEPS_EXEMPLARS, KEEPS_TIMES, Layout, MAX_BOUNDS, SUM};
 
 /// Counts observations in buckets, and adds them up.
 #[derive(Debug, Clone)]

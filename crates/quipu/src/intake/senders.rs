@@ -1,0 +1,350 @@
+//! Senders that the labels of a series do not tell apart, as in OpenTelemetry's data model.
+//!
+//! The start time of a total identifies its sender. A followed series has the totals of one sender,
+//! usually the one that started last. The last totals of up to [`PLACES`] others are in *places*:
+//! series that no scrape shows, with the same labels and [`PLACE`]. So the series is the sum of all
+//! senders, whether one replaced the other or both are alive.
+//!
+//! | a total with | is |
+//! |---|---|
+//! | the start of the followed sender | followed |
+//! | a later start | the first one of a new sender, which is followed from now on; the last total of the other one goes to a place |
+//! | an earlier start that a place has | from a sender that is alive: its growth is added |
+//! | any other earlier start | from a sender that was not seen before: all of it is added. If no place is free, the sender may have been forgotten, and its total is refused |
+//!
+//! A sender without samples for [`KEPT`] loses its place.
+//!
+//! An increment has no such identity. It counts if its time is later than that of the last one of
+//! its series. The cells of the series have this time; if its family was made without a cell for
+//! it, a series that no scrape shows has it.
+
+use std::time::Duration;
+
+use quipu_segment::clock::Clock;
+use quipu_segment::series::SeriesCells;
+
+use super::class::Role;
+use super::given::{Given, Metric, Mode};
+use super::put::{self, Put, relay};
+use super::table::{Entry, Sorted, Wanted};
+use super::{Intake, Refused, change, settings};
+use crate::kind::{LastTotal, Times};
+
+/// The label that tells places apart.
+pub(super) const PLACE: &str = "__place";
+/// The place of the time of the last increment.
+const LAST_INCREMENT: &str = "time";
+/// The senders of a series that are followed at once, in addition to the last one.
+const PLACES: usize = 8;
+/// How long a place is kept without samples.
+const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// A sender without samples for this time gives up its place if another one needs it.
+const SILENT: u64 = 15 * 60 * 1_000_000_000;
+
+/// A total of a sender.
+#[derive(Clone, Copy)]
+pub(super) struct Sent<'a> {
+    pub(super) metric: &'a Metric<'a>,
+    /// The role of the series that is followed.
+    pub(super) role: Role,
+    pub(super) labels: &'a Sorted<'a>,
+    pub(super) given: &'a Given<'a>,
+    pub(super) times: Times,
+}
+
+/// The place of a sender.
+enum Place {
+    /// It has this place.
+    Own(usize),
+    /// It can have this place.
+    Free(usize),
+    /// All places belong to other senders.
+    None,
+}
+
+impl Intake {
+    /// The number of values that this intake has taken from senders while another sender with the
+    /// same labels was alive (see [`Metric::streams`]). Clones count for themselves.
+    pub fn overlaps(&self) -> u64 {
+        self.overlaps
+    }
+
+    /// Calls `give` unless the [time](Metric::time) of an increment repeats or precedes that of the
+    /// last increment of the same series, for an increment that is added elsewhere. The time is
+    /// kept in a series that no scrape shows.
+    ///
+    /// ```
+    /// use quipu::Registry;
+    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+    /// use quipu::snapshot::Timestamp;
+    ///
+    /// let registry = Registry::new();
+    /// let mut intake = Intake::new(&registry, Limits::default())?;
+    /// let hits = Metric { time: Some(Timestamp(1000)), ..Metric::new("hits") };
+    /// let mut add = || {
+    ///     intake.add_once(hits, &[("host", "a")], |intake| {
+    ///         intake.take(Metric::new("hits"), &[], &Given::Counter(5.0), Mode::Add, None)
+    ///     })
+    /// };
+    /// assert_eq!((add(), add()), (Ok(()), Err(Refused::Duplicate)));
+    /// assert!(registry.text().contains("hits 5\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Refused::Duplicate`], the errors of [`Intake::take`] for the hidden series, and that of
+    /// `give`, after which the increment may be sent again.
+    pub fn add_once(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        give: impl FnOnce(&mut Self) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let metric = Metric { streams: true, ..metric };
+        let stamp = self.clock.now();
+        let times = self.times(&metric, None, Mode::Add, stamp);
+        let labels = Sorted::new(labels, self.limits.labels, false)?;
+        self.give_once(&metric, &labels, times, give)
+    }
+
+    /// Adds an increment to a series whose family does not keep the time of the last one.
+    pub(super) fn add_untimed(
+        &mut self,
+        metric: &Metric<'_>,
+        labels: &Sorted<'_>,
+        given: &Given<'_>,
+        times: Times,
+    ) -> Result<(), Refused> {
+        self.give_once(metric, labels, times, |intake| {
+            let times = Times::unknown(times.stamp);
+            match intake.put(metric, Role::Shown, labels, given, Mode::Add, times)? {
+                Put::Done => Ok(()),
+                _ => Err(Refused::Full),
+            }
+        })
+    }
+
+    fn give_once(
+        &mut self,
+        metric: &Metric<'_>,
+        labels: &Sorted<'_>,
+        times: Times,
+        give: impl FnOnce(&mut Self) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        if times.sample.is_none() {
+            return give(self);
+        }
+        // A total that never grows has the time of its last sample.
+        let zero = Given::Counter(0.0);
+        let times = Times { start: 0, stamp: self.clock.now(), by_start: false, ..times };
+        let mut is_given = false;
+        in_place(labels, LAST_INCREMENT, |labels| {
+            self.follow_apart(&of_place(metric), Role::Apart, labels, &zero, times, |intake, _| {
+                is_given = true;
+                give(intake)
+            })
+        })?;
+        if is_given { Ok(()) } else { Err(Refused::Duplicate) }
+    }
+
+    /// Takes a total of another sender than the one that is followed, which has the start `known`.
+    /// `give` adds an increment to the series, beside what is followed.
+    pub(super) fn take_of_other(
+        &mut self,
+        sent: &Sent<'_>,
+        known: u64,
+        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        self.in_step(|intake| {
+            if sent.times.start < known {
+                intake.add_growth(sent, known, give)
+            } else {
+                intake.change_sender(sent, give)
+            }
+        })
+    }
+
+    /// Adds the growth of a sender that started before the one that is followed.
+    fn add_growth(
+        &mut self,
+        sent: &Sent<'_>,
+        known: u64,
+        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let Sent { metric, role, labels, given, times } = *sent;
+        let (place, is_new) = match self.place_of(sent, times.start) {
+            Place::Own(place) => (place, false),
+            Place::Free(place) => (place, true),
+            Place::None => return Err(Refused::Senders),
+        };
+        let alone = Times { by_start: false, ..times };
+        in_place(labels, &place_name(role, place), |labels| {
+            if is_new {
+                // Another sender may have left its total there.
+                let none = LastTotal { start: times.start, time: 0, values: Vec::new() };
+                self.store_in_place(sent, labels, &none)?;
+            }
+            self.follow_apart(&of_place(metric), Role::Apart, labels, given, alone, give)
+        })?;
+        // A sample from before the start of the followed sender arrives late: its sender may be
+        // gone.
+        self.overlaps += u64::from(times.sample.is_none_or(|time| time > known));
+        Ok(())
+    }
+
+    /// Follows another sender from now on.
+    fn change_sender(
+        &mut self,
+        sent: &Sent<'_>,
+        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let Sent { metric, role, labels, given, times } = *sent;
+        let hidden = Metric { help: "", ..*metric };
+        let metric = if role == Role::Shown { metric } else { &hidden };
+        let value = (given, Mode::Follow);
+        let mut turn = [0; 2];
+        self.with_cells(metric, role, labels, value, |entry, cells| {
+            turn = relay(entry, cells, given).map_or(turn, |relay| relay.turn());
+        })?;
+        let [start, last_sample] = turn;
+        // Then the sender will hardly come back.
+        let has_ended = last_sample <= times.start;
+        let place = match self.place_of(sent, start) {
+            Place::Own(place) | Place::Free(place) => Some(place),
+            Place::None if has_ended => None,
+            Place::None => return Err(Refused::Senders),
+        };
+        let mut last = None;
+        self.with_cells(metric, role, labels, value, |entry, cells| {
+            let segment = entry.family.segment();
+            last = relay(entry, cells, given).and_then(|relay| relay.end_turn(segment));
+        })?;
+        let last = last.ok_or(Refused::Full)?;
+        if let Some(place) = place {
+            let stored = in_place(labels, &place_name(role, place), |labels| {
+                self.store_in_place(sent, labels, &last)
+            });
+            if !has_ended {
+                stored?;
+            }
+        }
+        if role != Role::Shown {
+            let values: Vec<f64> = (0..last.values.len()).map(|i| put::value(given, i)).collect();
+            put::with_increment(given, &values, |grown| give(self, grown))?;
+        }
+        let mut is_begun = false;
+        self.with_cells(metric, role, labels, value, |entry, cells| {
+            let Some(relay) = relay(entry, cells, given) else { return };
+            let value = |i| put::value(given, i);
+            is_begun = relay.begin_turn(entry.family.segment(), &last, times, value);
+        })?;
+        if is_begun { Ok(()) } else { Err(Refused::Full) }
+    }
+
+    /// The place of the sender with that start.
+    fn place_of(&mut self, sent: &Sent<'_>, start: u64) -> Place {
+        let (mut free, mut oldest) = (None, None);
+        for place in 0..PLACES {
+            let [other, time] = self.in_that_place(sent, place).unwrap_or([0; 2]);
+            if other == start && start != 0 {
+                return Place::Own(place);
+            }
+            if other == 0 {
+                free = free.or(Some(place));
+            } else if oldest.is_none_or(|(before, _)| time < before) {
+                oldest = Some((time, place));
+            }
+        }
+        let now = sent.times.sample.unwrap_or(sent.times.start);
+        let silent = oldest.filter(|(time, _)| time.saturating_add(SILENT) < now);
+        free.or(silent.map(|(_, place)| place)).map_or(Place::None, Place::Free)
+    }
+
+    /// The start of the sender that has a place, and the time of its last sample. `None` if no
+    /// sender ever had the place.
+    fn in_that_place(&mut self, sent: &Sent<'_>, place: usize) -> Option<[u64; 2]> {
+        let Sent { metric, role, labels, given, .. } = *sent;
+        let registry = self.registry.clone();
+        // Another thread may have made the first place of this series.
+        self.table.refresh(registry.segment()).ok()?;
+        let mut settings = std::mem::take(&mut self.settings);
+        let metric = of_place(metric);
+        let mut found = None;
+        let _ = in_place(labels, &place_name(role, place), |labels| {
+            let wanted = settings::of_given(&metric, given, Mode::Follow, &mut settings)?;
+            let class = super::class::Class { role: Role::Apart, ..wanted.class };
+            if let Some(entry) = self.table.find(&Wanted { class, ..wanted }, labels) {
+                change(entry, labels, &mut |entry: &Entry, cells: &SeriesCells<'_>| {
+                    found = relay(entry, cells, given).map(|relay| relay.turn());
+                });
+            }
+            Ok(())
+        });
+        self.settings = settings;
+        found
+    }
+
+    /// Stores a total as the last one of the sender that has a place.
+    fn store_in_place(
+        &mut self,
+        sent: &Sent<'_>,
+        labels: &Sorted<'_>,
+        total: &LastTotal,
+    ) -> Result<(), Refused> {
+        let value = (sent.given, Mode::Follow);
+        let stamp = self.clock.now();
+        self.with_cells(&of_place(sent.metric), Role::Apart, labels, value, |entry, cells| {
+            if let Some(relay) = relay(entry, cells, sent.given) {
+                relay.replace(total, stamp);
+            }
+        })
+    }
+
+    /// Removes the places of a series.
+    pub(super) fn remove_places(&mut self, name: &str, labels: &[(&str, &str)]) {
+        let Ok(labels) = Sorted::new(labels, self.limits.labels, false) else { return };
+        let places = (0..PLACES)
+            .flat_map(|place| [Role::Shown, Role::Apart].map(|role| place_name(role, place)))
+            .chain([LAST_INCREMENT.to_owned()]);
+        for place in places {
+            let removed = in_place(&labels, &place, |labels| {
+                let entries = self.table.of_labels(Role::Apart, name, labels);
+                if entries.is_empty() {
+                    // No series with these labels has places.
+                    return Err(Refused::Senders);
+                }
+                let remove = |entry: &std::sync::Arc<Entry>| {
+                    // A place that cannot be locked is free after a day.
+                    entry.family.remove(|key| labels.write(key)).unwrap_or(false)
+                };
+                self.release(entries.iter().filter(|entry| remove(entry)).count() as u64);
+                Ok(())
+            });
+            if removed.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The metric of a place.
+fn of_place<'a>(metric: &Metric<'a>) -> Metric<'a> {
+    let expiry = Some(KEPT);
+    Metric { help: "", expiry, exemplars: false, streams: false, grouped: false, ..*metric }
+}
+
+/// A series that is followed apart from its shown one has places of its own.
+fn place_name(role: Role, place: usize) -> String {
+    let prefix = if role == Role::Apart { "apart" } else { "" };
+    format!("{prefix}{place}")
+}
+
+/// Calls `act` with the labels of a place of the series with these labels.
+fn in_place<R>(
+    labels: &Sorted<'_>,
+    place: &str,
+    act: impl FnOnce(&Sorted<'_>) -> Result<R, Refused>,
+) -> Result<R, Refused> {
+    let labels: Vec<(&str, &str)> = labels.iter().chain([(PLACE, place)]).collect();
+    act(&Sorted::new(&labels, super::table::MAX_LABELS, false)?)
+}

@@ -1,0 +1,279 @@
+//! Senders that labels do not tell apart, and increments that are sent again.
+
+use std::collections::BTreeMap;
+
+use quipu::Registry;
+use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+use quipu::snapshot::{Native, Timestamp};
+
+use super::{has, intake, metric};
+
+/// A metric whose values are points of streams, with the time of one.
+fn stream(name: &str, time: u64) -> Metric<'_> {
+    Metric { streams: true, exemplars: true, time: Some(Timestamp(time)), ..metric(name) }
+}
+
+/// Takes the total of the sender that began at `start`, as of `time`.
+fn follow(intake: &mut Intake, total: f64, start: u64, time: u64) -> Result<(), Refused> {
+    let start = Some(Timestamp(start));
+    intake.take(stream("c_total", time), &[("i", "1")], &Given::Counter(total), Mode::Follow, start)
+}
+
+/// Adds an increment with that time.
+fn add(intake: &mut Intake, name: &str, given: &Given<'_>, time: u64) -> Result<(), Refused> {
+    intake.take(stream(name, time), &[("i", "1")], given, Mode::Add, None)
+}
+
+#[test]
+fn an_increment_that_is_sent_again_counts_once() {
+    let (registry, duplicate) = (Registry::new(), Err(Refused::Duplicate));
+    let mut intake = intake(&registry);
+    let (zero_threshold, zero_count, exemplars) = (0.0, 1, &[][..]);
+    let (positive, negative) = (&[(1, 2)][..], &[][..]);
+    let native = Native { schema: 0, zero_threshold, zero_count, positive, negative, exemplars };
+    let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)];
+    let values = [
+        ("c_total", Given::Counter(2.0)),
+        ("level", Given::Gauge(2.0)),
+        ("took", Given::Histogram { buckets, sum: 2.0 }),
+        ("size", Given::Native { buckets: native, sum: 2.0 }),
+        ("old", Given::Summary { quantiles: &[], count: 3.0, sum: 2.0 }),
+    ];
+    for (name, given) in &values {
+        let mut add = |time| add(&mut intake, name, given, time);
+        assert_eq!((add(100), add(100)), (Ok(()), duplicate), "{name}");
+        assert_eq!((add(200), add(100), add(200)), (Ok(()), duplicate, duplicate), "{name}");
+        assert_eq!(add(201), Ok(()), "{name}");
+    }
+    has(
+        &registry,
+        &[
+            "c_total{i=\"1\"} 6",
+            "level{i=\"1\"} 6",
+            "took_count{i=\"1\"} 9",
+            "took_sum{i=\"1\"} 6",
+            "size_count{i=\"1\"} 9",
+            "old_count{i=\"1\"} 9",
+        ],
+    );
+    // Other series, and increments without a time, have nothing to do with it.
+    let other = [("i", "2")];
+    let one = Given::Counter(1.0);
+    for time in [Some(Timestamp(100)), None, None] {
+        let hits = Metric { time, ..stream("c_total", 0) };
+        intake.take(hits, &other, &one, Mode::Add, None).unwrap();
+    }
+    has(&registry, &["c_total{i=\"2\"} 3"]);
+}
+
+#[test]
+fn the_time_of_an_increment_costs_no_series_and_only_where_it_is_kept() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let one = Given::Counter(1.0);
+    for time in [100, 200, 200, 300] {
+        let _ = add(&mut intake, "c_total", &one, time);
+    }
+    assert_eq!(intake.usage().series, 1);
+    has(&registry, &["c_total{i=\"1\"} 3"]);
+    // A family of other increments has no cell for it.
+    intake.take(metric("d_total"), &[("i", "1")], &one, Mode::Add, None).unwrap();
+    for (time, taken) in [
+        (100, Ok(())),
+        (100, Err(Refused::Duplicate)),
+        (50, Err(Refused::Duplicate)),
+        (200, Ok(())),
+    ] {
+        assert_eq!(add(&mut intake, "d_total", &one, time), taken);
+    }
+    has(&registry, &["d_total{i=\"1\"} 3"]);
+    assert_eq!(intake.usage().series, 3);
+    // A removed series leaves nothing.
+    intake.remove("d_total", &[("i", "1")]).unwrap();
+    intake.remove("c_total", &[("i", "1")]).unwrap();
+    intake.sweep().unwrap();
+    assert_eq!(intake.usage().series, 0);
+    for name in ["c_total", "d_total"] {
+        assert_eq!(add(&mut intake, name, &one, 10), Ok(()));
+    }
+}
+
+#[test]
+fn last_increments_and_senders_are_there_when_the_file_is_opened_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("state");
+    let one = Given::Counter(1.0);
+    for round in 0..3 {
+        let registry = Registry::open(&path).unwrap();
+        let mut intake = intake(&registry);
+        let taken = if round == 0 { Ok(()) } else { Err(Refused::Duplicate) };
+        assert_eq!(add(&mut intake, "d_total", &one, 100), taken);
+        // Two senders are alive, and send what they sent before, too.
+        for time in [500, 510 + round] {
+            follow(&mut intake, 7.0, 100, time).unwrap();
+            follow(&mut intake, 5.0, 400, time).unwrap();
+        }
+        has(&registry, &["d_total{i=\"1\"} 1", "c_total{i=\"1\"} 12"]);
+    }
+}
+
+#[test]
+fn the_totals_of_senders_that_are_alive_add_up() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    // As two processes send that have the same identity, 100 each.
+    for (total, start, time, shown, overlaps) in [
+        (16.0, 100, 150, "16", 0),
+        (40.0, 200, 250, "56", 0),
+        (60.0, 100, 260, "100", 1),
+        (100.0, 200, 350, "160", 1),
+        // Again, and late.
+        (60.0, 100, 260, "160", 2),
+        (16.0, 100, 150, "160", 2),
+        (40.0, 200, 250, "160", 2),
+        (100.0, 100, 360, "200", 3),
+        // A third one, which began before both and had nothing to send.
+        (3.0, 50, 370, "203", 4),
+        // One that began later, whose clock is behind.
+        (4.0, 300, 340, "207", 4),
+        (5.0, 300, 380, "208", 4),
+        (101.0, 200, 385, "209", 5),
+    ] {
+        follow(&mut intake, total, start, time).unwrap();
+        has(&registry, &[&format!("c_total{{i=\"1\"}} {shown}")]);
+        assert_eq!(intake.overlaps(), overlaps, "{total}");
+    }
+    // Without streams, an earlier start is late.
+    let late = Metric { streams: false, ..stream("c_total", 400) };
+    let start = Some(Timestamp(50));
+    intake.take(late, &[("i", "1")], &Given::Counter(90.0), Mode::Follow, start).unwrap();
+    has(&registry, &["c_total{i=\"1\"} 209"]);
+}
+
+#[test]
+fn histograms_and_summaries_of_senders_add_up() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    for (count, start, time) in [(1.0, 100, 210), (2.0, 200, 220), (4.0, 100, 230), (5.0, 200, 240)]
+    {
+        let buckets = &[(1.0, count), (f64::INFINITY, 1.0)];
+        let took = Given::Histogram { buckets, sum: count };
+        let old = Given::Summary { quantiles: &[(0.5, 1.0)], count, sum: count };
+        for (name, given) in [("took", took), ("old", old)] {
+            let start = Some(Timestamp(start));
+            intake.take(stream(name, time), &[], &given, Mode::Follow, start).unwrap();
+        }
+    }
+    has(&registry, &["took_bucket{le=\"1\"} 9", "took_count 11", "took_sum 9", "old_count 9"]);
+}
+
+#[test]
+fn totals_of_senders_add_up_beside_increments_and_into_sums() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    intake
+        .take(metric("c_total"), &[("i", "1")], &Given::Counter(1000.0), Mode::Add, None)
+        .unwrap();
+    let sent = [(10.0, 100, 210), (5.0, 200, 220), (12.0, 100, 230), (6.0, 200, 240)];
+    for (total, start, time) in sent {
+        follow(&mut intake, total, start, time).unwrap();
+        let (given, start) = (Given::Counter(total), Some(Timestamp(start)));
+        let give = |intake: &mut Intake, grown: &Given<'_>| {
+            intake.take(metric("sum"), &[], grown, Mode::Add, None)
+        };
+        intake.follow_into(stream("c_total", time), &[("i", "1")], &given, start, give).unwrap();
+    }
+    has(&registry, &["c_total{i=\"1\"} 1018", "sum 18"]);
+}
+
+#[test]
+fn senders_that_may_have_been_forgotten_are_refused() {
+    const MINUTE: u64 = 60_000_000_000;
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    // One is followed and eight others have their places.
+    for round in 1..3 {
+        for sender in 1..10 {
+            follow(&mut intake, round as f64, sender, round * MINUTE + sender).unwrap();
+        }
+    }
+    has(&registry, &["c_total{i=\"1\"} 18"]);
+    assert_eq!(intake.usage().series, 9);
+    let mut tenth = |start, time| follow(&mut intake, 5.0, start, time);
+    let earlier = tenth(0, 3 * MINUTE);
+    assert_eq!(earlier, Ok(()), "without a start, it has no identity");
+    assert_eq!(tenth(MINUTE + 5, 3 * MINUTE), Err(Refused::Senders));
+    // A sender that is silent gives up its place.
+    assert_eq!(tenth(3 * MINUTE, 30 * MINUTE), Ok(()));
+    assert_eq!(intake.usage().series, 9);
+}
+
+#[test]
+fn a_sender_that_restarts_again_and_again_is_followed() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    for run in 1..100 {
+        let start = run * 1000;
+        for (total, time) in [(1.0, start + 100), (3.0, start + 900)] {
+            follow(&mut intake, total, start, time).unwrap();
+        }
+    }
+    has(&registry, &["c_total{i=\"1\"} 297"]);
+    assert_eq!((intake.usage().series, intake.overlaps()), (9, 0));
+    intake.remove("c_total", &[("i", "1")]).unwrap();
+    assert_eq!(intake.usage().series, 0);
+}
+
+/// Senders begin, send, send again and end in any order, and one thread after the other takes
+/// what they send.
+#[test]
+fn random_senders_lose_nothing_and_double_nothing() {
+    let mut state = 1_u64;
+    let mut random = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) % below
+    };
+    for round in 0..if cfg!(miri) { 2 } else { 200 } {
+        let registry = Registry::new();
+        let mut intakes = [(); 3].map(|()| intake(&registry));
+        for (at, clone) in (0..3).zip([0, 0, 0]) {
+            intakes[at] = intakes[clone].clone();
+        }
+        // The starts of senders, with their totals; the last total that each has sent.
+        let (mut senders, mut sent) = (BTreeMap::new(), Vec::new());
+        for time in 1000..1200 {
+            if senders.len() < 6 && random(10) == 0 || senders.is_empty() {
+                senders.entry(time - random(300)).or_insert(0_u64);
+            }
+            let at = random(senders.len() as u64) as usize;
+            let (&start, total) = senders.iter_mut().nth(at).unwrap();
+            *total += random(5);
+            let message = (*total, start, time);
+            let intake = &mut intakes[random(3) as usize];
+            follow(intake, message.0 as f64, start, time).unwrap();
+            sent.push(message);
+            let (total, start, time) = sent[random(sent.len() as u64) as usize];
+            follow(intake, total as f64, start, time).unwrap();
+            let sum: u64 = senders.values().sum();
+            let labels = [("i", "1")];
+            let mut shown = Vec::new();
+            intake
+                .read("c_total", &labels, |taken| shown.push(format!("{:?}", taken.value)))
+                .unwrap();
+            let expected = format!("Float({:?})", sum as f64);
+            assert!(shown[0].contains(&expected), "round {round}: {shown:?}, not {sum}");
+        }
+    }
+}
+
+#[test]
+fn a_source_without_room_for_places_still_restarts() {
+    let registry = Registry::new();
+    let limits = Limits { series: 1, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    follow(&mut intake, 5.0, 100, 150).unwrap();
+    follow(&mut intake, 3.0, 200, 250).unwrap();
+    has(&registry, &["c_total{i=\"1\"} 8"]);
+    // It cannot be known by how much this one has grown.
+    assert_eq!(follow(&mut intake, 6.0, 100, 260), Err(Refused::Series));
+}
