@@ -1,6 +1,6 @@
 //! What was taken and refused: counted by way in and reason, and the last few of each to look at.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use quipu::{Counter, CounterFamily, Description, LabelGroup, LabelValue, Registry};
 use quipu_segment::printable;
+use tracing::warn;
 
 use super::brief::brief;
 use crate::state::State;
@@ -61,6 +62,9 @@ pub struct Refusals {
     state: &'static State,
     taken: Vec<Counter>,
     refused: CounterFamily<[&'static str; 2]>,
+    overlaps: Counter,
+    /// The jobs whose overlaps were logged.
+    overlapping: Mutex<BTreeSet<String>>,
     last: Mutex<VecDeque<Refused>>,
 }
 
@@ -82,6 +86,8 @@ pub struct Refused {
 /// The most that is kept of one reason of one way in, and of all.
 const KEPT_EACH: usize = 5;
 const KEPT: usize = 200;
+/// The most jobs whose overlaps are logged.
+const LOGGED_JOBS: usize = 100;
 /// The most bytes of a text that is kept.
 const TEXT_BYTES: usize = 256;
 
@@ -96,7 +102,30 @@ impl Refusals {
         let taken = Input::ALL.map(|input| family.with(&ByInput { input })).into();
         let about = Description::new("quipu_input_refused", "Samples or lines that were refused.");
         let refused = registry.register(about.labels(["input", "reason"]))?;
-        Ok(Self { state, taken, refused, last: Mutex::default() })
+        let overlaps = registry.counter(
+            "quipu_otlp_overlaps",
+            "Data points of a process while another one sent the same series.",
+        )?;
+        let (overlapping, last) = (Mutex::default(), Mutex::default());
+        Ok(Self { state, taken, refused, overlaps, overlapping, last })
+    }
+
+    /// Counts a data point of a job whose processes send the same series at the same time, and logs
+    /// the first one.
+    pub fn overlapped(&self, job: &str) {
+        self.overlaps.inc();
+        let mut logged = self.overlapping.lock().unwrap_or_else(PoisonError::into_inner);
+        if logged.len() >= LOGGED_JOBS || logged.contains(job) {
+            return;
+        }
+        logged.insert(job.to_owned());
+        drop(logged);
+        warn!(
+            job = cut(&job),
+            "processes send the same series by OTLP: their counters and their histograms with \
+             bounds are added up, but of other data only the last value is shown; set \
+             service.instance.id for each process"
+        );
     }
 
     /// Counts samples that were taken.

@@ -171,6 +171,106 @@ fn totals_are_counted_once_over_restarts_of_both() {
     expect_lines(&daemon, &line(15));
 }
 
+/// A client that did not get the response sends its request again, also after a kill of the daemon.
+#[test]
+fn a_delta_that_is_sent_again_counts_once() {
+    let delta = |n: u64, time: u64| {
+        let of = |value: serde_json::Value| {
+            let mut value = value;
+            value["timeUnixNano"] = json!(time);
+            json!([value])
+        };
+        let sum = |is_monotonic: bool| {
+            json!({"aggregationTemporality": 1, "isMonotonic": is_monotonic,
+                   "dataPoints": of(json!({"asInt": n}))})
+        };
+        let buckets = json!({"offset": 0, "bucketCounts": [n]});
+        request(json!([
+            {"name": "hits", "sum": sum(true)},
+            {"name": "open", "sum": sum(false)},
+            {"name": "took", "histogram": {"aggregationTemporality": 1, "dataPoints": of(json!(
+                {"count": n, "sum": n, "bucketCounts": [n, 0], "explicitBounds": [1]}))}},
+            {"name": "size", "exponentialHistogram": {"aggregationTemporality": 1, "dataPoints": of(
+                json!({"count": n, "sum": n, "scale": 0, "positive": buckets}))}},
+        ]))
+    };
+    let rules = "metric_relabel_configs:\n- {action: labeldrop, regex: instance}\n\
+                 aggregations:\n- {match: hits_total, without: [instance], outputs: [sum]}\n";
+    for flags in [&[][..], &["--rules", "rules.yml"]] {
+        let home = Home::new();
+        std::fs::write(home.path("rules.yml"), rules).unwrap();
+        let mut all = 0;
+        for (n, time) in [(2, 1000), (3, 2000), (4, 3000)] {
+            let daemon = home.start(flags);
+            for _ in 0..2 {
+                for (n, time) in [(n, time), (7, time - 500), (7, 1000)] {
+                    let body = delta(n, time);
+                    let answer = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
+                    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+                }
+            }
+            all += n;
+            let labels = if flags.is_empty() { LABELS.into() } else { without_instance() };
+            let line = |name: &str| format!("{name}{{{labels}}} {all}");
+            let names = ["hits_total", "open", "took_count", "size_count"];
+            expect_lines(&daemon, &names.map(line));
+            let again =
+                daemon.sample("quipu_input_refused_total{input=\"otlp\",reason=\"duplicate\"}");
+            assert_eq!(again, 4.0 * 5.0, "{time}");
+            daemon.kill();
+        }
+    }
+}
+
+/// The labels of each series of `request` after a rule.
+fn without_instance() -> String {
+    LABELS.split(',').filter(|label| !label.starts_with("instance")).collect::<Vec<_>>().join(",")
+}
+
+/// Two processes have the same identity, without `service.instance.id`.
+#[test]
+fn totals_of_processes_that_are_alive_add_up_and_are_noticed() {
+    let home = Home::new();
+    let counted = |total: u64, start: u64, time: u64| {
+        let times = json!({"startTimeUnixNano": start, "timeUnixNano": time});
+        let with = |mut point: serde_json::Value| {
+            point.as_object_mut().unwrap().extend(times.as_object().unwrap().clone());
+            json!([point])
+        };
+        request(json!([
+            {"name": "hits", "sum": {"aggregationTemporality": 2, "isMonotonic": true,
+                "dataPoints": with(json!({"asInt": total}))}},
+            {"name": "took", "histogram": {"aggregationTemporality": 2, "dataPoints": with(json!(
+                {"count": total, "sum": total, "bucketCounts": [total, 0],
+                 "explicitBounds": [1]}))}},
+        ]))
+    };
+    let warning = "{\"partialSuccess\":{\"errorMessage\":\"another process sends the same series: \
+                   set service.instance.id for each process\",\"rejectedDataPoints\":\"0\"}}";
+    for (total, start, time, sum, text) in [
+        (16, 1000, 1500, 16, "{}"),
+        (60, 2000, 2500, 76, "{}"),
+        (16, 1000, 1500, 76, "{}"),
+        (100, 1000, 2600, 160, warning),
+        (100, 1000, 2600, 160, warning),
+        (100, 2000, 2700, 200, "{}"),
+    ] {
+        let daemon = home.start(&[]);
+        let body = counted(total, start, time);
+        let answer = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
+        assert_eq!((answer.status, answer.text().as_str()), (200, text));
+        let line = |name: &str| format!("{name}{{{LABELS}}} {sum}");
+        expect_lines(&daemon, &["hits_total", "took_count"].map(line));
+        let overlaps = if text == "{}" { 0.0 } else { 2.0 };
+        assert_eq!(daemon.sample("quipu_otlp_overlaps_total"), overlaps);
+        if overlaps > 0.0 {
+            let logged = daemon.wait_for("processes send the same series by OTLP");
+            assert!(logged.to_string().contains("shop/cart"), "{logged}");
+        }
+        daemon.kill();
+    }
+}
+
 /// One SDK sends increments and another one totals, under one name and with the same labels.
 #[test]
 fn delta_and_cumulative_data_of_one_name_add_up() {

@@ -37,19 +37,23 @@ impl Encoding {
         }
     }
 
-    /// The response to a request whose points were taken, but for those that were refused.
+    /// The response to a request whose points were taken, but for those that were refused. Without
+    /// these, a message is a warning.
     pub(super) fn success(self, refused: u64, message: &str) -> Response {
+        let is_plain = refused == 0 && message.is_empty();
         let body = match self {
-            Self::Protobuf if refused == 0 => Vec::new(),
+            Self::Protobuf if is_plain => Vec::new(),
             Self::Protobuf => {
                 let mut partial = Vec::new();
-                push_number(&mut partial, 1, refused);
+                if refused > 0 {
+                    push_number(&mut partial, 1, refused);
+                }
                 push_bytes(&mut partial, 2, message.as_bytes());
                 let mut body = Vec::new();
                 push_bytes(&mut body, 1, &partial);
                 body
             }
-            Self::Json if refused == 0 => b"{}".to_vec(),
+            Self::Json if is_plain => b"{}".to_vec(),
             Self::Json => {
                 // The mapping writes integers of 64 bits as texts.
                 let partial = serde_json::json!({"partialSuccess": {
@@ -134,6 +138,7 @@ mod tests {
             body(Encoding::Json.success(3, "why")),
             br#"{"partialSuccess":{"errorMessage":"why","rejectedDataPoints":"3"}}"#[..]
         );
+        assert_eq!(body(Encoding::Protobuf.success(0, "why")), b"\x0a\x05\x12\x03why"[..]);
         let failure = Encoding::Protobuf.failure(StatusCode::BAD_REQUEST, "why");
         assert_eq!(failure.headers()[CONTENT_TYPE], TYPES[0]);
         assert_eq!(body(failure), b"\x08\x03\x12\x03why"[..]);

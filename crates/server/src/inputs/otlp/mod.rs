@@ -207,11 +207,15 @@ struct Counts {
     later: u64,
     /// What was refused first.
     message: String,
+    /// Points that were taken before.
+    again: u64,
+    /// Points of processes that send the same series at the same time as another one.
+    overlaps: u64,
 }
 
 impl Counts {
     fn brought(&self) -> u64 {
-        self.taken + self.refused
+        self.taken + self.refused + self.again
     }
 
     fn refused(&mut self, name: &str, rejected: &Rejected) {
@@ -266,6 +270,9 @@ impl Export {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return response;
         }
+        if counts.overlaps > 0 && counts.refused == 0 {
+            return self.encoding.success(0, OVERLAP);
+        }
         self.encoding.success(counts.refused, &counts.message)
     }
 
@@ -285,6 +292,7 @@ impl Export {
         let Self { inputs, points, translator, counts, came, .. } = self;
         let begun = Instant::now();
         let mut intake = inputs.intake();
+        let mut overlaps = intake.overlaps();
         // Other requests had their turns meanwhile.
         intake.set_source(&Source::Job(translator.source()));
         let read = points.with_dependent_mut(|_, reader| {
@@ -295,11 +303,21 @@ impl Export {
                         Ok(()) => {
                             counts.taken += 1;
                             inputs.shared().via.note(came);
+                            if intake.overlaps() != overlaps {
+                                overlaps = intake.overlaps();
+                                counts.overlaps += 1;
+                                inputs.refusals().overlapped(translator.source());
+                            }
                         }
                         Err(rejected) => {
                             let rejected = rejected.explained(&intake);
                             let name = point.metric.name;
-                            counts.refused(name, &rejected);
+                            if rejected.is_duplicate() {
+                                // The client cannot know, and need not change anything.
+                                counts.again += 1;
+                            } else {
+                                counts.refused(name, &rejected);
+                            }
                             let what = format_args!("{name}: {rejected}");
                             let (source, reason) = (translator.source(), rejected.reason());
                             inputs.refusals().refused(Input::Otlp, source, reason, &what);
@@ -339,6 +357,9 @@ fn note(message: &mut String, name: &str, rejected: &Rejected) {
     let _ = write!(message, "{:?}: {rejected}", &name[..end]);
 }
 
+/// The warning for processes that send the same series.
+const OVERLAP: &str = "another process sends the same series: set service.instance.id for each \
+                       process";
 /// How long a step works.
 const TURN: Duration = Duration::from_micros(100);
 /// The number of refused points that a response tells about.

@@ -58,6 +58,11 @@ impl Rejected {
         Self::Key(cut(key, 100).into())
     }
 
+    /// Whether the point was taken before.
+    pub(super) fn is_duplicate(&self) -> bool {
+        *self == Self::Intake(Refused::Duplicate)
+    }
+
     /// A word for it, as the value of a label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
@@ -75,6 +80,10 @@ impl Rejected {
 impl fmt::Display for Rejected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Intake(Refused::Senders) => f.write_str(
+                "too many processes send this series at once: set service.instance.id for each \
+                 process",
+            ),
             Self::Intake(refused) => refused.fmt(f),
             Self::Explained(_, why) => f.write_str(why),
             Self::Name => f.write_str("the name has no letter, digit or colon"),
@@ -138,7 +147,8 @@ impl Translator {
         &self.target.job
     }
 
-    /// Puts a point into the intake.
+    /// Puts a point into the intake. A point that was taken before is a
+    /// [`Refused::Duplicate`].
     pub(super) fn take(
         &mut self,
         intake: &mut Intake,
@@ -166,6 +176,7 @@ impl Translator {
             unit: &self.unit,
             expiry: self.shared.expiry,
             exemplars: true,
+            streams: true,
             time: (point.time_ns != 0).then_some(Timestamp(point.time_ns)),
             ..Metric::new(name)
         };

@@ -106,13 +106,23 @@ impl Rules {
         start: Option<Timestamp>,
     ) -> Result<(), Refused> {
         let Some(relabelled) = self.relabelled(metric.name, labels) else { return Ok(()) };
-        let (metric, labels) =
-            (Metric { name: relabelled.get(NAME), ..metric }, relabelled.pairs());
-        let input = Input::Given(given, mode, start);
-        if self.aggregate(intake, &Sample { metric, labels: &labels, input })? {
-            intake.take(metric, &labels, given, mode, start)?;
+        let is_once = metric.streams && metric.time.is_some() && mode == Mode::Add;
+        let own = (metric, labels);
+        let streams = metric.streams && !is_once;
+        let metric = Metric { name: relabelled.get(NAME), streams, ..metric };
+        let labels = &*relabelled.pairs();
+        let take = |intake: &mut Intake| {
+            let input = Input::Given(given, mode, start);
+            if self.aggregate(intake, &Sample { metric, labels, input })? {
+                intake.take(metric, labels, given, mode, start)?;
+            }
+            Ok(())
+        };
+        if is_once {
+            // Under its own labels, because a rule can give the series of many senders the same.
+            return intake.add_once(own.0, own.1, take);
         }
-        Ok(())
+        take(intake)
     }
 
     /// Observes a value, as [`Intake::observe`] does.
