@@ -207,13 +207,13 @@ impl fmt::Display for Error {
             Some(path) => write!(f, "segment file {}: ", printable(path))?,
             None => write!(f, "segment without a file: ")?,
         }
-        self.kind.write(f)
+        write!(f, "{}", self.kind)
     }
 }
 
-impl ErrorKind {
-    /// Writes what failed and what to do about it.
-    pub(crate) fn write(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// Writes what failed and what to do about it, without the path.
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ErrorKind::NotASegment => write!(
                 f,

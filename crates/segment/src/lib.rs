@@ -113,7 +113,7 @@ pub use lease::LeaderLease;
 #[cfg(not(loom))]
 pub use offset::CELL_BYTES;
 #[cfg(not(loom))]
-pub use printable::{Printable, printable};
+pub use printable::{Printable, is_printable, printable};
 #[cfg(not(loom))]
 pub use readings::Readings;
 #[cfg(not(loom))]

@@ -39,9 +39,13 @@ impl fmt::Display for Printable<'_> {
     }
 }
 
-/// Excludes control characters, line and paragraph separators, and direction marks.
-fn is_printable(c: char) -> bool {
-    let is_mark = matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
+/// Whether [`printable`] leaves a character unchanged. It escapes control characters (C0, DEL and
+/// C1), line and paragraph separators, and characters that change the direction of the text.
+///
+/// Use this for formats that escape these characters in their own way, such as JSON as `\u202e`.
+/// All of them are in the Basic Multilingual Plane.
+pub fn is_printable(c: char) -> bool {
+    let is_mark = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}');
     !(c.is_control() || is_mark || matches!(c, '\u{2066}'..='\u{2069}'))
 }
 
@@ -55,6 +59,7 @@ mod tests {
             ("/run/app/\u{fc} \"x\\y\".db", "/run/app/\u{fc} \"x\\y\".db"),
             ("a\r\n\t\0", "a\\r\\n\\t\\u{0}"),
             ("\u{9b}1m\u{7f}\u{202e}", "\\u{9b}1m\\u{7f}\\u{202e}"),
+            ("\u{61c}\u{2028}\u{2029}\u{2067}", "\\u{61c}\\u{2028}\\u{2029}\\u{2067}"),
         ] {
             assert_eq!(printable(name).to_string(), shown);
         }

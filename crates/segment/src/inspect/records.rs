@@ -67,7 +67,7 @@ impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             ErrorKind::Damaged(what) => f.write_str(what),
-            other => other.write(f),
+            other => write!(f, "{other}"),
         }
     }
 }

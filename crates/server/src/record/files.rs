@@ -382,12 +382,8 @@ fn refusal(error: &quipu_segment::Error) -> Refusal {
         ErrorKind::Moved => "it was removed or replaced".to_owned(),
         ErrorKind::Locked => "its program has it open for itself alone".to_owned(),
         ErrorKind::Joined => "another quipu record records it".to_owned(),
-        _ => {
-            // Without the path, which is shown before it.
-            let text = error.to_string();
-            let path = error.path().map(|path| format!("segment file {}: ", printable(path)));
-            path.and_then(|path| text.strip_prefix(&path).map(str::to_owned)).unwrap_or(text)
-        }
+        // The path is shown before it.
+        kind => kind.to_string(),
     };
     (state, what)
 }
