@@ -265,6 +265,17 @@ pub(crate) fn of_text(text: &Text) -> Result<Look, String> {
     Ok(look)
 }
 
+/// A look at an exposition in protobuf.
+///
+/// # Errors
+/// What cannot be read.
+#[cfg(test)]
+pub(crate) fn of_protobuf(bytes: &[u8]) -> Result<Look, String> {
+    let mut look = Look::default();
+    exposition::read_protobuf(bytes, &mut look)?;
+    Ok(look)
+}
+
 /// The label that names the segment of a series, where several segments are shown at once.
 const SOURCE: &str = "segment";
 

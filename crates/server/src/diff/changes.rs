@@ -74,26 +74,98 @@ struct Both<'l> {
 impl<'l> Changes<'l> {
     /// Compares two looks. The first of several series with the same name and labels counts.
     pub(super) fn between(before: &'l Look, after: &'l Look, seconds: Option<f64>) -> Self {
-        let mut families: BTreeMap<(&str, &str), (Type, Both<'_>)> = BTreeMap::new();
+        let mut families: BTreeMap<&str, Vec<(Type, Both<'_>)>> = BTreeMap::new();
         for (look, is_after) in [(before, false), (after, true)] {
             for series in look.series() {
                 let family = &look.families()[series.family as usize];
-                let key = (&*family.name, family.of.name());
-                let both = &mut families.entry(key).or_insert((family.of, Both::default())).1;
+                let variants = families.entry(&family.name).or_default();
+                let at =
+                    variants.iter().position(|(of, _)| *of == family.of).unwrap_or_else(|| {
+                        variants.push((family.of, Both::default()));
+                        variants.len() - 1
+                    });
+                let both = &mut variants[at].1;
                 if is_after { &mut both.after } else { &mut both.before }.push(series);
             }
         }
+        for variants in families.values_mut() {
+            join(variants);
+            variants.sort_by_key(|(of, _)| of.name());
+        }
         let mut changes = Self { seconds, ..Self::default() };
-        for ((name, _), (of, both)) in families {
-            let family = FamilyChange::of(name, of, &both);
-            changes.same_series += family.same;
-            match family.series.is_empty() {
-                true => changes.same_families += 1,
-                false => changes.families.push(family),
+        for (name, variants) in &families {
+            if are_starts(name, &families) {
+                continue;
+            }
+            for (of, both) in variants {
+                let family = FamilyChange::of(name, *of, both);
+                changes.same_series += family.same;
+                match family.series.is_empty() {
+                    true => changes.same_families += 1,
+                    false => changes.families.push(family),
+                }
             }
         }
         changes
     }
+}
+
+/// Joins the types of a name that only one look has with the types that only the other one has, if
+/// formats show the same family under both.
+fn join(variants: &mut Vec<(Type, Both<'_>)>) {
+    let mut at = 0;
+    while at < variants.len() {
+        let (of, both) = &variants[at];
+        let other = variants.iter().position(|(other, more)| {
+            both.after.is_empty() && more.before.is_empty() && common(*of, *other).is_some()
+        });
+        let Some(other) = other else {
+            at += 1;
+            continue;
+        };
+        if let Some(of) = common(*of, variants[other].0) {
+            variants[at].0 = of;
+        }
+        variants[at].1.after = std::mem::take(&mut variants[other].1.after);
+        variants.remove(other);
+        at = 0;
+    }
+}
+
+/// The type of a family that two formats show as these two types, which differ. Prometheus' text
+/// format shows an info and a state set as gauges, and OpenMetrics shows a counter as unknown if
+/// its name does not end in `_total`.
+fn common(one: Type, other: Type) -> Option<Type> {
+    match (one, other) {
+        (Type::Gauge, of @ (Type::Info | Type::StateSet))
+        | (of @ (Type::Info | Type::StateSet), Type::Gauge)
+        | (Type::Unknown, of @ (Type::Counter | Type::Gauge | Type::Info | Type::StateSet))
+        | (of @ (Type::Counter | Type::Gauge | Type::Info | Type::StateSet), Type::Unknown) => {
+            Some(of)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a family that only one look has is `x_created`, the start times of a family `x` that
+/// both have. OpenMetrics shows these times as parts of `x`, and other formats do not have them.
+fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Type, Both<'_>)>>) -> bool {
+    let Some(base) = name.strip_suffix("_created") else { return false };
+    let is_in_both = |name: &str| {
+        families.get(name).is_some_and(|variants| {
+            variants.iter().any(|(of, both)| {
+                matches!(of, Type::Counter | Type::Histogram | Type::Summary)
+                    && !both.before.is_empty()
+                    && !both.after.is_empty()
+            })
+        })
+    };
+    let is_in_one = |both: &Both<'_>| both.before.is_empty() || both.after.is_empty();
+    families.get(name).is_some_and(|variants| {
+        variants
+            .iter()
+            .all(|(of, both)| matches!(of, Type::Gauge | Type::Unknown) && is_in_one(both))
+    }) && (is_in_both(base) || is_in_both(&format!("{base}_total")))
 }
 
 impl<'l> FamilyChange<'l> {
@@ -185,33 +257,60 @@ fn count(of: Type, value: &Value<'_>) -> Option<Number> {
     }
 }
 
-/// Whether two values are the same, also if they are not numbers.
+/// Whether two values are the same, also if they are not numbers. Buckets and quantiles are
+/// compared if both formats show them.
 fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
     let float = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
     let points = |a: &[(f64, f64)], b: &[(f64, f64)]| {
         let mut pairs = a.iter().zip(b);
         a.len() == b.len() && pairs.all(|(a, b)| float(a.0, b.0) && float(a.1, b.1))
     };
-    match (a, b) {
+    match (*a, *b) {
         (Value::Number(Number::Unsigned(a)), Value::Number(Number::Unsigned(b))) => a == b,
         (Value::Number(a), Value::Number(b)) => float(a.as_f64(), b.as_f64()),
         (
-            Value::Histogram { count, sum, buckets, .. },
-            Value::Histogram { count: other, sum: other_sum, buckets: others, .. },
-        )
-        | (
-            Value::Summary { count, sum, quantiles: buckets },
+            Value::Histogram { count, sum, buckets, is_exponential },
+            Value::Histogram {
+                count: other,
+                sum: other_sum,
+                buckets: others,
+                is_exponential: is_other_exponential,
+            },
+        ) => {
+            // Only protobuf shows the exponential buckets of a native histogram. The text formats
+            // show none, or only the bucket without a bound.
+            let is_comparable =
+                is_exponential == is_other_exponential && has_bounds(buckets) == has_bounds(others);
+            let are_same = !is_comparable || points(buckets, others);
+            float(count, other) && float(sum, other_sum) && are_same
+        }
+        (
+            Value::Summary { count, sum, quantiles },
             Value::Summary { count: other, sum: other_sum, quantiles: others },
-        ) => float(*count, *other) && float(*sum, *other_sum) && points(buckets, others),
+        ) => {
+            let is_comparable = !quantiles.is_empty() && !others.is_empty();
+            let are_same = !is_comparable || points(quantiles, others);
+            float(count, other) && float(sum, other_sum) && are_same
+        }
         _ => false,
     }
+}
+
+fn has_bounds(buckets: &[(f64, f64)]) -> bool {
+    buckets.iter().any(|(bound, _)| bound.is_finite())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use quipu::exposition::{Escaping, Format};
+    use quipu::label::Values;
+    use quipu::{Counter, Description, Gauge, Histogram, Info, Registry, StateSet, Summary};
+
     use super::*;
     use crate::look::{Text, of_text};
+
+    type InfoFamily<L> = quipu::Family<Info, L>;
 
     fn look(text: &str) -> Look {
         of_text(&Text::of_bytes(text.into())).unwrap()
@@ -251,5 +350,50 @@ mod tests {
         ];
         assert_eq!(series.collect::<Vec<_>>(), expected);
         assert!(Changes::between(&after, &after, None).families.is_empty());
+    }
+
+    #[test]
+    fn a_family_is_the_same_in_all_formats() {
+        let registry = Registry::new();
+        let named = |name: &str| Description::new(name, "");
+        registry.register::<Counter>(named("hits")).unwrap().inc_by(3);
+        registry.register::<Gauge>(named("level")).unwrap().set(1.5);
+        let build: InfoFamily<Values> =
+            registry.register(named("build").labels(["version"])).unwrap();
+        let _build = build.with(&Values(&["1.2"]));
+        let mode: StateSet<&str> = registry.register(named("mode").states(["on", "off"])).unwrap();
+        mode.set_index(1);
+        registry.register::<Histogram>(named("took").buckets([0.5])).unwrap().observe(0.25);
+        registry.register::<Histogram>(named("native").native(5)).unwrap().observe(0.25);
+        registry.register::<Summary>(named("size")).unwrap().observe(7.0);
+        let shown = |format| {
+            let mut bytes = Vec::new();
+            registry.scrape().format(format, Escaping::default()).append_to(&mut bytes);
+            bytes
+        };
+        let text = of_text(&Text::of_bytes(shown(Format::Text))).unwrap();
+        let open = of_text(&Text::of_bytes(shown(Format::OpenMetrics))).unwrap();
+        let binary = crate::look::of_protobuf(&shown(Format::Protobuf)).unwrap();
+        let looks = [text, open, binary];
+        for (before, after) in [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)] {
+            let changes = Changes::between(&looks[before], &looks[after], None);
+            assert!(changes.families.is_empty(), "{before} {after}: {:?}", changes.families);
+            assert_eq!(changes.same_families, 7);
+        }
+    }
+
+    #[test]
+    fn start_times_are_no_family_of_one_format_only() {
+        let text = "# TYPE a_total counter\na_total 5\n# TYPE a_created gauge\na_created 7\n\
+                    # TYPE b counter\nb 1\n# TYPE c_created gauge\nc_created 1\n";
+        let open = "# TYPE a counter\na_total 5\na_created 7\n# TYPE b unknown\nb 3\n# EOF\n";
+        let (text, open) = (look(text), look(open));
+        let changes = Changes::between(&text, &open, None);
+        let families = changes.families.iter().map(|family| (family.name, family.of, family.is));
+        let expected =
+            [("b", Type::Counter, Change::Changed), ("c_created", Type::Gauge, Change::Gone)];
+        assert_eq!(families.collect::<Vec<_>>(), expected);
+        assert_eq!(changes.families[0].growth, Some(2.0));
+        assert_eq!(changes.same_families, 1);
     }
 }
