@@ -10,13 +10,14 @@ mod timed;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use quipu::Registry;
 use quipu::intake::{Buckets, Change, Intake, Limits, Metric, Shape};
 use quipu_segment::{Options, printable};
+
+use crate::output::warn;
 
 pub use series::Series;
 
@@ -265,11 +266,6 @@ fn mode(text: &str) -> Result<u32, String> {
         )),
         _ => Err(format!("expected permission bits in octal, 0600 to 0777, {EXAMPLE}")),
     }
-}
-
-/// Writes a line to standard error, and ignores failures: there is no other place to report them.
-fn warn(what: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "quipu: {what}");
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub mod exposing;
 pub mod http;
 pub mod inputs;
 pub mod inspect;
+mod json;
 pub mod lint;
 pub mod live;
 pub(crate) mod local_socket;

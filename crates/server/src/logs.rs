@@ -2,13 +2,18 @@
 //!
 //! A line that cannot be written, because the disk is full or the reader has gone, is dropped: the
 //! daemon counts with or without a log.
+//!
+//! Fields can contain what clients sent, and some people read logs on a terminal. Each line is
+//! therefore escaped as a whole when it is written, whichever field the text is in.
 
 use std::io::{self, Write};
 
+use quipu_segment::printable;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
 use crate::config::{LogFormat, LogLevel};
+use crate::json;
 
 /// Starts the log of this process. Later calls have no effect.
 pub fn start(format: LogFormat, level: LogLevel) {
@@ -25,7 +30,7 @@ pub fn start(format: LogFormat, level: LogLevel) {
         .with_target(false)
         .with_ansi(false)
         .log_internal_errors(false)
-        .with_writer(|| Unfailing);
+        .with_writer(move || Lines(format));
     // An error means that a log is installed already, which is fine.
     let _ = match format {
         LogFormat::Text => log.try_init(),
@@ -33,16 +38,41 @@ pub fn start(format: LogFormat, level: LogLevel) {
     };
 }
 
-/// Standard error, as a writer that never fails.
-struct Unfailing;
+/// Standard error, as a writer of whole lines that never fails.
+struct Lines(LogFormat);
 
-impl Write for Unfailing {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _ = io::stderr().write_all(bytes);
-        Ok(bytes.len())
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(escaped(self.0, line).as_bytes());
+        Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// Escapes a line, which ends in a line feed.
+fn escaped(format: LogFormat, line: &[u8]) -> String {
+    let line = String::from_utf8_lossy(line);
+    let text = line.strip_suffix('\n').unwrap_or(&line);
+    match format {
+        LogFormat::Text => format!("{}\n", printable(text)),
+        LogFormat::Json => format!("{}\n", json::escaped(text)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_stays_one_line_and_commands_no_terminal() {
+        let line = "INFO a push from=\u{202e}txt\u{9b}2J\nERROR forged\n".as_bytes();
+        let expected = "INFO a push from=\\u{202e}txt\\u{9b}2J\\nERROR forged\n";
+        assert_eq!(escaped(LogFormat::Text, line), expected);
+        let line = "{\"from\":\"\u{202e}\u{85}\\n\u{7f}\"}\n".as_bytes();
+        let expected = "{\"from\":\"\\u202e\\u0085\\n\\u007f\"}\n";
+        assert_eq!(escaped(LogFormat::Json, line), expected);
     }
 }

@@ -2,7 +2,6 @@
 //! `quipu diff`, `quipu record`, `quipu inc` and its like, `quipu convert` and `quipu compare`.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -13,7 +12,7 @@ use quipu_segment::printable;
 use quipu_server::compare::Compare;
 use quipu_server::config::{self, Flags, Settings};
 use quipu_server::convert::Convert;
-use quipu_server::output::{self, print};
+use quipu_server::output::{self, Coverage, print, warn, warn_lines};
 use quipu_server::record::{self, Record};
 use quipu_server::scrape::Scrape;
 use quipu_server::snapshot::{Restore, Snapshot};
@@ -217,7 +216,7 @@ fn end(result: Result<(), wire::Error>) -> ExitCode {
 fn serve(arguments: &Serve) -> ExitCode {
     let settings = match settings(arguments) {
         Ok(settings) => settings,
-        Err(error) => return fail(&error, USAGE),
+        Err(error) => return unusable(&error),
     };
     let environment: Vec<_> = std::env::vars_os().map(|(name, _)| name).collect();
     let strange = strange(&environment);
@@ -227,7 +226,7 @@ fn serve(arguments: &Serve) -> ExitCode {
         }
         settings.warnings().iter().for_each(|what| warn(what));
         if let Err(error) = settings.check_files() {
-            return fail(&error, USAGE);
+            return unusable(&error);
         }
         return printed(print(|out| out.write_all(settings.to_toml().as_bytes())));
     }
@@ -263,11 +262,11 @@ fn strange(environment: &[OsString]) -> Vec<&OsStr> {
 fn check_config(file: &Path) -> ExitCode {
     let settings = match Flags::read(file).and_then(Settings::resolve) {
         Ok(settings) => settings,
-        Err(error) => return fail(&error, USAGE),
+        Err(error) => return unusable(&error),
     };
     settings.warnings().iter().for_each(|what| warn(what));
     if let Err(error) = settings.check_files() {
-        return fail(&error, USAGE);
+        return unusable(&error);
     }
     printed(print(|out| writeln!(out, "{}: the settings are valid", printable(file))))
 }
@@ -285,14 +284,15 @@ fn settings(arguments: &Serve) -> Result<Settings, quipu_server::config::Error> 
 }
 
 fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
-    // If standard error is closed, the exit code alone reports the failure.
+    // If standard error is closed, only the exit code reports the failure.
     warn(&error);
     ExitCode::from(code)
 }
 
-/// Writes a line to standard error, and ignores failures: there is no other place to report them.
-fn warn(what: &dyn Display) {
-    let _ = writeln!(std::io::stderr(), "quipu: {what}");
+/// Reports settings that cannot be used. An error of a TOML file quotes its line below the message.
+fn unusable(error: &config::Error) -> ExitCode {
+    warn_lines(error);
+    ExitCode::from(USAGE)
 }
 
 #[cfg(test)]

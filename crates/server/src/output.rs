@@ -1,7 +1,9 @@
-//! Standard output of the commands.
+//! Standard output and standard error of the commands, and their exit codes.
 
 use std::fmt;
-use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write};
+use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
+
+use quipu_segment::printable;
 
 /// Standard output, with a buffer.
 pub type Output = BufWriter<StdoutLock<'static>>;
@@ -17,6 +19,52 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+/// How much of the sources a command has shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Coverage {
+    /// All of them.
+    Whole,
+    /// Some of them could not be read, or not in full. Standard error names these.
+    Part,
+}
+
+impl Coverage {
+    /// Returns `Part` if `is_part`.
+    pub(crate) fn part_if(is_part: bool) -> Self {
+        if is_part { Self::Part } else { Self::Whole }
+    }
+
+    /// The exit code of the process: `docs/guide-cli.md` lists all of them.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::Part => 3,
+        }
+    }
+}
+
+/// Writes a line to standard error, and escapes characters in it that control a terminal. Ignores
+/// failures, because there is no other place to report them.
+pub fn warn(what: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "quipu: {}", printable(&what.to_string()));
+}
+
+/// Like [`warn`], with several lines.
+pub fn warn_lines(what: &dyn fmt::Display) {
+    let text = what.to_string();
+    let lines: Vec<_> = text.lines().map(|line| printable(line).to_string()).collect();
+    let _ = writeln!(io::stderr(), "quipu: {}", lines.join("\n"));
+}
+
+/// Reports that the command reads standard input, if this is a terminal: the command seems to hang
+/// otherwise.
+pub(crate) fn announce_input() {
+    if io::stdin().is_terminal() {
+        warn(&"reading standard input, which is a terminal: name a file, or end it with Ctrl-D");
+    }
+}
 
 /// Writes to standard output, all of which has arrived when this returns what `write` returned.
 /// Returns `None` if the reader has gone: one that has seen enough, such as `head`, is not a

@@ -5,19 +5,17 @@ mod once;
 mod sources;
 
 use std::fmt;
-use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use clap::{Args, ValueEnum};
 use quipu::Aggregation;
 use quipu::exposition::{Escaping, Format};
-use quipu_segment::printable;
 use quipu_store::Kind;
 use quipu_store::files::Hint;
 
 use crate::config::with_host;
-use crate::output::print;
+use crate::output::{Coverage, print, warn};
 use crate::signals::Signals;
 use sources::Sources;
 
@@ -163,11 +161,6 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
     warn(&format_args!("listening on http://{}/metrics", server.address()));
     signals.first();
     Ok(())
-}
-
-/// Writes a line to standard error, and ignores failures: there is no other place to report them.
-fn warn(what: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "quipu: {}", printable(&what.to_string()));
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::measure::{Entry, Refusal};
 use super::sample::Sample;
+use crate::json::escaped;
 use crate::wire::{count, messages};
 
 /// The result of a comparison, as it is printed.
@@ -100,7 +101,7 @@ impl Report {
 
     pub(super) fn to_json(&self) -> String {
         // Serialising numbers and text cannot fail.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        escaped(&serde_json::to_string_pretty(self).unwrap_or_default()) + "\n"
     }
 
     pub(super) fn to_text(&self) -> String {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::changes::{Changes, FamilyChange, SeriesChange};
 use crate::inspect::json::float;
+use crate::json::escaped;
 use crate::look::{Value, labels};
 
 /// Writes the object: families one after the other.
@@ -14,7 +15,8 @@ pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<(
     let same = json!({"families": changes.same_families, "series": changes.same_series});
     write!(out, "{{\"seconds\":{},\"same\":{same},\"families\":[", json!(changes.seconds))?;
     for (i, family) in changes.families.iter().enumerate() {
-        write!(out, "{}\n{}", if i > 0 { "," } else { "" }, family_json(family, changes.seconds))?;
+        let comma = if i > 0 { "," } else { "" };
+        write!(out, "{comma}\n{}", escaped(&family_json(family, changes.seconds)))?;
     }
     writeln!(out, "]}}")
 }

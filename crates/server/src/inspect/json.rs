@@ -11,6 +11,7 @@ use super::openmetrics::{ALONE, number};
 use super::processes;
 use super::text::hex;
 use super::value::{Type, Value, each_series, identity, kind_name, value};
+use crate::json::escaped;
 
 /// Writes the object: families and series one after the other, everything else at once. Returns
 /// whether the file is sound.
@@ -20,7 +21,8 @@ pub(super) fn write(
     out: &mut impl Write,
 ) -> io::Result<bool> {
     let report = inspection.report();
-    write!(out, "{{\"file\":{},\"bytes\":{}", json!(printable(file).to_string()), report.length)?;
+    let name = json!(printable(file).to_string());
+    write!(out, "{{\"file\":{},\"bytes\":{}", escaped(&name), report.length)?;
     let header = report.header.as_ref().map(|header| {
         json!({
             "version": header.version,
@@ -39,12 +41,12 @@ pub(super) fn write(
     });
     write!(out, ",\"header\":{}", json!(header))?;
     write!(out, ",\"open\":{}", json!(report.is_open))?;
-    write!(out, ",\"processes\":{}", owners(inspection, file))?;
+    write!(out, ",\"processes\":{}", escaped(&owners(inspection, file)))?;
     let records = report.records.iter().map(|record| {
         json!({"kind": format!("{:?}", record.kind), "name": record.name, "at": record.at,
             "bytes": record.bytes})
     });
-    write!(out, ",\"records\":{}", Json::from_iter(records))?;
+    write!(out, ",\"records\":{}", escaped(&Json::from_iter(records)))?;
     write!(out, ",\"claim_bytes\":{}", report.claim_bytes)?;
     write!(out, ",\"other_bytes\":{}", report.other_bytes())?;
     write!(out, ",\"families\":[")?;
@@ -57,7 +59,7 @@ pub(super) fn write(
     damage.dedup();
     let listed = damage.iter().map(|Damage { at, what }| json!({"at": at, "what": what}));
     write!(out, "],\"left_out\":{}", inspection.left_out())?;
-    writeln!(out, ",\"damage\":{}}}", Json::from_iter(listed))?;
+    writeln!(out, ",\"damage\":{}}}", escaped(&Json::from_iter(listed)))?;
     Ok(damage.is_empty())
 }
 
@@ -112,14 +114,14 @@ fn write_family(
             "free": family.free_bytes,
         },
     });
-    let about = about.to_string();
+    let about = escaped(&about);
     write!(out, "{},\"series\":[", about.strip_suffix('}').unwrap_or(&about))?;
     let (mut written, mut is_first) = (Ok(()), true);
     let damage = each_series(inspection, family, |series| {
         if written.is_ok() {
             let comma = if is_first { "" } else { "," };
             is_first = false;
-            written = write!(out, "{comma}\n{}", series_json(family, series));
+            written = write!(out, "{comma}\n{}", escaped(&series_json(family, series)));
         }
     });
     written?;

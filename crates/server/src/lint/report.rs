@@ -7,6 +7,7 @@ use quipu_segment::printable;
 use serde_json::{Value as Json, json};
 
 use super::findings::{Finding, Findings, Unreadable};
+use crate::json::escaped;
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -30,7 +31,7 @@ pub(super) fn write(
 
 fn text(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
     for Unreadable { what, .. } in findings.lines() {
-        writeln!(out, "{what}")?;
+        writeln!(out, "{}", printable(&what))?;
     }
     for Finding { metric, rule, what, line, count } in findings.all() {
         if let Some(line) = line {
@@ -77,5 +78,5 @@ fn json(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
         "findings": Json::from_iter(found),
         "more": findings.more,
     });
-    writeln!(out, "{object}")
+    writeln!(out, "{}", escaped(&object))
 }

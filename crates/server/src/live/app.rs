@@ -36,8 +36,10 @@ pub(super) struct App {
     room: usize,
     /// What is being typed.
     pub(super) input: Option<Input>,
-    /// What the last look could not do.
+    /// The files and lines that the last look could not read.
     pub(super) problems: Vec<String>,
+    /// The series that the rows do not show, although everything was read.
+    pub(super) notes: Vec<String>,
     pub(super) interval: Duration,
     pub(super) is_paused: bool,
     pub(super) is_help: bool,
@@ -113,6 +115,7 @@ impl App {
             room: 1,
             input: None,
             problems: Vec::new(),
+            notes: Vec::new(),
             interval,
             is_paused: false,
             is_help: false,
@@ -128,11 +131,9 @@ impl App {
             Ok(look) => {
                 self.model.update(look, at);
                 self.problems = look.problems();
-                if self.model.duplicates() > 0 {
-                    let count = self.model.duplicates();
-                    let what = "series have the name and labels of another: the first is shown";
-                    self.problems.push(format!("{count} {what}"));
-                }
+                let count = self.model.duplicates();
+                let what = "series have the name and labels of another: the first is shown";
+                self.notes = (count > 0).then(|| format!("{count} {what}")).into_iter().collect();
                 self.list();
             }
             Err(error) => self.problems = vec![error.clone()],

@@ -208,6 +208,9 @@ fn problems_are_a_line_and_the_rows_stay() {
     assert_eq!(screened.list().len(), 3);
     screened.look("a 1\nb{\n");
     assert!(screened.lines()[2].contains("line 2"));
+    let problem = Err("x\u{9b}2J\u{202e}.quipu: No such file".into());
+    screened.app.look(&problem, Duration::from_secs(9));
+    assert!(screened.lines()[2].starts_with("x\\u{9b}2J\\u{202e}.quipu"));
     screened.look("a 1\n{\"\u{1b}[31m\",x=\"\u{1b}[2J\"} 1\n");
     screened.press("a");
     assert!(!screened.lines().concat().contains('\u{1b}'));

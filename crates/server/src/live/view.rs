@@ -62,11 +62,6 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
 /// The lines of a screen of this width, whose body has room for that number of lines. Without a
 /// width, the lines are as long as their names.
 pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
-    let problem = match &app.problems[..] {
-        [] => Line::default(),
-        [one] => Line::styled(one.clone(), WRONG),
-        [first, others @ ..] => Line::styled(format!("{first} (and {} more)", others.len()), WRONG),
-    };
     let (columns, body) = match app.place() {
         _ if app.is_help => (Line::default(), help(app)),
         Place::Series { .. } => {
@@ -84,8 +79,19 @@ pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
         head.push(Line::styled(timeline.moment(), BOLD));
         head.push(Line::raw(timeline.line(width, app.levels.is_ascii())));
     }
-    head.extend([place(app), problem, columns]);
+    head.extend([place(app), problem(app), columns]);
     Screen { head, body, foot: foot(app) }
+}
+
+/// The problems and notes of the last look, in one line.
+fn problem(app: &App) -> Line<'static> {
+    let problems: Vec<&String> = app.problems.iter().chain(&app.notes).collect();
+    let text = match problems[..] {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first, ref others @ ..] => format!("{first} (and {} more)", others.len()),
+    };
+    Line::styled(printable(&text).to_string(), WRONG)
 }
 
 fn title(app: &App) -> Line<'static> {

@@ -20,6 +20,7 @@ use super::report::{Change, State};
 use super::rounds::{Event, Joined};
 use super::{LEAST_BYTES, Record};
 use crate::agent::places::{self, Found, Kind as PlaceKind};
+use crate::output::warn;
 use crate::segment_file::{FileId, file_id};
 
 /// What is known of the files; the threads share it.
@@ -167,14 +168,14 @@ impl Looks {
             let is_empty = is_first && look.found.is_empty();
             let is_last = is_empty && self.empty.fetch_sub(1, Ordering::Relaxed) == 1;
             if is_last && !self.arguments.child {
-                super::warn(&"no segment is there yet: this waits for one");
+                warn(&"no segment is there yet: this waits for one");
             }
             is_first = false;
             let now: HashSet<(PathBuf, String)> = look.faults.iter().cloned().collect();
             if !self.arguments.child {
                 // The daemon says it itself.
                 now.difference(&faults).for_each(|(path, what)| {
-                    super::warn(&format_args!("{}: {what}", printable(path)));
+                    warn(&format_args!("{}: {what}", printable(path)));
                 });
             }
             faults = now;

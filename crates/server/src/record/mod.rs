@@ -17,7 +17,7 @@ mod report;
 mod rounds;
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -199,9 +199,4 @@ fn end_by_signal(sender: Sender<Event>) -> io::Result<()> {
         let _ = sender.send(Event::Stop);
     };
     thread::Builder::new().name("signals".into()).spawn(watch).map(drop)
-}
-
-/// Writes to standard error, and ignores failures: there is no other place to report them.
-fn warn(what: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "quipu: {what}");
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
+use quipu_segment::printable;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
@@ -176,7 +177,7 @@ fn print(files: &Files) -> io::Result<()> {
             return Ok(());
         }
         let Some(change) = files.take_changes(1).pop() else { return out.flush() };
-        writeln!(out, "{change}")?;
+        writeln!(out, "{}", printable(&change.to_string()))?;
     }
 }
 

@@ -8,6 +8,7 @@ use quipu_segment::printable;
 use serde_json::{Value as Json, json};
 
 use super::{History, SampleKind};
+use crate::json::escaped;
 
 /// Writes a line of names, and then one for each tick: seconds of Unix time, and the values. A
 /// value that is not there is empty (RFC 4180).
@@ -52,7 +53,7 @@ pub(super) fn json(history: &History, file: &Path, out: &mut impl Write) -> io::
         },
         "times": history.ticks.iter().map(|(_, unix)| *unix as f64 / 1e9).collect::<Vec<_>>(),
     });
-    let about = about.to_string();
+    let about = escaped(&about);
     write!(out, "{},\"series\":[", about.strip_suffix('}').unwrap_or(&about))?;
     for (i, sample) in history.samples().enumerate() {
         let kind = match sample.kind {
@@ -66,10 +67,10 @@ pub(super) fn json(history: &History, file: &Path, out: &mut impl Write) -> io::
             "type": kind,
             "values": Json::from_iter(values),
         });
-        write!(out, "{}\n{series}", if i == 0 { "" } else { "," })?;
+        write!(out, "{}\n{}", if i == 0 { "" } else { "," }, escaped(&series))?;
     }
     let damage = history.damage.iter().map(|(at, what)| json!({"at": at, "what": what}));
-    writeln!(out, "],\"damage\":{}}}", Json::from_iter(damage))
+    writeln!(out, "],\"damage\":{}}}", escaped(&Json::from_iter(damage)))
 }
 
 /// A number; a text if JSON has no such number; null if there is none.

@@ -1,0 +1,50 @@
+//! JSON for terminals and logs, in which characters that control a terminal or change the direction
+//! of text are escaped. JSON itself requires this for C0 only, and a parser reads both forms alike.
+
+use std::fmt::{Display, Write};
+
+use quipu_segment::is_printable;
+
+/// Returns JSON in which all characters that are not [printable](is_printable) are escaped, except
+/// the line feeds between its parts.
+///
+/// Such characters occur only in strings, so that the result is the same JSON for a parser.
+pub(crate) fn escaped(json: &(impl Display + ?Sized)) -> String {
+    let json = json.to_string();
+    let is_plain = |c: char| is_printable(c) || c == '\n';
+    if json.chars().all(is_plain) {
+        return json;
+    }
+    let mut escaped = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if is_plain(c) {
+            escaped.push(c);
+        } else {
+            // A character that is not printable is one unit of UTF-16. A string takes all of them.
+            let _ = write!(escaped, "\\u{:04x}", u32::from(c));
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_commands_a_terminal_is_escaped_and_read_back() {
+        let value =
+            json!({"a\u{9b}\"": ["\u{7f}\u{1b}[2J\n", "\u{202e}\u{2028}\u{61c}", "\u{fc}"]});
+        let text = escaped(&value);
+        assert_eq!(
+            text,
+            "{\"a\\u009b\\\"\":[\"\\u007f\\u001b[2J\\n\",\"\\u202e\\u2028\\u061c\",\"\u{fc}\"]}"
+        );
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+        let pretty = escaped(&format!("{value:#}"));
+        assert_eq!(pretty.lines().count(), 7, "{pretty}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&pretty).unwrap(), value);
+    }
+}
