@@ -7,15 +7,13 @@ mod text;
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use quipu_segment::printable;
 
 use crate::config::Time;
 use crate::look::{Look, Source, Target};
-use crate::output::print;
+use crate::output::{Coverage, print, warn};
 use changes::Changes;
 
 /// Arguments of `quipu diff`.
@@ -27,7 +25,8 @@ Examples:
   quipu diff --format json old.quipu http://127.0.0.1:8081/metrics
 
 A and B are segment files, expositions that were saved, directories, URLs (http; without a path, \
-that of /metrics) or process IDs, as for quipu top. What stayed the same is not listed.")]
+that of /metrics) or process IDs, as for quipu top. What stayed the same is not listed. The exit code \
+is 3 if a part of A or B could not be read.")]
 pub struct Diff {
     /// What was there
     #[arg(value_name = "A")]
@@ -71,22 +70,24 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Compares.
+/// Compares. Returns whether all of A and B could be read.
 ///
 /// # Errors
 /// What cannot be read, or output that cannot be written.
-pub fn run(arguments: &Diff) -> Result<(), Error> {
+pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
     let mut source = Source::new(Target::parse(&arguments.a));
-    let before = look(&mut source)?;
+    let mut problems = Problems::default();
+    let before = problems.look(&mut source)?;
     let begun = Instant::now();
     let (after, time) = match (&arguments.b, arguments.after) {
         (Some(b), _) => {
-            (look(&mut Source::new(Target::parse(b)))?, arguments.over.map(|over| over.0))
+            let after = problems.look(&mut Source::new(Target::parse(b)))?;
+            (after, arguments.over.map(|over| over.0))
         }
         (None, wait) => {
             std::thread::sleep(wait.map_or(Duration::ZERO, |wait| wait.0));
             let time = begun.elapsed();
-            (look(&mut source)?, Some(time))
+            (problems.look(&mut source)?, Some(time))
         }
     };
     let seconds = time.map(|time| time.as_secs_f64()).filter(|seconds| *seconds > 0.0);
@@ -95,15 +96,24 @@ pub fn run(arguments: &Diff) -> Result<(), Error> {
         FormatName::Text => text::write(&changes, out),
         FormatName::Json => json::write(&changes, out),
     });
-    written.map(drop).map_err(|error| Error(error.to_string()))
+    let coverage = Coverage::part_if(!problems.0.is_empty());
+    written.map(|_| coverage).map_err(|error| Error(error.to_string()))
 }
 
-/// Looks, and reports on standard error what could not be read.
-fn look(source: &mut Source) -> Result<Look, Error> {
-    let look = source.look().map_err(Error)?;
-    for problem in look.problems() {
-        // If standard error is closed, there is no place for it.
-        let _ = writeln!(io::stderr(), "quipu: {}", printable(&problem));
+/// The files and lines that could not be read. Each problem is reported once.
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Problems {
+    /// Looks, and reports new problems on standard error.
+    fn look(&mut self, source: &mut Source) -> Result<Look, Error> {
+        let look = source.look().map_err(Error)?;
+        for problem in look.problems() {
+            if !self.0.contains(&problem) {
+                warn(&problem);
+                self.0.push(problem);
+            }
+        }
+        Ok(look)
     }
-    Ok(look)
 }

@@ -19,7 +19,8 @@ use quipu_segment::inspect::Inspection;
 use quipu_segment::printable;
 
 use self::history::History;
-use crate::output::print;
+use crate::look::foreign;
+use crate::output::{Coverage, print, warn};
 
 /// Arguments of `quipu inspect`.
 #[derive(Args, Clone, Debug)]
@@ -30,8 +31,8 @@ Examples:
   quipu inspect --history --last 2m --metric jobs_total /run/app.quipu
   quipu inspect --history --format svg /run/app.quipu >before-the-crash.svg
 
-Nothing is changed, and no process waits. The exit code is 3 if the file is damaged: what could be read \
-is shown.")]
+Nothing is changed, and no process waits. The exit code is 3 if the file is damaged, or if series changed \
+again and again: the rest is shown.")]
 pub struct Inspect {
     /// Segment file
     #[arg(value_name = "FILE")]
@@ -77,11 +78,30 @@ pub enum FormatName {
 
 /// Why a file could not be shown.
 #[derive(Debug)]
-pub struct Error(String);
+pub struct Error {
+    what: String,
+    code: u8,
+}
+
+impl Error {
+    fn new(what: impl fmt::Display) -> Self {
+        Self { what: what.to_string(), code: 1 }
+    }
+
+    /// The error of arguments that do not fit together, with clap's exit code.
+    fn usage(what: &str) -> Self {
+        Self { what: what.to_owned(), code: 2 }
+    }
+
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.what)
     }
 }
 
@@ -97,19 +117,19 @@ pub(crate) fn left_out(inspection: &Inspection) -> Option<String> {
     (left_out > 0).then(|| format!("{left_out} {what}"))
 }
 
-/// Shows a file. Returns whether it is sound.
+/// Shows a file. Returns whether all of it could be read.
 ///
 /// # Errors
-/// A file that cannot be read, or output that cannot be written.
-pub fn run(arguments: &Inspect) -> Result<bool, Error> {
+/// A file that cannot be read or is not a segment, or output that cannot be written.
+pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
     let Inspect { file, format, history, metric, last } = arguments;
     match (format, history) {
         (FormatName::Openmetrics, true) => {
             let what = "--history has no OpenMetrics form; use text, json, csv or svg";
-            return Err(Error(what.into()));
+            return Err(Error::usage(what));
         }
         (FormatName::Csv | FormatName::Svg, false) => {
-            return Err(Error("csv and svg are forms of the history; add --history".into()));
+            return Err(Error::usage("csv and svg are forms of the history; add --history"));
         }
         _ => {}
     }
@@ -118,21 +138,38 @@ pub fn run(arguments: &Inspect) -> Result<bool, Error> {
         true => Inspection::of_file(file),
         false => Inspection::of_copy(file, MAX_COPY),
     };
-    let inspection =
-        inspection.map_err(|error| Error(format!("cannot read {}: {error}", printable(file))))?;
+    let inspection = inspection.map_err(|error| unreadable(file, &error))?;
+    if inspection.report().header.is_none()
+        && let Some(what) = foreign::describe(file)
+    {
+        return Err(Error::new(format_args!("{}: {what}", printable(file))));
+    }
     let shown = if *history {
         let history = History::read(&inspection, *last, metric, *format)
-            .map_err(|what| Error(format!("{}: {what}", printable(file))))?;
+            .map_err(|what| Error::new(format_args!("{}: {what}", printable(file))))?;
         print(|out| history.write(*format, file, out))
     } else {
         print(|out| of_now(&inspection, *format, file, out))
     };
-    // The others show it.
-    if let (FormatName::Openmetrics, Some(what)) = (format, left_out(&inspection)) {
-        let _ = writeln!(io::stderr(), "quipu: {}: {what}", printable(file));
+    // A reader that has gone has not waited for the damage.
+    let is_sound = shown.map_err(Error::new)?.unwrap_or(true);
+    let left_out = left_out(&inspection);
+    if let Some(what) = &left_out {
+        warn(&format_args!("{}: {what}", printable(file)));
     }
-    // A reader that has gone is not told what it did not wait for.
-    shown.map(|is_sound| is_sound.unwrap_or(true)).map_err(|error| Error(error.to_string()))
+    if !is_sound {
+        warn(&format_args!("{}: damaged: only a part of it is shown", printable(file)));
+    }
+    Ok(Coverage::part_if(!is_sound || left_out.is_some()))
+}
+
+fn unreadable(file: &Path, error: &io::Error) -> Error {
+    let name = printable(file);
+    if file.is_dir() {
+        let what = "it is a directory: name a file in it, or use quipu top";
+        return Error::new(format_args!("{name}: {what}"));
+    }
+    Error::new(format_args!("cannot read {name}: {error}"))
 }
 
 fn of_now(

@@ -26,7 +26,7 @@ use quipu_segment::printable;
 
 use crate::config::Time;
 use crate::look::{Source, Target};
-use crate::output::print;
+use crate::output::{Coverage, print, warn};
 use app::{App, INTERVALS};
 use history::Levels;
 use list::{FamilyKey, Place};
@@ -197,14 +197,17 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     Ok(Place::Family { family, chosen: Vec::new(), by: arguments.by.clone() })
 }
 
-/// Writes one frame.
+/// Writes one frame, and reports problems of the last look on standard error.
 fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
+    let problems = std::mem::take(&mut app.problems);
     app.fit(usize::MAX);
     let screen = view::screen(&app, None, arguments.rows.unwrap_or(usize::MAX));
     let lines = screen.head.iter().chain(&screen.body).map(ToString::to_string);
     let mut lines = lines.filter(|line| !line.is_empty());
     let written = print(|out| lines.try_for_each(|line| writeln!(out, "{}", line.trim_end())));
-    written.map(|_| End::Quit).map_err(|error| Error(error.to_string()))
+    problems.iter().for_each(|problem| warn(problem));
+    let coverage = Coverage::part_if(!problems.is_empty());
+    written.map(|_| End::Frame(coverage)).map_err(|error| Error(error.to_string()))
 }
 
 /// Whether the terminal shows more than ASCII, as the locale says.

@@ -8,6 +8,7 @@ mod exponential;
 mod exposition;
 mod fetch;
 mod files;
+pub(crate) mod foreign;
 mod growth;
 mod labels;
 mod processes;
@@ -46,6 +47,8 @@ pub(crate) struct Look {
     numbers: HashMap<(String, Type), u32>,
     /// A label that distinguishes the sources of a directory.
     source: Option<String>,
+    /// The name of the target, for its own problems; empty if there is none.
+    name: String,
     problems: Vec<String>,
     more_problems: usize,
     left_out: usize,
@@ -110,6 +113,11 @@ const MAX_POINTS: usize = 64 << 20;
 const MAX_PROBLEMS: usize = 100;
 
 impl Look {
+    /// A look at the target with this name, without series at first.
+    fn at(name: String) -> Self {
+        Self { name, ..Self::default() }
+    }
+
     pub(crate) fn families(&self) -> &[Family] {
         &self.families
     }
@@ -157,16 +165,27 @@ impl Look {
         })
     }
 
-    /// What could not be read, one sentence each.
+    /// What could not be read, one sentence each, with the name of the file.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.clone();
         if self.left_out > 0 {
-            problems.push(format!("{} series are left out: there are too many", self.left_out));
+            let what = format!("{} series are left out: there are too many", self.left_out);
+            problems.push(self.named(&what));
         }
         if self.more_problems > 0 {
-            problems.push(format!("{} more problems", self.more_problems));
+            problems.push(self.named(&format!("{} more problems", self.more_problems)));
         }
         problems
+    }
+
+    /// A problem of the target itself.
+    fn own_problem(&mut self, what: &str) {
+        let what = self.named(what);
+        self.problem(what);
+    }
+
+    fn named(&self, what: &str) -> String {
+        if self.name.is_empty() { what.to_owned() } else { format!("{}: {what}", self.name) }
     }
 
     fn problem(&mut self, what: impl Into<String>) {

@@ -145,19 +145,16 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
         },
-        Command::Scrape(arguments) => match scrape::run(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 1),
+        Command::Scrape(arguments) => shown(scrape::run(&arguments)),
+        Command::Inspect(arguments) => match inspect::run(&arguments) {
+            Ok(coverage) => ExitCode::from(coverage.code()),
+            Err(error) => fail(&error, error.code()),
         },
-        Command::Inspect(arguments) => inspect(&arguments),
         Command::Top(arguments) => match live::run(&arguments) {
             Ok(end) => ExitCode::from(end.code()),
             Err(error) => fail(&error, 1),
         },
-        Command::Diff(arguments) => match diff::run(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 1),
-        },
+        Command::Diff(arguments) => shown(diff::run(&arguments)),
         Command::Record(arguments) => match record::run(&arguments) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => fail(&error, 1),
@@ -191,15 +188,8 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// Exit code of `quipu inspect` for a damaged file.
-const DAMAGED: u8 = 3;
-
-fn inspect(arguments: &inspect::Inspect) -> ExitCode {
-    match inspect::run(arguments) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(DAMAGED),
-        Err(error) => fail(&error, 1),
-    }
+fn shown(result: Result<Coverage, impl std::error::Error>) -> ExitCode {
+    result.map_or_else(|error| fail(&error, 1), |coverage| ExitCode::from(coverage.code()))
 }
 
 fn counted(result: Result<(), count::Error>) -> ExitCode {

@@ -52,7 +52,8 @@ Examples:
 
 KIND is counter, gauge, histogram or summary. AGGREGATION is sum (the default), min, max or \
 most_recent. Files and paths that cannot be used are left out, named on standard error, and counted in \
-quipu_scrape_files_skipped_total. With --listen, each scrape looks at the paths again.";
+quipu_scrape_files_skipped_total; the exit code is 3 then. With --listen, each scrape looks at the \
+paths again.";
 
 /// An exposition format, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -107,34 +108,35 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// Writes an exposition, or serves it until a signal arrives.
+/// Writes an exposition, or serves it until a signal arrives. Returns whether all of the files are
+/// in it.
 ///
 /// # Errors
 ///
 /// Unusable paths, output that cannot be written, or an address that cannot be listened on.
-pub fn run(arguments: &Scrape) -> Result<(), Error> {
+pub fn run(arguments: &Scrape) -> Result<Coverage, Error> {
     let hints = arguments.metric.iter().cloned();
     let sources = Sources::open(&arguments.paths, hints)?;
     match &arguments.listen {
-        Some(address) => listen(address, sources),
+        Some(address) => listen(address, sources).map(|()| Coverage::Whole),
         None => write(arguments.format, sources),
     }
 }
 
-fn write(format: FormatName, sources: Sources) -> Result<(), Error> {
+fn write(format: FormatName, sources: Sources) -> Result<Coverage, Error> {
     sources.refuse_nothing()?;
     let format = match format {
         FormatName::Text => Format::Text,
         FormatName::Openmetrics => Format::OpenMetrics,
         FormatName::Protobuf => Format::Protobuf,
     };
-    let used = sources.used();
+    let (used, skipped) = (sources.used(), sources.skipped());
     let scrape = sources.registry()?.scrape().format(format, Escaping::default());
     match print(|out| scrape.write_to(out)).map_err(|error| Error(error.to_string()))? {
         Some(()) if !used.load(Ordering::Relaxed) => {
             Err(Error("no metrics: none of the files could be read, see above".into()))
         }
-        _ => Ok(()),
+        _ => Ok(Coverage::part_if(skipped.load(Ordering::Relaxed))),
     }
 }
 

@@ -127,7 +127,7 @@ fn target(out: &Path) -> Result<PathBuf, Error> {
     // One that may not be read cannot be told from one that matters.
     let read = File::open(&path).and_then(|file| read_up_to(&file, &mut head, 0));
     let read = read.map_err(|error| failed(&name, &error))?;
-    if read == 0 || head[..read].windows(NAME.len()).any(|bytes| bytes == NAME) {
+    if read == 0 || is_snapshot(&head[..read]) {
         return Ok(path);
     }
     let what = match head.starts_with(&quipu_segment::MAGIC) {
@@ -138,6 +138,11 @@ fn target(out: &Path) -> Result<PathBuf, Error> {
         false => "the file exists, and is not a snapshot: move it away, or name another one",
     };
     Err(Error(format!("{name}: {what}")))
+}
+
+/// Whether a file begins like a snapshot.
+pub(crate) fn is_snapshot(head: &[u8]) -> bool {
+    head[..head.len().min(HEAD)].windows(NAME.len()).any(|bytes| bytes == NAME)
 }
 
 /// Creates a state file from a snapshot.

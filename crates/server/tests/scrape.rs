@@ -36,6 +36,13 @@ fn succeed(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The output of a command that could read a part of its files.
+fn shown_in_part(command: &mut Command) -> String {
+    let output = run(command);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
 fn scrape() -> Command {
     let mut command = Command::new(QUIPU);
     command.arg("scrape").env_remove("PROMETHEUS_MULTIPROC_DIR");
@@ -161,7 +168,7 @@ fn bad_files_are_named_and_the_rest_is_shown() {
     put("README", b"nobody's concern");
     fs::create_dir(directory.path().join("counter_5.db")).unwrap();
     let output = run(scrape().arg(directory.path()));
-    assert!(output.status.success());
+    assert_eq!(output.status.code(), Some(3));
     let text = String::from_utf8(output.stdout).unwrap();
     // Entries before the cut count.
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(2.0));
@@ -194,6 +201,9 @@ fn files_of_which_none_can_be_read_are_told_as_a_failure() {
     assert!(errors.ends_with("quipu: no metrics: none of the files could be read, see above\n"));
     // A file without entries can be read, and so can a segment without series.
     put("counter_2.db", &python_file(&[]));
+    assert_eq!(run(scrape().arg(directory.path())).status.code(), Some(3));
+    fs::remove_file(directory.path().join("counter_1.db")).unwrap();
+    fs::remove_file(directory.path().join("metric_x___4.bin")).unwrap();
     succeed(scrape().arg(directory.path()));
     let path = directory.path().join("app.quipu");
     let registry = quipu::Registry::open(&path).unwrap();
@@ -399,18 +409,21 @@ fn paths_that_cannot_be_read_keep_no_others_from_being_shown() {
         let text = String::from_utf8(output.stdout).unwrap();
         assert_eq!(value(&text, "jobs_total"), Some(1.0), "{text}");
         let bad = names.iter().find(|name| **name != "good.quipu").unwrap();
-        assert!(output.status.success() && errors.contains(bad), "{errors}");
+        // In a directory without files, there is nothing that could not be read.
+        let expected = if *bad == "none" { 0 } else { 3 };
+        assert_eq!(output.status.code(), Some(expected), "{errors}");
+        assert!(errors.contains(bad), "{errors}");
         assert_eq!(errors.lines().count(), 1, "{errors}");
     }
     let names = ["cut.quipu", "empty.quipu", "text", "missing", "good.quipu"].map(path);
-    let text = succeed(scrape().args(&names));
+    let text = shown_in_part(scrape().args(&names));
     for (reason, count) in [("damaged", 1.0), ("empty", 1.0), ("foreign", 1.0), ("unreadable", 1.0)]
     {
         assert_eq!(skipped(&text, reason), Some(count), "{reason}: {text}");
     }
     // Beside files of other clients, too.
     fs::write(path("none/counter_1.db"), python_file(&[("a", 1.0)])).unwrap();
-    let text = succeed(scrape().args(["none", "cut.quipu"].map(path)));
+    let text = shown_in_part(scrape().args(["none", "cut.quipu"].map(path)));
     assert_eq!(value(&text, "c_total{k=\"a\"}"), Some(1.0));
     assert_eq!(skipped(&text, "damaged"), Some(1.0), "{text}");
     // If nothing is left, that is a failure, which names all of them.

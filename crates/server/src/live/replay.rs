@@ -195,15 +195,17 @@ impl Replay {
             Some((moment, look)) => app.look(&Ok(look), Duration::from_nanos(moment.time)),
             None => {
                 app.list();
+                app.notes.clear();
                 let what = match is_whole {
                     true => "this moment was overwritten meanwhile: go to a later one",
                     false => "this moment was not read: more ticks than can be are before it",
                 };
-                app.problems = vec![what.to_owned()];
+                app.problems = vec![format!("{}: {what}", app.target)];
             }
         }
         self.problems = std::mem::take(&mut app.problems);
         self.problems.extend(self.recorded.problems());
+        app.notes.extend(self.recorded.dropped());
         app.problems = self.error.iter().chain(&self.problems).cloned().collect();
         self.shown = Some(self.moment().time);
         self.describe(app);

@@ -13,12 +13,15 @@ use signal_hook::flag;
 
 use super::app::{Action, App};
 use super::view;
+use crate::output::Coverage;
 
 /// Why the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The user asked for it.
     Quit,
+    /// One frame was written.
+    Frame(Coverage),
     /// A signal with this number.
     Signal(i32),
 }
@@ -31,6 +34,7 @@ impl End {
     pub fn code(self) -> u8 {
         match self {
             Self::Quit => 0,
+            Self::Frame(coverage) => coverage.code(),
             // As shells report it.
             Self::Signal(number) => u8::try_from(128 + number).unwrap_or(u8::MAX),
         }

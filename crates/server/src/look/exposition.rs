@@ -65,7 +65,7 @@ pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
         };
         if let Some(problem) = problem {
             first_error.get_or_insert_with(|| problem.clone());
-            look.problem(problem);
+            look.own_problem(&problem);
         }
     }
     families.finish(|family| add_family(look, text.format, family));

@@ -12,7 +12,7 @@ use quipu_segment::inspect::{Inspection, SeriesSeen};
 use quipu_segment::printable;
 
 use super::segment::{self, family};
-use super::{Look, MAX_PROBLEMS};
+use super::{Look, MAX_PROBLEMS, foreign};
 use crate::inspect::value::is_shown;
 
 /// A file with a flight recorder.
@@ -151,18 +151,22 @@ impl Recorded {
         pairs.filter(move |(from, to)| to.time - from.time > longest)
     }
 
-    /// What is damaged or missing, one sentence each.
+    /// What is damaged, one sentence each, with the name of the file.
     pub(crate) fn problems(&self) -> Vec<String> {
         let damage = &self.inspection.report().damage;
         let of_file = damage.iter().map(|damage| (damage.at, &damage.what));
         let of_ticks = self.replayed.damage.iter().map(|(at, what)| (*at, what));
-        let all = of_file.chain(of_ticks).map(|(at, what)| format!("damaged at byte {at}: {what}"));
-        let mut problems: Vec<String> = all.take(MAX_PROBLEMS).collect();
-        if self.replayed.dropped > 0 {
-            let count = self.replayed.dropped;
-            problems.push(format!("{count} series are not recorded, beyond the recorder's limits"));
-        }
-        problems
+        let name = printable(&self.path);
+        let all = of_file.chain(of_ticks);
+        let all = all.map(|(at, what)| format!("{name}: damaged at byte {at}: {what}"));
+        all.take(MAX_PROBLEMS).collect()
+    }
+
+    /// How many series the recorder had no room for, as a sentence.
+    pub(crate) fn dropped(&self) -> Option<String> {
+        let count = self.replayed.dropped;
+        let what = "series are not recorded, beyond the recorder's limits";
+        (count > 0).then(|| format!("{count} {what}"))
     }
 
     /// Reads what was recorded since the file was opened, until `stop` says that it must end.
@@ -283,7 +287,7 @@ impl Recorded {
 
     fn look(&self, tick: &Tick<'_>) -> Look {
         let report = self.inspection.report();
-        let mut look = Look::default();
+        let mut look = Look::at(printable(&self.path).to_string());
         let mut nameless = 0;
         for (id, cells) in tick.series() {
             let Some(seen) = self.families.get(&id.family).and_then(|&at| report.families.get(at))
@@ -312,7 +316,7 @@ impl Recorded {
             segment::add(&mut look, number, seen, &series, None);
         }
         if nameless > 0 {
-            look.problem(format!("{nameless} series are of families that cannot be read"));
+            look.own_problem(&format!("{nameless} series are of families that cannot be read"));
         }
         look
     }
@@ -321,7 +325,8 @@ impl Recorded {
 fn inspect(path: &Path) -> Result<Inspection, String> {
     let inspection = Inspection::of_file(path).map_err(|error| error.to_string())?;
     match (&inspection.report().header, inspection.report().damage.first()) {
-        (None, Some(damage)) => Err(format!("byte {}: {}", damage.at, damage.what)),
+        (None, Some(damage)) => Err(foreign::describe(path)
+            .unwrap_or_else(|| format!("byte {}: {}", damage.at, damage.what))),
         _ => Ok(inspection),
     }
 }

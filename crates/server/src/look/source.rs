@@ -93,7 +93,7 @@ impl Source {
     /// # Errors
     /// What failed, with the name of the target. The next look may succeed.
     pub(crate) fn look(&mut self) -> Result<Look, String> {
-        let mut look = Look::default();
+        let mut look = Look::at(self.target.name());
         let looked = match &self.target {
             Target::File(path) => read_file(path, &mut self.was_segment, &mut look),
             Target::Directory(path) => read_directory(path, &mut self.files, &mut look),
@@ -169,10 +169,11 @@ fn read_directory(
         look.problem(format!("{}: {what}", printable(&path)));
     }
     if is_cut {
-        look.problem("there are more files than are looked at");
+        look.own_problem("there are more files than are looked at");
     }
     if found.len() > MAX_SOURCES {
-        look.problem(format!("only {MAX_SOURCES} of {} sources are shown", found.len()));
+        let what = format!("only {MAX_SOURCES} of {} sources are shown", found.len());
+        look.own_problem(&what);
         found.truncate(MAX_SOURCES);
     }
     let mut names = HashSet::new();
@@ -231,7 +232,7 @@ fn read_process(pid: u32, look: &mut Look) -> Result<(), String> {
         }
         count += 1;
         if count > MAX_SOURCES {
-            look.problem(format!("only {MAX_SOURCES} segments are shown"));
+            look.own_problem(&format!("only {MAX_SOURCES} segments are shown"));
             break;
         }
         look.set_source(Some(name.clone()));

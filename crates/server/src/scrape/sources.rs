@@ -26,6 +26,7 @@ pub(super) struct Sources {
     /// What was there when they were opened.
     first: First,
     used: Arc<AtomicBool>,
+    skipped: Arc<AtomicBool>,
 }
 
 /// What one scrape leaves to the next.
@@ -133,13 +134,19 @@ impl Sources {
         if let Some(last) = last {
             return Err(Error(last.what));
         }
-        let mut directories = Directories::new([""; 0]).on_warning(|w| warn(w));
+        let skipped = Arc::<AtomicBool>::default();
+        let noted = Arc::clone(&skipped);
+        let mut directories = Directories::new([""; 0]).on_warning(move |warning| {
+            // Relaxed: it is read after the scrape, whose threads have ended then.
+            noted.store(true, Ordering::Relaxed);
+            warn(warning);
+        });
         for (name, hint) in hints {
             directories = directories.hint(name, hint);
         }
         let (has_skipped, told) = (false, HashSet::new());
         let state = Mutex::new(State { paths: named, directories, has_skipped, told });
-        Ok(Self { state, first, used: Arc::default() })
+        Ok(Self { state, first, used: Arc::default(), skipped })
     }
 
     /// Refuses directories that hold no file of any process, unless there is a segment, and warns
@@ -181,6 +188,11 @@ impl Sources {
     /// Whether a scrape could read any of the sources.
     pub(super) fn used(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.used)
+    }
+
+    /// Whether a scrape could not read some of the sources, or not in full.
+    pub(super) fn skipped(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.skipped)
     }
 
     /// All sources as one registry.
@@ -307,9 +319,12 @@ impl Collector for Sources {
 
     fn collect(&self, sink: &mut dyn Sink) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: the same thread reads the flags.
         if state.collect(sink) {
-            // Relaxed: the same thread reads the flag.
             self.used.store(true, Ordering::Relaxed);
+        }
+        if state.has_skipped {
+            self.skipped.store(true, Ordering::Relaxed);
         }
     }
 }

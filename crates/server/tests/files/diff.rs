@@ -40,6 +40,41 @@ fn expositions_are_compared() {
 }
 
 #[test]
+fn the_rest_of_a_damaged_file_is_compared_and_the_exit_code_reports_it() {
+    let home = Home::new();
+    let path = |name: &str| home.directory().join(name);
+    for name in ["first", "second"] {
+        home.succeed(&["inc", "--file", "good.quipu", name]);
+    }
+    let mut bytes = fs::read(path("good.quipu")).unwrap();
+    let at = bytes.windows(6).position(|bytes| bytes == b"second").unwrap();
+    bytes[at] = b'S';
+    fs::write(path("bad.quipu"), bytes).unwrap();
+    fs::write(path("good.prom"), "a 1\nb 2\n").unwrap();
+    fs::write(path("bad.prom"), "a 1\nb{ 2\n").unwrap();
+    for (arguments, error) in [
+        (["bad.quipu", "good.quipu"], "bad.quipu: damaged at byte "),
+        (["good.quipu", "bad.quipu"], "bad.quipu: damaged at byte "),
+        (["bad.prom", "good.prom"], "bad.prom: text: line 2"),
+    ] {
+        for format in ["text", "json"] {
+            let arguments = [&["diff", "--format", format][..], &arguments].concat();
+            let output = home.quipu(&arguments).output().unwrap();
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert!(errors.starts_with(&format!("quipu: {error}")), "{errors}");
+            assert_eq!(errors.lines().count(), 1, "{errors}");
+            assert_eq!(output.status.code(), Some(3), "{arguments:?}");
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert!(text.contains("second") || text.contains('b'), "{text}");
+        }
+    }
+    // Of the same file twice, it is reported once.
+    let output = home.quipu(&["diff", "bad.quipu", "--after", "10ms"]).output().unwrap();
+    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), 1);
+    assert_eq!(output.status.code(), Some(3));
+}
+
+#[test]
 fn a_segment_is_compared_with_a_copy_and_with_itself() {
     let home = Home::new();
     home.succeed(&["inc", "jobs_total{queue=\"mail\"}", "3"]);

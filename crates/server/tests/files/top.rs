@@ -199,14 +199,21 @@ fn a_directory_is_shown_as_the_daemon_shows_it() {
     std::os::unix::fs::symlink(path("secret.quipu"), path("run/link.quipu")).unwrap();
     fs::write(path("run/new.quipu"), "").unwrap();
     fs::write(path("run/bad.quipu"), "text").unwrap();
-    let frame = home.succeed(&["top", "--once", "--interval", "10ms", "--all", "run"]);
+    let arguments = ["top", "--once", "--interval", "10ms", "--all", "run"];
+    let output = home.quipu(&arguments).output().unwrap();
+    let frame = String::from_utf8(output.stdout).unwrap();
     for segment in ["metrics", "web/1"] {
         let series = format!("jobs_total{{segment=\"{segment}\"}}");
         assert_eq!(line(&frame, &series).get(1), Some(&"counter"), "{frame}");
     }
     assert_eq!(frame.matches("jobs_total{").count(), 2, "{frame}");
-    assert!(frame.contains("bad.quipu: it is not a segment"), "{frame}");
+    // All that can be read is shown, and the exit code tells scripts of the rest.
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(errors, "quipu: run/bad.quipu: it is not a segment\n");
+    assert_eq!(output.status.code(), Some(3));
     assert!(!frame.contains("new.quipu"), "{frame}");
+    fs::remove_file(path("run/bad.quipu")).unwrap();
+    home.succeed(&arguments);
 }
 
 #[test]
