@@ -41,6 +41,7 @@ pub mod serve;
 pub mod signals;
 pub mod snapshot;
 pub mod state;
+mod temporary;
 mod tls;
 pub mod top;
 pub mod via;

@@ -23,7 +23,7 @@ use quipu_wire::remote::exposition::text::{
 use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
 
 use crate::look::{Text, fetch, with_path};
-use crate::output::print;
+use crate::output::{announce_input, print};
 use all::Names;
 use findings::{Findings, Rule};
 
@@ -137,7 +137,10 @@ fn read(source: &OsStr) -> Result<Text, String> {
     }
     let mut bytes = Vec::new();
     let read = match name {
-        "-" => io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes),
+        "-" => {
+            announce_input();
+            io::stdin().lock().take(MAX_BYTES + 1).read_to_end(&mut bytes)
+        }
         _ => File::open(source).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)),
     };
     read.map_err(|error| error.to_string())?;

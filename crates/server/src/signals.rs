@@ -1,5 +1,5 @@
-//! Signals of the daemon. The first SIGTERM or SIGINT stops it cleanly, the second exits at once.
-//! SIGHUP changes nothing, and is logged.
+//! Signals of the daemon, and signals that a process ignores. The first SIGTERM or SIGINT stops the
+//! daemon cleanly, the second exits at once. SIGHUP changes nothing, and is logged.
 
 use std::io;
 use std::sync::Arc;
@@ -45,6 +45,15 @@ impl Signals {
             info!("SIGHUP changes nothing: settings are read at startup; restart to change them");
         }
     }
+}
+
+/// Returns the signals that this process does not ignore. A process that `nohup` or a shell started
+/// with an ignored signal is not meant to react to this signal.
+pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    signals.iter().copied().filter(|signal| mask >> (signal - 1) & 1 == 0).collect()
 }
 
 /// Exits the process, whatever it is doing, unless a message or the end of `ended` arrives within

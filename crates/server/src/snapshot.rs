@@ -17,19 +17,21 @@
 //! repairs what is torn. It is opened once before it is written, and copied again if it is damaged.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quipu_arena::Arena;
 use quipu_segment::hash::fnv1a;
 use quipu_segment::inspect::open_regular;
-use quipu_segment::{MAGIC, Options, printable};
+use quipu_segment::{ErrorKind, MAGIC, Options, printable};
 use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
 
-use crate::output::print;
+use crate::look::foreign;
+use crate::output::{announce_input, print};
+use crate::temporary::Temporary;
 
 /// Arguments of `quipu snapshot`.
 #[derive(Args, Clone, Debug)]
@@ -90,6 +92,10 @@ const END: &[u8] = b"end";
 pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     // Before the work, and again before it counts.
     let out = target(&arguments.out)?;
+    if arguments.out.as_os_str() == "-" && io::stdout().is_terminal() {
+        let what = "a snapshot is not text: name a file, or redirect the output";
+        return Err(failed("standard output is a terminal", &what));
+    }
     let file = copy_whole(&arguments.state)?;
     if arguments.out.as_os_str() == "-" {
         let written = print(|out| write(&file, out)).map_err(|error| Error(error.to_string()))?;
@@ -99,11 +105,11 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     }
     let name = printable(&arguments.out).to_string();
     // A snapshot that is there is replaced once the new one is complete.
-    let (unfinished, new) = Temporary::beside(&out)?;
+    let (unfinished, new) = Temporary::next_to(&out).map_err(|error| failed(&name, &error))?;
     let written = write(&file, &new).and_then(|()| new.sync_all());
     written.map_err(|error| failed(&name, &error))?;
     target(&arguments.out)?;
-    let renamed = fs::rename(&unfinished.0, &out).and_then(|()| sync_directory(&out));
+    let renamed = fs::rename(unfinished.path(), &out).and_then(|()| sync_directory(&out));
     renamed.map_err(|error| failed(&name, &error))
 }
 
@@ -160,22 +166,33 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     if state.exists() {
         return Err(exists());
     }
-    let (unfinished, target) = Temporary::beside(state)?;
-    let name = printable(&arguments.input).to_string();
-    if arguments.input.as_os_str() == "-" {
-        read(io::stdin().lock(), &target).map_err(|what| failed("standard input", &what))?;
+    let state_name = printable(state).to_string();
+    let created = Temporary::next_to(state);
+    let (unfinished, target) = created.map_err(|error| failed(&state_name, &error))?;
+    let is_standard = arguments.input.as_os_str() == "-";
+    let name = match is_standard {
+        true => "standard input".to_owned(),
+        false => printable(&arguments.input).to_string(),
+    };
+    let is_read = if is_standard {
+        announce_input();
+        read(io::stdin().lock(), &target)
     } else {
         let input = File::open(&arguments.input).map_err(|error| failed(&name, &error))?;
-        read(input, &target).map_err(|what| failed(&name, &what))?;
-    }
-    let opened = Options::new().unmarked().open(&unfinished.0);
-    drop(opened.map_err(|error| failed(&name, &error))?);
-    target.sync_all().map_err(|error| failed(&printable(state).to_string(), &error))?;
+        read(input, &target)
+    };
+    is_read.map_err(|what| failed(&name, &what))?;
+    let opened = Options::new().unmarked().open(unfinished.path());
+    let unusable = |error: quipu_segment::Error| {
+        failed(&name, &format_args!("its state cannot be used: {}", fault(&error)))
+    };
+    drop(opened.map_err(unusable)?);
+    target.sync_all().map_err(|error| failed(&state_name, &error))?;
     // Fails if the file exists by now, where a rename would replace it.
-    let linked = fs::hard_link(&unfinished.0, state).and_then(|()| sync_directory(state));
+    let linked = fs::hard_link(unfinished.path(), state).and_then(|()| sync_directory(state));
     linked.map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => exists(),
-        _ => failed(&printable(state).to_string(), &error),
+        _ => failed(&state_name, &error),
     })
 }
 
@@ -198,19 +215,32 @@ fn copy_whole(from: &Path) -> Result<File, Error> {
     let is_read = (&source).take(MAGIC.len() as u64).read_to_end(&mut magic);
     is_read.map_err(|error| failed(&name, &error))?;
     if magic != MAGIC {
-        return Err(failed(&name, &"it is not a segment; name the daemon's state file"));
+        let what = foreign::describe(from).unwrap_or_else(|| "it is not a segment".into());
+        return Err(failed(&name, &format_args!("{what}; name the daemon's state file")));
     }
-    let mut fault = None;
+    let mut last = None;
     for _ in 0..TRIES {
-        let (copied, target) = Temporary::beside(from)?;
+        let created = Temporary::next_to(from);
+        let (copied, target) = created.map_err(|error| {
+            failed(&name, &format_args!("a copy cannot be made in its directory: {error}"))
+        })?;
         copy(&source, &target).map_err(|error| failed(&name, &error))?;
-        match Options::new().unmarked().open(&copied.0) {
+        match Options::new().unmarked().open(copied.path()) {
             Ok(_) => return Ok(target),
-            Err(error) => fault = Some(error),
+            Err(error) => last = Some(error),
         }
     }
-    let fault = fault.map(|fault| fault.to_string()).unwrap_or_default();
+    let fault = last.map(|error| fault(&error)).unwrap_or_default();
     Err(Error(format!("{name}: a copy of it cannot be used: {fault}")))
+}
+
+/// Describes an error of a file with a temporary name, and omits the name.
+fn fault(error: &quipu_segment::Error) -> String {
+    match error.kind() {
+        // The file is removed: it cannot be moved away or restored.
+        ErrorKind::Damaged(what) => format!("it is damaged: {what}"),
+        kind => kind.to_string(),
+    }
 }
 
 /// Copies a segment from its beginning to its end. New records go to the end of a segment, so all
@@ -398,37 +428,6 @@ impl Seen {
             _ => return strange(),
         }
         Ok(())
-    }
-}
-
-/// A file that is removed in the end.
-struct Temporary(PathBuf);
-
-impl Temporary {
-    /// Creates a file in the directory of another one, which only this user may read.
-    fn beside(path: &Path) -> Result<(Self, File), Error> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let mut number = 0;
-        loop {
-            let mut name = path.as_os_str().to_owned();
-            name.push(format!(".unfinished-{}-{number}", std::process::id()));
-            match options.open(&name) {
-                Ok(file) => return Ok((Self(name.into()), file)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => {
-                    number += 1;
-                }
-                Err(error) => {
-                    return Err(failed(&printable(Path::new(&name)).to_string(), &error));
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 

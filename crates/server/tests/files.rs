@@ -22,6 +22,8 @@ mod output;
 mod record;
 #[path = "files/replay.rs"]
 mod replay;
+#[path = "files/restore.rs"]
+mod restore;
 #[path = "files/top.rs"]
 mod top;
 #[path = "common/worker.rs"]

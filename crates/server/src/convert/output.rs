@@ -68,7 +68,7 @@ impl Output {
                  --force replaces it",
                 printable(&part)
             )),
-            _ => Error::new(format!("{}: {error}", printable(&part))),
+            _ => failed(error),
         })?;
         if let Some(permissions) = permissions {
             file.set_permissions(permissions).map_err(failed)?;
@@ -126,7 +126,7 @@ impl Output {
             let removed = fs::remove_file(&part);
             return removed
                 .map(|()| String::new())
-                .map_err(|error| Error::new(format!("{}: {error}", printable(&part))));
+                .map_err(|error| Error::new(format!("{}: {error}", self.name)));
         }
         Ok(format!(", into {}", printable(&part)))
     }

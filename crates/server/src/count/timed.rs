@@ -15,6 +15,8 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
+use crate::signals::not_ignored;
+
 /// What became of a command.
 pub(super) struct Ended {
     /// The exit code, or 128 and the number of the signal that ended it.
@@ -50,12 +52,9 @@ pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Ended, (
 /// the one of a child's end, which is ignored if the parent did so: then the child could not be
 /// waited for.
 fn watched() -> Vec<i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    let is_ignored = |signal: &i32| ignored >> (signal - 1) & 1 == 1;
-    let passed_on = [SIGTERM, SIGINT, SIGQUIT, SIGHUP];
-    passed_on.into_iter().filter(|signal| !is_ignored(signal)).chain([SIGCHLD]).collect()
+    let mut watched = not_ignored(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP]);
+    watched.push(SIGCHLD);
+    watched
 }
 
 /// Waits for the end of a command, and passes signals on to it meanwhile.

@@ -8,6 +8,7 @@ use std::path::Path;
 use quipu_segment::printable;
 
 use super::Error;
+use crate::output::announce_input;
 
 /// How many bytes are read at a time.
 pub(crate) const CHUNK: usize = 64 << 10;
@@ -27,6 +28,9 @@ impl Input {
             true => String::from("standard input"),
             false => printable(path).to_string(),
         };
+        if is_standard {
+            announce_input();
+        }
         let opened = match is_standard {
             true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
             false => File::open(path),

@@ -147,7 +147,7 @@ fn what_cannot_be_opened_is_named() {
     let place = Place::new();
     let input = place.write("in", &text());
     convert(&place.path("none"), &place.path("out"), &[]).expect_error(&["none: No such file"]);
-    convert(&input, &place.path("no/out"), &[]).expect_error(&["no/out.part: No such file"]);
+    convert(&input, &place.path("no/out"), &[]).expect_error(&["no/out: No such file"]);
     convert(place.directory.path(), &place.path("out"), &[]).expect_error(&["Is a directory"]);
     assert_eq!(place.names(), ["in"]);
 }

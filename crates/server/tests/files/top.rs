@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,13 +23,27 @@ pub(super) struct Tmux {
 }
 
 impl Tmux {
-    /// Runs the program in a window of 100 columns and 20 lines, with a shell after it.
+    /// Runs `quipu top` in a window of 100 columns and 20 lines, with a shell after it.
     pub(super) fn start(home: &Home, arguments: &str) -> Self {
-        let tmux = Self { socket: home.directory().join("tmux") };
+        Self::run_in(home, &format!("top {arguments}"))
+    }
+
+    /// Like [`Self::start`], with any command.
+    pub(super) fn run_in(home: &Home, arguments: &str) -> Self {
+        Self::run_through(home, "", arguments)
+    }
+
+    /// Like [`Self::run_in`], with variables of the environment.
+    fn run_through(home: &Home, variables: &str, arguments: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let tmux = Self { socket: home.directory().join(format!("tmux-{number}")) };
         let binary = env!("CARGO_BIN_EXE_quipu");
-        // The shell shows whether the terminal is as it was, and the exit code.
-        let script =
-            format!("'{binary}' top {arguments}; echo \"ended with $?\"; stty -a; exec cat");
+        // The shell shows whether the terminal is as it was, and the exit code. It stays when the
+        // keys of the terminal end the command, which may have inherited ignored signals.
+        let script = format!(
+            "trap : INT; {variables} env --default-signal '{binary}' {arguments}; echo \"ended with $?\"; stty -a; exec cat"
+        );
         let size = ["-x", "100", "-y", "20"];
         let mut command = tmux.command(&["-f", "/dev/null", "new-session", "-d"]);
         command.args(size).arg(script).current_dir(home.directory()).env("LC_ALL", "C.UTF-8");

@@ -1,0 +1,121 @@
+//! Files under temporary names, which are removed in the end: also if a signal ends the command.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::thread;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::iterator::Signals;
+use signal_hook::{flag, low_level};
+
+use crate::signals::not_ignored;
+
+/// A file that is removed when this is dropped, or when the process gets SIGINT, SIGTERM or SIGHUP.
+#[derive(Debug)]
+pub(crate) struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Creates a file next to another one, which only this user may read.
+    ///
+    /// # Errors
+    /// Those of the system, without a path. Name the other file: nobody knows the temporary name.
+    pub(crate) fn next_to(path: &Path) -> io::Result<(Self, File)> {
+        watch()?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true).mode(0o600);
+        // A signal waits, so that it finds the name of each file that is there.
+        let mut names = names();
+        let mut number = 0;
+        loop {
+            let mut name = path.as_os_str().to_owned();
+            name.push(format!(".unfinished-{}-{number}", std::process::id()));
+            let name = PathBuf::from(name);
+            match options.open(&name) {
+                Ok(file) => {
+                    names.push(name.clone());
+                    return Ok((Self(name), file));
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 100 => {
+                    number += 1;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Its path. The file can be renamed, or get another name.
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let mut names = names();
+        let _ = fs::remove_file(&self.0);
+        names.retain(|name| *name != self.0);
+    }
+}
+
+/// The names of all files that are there.
+static NAMES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn names() -> MutexGuard<'static, Vec<PathBuf>> {
+    // No change of the list can panic half way.
+    NAMES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a thread that removes the files after a signal and then ends the process by this signal.
+/// Once for the whole process.
+fn watch() -> io::Result<()> {
+    static WATCHED: OnceLock<Result<(), io::ErrorKind>> = OnceLock::new();
+    let watched = WATCHED.get_or_init(|| start().map_err(|error| error.kind()));
+    watched.map_err(io::Error::from)
+}
+
+fn start() -> io::Result<()> {
+    // With a handler, exceeding the file size limit (ulimit -f) fails the write instead of killing
+    // the process.
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    let ends = not_ignored(&[SIGINT, SIGTERM, SIGHUP]);
+    let seen = Arc::new(AtomicBool::new(false));
+    for &number in &ends {
+        // The order matters: the first signal finds the flag unset. The second ends the process at
+        // once, even if a file system hangs.
+        flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
+        flag::register(number, Arc::clone(&seen))?;
+    }
+    let mut signals = Signals::new(ends)?;
+    let wait = move || {
+        let Some(number) = signals.forever().next() else { return };
+        let names = names();
+        names.iter().for_each(|name| drop(fs::remove_file(name)));
+        // Holds the lock to the end, so that no other file is created.
+        let _ = low_level::emulate_default_handler(number);
+        low_level::exit(128 + number);
+    };
+    thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_temporary_file_has_a_name_of_its_own_until_it_is_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.quipu");
+        let (one, _) = Temporary::next_to(&path).unwrap();
+        let (other, _) = Temporary::next_to(&path).unwrap();
+        assert!(one.path() != other.path() && one.path().exists() && other.path().exists());
+        fs::rename(one.path(), &path).unwrap();
+        drop((one, other));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let missing = Temporary::next_to(&directory.path().join("none/state.quipu"));
+        assert!(!missing.unwrap_err().to_string().contains("unfinished"));
+    }
+}
