@@ -68,8 +68,14 @@ pub struct Top {
     #[arg(long)]
     once: bool,
 
-    /// Time from one look to the next
-    #[arg(long, value_name = "TIME", default_value = "1s", conflicts_with = "replay")]
+    /// Time from one look to the next, 10ms to 1h
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "1s",
+        conflicts_with = "replay",
+        value_parser = interval
+    )]
     interval: Time,
 
     /// Order of the list
@@ -114,14 +120,28 @@ impl std::error::Error for Error {}
 /// # Errors
 /// A target that cannot be read at first, or a terminal that cannot be used.
 pub fn run(arguments: &Top) -> Result<End, Error> {
-    let interval = arguments.interval.0;
-    if interval < INTERVALS[0] || interval > INTERVALS[1] {
-        return Err(Error(format!("--interval {}: give 10ms to 1h", arguments.interval)));
-    }
     if !arguments.once && !io::stdout().is_terminal() {
         return Err(Error("standard output is not a terminal: use --once".into()));
     }
+    let terminal = std::env::var("TERM").unwrap_or_default();
+    if !arguments.once && WITHOUT_SCREEN.contains(&&*terminal) {
+        let what = "the terminal cannot show a screen (TERM=";
+        return Err(Error(format!("{what}{terminal}): use --once, or set TERM")));
+    }
     if arguments.replay { replay(arguments) } else { live(arguments) }
+}
+
+/// Terminals that have no screen, as `TERM` names them.
+const WITHOUT_SCREEN: [&str; 2] = ["dumb", "unknown"];
+
+/// Reads the time from one look to the next.
+fn interval(text: &str) -> Result<Time, String> {
+    let time: Time = text.parse()?;
+    if (INTERVALS[0]..=INTERVALS[1]).contains(&time.0) {
+        Ok(time)
+    } else {
+        Err("give 10ms to 1h".into())
+    }
 }
 
 fn live(arguments: &Top) -> Result<End, Error> {
@@ -152,6 +172,10 @@ fn live(arguments: &Top) -> Result<End, Error> {
 
 fn replay(arguments: &Top) -> Result<End, Error> {
     let path = Path::new(&arguments.target);
+    if let Target::Url(url) = Target::parse(&arguments.target) {
+        let what = "--replay reads a file: name a segment, such as the daemon's state file";
+        return Err(Error(format!("{}: {what}", printable(&url))));
+    }
     let mut app = app(arguments, printable(path).to_string());
     let mut replay = Replay::open(path, arguments.at, &mut app).map_err(Error)?;
     start(arguments, &mut app)?;

@@ -155,7 +155,7 @@ impl Fetcher {
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(_) => self.too_late(),
             ureq::Error::BodyExceedsLimit(_) => self.too_large(),
-            error => Fault { what: error.to_string(), kind: FaultKind::Exchange },
+            error => Fault { what: explained(&error), kind: FaultKind::Exchange },
         };
         let begun = Instant::now();
         let mut request =
@@ -227,6 +227,17 @@ impl Fetcher {
             most => format!("{most} bytes"),
         };
         Fault { what: format!("the response has more than {what}"), kind: FaultKind::TooLarge }
+    }
+}
+
+/// Describes why there was no exchange. Omits `io: `, with which the message of the client begins.
+fn explained(error: &ureq::Error) -> String {
+    let ureq::Error::Io(error) = error else { return error.to_string() };
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "connection refused: is the server running, and is this its address?".to_owned()
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -129,7 +129,12 @@ fn read_url(url: &str, protobuf: &mut Protobuf, look: &mut Look) -> Result<(), S
 
 fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(), String> {
     // A pipe, a device or a socket is refused without waiting for it.
-    let file = open_regular(path).map_err(|error| error.to_string())?;
+    let file = open_regular(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound if is_host_and_port(path) => {
+            format!("{error}; if it is a server, use http://{}", path.display())
+        }
+        _ => error.to_string(),
+    })?;
     *was_segment |= is_segment(path);
     if *was_segment {
         return segment::read(path, look);
@@ -141,6 +146,13 @@ fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(),
     let mut bytes = Vec::new();
     file.take(MAX_TEXT).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     exposition::read(&Text::of_bytes(bytes), look)
+}
+
+/// Whether a path looks like the address of a server, without a scheme.
+fn is_host_and_port(path: &Path) -> bool {
+    let text = path.to_str().unwrap_or_default();
+    let port = text.rsplit_once(':').map(|(_, port)| port.split('/').next().unwrap_or_default());
+    port.is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
 /// Whether a file begins like a segment.

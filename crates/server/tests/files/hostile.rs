@@ -84,8 +84,8 @@ fn no_command_waits_for_a_pipe_that_takes_the_place_of_a_segment() {
             for arguments in [
                 &["scrape", "app.quipu"][..],
                 &["inspect", "app.quipu"],
-                &["top", "--once", "--interval", "1ms", "app.quipu"],
-                &["top", "--once", "--interval", "1ms", "."],
+                &["top", "--once", "--interval", "10ms", "app.quipu"],
+                &["top", "--once", "--interval", "10ms", "."],
             ] {
                 end(&home, arguments);
             }
@@ -117,7 +117,7 @@ fn holes_are_not_searched() {
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("found by their checksums"), "{text}");
     for arguments in [
-        &["top", "--once", "--interval", "1ms", "app.quipu"][..],
+        &["top", "--once", "--interval", "10ms", "app.quipu"][..],
         &["diff", "good.quipu", "app.quipu"],
         &["top", "--replay", "--once", "app.quipu"],
         &["scrape", "app.quipu"],

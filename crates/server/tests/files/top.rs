@@ -303,12 +303,19 @@ fn what_cannot_be_shown_is_an_error() {
     refuse("none.quipu", &["none.quipu: No such file"]);
     refuse(".", &[".: it has no segments"]);
     refuse("https://127.0.0.1:1/", &["without TLS"]);
-    refuse("http://127.0.0.1:1/", &["http://127.0.0.1:1/: "]);
+    refuse("http://127.0.0.1:1/", &["http://127.0.0.1:1/: connection refused: is the server"]);
+    refuse("127.0.0.1:1", &["127.0.0.1:1: No such file", "http://127.0.0.1:1"]);
+    home.refuse(&["top", "--replay", "--once", "http://a"], 1, &["--replay reads a file"]);
     fs::write(home.file(), "no metrics {").unwrap();
     refuse("app.quipu", &["neither a segment nor an exposition"]);
     fs::remove_file(home.file()).unwrap();
     home.refuse(&["top", "app.quipu"], 1, &["not a terminal: use --once"]);
-    home.refuse(&["top", "--interval", "1ms", "--once", "x"], 1, &["--interval 1ms: give 10ms"]);
+    for interval in ["0s", "1ms", "61m", "1d", "soon"] {
+        let arguments = ["top", "--interval", interval, "x"];
+        home.refuse(&arguments, 2, &["--interval <TIME>", interval]);
+        home.refuse(&[&arguments[..], &["--once"]].concat(), 2, &["--interval <TIME>"]);
+    }
+    home.refuse(&["top", "--interval", "0s", "x"], 2, &["give 10ms to 1h"]);
     Application::start(&home);
     let family = ["top", "--once", "--interval", "10ms", "--family", "x", "app.quipu"];
     home.refuse(&family, 1, &["app.quipu: it has no family \"x\""]);
@@ -454,4 +461,17 @@ fn a_server_that_hangs_is_a_line_on_the_screen() {
     tmux.wait_for("line 3");
     tmux.press(&["q"]);
     tmux.wait_for("ended with 0");
+}
+
+#[test]
+fn a_terminal_without_a_screen_is_refused_with_the_way_out() {
+    let home = Home::new();
+    let _application = Application::start(&home);
+    let tmux = Tmux::run_through(&home, "TERM=dumb", "top app.quipu");
+    let screen = tmux.wait_for("ended with 1");
+    assert!(screen.contains("(TERM=dumb): use --once"), "{screen}");
+    drop(tmux);
+    let tmux = Tmux::run_through(&home, "TERM=dumb", "top --once app.quipu");
+    let screen = tmux.wait_for("ended with 0");
+    assert!(screen.contains("hits_total"), "{screen}");
 }
