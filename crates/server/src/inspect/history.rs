@@ -25,6 +25,8 @@ use crate::look::NO_RECORDER;
 pub(super) struct History {
     /// When the ticks were, as the segment's time and as the wall clock's, in nanoseconds.
     ticks: Vec<(u64, u64)>,
+    /// The segment's time at the tick before the first one: the first rates are since then.
+    before: Option<u64>,
     tracks: Vec<Track>,
     /// The nanoseconds from the first tick that the recorder holds to the last one.
     held: u64,
@@ -51,6 +53,8 @@ struct Sample {
     kind: SampleKind,
     /// NaN where there is none.
     values: Vec<f64>,
+    /// The value at the tick before the first one; NaN if there is none.
+    before: f64,
 }
 
 /// What a value is.
@@ -69,9 +73,16 @@ enum SampleKind {
 }
 
 impl Sample {
+    /// The value before each tick, and at it.
+    fn steps(&self) -> impl Iterator<Item = (f64, f64)> {
+        let before = std::iter::once(self.before).chain(self.values.iter().copied());
+        before.zip(self.values.iter().copied())
+    }
+
     /// A sample without values, whose labels are not yet known.
     fn new(metric: String, label: Option<(String, String)>, kind: SampleKind) -> Self {
-        Self { metric, label, name: String::new(), kind, values: Vec::new() }
+        let (name, values, before) = (String::new(), Vec::new(), f64::NAN);
+        Self { metric, label, name, kind, values, before }
     }
 }
 
@@ -106,13 +117,14 @@ impl History {
         if let Some(name) = metrics.iter().find(|name| !is_there(name)) {
             return Err(format!("no metric is named {name:?}; `quipu inspect` lists all of them"));
         }
-        let (mut first, mut end) = (None, 0);
-        let replayed = inspection.history(0..=u64::MAX, |tick| {
-            first.get_or_insert(tick.time);
-            end = tick.time;
-        });
+        let mut times = Vec::new();
+        let replayed = inspection.history(0..=u64::MAX, |tick| times.push(tick.time));
         let replayed = replayed.ok_or(NO_RECORDER)?;
+        let end = times.last().copied().unwrap_or(0);
+        let held = end.saturating_sub(times.first().copied().unwrap_or(end));
         let since = end.saturating_sub(u64::try_from(last.as_nanos()).unwrap_or(u64::MAX));
+        let before = times.iter().rposition(|&time| time < since).map(|at| times[at]);
+        let first = before.unwrap_or(since);
         let mut collector = Collector {
             families: &families,
             is_wanted: &|family: Option<&FamilySeen>| {
@@ -126,12 +138,12 @@ impl History {
             tracks: Vec::new(),
             left: MAX_VALUES,
         };
-        inspection.history(since..=u64::MAX, |tick| {
-            if tick.time >= since {
+        inspection.history(first..=u64::MAX, |tick| {
+            if tick.time >= first {
                 collector.add(tick);
             }
         });
-        let Collector { ticks, mut tracks, left, .. } = collector;
+        let Collector { mut ticks, mut tracks, left, .. } = collector;
         let samples: usize = tracks.iter().map(|track| track.samples.len()).sum();
         // Below, each of them gets a value for each tick.
         if left == 0 || samples.saturating_mul(ticks.len()) > MAX_VALUES {
@@ -142,16 +154,26 @@ impl History {
         let mut damage: Vec<(u64, String)> =
             inspection.report().damage.iter().map(|one| (one.at, one.what.clone())).collect();
         damage.extend(replayed.damage.iter().cloned());
+        // The tick before may have been overwritten in the meantime.
+        let before = before.filter(|_| ticks.first().is_some_and(|(time, _)| *time < since));
+        if before.is_some() {
+            tracks.retain(|track| track.samples.iter().any(|sample| sample.values.len() > 1));
+        }
         for sample in tracks.iter_mut().flat_map(|track| &mut track.samples) {
             sample.values.resize(ticks.len(), f64::NAN);
+            if before.is_some() {
+                sample.before = sample.values.remove(0);
+            }
+        }
+        if before.is_some() {
+            ticks.remove(0);
         }
         name_samples(inspection, &mut tracks);
         let is_alive = match replayed.owner {
             0 => Some(false),
             owner => inspection.is_alive(owner),
         };
-        let held = end.saturating_sub(first.unwrap_or(end));
-        Ok(Self { ticks, tracks, held, replayed, is_alive, damage })
+        Ok(Self { ticks, before, tracks, held, replayed, is_alive, damage })
     }
 
     /// Writes it in a format. Returns whether the file is sound.
@@ -196,8 +218,8 @@ impl History {
                 let (unit, points) = match (kind, count) {
                     (SampleKind::Bucket, _) => continue,
                     (SampleKind::Level, _) => ("", values.clone()),
-                    (SampleKind::Sum, Some(count)) => ("(mean)", means(values, &count.values)),
-                    _ => ("/s", self.rates(values)),
+                    (SampleKind::Sum, Some(count)) => ("(mean)", means(sample, count)),
+                    _ => ("/s", self.rates(sample)),
                 };
                 let (metric, name) = (metric.clone(), name.clone());
                 curves.push(Curve { metric, unit, name, points });
@@ -208,23 +230,26 @@ impl History {
 
     /// By how much a total grew in a second; NaN if it is not known. A total that is less than it
     /// was has started again from zero.
-    fn rates(&self, totals: &[f64]) -> Vec<f64> {
-        let pairs = self.ticks.windows(2).zip(totals.windows(2));
-        let rates = pairs.map(|(ticks, totals)| {
-            let by = if totals[1] < totals[0] { totals[1] } else { totals[1] - totals[0] };
-            by / (ticks[1].0.saturating_sub(ticks[0].0) as f64 / 1e9)
+    fn rates(&self, totals: &Sample) -> Vec<f64> {
+        let times = self.ticks.iter().map(|(time, _)| *time);
+        // Without a tick before the first one, the value before is NaN, and so is the first rate.
+        let mut then = self.before.unwrap_or(0);
+        let rates = times.zip(totals.steps()).map(|(time, (before, now))| {
+            let by = if now < before { now } else { now - before };
+            let passed = time.saturating_sub(std::mem::replace(&mut then, time));
+            by / (passed as f64 / 1e9)
         });
-        totals.first().map(|_| f64::NAN).into_iter().chain(rates).collect()
+        rates.collect()
     }
 }
 
 /// The mean of what was observed since the tick before; NaN if nothing was.
-fn means(sums: &[f64], counts: &[f64]) -> Vec<f64> {
-    let means = sums.windows(2).zip(counts.windows(2)).map(|(sums, counts)| {
-        let count = counts[1] - counts[0];
-        if count > 0.0 { (sums[1] - sums[0]) / count } else { f64::NAN }
+fn means(sums: &Sample, counts: &Sample) -> Vec<f64> {
+    let means = sums.steps().zip(counts.steps()).map(|(sums, counts)| {
+        let count = counts.1 - counts.0;
+        if count > 0.0 { (sums.1 - sums.0) / count } else { f64::NAN }
     });
-    sums.first().map(|_| f64::NAN).into_iter().chain(means).collect()
+    means.collect()
 }
 
 /// Gathers the values of one tick after the other.

@@ -18,7 +18,8 @@ use crate::look::{Family, Look, Series, Value, began_again, growth};
 #[derive(Debug, Default)]
 pub(super) struct Model {
     families: Vec<Family>,
-    /// The sums of the points of each family's series.
+    /// The sums of the points of each family's series: one for each look since the first one that
+    /// has any.
     trends: Vec<Option<History>>,
     numbers: HashMap<(String, Type), u32>,
     rows: Vec<Row>,
@@ -52,7 +53,7 @@ pub(super) struct Row {
     pub(super) start: Option<u64>,
     /// Its last points. `None` if all of them were the same.
     history: Option<History>,
-    /// How many points it had.
+    /// How many points it had: one for each look since the first one that has any.
     points: usize,
     /// Whether it counts events, so that its points are rates. Otherwise they are values.
     is_sum: bool,
@@ -262,10 +263,10 @@ impl Model {
 
     fn add_trends(&mut self, sums: &[Sum]) {
         for (trend, sum) in self.trends.iter_mut().zip(sums) {
-            let Some(sum) = sum.points else { continue };
-            match trend {
-                Some(trend) => trend.push(sum),
-                None => *trend = Some(History::of(sum, 1)),
+            match (trend, sum.points) {
+                (Some(trend), sum) => trend.push(sum.unwrap_or(f64::NAN)),
+                (trend, Some(sum)) => *trend = Some(History::of(sum, 1)),
+                (None, None) => {}
             }
         }
     }
@@ -355,17 +356,22 @@ impl Row {
         }
     }
 
-    /// Adds the new point to the history, which begins when the points change for the first time.
+    /// Adds the new point to the history, which begins when the points change for the first time. A
+    /// look without a point leaves a gap, because the points of all rows belong to the same looks.
     fn remember(&mut self, before: Option<f64>) {
-        let Some(point) = self.point() else { return };
-        match (&mut self.history, before) {
-            (Some(history), _) => history.push(point),
-            (None, Some(before)) if point.to_bits() != before.to_bits() => {
+        let point = self.point();
+        if self.points == 0 && point.is_none() {
+            return;
+        }
+        let (point, before) = (point.unwrap_or(f64::NAN), before.unwrap_or(f64::NAN));
+        match &mut self.history {
+            Some(history) => history.push(point),
+            None if self.points > 0 && point.to_bits() != before.to_bits() => {
                 let mut history = History::of(before, self.points);
                 history.push(point);
                 self.history = Some(history);
             }
-            _ => {}
+            None => {}
         }
         self.points = self.points.saturating_add(1);
     }

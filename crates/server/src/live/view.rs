@@ -278,11 +278,22 @@ impl Columns {
                 What::Row(row) => app.model.rows()[*row as usize].points(),
                 What::Group(_) => Vec::new(),
             };
+            let points = aligned(points, app.model.looks());
             text.push(' ');
             text.push_str(&app.levels.draw(points.into_iter(), self.trend));
         }
         Line::raw(text)
     }
+}
+
+/// The points of the last looks, with a gap for each look before the first point. So all lines have
+/// the points of one look below each other, although a rate, for example, begins with the second
+/// look.
+fn aligned(points: Vec<f32>, looks: u32) -> Vec<f32> {
+    let length = LENGTH.min(looks as usize);
+    let mut all = vec![f32::NAN; length.saturating_sub(points.len())];
+    all.extend(points);
+    all
 }
 
 /// The name of an item at the place where it is listed.

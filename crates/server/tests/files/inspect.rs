@@ -465,6 +465,17 @@ fn the_history_is_shown_in_all_forms() {
     }
     let row = text.lines().find(|line| line.contains("mail")).unwrap();
     assert!(row.contains("  0.164  10    10    "), "{row}");
+    // The first rate is known from the tick before those that are shown.
+    let text = show(&["--last", "5s", "--metric", "jobs_total", "--metric", "depth"]);
+    let trends: Vec<usize> = ["mail", "depth"]
+        .iter()
+        .map(|name| {
+            let row = text.lines().find(|line| line.contains(name)).unwrap();
+            row.split_whitespace().last().unwrap().chars().count()
+        })
+        .collect();
+    assert_eq!(trends, [6, 6], "{text}");
+    assert!(text.contains("6 ticks") && !text.contains("quipu_removed"), "{text}");
     let few = show(&["--last", "5s", "--metric", "depth", "--format", "csv"]);
     assert_eq!(columns(&few)[1].1, ["12", "12.5", "13", "13.5", "14", "14.5"]);
     assert_eq!(columns(&few).len(), 2);

@@ -56,6 +56,28 @@ fn rates_come_from_growth_and_see_resets() {
 }
 
 #[test]
+fn looks_without_a_point_are_gaps() {
+    let mut watched = Watched::new();
+    let look = |a: &str, b: &str| format!("# TYPE a summary\na_count {a}\n# TYPE b gauge\nb {b}\n");
+    for (a, b) in [("1", "5"), ("2", "5"), ("3", "5"), ("NaN", "5"), ("9", "5"), ("12", "7")] {
+        watched.look(&look(a, b));
+    }
+    let points = watched.row("a", "").unwrap().points();
+    let is_gap: Vec<bool> = points.iter().map(|point| point.is_nan()).collect();
+    // The first look knows no rate, and two looks cannot be compared with the fourth one.
+    assert_eq!(is_gap, [false, false, true, true, false], "{points:?}");
+    assert_eq!(watched.row("b", "").unwrap().points(), [5.0, 5.0, 5.0, 5.0, 5.0, 7.0]);
+    let trend = watched.model.trend(watched.model.number(&("a".into(), Type::Summary)).unwrap());
+    assert_eq!(trend.iter().map(|point| point.is_nan()).collect::<Vec<_>>(), is_gap);
+    // A family that is gone for a look has a gap there.
+    watched.look("# TYPE b gauge\nb 7\n");
+    watched.look("# TYPE a summary\na_count 15\n# TYPE b gauge\nb 7\n");
+    watched.look("# TYPE a summary\na_count 18\n# TYPE b gauge\nb 7\n");
+    let trend = watched.model.trend(watched.model.number(&("a".into(), Type::Summary)).unwrap());
+    assert_eq!((trend.len(), trend.last()), (8, Some(&3.0)), "{trend:?}");
+}
+
+#[test]
 fn a_start_time_that_moves_is_a_reset() {
     let mut watched = Watched::new();
     let text = |value: u32, start: u32| {
