@@ -117,6 +117,64 @@ fn families_are_shown_with_rates_quantiles_and_trends() {
     assert!(lines[3].contains("VALUE") && !lines[3].contains("P50"), "{lines:?}");
 }
 
+/// The columns of a line in which the sparkline has a character.
+fn trend(screened: &mut Screened, name: &str) -> Vec<usize> {
+    let lines = screened.lines();
+    let from = lines[3].find("TREND").unwrap();
+    let line = lines.iter().find(|line| line.starts_with(name)).unwrap();
+    let marks = line.char_indices().skip(from);
+    marks.filter(|(_, mark)| *mark != ' ').map(|(at, _)| at - from).collect()
+}
+
+#[test]
+fn trends_of_counters_and_gauges_have_the_same_looks_below_each_other() {
+    let mut screened = Screened::new(140, 12);
+    for round in 1..=5 {
+        let late = if round >= 3 { "# TYPE late gauge\nlate 1\n" } else { "" };
+        screened.look(&(text(round * round) + late));
+    }
+    // A rate is known from the second look on.
+    assert_eq!(trend(&mut screened, "level"), [0, 1, 2, 3, 4]);
+    assert_eq!(trend(&mut screened, "hits_total"), [1, 2, 3, 4]);
+    assert_eq!(trend(&mut screened, "took"), [1, 2, 3, 4]);
+    assert_eq!(trend(&mut screened, "late"), [2, 3, 4]);
+    screened.press("a");
+    assert_eq!(trend(&mut screened, "hits_total{code=\"500\""), [1, 2, 3, 4]);
+    assert_eq!(trend(&mut screened, "late"), [2, 3, 4]);
+    // When there are more looks than characters, all lines show the last ones.
+    (6..200).for_each(|round| screened.look(&text(round * round)));
+    let all: Vec<usize> = (0..trend(&mut screened, "level").len()).collect();
+    assert_eq!(trend(&mut screened, "level"), all);
+    assert_eq!(trend(&mut screened, "hits_total{code=\"500\""), all);
+}
+
+#[test]
+fn columns_that_are_empty_go_before_the_trend() {
+    let head = |text: &str, keys: &str, width| {
+        let mut screened = Screened::new(width, 12);
+        (0..3).for_each(|_| screened.look(text));
+        if !keys.is_empty() {
+            screened.press(keys);
+        }
+        screened.lines()[3].split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+    };
+    let counter = "# TYPE hits_total counter\nhits_total{a=\"1\"} 1\nhits_total{a=\"2\"} 1\n";
+    let gauge = "# TYPE level gauge\nlevel{a=\"1\"} 1\nlevel{a=\"2\"} 1\n";
+    let took = "# TYPE took histogram\ntook_bucket{le=\"+Inf\"} 1\ntook_sum 1\ntook_count 1\n";
+    for (text, width, expected) in [
+        (counter, 100, "NAME TYPE SERIES RATE VALUE TREND"),
+        (counter, 80, "NAME TYPE SERIES RATE VALUE TREND"),
+        (counter, 180, "NAME TYPE SERIES RATE VALUE P50 P99 TREND"),
+        (gauge, 70, "NAME TYPE SERIES VALUE TREND"),
+        (gauge, 180, "NAME TYPE SERIES RATE VALUE P50 P99 TREND"),
+        (took, 100, "NAME TYPE RATE VALUE P50 P99 TREND"),
+        (took, 80, "NAME TYPE RATE VALUE TREND"),
+    ] {
+        assert_eq!(head(text, "", width), expected, "{width}: {text}");
+    }
+    assert_eq!(head(gauge, "\n", 60), "NAME VALUE TREND");
+}
+
 #[test]
 fn a_family_is_opened_down_to_its_series() {
     let mut screened = screened(100, 30);

@@ -188,11 +188,12 @@ q                  quit
 The third line is what was recorded: dots are gaps, in which no process recorded, and are
 skipped. RATE, P50 and P99 are of the time since the tick before.";
 
-/// Which columns there are room for.
+/// Which columns there is room for.
 struct Columns {
     name: usize,
     has_type: bool,
     has_count: bool,
+    has_rate: bool,
     has_quantiles: bool,
     trend: usize,
 }
@@ -215,22 +216,31 @@ impl Columns {
         let longest = shown.map(|item| Span::raw(name(app, item)).width()).max().unwrap_or(0);
         let wanted = longest.max(MIN_NAME).min(if width.is_some() { MAX_NAME } else { usize::MAX });
         let is_flat = app.items.iter().all(|item| item.count == 1);
-        let mut rest = width.map_or(usize::MAX, |width| width.saturating_sub(RATE + VALUE));
-        // In the order of their use.
-        let mut take = |column: usize, is_wanted: bool| {
-            let has_room = is_wanted && rest >= column + MIN_NAME;
-            rest -= if has_room { column } else { 0 };
+        let has_any = |types: &[Type]| app.items.iter().any(|item| types.contains(&item.of));
+        let has_rates = has_any(&[Type::Counter, Type::Histogram, Type::Summary]);
+        let has_some_quantiles = has_any(&[Type::Histogram, Type::Summary]);
+        let mut rest = width.map_or(usize::MAX, |width| width.saturating_sub(VALUE));
+        // In the order of their use. Columns in which no item has anything come last.
+        let take = |rest: &mut usize, column: usize, least: usize, is_wanted: bool| {
+            let has_room = is_wanted && *rest >= column + least;
+            *rest -= if has_room { column } else { 0 };
             has_room
         };
-        let has_count = take(COUNT, !is_flat);
-        let has_type = take(TYPE, !matches!(app.place(), Place::Family { .. }));
-        let has_quantiles = take(2 * QUANTILE, true);
+        let mut has_rate = has_rates;
+        rest = rest.saturating_sub(if has_rate { RATE } else { 0 });
+        let has_count = take(&mut rest, COUNT, MIN_NAME, !is_flat);
+        let has_type =
+            take(&mut rest, TYPE, MIN_NAME, !matches!(app.place(), Place::Family { .. }));
+        let mut has_quantiles = take(&mut rest, 2 * QUANTILE, MIN_NAME, has_some_quantiles);
         // One space is before it. A frame as text is of two looks, which are no trend, unless it is
         // of a recording.
         let has_trend = width.is_some() || app.replay.is_some();
         let room = if has_trend { rest.saturating_sub(wanted + 1) } else { 0 };
         let trend = if room < MIN_TREND { 0 } else { room.min(LENGTH) };
-        Self { name: rest.min(wanted), has_type, has_count, has_quantiles, trend }
+        let least = if trend > 0 { wanted + 1 + trend } else { MIN_NAME };
+        has_rate |= take(&mut rest, RATE, least, !has_rate);
+        has_quantiles |= take(&mut rest, 2 * QUANTILE, least, !has_some_quantiles);
+        Self { name: rest.min(wanted), has_type, has_count, has_rate, has_quantiles, trend }
     }
 
     fn names(&self) -> Line<'static> {
@@ -241,7 +251,10 @@ impl Columns {
         if self.has_count {
             text.push_str(&format!("{:>COUNT$}", "SERIES"));
         }
-        text.push_str(&format!("{:>RATE$}{:>VALUE$}", "RATE", "VALUE"));
+        if self.has_rate {
+            text.push_str(&format!("{:>RATE$}", "RATE"));
+        }
+        text.push_str(&format!("{:>VALUE$}", "VALUE"));
         if self.has_quantiles {
             text.push_str(&format!("{:>QUANTILE$}{:>QUANTILE$}", "P50", "P99"));
         }
@@ -259,8 +272,11 @@ impl Columns {
         if self.has_count {
             text.push_str(&format!("{:>COUNT$}", item.count));
         }
-        let rate = item.rate.map_or_else(|| "-".to_owned(), short);
-        text.push_str(&format!("{rate:>RATE$}{:>VALUE$}", value(item)));
+        if self.has_rate {
+            let rate = item.rate.map_or_else(|| "-".to_owned(), short);
+            text.push_str(&format!("{rate:>RATE$}"));
+        }
+        text.push_str(&format!("{:>VALUE$}", value(item)));
         if self.has_quantiles {
             let (quantiles, is_recent) = item.quantiles(&app.model, [0.5, 0.99]);
             for quantile in quantiles {
