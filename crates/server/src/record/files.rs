@@ -29,6 +29,8 @@ pub(super) struct Files(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
+    /// Whether a file was recorded at any time.
+    has_recorded: bool,
     known: HashMap<PathBuf, Known>,
     /// What was not reported yet.
     changes: Vec<Change>,
@@ -72,6 +74,11 @@ impl Files {
         table.changes.drain(..count).collect()
     }
 
+    /// Whether a file was recorded at any time.
+    pub(super) fn has_recorded(&self) -> bool {
+        self.table().has_recorded
+    }
+
     /// The number of files in each state, in the order of [`State::ALL`].
     pub(super) fn counts(&self) -> [usize; State::ALL.len()] {
         let mut counts = [0; State::ALL.len()];
@@ -83,6 +90,7 @@ impl Files {
 impl Table {
     fn note(&mut self, path: &Path, id: FileId, looker: usize, (state, what): Refusal) {
         let since = Instant::now();
+        self.has_recorded |= state == State::Recorded;
         let new = Known { id, state, what: what.clone(), since, looker };
         let old = self.known.insert(path.to_owned(), new);
         let is_new = old.as_ref().is_none_or(|old| (old.state, &old.what) != (state, &what));

@@ -110,8 +110,8 @@ impl std::error::Error for Error {}
 /// Records until a signal, or for the time that the arguments give.
 ///
 /// # Errors
-/// A system that refuses a thread, signals, or the handler for files that are cut; and standard
-/// output that cannot be written.
+/// A system that refuses a thread, signals, or the handler for files that are cut; standard output
+/// that cannot be written; and an end before any file was recorded.
 pub fn run(arguments: &Record) -> Result<(), Error> {
     let refused = |what: &'static str| {
         move |error: io::Error| Error(format!("the system does not let it {what}: {error}"))
@@ -138,8 +138,13 @@ pub fn run(arguments: &Record) -> Result<(), Error> {
         true => Report::for_daemon().map_err(refused("write to standard output"))?,
         false => Report::for_people(),
     };
-    let recorded = Rounds::new(events, files, report).run(until);
-    recorded.map_err(|error| Error(format!("standard output: {error}")))
+    let recorded = Rounds::new(events, Arc::clone(&files), report).run(until);
+    recorded.map_err(|error| Error(format!("standard output: {error}")))?;
+    if arguments.child || files.has_recorded() {
+        return Ok(());
+    }
+    let what = "nothing was recorded: no program had a segment open that can be recorded";
+    Err(Error(format!("{}: {what}", arguments.places.join(", "))))
 }
 
 #[cfg(target_os = "linux")]

@@ -49,9 +49,13 @@ impl Recorder {
     }
 
     /// Ends it as a person does, and returns what it said.
-    fn end(mut self) -> String {
+    fn end(self) -> String {
+        self.end_with(0)
+    }
+
+    fn end_with(mut self, code: i32) -> String {
         self.signal(Signal::INT);
-        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.said());
+        assert_eq!(self.child.wait().unwrap().code(), Some(code), "{}", self.said());
         self.said()
     }
 }
@@ -240,7 +244,8 @@ fn files_that_cannot_be_recorded_are_left_as_they_are() {
     assert_eq!(fs::metadata(home.file()).unwrap().len(), length);
     assert_eq!(fs::read(file("closed.quipu")).unwrap(), closed);
     program.does("count mail");
-    assert!(!recorder.end().contains(": recording"));
+    let said = recorder.end_with(1);
+    assert!(!said.contains(": recording") && said.contains("nothing was recorded"), "{said}");
     assert!(history(&home, "app.quipu").is_none());
     home.refuse(&["record"], 2, &["<PLACE>"]);
     home.refuse(&["record", "--bytes", "1000", "."], 2, &["--bytes"]);
