@@ -107,7 +107,7 @@ impl Replay {
         }
         if self.shown == Some(self.moment().time) {
             let is_changed =
-                is_new || app.replay.as_ref().is_some_and(|it| it.speed != self.speed());
+                is_new || app.replay.as_ref().is_some_and(|it| it.is_playing != self.is_playing);
             if is_changed {
                 self.describe(app);
             }
@@ -175,10 +175,6 @@ impl Replay {
         self.recorded.moments()[self.place()]
     }
 
-    fn speed(&self) -> Option<u32> {
-        self.is_playing.then_some(SPEEDS[self.speed])
-    }
-
     /// Shows the moment, with what came before it.
     fn show(&mut self, app: &mut App) {
         let place = self.place();
@@ -213,7 +209,7 @@ impl Replay {
 
     fn describe(&self, app: &mut App) {
         let mut timeline = Timeline::new(&self.recorded, self.place());
-        timeline.speed = self.speed();
+        (timeline.speed, timeline.is_playing) = (SPEEDS[self.speed], self.is_playing);
         app.replay = Some(timeline);
     }
 }

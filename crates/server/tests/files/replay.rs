@@ -243,8 +243,10 @@ fn a_terminal_steps_and_plays() {
     // From the start to the end, across the gap: fast.
     tmux.press(&["Home"]);
     tmux.wait_for("22:13:20Z  -");
-    tmux.press(&["+", "+", "+", "+", "+", "+", "Space"]);
-    tmux.wait_for("60x");
+    tmux.press(&["+", "+", "+", "+", "+", "+"]);
+    tmux.wait_for("paused, 60x");
+    tmux.press(&["Space"]);
+    tmux.wait_for("  60x");
     tmux.wait_for("  the last tick: the recording was ended");
     // It begins again at the start.
     tmux.press(&["-", "-", "-", "-", "-", "-", "Space"]);

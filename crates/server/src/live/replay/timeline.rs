@@ -15,8 +15,9 @@ pub(in super::super) struct Timeline {
     gaps: Vec<(u64, u64)>,
     interval: u64,
     writer: Writer,
-    /// How much faster than it was it is played; `None` if it is paused.
-    pub(super) speed: Option<u32>,
+    /// How much faster than it was it is played.
+    pub(super) speed: u32,
+    pub(super) is_playing: bool,
 }
 
 /// The characters of the line: recorded, a gap in a part of it, a gap, the moment.
@@ -40,13 +41,18 @@ impl Timeline {
             gaps: recorded.gaps().map(|(from, to)| (from.time, to.time)).collect(),
             interval: recorded.interval(),
             writer: recorded.writer(),
-            speed: None,
+            speed: 1,
+            is_playing: false,
         }
     }
 
     /// How fast it is played.
     pub(in super::super) fn pace(&self) -> String {
-        self.speed.map_or_else(|| "paused".to_owned(), |speed| format!("{speed}x"))
+        match (self.is_playing, self.speed) {
+            (true, speed) => format!("{speed}x"),
+            (false, 1) => "paused".to_owned(),
+            (false, speed) => format!("paused, {speed}x"),
+        }
     }
 
     /// The moment, and where in the recording it is.
@@ -128,7 +134,8 @@ mod tests {
             gaps: vec![(110 * SECOND, 112 * SECOND), (140 * SECOND, 165 * SECOND)],
             interval: SECOND,
             writer: Writer::Died,
-            speed: None,
+            speed: 1,
+            is_playing: false,
         }
     }
 
@@ -145,8 +152,11 @@ mod tests {
         assert_eq!(timeline(200).moment(), "1970-01-01T00:03:20Z  the last tick: the process died");
         let after = timeline(165).moment();
         assert_eq!(after, "1970-01-01T00:02:45Z  -35s  after a gap of 25s");
-        let fast = Timeline { interval: SECOND / 10, speed: Some(60), ..timeline(101) };
+        let (interval, speed) = (SECOND / 10, 60);
+        let fast = Timeline { interval, speed, is_playing: true, ..timeline(101) };
         assert_eq!(fast.moment(), "1970-01-01T00:01:41.000Z  -1m 39s");
-        assert_eq!((fast.pace(), timeline(101).pace()), ("60x".to_owned(), "paused".to_owned()));
+        let paused = Timeline { is_playing: false, ..fast.clone() };
+        let paces = [fast, paused, timeline(101)].map(|timeline| timeline.pace());
+        assert_eq!(paces, ["60x", "paused, 60x", "paused"]);
     }
 }
