@@ -81,10 +81,18 @@ fn write_series(
 
 /// A growth, and the rate of it.
 fn grown(growth: f64, seconds: Option<f64>) -> String {
+    // An infinite number has its sign.
+    let sign = if growth.is_infinite() { "" } else { "+" };
+    let growth_text = format!("{sign}{}", rounded(growth));
     match seconds {
-        Some(seconds) => format!("+{}, {:.3}/s", number(growth), growth / seconds),
-        None => format!("+{}", number(growth)),
+        Some(seconds) => format!("{growth_text}, {:.3}/s", growth / seconds),
+        None => growth_text,
     }
+}
+
+/// A difference in 15 digits: those after them come from the binary form of its two numbers.
+fn rounded(n: f64) -> String {
+    number(format!("{n:.14e}").parse().unwrap_or(n))
 }
 
 fn text(value: &Value<'_>) -> String {
@@ -95,5 +103,18 @@ fn text(value: &Value<'_>) -> String {
         Value::Histogram { count, sum, .. } | Value::Summary { count, sum, .. } => {
             format!("count {} sum {}", number(*count), number(*sum))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_has_the_digits_of_its_numbers() {
+        assert_eq!(grown(1027.2 - 695.3354, None), "+331.8646");
+        assert_eq!(grown(0.1 + 0.2, Some(2.0)), "+0.3, 0.150/s");
+        assert_eq!(grown(9_007_199_254_740_992.0 - 992.0, None), "+9007199254740000");
+        assert_eq!(grown(f64::INFINITY, None), "+Inf");
     }
 }
