@@ -182,10 +182,22 @@ fn with_tip(mut error: clap::Error) -> clap::Error {
         (_, ErrorKind::MissingRequiredArgument) if missing.contains("--file") => {
             "the variable QUIPU_FILE can name the file for all commands"
         }
+        (_, ErrorKind::InvalidSubcommand) => {
+            closest_first(&mut error);
+            return error;
+        }
         _ => return error,
     };
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.to_owned().into()]));
     error
+}
+
+/// Reverses the suggestions, which clap lists with the closest one last.
+fn closest_first(error: &mut clap::Error) {
+    if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
+        let names = names.iter().rev().cloned().collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+    }
 }
 
 fn shown(result: Result<Coverage, impl std::error::Error>) -> ExitCode {
