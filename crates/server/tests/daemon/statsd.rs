@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
 use crate::common::lines::{self, Listeners, shown};
@@ -170,14 +170,58 @@ fn connections_are_bounded_in_lines_and_number() {
     let (address, metric) = (listener(&home, "tcp"), "quipu_statsd_connections");
     let open = format!("{metric}_open{{listener=\"{address}\"}}");
     wait_until("all connections are open", || daemon.sample(&open) == 1024.0);
-    let mut refused = connect();
-    assert_eq!(refused.read(&mut [0]).unwrap(), 0);
-    assert_eq!(daemon.sample(&format!("{metric}_refused_total{{listener=\"{address}\"}}")), 1.0);
-    // Those that are open go on, and make room as they end.
+    // The others have sent nothing: one of them gives way.
+    let mut late = connect();
+    late.write_all(b"late:1|c\n").unwrap();
+    wait_for_lines(&daemon, 4.0);
+    let gave_way = format!("{metric}_gave_way_total{{listener=\"{address}\"}}");
+    assert_eq!([daemon.sample(&gave_way), daemon.sample(&open)], [1.0, 1024.0]);
     client.write_all(b"more:1|c\n").unwrap();
     drop(others);
-    wait_until("the connections end", || daemon.sample(&open) == 1.0);
-    assert_eq!(shown(&daemon), ["first 1", "last 1", "more 1"]);
+    wait_until("the connections end", || daemon.sample(&open) == 2.0);
+    assert_eq!(shown(&daemon), ["first 1", "last 1", "late 1", "more 1"]);
+    daemon.stop();
+}
+
+#[test]
+fn a_client_that_has_all_connections_gives_way_to_others_and_loses_no_line() {
+    use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+    use rustix::process::Signal;
+
+    raise_open_files();
+    let home = Home::new();
+    let daemon = home.start(&["--statsd", &listener(&home, "tcp")]);
+    let connect_from = |host: &str| {
+        let [from, to] = [(host, 0), (home.host(), 9125)]
+            .map(|(host, port)| SocketAddr::new(host.parse().unwrap(), port));
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &from).unwrap();
+        connect(&socket, &to).unwrap();
+        TcpStream::from(socket)
+    };
+    let mut greedy: Vec<_> = (0..1024).map(|_| connect_from("127.0.0.1")).collect();
+    for client in &mut greedy {
+        client.write_all(b"greedy:1|c\n").unwrap();
+    }
+    wait_for_lines(&daemon, 1024.0);
+    // All of them are in use.
+    assert_eq!(connect_from("127.0.0.1").read(&mut [0]).unwrap(), 0);
+
+    // The daemon accepts a connection while there are lines that it has not read.
+    daemon.signal(Signal::STOP);
+    let mut other = connect_from("127.0.0.2");
+    other.write_all(b"other:1|c\n").unwrap();
+    for client in &mut greedy {
+        client.write_all(b"greedy:1|c\n").unwrap();
+    }
+    daemon.signal(Signal::CONT);
+    wait_for_lines(&daemon, 2049.0);
+    assert_eq!(shown(&daemon), ["greedy 2048", "other 1"]);
+    let count = |name: &str| {
+        let address = listener(&home, "tcp");
+        daemon.sample(&format!("quipu_statsd_connections_{name}{{listener=\"{address}\"}}"))
+    };
+    assert_eq!(["open", "gave_way_total", "refused_total"].map(count), [1024.0, 1.0, 1.0]);
     daemon.stop();
 }
 

@@ -26,6 +26,9 @@ pub(super) struct Families {
     /// Connections that were accepted.
     #[metric(labels = ["listener"])]
     connections_accepted: CounterFamily<[&'static str; 1]>,
+    /// Connections that were closed to make room for others.
+    #[metric(labels = ["listener"])]
+    connections_gave_way: CounterFamily<[&'static str; 1]>,
     /// Connections that were closed at once because too many were open.
     #[metric(labels = ["listener"])]
     connections_refused: CounterFamily<[&'static str; 1]>,
@@ -45,6 +48,7 @@ pub(super) struct ListenerMetrics {
     pub(super) receive_buffer: IntGauge,
     pub(super) open: IntGauge,
     pub(super) accepted: Counter,
+    pub(super) gave_way: Counter,
     pub(super) refused: Counter,
     tag_errors: Counter,
     dropped: Counter,
@@ -72,6 +76,7 @@ impl Families {
             receive_buffer: self.receive_buffer_bytes.with(labels),
             open: self.connections_open.with(labels),
             accepted: self.connections_accepted.with(labels),
+            gave_way: self.connections_gave_way.with(labels),
             refused: self.connections_refused.with(labels),
             tag_errors: self.tag_errors.clone(),
             dropped: self.samples_dropped.clone(),

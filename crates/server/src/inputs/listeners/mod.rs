@@ -11,6 +11,7 @@ mod metrics;
 mod names;
 mod receiver;
 mod recent;
+mod shares;
 mod sockets;
 mod stop;
 mod streams;

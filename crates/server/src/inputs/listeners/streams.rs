@@ -2,7 +2,8 @@
 //! on the length of a line, and on the time without one.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use tracing::{debug, error};
 
 use super::metrics::ListenerMetrics;
 use super::receiver::{Reader, Receiver, Sender};
+use super::shares::{Client, Peer, Share, Shares, Use};
 use super::sockets::{Socket, Transport};
 use super::stop::Stop;
 use crate::client;
@@ -62,6 +64,7 @@ struct Connections<'a> {
     most: usize,
     places: Vec<Option<Connection>>,
     free: Vec<usize>,
+    shares: Shares,
     buffer: Vec<u8>,
 }
 
@@ -70,6 +73,7 @@ struct Connection {
     input: Input,
     /// The client; the address of the listener for a unix socket.
     source: String,
+    share: Share,
     last_read: Instant,
 }
 
@@ -101,23 +105,30 @@ impl<'a> Connections<'a> {
             (epoll::EventData::new_u64(LISTENER), epoll::EventData::new_u64(STOP));
         epoll::add(&epoll, &socket.descriptor, listener, epoll::EventFlags::IN)?;
         epoll::add(&epoll, stop, stopped, epoll::EventFlags::IN)?;
-        let buffer = Vec::with_capacity(READ_BYTES);
-        Ok(Self { socket, epoll, most, places: Vec::new(), free: Vec::new(), buffer })
+        Ok(Self {
+            socket,
+            epoll,
+            most,
+            places: Vec::new(),
+            free: Vec::new(),
+            shares: Shares::default(),
+            buffer: Vec::with_capacity(READ_BYTES),
+        })
     }
 
     /// Accepts some of the connections that wait. Returns whether there may be more.
-    fn accept<R: Reader>(&mut self, receiver: &Receiver<R>) -> bool {
+    fn accept<R: Reader>(&mut self, receiver: &mut Receiver<R>) -> bool {
         for _ in 0..ACCEPTS {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let accepted = match self.socket.transport {
                 Transport::Tcp => acceptfrom_with(&self.socket.descriptor, flags)
-                    .map(|(descriptor, address)| (descriptor, address.and_then(source))),
+                    .map(|(descriptor, address)| (descriptor, address.and_then(identity))),
                 _ => {
                     accept_with(&self.socket.descriptor, flags).map(|descriptor| (descriptor, None))
                 }
             };
             match accepted {
-                Ok((descriptor, source)) => self.add(descriptor, source, receiver.metrics()),
+                Ok((descriptor, address)) => self.add(descriptor, address, receiver),
                 Err(Errno::AGAIN) => return false,
                 Err(Errno::INTR | Errno::CONNABORTED) => {}
                 Err(error) => {
@@ -131,11 +142,22 @@ impl<'a> Connections<'a> {
         true
     }
 
-    fn add(&mut self, descriptor: OwnedFd, source: Option<String>, metrics: &ListenerMetrics) {
-        if self.places.len() - self.free.len() >= self.most {
-            metrics.refused.inc();
+    fn add<R: Reader>(
+        &mut self,
+        descriptor: OwnedFd,
+        address: Option<IpAddr>,
+        receiver: &mut Receiver<R>,
+    ) {
+        let peer = match self.socket.transport {
+            Transport::UnixStream => local_peer(&descriptor),
+            _ => Peer { client: Client::Address(address), process: 0 },
+        };
+        let is_full = self.places.len() - self.free.len() >= self.most;
+        if is_full && !self.make_room(peer, receiver) {
+            receiver.metrics().refused.inc();
             return;
         }
+        let metrics = receiver.metrics();
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(None);
             self.places.len() - 1
@@ -151,9 +173,36 @@ impl<'a> Connections<'a> {
         self.places[place] = Some(Connection {
             descriptor,
             input: Input::Unknown,
-            source: source.unwrap_or_else(|| self.socket.address.clone()),
+            source: address.map_or_else(|| self.socket.address.clone(), |it| it.to_string()),
+            share: self.shares.enter(peer),
             last_read: Instant::now(),
         });
+    }
+
+    /// Closes a connection that gives way to a new one of that peer, after it took the lines that
+    /// the connection holds. Returns false if none gives way.
+    fn make_room<R: Reader>(&mut self, peer: Peer, receiver: &mut Receiver<R>) -> bool {
+        let now = Instant::now();
+        let connections = self.places.iter().enumerate().filter_map(|(place, connection)| {
+            let connection = connection.as_ref()?;
+            Some((place, &connection.share, connection.usage(now)))
+        });
+        let Some(place) = self.shares.find_who_gives_way(peer, connections) else { return false };
+        if let Some(connection) = &mut self.places[place] {
+            debug!(
+                address = self.socket.address,
+                client = connection.source,
+                "closed a connection to make room for another"
+            );
+            for _ in 0..MAX_LAST_READS {
+                if connection.read(&mut self.buffer, receiver) != Read::Some {
+                    break;
+                }
+            }
+        }
+        self.close(place, receiver.metrics());
+        receiver.metrics().gave_way.inc();
+        true
     }
 
     /// Reads once from a connection, so that one that never ends does not hold up the others.
@@ -167,7 +216,8 @@ impl<'a> Connections<'a> {
 
     fn close(&mut self, place: usize, metrics: &ListenerMetrics) {
         // Closing the descriptor also ends its watch.
-        if self.places[place].take().is_some() {
+        if let Some(connection) = self.places[place].take() {
+            self.shares.leave(&connection.share);
             self.free.push(place);
             metrics.open.dec();
         }
@@ -201,6 +251,11 @@ impl<'a> Connections<'a> {
 }
 
 impl Connection {
+    fn usage(&self, now: Instant) -> Use {
+        let has_sent_nothing = matches!(self.input, Input::Unknown);
+        Use { has_sent_nothing, idle: now.saturating_duration_since(self.last_read) }
+    }
+
     fn read<R: Reader>(&mut self, buffer: &mut Vec<u8>, receiver: &mut Receiver<R>) -> Read {
         buffer.clear();
         let ends_in_order = match rustix::io::read(&self.descriptor, spare_capacity(buffer)) {
@@ -247,9 +302,29 @@ impl Input {
     }
 }
 
-fn source(address: rustix::net::SocketAddrAny) -> Option<String> {
-    let address = std::net::SocketAddr::try_from(address).ok()?;
-    Some(client::identity(address.ip()).to_string())
+fn identity(address: rustix::net::SocketAddrAny) -> Option<IpAddr> {
+    let address = SocketAddr::try_from(address).ok()?;
+    Some(client::identity(address.ip()))
+}
+
+/// The user and the process that have connected to a unix socket.
+fn local_peer(descriptor: &OwnedFd) -> Peer {
+    let mut peer = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
+    let mut length = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: The descriptor is open for as long as it is borrowed, and the pointers and the length
+    // describe `peer`, which outlives the call. If the call fails, `peer` remains a user of no
+    // process. rustix would make a process id of a zero, which means that the process is not in
+    // the namespace of this one.
+    unsafe {
+        libc::getsockopt(
+            descriptor.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut length,
+        );
+    }
+    Peer { client: Client::User(peer.uid), process: peer.pid }
 }
 
 /// What an event is about; smaller numbers are places of connections.
@@ -270,6 +345,24 @@ const MAX_FRAME: usize = 65_535;
 const IDLE: Duration = Duration::from_secs(600);
 const SWEEP: Duration = Duration::from_secs(10);
 const READ_BYTES: usize = 65_536;
+/// The most reads from a connection that gives way. The kernel holds at most 6 MiB for it, unless
+/// `net.ipv4.tcp_rmem` was raised.
+const MAX_LAST_READS: usize = 128;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// The time for what connections hold when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn the_process_at_the_other_end_of_a_unix_socket_is_its_peer() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let user = rustix::process::getuid().as_raw();
+        let process = i32::try_from(std::process::id()).unwrap();
+        assert_eq!(local_peer(&socket.into()), Peer { client: Client::User(user), process });
+    }
+}
