@@ -3,6 +3,7 @@
 use std::io;
 use std::mem;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::thread;
@@ -148,9 +149,6 @@ const BATCHES_PER_LOOK: u32 = 64;
 const TIME_PER_LOOK: Duration = Duration::from_millis(100);
 const TIME_PER_WARNING: Duration = Duration::from_secs(60);
 
-/// The pages of most systems.
-const PAGE: usize = 4096;
-
 /// The memory for the packets of one call.
 struct Batch {
     memory: Box<[u8]>,
@@ -204,15 +202,15 @@ impl Batch {
     /// Gives back the pages that packets have touched. There are none until the next call. The
     /// addresses stay: another thread might take them, and a running daemon would have no memory.
     fn free(&mut self) {
-        let begin = self.memory.as_ptr().align_offset(PAGE).min(self.memory.len());
-        let pages = &mut self.memory[begin..];
-        let length = pages.len() & !(PAGE - 1);
+        let page = rustix::param::page_size();
+        let pages = whole_pages(self.memory.as_ptr().addr(), self.memory.len(), page);
+        let pages = &mut self.memory[pages];
         // SAFETY: These are whole pages within memory that is borrowed exclusively, private to the
-        // process and of no file: each byte of theirs becomes zero, which is a byte.
+        // process and of no file: each byte of theirs becomes zero, which is a byte. The kernel
+        // rounds the length up to whole pages, which changes nothing.
         let freed =
-            unsafe { libc::madvise(pages.as_mut_ptr().cast(), length, libc::MADV_DONTNEED) };
-        // With larger pages, the memory stays as it is.
-        debug_assert!(freed == 0 || PAGE < rustix::param::page_size());
+            unsafe { libc::madvise(pages.as_mut_ptr().cast(), pages.len(), libc::MADV_DONTNEED) };
+        debug_assert_eq!(freed, 0);
     }
 
     /// Receives the packets that are there, and returns their number.
@@ -255,6 +253,14 @@ impl Batch {
             _ => Packet::TooLong(source),
         }
     }
+}
+
+/// The pages of `page` bytes, which is a power of two, that are whole in memory of that address and
+/// length, as a range within the memory. Systems have pages of 4, 16 or 64 KiB.
+fn whole_pages(address: usize, length: usize, page: usize) -> Range<usize> {
+    let begin = address.next_multiple_of(page) - address;
+    let end = (address + length) / page * page;
+    if begin < length && begin + address < end { begin..end - address } else { 0..0 }
 }
 
 impl Source {
@@ -314,7 +320,7 @@ mod tests {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
         let receiver = OwnedFd::from(receiver);
         let mut batch = Batch::new(Room::take().unwrap());
-        let lines = b"x:1|c\n".repeat(PAGE);
+        let lines = b"x:1|c\n".repeat(4096);
         for _ in 0..2 {
             sender.send(&lines).unwrap();
             assert_eq!(batch.receive(&receiver).unwrap(), 1);
@@ -322,7 +328,28 @@ mod tests {
             assert!(matches!(packet, Packet::Whole(bytes, Source(None)) if bytes == lines));
             batch.free();
             // The memory may begin within a page.
-            assert!(batch.memory[PAGE..].iter().all(|byte| *byte == 0));
+            let page = rustix::param::page_size();
+            assert!(batch.memory[page..].iter().all(|byte| *byte == 0));
+        }
+    }
+
+    #[test]
+    fn no_page_that_is_freed_reaches_beyond_the_memory() {
+        for page in [4 << 10, 16 << 10, 64 << 10] {
+            for address in [1 << 20, (1 << 20) + 16, (1 << 20) + 4096, (2 << 20) - 16] {
+                for length in [0, 1, page - 1, page, 2 * page, STRIDE, STRIDE * PACKETS] {
+                    let pages = whole_pages(address, length, page);
+                    let context = format!("{length} bytes at {address:#x} in pages of {page}");
+                    assert!(pages.end <= length, "{context}: {pages:?}");
+                    assert_eq!(pages.len() % page, 0, "{context}: {pages:?}");
+                    // What stays is less than a page at each end.
+                    assert!(
+                        pages.is_empty() || (address + pages.start).is_multiple_of(page),
+                        "{context}"
+                    );
+                    assert!(length - pages.len() < 2 * page, "{context}: {pages:?}");
+                }
+            }
         }
     }
 }
