@@ -22,6 +22,7 @@ mod place;
 pub(crate) mod places;
 mod recorded;
 mod retry;
+mod selection;
 mod source;
 mod table;
 pub mod targets;

@@ -18,10 +18,10 @@ use super::apart::Apart;
 use super::merged::Seen;
 use super::notice::Notice;
 use super::own::Shown;
-use super::places::{self, Found, Look};
+use super::places::{self, Found, Kind, Look};
 use super::source::{Budget, Source, Taken, Terms};
 use super::watched::STALE;
-use crate::segment_file::{FileId, file_id};
+use crate::segment_file::{FileId, SegmentFile, file_id};
 
 /// Places, and what is known of their sources.
 #[derive(Debug)]
@@ -190,7 +190,24 @@ impl Files {
         }
         self.log_faults(&look);
         self.update(&look);
+        self.examine(&mut look);
         self.looked = Some(look);
+    }
+
+    /// Finds out which of the new files are no segments, if there may be more files than are
+    /// watched.
+    fn examine(&self, look: &mut Look) {
+        let threads = self.options.places.len().clamp(1, MAX_THREADS);
+        if look.found.len() <= self.options.most / threads {
+            return;
+        }
+        let known: HashSet<&PathBuf> =
+            self.sources.iter().map(|source| &source.found.path).collect();
+        let new = look.found.iter_mut().filter(|found| !known.contains(&found.path));
+        for found in new.filter(|found| found.kind == Kind::Segment) {
+            let file = SegmentFile::open_below(&found.root, &found.path);
+            found.is_junk = !file.and_then(|file| file.is_segment()).unwrap_or(false);
+        }
     }
 
     fn update(&mut self, look: &Look) {

@@ -31,10 +31,14 @@ pub(crate) struct Found {
     pub(crate) root: PathBuf,
     /// Its path inside of the place, without the end `.quipu`.
     pub(crate) name: String,
+    /// The directory that it is or lies in, below the place; empty for the place itself.
+    pub(crate) branch: String,
     pub(crate) kind: Kind,
     /// What was there.
     pub(crate) id: FileId,
     pub(crate) modified: Option<SystemTime>,
+    /// Whether its beginning was looked at, and is not that of a segment.
+    pub(crate) is_junk: bool,
 }
 
 /// What is at a path.
@@ -78,7 +82,8 @@ pub(crate) const NOT_THERE: &str = "nothing is there";
 const LINK: &str = "a pattern led to it, and it is a symbolic link; name it, or its target";
 /// How far below a directory segments are looked for.
 const DEPTH: usize = 2;
-/// The most entries of directories in one look, and the most directories that are watched.
+/// The most entries of directories in one look at a place, and the most directories that are
+/// watched.
 const MAX_ENTRIES: usize = 100_000;
 const MAX_DIRECTORIES: usize = 4096;
 
@@ -97,6 +102,8 @@ pub(crate) fn look_at(path: &Path) -> Look {
 fn look_at_most(places: &[String], entries: usize) -> Look {
     let mut look = Look::at_most(entries);
     for place in places {
+        // A place with too many entries takes none from the others.
+        look.entries = entries;
         let path = Path::new(place);
         match has_special(place) {
             true => look.pattern(place),
@@ -381,8 +388,14 @@ impl Look {
             Kind::Segment => name.strip_suffix(".quipu").unwrap_or(&name),
             Kind::Directory => &name,
         };
+        let branch = match (name.split_once('/'), kind) {
+            (Some((first, _)), _) => first,
+            (None, Kind::Directory) if path != base => name,
+            (None, _) => "",
+        };
         let (path, root) = (path.to_owned(), root.to_owned());
-        self.found.push(Found { path, root, name: name.to_owned(), kind, id, modified });
+        let (name, branch) = (name.to_owned(), branch.to_owned());
+        self.found.push(Found { path, root, name, branch, kind, id, modified, is_junk: false });
     }
 
     fn watch(&mut self, path: &Path) {
@@ -396,7 +409,7 @@ impl Look {
         self.entries = left.unwrap_or(0);
         self.is_cut |= left.is_none();
         self.is_incomplete |= self.is_cut;
-        !self.is_cut
+        left.is_some()
     }
 }
 
@@ -488,6 +501,12 @@ mod tests {
         assert_eq!((whole.found.len(), whole.is_cut, whole.is_incomplete), (10, false, false));
         let cut = look_at_most(&places, 9);
         assert_eq!((cut.found.len(), cut.is_cut, cut.is_incomplete), (9, true, true));
+        // Another place is looked at nevertheless.
+        let other = tempfile::tempdir().unwrap();
+        fs::write(other.path().join("a.quipu"), "").unwrap();
+        let both = [places[0].clone(), other.path().to_str().unwrap().to_owned()];
+        let cut = look_at_most(&both, 9);
+        assert_eq!((cut.found.len(), cut.is_cut, cut.is_incomplete), (10, true, true));
         // Nothing is missed where nothing is.
         assert!(!look(&["/nowhere/at/all".to_owned()]).is_incomplete);
     }

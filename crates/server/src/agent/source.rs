@@ -19,6 +19,7 @@ use super::place::Known;
 use super::places::{Found, Kind, explained, is_absent};
 use super::recorded::{Labels, Recorded, Recorder};
 use super::retry::{Retry, Stamp};
+use super::selection::Rank;
 use crate::segment_file::{FileId, Header, SegmentFile};
 
 /// A source that is watched.
@@ -281,10 +282,18 @@ impl Source {
         }
     }
 
-    /// Since when it makes room for others, if it does: its name is gone, or its time is up.
-    pub(super) fn gives_way(&self, terms: Terms) -> Option<(bool, Instant)> {
-        let is_over = || self.is_read && self.is_expired(terms);
-        self.gone.map(|since| (false, since)).or_else(|| is_over().then_some((true, self.added)))
+    /// Its rank among sources that want to be watched. Of two with the same rank, a source
+    /// with a later time comes first, if there are times.
+    pub(super) fn rank(&self, terms: Terms) -> (Rank, Option<Instant>) {
+        if self.gone.is_some() {
+            (Rank::Gone, self.gone)
+        } else if self.fault.is_some() && self.read.is_none() {
+            (Rank::Unreadable, None)
+        } else if self.is_read && self.is_expired(terms) {
+            (Rank::Expired, Some(self.added))
+        } else {
+            (Rank::Shown, None)
+        }
     }
 
     /// The bytes that reading it costs, roughly, as far as they are known.

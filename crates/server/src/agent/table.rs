@@ -3,7 +3,9 @@
 //! Their places have threads (`place.rs`), which alone wait for file systems. The table gives all
 //! of them the same errand, and then goes on with those that have come back in time.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use super::pattern::{Matcher, SEGMENT};
 use super::place::{self, Files, Place};
 use super::places::{Found, Names};
 use super::recorded::Labels;
+use super::selection::{self, Candidate, Rank};
 use super::source::{Source, Terms};
 use super::turns;
 use crate::segment_file::FileId;
@@ -40,6 +43,9 @@ pub(super) struct Table {
     next: u64,
     /// The sources that are left out because there are too many, at the last look.
     left_out: usize,
+    /// Unreadable files that gave way to others, by what tells them from other files, and when
+    /// that was.
+    refused: HashMap<u64, Instant>,
     /// What was logged: each conflict is logged once.
     conflicts: BTreeSet<Conflict>,
     was_cut: bool,
@@ -54,6 +60,11 @@ const PATIENCE: Duration = Duration::from_millis(2500);
 const TURNS: Duration = Duration::from_millis(2000);
 /// The most conflicts that are remembered so as not to log them again.
 const MAX_LOGGED: usize = 10_000;
+/// How long an unreadable file that gave way is not watched, unless it changes or there is room for
+/// all: a file that cannot be read is read again as seldom.
+const REFUSED: Duration = Duration::from_secs(5 * 60);
+/// The most of them that are remembered.
+const MAX_REFUSED: usize = 100_000;
 
 impl Table {
     /// An empty table.
@@ -72,6 +83,7 @@ impl Table {
             patterns,
             next: 0,
             left_out: 0,
+            refused: HashMap::new(),
             conflicts: BTreeSet::new(),
             was_cut: false,
             was_incomplete: false,
@@ -167,10 +179,7 @@ impl Table {
         // Two places may lead to one file.
         let new = found.into_iter().filter(|(_, found)| paths.insert(found.path.clone()));
         let mut new: Vec<(usize, Found)> = new.collect();
-        let room = self.options.most.saturating_sub(self.count());
-        let made = self.make_room(new.len().saturating_sub(room), &new);
-        self.left_out = new.len().saturating_sub(room + made);
-        new.truncate(room + made);
+        self.left_out = self.select(&mut new);
         let mut numbers: HashMap<String, u64> = HashMap::new();
         for (at, mut found) in new {
             if !names.insert(found.name.clone()) {
@@ -197,36 +206,69 @@ impl Table {
         }
     }
 
-    /// Forgets up to `count` sources for new ones: those that are gone first, then those whose time
-    /// is up, for files that changed later. Returns how many.
-    fn make_room(&mut self, count: usize, new: &[(usize, Found)]) -> usize {
-        if count == 0 {
-            return 0;
-        }
+    /// Keeps the new sources for which there is room, and forgets watched ones that give way to
+    /// them. Returns how many files are there and are not watched.
+    fn select(&mut self, new: &mut Vec<(usize, Found)>) -> usize {
+        // Sources of a thread that is away keep their room.
+        let away = self.places.iter().filter(|place| place.files.here().is_none());
+        let most = self.options.most.saturating_sub(away.map(|place| place.known.len()).sum());
+        let now = Instant::now();
+        self.refused.retain(|_, at| now.saturating_duration_since(*at) < REFUSED);
         let terms = self.terms();
-        let is_fresh = |(_, found): &&(usize, Found)| {
-            let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
-            terms.keep.is_none_or(|keep| age.is_none_or(|age| age < keep))
-        };
-        let fresh = new.iter().filter(is_fresh).count();
         let files = self.places.iter().filter_map(|place| place.files.here());
-        let sources = files.flat_map(|files| &files.sources);
-        let mut give_way: Vec<_> =
-            sources.filter_map(|source| Some((source.gives_way(terms)?, source.number))).collect();
-        give_way.sort_unstable();
-        let gone = give_way.iter().filter(|((is_there, _), _)| !is_there).count();
-        // A file whose time is up must not take the place of another one in turn.
-        give_way.truncate(count.min(gone.max(fresh)));
-        let leaving: HashSet<u64> = give_way.into_iter().map(|(_, number)| number).collect();
+        let mut watched: Vec<_> = files
+            .flat_map(|files| &files.sources)
+            .map(|source| (source.rank(terms), source))
+            .collect();
+        watched.sort_by_key(|((rank, since), source)| (*rank, Reverse(*since), source.number));
+        let of_new = |found: &Found| {
+            let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+            if found.is_junk || self.refused.contains_key(&fingerprint(found)) {
+                Rank::Unreadable
+            } else if terms.keep.zip(age).is_some_and(|(keep, age)| age >= keep) {
+                Rank::Stale
+            } else {
+                Rank::Shown
+            }
+        };
+        let candidate = |found, rank| {
+            let Found { root, branch, .. }: &Found = found;
+            Candidate { place: root, branch, rank }
+        };
+        let watched_ones =
+            watched.iter().map(|((rank, _), source)| candidate(&source.found, *rank));
+        let new_ones = new.iter().map(|(_, found)| candidate(found, of_new(found)));
+        let candidates: Vec<Candidate<'_>> = watched_ones.chain(new_ones).collect();
+        let is_chosen = selection::choose(&candidates, most);
+
+        let (mut leaving, mut refused, mut left_out) = (HashSet::new(), Vec::new(), 0);
+        for (((rank, _), source), is_chosen) in watched.iter().zip(&is_chosen) {
+            if *is_chosen {
+                continue;
+            }
+            leaving.insert(source.number);
+            left_out += usize::from(*rank != Rank::Gone);
+            if *rank == Rank::Unreadable {
+                refused.push(fingerprint(&source.found));
+            }
+        }
+        let mut of_new = is_chosen[watched.len()..].iter();
+        let before = new.len();
+        new.retain(|_| of_new.next() == Some(&true));
+        left_out += before - new.len();
+        if self.refused.len() + refused.len() > MAX_REFUSED {
+            self.refused.clear();
+        }
+        self.refused.extend(refused.into_iter().map(|print| (print, now)));
         for place in &mut self.places {
             let Some(files) = place.files.here_mut() else { continue };
             for one in place.known.extract_if(.., |one| leaving.contains(&one.number)) {
                 let path = printable(&one.path);
-                info!(%path, "an old file is watched no more: another one needs its place");
+                info!(%path, "a file is watched no more: another one needs its place");
                 files.leaving.insert(one.number);
             }
         }
-        leaving.len()
+        left_out
     }
 
     /// Counts a look, and logs the first of some that were not complete.
@@ -346,6 +388,14 @@ impl Table {
     }
 }
 
+/// A hash that tells a file, as it is now, from others. Two files may have the same hash by chance:
+/// then one of them may be watched later.
+fn fingerprint(found: &Found) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&found.path, found.id, found.modified).hash(&mut hasher);
+    hasher.finish()
+}
+
 /// Those of the conflicts that are not known yet, as far as there is room to know them: they are
 /// known from then on.
 fn new_of<'c>(known: &mut BTreeSet<Conflict>, now: &'c [Conflict]) -> Vec<&'c Conflict> {
@@ -403,6 +453,64 @@ mod tests {
         let names: Vec<&str> = table.places[0].known.iter().map(|one| &*one.name).collect();
         let path = home.path().join("a\u{fffd}.quipu").to_str().unwrap().to_owned();
         assert_eq!(names, ["a\u{fffd}", &path, &format!("{path}#2")]);
+    }
+
+    /// A table of the directories `a`, which the caller has filled, and `b`, with `segments` files.
+    fn table_of_two(home: &tempfile::TempDir, segments: usize) -> Table {
+        let path = |name: &str| home.path().join(name);
+        fs::create_dir(path("b")).unwrap();
+        for number in 0..segments {
+            let registry = quipu::Registry::open(path(&format!("b/{number}.quipu"))).unwrap();
+            registry.counter("jobs", "").unwrap().inc();
+        }
+        let places = ["a", "b"].map(|name| path(name).to_str().unwrap().to_owned()).into();
+        let options = Options { places, bytes: 1 << 30, most: 10, ..Options::default() };
+        Table::new(options).unwrap()
+    }
+
+    /// The number of sources of each place, and how many files are not watched.
+    fn counts(table: &Table) -> (Vec<usize>, usize) {
+        (table.places.iter().map(|place| place.known.len()).collect(), table.left_out)
+    }
+
+    #[test]
+    fn files_that_are_no_segments_leave_the_room_to_segments() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("a")).unwrap();
+        for number in 0..30 {
+            fs::write(home.path().join(format!("a/{number:02}.quipu")), "junk").unwrap();
+        }
+        let registry = quipu::Registry::open(home.path().join("a/z.quipu")).unwrap();
+        registry.counter("jobs", "").unwrap().inc();
+        let mut table = table_of_two(&home, 6);
+        table.look();
+        assert_eq!(counts(&table), (vec![4, 6], 27));
+        assert_eq!(table.read().0.len(), 7);
+        table.look();
+        assert_eq!(counts(&table), (vec![4, 6], 27));
+    }
+
+    #[test]
+    fn files_that_begin_like_segments_leave_the_room_once_they_could_not_be_read() {
+        let home = tempfile::tempdir().unwrap();
+        fs::create_dir(home.path().join("a")).unwrap();
+        for number in 0..30 {
+            let path = home.path().join(format!("a/{number:02}.quipu"));
+            fs::write(path, quipu_segment::MAGIC).unwrap();
+        }
+        let mut table = table_of_two(&home, 10);
+        table.look();
+        assert_eq!(counts(&table), (vec![5, 5], 30));
+        // Each look tries others of them.
+        for _ in 0..30 {
+            table.read();
+            table.look();
+        }
+        assert_eq!(counts(&table), (vec![0, 10], 30));
+        // There is room again.
+        fs::remove_dir_all(home.path().join("b")).unwrap();
+        table.look();
+        assert_eq!(counts(&table).0, [10, 0]);
     }
 
     #[test]

@@ -1,0 +1,188 @@
+//! Chooses the sources that are watched when there are more than `--segments-count`.
+//!
+//! Sources that can be shown come before all others. Among equals, the places of the settings take
+//! turns, and so do the directories in a place: a directory full of files takes no room from other
+//! directories that need no more than their share.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::path::Path;
+
+/// A source that is watched or could be.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate<'a> {
+    /// The place in which it was found.
+    pub(super) place: &'a Path,
+    /// The directory in the place.
+    pub(super) branch: &'a str,
+    pub(super) rank: Rank,
+}
+
+/// The order in which sources get room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rank {
+    /// It is shown, or will be unless a reading fails.
+    Shown,
+    /// It is watched, and not shown any more since the time of `--segments-keep` is up.
+    Expired,
+    /// It is not watched, and its time would be up at once. It takes the room of no source that is
+    /// expired: they would take turns.
+    Stale,
+    /// Its name is gone, and its last values are shown.
+    Gone,
+    /// It could never be read.
+    Unreadable,
+}
+
+/// Returns which of the candidates are chosen, `most` at most. Of several that are alike, the first
+/// ones are chosen.
+pub(super) fn choose(candidates: &[Candidate<'_>], most: usize) -> Vec<bool> {
+    let mut is_chosen = vec![candidates.len() <= most; candidates.len()];
+    if candidates.len() <= most {
+        return is_chosen;
+    }
+    let mut by_rank: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
+    for (at, candidate) in candidates.iter().enumerate() {
+        by_rank.entry(candidate.rank).or_default().push(at);
+    }
+    let (mut left, mut taken) = (most, Taken::default());
+    for same in by_rank.into_values() {
+        let mut turns = Turns::of(candidates, &same, &taken);
+        while left > 0
+            && let Some(at) = turns.next(&mut taken)
+        {
+            is_chosen[at] = true;
+            left -= 1;
+        }
+    }
+    is_chosen
+}
+
+/// The number of chosen candidates of each place, and of each directory in it.
+#[derive(Debug, Default)]
+struct Taken<'a> {
+    places: HashMap<&'a Path, usize>,
+    branches: HashMap<(&'a Path, &'a str), usize>,
+}
+
+/// Candidates of one rank, by place and directory.
+struct Turns<'a> {
+    /// Those with the fewest chosen candidates first.
+    order: BinaryHeap<Reverse<(usize, &'a Path)>>,
+    places: HashMap<&'a Path, Branches<'a>>,
+}
+
+#[derive(Default)]
+struct Branches<'a> {
+    order: BinaryHeap<Reverse<(usize, &'a str)>>,
+    /// The numbers of the candidates.
+    queues: HashMap<&'a str, VecDeque<usize>>,
+}
+
+impl<'a> Turns<'a> {
+    fn of(candidates: &[Candidate<'a>], same: &[usize], taken: &Taken<'a>) -> Self {
+        let mut turns = Self { order: BinaryHeap::new(), places: HashMap::new() };
+        for &at in same {
+            let Candidate { place, branch, .. } = candidates[at];
+            let branches = turns.places.entry(place).or_insert_with(|| {
+                let count = taken.places.get(place).copied().unwrap_or(0);
+                turns.order.push(Reverse((count, place)));
+                Branches::default()
+            });
+            let queue = branches.queues.entry(branch).or_insert_with(|| {
+                let count = taken.branches.get(&(place, branch)).copied().unwrap_or(0);
+                branches.order.push(Reverse((count, branch)));
+                VecDeque::new()
+            });
+            queue.push_back(at);
+        }
+        turns
+    }
+
+    /// Takes the next candidate.
+    fn next(&mut self, taken: &mut Taken<'a>) -> Option<usize> {
+        // A place, or a directory, is in the order as long as it has candidates.
+        while let Some(Reverse((_, place))) = self.order.pop() {
+            let Some(branches) = self.places.get_mut(place) else { continue };
+            let Some(Reverse((_, branch))) = branches.order.pop() else { continue };
+            let Some(queue) = branches.queues.get_mut(branch) else { continue };
+            let Some(at) = queue.pop_front() else { continue };
+            let of_branch = taken.branches.entry((place, branch)).or_default();
+            *of_branch += 1;
+            if !queue.is_empty() {
+                branches.order.push(Reverse((*of_branch, branch)));
+            }
+            let of_place = taken.places.entry(place).or_default();
+            *of_place += 1;
+            if !branches.order.is_empty() {
+                self.order.push(Reverse((*of_place, place)));
+            }
+            return Some(at);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Candidates of a rank, `count` in each directory `place/branch`.
+    fn candidates<'a>(parts: &[(&'a str, usize, Rank)]) -> Vec<Candidate<'a>> {
+        let each = |(path, count, rank): &(&'a str, usize, Rank)| {
+            let (place, branch) = path.split_once('/').unwrap();
+            std::iter::repeat_n(Candidate { place: Path::new(place), branch, rank: *rank }, *count)
+        };
+        parts.iter().flat_map(each).collect()
+    }
+
+    /// The number of chosen ones of each part.
+    fn chosen(parts: &[(&str, usize, Rank)], most: usize) -> Vec<usize> {
+        let candidates = candidates(parts);
+        let is_chosen = choose(&candidates, most);
+        assert!(
+            is_chosen.iter().filter(|is_chosen| **is_chosen).count() == most.min(candidates.len())
+        );
+        let mut rest = &is_chosen[..];
+        let each = |(_, count, _): &(&str, usize, Rank)| {
+            let (these, others) = rest.split_at(*count);
+            rest = others;
+            // The first ones are chosen.
+            assert!(these.is_sorted_by(|a, b| a >= b));
+            these.iter().filter(|is_chosen| **is_chosen).count()
+        };
+        parts.iter().map(each).collect()
+    }
+
+    #[test]
+    fn all_are_chosen_if_there_is_room() {
+        let parts = [("a/", 3, Rank::Unreadable), ("b/", 2, Rank::Shown)];
+        assert_eq!(chosen(&parts, 5), [3, 2]);
+        assert!(chosen(&[], 5).is_empty());
+    }
+
+    #[test]
+    fn sources_that_can_be_shown_come_before_others() {
+        let parts = [
+            ("a/", 3000, Rank::Unreadable),
+            ("a/", 7, Rank::Shown),
+            ("b/", 90, Rank::Shown),
+            ("b/", 10, Rank::Stale),
+        ];
+        assert_eq!(chosen(&parts, 100), [0, 7, 90, 3]);
+        assert_eq!(chosen(&parts, 110), [3, 7, 90, 10]);
+    }
+
+    #[test]
+    fn each_place_and_each_directory_has_its_share() {
+        let parts = [("a/", 3000, Rank::Shown), ("b/", 10, Rank::Shown), ("c/", 700, Rank::Shown)];
+        assert_eq!(chosen(&parts, 1000), [495, 10, 495]);
+        let parts =
+            [("a/x", 3000, Rank::Shown), ("a/y", 10, Rank::Shown), ("b/", 400, Rank::Shown)];
+        assert_eq!(chosen(&parts, 1000), [590, 10, 400]);
+        assert_eq!(chosen(&parts, 100), [40, 10, 50]);
+        // The share counts sources of all ranks.
+        let parts = [("a/", 10, Rank::Shown), ("a/", 9, Rank::Gone), ("b/", 9, Rank::Gone)];
+        assert_eq!(chosen(&parts, 14), [10, 0, 4]);
+    }
+}
