@@ -23,6 +23,7 @@ use super::super::labels::escaped;
 use super::super::recorded::{Recorded, Recorder, is_escape_free};
 use super::form::{Draft, Form, Shape};
 use super::report;
+use super::turns::{Late, Turn};
 use crate::look::Text;
 
 /// What an exposition has.
@@ -44,17 +45,39 @@ pub(super) struct Body {
     pub(super) form: Option<Form>,
 }
 
-/// Reads an exposition. `is_useful` decides whether its form is kept.
+/// Why an exposition is not taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    /// The first line that cannot be read, or too many samples or families: for people.
+    Contents(String),
+    /// The time for the scrape is over.
+    Late,
+}
+
+impl From<String> for Flaw {
+    fn from(what: String) -> Self {
+        Self::Contents(what)
+    }
+}
+
+impl From<Late> for Flaw {
+    fn from(Late: Late) -> Self {
+        Self::Late
+    }
+}
+
+/// Reads an exposition, in this turn. `is_useful` decides whether its form is kept.
 ///
 /// # Errors
-/// The first line that cannot be read, or that there are too many samples or families.
+/// [`Flaw`].
 pub(super) fn read(
     text: &Text,
     most: usize,
     hash: &Seeded,
+    turn: &Turn<'_>,
     is_useful: impl FnOnce(&Shape) -> bool,
-) -> Result<Body, String> {
-    let mut reading = Reading::new(text.format, hash);
+) -> Result<Body, Flaw> {
+    let mut reading = Reading::new(text.format, hash, turn);
     // The length of the text bounds the texts of a family.
     let limits = Limits { samples: most, bytes: usize::MAX };
     let mut families = Families::new(text.format, limits);
@@ -75,6 +98,7 @@ pub(super) fn read(
 pub(super) struct Reading<'h> {
     format: Format,
     hash: &'h Seeded,
+    turn: &'h Turn<'h>,
     pub(super) recorder: Recorder,
     samples: usize,
     pub(super) dropped: usize,
@@ -130,10 +154,11 @@ struct Set {
 }
 
 impl<'h> Reading<'h> {
-    pub(super) fn new(format: Format, hash: &'h Seeded) -> Self {
+    pub(super) fn new(format: Format, hash: &'h Seeded, turn: &'h Turn<'h>) -> Self {
         Self {
             format,
             hash,
+            turn,
             recorder: Recorder::unchecked(),
             samples: 0,
             dropped: 0,
@@ -149,16 +174,17 @@ impl<'h> Reading<'h> {
     /// Reads lines, and ends the last family. `is_end` says which fault of a line ends them, too.
     ///
     /// # Errors
-    /// The first line that cannot be read, or that there are too many samples or families.
+    /// [`Flaw`].
     pub(super) fn take(
         &mut self,
         lines: &[u8],
         families: &mut Families,
         most: usize,
         is_end: impl Fn(&LineError) -> bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), Flaw> {
         let mut reader = Reader::new(lines, Options::new(self.format));
         while let Some(item) = reader.next() {
+            self.turn.line()?;
             let item = match item {
                 Err(error) if is_end(&error) => break,
                 item => item.map_err(|error| error.to_string())?,
@@ -166,14 +192,13 @@ impl<'h> Reading<'h> {
             if matches!(item, Item::Sample(_)) {
                 self.samples += 1;
                 if self.samples > most {
-                    return Err(format!(
-                        "there are more than {most} samples; see --scrape-samples"
-                    ));
+                    let what = format!("there are more than {most} samples; see --scrape-samples");
+                    return Err(what.into());
                 }
             }
             self.draft.line(&item);
             match families.push(&item, |family| self.family(family)) {
-                Err(error @ FamilyError::TooLarge) => return Err(error.to_string()),
+                Err(error @ FamilyError::TooLarge) => return Err(error.to_string().into()),
                 // A text, a type or a unit that is there twice says nothing new.
                 Err(_) => {
                     self.dropped += usize::from(matches!(item, Item::Sample(_)));
@@ -193,7 +218,9 @@ impl<'h> Reading<'h> {
         }
         self.draft.end();
         families.finish(|family| self.family(family));
-        self.check_sets()
+        // Where a family is recorded, nothing returns an error.
+        self.turn.check()?;
+        Ok(self.check_sets()?)
     }
 
     /// Each set is a family of its own to the agent.
@@ -333,6 +360,9 @@ impl<'h> Reading<'h> {
         let mut number = 0;
         let mut numbered: Vec<(usize, Entry<'_>)> = Vec::new();
         for entry in entries {
+            if self.turn.line().is_err() {
+                return;
+            }
             names.clear();
             names.extend(entry.metric.labels().map(|label| label.0));
             names.extend(entry.sample.iter().filter_map(|one| Some(one.label.as_ref()?.0)));
@@ -389,6 +419,9 @@ impl<'h> Reading<'h> {
         self.recorder.family(&family);
         let mut values: Vec<&str> = Vec::with_capacity(labels.len());
         for entry in entries {
+            if self.turn.line().is_err() {
+                return;
+            }
             values.clear();
             values.extend(entry.metric.labels().map(|label| label.1));
             let own = entry.sample.as_ref().and_then(|one| one.label.as_ref());

@@ -23,6 +23,7 @@ use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 use super::super::merged::Seen;
 use super::super::recorded::Recorded;
 use super::families::{Body, Reading, number};
+use super::turns::Turn;
 use crate::look::Text;
 
 /// What a text has in common with the next one.
@@ -225,9 +226,10 @@ impl Form {
         Self { seen: Arc::clone(seen), ..self }
     }
 
-    /// Reads a text of this form. `None` if it is another one.
-    pub(super) fn read(mut self, text: &Text, hash: &Seeded) -> Option<Body> {
-        let (families, dropped) = self.families(text, hash)?;
+    /// Reads a text of this form, in this turn. `None` if it is another one, or the time for the
+    /// scrape is over.
+    pub(super) fn read(mut self, text: &Text, hash: &Seeded, turn: &Turn<'_>) -> Option<Body> {
+        let (families, dropped) = self.families(text, hash, turn)?;
         let (series, samples) = (self.seen.series, self.samples);
         let kept = samples.saturating_sub(dropped);
         let form = Some(self);
@@ -235,15 +237,20 @@ impl Form {
     }
 
     /// The families of a text, and how many samples are not shown.
-    fn families(&mut self, text: &Text, hash: &Seeded) -> Option<(Vec<Recorded>, usize)> {
+    fn families(
+        &mut self,
+        text: &Text,
+        hash: &Seeded,
+        turn: &Turn<'_>,
+    ) -> Option<(Vec<Recorded>, usize)> {
         if text.format != self.format || text.bytes.len() < self.text.len() {
             return None;
         }
-        let mut again = Reading::new(self.format, hash);
+        let mut again = Reading::new(self.format, hash, turn);
         again.kinds = mem::take(&mut self.kinds);
         let limits = Limits { samples: usize::MAX, bytes: usize::MAX };
         let mut assembly = Families::new(self.format, limits);
-        let mut scan = Scan { known: &self.text, rest: &text.bytes, format: self.format };
+        let mut scan = Scan { known: &self.text, rest: &text.bytes, format: self.format, turn };
         let mut families = Vec::with_capacity(self.seen.families.len());
         let mut lines = self.lines.iter();
         let (mut line, mut family) = (0, 0);
@@ -288,6 +295,7 @@ struct Scan<'t> {
     known: &'t [u8],
     rest: &'t [u8],
     format: Format,
+    turn: &'t Turn<'t>,
 }
 
 impl<'t> Scan<'t> {
@@ -301,6 +309,7 @@ impl<'t> Scan<'t> {
 
     /// Compares a line, and returns what follows the labels of a sample.
     fn line(&mut self, line: Line) -> Option<&'t [u8]> {
+        self.turn.line().ok()?;
         self.known(line)?;
         if !line.is_sample() {
             return Some(&[]);

@@ -3,13 +3,15 @@
 //!
 //! Each target has a thread, which waits for its network and for nothing else: a target that is
 //! slow holds up no other one, and no request to the daemon. The threads read what they fetched one
-//! at a time. What is shown of a target is what its last scrape found; nothing, if that failed.
+//! at a time, the shortest text first (`turns.rs`). What is shown of a target is what its last
+//! scrape found; nothing, if that failed.
 
 mod address;
 mod families;
 mod form;
 mod report;
 mod schedule;
+mod turns;
 
 use std::collections::HashMap;
 use std::io;
@@ -29,10 +31,11 @@ use crate::look::{Fault, FaultKind, Fetcher};
 use crate::tls;
 use crate::via::Via;
 pub use address::{Target, TargetFile};
-use families::Body;
+use families::{Body, Flaw};
 use form::{Form, Shape};
 use report::Report;
 use schedule::Schedule;
+use turns::{Late, Turns};
 
 /// Which targets are scraped, and how.
 #[derive(Debug, Clone, Default)]
@@ -75,8 +78,8 @@ struct Shared {
     slots: Vec<Mutex<Slot>>,
     is_stopping: Mutex<bool>,
     stopped: Condvar,
-    /// Is locked by the thread that reads what it fetched.
-    turn: Mutex<()>,
+    /// The threads that read what they fetched.
+    turns: Turns,
 }
 
 /// What the last scrape of a target found.
@@ -98,7 +101,7 @@ impl Targets {
             slots,
             is_stopping: Mutex::new(false),
             stopped: Condvar::new(),
-            turn: Mutex::new(()),
+            turns: Turns::default(),
         });
         let all = Self(Scraped(Arc::clone(&shared)));
         let Options { targets, credentials, timeout, body_bytes, .. } = &shared.options;
@@ -207,7 +210,7 @@ impl Scraper {
     fn scrape(&mut self) {
         let begun = Instant::now();
         // What is read was written by others: a flaw of a reader must not end the thread.
-        let fetched = catch_unwind(AssertUnwindSafe(|| self.fetch()));
+        let fetched = catch_unwind(AssertUnwindSafe(|| self.fetch(begun)));
         let flaw = || Err(Fault::from("its reader failed: report that".to_owned()));
         let fetched = fetched.unwrap_or_else(|_| flaw());
         let seconds = begun.elapsed().as_secs_f64();
@@ -220,16 +223,23 @@ impl Scraper {
         drop(old);
     }
 
-    fn fetch(&mut self) -> Result<(usize, Body), Fault> {
+    /// Fetches and reads what the target exposes, for a scrape that began then.
+    fn fetch(&mut self, begun: Instant) -> Result<(usize, Body), Fault> {
         let options = &self.shared.options;
         let text = self.fetcher.fetch(options.targets[self.number].url())?;
-        let _turn = locked(&self.shared.turn);
-        let known = self.form.take().and_then(|form| form.read(&text, &self.hash));
+        let until = begun + options.timeout;
+        let turn = self.shared.turns.take(text.bytes.len(), until);
+        let turn = turn.map_err(|Late| too_late(options.timeout))?;
+        let known = self.form.take().and_then(|form| form.read(&text, &self.hash, &turn));
         let body = match known {
             Some(body) => body,
             None => {
                 let is_useful = |shape: &Shape| shape.is_useful(self.shape);
-                families::read(&text, options.samples, &self.hash, is_useful)?
+                let read = families::read(&text, options.samples, &self.hash, &turn, is_useful);
+                read.map_err(|flaw| match flaw {
+                    Flaw::Late => too_late(options.timeout),
+                    Flaw::Contents(what) => what.into(),
+                })?
             }
         };
         Ok((text.bytes.len(), body))
@@ -275,6 +285,15 @@ impl Scraper {
         let report = Report { up: false, seconds, samples: 0, kept: 0, added: 0, bytes };
         Slot { report: Some(report), seen: None }
     }
+}
+
+fn too_late(timeout: Duration) -> Fault {
+    let what = format!(
+        "the response was not read within {}: it has too many samples, or shorter ones of other \
+         targets took the time",
+        humantime::format_duration(timeout)
+    );
+    Fault { what, kind: FaultKind::Timeout }
 }
 
 /// No change of what is locked can panic half way.

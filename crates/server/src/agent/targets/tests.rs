@@ -39,7 +39,7 @@ fn scraper(responses: Vec<String>) -> Scraper {
             slots: vec![Mutex::default()],
             is_stopping: Mutex::new(false),
             stopped: Condvar::new(),
-            turn: Mutex::new(()),
+            turns: Turns::default(),
         }),
         hash: Seeded::default(),
         before: None,
@@ -113,7 +113,7 @@ fn a_form_is_used_again_and_not_after_a_failure() {
     let responses = steps.iter().enumerate().map(|(n, (respond, _))| respond(n)).collect();
     let mut scraper = scraper(responses);
     for (n, (_, expected)) in steps.into_iter().enumerate() {
-        let (is_known, slot) = match scraper.fetch() {
+        let (is_known, slot) = match scraper.fetch(Instant::now()) {
             Ok((bytes, body)) => (body.identities.is_none(), scraper.taken(bytes, body, 0.0)),
             Err(fault) => (false, scraper.failed(fault, 0.0)),
         };
@@ -138,6 +138,17 @@ fn a_form_is_used_again_and_not_after_a_failure() {
             assert!(is_there, "{n}: {shown}");
         }
     }
+}
+
+#[test]
+fn the_time_limit_of_a_scrape_includes_the_reading_of_the_response() {
+    let text: String = (0..90).map(|n| format!("a{n} 1\n")).collect();
+    let mut scraper = scraper(vec![response("200 OK", &text, 0); 2]);
+    let begun = Instant::now().checked_sub(scraper.shared.options.timeout).unwrap();
+    let fault = scraper.fetch(begun).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert!(fault.what.contains("not read within 1m"), "{}", fault.what);
+    assert_eq!(scraper.fetch(Instant::now()).unwrap().1.samples, 90);
 }
 
 #[test]

@@ -11,11 +11,19 @@ use quipu_wire::remote::exposition::read_families;
 
 use super::super::super::merged::{Merged, Origin, Seen};
 use super::super::super::walk::All;
+use super::super::turns;
 use super::*;
 
 fn body(text: &str, content_type: &str) -> Result<Body, String> {
     let text = Text::of_type(text.as_bytes().into(), content_type.into());
-    read(&text, 1000, &Seeded::default(), |_| false)
+    read(&text, 1000, &Seeded::default(), &turns::free(), |_| false).map_err(for_people)
+}
+
+fn for_people(flaw: Flaw) -> String {
+    match flaw {
+        Flaw::Contents(what) => what,
+        Flaw::Late => panic!("there is no hurry"),
+    }
 }
 
 /// What a daemon shows beside targets with these bodies, in a format.
@@ -131,7 +139,8 @@ fn faults_name_the_line() {
     }
     let many: String = (0..20_001).map(|n| format!("x{{a{n}=\"1\"}} 1\n")).collect();
     let text = Text::of_type(many.into_bytes(), String::new());
-    let error = super::read(&text, 1_000_000, &Seeded::default(), |_| false).unwrap_err();
+    let error = super::read(&text, 1_000_000, &Seeded::default(), &turns::free(), |_| false);
+    let error = for_people(error.unwrap_err());
     assert!(error.contains("more than 20000 families"), "{error}");
     let read = body("x 1\nx 2\nup 3\nup{a=\"b\"} 4\n", "").unwrap();
     assert_eq!((read.samples, read.kept, read.series), (4, 2, 2));
@@ -300,7 +309,7 @@ fn texts_of_a_known_form_are_read_as_any() {
         let (first, content_type) = random(&mut choices);
         let read_whole = |text: &str| {
             let text = Text::of_type(text.as_bytes().into(), content_type.into());
-            read(&text, 1000, &hash, |_| true)
+            read(&text, 1000, &hash, &turns::free(), |_| true)
         };
         let mut before = read_whole(&first).unwrap();
         for _ in 0..4 {
@@ -308,14 +317,17 @@ fn texts_of_a_known_form_are_read_as_any() {
             let identities = before.identities.take();
             let form = form.of(&seen(&mut before));
             let text = changed(&first, &mut choices);
-            let of_form =
-                form.read(&Text::of_type(text.as_bytes().into(), content_type.into()), &hash);
+            let of_form = form.read(
+                &Text::of_type(text.as_bytes().into(), content_type.into()),
+                &hash,
+                &turns::free(),
+            );
             let whole = read_whole(&text);
             let Some(of_form) = of_form else {
                 others += 1;
                 break;
             };
-            let whole = whole.unwrap_or_else(|error| panic!("{error}: {first:?} {text:?}"));
+            let whole = whole.unwrap_or_else(|error| panic!("{error:?}: {first:?} {text:?}"));
             let all = |body: &Body| {
                 format!("{:?} {:?}", body.families, (body.series, body.samples, body.kept))
             };
@@ -342,11 +354,11 @@ fn values_alone_make_no_other_form() {
             );
             Text::of_type(text.into_bytes(), content_type.into())
         };
-        let mut body = super::read(&read(1), 1000, &hash, |_| true).unwrap();
+        let mut body = super::read(&read(1), 1000, &hash, &turns::free(), |_| true).unwrap();
         for n in 2..5 {
             let form = body.form.take().unwrap().of(&seen(&mut body));
-            body = form.read(&read(n), &hash).unwrap();
-            let whole = super::read(&read(n), 1000, &hash, |_| true).unwrap();
+            body = form.read(&read(n), &hash, &turns::free()).unwrap();
+            let whole = super::read(&read(n), 1000, &hash, &turns::free(), |_| true).unwrap();
             assert_eq!(format!("{:?}", body.families), format!("{:?}", whole.families));
         }
     }
@@ -357,7 +369,7 @@ fn a_form_is_kept_where_it_is_of_use() {
     let hash = Seeded::default();
     let shape_of = |text: &str, content_type: &str| {
         let (mut shape, text) = (None, Text::of_type(text.as_bytes().into(), content_type.into()));
-        let body = read(&text, 1000, &hash, |found| {
+        let body = read(&text, 1000, &hash, &turns::free(), |found| {
             shape = Some(*found);
             false
         });

@@ -1,0 +1,252 @@
+//! The order in which threads read the texts that they fetched: one thread at a time, the shortest
+//! text first.
+//!
+//! A thread that reads gives way to shorter texts every few lines. So a target whose text takes
+//! seconds to read holds up another target only if that has a longer text.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// The turns of all threads.
+#[derive(Debug)]
+pub(super) struct Turns {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// The bytes of the shortest text that waits; `usize::MAX` if none does.
+    shortest: AtomicUsize,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Whether a thread reads.
+    is_taken: bool,
+    /// The texts that wait, by their bytes and by the order in which they came.
+    waiting: BTreeSet<(usize, u64)>,
+    /// The number of the next text.
+    next: u64,
+}
+
+/// The turn of a thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Turn<'t> {
+    turns: &'t Turns,
+    /// The bytes of the text.
+    bytes: usize,
+    until: Instant,
+    /// The lines until the next look at the time and at other texts.
+    lines: Cell<u32>,
+    /// Whether this thread has the turn: not after it waited in vain.
+    has_turn: Cell<bool>,
+    is_late: Cell<bool>,
+}
+
+/// The time for a scrape is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Late;
+
+/// The lines between two looks at the time. To read that many takes some 50 us.
+const LINES: u32 = 64;
+
+impl Default for Turns {
+    fn default() -> Self {
+        let shortest = AtomicUsize::new(usize::MAX);
+        Self { state: Mutex::default(), changed: Condvar::new(), shortest }
+    }
+}
+
+impl Turns {
+    /// Waits for the turn of a text of that many bytes.
+    ///
+    /// # Errors
+    /// [`Late`] from that time on.
+    pub(super) fn take(&self, bytes: usize, until: Instant) -> Result<Turn<'_>, Late> {
+        self.wait(self.state(), bytes, until)?;
+        Ok(Turn {
+            turns: self,
+            bytes,
+            until,
+            lines: Cell::new(LINES),
+            has_turn: Cell::new(true),
+            is_late: Cell::new(false),
+        })
+    }
+
+    fn wait(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        bytes: usize,
+        until: Instant,
+    ) -> Result<(), Late> {
+        let own = (bytes, state.next);
+        state.next += 1;
+        state.waiting.insert(own);
+        self.note_shortest(&state);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let is_first = !state.is_taken && state.waiting.first() == Some(&own);
+            if is_first || left.is_zero() {
+                state.waiting.remove(&own);
+                state.is_taken |= is_first;
+                self.note_shortest(&state);
+                // After one that is late, another text may be the first.
+                self.changed.notify_all();
+                return if is_first { Ok(()) } else { Err(Late) };
+            }
+            let waited = self.changed.wait_timeout(state, left);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn note_shortest(&self, state: &State) {
+        let shortest = state.waiting.first().map_or(usize::MAX, |first| first.0);
+        // Relaxed: the thread that reads finds it a few lines later at most.
+        self.shortest.store(shortest, Ordering::Relaxed);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No change of the state can panic half way.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn<'_> {
+    /// Notes that another line is read, and gives way to shorter texts every few lines.
+    ///
+    /// # Errors
+    /// [`Late`], also from then on, if the time for the scrape is over.
+    #[inline]
+    pub(super) fn line(&self) -> Result<(), Late> {
+        match self.lines.get().checked_sub(1) {
+            Some(left) => {
+                self.lines.set(left);
+                Ok(())
+            }
+            None => self.look(),
+        }
+    }
+
+    /// Returns whether the time for the scrape is over, as far as [`Turn::line`] has found.
+    ///
+    /// # Errors
+    /// [`Late`].
+    pub(super) fn check(&self) -> Result<(), Late> {
+        if self.is_late.get() { Err(Late) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn look(&self) -> Result<(), Late> {
+        self.is_late.set(self.is_late.get() || Instant::now() >= self.until);
+        self.check()?;
+        if self.turns.shortest.load(Ordering::Relaxed) < self.bytes {
+            let mut state = self.turns.state();
+            state.is_taken = false;
+            self.has_turn.set(false);
+            self.turns.changed.notify_all();
+            let waited = self.turns.wait(state, self.bytes, self.until);
+            self.has_turn.set(waited.is_ok());
+            self.is_late.set(waited.is_err());
+            waited?;
+        }
+        self.lines.set(LINES);
+        Ok(())
+    }
+}
+
+/// A turn that gives way to no text.
+#[cfg(test)]
+pub(super) fn free() -> Turn<'static> {
+    let until = Instant::now() + std::time::Duration::from_secs(600);
+    Box::leak(Box::<Turns>::default()).take(0, until).unwrap()
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if self.has_turn.get() {
+            self.turns.state().is_taken = false;
+            self.turns.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn later() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    /// Returns when that many texts wait.
+    fn until_waiting(turns: &Turns, count: usize) {
+        while turns.state().waiting.len() < count {
+            thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_long_text_gives_way_to_a_shorter_one() {
+        let (turns, is_read) = (Turns::default(), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let long = turns.take(1000, later()).unwrap();
+            scope.spawn(|| {
+                let _turn = turns.take(10, later()).unwrap();
+                is_read.store(true, Ordering::SeqCst);
+            });
+            while !is_read.load(Ordering::SeqCst) {
+                long.line().unwrap();
+            }
+            assert!(turns.state().is_taken);
+        });
+        assert!(!turns.state().is_taken);
+    }
+
+    #[test]
+    fn the_shortest_text_is_read_first_and_no_other_is_held_up_for_longer_ones() {
+        let (turns, order) = (Turns::default(), Mutex::new(Vec::new()));
+        let turn = turns.take(20, later()).unwrap();
+        thread::scope(|scope| {
+            for (number, bytes) in [30, 20, 25, 20].into_iter().enumerate() {
+                let (turns, order) = (&turns, &order);
+                scope.spawn(move || {
+                    let _turn = turns.take(bytes, later()).unwrap();
+                    order.lock().unwrap().push(number);
+                });
+                until_waiting(turns, number + 1);
+            }
+            (0..1000).for_each(|_| turn.line().unwrap());
+            assert!(order.lock().unwrap().is_empty());
+            drop(turn);
+        });
+        assert_eq!(order.into_inner().unwrap(), [1, 3, 2, 0]);
+    }
+
+    #[test]
+    fn a_text_whose_time_is_over_is_late() {
+        let turns = Turns::default();
+        let turn = turns.take(10, Instant::now()).unwrap();
+        assert_eq!(turns.take(5, Instant::now()).unwrap_err(), Late);
+        assert!(turns.state().waiting.is_empty());
+        let lines = (0..1000).take_while(|_| turn.line().is_ok()).count();
+        assert_eq!(lines, LINES as usize);
+        assert_eq!(turn.line(), Err(Late));
+        drop(turn);
+        // A turn that was given up is not taken from the thread that has it now.
+        thread::scope(|scope| {
+            let long = turns.take(1000, Instant::now() + Duration::from_millis(20)).unwrap();
+            let short = scope.spawn(|| turns.take(10, later()).unwrap());
+            while long.line().is_ok() {}
+            let short = short.join().unwrap();
+            drop(long);
+            assert!(turns.state().is_taken);
+            drop(short);
+        });
+        assert!(!turns.state().is_taken);
+    }
+}
