@@ -31,7 +31,7 @@ use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 use quipu_segment::sync::Ordering;
 
 use super::exemplar::{self, Exemplars, ReadExemplar};
-use super::metric_kind::{MetricKind, Scratch, check_cells, damaged};
+use super::metric_kind::{MetricKind, Scratch, are_bounds, are_quantiles, check_cells, damaged};
 use crate::error::Error;
 use crate::snapshot::{self, Bucket, Number, Value};
 
@@ -552,13 +552,12 @@ fn is_settled(family: &Family, cells: &SeriesCells<'_>) -> bool {
     is_settled
 }
 
-/// Reads the numbers in the settings of a family, which are in ascending order.
-fn numbers(family: &Family) -> Result<Box<[f64]>, Error> {
+/// Reads the numbers in the settings of a family, which `are_valid` checks.
+fn numbers(family: &Family, are_valid: fn(&[f64]) -> bool) -> Result<Box<[f64]>, Error> {
     let schema: &Schema = family.schema();
     let (chunks, rest) = schema.settings.as_chunks::<8>();
     let numbers: Box<[f64]> = chunks.iter().map(|chunk| f64::from_le_bytes(*chunk)).collect();
-    let is_sorted = numbers.windows(2).all(|pair| pair[0] < pair[1]);
-    if !rest.is_empty() || !is_sorted || numbers.iter().any(|number| number.is_nan()) {
+    if !rest.is_empty() || !are_valid(&numbers) {
         return Err(damaged(schema));
     }
     Ok(numbers)
@@ -610,7 +609,7 @@ impl MetricKind for RelayHistogram {
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Histogram;
 
     fn decode(family: &Family) -> Result<Self, Error> {
-        let bounds = numbers(family)?;
+        let bounds = numbers(family, are_bounds)?;
         check_with_exemplars(family, Self::exemplars(bounds.len()))?;
         Ok(Self(bounds))
     }
@@ -657,7 +656,7 @@ impl MetricKind for RelaySummary {
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Summary;
 
     fn decode(family: &Family) -> Result<Self, Error> {
-        let quantiles = numbers(family)?;
+        let quantiles = numbers(family, are_quantiles)?;
         check(family, Relay::cells(Self::VALUES) + quantiles.len())?;
         Ok(Self(quantiles))
     }

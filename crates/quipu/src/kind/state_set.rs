@@ -1,5 +1,6 @@
 //! State sets: some named states, each of which is on or off.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -101,7 +102,9 @@ impl MetricKind for StateSetKind {
         let schema = family.schema();
         let names = std::str::from_utf8(&schema.settings).map_err(|_| damaged(schema))?;
         let states: Box<[String]> = names.split('\0').map(str::to_owned).collect();
-        if states.len() != usize::from(schema.cells) {
+        // Two states of one name would be two series of one.
+        let is_repeated = states.iter().collect::<HashSet<_>>().len() < states.len();
+        if states.len() != usize::from(schema.cells) || is_repeated {
             return Err(damaged(schema));
         }
         Ok(Self { states })

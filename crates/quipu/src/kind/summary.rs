@@ -14,7 +14,7 @@ use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocat
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
-use super::metric_kind::{MetricKind, Scratch, damaged};
+use super::metric_kind::{MetricKind, Scratch, are_quantiles, damaged};
 use super::native;
 use crate::description::Description;
 use crate::error::Error;
@@ -295,11 +295,14 @@ impl MetricKind for Layout {
         if rest.len() % 8 != 0 || schema.cells != CELLS || is_short {
             return Err(fail());
         }
-        let quantiles = rest
+        let quantiles: Box<[f64]> = rest
             .chunks_exact(8)
-            .map(|chunk| f64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes")));
-        let anchor = family.segment().anchor();
-        let (quantiles, clock) = (quantiles.collect(), Coarse::anchored(anchor));
+            .map(|chunk| f64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes")))
+            .collect();
+        if !are_quantiles(&quantiles) {
+            return Err(fail());
+        }
+        let clock = Coarse::anchored(family.segment().anchor());
         Ok(Self { quantiles, width: window / AGES, clock })
     }
 

@@ -39,6 +39,8 @@ pub(crate) struct ReaderList {
     by_name: Vec<usize>,
     /// The help of names whose families were made without one.
     helps: HashMap<String, String>,
+    /// The families that cannot be read: their settings are damaged, or their kind is unknown.
+    unreadable: HashSet<u64>,
 }
 
 impl ReaderList {
@@ -60,6 +62,11 @@ impl ReaderList {
         !self.contradicting.is_empty()
     }
 
+    /// The number of families that cannot be read.
+    pub(crate) fn unreadable(&self) -> usize {
+        self.unreadable.len()
+    }
+
     /// The variants of that name that are not shown.
     pub(crate) fn contradicting(&self, name: &str) -> &[Arc<Reader>] {
         let start = self.contradicting.partition_point(|reader| reader.name() < name);
@@ -75,7 +82,8 @@ impl ReaderList {
     fn with(&self, families: Vec<series::Family>) -> Self {
         // Known families are skipped: a damaged list of records may contain one twice.
         let known: HashSet<u64> = self.all().map(|reader| reader.family.id()).collect();
-        let mut list = Self { helps: self.helps.clone(), ..Self::default() };
+        let (helps, unreadable) = (self.helps.clone(), self.unreadable.clone());
+        let mut list = Self { helps, unreadable, ..Self::default() };
         let is_new = |family: &series::Family| {
             family.schema().identity != Identity::Apart && !known.contains(&family.id())
         };
@@ -87,10 +95,17 @@ impl ReaderList {
             }
             role == Role::Shown
         };
-        // Families of unknown kinds, from later versions, are not shown.
-        let new = families.into_iter().filter(|family| is_new(family) && is_shown(family));
-        let new = new.filter_map(|family| Reader::new(family).ok().map(Arc::new));
-        let all: Vec<Arc<Reader>> = self.all().cloned().chain(new).collect();
+        let mut all: Vec<Arc<Reader>> = self.all().cloned().collect();
+        let mut unreadable = Vec::new();
+        for family in families.into_iter().filter(|family| is_new(family) && is_shown(family)) {
+            let id = family.id();
+            // Other processes, or later versions, may have written anything.
+            match Reader::new(family) {
+                Ok(reader) => all.push(Arc::new(reader)),
+                Err(_) => unreadable.push(id),
+            }
+        }
+        list.unreadable.extend(unreadable);
         let mut by_name: Vec<usize> = (0..all.len()).collect();
         by_name.sort_by(|&one, &other| all[one].name().cmp(all[other].name()));
         let is_same = |one: &usize, other: &usize| all[*one].name() == all[*other].name();
@@ -503,6 +518,7 @@ mod tests {
 
     use super::*;
     use crate::Registry;
+    use crate::kind::{Relay, RelayHistogram, RelaySummary, SummaryLayout};
 
     /// Another process may write any record.
     #[test]
@@ -522,6 +538,63 @@ mod tests {
             [(0, 1), (1, 3), (3, 5), (5, 3), (6, 3), (9, 1), (10, 1), (10, 5), (11, 4)]
         {
             assert!(!is_shown(kind, cells), "{kind} with {cells} cells");
+        }
+    }
+
+    /// Formats show bounds, quantiles and states as labels: readers refuse what is there twice, and
+    /// buckets that are not sorted.
+    #[test]
+    fn a_family_whose_settings_readers_would_refuse_is_counted_and_not_shown() {
+        let (registry, inf, nan) = (Registry::new(), f64::INFINITY, f64::NAN);
+        let numbers = |head: &[u8], all: &[f64]| {
+            let all = all.iter().flat_map(|number| number.to_le_bytes());
+            head.iter().copied().chain(all).collect::<Vec<u8>>()
+        };
+        let native = |threshold: f64| {
+            let head = [0, 1, 0, 0, 160, 0, 0, 0];
+            (5, 4, numbers(&head, &[threshold]))
+        };
+        let classic =
+            |bounds: &[f64]| (5, 2 + bounds.len(), numbers(&[0; 8], &[&[0.0], bounds].concat()));
+        let relayed =
+            |bounds: &[f64]| (13, RelayHistogram::exemplars(bounds.len()), numbers(&[], bounds));
+        let minute = 60_000_000_000_u64.to_le_bytes();
+        let summary = |all: &[f64]| (6, SummaryLayout::CELLS.into(), numbers(&minute, all));
+        let relayed_summary =
+            |all: &[f64]| (14, Relay::cells(RelaySummary::VALUES) + all.len(), numbers(&[], all));
+        let states = |names: &str| (8, names.split('\0').count(), names.as_bytes().to_vec());
+        let good = [
+            classic(&[]),
+            classic(&[-inf, 1.0, 2.0]),
+            native(0.0),
+            relayed(&[]),
+            relayed(&[-inf, 1.0]),
+            summary(&[0.0, 0.5, 1.0]),
+            relayed_summary(&[0.0, 1.0]),
+            states("a\0b"),
+        ];
+        let mut bad = vec![native(nan), native(-1.0), states("a\0b\0a")];
+        for bounds in [&[2.0, 1.0][..], &[1.0, 1.0], &[nan], &[1.0, nan, 2.0], &[inf], &[-0.0, 0.0]]
+        {
+            bad.extend([classic(bounds), relayed(bounds)]);
+        }
+        for quantiles in [&[0.9, 0.5][..], &[0.5, 0.5], &[nan], &[1.5], &[-0.1]] {
+            bad.extend([summary(quantiles), relayed_summary(quantiles)]);
+        }
+        let add = |name: String, (kind, cells, settings): &(u8, usize, Vec<u8>)| {
+            let (kind, cells, settings) = (*kind, *cells as u16, settings.clone());
+            let schema = Schema { name, kind, cells, settings, ..Schema::default() };
+            registry.segment().family(&schema).unwrap().add(|_| {}, 0, 1);
+        };
+        bad.iter().enumerate().for_each(|(n, family)| add(format!("bad_{n}"), family));
+        good.iter().enumerate().for_each(|(n, family)| add(format!("good_{n}"), family));
+        for _ in 0..2 {
+            let text = registry.text();
+            assert!(!text.contains("bad_"), "{text}");
+            for n in 0..good.len() {
+                assert!(text.contains(&format!("# TYPE good_{n} ")), "{n}: {text}");
+            }
+            assert!(text.contains(&format!("quipu_families_unreadable {}\n", bad.len())), "{text}");
         }
     }
 

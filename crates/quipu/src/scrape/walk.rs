@@ -136,6 +136,7 @@ impl Walk {
             };
             self.by_name(&readers, &NOT_SHOWN, count, sink);
         }
+        self.unreadable(&readers, sink);
         false
     }
 
@@ -214,6 +215,25 @@ impl Walk {
             }
         }
         ControlFlow::Continue(())
+    }
+
+    /// Shows how many families cannot be read, if there are any.
+    fn unreadable(&self, readers: &ReaderList, sink: &mut impl Sink) {
+        let count = readers.unreadable();
+        if count == 0 || !is_wanted(&self.wanted, &UNREADABLE) {
+            return;
+        }
+        sink.family(&UNREADABLE);
+        let series = Series {
+            group: 0,
+            texts: Texts::new(&[]),
+            escape_free: true,
+            overflow: false,
+            start: None,
+            value: Value::Gauge(Number::Unsigned(count as u64)),
+            exemplar: None,
+        };
+        sink.series(&UNREADABLE, &series);
     }
 
     /// Shows a number for each name for which it is not zero, if there are any.
@@ -313,6 +333,16 @@ const OVERFLOWED: Family<'static> = Family {
     unit: "",
     kind: Kind::Counter,
     labels: &[Label { name: "family", values: None }],
+    groups: 1,
+    bare: false,
+};
+
+const UNREADABLE: Family<'static> = Family {
+    name: "quipu_families_unreadable",
+    help: "Families that are not shown, because their settings are damaged or their kind is unknown.",
+    unit: "",
+    kind: Kind::Gauge,
+    labels: &[],
     groups: 1,
     bare: false,
 };

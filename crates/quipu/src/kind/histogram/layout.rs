@@ -8,7 +8,7 @@ use super::bounds::Bounds;
 use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
 use crate::kind::exemplar::{self, ReadExemplar};
-use crate::kind::metric_kind::{MetricKind, Scratch, damaged};
+use crate::kind::metric_kind::{MetricKind, Scratch, are_bounds, damaged};
 use crate::kind::native::{self, NativeGrowth, Sides};
 use crate::snapshot::{self, Bucket, Histogram, Value};
 
@@ -367,12 +367,19 @@ impl MetricKind for Layout {
         };
         let native = (head[1] == 1).then_some(native);
         let is_wrong = |native: Native| {
-            !native::SCHEMAS.contains(&native.schema) || !NATIVE_BUCKETS.contains(&native.buckets)
+            !native::SCHEMAS.contains(&native.schema)
+                || !NATIVE_BUCKETS.contains(&native.buckets)
+                || native.zero_threshold < 0.0
+                || native.zero_threshold.is_nan()
         };
         if native.is_some_and(is_wrong) {
             return Err(fail());
         }
-        let bounds = Bounds::new(rest.chunks_exact(8).map(float).collect());
+        let bounds: Box<[f64]> = rest.chunks_exact(8).map(float).collect();
+        if !are_bounds(&bounds) {
+            return Err(fail());
+        }
+        let bounds = Bounds::new(bounds);
         let keeps = |bit| head[0] & bit != 0;
         let (exemplars, times) = (keeps(KEEPS_EXEMPLARS), keeps(KEEPS_TIMES));
         let layout = Self { bounds, native, exemplars, times };
