@@ -1,7 +1,7 @@
 //! What the daemon sends by remote write. The receiver does what a test says: it takes samples,
 //! refuses them, fails, or cuts the connection.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -279,6 +279,48 @@ fn all_that_is_shown_is_sent() {
     let sample = |what: &str| daemon.sample(&format!("quipu_remote_write_{what}{{{name}}}"));
     wait_until("a count", || sample("samples_sent_total") > 0.0 && sample("version") == 2.0);
     assert!(!daemon.get("/metrics").text().contains("quipu_remote_write_samples_failed_total{"));
+}
+
+/// The samples of the last snapshot can lack some of its requests.
+#[test]
+fn a_snapshot_has_a_push_whole_or_not_at_all() {
+    let home = Home::new();
+    fs::create_dir(home.path("segments")).unwrap();
+    for more in [&[][..], &["--segments", "segments"]] {
+        let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
+        let output = ["--remote-write", &receiver.url, "--remote-write-interval", "100ms"];
+        let daemon = home.start(&[&output[..], more].concat());
+        // More series than one step changes, of which one is replaced.
+        let body = |value: usize| -> String {
+            let own = format!("own{{n=\"{value}\"}} {value}\n");
+            (0..1500).map(|n| format!("x{{n=\"{n}\"}} {value}\n")).collect::<String>() + &own
+        };
+        let (mut pushes, mut client) = (0, daemon.connect());
+        let mut seen = BTreeSet::new();
+        wait_until("snapshots between pushes", || {
+            for _ in 0..10 {
+                pushes += 1;
+                let body = body(pushes);
+                let answer = client.post("/metrics/job/a", &[], body.as_bytes()).unwrap();
+                assert_eq!(answer.status, 200);
+            }
+            receiver.see(|requests| {
+                let mut snapshots = by_time(requests);
+                snapshots.pop_last();
+                for (time, requests) in snapshots {
+                    let samples = requests.iter().flat_map(|request| &request.samples);
+                    let of_group = samples
+                        .filter(|sample| !sample.is_stale && sample.series.starts_with("x{"));
+                    let values: Vec<f64> = of_group.map(|sample| sample.value).collect();
+                    assert!([0, 1500].contains(&values.len()), "{time}: {}", values.len());
+                    assert!(values.iter().all(|value| *value == values[0]), "{time}: {values:?}");
+                    seen.extend(values.first().map(|value| *value as usize));
+                }
+            });
+            seen.len() > 5
+        });
+        daemon.kill();
+    }
 }
 
 #[test]
