@@ -100,6 +100,25 @@ fn a_receiver_that_refuses_zstd_gets_snappy() {
     }
 }
 
+/// A status 400 can be about a moment, for example while a proxy starts.
+#[test]
+fn a_receiver_of_zstd_that_refuses_one_request_gets_zstd_afterwards() {
+    let home = Home::new();
+    let receiver = Receiver::start(&home, 0, |before, _| match before.len() {
+        3 => Reply::Status(400, ""),
+        _ => Reply::Taken,
+    });
+    let daemon = home.start(&compressed(&receiver.url, "zstd"));
+    import(&daemon, 4);
+    wait_until("requests", || receiver.see(<[Request]>::len) > 8);
+    receiver.see(|requests| {
+        let are_zstd: Vec<bool> = requests.iter().map(|request| request.is_zstd).collect();
+        assert_eq!(are_zstd[..8], [true, true, true, true, false, true, true, true]);
+    });
+    assert_eq!(count(&daemon, "takes no zstd"), 0);
+    assert!(metric(&daemon, "zstd", &receiver.url) > 0.5);
+}
+
 #[test]
 fn what_is_refused_with_snappy_too_does_not_end_zstd() {
     let home = Home::new();

@@ -228,7 +228,7 @@ impl Writer {
                 }
             }
             // No response to 1.0 asks for another version, nor does one to Snappy for Snappy.
-            Attempt::Invalid | Attempt::InOtherVersion | Attempt::Unread => {
+            Attempt::Invalid | Attempt::InOtherVersion | Attempt::Unread(_) => {
                 metrics.invalid.inc_by(samples);
             }
         }

@@ -248,7 +248,7 @@ impl Writer {
                 }
                 Attempt::Taken => course.is_any_taken = true,
                 Attempt::Refused(status, text) => course.refused = Some((status, text)),
-                Attempt::Invalid | Attempt::Unread => {
+                Attempt::Invalid | Attempt::Unread(_) => {
                     self.metrics().invalid.inc_by(snapshot.bodies[at].samples);
                 }
             }
@@ -294,9 +294,7 @@ impl Writer {
     fn attempt(&mut self, body: &mut Body, timeout: Option<Duration>) -> Attempt {
         let begun = Instant::now();
         let attempt = self.post(body, timeout);
-        if !matches!(attempt, Attempt::Unread) {
-            return attempt;
-        }
+        let Attempt::Unread(status) = attempt else { return attempt };
         // Both have the time of one.
         let timeout = timeout.map(|all| all.saturating_sub(begun.elapsed()).max(LEAST));
         match body.in_snappy() {
@@ -305,7 +303,7 @@ impl Writer {
         }
         let attempt = self.post(body, timeout);
         if matches!(attempt, Attempt::Taken) {
-            self.shards.leave_zstd();
+            self.shards.took_snappy(status);
         }
         attempt
     }
@@ -321,7 +319,7 @@ impl Writer {
         self.metrics().answered(answer.status);
         let written = fields::written(&answer.headers);
         if may_be_unread(body.coding, answer.status, written) {
-            return Attempt::Unread;
+            return Attempt::Unread(answer.status);
         }
         let verdict = self.shards.judge(body.version, answer.status, written.is_some());
         if verdict != Verdict::Later {
@@ -329,6 +327,9 @@ impl Writer {
         }
         match verdict {
             Verdict::Taken => {
+                if body.coding == Coding::Zstd {
+                    self.shards.read_zstd();
+                }
                 self.metrics().sent.inc_by(body.samples);
                 Attempt::Taken
             }
@@ -358,8 +359,8 @@ enum Attempt {
     Refused(u16, String),
     /// It is to be sent in another version.
     InOtherVersion,
-    /// It is to be sent with Snappy. No attempt ends with this.
-    Unread,
+    /// It is to be sent with Snappy, after this status. No attempt ends with this.
+    Unread(u16),
     /// It is to be sent again, maybe after the time that the receiver asks for. With the status, if
     /// there was a response, and the reason.
     Failed {

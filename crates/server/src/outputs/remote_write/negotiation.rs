@@ -7,8 +7,12 @@
 //! receiver share what is known.
 //!
 //! If zstd is wanted, each version is tried with it first. A receiver that may not be able to read
-//! such a request gets it with Snappy at once, and that alone from then on if it takes it. One that
-//! refuses both does so for what is in the request, or for its version.
+//! such a request gets it with Snappy at once. A receiver that refuses both does so for what is in
+//! the request, or for its version. A receiver that takes the second one gets Snappy for [`AGAIN`].
+//! But a status 400 may have been about a moment or about the samples: if the receiver has taken
+//! zstd before, it has to happen to [`ENOUGH`] requests in a row.
+
+use std::time::{Duration, Instant};
 
 use quipu_wire::remote::WriteVersion::{self, One, Two};
 
@@ -19,7 +23,14 @@ use super::coding::Coding;
 pub(super) struct Negotiation {
     version: WriteVersion,
     is_known: bool,
-    coding: Coding,
+    /// The coding that is wanted.
+    wanted: Coding,
+    /// Until when the receiver gets Snappy in any case.
+    snappy_until: Option<Instant>,
+    /// Whether the receiver has taken a request with zstd, and how many in a row it took only with
+    /// Snappy since.
+    has_read_zstd: bool,
+    unread: u32,
 }
 
 /// What a response means for the request.
@@ -44,21 +55,40 @@ pub(super) fn may_be_unread(coding: Coding, status: u16, written: Option<u64>) -
 
 impl Negotiation {
     /// A receiver of which nothing is known, with the coding that is wanted.
-    pub(super) fn new(coding: Coding) -> Self {
-        Self { version: Two, is_known: false, coding }
+    pub(super) fn new(wanted: Coding) -> Self {
+        Self {
+            version: Two,
+            is_known: false,
+            wanted,
+            snappy_until: None,
+            has_read_zstd: false,
+            unread: 0,
+        }
     }
 
     /// How requests are compressed.
-    pub(super) fn coding(&self) -> Coding {
-        self.coding
+    pub(super) fn coding(&self, now: Instant) -> Coding {
+        if self.snappy_until.is_some_and(|end| now < end) { Coding::Snappy } else { self.wanted }
     }
 
-    /// Notes that the receiver took with Snappy what it did not take with zstd. Returns whether
-    /// that is news.
-    pub(super) fn leave_zstd(&mut self) -> bool {
-        let is_news = self.coding == Coding::Zstd;
-        self.coding = Coding::Snappy;
-        is_news
+    /// Notes that the receiver took a request with zstd.
+    pub(super) fn read_zstd(&mut self) {
+        (self.has_read_zstd, self.unread) = (true, 0);
+    }
+
+    /// Notes that the receiver took with Snappy a request to which it responded with this status
+    /// when it was sent with zstd. Returns whether it gets Snappy from now on.
+    pub(super) fn took_snappy(&mut self, status: u16, now: Instant) -> bool {
+        if self.coding(now) == Coding::Snappy {
+            return false;
+        }
+        self.unread += 1;
+        if status != 415 && self.has_read_zstd && self.unread < ENOUGH {
+            return false;
+        }
+        self.snappy_until = now.checked_add(AGAIN);
+        (self.has_read_zstd, self.unread) = (false, 0);
+        true
     }
 
     /// The version to send.
@@ -104,6 +134,12 @@ impl Negotiation {
         verdict
     }
 }
+
+/// How long a receiver gets Snappy before zstd is tried again.
+const AGAIN: Duration = Duration::from_secs(6 * 60 * 60);
+/// How many requests in a row a receiver that has taken zstd takes only with Snappy before it gets
+/// Snappy.
+const ENOUGH: u32 = 3;
 
 #[cfg(test)]
 mod tests {
@@ -171,11 +207,37 @@ mod tests {
     }
 
     #[test]
-    fn zstd_is_left_once() {
+    fn zstd_is_left_once_and_tried_again() {
+        let now = Instant::now();
         let mut negotiation = Negotiation::new(Coding::Zstd);
         assert_eq!(negotiation.judge(Two, 204, false), Other);
-        assert_eq!(negotiation.coding(), Coding::Zstd);
-        assert!(negotiation.leave_zstd() && !negotiation.leave_zstd());
-        assert_eq!((negotiation.version(), negotiation.coding()), (One, Coding::Snappy));
+        assert_eq!(negotiation.coding(now), Coding::Zstd);
+        assert!(negotiation.took_snappy(400, now) && !negotiation.took_snappy(400, now));
+        assert_eq!((negotiation.version(), negotiation.coding(now)), (One, Coding::Snappy));
+        let soon = now + AGAIN - Duration::from_secs(1);
+        assert_eq!(negotiation.coding(soon), Coding::Snappy);
+        let later = now + AGAIN;
+        assert_eq!(negotiation.coding(later), Coding::Zstd);
+        assert!(negotiation.took_snappy(400, later));
+        assert_eq!(negotiation.coding(later), Coding::Snappy);
+    }
+
+    #[test]
+    fn a_receiver_that_has_taken_zstd_may_refuse_some_requests() {
+        let now = Instant::now();
+        let mut negotiation = Negotiation::new(Coding::Zstd);
+        for _ in 0..10 {
+            negotiation.read_zstd();
+            for _ in 1..ENOUGH {
+                assert!(!negotiation.took_snappy(400, now));
+                assert_eq!(negotiation.coding(now), Coding::Zstd);
+            }
+        }
+        // Another program may be at the address by now.
+        assert!(negotiation.took_snappy(400, now));
+        assert_eq!(negotiation.coding(now), Coding::Snappy);
+        let mut negotiation = Negotiation::new(Coding::Zstd);
+        negotiation.read_zstd();
+        assert!(negotiation.took_snappy(415, now));
     }
 }

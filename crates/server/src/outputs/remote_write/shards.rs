@@ -198,16 +198,24 @@ impl Shards {
 
     /// How requests are compressed.
     pub(super) fn coding(&self) -> Coding {
-        lock(&self.negotiation).coding()
+        let coding = lock(&self.negotiation).coding(Instant::now());
+        self.metrics.zstd.set((coding == Coding::Zstd).into());
+        coding
     }
 
-    /// Notes that the receiver took with Snappy what it did not take with zstd.
-    pub(super) fn leave_zstd(&self) {
-        if lock(&self.negotiation).leave_zstd() {
+    /// Notes that the receiver took a request with zstd.
+    pub(super) fn read_zstd(&self) {
+        lock(&self.negotiation).read_zstd();
+    }
+
+    /// Notes that the receiver took with Snappy a request to which it responded with this status
+    /// when it was sent with zstd.
+    pub(super) fn took_snappy(&self, status: u16) {
+        if lock(&self.negotiation).took_snappy(status, Instant::now()) {
             self.metrics.zstd.set(0);
             info!(
-                receiver = %self.metrics.receiver,
-                "the receiver takes no zstd; its requests are compressed with snappy from now on"
+                receiver = %self.metrics.receiver, status,
+                "the receiver takes no zstd; its requests are compressed with snappy for six hours"
             );
         }
     }
