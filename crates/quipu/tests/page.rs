@@ -233,13 +233,18 @@ fn a_unit_that_does_not_end_the_name_is_not_shown() {
 }
 
 #[test]
-fn an_exemplar_label_has_a_name() {
-    let mut labels = Vec::new();
-    ["", "v"].iter().for_each(|text| Texts::push(&mut labels, text));
-    let exemplar =
-        Exemplar { labels: Texts::new(&labels), value: 1.0, time: Some(Timestamp(1_000_000_000)) };
-    let total = Value::Counter { total: Number::Unsigned(1), exemplar: Some(exemplar) };
-    assert_broken(&[(family("x", Kind::Counter), total)], &[]);
+fn exemplar_labels_have_names_that_differ() {
+    for texts in [&["", "v"][..], &["a b", "1", "a_b", "2"]] {
+        let mut labels = Vec::new();
+        texts.iter().for_each(|text| Texts::push(&mut labels, text));
+        let (labels, time) = (Texts::new(&labels), Some(Timestamp(1_000_000_000)));
+        let exemplar = Exemplar { labels, value: 1.0, time };
+        let total = Value::Counter { total: Number::Unsigned(1), exemplar: Some(exemplar) };
+        assert_broken(&[(family("x", Kind::Counter), total)], &[]);
+        let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::Underscores);
+        put(&mut encoder, &family("x", Kind::Counter), total);
+        assert_eq!(encoder.buffer(), b"# TYPE x counter\nx_total 1\n");
+    }
 }
 
 #[test]

@@ -96,6 +96,17 @@ pub(super) fn put_label_name(name: &str, escaping: Escaping, out: &mut Vec<u8>) 
     escape(name.char_indices(), false, escaping, &mut Bytes(out));
 }
 
+/// Whether two names of labels are the same once they are written.
+pub(super) fn is_same_label(one: &str, other: &str, escaping: Escaping) -> bool {
+    if [one, other].iter().all(|name| is_unescaped(is_legacy_label(name), escaping)) {
+        return one == other;
+    }
+    let mut written = [Vec::new(), Vec::new()];
+    put_label_name(one, escaping, &mut written[0]);
+    put_label_name(other, escaping, &mut written[1]);
+    written[0] == written[1]
+}
+
 /// Whether the name of a metric is written as it is, without escapes and quotes.
 pub(super) fn is_unchanged(name: &str, escaping: Escaping) -> bool {
     escaping != Escaping::Dots && is_legacy_name(name)

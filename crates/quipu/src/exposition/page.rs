@@ -443,7 +443,12 @@ fn check_quantiles(quantiles: &[(f64, f64)]) -> Result<(), Rule> {
     if are_within && ascend { Ok(()) } else { Err(Rule::Quantiles) }
 }
 
-/// Whether an exemplar can be written: each of its labels has a name.
-pub(super) fn is_exemplar(exemplar: &Exemplar<'_>) -> bool {
-    exemplar.labels.step_by(2).all(|name| !name.is_empty())
+/// Whether an exemplar can be written: its label names are not empty, and differ once they are
+/// escaped.
+pub(super) fn is_exemplar(exemplar: &Exemplar<'_>, escaping: Escaping) -> bool {
+    let names = || exemplar.labels.step_by(2);
+    names().enumerate().all(|(at, name)| {
+        let is_same = |other| escape::is_same_label(name, other, escaping);
+        !name.is_empty() && !names().take(at).any(is_same)
+    })
 }

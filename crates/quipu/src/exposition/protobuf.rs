@@ -266,7 +266,7 @@ fn put_label(name: &str, value: &str, escaping: Escaping, out: &mut Vec<u8>) {
 }
 
 fn put_exemplar(number: u32, exemplar: &Exemplar<'_>, escaping: Escaping, out: &mut Vec<u8>) {
-    if !is_exemplar(exemplar) {
+    if !is_exemplar(exemplar, escaping) {
         return;
     }
     put_message(number, out, |message| {

@@ -572,7 +572,7 @@ impl Text {
             }
             Dialect::OpenMetrics2 => exemplar.time.is_some(),
         };
-        if !is_allowed || !is_exemplar(exemplar) {
+        if !is_allowed || !is_exemplar(exemplar, self.escaping) {
             return;
         }
         out.extend_from_slice(b" # {");
