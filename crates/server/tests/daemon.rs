@@ -56,6 +56,8 @@ mod otlp_output;
 mod otlp_resources;
 #[path = "daemon/outputs.rs"]
 mod outputs;
+#[path = "daemon/pages.rs"]
+mod pages;
 #[path = "daemon/push.rs"]
 mod push;
 #[path = "common/python.rs"]
