@@ -4,6 +4,7 @@
 //! serde from the TOML file, whose keys are the names of the flags. [`Settings`] has the effective
 //! ones, checked together.
 
+mod access;
 mod fault;
 mod flags;
 mod given;
@@ -155,7 +156,7 @@ impl Settings {
         flags.remote_write_queue_directory = Some(outputs::queue_directory(&flags));
         let listen = listen(&mut flags)?;
         let checkpoint = at_least("checkpoint", flags.checkpoint, Duration::from_millis(1))?;
-        let http = http(&flags)?;
+        let http = http(&flags, &listen)?;
         let otlp = otlp::Options {
             enabled: set(flags.otlp_input) == Switch::On,
             translation: set(flags.otlp_translation),
@@ -182,7 +183,7 @@ impl Settings {
             sample_rates: [flags.sample_rate, flags.sample_rate_per_source],
             expiry: flags.expiry.map(|expiry| expiry.0),
             forget_names: set(flags.forget_names).0,
-            push: push(&flags)?,
+            push: push(&flags, &http.access)?,
             rules: flags.rules.clone(),
             otlp,
             listen,
@@ -302,7 +303,7 @@ fn listen(flags: &mut Flags) -> Result<Vec<String>, Error> {
 }
 
 /// The HTTP server.
-fn http(flags: &Flags) -> Result<http::Options, Error> {
+fn http(flags: &Flags, listen: &[String]) -> Result<http::Options, Error> {
     let limits = http::Limits {
         header_bytes: number("header-bytes", flags.header_bytes, 256, 1 << 30)?,
         body_bytes: number("body-bytes", flags.body_bytes, 0, 1 << 40)?,
@@ -317,13 +318,15 @@ fn http(flags: &Flags) -> Result<http::Options, Error> {
     Ok(http::Options {
         threads: number("threads", flags.threads, 1, 1024)?,
         limits,
+        access: access::resolve(flags, listen)?,
         ..http::Options::default()
     })
 }
 
 /// How pushed metrics are treated.
-fn push(flags: &Flags) -> Result<push::Settings, Error> {
+fn push(flags: &Flags, access: &http::Access) -> Result<push::Settings, Error> {
     Ok(push::Settings {
+        access: access.clone(),
         enabled: set(flags.push) == Switch::On,
         checks: set(flags.push_consistency_check) == Switch::On,
         admin: set(flags.push_admin) == Switch::On,

@@ -2,20 +2,24 @@
 
 use std::path::PathBuf;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use quipu_window::{Over, Peak, Window};
-use tracing::{debug, trace};
+use tracing::{debug, trace, warn};
 
 use crate::agent::{Filter, Watched};
 use crate::config::Time;
 use crate::exposing::Exposing;
-use crate::http::{Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text};
+use crate::http::{
+    Event, Handler, Refusal, Reply, Request, Response, Steps, method_not_allowed, text,
+};
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
 use crate::inputs::{self, Inputs, otlp};
+use crate::logs::Seldom;
 use crate::metrics::Metrics;
 use crate::routing::{self, ROWS, Route, Row};
 use crate::state::State;
@@ -278,6 +282,24 @@ impl Handler for Routes {
         let is_push = matches!(*method, Method::PUT | Method::POST);
         let row = self.find(path).map(|(row, _)| row);
         is_push && row.is_some_and(|row| row.route.brings_metrics() && row.takes(method))
+    }
+
+    fn denied(&self, refusal: Refusal, name: &str) {
+        static HOSTS: Seldom = Seldom::new();
+        static ORIGINS: Seldom = Seldom::new();
+        match refusal {
+            Refusal::Host if HOSTS.is_due(Instant::now()) => warn!(
+                host = name,
+                "refused a request for a host that is not known: if clients use this name, start \
+                 the daemon with --allow-host and the name"
+            ),
+            Refusal::Origin if ORIGINS.is_due(Instant::now()) => warn!(
+                origin = name,
+                "refused a request that a web page sent to change something: if that is meant, \
+                 start the daemon with --allow-origin and the origin"
+            ),
+            _ => {}
+        }
     }
 
     fn event(&self, event: Event) {

@@ -157,10 +157,19 @@ fn bind(settings: &Settings) -> Result<Bound, Error> {
     let mut http = settings.http.clone();
     let most = settings.segments.most.min(files / 4);
     http.limits.other_files = other_files(settings, files, most);
+    http.access.hosts.extend(own_names());
     let server = Server::bind(&settings.listen, &http).map_err(Error::Http)?;
     let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
     let listeners = bind_listeners(settings, files).map_err(Error::Listeners)?;
     Ok(Bound { server, listeners, rules, most })
+}
+
+/// The names of this machine: its host name, if the system shows it, and the name that other
+/// machines find by multicast DNS.
+fn own_names() -> Vec<String> {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { Vec::new() } else { vec![name.to_owned(), format!("{name}.local")] }
 }
 
 /// Closes the state, whatever came of the server.

@@ -10,6 +10,8 @@ mod common;
 #[path = "daemon/agent.rs"]
 mod agent;
 
+#[path = "daemon/browsers.rs"]
+mod browsers;
 #[path = "daemon/compression.rs"]
 mod compression;
 #[path = "daemon/context.rs"]

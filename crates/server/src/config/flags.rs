@@ -33,6 +33,21 @@ pub struct Flags {
     #[serde(deserialize_with = "given::list")]
     pub listen: Option<Vec<String>>,
 
+    /// Name under which clients reach the daemon, such as metrics.example.com, or *.example.com for
+    /// all names of a domain: a request for another name is refused if a web page may have sent it.
+    /// Addresses, names without a dot and this machine's name are always served, and * serves all;
+    /// may be given several times [default: none]
+    #[arg(long, env = "QUIPU_ALLOW_HOST", value_name = "HOST", value_delimiter = ',')]
+    #[serde(deserialize_with = "given::list")]
+    pub allow_host: Option<Vec<String>>,
+
+    /// Origin of web pages that may send requests that change something, and read pushed metrics,
+    /// such as https://console.example.com, or * for all; may be given several times
+    /// [default: none]
+    #[arg(long, env = "QUIPU_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    #[serde(deserialize_with = "given::list")]
+    pub allow_origin: Option<Vec<String>>,
+
     /// Sliding window of GET / and of each key [default: 60s]
     #[arg(long, env = "QUIPU_WINDOW", value_name = "TIME")]
     pub window: Option<Time>,
@@ -537,7 +552,7 @@ impl Flags {
             };
         }
         first_of! { self other:
-            listen window accuracy span state damaged_state checkpoint keys key_accuracy
+            listen allow_host allow_origin window accuracy span state damaged_state checkpoint keys key_accuracy
             key_bytes threads connections header_bytes body_bytes input_body_bytes
             input_bytes series series_per_source sample_rate sample_rate_per_source families
             families_per_source expiry forget_names push push_consistency_check push_admin

@@ -228,6 +228,8 @@ fn one_text_is_a_list_of_one() {
     let all = |form: fn(&str) -> String| {
         [
             ("listen", "127.0.0.1:1,unix:a"),
+            ("allow-host", "*.a"),
+            ("allow-origin", "http://a"),
             ("statsd", "udp://127.0.0.1:1"),
             ("graphite", "unix:/a,b"),
             ("push-add-jobs", "a*"),
@@ -255,7 +257,7 @@ fn one_text_is_a_list_of_one() {
     let command = Line::command();
     let is_list =
         |a: &&clap::Arg| a.get_action().takes_values() && a.get_value_delimiter().is_some();
-    assert_eq!(command.get_arguments().filter(is_list).count(), 16);
+    assert_eq!(command.get_arguments().filter(is_list).count(), 18);
     for value in ["7", "true", "[7]", "{ a = 1 }"] {
         let error = toml::from_str::<Flags>(&format!("listen = {value}")).unwrap_err();
         assert!(error.to_string().contains("string"), "{error}");

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 
 use crate::memory;
 
+use super::access::Access;
 use super::limits::{Limits, Place, Places};
 use super::silent::Silent;
 use super::wire::Wire;
@@ -21,6 +22,7 @@ use super::wire::Wire;
 /// State that the connections of a thread share.
 pub(super) struct Connections {
     pub(super) limits: Limits,
+    pub(super) access: Access,
     pub(super) deadlines: Deadlines,
     /// The receive buffer, shared so that no connection keeps one of this size.
     pub(super) scratch: RefCell<Box<[u8]>>,
@@ -70,7 +72,7 @@ struct Candidates {
 }
 
 impl Connections {
-    pub(super) fn new(limits: Limits, places: &Places) -> Connections {
+    pub(super) fn new(limits: Limits, access: Access, places: &Places) -> Connections {
         let millis = |timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
         Connections {
             deadlines: Deadlines {
@@ -81,6 +83,7 @@ impl Connections {
                 keep_buffers: millis(limits.keep_buffers),
             },
             limits,
+            access,
             kept: Rc::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             epoch: Instant::now(),

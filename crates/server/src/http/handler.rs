@@ -37,6 +37,10 @@ pub trait Handler: 'static {
         false
     }
 
+    /// Receives the host or the origin of a request that is refused because of it, for the log. The
+    /// event follows.
+    fn denied(&self, _refusal: Refusal, _name: &str) {}
+
     /// Receives the events of the transport, for metrics. It is called for every request, so it
     /// must be as cheap as an increment, and it must not panic.
     fn event(&self, _event: Event) {}

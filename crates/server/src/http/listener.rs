@@ -10,6 +10,7 @@ use rustix::net::{
 };
 use tokio::io::unix::AsyncFd;
 
+use super::access::Access;
 use super::error::Error;
 use super::limits::Limits;
 use crate::local_socket::{self, BoundPath};
@@ -28,11 +29,19 @@ pub struct Options {
     pub defer_accept: bool,
     /// The limits on what clients may ask.
     pub limits: Limits,
+    /// The hosts and origins that requests may name.
+    pub access: Access,
 }
 
 impl Default for Options {
     fn default() -> Options {
-        Options { threads: 1, backlog: 4096, defer_accept: true, limits: Limits::default() }
+        Options {
+            threads: 1,
+            backlog: 4096,
+            defer_accept: true,
+            limits: Limits::default(),
+            access: Access::default(),
+        }
     }
 }
 

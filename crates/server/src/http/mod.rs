@@ -11,6 +11,7 @@
 //! socket joins the reactor only when it has to wait (see `wire`). A request needs no timer and no
 //! box; one coarse sweep per thread enforces the deadlines (see `worker`).
 
+mod access;
 mod body;
 mod connection;
 mod connections;
@@ -26,6 +27,7 @@ mod silent;
 mod wire;
 mod worker;
 
+pub use access::Access;
 pub use error::Error;
 pub use handler::{
     Closed, Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text,

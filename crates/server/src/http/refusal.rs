@@ -13,6 +13,8 @@ pub enum Refusal {
     /// 400: the request is not HTTP/1; or an HTTP/1.1 request has no `Host`; or a request has
     /// several or an invalid one.
     Malformed,
+    /// 403: a page of another origin sent a request that may change something.
+    Origin,
     /// 408: the request was not complete within the read timeout.
     Timeout,
     /// 413: the body is over the limit.
@@ -21,6 +23,8 @@ pub enum Refusal {
     KeptBodyTooLarge,
     /// 414: the request line alone is over the limit of the head.
     TargetTooLong,
+    /// 421: the host is not known, and the request may come from a browser.
+    Host,
     /// 431: the head is over a limit.
     HeadTooLarge,
     /// 500: the handler panicked.
@@ -35,12 +39,14 @@ pub enum Refusal {
 
 impl Refusal {
     /// All refusals, in the order of their status codes.
-    pub const ALL: [Refusal; 10] = [
+    pub const ALL: [Refusal; 12] = [
         Refusal::Malformed,
+        Refusal::Origin,
         Refusal::Timeout,
         Refusal::BodyTooLarge,
         Refusal::KeptBodyTooLarge,
         Refusal::TargetTooLong,
+        Refusal::Host,
         Refusal::HeadTooLarge,
         Refusal::Panicked,
         Refusal::Coding,
@@ -52,9 +58,11 @@ impl Refusal {
     pub fn status(self) -> StatusCode {
         match self {
             Refusal::Malformed => StatusCode::BAD_REQUEST,
+            Refusal::Origin => StatusCode::FORBIDDEN,
             Refusal::Timeout => StatusCode::REQUEST_TIMEOUT,
             Refusal::BodyTooLarge | Refusal::KeptBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Refusal::TargetTooLong => StatusCode::URI_TOO_LONG,
+            Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
             Refusal::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Refusal::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Coding => StatusCode::NOT_IMPLEMENTED,
@@ -66,10 +74,12 @@ impl Refusal {
     pub fn reason(self) -> &'static str {
         match self {
             Refusal::Malformed => "malformed",
+            Refusal::Origin => "origin",
             Refusal::Timeout => "timeout",
             Refusal::BodyTooLarge => "body_too_large",
             Refusal::KeptBodyTooLarge => "kept_body_too_large",
             Refusal::TargetTooLong => "target_too_long",
+            Refusal::Host => "host",
             Refusal::HeadTooLarge => "head_too_large",
             Refusal::Panicked => "panicked",
             Refusal::Coding => "coding",
@@ -82,6 +92,7 @@ impl Refusal {
     pub(super) fn text(self, limits: &Limits) -> String {
         match self {
             Refusal::Malformed => "malformed HTTP/1 request\n".to_owned(),
+            Refusal::Origin => "a web page of another origin may not change anything\n".to_owned(),
             Refusal::Timeout => {
                 format!("request not complete within {:?}\n", limits.read_timeout)
             }
@@ -94,6 +105,7 @@ impl Refusal {
             Refusal::TargetTooLong => {
                 format!("request line longer than {} bytes\n", limits.header_bytes)
             }
+            Refusal::Host => "the host of the request is not known here\n".to_owned(),
             Refusal::HeadTooLarge => format!(
                 "request head larger than {} bytes or {} fields\n",
                 limits.header_bytes, limits.headers

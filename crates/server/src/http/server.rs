@@ -11,6 +11,7 @@ use std::thread;
 use tokio::runtime::{Builder, LocalOptions};
 use tokio::sync::watch;
 
+use super::access::Access;
 use super::error::Error;
 use super::handler::Handler;
 use super::limits::{Limits, Places};
@@ -27,6 +28,7 @@ pub struct Server {
     /// The paths of unix sockets, which are removed when the server stops listening.
     paths: Vec<BoundPath>,
     limits: Limits,
+    access: Access,
     places: Places,
 }
 
@@ -67,6 +69,7 @@ impl Server {
             addresses: bound,
             paths,
             limits: options.limits.clone(),
+            access: options.access.clone(),
             places: Places::new(&options.limits, options.threads),
         })
     }
@@ -116,7 +119,8 @@ impl Server {
                 // A thread that could not start, or panicked, stops the others.
                 let stop = StopOthers(stop.clone());
                 let stopping = stopping.clone();
-                let worker = Worker::new(handler(number), self.limits.clone(), self.places.clone());
+                let (limits, access) = (self.limits.clone(), self.access.clone());
+                let worker = Worker::new(handler(number), limits, access, self.places.clone());
                 Builder::new_current_thread()
                     .enable_io()
                     .enable_time()

@@ -39,6 +39,12 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
         if !names_its_host(&head) {
             return self.refusal(Refusal::Malformed);
         }
+        if let Err(denied) = self.wire.connections().access.check(&head, self.wire.reach()) {
+            self.wire.enter(Phase::Response);
+            let (refusal, name) = (denied.refusal(), denied.name());
+            self.handler.denied(refusal, &name);
+            return self.now(self.refuse_with(refusal, denied.text()));
+        }
         if self.wire.placeless.get() && !self.handler.is_vital(&head.method, head.uri.path()) {
             return self.refusal(Refusal::Busy);
         }
@@ -113,9 +119,13 @@ impl<H: Handler> Service<H> {
     }
 
     fn refuse(&self, refusal: Refusal) -> Response {
+        self.refuse_with(refusal, refusal.text(&self.wire.connections().limits))
+    }
+
+    fn refuse_with(&self, refusal: Refusal, body: String) -> Response {
         self.handler.event(Event::Refused(refusal));
         self.wire.set_refused();
-        let mut response = text(refusal.status(), refusal.text(&self.wire.connections().limits));
+        let mut response = text(refusal.status(), body);
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         if refusal.status() == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -31,8 +31,10 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::access::Reach;
 use super::connections::Connections;
 use super::limits::Place;
+use crate::client;
 
 /// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
 pub(super) struct Wire {
@@ -72,6 +74,7 @@ pub(super) struct Wire {
     /// The number of wires created before this one.
     number: u64,
     client: Option<IpAddr>,
+    reach: Reach,
 }
 
 /// The progress of the current request.
@@ -104,7 +107,7 @@ impl Wire {
     /// A wire to the client with this address.
     pub(super) fn new(
         socket: OwnedFd,
-        client: Option<IpAddr>,
+        address: Option<IpAddr>,
         connections: Rc<Connections>,
     ) -> Wire {
         let (since, number) = (connections.now(), connections.number());
@@ -129,7 +132,8 @@ impl Wire {
             waker: RefCell::new(None),
             slot: Cell::new(usize::MAX),
             number,
-            client,
+            client: address.map(client::identity),
+            reach: Reach::of(address),
         }
     }
 
@@ -229,6 +233,11 @@ impl Wire {
     /// The address of the client, if the system knows it.
     pub(super) fn client(&self) -> Option<IpAddr> {
         self.client
+    }
+
+    /// The kind of address that the client has.
+    pub(super) fn reach(&self) -> Reach {
+        self.reach
     }
 
     /// The number of connections of the thread that were accepted before.

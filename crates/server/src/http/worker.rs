@@ -19,6 +19,7 @@ use rustix::net::{SocketFlags, acceptfrom_with};
 use tokio::io::unix::AsyncFd;
 use tokio::sync::watch;
 
+use super::access::Access;
 use super::body::PIECE;
 use super::connection::Connection;
 use super::connections::Connections;
@@ -28,7 +29,6 @@ use super::limits::{DEFAULT_HEADERS, Limits, Places};
 use super::listener;
 use super::refusal::Refusal;
 use super::wire::Wire;
-use crate::client;
 
 /// The parts that a thread needs to serve.
 pub(super) struct Worker<H> {
@@ -39,7 +39,7 @@ pub(super) struct Worker<H> {
 }
 
 impl<H: Handler> Worker<H> {
-    pub(super) fn new(handler: H, limits: Limits, places: Places) -> Worker<H> {
+    pub(super) fn new(handler: H, limits: Limits, access: Access, places: Places) -> Worker<H> {
         let mut http = http1::Builder::new();
         // Clients that have closed their sending side still get their responses. Without this,
         // hyper also watches for the end of the stream during a response, so even a short
@@ -53,7 +53,7 @@ impl<H: Handler> Worker<H> {
         if limits.headers != DEFAULT_HEADERS {
             http.max_headers(limits.headers);
         }
-        let connections = Rc::new(Connections::new(limits, &places));
+        let connections = Rc::new(Connections::new(limits, access, &places));
         Worker { handler: Rc::new(handler), connections, http: Rc::new(http), places }
     }
 
@@ -141,7 +141,7 @@ impl<H: Handler> Worker<H> {
         match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((socket, address)) => {
                 let address = address.and_then(|address| SocketAddr::try_from(address).ok());
-                self.admit(socket, address.map(|address| client::identity(address.ip())));
+                self.admit(socket, address.map(|address| address.ip()));
                 Accepted::Connection
             }
             Err(Errno::AGAIN) => Accepted::Nothing,
@@ -165,8 +165,8 @@ impl<H: Handler> Worker<H> {
         }
     }
 
-    fn admit(&self, socket: OwnedFd, client: Option<IpAddr>) {
-        let wire = Rc::new(Wire::new(socket, client, self.connections.clone()));
+    fn admit(&self, socket: OwnedFd, address: Option<IpAddr>) {
+        let wire = Rc::new(Wire::new(socket, address, self.connections.clone()));
         let mut place = self.places.take();
         if place.is_none() {
             // No connection gives way to a client that has left.

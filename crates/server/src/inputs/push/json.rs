@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
+};
 use quipu::intake::Intake;
 use quipu::snapshot::{Histogram, Native, Value as Sample};
 use serde_json::{Map, Value, json};
@@ -40,8 +42,8 @@ impl Listing {
         Self { keys, group: None, body: br#"{"status":"success","data":["#.to_vec() }
     }
 
-    /// Adds some series. Returns the response after the last.
-    pub(super) fn step(&mut self, groups: &Groups, intake: &mut Intake) -> Option<Response> {
+    /// Adds some series. Returns the body after the last.
+    pub(super) fn step(&mut self, groups: &Groups, intake: &mut Intake) -> Option<Vec<u8>> {
         let mut left = SERIES;
         loop {
             while let Some(current) = &mut self.group {
@@ -67,7 +69,7 @@ impl Listing {
             left -= 1;
             let Some(key) = self.keys.pop() else {
                 self.body.extend_from_slice(b"]}");
-                return Some(respond(std::mem::take(&mut self.body)));
+                return Some(std::mem::take(&mut self.body));
             };
             if let Some(group) = groups.group(&key).filter(|group| !group.is_expired()) {
                 if self.body.last() != Some(&b'[') {
@@ -82,7 +84,11 @@ impl Listing {
 }
 
 /// The response to `GET /api/v1/status`.
-pub(super) fn status(flags: &BTreeMap<String, String>, started: SystemTime) -> Response {
+pub(super) fn status(
+    flags: &BTreeMap<String, String>,
+    started: SystemTime,
+    reader: Option<HeaderValue>,
+) -> Response {
     let build = json!({
         "branch": "", "buildDate": "", "buildUser": "", "goVersion": "", "revision": "",
         "version": env!("CARGO_PKG_VERSION"),
@@ -92,7 +98,7 @@ pub(super) fn status(flags: &BTreeMap<String, String>, started: SystemTime) -> R
         "flags": flags,
         "start_time": time(started),
     });
-    respond(json!({ "status": "success", "data": data }).to_string().into_bytes())
+    respond(json!({ "status": "success", "data": data }).to_string().into_bytes(), reader)
 }
 
 /// Writes what a group has beside its families, and leaves it open.
@@ -275,28 +281,32 @@ fn time(time: SystemTime) -> String {
 }
 
 /// The response to `OPTIONS`, which has no body.
-pub(super) fn options() -> Response {
-    let mut response = respond(Vec::new());
+pub(super) fn options(reader: Option<HeaderValue>) -> Response {
+    let mut response = respond(Vec::new(), reader);
     response.headers_mut().remove(CONTENT_TYPE);
     response
 }
 
-/// A response with the headers of Pushgateway's API.
-fn respond(body: Vec<u8>) -> Response {
+/// A response with the headers of Pushgateway's API. Only a page of this origin may read it, apart
+/// from pages of the daemon itself: Pushgateway lets all pages read it.
+pub(super) fn respond(body: Vec<u8>, reader: Option<HeaderValue>) -> Response {
     let mut response = text(StatusCode::OK, body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, no-store, must-revalidate"));
-    for (name, value) in CORS {
-        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    headers.insert(VARY, HeaderValue::from_static("origin"));
+    if let Some(origin) = reader {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        for (name, value) in CORS {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
     }
     response
 }
 
-const CORS: [(&str, &str); 4] = [
+const CORS: [(&str, &str); 3] = [
     ("access-control-allow-headers", "Accept, Authorization, Content-Type, Origin"),
     ("access-control-allow-methods", "GET, POST, DELETE, OPTIONS"),
-    ("access-control-allow-origin", "*"),
     ("access-control-expose-headers", "Date"),
 ];
 

@@ -12,13 +12,15 @@ use serde::{Deserialize, Serialize};
 
 use super::path::Grouping;
 use crate::config::Time;
-use crate::http::Request;
+use crate::http::{Access, Request};
 
 /// The settings of pushes.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Whether the routes exist.
     pub enabled: bool,
+    /// Which web pages may read the values of groups.
+    pub access: Access,
     /// Whether pushes are checked for consistency with other groups.
     pub checks: bool,
     /// Whether `PUT /api/v1/admin/wipe` exists.

@@ -91,18 +91,25 @@ impl Push {
 
     /// `GET /api/v1/metrics`.
     pub fn list(&'static self, inputs: &Inputs, request: &Request) -> Reply {
+        let reader = self.reader(request);
         match *request.method() {
-            Method::OPTIONS => json::options().into(),
-            _ => begin(List { push: self, inputs: inputs.clone(), listing: None }),
+            Method::OPTIONS => json::options(reader).into(),
+            _ => begin(List { push: self, inputs: inputs.clone(), listing: None, reader }),
         }
     }
 
     /// `GET /api/v1/status`.
     pub fn status(&self, request: &Request) -> Response {
+        let reader = self.reader(request);
         match *request.method() {
-            Method::OPTIONS => json::options(),
-            _ => json::status(&self.flags.shown(), self.started),
+            Method::OPTIONS => json::options(reader),
+            _ => json::status(&self.flags.shown(), self.started, reader),
         }
+    }
+
+    /// The origin of the foreign page that sent a request, if it may read the response.
+    fn reader(&self, request: &Request) -> Option<HeaderValue> {
+        self.settings.access.reader(request.headers()).cloned()
     }
 
     /// `PUT /api/v1/admin/wipe`.
@@ -345,6 +352,7 @@ struct List {
     push: &'static Push,
     inputs: Inputs,
     listing: Option<Listing>,
+    reader: Option<HeaderValue>,
 }
 
 impl Steps for List {
@@ -354,7 +362,8 @@ impl Steps for List {
         }
         let groups = self.push.groups();
         let listing = self.listing.get_or_insert_with(|| Listing::new(groups.keys()));
-        listing.step(&groups, &mut self.inputs.intake())
+        let body = listing.step(&groups, &mut self.inputs.intake())?;
+        Some(json::respond(body, self.reader.take()))
     }
 
     fn is_waiting(&self) -> bool {
