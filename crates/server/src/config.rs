@@ -308,6 +308,7 @@ fn http(flags: &Flags, listen: &[String]) -> Result<http::Options, Error> {
         header_bytes: number("header-bytes", flags.header_bytes, 256, 1 << 30)?,
         body_bytes: number("body-bytes", flags.body_bytes, 0, 1 << 40)?,
         kept_body_bytes: number("input-body-bytes", flags.input_body_bytes, 0, 1 << 32)?,
+        response_bytes: number("response-bytes", flags.response_bytes, 1 << 20, 1 << 40)?,
         connections: number("connections", flags.connections, 1, 1 << 30)?,
         read_timeout: at_least("read-timeout", flags.read_timeout, MIN_TIMEOUT)?,
         write_timeout: at_least("write-timeout", flags.write_timeout, MIN_TIMEOUT)?,

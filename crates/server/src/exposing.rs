@@ -5,8 +5,7 @@ use std::task::{Context, Poll};
 
 use hyper::StatusCode;
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
-    VARY,
+    ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
 };
 use quipu::Scrape;
 use quipu::exposition::{
@@ -16,9 +15,10 @@ use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
 
 use crate::agent::{All, Asked, Filter, Merged, Reading, Walk, Watched};
-use crate::http::{Request, Response, Steps, text};
+use crate::http::{Request, Response, Steps, text, unavailable};
 use crate::inputs::Inputs;
 use crate::inputs::gate::{Scraping, WaitingScrape};
+use crate::memory;
 use crate::via;
 
 /// A scrape under way.
@@ -86,10 +86,7 @@ impl Exposing {
             }
             // What the filter names may be among what is missing.
             Reading::Of(_) | Reading::Stale if self.filter.is_part() => {
-                let mut response = text(StatusCode::SERVICE_UNAVAILABLE, STALE);
-                let headers = response.headers_mut();
-                headers.insert(RETRY_AFTER, HeaderValue::from_static("15"));
-                return Some(response);
+                return Some(unavailable(STALE, "15"));
             }
             Reading::Of(_) | Reading::Stale => Arc::default(),
         };
@@ -128,13 +125,34 @@ impl Exposing {
         };
     }
 
+    /// Appends a piece to the body. Returns the response that ends the scrape if there is no
+    /// memory.
+    fn put(
+        compressor: &mut Option<Compressor>,
+        piece: &[u8],
+        body: &mut Vec<u8>,
+    ) -> Option<Response> {
+        // Bytes that cannot be compressed take a few more.
+        if !memory::reserve(body, piece.len() + piece.len() / 8 + 1024) {
+            return Some(unavailable(NO_MEMORY, "1"));
+        }
+        match compressor {
+            Some(compressor) => compressor.write(piece, body),
+            None => body.extend_from_slice(piece),
+        }
+        None
+    }
+
     /// Takes what a step has written, and ends the exposition if there is no more.
     fn take(&mut self, paced: &mut Paced, is_more: bool) -> Option<Response> {
         if !is_more {
             paced.encoder.finish();
             self.inputs.shared().omitted.log(paced.encoder.omissions());
         }
-        put(&mut self.compressor, paced.encoder.buffer(), &mut self.body);
+        let failed = Self::put(&mut self.compressor, paced.encoder.buffer(), &mut self.body);
+        if failed.is_some() {
+            return failed;
+        }
         paced.encoder.buffer_mut().clear();
         paced.series = 0;
         (!is_more).then(|| self.response(&self.format.content_type(self.escaping)))
@@ -149,7 +167,10 @@ impl Exposing {
                 return Some(self.response(&scrape.content_type()));
             };
             let is_last = piece.len() < FULL;
-            put(&mut self.compressor, piece, &mut self.body);
+            let failed = Self::put(&mut self.compressor, piece, &mut self.body);
+            if failed.is_some() {
+                return failed;
+            }
             if !is_last {
                 return None;
             }
@@ -237,6 +258,17 @@ impl Steps for Exposing {
         }
     }
 
+    fn held(&self) -> usize {
+        let paced = match &self.stage {
+            Stage::Reading(_) | Stage::Waiting(_) => return self.body.len(),
+            Stage::Own(..) => FULL,
+            Stage::Part(part) => part.1.held(),
+            Stage::All(all, _) => all.1.held(),
+        };
+        let compressor = if self.compressor.is_some() { COMPRESSOR } else { 0 };
+        self.body.len() + paced + compressor
+    }
+
     fn is_waiting(&self) -> bool {
         self.place.is_some()
     }
@@ -256,6 +288,10 @@ fn unknown(filter: &Filter) -> String {
 const STALE: &str = "the last reading of the watched files is too old to be shown: a file system does \
                      not answer; quipu_segments_last_read_time_seconds in /metrics has the time\n";
 
+/// The body of the response to a scrape that finds no memory.
+const NO_MEMORY: &str = "there is no memory for the response: try again, ask for less by name[], or \
+                         raise the limit on address space (ulimit -v)\n";
+
 /// An encoder, and the number of series in this step.
 struct Paced {
     encoder: Encoder,
@@ -265,6 +301,11 @@ struct Paced {
 impl Paced {
     fn new(format: Format, escaping: Escaping) -> Self {
         Self { encoder: Encoder::new(format, escaping), series: 0 }
+    }
+
+    /// The bytes of its buffers, which have been empty or not.
+    fn held(&self) -> usize {
+        FULL + self.encoder.pending()
     }
 
     fn is_full(&self) -> bool {
@@ -284,14 +325,9 @@ impl Sink for Paced {
     }
 }
 
-fn put(compressor: &mut Option<Compressor>, piece: &[u8], body: &mut Vec<u8>) {
-    match compressor {
-        Some(compressor) => compressor.write(piece, body),
-        None => body.extend_from_slice(piece),
-    }
-}
-
 /// The most series in a step.
 const SERIES: usize = 1000;
+/// About the memory of a compressor.
+const COMPRESSOR: usize = 256 << 10;
 /// The least size of a piece that others follow.
 const FULL: usize = 64 << 10;

@@ -34,6 +34,24 @@ pub(crate) fn has_room(bytes: usize) -> bool {
     take_room(bytes).is_some()
 }
 
+/// Makes room for more bytes in a buffer. Returns false if the process would then find too little
+/// address space for anything else: an allocation that fails ends it.
+pub(crate) fn reserve(buffer: &mut Vec<u8>, more: usize) -> bool {
+    let whole = buffer.len().saturating_add(more);
+    if whole <= buffer.capacity() {
+        return true;
+    }
+    let grown = whole.max(buffer.capacity().saturating_mul(2));
+    if grown >= CHECKED && !has_room(grown.saturating_add(FOR_OTHERS)) {
+        return false;
+    }
+    buffer.try_reserve(more).is_ok()
+}
+
+/// The least size of a buffer that [`reserve`] is careful about, and the room that it leaves.
+const CHECKED: usize = 256 << 10;
+const FOR_OTHERS: usize = 8 << 20;
+
 /// Gives the tables that the daemon makes at its start pages of their own: those that begin with
 /// zeros then take memory only where they are used.
 pub(crate) fn spread_tables() {
@@ -83,7 +101,15 @@ pub(crate) fn trim() {
 
 #[cfg(test)]
 mod tests {
-    use super::has_room;
+    use super::{has_room, reserve};
+
+    #[test]
+    fn a_buffer_grows_as_far_as_there_is_room() {
+        let mut buffer = vec![1; 10];
+        assert!(reserve(&mut buffer, 1 << 20) && buffer.capacity() >= 10 + (1 << 20));
+        assert!(!reserve(&mut buffer, usize::MAX / 2) && !reserve(&mut buffer, usize::MAX));
+        assert_eq!(buffer, [1; 10]);
+    }
 
     /// With optimisation, this fails if the compiler leaves the allocation out.
     #[test]

@@ -222,6 +222,10 @@ impl<E: Steps> Steps for Scrape<E> {
         }
     }
 
+    fn held(&self) -> usize {
+        self.exposing.held()
+    }
+
     fn is_waiting(&self) -> bool {
         self.expiring.as_ref().map_or_else(|| self.exposing.is_waiting(), Steps::is_waiting)
     }

@@ -66,6 +66,8 @@ mod push;
 mod python;
 #[path = "daemon/queues.rs"]
 mod queues;
+#[path = "daemon/readers.rs"]
+mod readers;
 #[path = "daemon/recording.rs"]
 mod recording;
 #[path = "daemon/refusals.rs"]

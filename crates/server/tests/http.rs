@@ -4,6 +4,8 @@
 
 #[path = "http/large.rs"]
 mod large;
+#[path = "http/memory.rs"]
+mod memory;
 #[path = "http/places.rs"]
 mod places;
 #[path = "http/support.rs"]

@@ -73,6 +73,11 @@ impl Encoder {
         &mut self.out
     }
 
+    /// The number of bytes of the protobuf message that is not complete yet.
+    pub fn pending(&self) -> usize {
+        self.protobuf.pending()
+    }
+
     /// The series that are omitted so far.
     pub fn omissions(&self) -> &Omissions {
         self.page.omissions()

@@ -156,6 +156,11 @@ impl Protobuf {
         });
     }
 
+    /// The number of bytes of the current family.
+    pub(super) fn pending(&self) -> usize {
+        self.family.len()
+    }
+
     /// Writes the current family, if it has any series.
     pub(super) fn finish(&mut self, out: &mut Vec<u8>) {
         if std::mem::take(&mut self.is_begun) {

@@ -107,6 +107,11 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_INPUT_BODY_BYTES", value_name = "BYTES")]
     pub input_body_bytes: Option<usize>,
 
+    /// Maximum bytes of all responses that a thread holds until clients have read them; more get
+    /// 503, or end the connections of slow readers [default: 268435456]
+    #[arg(long, env = "QUIPU_RESPONSE_BYTES", value_name = "BYTES")]
+    pub response_bytes: Option<usize>,
+
     /// Maximum bytes of the state file for metrics that come in. A file keeps the limit that it was
     /// created with [default: 1073741824]
     #[arg(long, env = "QUIPU_INPUT_BYTES", value_name = "BYTES")]
@@ -553,7 +558,7 @@ impl Flags {
         }
         first_of! { self other:
             listen allow_host allow_origin window accuracy span state damaged_state checkpoint keys key_accuracy
-            key_bytes threads connections header_bytes body_bytes input_body_bytes
+            key_bytes threads connections header_bytes body_bytes response_bytes input_body_bytes
             input_bytes series series_per_source sample_rate sample_rate_per_source families
             families_per_source expiry forget_names push push_consistency_check push_admin
             push_groups push_mode push_add_jobs push_gauges push_expiry rules otlp_input
@@ -604,6 +609,7 @@ impl Flags {
             connections: Some(limits.connections),
             header_bytes: Some(limits.header_bytes),
             body_bytes: Some(limits.body_bytes),
+            response_bytes: Some(limits.response_bytes),
             input_body_bytes: Some(limits.kept_body_bytes),
             input_bytes: Some(1 << 30),
             series: Some(intake.series),

@@ -15,9 +15,8 @@ fn heading(name: &str) -> Option<&'static str> {
     let (first, _) = name.split_once('_').unwrap_or((name, ""));
     Some(match name {
         "listen" | "allow_host" | "allow_origin" | "threads" | "connections" | "header_bytes"
-        | "body_bytes" | "read_timeout" | "write_timeout" | "idle_timeout" | "drain_timeout" => {
-            "Listening"
-        }
+        | "body_bytes" | "response_bytes" | "read_timeout" | "write_timeout" | "idle_timeout"
+        | "drain_timeout" => "Listening",
         "window" | "accuracy" | "span" | "keys" | "key_accuracy" | "key_bytes" => {
             "Windows and keys"
         }

@@ -57,6 +57,9 @@ impl<H: Handler> Connection<H> {
             Poll::Ready(Err(_)) => return self.end(Closed::Broken),
             other => other.is_ready(),
         };
+        if sent {
+            self.wire.release_sent();
+        }
         if self.wire.is_due() {
             cx.waker().wake_by_ref();
         }
@@ -185,6 +188,7 @@ impl<H: Handler> Future for Connection<H> {
 impl<H: Handler> Drop for Connection<H> {
     fn drop(&mut self) {
         self.wire.connections().remove(&self.wire);
+        self.wire.release();
         if self.wire.placeless.get() {
             self.wire.connections().remove_placeless(&self.wire);
         } else {

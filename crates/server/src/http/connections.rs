@@ -16,6 +16,7 @@ use crate::memory;
 
 use super::access::Access;
 use super::limits::{Limits, Place, Places};
+use super::room::{Full, Room};
 use super::silent::Silent;
 use super::wire::Wire;
 
@@ -26,8 +27,10 @@ pub(super) struct Connections {
     pub(super) deadlines: Deadlines,
     /// The receive buffer, shared so that no connection keeps one of this size.
     pub(super) scratch: RefCell<Box<[u8]>>,
-    /// The bytes of request bodies that are kept.
-    pub(super) kept: Rc<Cell<usize>>,
+    /// The memory for request bodies that are kept.
+    pub(super) kept: Rc<Room>,
+    /// The memory for responses.
+    pub(super) responses: Rc<Room>,
     epoch: Instant,
     now: Cell<u64>,
     draining: Cell<bool>,
@@ -82,9 +85,10 @@ impl Connections {
                 give_way: millis(limits.give_way),
                 keep_buffers: millis(limits.keep_buffers),
             },
+            kept: Room::new(limits.kept_bytes),
+            responses: Room::new(limits.response_bytes),
             limits,
             access,
-            kept: Rc::default(),
             scratch: RefCell::new(vec![0; SCRATCH_BYTES].into_boxed_slice()),
             epoch: Instant::now(),
             now: Cell::new(0),
@@ -209,6 +213,24 @@ impl Connections {
             if *client == newcomer.client() { None } else { pop(wires, true) }
         });
         gives_way.and_then(|wire| wire.give_way())
+    }
+
+    /// Ends a connection whose client has been slow to read a response for [`Limits::give_way`], so
+    /// that another response finds room. Of the client that holds the most, the one that has been
+    /// slow for the longest time ends. Returns false if there is none.
+    pub(super) fn give_up_unread(&self, newcomer: &Wire, full: Full) -> bool {
+        let open = self.open.borrow();
+        let helps = |wire: &&Rc<Wire>| full == Full::All || wire.client() == newcomer.client();
+        let slow = open.iter().filter(helps).filter_map(|wire| Some((wire.slow_for()?, wire)));
+        let slow = slow.filter(|(time, _)| *time >= self.deadlines.give_way);
+        let Some((_, wire)) =
+            slow.max_by_key(|(time, wire)| (self.responses.held(wire.client()), *time))
+        else {
+            return false;
+        };
+        wire.release();
+        wire.dismiss();
+        true
     }
 
     /// The idle connections: first the newest of each client, then its second newest, and so on.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 
@@ -64,6 +64,12 @@ pub trait Steps {
     /// changed, and the thread serves others until then.
     fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
         Poll::Ready(())
+    }
+
+    /// The bytes that the response takes in memory so far. The transport ends it with a 503 if all
+    /// responses together take too many.
+    fn held(&self) -> usize {
+        0
     }
 
     /// Whether the last step could do nothing but wait for another request. The next step is then
@@ -175,7 +181,8 @@ pub enum Closed {
     Refused,
     /// The client left in the middle of a request or response.
     Broken,
-    /// All places were taken, and the connection made room for another one.
+    /// All places or all memory for responses were taken, and the connection made room for another
+    /// one.
     GaveWay,
     /// The server stopped.
     Shutdown,
@@ -186,6 +193,13 @@ pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
+    response
+}
+
+/// A 503 response, after which the client can try again in some seconds.
+pub fn unavailable(why: impl Into<Bytes>, seconds: &'static str) -> Response {
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(seconds));
     response
 }
 

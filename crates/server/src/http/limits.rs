@@ -21,8 +21,13 @@ pub struct Limits {
     /// The most bytes of a body that the handler keeps; a larger body gets 413.
     pub kept_body_bytes: usize,
     /// The most bytes of all request bodies that a thread keeps at a time; a request whose body
-    /// finds no room gets 503.
+    /// finds no room gets 503. A client gets at most half of the room that others leave, unless it
+    /// has only one body.
     pub kept_bytes: usize,
+    /// The most bytes of all responses that a thread holds at a time, shared like the room for
+    /// bodies. If they are exceeded, a client that has been slow to read for
+    /// [`Limits::give_way`] loses its connection; if there is none, a request gets 503.
+    pub response_bytes: usize,
     /// The most open connections, over all threads. If there are more, a silent connection gives
     /// way, see [`Limits::give_way`]; if none is silent, requests get 503 unless they are
     /// [vital](super::Handler::is_vital). The process's limit on open files may lower this further,
@@ -32,7 +37,8 @@ pub struct Limits {
     /// other protocols.
     pub other_files: usize,
     /// How long a connection must have been without a request before it gives way to a new one
-    /// when all places are taken. One that has never sent a byte gives way at once.
+    /// when all places are taken. One that has never sent a byte gives way at once. Also how long
+    /// a client can take to read a response when others need its room.
     pub give_way: Duration,
     /// How long an idle connection keeps its buffers.
     pub keep_buffers: Duration,
@@ -57,6 +63,7 @@ impl Default for Limits {
             body_bytes: 1 << 20,
             kept_body_bytes: 32 << 20,
             kept_bytes: 256 << 20,
+            response_bytes: 256 << 20,
             connections: 10_000,
             other_files: 0,
             give_way: Duration::from_secs(1),

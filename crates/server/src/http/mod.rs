@@ -21,6 +21,7 @@ mod host;
 mod limits;
 mod listener;
 mod refusal;
+mod room;
 mod server;
 mod service;
 mod silent;
@@ -30,7 +31,7 @@ mod worker;
 pub use access::Access;
 pub use error::Error;
 pub use handler::{
-    Closed, Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text,
+    Closed, Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text, unavailable,
 };
 pub use limits::Limits;
 pub use listener::Options;

@@ -35,11 +35,13 @@ pub enum Refusal {
     Busy,
     /// 503: the bodies of other requests take all memory for bodies.
     NoRoom,
+    /// 503: responses that clients have not read yet take all memory for responses.
+    Unread,
 }
 
 impl Refusal {
     /// All refusals, in the order of their status codes.
-    pub const ALL: [Refusal; 12] = [
+    pub const ALL: [Refusal; 13] = [
         Refusal::Malformed,
         Refusal::Origin,
         Refusal::Timeout,
@@ -52,6 +54,7 @@ impl Refusal {
         Refusal::Coding,
         Refusal::Busy,
         Refusal::NoRoom,
+        Refusal::Unread,
     ];
 
     /// The status code of the response.
@@ -66,7 +69,7 @@ impl Refusal {
             Refusal::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Refusal::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Coding => StatusCode::NOT_IMPLEMENTED,
-            Refusal::Busy | Refusal::NoRoom => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Busy | Refusal::NoRoom | Refusal::Unread => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -85,6 +88,7 @@ impl Refusal {
             Refusal::Coding => "coding",
             Refusal::Busy => "busy",
             Refusal::NoRoom => "no_room",
+            Refusal::Unread => "unread",
         }
     }
 
@@ -102,6 +106,7 @@ impl Refusal {
             Refusal::KeptBodyTooLarge => {
                 format!("request body larger than {} bytes\n", limits.kept_body_bytes)
             }
+
             Refusal::TargetTooLong => {
                 format!("request line longer than {} bytes\n", limits.header_bytes)
             }
@@ -114,6 +119,9 @@ impl Refusal {
             Refusal::Coding => "send the body as it is or chunked, in no other coding\n".to_owned(),
             Refusal::Busy => "too many connections, try again\n".to_owned(),
             Refusal::NoRoom => "the bodies of other requests take all room, try again\n".to_owned(),
+            Refusal::Unread => {
+                "responses that clients have not read yet take all room, try again\n".to_owned()
+            }
         }
     }
 

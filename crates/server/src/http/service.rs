@@ -1,6 +1,5 @@
 //! The step from hyper's request, whose body may still be arriving, to the handler's response.
 
-use std::cell::Cell;
 use std::error::Error as _;
 use std::future::Future;
 use std::io;
@@ -20,7 +19,9 @@ use super::body::Pieces;
 use super::handler::{Event, Handler, Reply, Request, Response, Steps, text};
 use super::host::is_host;
 use super::refusal::Refusal;
+use super::room::Share;
 use super::wire::{Phase, Wire};
+use crate::memory;
 
 /// The service that hyper calls for each request of one connection.
 pub(super) struct Service<H> {
@@ -81,7 +82,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
             limit,
             too_large,
             client: self.wire.client(),
-            share: Share { kept: connections.kept.clone(), bytes: 0 },
+            share: Share::new(&connections.kept, self.wire.client()),
             started,
         };
         self.wire.enter(Phase::Body);
@@ -111,8 +112,12 @@ impl<H: Handler> Service<H> {
     }
 
     fn finish(&self, mut response: Response, started: Instant) -> Response {
+        if !self.wire.hold_sending(response.body().len()) {
+            return self.refuse(Refusal::Unread);
+        }
         self.handler.event(Event::Answered { status: response.status(), started });
-        if self.wire.connections().draining() || self.wire.placeless.get() {
+        let wire = &self.wire;
+        if wire.connections().draining() || wire.placeless.get() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -191,21 +196,18 @@ impl<H: Handler> Later<H> {
         let service = &self.service;
         loop {
             self.stage = match &mut self.stage {
-                Stage::Collecting(collecting) => {
-                    let all = service.wire.connections().limits.kept_bytes;
-                    match ready!(collecting.poll_request(cx, all)) {
-                        Ok(request) => {
-                            self.share = Some(collecting.share.hand_over());
-                            service.wire.enter(Phase::Waiting);
-                            Stage::Queued(Some(request))
-                        }
-                        Err(Some(refusal)) => {
-                            service.wire.enter(Phase::Response);
-                            return Poll::Ready(Ok(service.refuse(refusal)));
-                        }
-                        Err(None) => return Poll::Ready(Err(Abandoned)),
+                Stage::Collecting(collecting) => match ready!(collecting.poll_request(cx)) {
+                    Ok(request) => {
+                        self.share = Some(collecting.share.hand_over());
+                        service.wire.enter(Phase::Waiting);
+                        Stage::Queued(Some(request))
                     }
-                }
+                    Err(Some(refusal)) => {
+                        service.wire.enter(Phase::Response);
+                        return Poll::Ready(Ok(service.refuse(refusal)));
+                    }
+                    Err(None) => return Poll::Ready(Err(Abandoned)),
+                },
                 _ if !service.wire.takes_turn(Instant::now()) => {
                     service.wire.wait_for_turn();
                     return Poll::Pending;
@@ -226,6 +228,11 @@ impl<H: Handler> Later<H> {
                     ready!(steps.poll_ready(cx));
                     match service.step(steps, *started) {
                         Some(response) => return Poll::Ready(Ok(response)),
+                        None if !service.wire.hold_computing(steps.held()) => {
+                            service.wire.enter(Phase::Response);
+                            service.wire.hold_computing(0);
+                            return Poll::Ready(Ok(service.refuse(Refusal::Unread)));
+                        }
                         None if steps.is_waiting() => {
                             service.wire.wait_for_turn();
                             return Poll::Pending;
@@ -253,45 +260,10 @@ struct Collecting {
     started: Instant,
 }
 
-/// The part of a body in what the thread keeps.
-struct Share {
-    kept: Rc<Cell<usize>>,
-    bytes: usize,
-}
-
-impl Share {
-    /// Takes more bytes, of which the thread keeps `most` at a time; returns false if there is no
-    /// room for them.
-    fn take(&mut self, bytes: usize, most: usize) -> bool {
-        let kept = self.kept.get().saturating_add(bytes);
-        if kept > most {
-            return false;
-        }
-        self.kept.set(kept);
-        self.bytes += bytes;
-        true
-    }
-
-    /// The same share for another owner.
-    fn hand_over(&mut self) -> Share {
-        Share { kept: self.kept.clone(), bytes: std::mem::take(&mut self.bytes) }
-    }
-}
-
-impl Drop for Share {
-    fn drop(&mut self) {
-        self.kept.set(self.kept.get().saturating_sub(self.bytes));
-    }
-}
-
 impl Collecting {
-    /// The whole request, if the bodies that the thread keeps have no more than `most` bytes. An
-    /// error without a refusal means that the client has left.
-    fn poll_request(
-        &mut self,
-        cx: &mut Context<'_>,
-        most: usize,
-    ) -> Poll<Result<Request, Option<Refusal>>> {
+    /// The whole request, if there is room for its body. An error without a refusal means that the
+    /// client has left.
+    fn poll_request(&mut self, cx: &mut Context<'_>) -> Poll<Result<Request, Option<Refusal>>> {
         Poll::Ready(loop {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
                 Some(Ok(frame)) => {
@@ -302,10 +274,15 @@ impl Collecting {
                     if self.body.len() + data.len() > self.limit {
                         break Err(Some(self.too_large));
                     }
-                    if !self.body.is_dropped() && !self.share.take(data.len(), most) {
+                    if !self.body.is_dropped() {
+                        let bytes = self.share.bytes() + data.len();
+                        if self.share.resize(bytes).is_err() {
+                            break Err(Some(Refusal::NoRoom));
+                        }
+                    }
+                    if !self.body.push(data) {
                         break Err(Some(Refusal::NoRoom));
                     }
-                    self.body.push(data);
                 }
                 Some(Err(error)) if is_malformed(&error) => break Err(Some(Refusal::Malformed)),
                 Some(Err(_)) => break Err(None),
@@ -345,13 +322,20 @@ impl Collected {
         matches!(self, Collected::Dropped(_))
     }
 
-    fn push(&mut self, data: Bytes) {
+    /// Appends bytes. Returns false if there is no memory.
+    fn push(&mut self, data: Bytes) -> bool {
         match self {
             Collected::Nothing => *self = Collected::One(data),
             Collected::Dropped(bytes) => *bytes += data.len(),
             Collected::One(first) => *self = Collected::Many([&first[..], &data[..]].concat()),
-            Collected::Many(bytes) => bytes.extend_from_slice(&data),
+            Collected::Many(bytes) => {
+                if !memory::reserve(bytes, data.len()) {
+                    return false;
+                }
+                bytes.extend_from_slice(&data);
+            }
         }
+        true
     }
 
     fn into_bytes(self) -> Bytes {

@@ -34,6 +34,7 @@ use tokio::net::TcpStream;
 use super::access::Reach;
 use super::connections::Connections;
 use super::limits::Place;
+use super::room::Share;
 use crate::client;
 
 /// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
@@ -65,6 +66,11 @@ pub(super) struct Wire {
     pub(super) place: Cell<Option<Place>>,
     /// Whether the connection has to end, because it gave way to another one.
     pub(super) dismissed: Cell<bool>,
+    /// The room of the responses, and the bytes of it for those that are being sent and for the
+    /// one that is being computed.
+    room: RefCell<Share>,
+    sending: Cell<usize>,
+    computing: Cell<usize>,
     corked: RefCell<Corked>,
     /// The beginning of a request that was read by an earlier part of hyper, and is read again.
     unread: RefCell<Vec<u8>>,
@@ -111,6 +117,8 @@ impl Wire {
         connections: Rc<Connections>,
     ) -> Wire {
         let (since, number) = (connections.now(), connections.number());
+        let client = address.map(client::identity);
+        let room = RefCell::new(Share::new(&connections.responses, client));
         Wire {
             socket: RefCell::new(Socket::Fresh(socket.into())),
             connections,
@@ -127,12 +135,15 @@ impl Wire {
             placeless: Cell::new(false),
             place: Cell::new(None),
             dismissed: Cell::new(false),
+            room,
+            sending: Cell::new(0),
+            computing: Cell::new(0),
             corked: RefCell::default(),
             unread: RefCell::default(),
             waker: RefCell::new(None),
             slot: Cell::new(usize::MAX),
             number,
-            client: address.map(client::identity),
+            client,
             reach: Reach::of(address),
         }
     }
@@ -243,6 +254,54 @@ impl Wire {
     /// The number of connections of the thread that were accepted before.
     pub(super) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Takes room for a response that is being computed, and has this many bytes so far. Returns
+    /// false, and takes no more than before, if there is none.
+    pub(super) fn hold_computing(&self, bytes: usize) -> bool {
+        self.hold(self.sending.get(), bytes)
+    }
+
+    /// Takes room for a response that was computed, until the client has read it; as
+    /// [`Wire::hold_computing`].
+    pub(super) fn hold_sending(&self, bytes: usize) -> bool {
+        let bytes = if bytes < SMALL { 0 } else { bytes };
+        self.hold(self.sending.get() + bytes, 0)
+    }
+
+    fn hold(&self, sending: usize, computing: usize) -> bool {
+        loop {
+            let full = match self.room.borrow_mut().resize(sending + computing) {
+                Ok(()) => break,
+                Err(full) => full,
+            };
+            if !self.connections.give_up_unread(self, full) {
+                return false;
+            }
+        }
+        self.sending.set(sending);
+        self.computing.set(computing);
+        true
+    }
+
+    /// Gives back the room of responses if they were sent.
+    pub(super) fn release_sent(&self) {
+        let is_sent = self.blocked_since.get().is_none() && !self.more_follows.get();
+        if is_sent && self.sending.get() > 0 {
+            self.hold(0, self.computing.get());
+        }
+    }
+
+    /// Gives back the room of all responses.
+    pub(super) fn release(&self) {
+        self.hold(0, 0);
+    }
+
+    /// How long a client has been slow to read a response that takes room, in milliseconds.
+    pub(super) fn slow_for(&self) -> Option<u64> {
+        let takes_room = self.sending.get() + self.computing.get() > 0;
+        let since = self.blocked_since.get().filter(|_| takes_room && !self.dismissed.get())?;
+        Some(self.connections.now().saturating_sub(since))
     }
 
     /// Whether the client has not sent anything yet.
@@ -582,6 +641,9 @@ impl Socket {
 /// How long requests of one connection are taken while those of others wait. It is longer than 16
 /// common requests take, and short enough for others to wait for many such turns.
 const TURN: Duration = Duration::from_micros(500);
+
+/// Responses that are smaller take no room.
+const SMALL: usize = 4 << 10;
 
 /// What is larger than this is sent without being copied once more.
 const MAX_CORKED: usize = 8 << 10;

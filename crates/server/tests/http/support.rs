@@ -174,6 +174,9 @@ impl Handler for Recorder {
         if request.path() == "/steps" {
             return Reply::Steps(Box::new(Climb(0)));
         }
+        if request.path() == "/grows" {
+            return Reply::Steps(Box::new(Grows(0)));
+        }
         if request.path() == "/waits" {
             let number = self.0.lock().unwrap().waits.len();
             self.0.lock().unwrap().waits.push(0);
@@ -205,6 +208,20 @@ impl Steps for Climb {
         self.0 += 1;
         thread::sleep(Duration::from_micros(200));
         (self.0 == STEPS).then(|| text(StatusCode::OK, "done\n"))
+    }
+}
+
+/// A response that takes a megabyte more with each step.
+struct Grows(usize);
+
+impl Steps for Grows {
+    fn step(&mut self) -> Option<Response> {
+        self.0 += 1 << 20;
+        (self.0 == 64 << 20).then(|| text(StatusCode::OK, "grown\n"))
+    }
+
+    fn held(&self) -> usize {
+        self.0
     }
 }
 

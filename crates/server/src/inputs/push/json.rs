@@ -17,6 +17,7 @@ use super::groups::{Family, Group, Groups, Key, Nanos};
 use super::packed;
 use super::values;
 use crate::http::{Response, text};
+use crate::memory;
 
 /// The response to `GET /api/v1/metrics`, made group by group.
 #[derive(Debug)]
@@ -40,6 +41,17 @@ impl Listing {
     /// Begins with these groups.
     pub(super) fn new(keys: Vec<Key>) -> Self {
         Self { keys, group: None, body: br#"{"status":"success","data":["#.to_vec() }
+    }
+
+    /// Makes room for what a step adds. Returns false if there is no memory.
+    pub(super) fn reserve(&mut self) -> bool {
+        memory::reserve(&mut self.body, STEP_BYTES)
+    }
+
+    /// The bytes that it has in memory.
+    pub(super) fn held(&self) -> usize {
+        let families = self.group.as_ref().map_or(0, |current| current.families.len());
+        self.body.len() + self.keys.capacity() * size_of::<Key>() + families * size_of::<Family>()
     }
 
     /// Adds some series. Returns the body after the last.
@@ -312,6 +324,8 @@ const CORS: [(&str, &str); 3] = [
 
 /// How many series and groups a step lists, in about 100 us.
 const SERIES: usize = 64;
+/// More than most steps add.
+const STEP_BYTES: usize = 256 << 10;
 
 #[cfg(test)]
 mod tests {

@@ -23,7 +23,7 @@ use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
 use crate::config::Flags;
-use crate::http::{Reply, Request, Response, Steps, text};
+use crate::http::{Reply, Request, Response, Steps, text, unavailable};
 use crate::inputs::admission::Admission;
 use crate::inputs::body::{Piece, Pieces};
 use crate::inputs::place::Place;
@@ -362,8 +362,15 @@ impl Steps for List {
         }
         let groups = self.push.groups();
         let listing = self.listing.get_or_insert_with(|| Listing::new(groups.keys()));
+        if !listing.reserve() {
+            return Some(unavailable(NO_MEMORY, "1"));
+        }
         let body = listing.step(&groups, &mut self.inputs.intake())?;
         Some(json::respond(body, self.reader.take()))
+    }
+
+    fn held(&self) -> usize {
+        self.listing.as_ref().map_or(0, Listing::held)
     }
 
     fn is_waiting(&self) -> bool {
@@ -383,6 +390,10 @@ fn begin(mut steps: impl Steps + 'static) -> Reply {
         }
     }
 }
+
+/// The body of the response to a listing that finds no memory.
+const NO_MEMORY: &str = "there is no memory for the response: try again, or raise the limit on \
+                         address space (ulimit -v)\n";
 
 /// How much of a body is read in one step, in about 100 us.
 const PIECE: usize = 16 << 10;

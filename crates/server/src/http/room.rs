@@ -1,0 +1,167 @@
+//! Memory that the clients of a thread share: for the bodies of requests, and for responses.
+//!
+//! A client that holds several pieces gets at most half of the memory that the others leave. So one
+//! client, however many connections it has, cannot keep all others from being served. A client with
+//! one piece can use all of the rest, and a piece that is alone has no limit here, because the
+//! size of a piece has limits elsewhere.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::rc::Rc;
+
+use quipu_segment::hash::Seeded;
+
+/// Some memory, counted in bytes.
+#[derive(Debug)]
+pub(super) struct Room {
+    limit: usize,
+    taken: Cell<usize>,
+    /// The bytes of each client that holds some.
+    clients: RefCell<HashMap<Option<IpAddr>, usize, Seeded>>,
+}
+
+/// Why there is no room for more bytes of a piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    /// Its client holds as much as it can.
+    Client,
+    /// All clients together do.
+    All,
+}
+
+impl Room {
+    pub(super) fn new(limit: usize) -> Rc<Room> {
+        Rc::new(Room { limit, taken: Cell::new(0), clients: RefCell::default() })
+    }
+
+    /// The bytes that a client holds.
+    pub(super) fn held(&self, client: Option<IpAddr>) -> usize {
+        self.clients.borrow().get(&client).copied().unwrap_or_default()
+    }
+
+    /// Takes more bytes for a piece that has `own` bytes.
+    fn take(&self, client: Option<IpAddr>, own: usize, more: usize) -> Result<(), Full> {
+        let (taken, held) = (self.taken.get(), self.held(client));
+        let (all, whole) = (taken.saturating_add(more), held.saturating_add(more));
+        let is_alone = taken == own;
+        if !is_alone && all > self.limit {
+            return Err(Full::All);
+        }
+        if held != own && whole > (self.limit - (taken - held)) / 2 {
+            return Err(Full::Client);
+        }
+        self.taken.set(all);
+        self.clients.borrow_mut().insert(client, whole);
+        Ok(())
+    }
+
+    fn give_back(&self, client: Option<IpAddr>, bytes: usize) {
+        self.taken.set(self.taken.get().saturating_sub(bytes));
+        let mut clients = self.clients.borrow_mut();
+        let rest = clients.get(&client).copied().unwrap_or_default().saturating_sub(bytes);
+        if rest > 0 {
+            clients.insert(client, rest);
+        } else {
+            clients.remove(&client);
+        }
+    }
+}
+
+/// The room that one piece takes. Dropping this gives it back.
+#[derive(Debug)]
+pub(super) struct Share {
+    room: Rc<Room>,
+    client: Option<IpAddr>,
+    bytes: usize,
+}
+
+impl Share {
+    /// No room yet.
+    pub(super) fn new(room: &Rc<Room>, client: Option<IpAddr>) -> Share {
+        Share { room: room.clone(), client, bytes: 0 }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Changes the number of bytes, or leaves it if there is no room.
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), Full> {
+        match bytes.checked_sub(self.bytes) {
+            Some(0) => {}
+            Some(more) => self.room.take(self.client, self.bytes, more)?,
+            None => self.room.give_back(self.client, self.bytes - bytes),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// The same share for another owner.
+    pub(super) fn hand_over(&mut self) -> Share {
+        let room = self.room.clone();
+        Share { room, client: self.client, bytes: std::mem::take(&mut self.bytes) }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.room.give_back(self.client, self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(number: u8) -> Option<IpAddr> {
+        Some(IpAddr::from([127, 0, 0, number]))
+    }
+
+    fn share(room: &Rc<Room>, number: u8, bytes: usize) -> Result<Share, Full> {
+        let mut share = Share::new(room, client(number));
+        share.resize(bytes).map(|()| share)
+    }
+
+    #[test]
+    fn a_client_leaves_room_for_others() {
+        let room = Room::new(100);
+        let greedy: Vec<_> = (0..10).map_while(|_| share(&room, 1, 10).ok()).collect();
+        assert_eq!((greedy.len(), room.held(client(1))), (5, 50));
+        assert_eq!(share(&room, 1, 1).unwrap_err(), Full::Client);
+        let second: Vec<_> = (0..10).map_while(|_| share(&room, 2, 5).ok()).collect();
+        assert_eq!(room.held(client(2)), 25);
+        // A single piece can take the rest.
+        let third = share(&room, 3, 25).unwrap();
+        assert_eq!(share(&room, 4, 1).unwrap_err(), Full::All);
+        drop((greedy, second, third));
+        assert!(room.clients.borrow().is_empty() && room.taken.get() == 0);
+    }
+
+    #[test]
+    fn a_piece_that_is_alone_has_no_limit() {
+        let room = Room::new(100);
+        let mut alone = share(&room, 1, 90).unwrap();
+        alone.resize(1000).unwrap();
+        assert_eq!(share(&room, 2, 1).unwrap_err(), Full::All);
+        alone.resize(99).unwrap();
+        let other = share(&room, 2, 1).unwrap();
+        assert_eq!(alone.resize(100).unwrap_err(), Full::All);
+        assert_eq!(alone.bytes(), 99);
+        drop(alone);
+        assert_eq!((room.taken.get(), other.bytes()), (1, 1));
+    }
+
+    #[test]
+    fn a_share_that_is_handed_over_is_given_back_once() {
+        let room = Room::new(100);
+        let mut first = share(&room, 1, 60).unwrap();
+        let second = first.hand_over();
+        drop(first);
+        assert_eq!(room.held(client(1)), 60);
+        drop(second);
+        assert_eq!(room.taken.get(), 0);
+    }
+}
