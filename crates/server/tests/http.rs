@@ -120,7 +120,7 @@ fn bodies_by_length_and_by_chunks() {
     assert_eq!(client.answer().body, b"hello");
     client.send(
         "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
-         5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\nTrailer: dropped\r\n\r\n",
+         5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\n\r\n",
     );
     assert_eq!(client.answer().body, b"hello world");
     // A body sent in pieces, larger than any buffer on its way.
@@ -129,6 +129,23 @@ fn bodies_by_length_and_by_chunks() {
         .send(&format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len()));
     client.send(&body);
     assert_eq!(client.answer().body, body.as_bytes());
+}
+
+/// After a bare LF in the trailers, hyper takes the next request for more of them.
+#[test]
+fn a_request_with_trailers_is_the_last_of_its_connection() {
+    let server = Running::start(Options::default());
+    let body = "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+                2\r\nhi\r\n0\r\n";
+    for trailers in ["Trailer: dropped\r\n\r\n", "A: b\n\r\n", "\n\r\n"] {
+        let mut client = server.connect();
+        client.send(&[body, trailers, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"].concat());
+        let answer = client.answer();
+        assert_eq!(answer.body, b"hi", "{trailers:?}");
+        assert_eq!(answer.fields["connection"], "close", "{trailers:?}");
+        client.expect_end();
+    }
+    assert_eq!(server.seen().requests, 0);
 }
 
 #[test]

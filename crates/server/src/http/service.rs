@@ -83,6 +83,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
             too_large,
             client: self.wire.client(),
             share: Share::new(&connections.kept, self.wire.client()),
+            has_trailers: false,
             started,
         };
         self.wire.enter(Phase::Body);
@@ -117,7 +118,7 @@ impl<H: Handler> Service<H> {
         }
         self.handler.event(Event::Answered { status: response.status(), started });
         let wire = &self.wire;
-        if wire.connections().draining() || wire.placeless.get() {
+        if wire.connections().draining() || wire.placeless.get() || wire.ends.get() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         response
@@ -198,6 +199,7 @@ impl<H: Handler> Later<H> {
             self.stage = match &mut self.stage {
                 Stage::Collecting(collecting) => match ready!(collecting.poll_request(cx)) {
                     Ok(request) => {
+                        service.wire.ends.set(collecting.has_trailers);
                         self.share = Some(collecting.share.hand_over());
                         service.wire.enter(Phase::Waiting);
                         Stage::Queued(Some(request))
@@ -256,6 +258,8 @@ struct Collecting {
     /// The refusal of a larger one.
     too_large: Refusal,
     share: Share,
+    /// Whether the body had trailers.
+    has_trailers: bool,
     client: Option<IpAddr>,
     started: Instant,
 }
@@ -267,8 +271,12 @@ impl Collecting {
         Poll::Ready(loop {
             match ready!(Pin::new(&mut self.incoming).poll_frame(cx)) {
                 Some(Ok(frame)) => {
-                    // Trailers are dropped: no handler uses them.
+                    // Trailers are dropped: no handler uses them. Hyper looks for CR LF at the end
+                    // of a line, but accepts LF there later. So it may take the next request for a
+                    // part of the trailers. The connection therefore ends with the response: then
+                    // the client sends that request again.
                     let Ok(data) = frame.into_data() else {
+                        self.has_trailers = true;
                         continue;
                     };
                     if self.body.len() + data.len() > self.limit {

@@ -66,6 +66,9 @@ pub(super) struct Wire {
     pub(super) place: Cell<Option<Place>>,
     /// Whether the connection has to end, because it gave way to another one.
     pub(super) dismissed: Cell<bool>,
+    /// Whether the connection ends with the next response, because the end of its request is in
+    /// doubt.
+    pub(super) ends: Cell<bool>,
     /// The room of the responses, and the bytes of it for those that are being sent and for the
     /// one that is being computed.
     room: RefCell<Share>,
@@ -135,6 +138,7 @@ impl Wire {
             placeless: Cell::new(false),
             place: Cell::new(None),
             dismissed: Cell::new(false),
+            ends: Cell::new(false),
             room,
             sending: Cell::new(0),
             computing: Cell::new(0),
