@@ -324,6 +324,20 @@ fn a_target_longer_than_any() {
     server.expect_refusal(&request, Refusal::TargetTooLong, 414);
 }
 
+/// Hyper drops the head, so that only a part of the body is left.
+#[test]
+fn a_length_that_no_number_holds() {
+    let server = Running::start(Options::default());
+    let head = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n";
+    for body in ["", "x 1\n", "{\n", &"x".repeat(20_000)] {
+        server.expect_refusal(&[head, body].concat(), Refusal::BodyTooLarge, 413);
+    }
+    let mut client = server.connect();
+    client.send(head);
+    let told = String::from_utf8(client.answer().body).unwrap();
+    assert!(told.contains(": 1048576 bytes, or 33554432 if it brings metrics"), "{told}");
+}
+
 #[test]
 fn the_number_of_fields_is_a_setting() {
     let server = Running::start_with(Limits { headers: 3, ..Limits::default() });

@@ -121,8 +121,18 @@ impl<H: Handler> Connection<H> {
         let unread = self.http.take().map(|http| http.into_parts().read_buf).unwrap_or_default();
         match result {
             Err(error) if error.is_parse_too_large() => {
-                let longest = self.wire.connections().limits.header_bytes.min(MAX_TARGET_BYTES);
-                self.refuse(too_large(&unread, longest))
+                let limits = &self.wire.connections().limits;
+                match too_large(&unread, limits.header_bytes.min(MAX_TARGET_BYTES)) {
+                    Refusal::BodyTooLarge => {
+                        let text = format!(
+                            "the Content-Length is larger than any body can be: {} bytes, or {} if \
+                             it brings metrics\n",
+                            limits.body_bytes, limits.kept_body_bytes
+                        );
+                        self.refuse_with(Refusal::BodyTooLarge, &text)
+                    }
+                    refusal => self.refuse(refusal),
+                }
             }
             Err(error) if error.is_parse() => self.refuse(Refusal::Malformed),
             Err(_) => self.end(Closed::Broken),
@@ -139,8 +149,13 @@ impl<H: Handler> Connection<H> {
 
     /// Ends the connection with a response of the transport itself.
     fn refuse(&mut self, refusal: Refusal) -> Poll<()> {
+        let text = refusal.text(&self.wire.connections().limits);
+        self.refuse_with(refusal, &text)
+    }
+
+    fn refuse_with(&mut self, refusal: Refusal, text: &str) -> Poll<()> {
         self.handler.event(Event::Refused(refusal));
-        self.wire.append(&refusal.response(&self.wire.connections().limits));
+        self.wire.append(&refusal.response_with(text));
         self.linger = true;
         self.end(Closed::Refused)
     }
@@ -202,6 +217,9 @@ impl<H: Handler> Drop for Connection<H> {
 /// unread, and its request line is valid if all of it has arrived. Hyper drops a head whose content
 /// length it cannot represent: then only what has arrived of the body is unread.
 fn too_large(unread: &[u8], longest_line: usize) -> Refusal {
+    if !begins_like_request(unread) {
+        return Refusal::BodyTooLarge;
+    }
     let line_breaks = |byte: &&u8| matches!(byte, b'\r' | b'\n');
     let unread = &unread[unread.iter().take_while(line_breaks).count()..];
     let end = unread.iter().position(|&byte| byte == b'\n');
@@ -214,6 +232,16 @@ fn too_large(unread: &[u8], longest_line: usize) -> Refusal {
         false => Refusal::BodyTooLarge,
     }
 }
+
+/// Whether bytes begin with a method and a space, or with a part of a method, like a head does. If
+/// they do not, hyper has dropped the head, and they are a part of the body.
+fn begins_like_request(unread: &[u8]) -> bool {
+    let method = unread.trim_ascii_start().split(|byte| *byte == b' ').next().unwrap_or_default();
+    (1..=MAX_METHOD_BYTES).contains(&method.len()) && method.iter().all(u8::is_ascii_uppercase)
+}
+
+/// The most bytes of a method that [`begins_like_request`] takes for one.
+const MAX_METHOD_BYTES: usize = 32;
 
 /// The longest request target that hyper accepts.
 const MAX_TARGET_BYTES: usize = u16::MAX as usize - 1;

@@ -127,12 +127,16 @@ impl Refusal {
 
     /// The whole response, for a connection that hyper no longer handles.
     pub(super) fn response(self, limits: &Limits) -> Vec<u8> {
+        self.response_with(&self.text(limits))
+    }
+
+    /// The whole response with another body.
+    pub(super) fn response_with(self, text: &str) -> Vec<u8> {
         let status = self.status();
         // The crate panics at times before the epoch.
         let date = httpdate::fmt_http_date(SystemTime::now().max(SystemTime::UNIX_EPOCH));
         let retry =
             if status == StatusCode::SERVICE_UNAVAILABLE { "retry-after: 1\r\n" } else { "" };
-        let text = self.text(limits);
         format!(
             "HTTP/1.1 {} {}\r\n{retry}connection: close\r\ncontent-type: {TEXT}\r\n\
              content-length: {}\r\ndate: {date}\r\n\r\n{text}",
