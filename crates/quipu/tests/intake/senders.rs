@@ -134,7 +134,7 @@ fn the_totals_of_senders_that_are_alive_add_up() {
         (100.0, 100, 360, "200", 3),
         // A third one, which began before both and had nothing to send.
         (3.0, 50, 370, "203", 4),
-        // One that began later, whose clock is behind.
+        // A sender that began later, whose clock shows an earlier time.
         (4.0, 300, 340, "207", 4),
         (5.0, 300, 380, "208", 4),
         (101.0, 200, 385, "209", 5),

@@ -28,6 +28,8 @@ pub(super) enum Patience<'r> {
 /// When the next snapshot is due.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Due {
+    /// The time of the snapshot before, in milliseconds since 1970.
+    last_ms: i64,
     /// In milliseconds since 1970.
     at_ms: i64,
     /// At the latest, since the clock may be set back meanwhile; `None` if that is too far away.
@@ -65,7 +67,8 @@ impl Schedule {
     ) -> Patience<'r> {
         let interval = Duration::from_millis(self.interval_ms.cast_unsigned());
         let end = Instant::now().checked_add(interval);
-        Patience::Interval(Due { at_ms: self.after(timestamp_ms), end }, stopped)
+        let (last_ms, at_ms) = (timestamp_ms, self.after(timestamp_ms));
+        Patience::Interval(Due { last_ms, at_ms, end }, stopped)
     }
 
     /// The time of a snapshot after this one that is due already, if there is one: the last of
@@ -107,6 +110,11 @@ impl Schedule {
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Due {
+    /// The time of the snapshot before, in milliseconds since 1970.
+    pub(super) fn last_ms(self) -> i64 {
+        self.last_ms
+    }
+
     fn left(self) -> Duration {
         let left = self.at_ms.saturating_sub(now_ms());
         let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
@@ -236,7 +244,7 @@ mod tests {
         let ahead = now_ms() + 1_000_000_000;
         let patience = Schedule::new(MAX_ASKED).patience(ahead, &stopped);
         assert!(!patience.is_over() && patience.left() <= MAX_ASKED);
-        let over = Due { at_ms: ahead, end: Some(Instant::now()) };
+        let over = Due { last_ms: 0, at_ms: ahead, end: Some(Instant::now()) };
         assert!(Patience::Interval(over, &stopped).is_over());
         assert!(Schedule::new(MAX_ASKED).patience(0, &stopped).is_over());
     }

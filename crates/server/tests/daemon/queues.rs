@@ -2,7 +2,7 @@
 //! daemon.
 
 use std::fs;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 
 use crate::common::{Home, wait_until};
 use crate::kept::Prometheus;
@@ -101,6 +101,38 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
     times.pop();
     assert!(
         times.len() >= 4 && times.windows(2).all(|pair| pair[1] - pair[0] == 1000),
+        "{times:?}"
+    );
+}
+
+/// The first request of a start has several seconds, and the receiver does not respond.
+#[test]
+fn no_snapshot_is_left_out_while_a_request_gets_no_response() {
+    let home = Home::new();
+    let is_up = Arc::new((Mutex::new(false), Condvar::new()));
+    let up = Arc::clone(&is_up);
+    let wait = move || {
+        let (is_up, changed) = &*up;
+        drop(changed.wait_while(is_up.lock().unwrap(), |is_up| !*is_up).unwrap());
+    };
+    let receiver = Receiver::start_slow(&home, 0, wait, |_, _| Reply::Taken);
+    let mut flags = queued(&receiver.url);
+    flags[3] = "1s";
+    let daemon = home.start(&flags);
+    let name = format!("quipu_remote_write_queue_requests{{receiver=\"{}\"}}", receiver.url);
+    wait_until("a queue", || daemon.sample(&name) >= 8.0);
+    // The requests so far were cut off.
+    receiver.requests.lock().unwrap().clear();
+    *is_up.0.lock().unwrap() = true;
+    is_up.1.notify_all();
+    wait_until("an empty queue", || daemon.sample(&name) == 0.0);
+    daemon.stop();
+    let mut times = times(&receiver, PROBE);
+    times.pop();
+    // A request whose response was late was sent once more.
+    times.dedup();
+    assert!(
+        times.len() >= 8 && times.windows(2).all(|pair| pair[1] - pair[0] == 1000),
         "{times:?}"
     );
 }

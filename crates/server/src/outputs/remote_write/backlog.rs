@@ -6,17 +6,21 @@
 //!   that a receiver will soon find too old go first.
 //! - **Deaths.** While the receiver fails, a snapshot is on the disk before the first attempt to
 //!   send it.
+//! - **Long requests.** A request may take longer than until the next snapshot is due. Then another
+//!   thread puts the snapshots that are due in the meantime into the queue, after the requests of
+//!   the current snapshot.
 //! - **Faults.** What the disk does not take is treated as without a queue.
 
 use std::mem;
-use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::warn;
 
 use super::queue::{Id, Lane};
 use super::snapshot::Snapshot;
-use super::{Attempt, Course, Standing, Writer};
+use super::{Attempt, Course, Sending, Standing, Writer};
 use crate::outputs::schedule::{Backoff, Patience, Stopped};
 
 /// The queue of a shard, and when it may be sent.
@@ -93,13 +97,80 @@ impl Writer {
     }
 
     /// Puts the requests of a snapshot from this one on into the queue, as far as it takes them.
-    pub(super) fn keep(&mut self, snapshot: &Snapshot, kept: &mut [Option<Id>], from: usize) {
-        let Some(backlog) = &mut self.backlog else { return };
+    pub(super) fn keep(&self, snapshot: &Snapshot, kept: &mut [Option<Id>], from: usize) {
+        let Some(backlog) = &self.backlog else { return };
         let bodies = snapshot.bodies.iter().zip(kept).skip(from);
         for (body, kept) in bodies.filter(|(_, kept)| kept.is_none()) {
             *kept = backlog.queue.push(snapshot.timestamp_ms, body);
             if kept.is_none() {
                 return;
+            }
+        }
+    }
+
+    /// Calls `post`, which sends a request. If there is a queue, and the request may take longer
+    /// than until the next snapshot is due, those that are due in the meantime go to the queue.
+    /// Returns the last of them that is there as a whole.
+    pub(super) fn while_keeping<R>(
+        &self,
+        post: impl FnOnce() -> R,
+        timeout: Option<Duration>,
+        patience: &Patience<'_>,
+        sending: Option<&mut Sending<'_>>,
+    ) -> (R, Option<Snapshot>) {
+        let is_short = timeout.is_some_and(|timeout| timeout <= patience.left());
+        let due = match patience {
+            Patience::Interval(due, _) if self.backlog.is_some() && !is_short => *due,
+            _ => return (post(), None),
+        };
+        let (end, ended) = mpsc::channel();
+        thread::scope(|scope| {
+            let keep = move || self.keep_due(due.last_ms(), &ended, sending);
+            // Without a thread, the snapshots are omitted.
+            let keeper = thread::Builder::new().name("queue".into()).spawn_scoped(scope, keep);
+            let posted = post();
+            drop(end);
+            let queued = keeper.ok().and_then(|keeper| keeper.join().ok());
+            (posted, queued.flatten())
+        })
+    }
+
+    /// Puts the snapshots that are due after this one into the queue, until a request ends. Returns
+    /// the last of them that is there as a whole.
+    fn keep_due(
+        &self,
+        mut last_ms: i64,
+        ended: &Receiver<()>,
+        mut sending: Option<&mut Sending<'_>>,
+    ) -> Option<Snapshot> {
+        let mut queued = None;
+        loop {
+            let due_ms = match self.schedule.overdue(last_ms) {
+                Some(due_ms) if ended.try_recv() == Err(TryRecvError::Empty) => due_ms,
+                Some(_) => return queued,
+                None => match self.schedule.wait(Duration::ZERO, ended) {
+                    Ok(due_ms) => due_ms,
+                    Err(Stopped) => return queued,
+                },
+            };
+            last_ms = due_ms;
+            if let Some(Sending { snapshot, kept, at }) = &mut sending {
+                // In order.
+                self.keep(snapshot, kept, *at);
+            }
+            let requests = self.noted(self.shards.take(self.shard, due_ms));
+            let Some(requests) = requests else { continue };
+            last_ms = last_ms.max(requests.timestamp_ms());
+            let sent = sending.as_ref().map(|sending| sending.snapshot);
+            let before = queued.as_ref().or(self.queued.as_ref()).or(sent);
+            let snapshot = self.finish(requests, before.or(self.before.as_ref()));
+            let mut kept = vec![None; snapshot.bodies.len()];
+            self.keep(&snapshot, &mut kept, 0);
+            let lost = snapshot.bodies.iter().zip(&kept).filter(|(_, kept)| kept.is_none());
+            let lost: u64 = lost.map(|(body, _)| body.samples).sum();
+            self.shards.metrics.replaced.inc_by(lost);
+            if lost == 0 {
+                queued = Some(snapshot);
             }
         }
     }
@@ -164,14 +235,17 @@ impl Writer {
             }
             let own_failures = backlog.own_backoff.failures();
             let was_failing = self.backoff.is_failing();
-            let mut attempt = match self.adapt(&mut body) {
-                true => self.attempt(&mut body, self.timeout(patience)),
-                false => Attempt::Invalid,
+            let mut attempt = if self.adapt(&mut body) {
+                let (attempt, other) = self.attempt(&body, patience, None);
+                body = other.unwrap_or(body);
+                attempt
+            } else {
+                Attempt::Invalid
             };
             if matches!(attempt, Attempt::InOtherVersion) {
                 // Whatever the receiver says to other shards meanwhile, so that this ends.
                 attempt = match body.in_version_1(self.shards.coding()) {
-                    Ok(mut other) => self.attempt(&mut other, self.timeout(patience)),
+                    Ok(other) => self.attempt(&other, patience, None).0,
                     Err(_) => Attempt::Invalid,
                 };
             }

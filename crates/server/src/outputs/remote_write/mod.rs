@@ -63,11 +63,21 @@ pub(super) struct Writer {
     taken: u64,
     /// The series that the receiver has, in the requests that brought them.
     before: Option<Snapshot>,
+    /// The last snapshot that went to the queue while a request was under way.
+    queued: Option<Snapshot>,
     /// Where a snapshot begins: after the request at which the last one ended, so that a request
     /// that the receiver fails at does not keep those after it from being sent.
     first: usize,
     /// What waits on the disk, if anything may.
     backlog: Option<Backlog>,
+}
+
+/// A snapshot that is being sent, with the places of its requests in the queue.
+struct Sending<'s> {
+    snapshot: &'s Snapshot,
+    kept: &'s mut [Option<Id>],
+    /// The request that is under way.
+    at: usize,
 }
 
 /// What came of sending a snapshot.
@@ -103,6 +113,7 @@ impl Writer {
             backoff: Backoff::default(),
             taken: 0,
             before: None,
+            queued: None,
             first: 0,
             backlog: lane.map(Backlog::new),
         }
@@ -118,6 +129,8 @@ impl Writer {
             let patience = self.schedule.patience(timestamp_ms, stopped);
             least = requests.map_or(Duration::ZERO, |requests| self.send(requests, &patience));
             self.drain(&patience);
+            // It is newer than the snapshot that was sent.
+            self.before = self.queued.take().or(self.before.take());
         }
         // A receiver that was failing holds up the end less: the state has the totals.
         let time = if self.backoff.is_failing() { LAST / 5 } else { LAST * 4 / 5 };
@@ -137,7 +150,7 @@ impl Writer {
 
     /// Sends a snapshot. Returns how long to wait at least before the next one.
     fn send(&mut self, requests: Requests, patience: &Patience<'_>) -> Duration {
-        let mut snapshot = self.finish(requests);
+        let mut snapshot = self.finish(requests, self.before.as_ref());
         self.show_age(snapshot.timestamp_ms);
         let mut kept = vec![None; snapshot.bodies.len()];
         if self.backoff.is_failing() {
@@ -209,11 +222,17 @@ impl Writer {
             if at > 0 && patience.is_over() {
                 return;
             }
-            let body = &mut snapshot.bodies[at];
-            let attempt = match self.adapt(body) {
-                true => self.attempt(body, self.timeout(patience)),
-                false => Attempt::Invalid,
+            let attempt = if self.adapt(&mut snapshot.bodies[at]) {
+                let sending = Sending { snapshot, kept, at };
+                let (attempt, other) = self.attempt(&snapshot.bodies[at], patience, Some(sending));
+                if let Some(other) = other {
+                    snapshot.bodies[at] = other;
+                }
+                attempt
+            } else {
+                Attempt::Invalid
             };
+            let body = &snapshot.bodies[at];
             match attempt {
                 // Whatever the receiver says to other shards meanwhile, so that this ends.
                 Attempt::InOtherVersion => match body.in_version_1(self.shards.coding()) {
@@ -258,10 +277,10 @@ impl Writer {
         }
     }
 
-    /// Ends a snapshot, with the marks of series that are gone.
-    fn finish(&self, mut requests: Requests) -> Snapshot {
+    /// Ends a snapshot, with the marks of the series that are gone since the one before.
+    fn finish(&self, mut requests: Requests, before: Option<&Snapshot>) -> Snapshot {
         let begun = Instant::now();
-        if let Some(before) = &self.before {
+        if let Some(before) = before {
             requests.end_missing(before);
         }
         let mut snapshot = requests.finish();
@@ -271,7 +290,7 @@ impl Writer {
             snapshot.bodies.rotate_left(self.first % count);
         }
         let (receiver, shard) = (&self.metrics().receiver, self.shard);
-        debug!(%receiver, shard, requests = count, took = ?begun.elapsed(), "sends a snapshot");
+        debug!(%receiver, shard, requests = count, took = ?begun.elapsed(), "made the requests of a snapshot");
         snapshot
     }
 
@@ -291,27 +310,38 @@ impl Writer {
     }
 
     /// Sends a request once, or twice if the receiver may not take zstd: then with Snappy, too.
-    fn attempt(&mut self, body: &mut Body, timeout: Option<Duration>) -> Attempt {
-        let begun = Instant::now();
-        let attempt = self.post(body, timeout);
-        let Attempt::Unread(status) = attempt else { return attempt };
+    /// Returns the request with Snappy if that was sent.
+    fn attempt(
+        &mut self,
+        body: &Body,
+        patience: &Patience<'_>,
+        mut sending: Option<Sending<'_>>,
+    ) -> (Attempt, Option<Body>) {
+        let (begun, timeout) = (Instant::now(), self.timeout(patience));
+        let attempt = self.post(body, timeout, patience, sending.as_mut());
+        let Attempt::Unread(status) = attempt else { return (attempt, None) };
         // Both have the time of one.
         let timeout = timeout.map(|all| all.saturating_sub(begun.elapsed()).max(LEAST));
-        match body.in_snappy() {
-            Ok(other) => *body = other,
-            Err(_) => return Attempt::Invalid,
-        }
-        let attempt = self.post(body, timeout);
+        let Ok(other) = body.in_snappy() else { return (Attempt::Invalid, None) };
+        let attempt = self.post(&other, timeout, patience, sending.as_mut());
         if matches!(attempt, Attempt::Taken) {
             self.shards.took_snappy(status);
         }
-        attempt
+        (attempt, Some(other))
     }
 
-    fn post(&mut self, body: &Body, timeout: Option<Duration>) -> Attempt {
+    fn post(
+        &mut self,
+        body: &Body,
+        timeout: Option<Duration>,
+        patience: &Patience<'_>,
+        sending: Option<&mut Sending<'_>>,
+    ) -> Attempt {
         let via = self.shards.via();
         let fields = fields::of(body.version, body.coding, &via);
-        let sent = self.client.post(&fields, &body.bytes, timeout);
+        let post = || self.client.post(&fields, &body.bytes, timeout);
+        let (sent, queued) = self.while_keeping(post, timeout, patience, sending);
+        self.queued = queued.or(self.queued.take());
         let answer = match sent {
             Ok(answer) => answer,
             Err(text) => return Attempt::Failed { status: None, asked: None, text },
