@@ -118,7 +118,7 @@ def test_a_server_and_a_file(counted, tmp_path):
     server, thread = quipu.start_http_server(0, "127.0.0.1", counted)
     try:
         url = f"http://127.0.0.1:{server.server_port}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=120) as answer:
             body = answer.read()
     finally:
         server.shutdown()
