@@ -26,7 +26,7 @@ const LIMIT: u64 = 64 << 20;
 /// The additions to each of two families between two acknowledgements.
 const BATCH: u64 = 20;
 /// The longest that an addition or insertion may take, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Pseudorandom numbers (Steele, Lea, Flood 2014).
 struct SplitMix(u64);
