@@ -15,7 +15,7 @@ use quipu::Registry;
 use quipu_store::redis::{Options, Redis};
 
 /// The timeout after which a test fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Options with short intervals, but long timeouts, because a busy machine may respond late.
 fn options(url: &str) -> Options {
