@@ -17,7 +17,7 @@ mod python;
 const QUIPU: &str = env!("CARGO_BIN_EXE_quipu");
 
 /// After this long, a test stops waiting and fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn scripts() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scrape")

@@ -28,7 +28,7 @@ pub(crate) use random::Random;
 pub(crate) use received::Received;
 
 /// After this long, a test stops waiting and fails.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A directory for the files of one test, and a loopback address that no other test listens on.
 ///

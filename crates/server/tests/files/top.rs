@@ -15,7 +15,7 @@ use super::Home;
 use super::inspect::Holder;
 
 /// After this long, a test stops waiting and fails.
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// A server of tmux with the program in its only window. It is killed in the end.
 pub(super) struct Tmux {

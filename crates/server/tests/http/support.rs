@@ -18,7 +18,7 @@ use quipu_server::http::{
 use tokio::sync::oneshot;
 
 /// After this long, a test stops waiting and fails.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server in a thread. Dropping this stops it.
 pub(crate) struct Running {
