@@ -10,6 +10,7 @@
 //! | `{{with NAME... prefix="P"}}` | nothing; it adds the records of other benchmarks |
 //! | `{{processor NAME}}` | the processor on which a benchmark was measured |
 //! | `{{beside CASE subject=S peer="P" threads=N metric=M}}` | three cells, see below |
+//! | `{{pair CASE unit=U subject=S peer="P" threads=N metric=M}}` | three cells, see below |
 //! | `{{glance CASE subject=S threads=N metric=M}}` | six cells, see below |
 //! | `{{text FILE}}` | a text file of the folder, as a block of code |
 //! | `{{counts NAME}}` | a table of `arena-counts.jsonl`, by its name in [`counts::table`] |
@@ -41,6 +42,9 @@
 //! for the README of the arena.
 //!
 //! A prefix is put before the cases of the records that are added.
+//!
+//! The cells of `pair` are the medians of the subject and of the peer, without their unit, and the
+//! name of the peer. All rows of a table use the same unit.
 //!
 //! `beside` has the cells: how many times better the subject is than the peer, which is the best
 //! one unless it is given; the median of the subject; that of the peer, with its name. `glance` has
@@ -348,6 +352,11 @@ impl Source {
                 placeholder.expect(1, &["subject", "peer", "threads", "metric", "only"])?;
                 self.beside(placeholder)?
             }
+            "pair" => {
+                let options = ["subject", "peer", "threads", "metric", "only", "unit"];
+                placeholder.expect(1, &options)?;
+                self.pair(placeholder)?
+            }
             "glance" => {
                 placeholder.expect(1, &["subject", "threads", "metric", "only"])?;
                 self.glance(placeholder)?
@@ -356,7 +365,7 @@ impl Source {
                 return Err(Error::report(format!(
                     "no placeholder is named {other}; there are machine, with, processor, \
                      text, counts, hottest, table, versus, plot, scatter, lines, steps, ratio, value, beside, \
-                     glance, goal"
+                     pair, glance, goal"
                 )));
             }
         };
@@ -431,6 +440,19 @@ impl Source {
         let ratio = ours.times_better_than(theirs).map(format::ratio).unwrap_or_default();
         let value = |record: &Record| format::quantity(record.median, &record.unit);
         Ok(format!("{ratio} | {} | {} ({})", value(ours), value(theirs), theirs.subject))
+    }
+
+    /// The medians of a subject and of a peer, in the unit of the table.
+    fn pair(&self, placeholder: &Placeholder) -> Result<String> {
+        let unit = placeholder.required("unit")?;
+        let ours = self.one(placeholder, placeholder.option("subject"))?;
+        let theirs = self.one(placeholder, Some(placeholder.option("peer").unwrap_or(BEST)))?;
+        if let Some(other) = [ours, theirs].iter().find(|record| record.unit != unit) {
+            let problem = format!("the unit of {} is {}, not {unit}", other.case, other.unit);
+            return Err(Error::report(problem));
+        }
+        let value = |record: &Record| format::number(record.median);
+        Ok(format!("{} | {} | {}", value(ours), value(theirs), theirs.subject))
     }
 
     /// Compares a subject to the best peer, in both profiles.
@@ -564,6 +586,14 @@ mod tests {
         machine.cpu = "another".into();
         machine.write(&output::machine_path(dir.path(), "seed")).unwrap();
         assert!(write().unwrap_err().to_string().contains("another machine"));
+    }
+
+    #[test]
+    fn a_pair_is_in_the_unit_of_its_table() {
+        let (text, ..) = report("| {{pair bucketed/add threads=2 unit=ns}} |\n").unwrap();
+        assert!(text.ends_with(&format!("| 2.40 | 62.0 | {PEER} |\n")), "{text}");
+        let error = report("{{pair bucketed/add unit=us}}").err().map(|e| e.to_string());
+        assert!(error.is_some_and(|error| error.ends_with("is ns, not us")));
     }
 
     #[test]

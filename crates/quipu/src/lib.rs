@@ -29,6 +29,11 @@
 // A lock could block a child of a fork forever: see clippy.toml.
 #![deny(clippy::disallowed_macros, clippy::disallowed_methods, clippy::disallowed_types)]
 
+// The examples of the repository's README are tested, too.
+#[cfg(all(doctest, feature = "derive", feature = "serve"))]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
 #[doc(hidden)]
 pub mod binding;
 pub mod collector;

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use common::{Child, alone, lines};
+use common::{Child, alone, eventually, lines};
 use quipu::exposition::{Escaping, Format};
 use quipu::label::Values;
 use quipu::{
@@ -180,7 +180,7 @@ fn what_is_idle_in_all_processes_is_hidden() {
         let open = || -> (Registry, CounterFamily<Values<'static>>) {
             let registry = Registry::open(&path).unwrap();
             let description = Description::new("c", "").labels(["path"]);
-            let family = registry.register(description.expire_after(Duration::from_secs(3)));
+            let family = registry.register(description.expire_after(Duration::from_secs(5)));
             (registry, family.unwrap())
         };
         let count = |path: &'static str| {
@@ -194,7 +194,7 @@ fn what_is_idle_in_all_processes_is_hidden() {
         count("/a");
         count("/b");
         assert_eq!(lines(&registry.text(), "c_total").len(), 2);
-        std::thread::sleep(Duration::from_millis(3500));
+        eventually("both expire", || lines(&registry.text(), "c_total").is_empty());
         count("/b");
         assert_eq!(lines(&registry.text(), "c_total"), ["c_total{path=\"/b\"} 2"]);
         count("/a");

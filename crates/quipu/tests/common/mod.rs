@@ -79,9 +79,9 @@ pub(crate) fn sleep() -> bool {
     false
 }
 
-/// Waits until a condition holds; panics with `what` after 60 seconds.
+/// Waits until a condition holds; panics with `what` after two minutes.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !is_so() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::sleep(Duration::from_millis(1));

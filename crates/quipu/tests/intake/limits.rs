@@ -138,7 +138,8 @@ fn hidden_series_give_way_when_there_is_no_room() {
     let limits = Limits { series: 10, ..Limits::default() };
     let mut intake = Intake::new(&registry, limits).unwrap();
     let mut take = |pod: usize| {
-        let brief = Metric { expiry: Some(Duration::from_millis(100)), ..metric("c") };
+        // Long enough that a busy machine fills the limit before the first series expires.
+        let brief = Metric { expiry: Some(Duration::from_secs(3)), ..metric("c") };
         let pod = pod.to_string();
         let one = Given::Counter(1.0);
         let taken = intake.take(brief, &[("pod", &pod)], &one, Mode::Add, None);

@@ -186,7 +186,8 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
 fn a_prepared_family_finds_a_series_that_expired() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let expiry = Some(Duration::from_millis(100));
+    // Long enough that a busy machine looks at a series before it expires.
+    let expiry = Some(Duration::from_secs(3));
     let counter = (Metric { expiry, ..metric("c") }, Given::Counter(1.0), Mode::Add);
     let gauge = (Metric { expiry, ..metric("g") }, Given::Gauge(1.0), Mode::Add);
     let prepared = [counter, gauge].map(|(metric, given, mode)| {
