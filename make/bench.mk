@@ -13,7 +13,7 @@ bench-build:
 
 # Each page and each generated table of a README is written only by this program, from its records and
 # its text in bench/reports.
-REPORT := $(CARGO) run --quiet --locked --package quipu-bench-report --
+REPORT = $(CARGO) build --quiet $(WORKSPACE) --bin report && target/debug/report
 
 .PHONY: pages
 pages: ## All pages of docs/benchmarks and the figures of README.md, from their records

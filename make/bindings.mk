@@ -1,5 +1,7 @@
 # Bindings: the gem for Ruby and the wheel for Python, tested and measured.
 
+# Both bindings are built in one directory, because they share half of their crates.
+BINDINGS := $(CURDIR)/target/bindings
 PYTHON_VENV := target/python/venv
 
 # The versions are pinned: a new release of a peer must not fail an unrelated change.
@@ -12,7 +14,7 @@ $(PYTHON_VENV)/complete: bindings/python/tests/requirements.txt | tools
 .PHONY: wheel
 wheel: tools $(PYTHON_VENV)/complete
 	rm -rf target/python/wheels
-	cd bindings/python && $(QUICK_RELEASE) CARGO_TARGET_DIR=$(CURDIR)/target/python/cargo \
+	cd bindings/python && $(QUICK_RELEASE) CARGO_TARGET_DIR=$(BINDINGS) \
 		$(CURDIR)/$(PYTHON_VENV)/bin/maturin build --release --locked --quiet \
 		--interpreter $(CURDIR)/$(PYTHON_VENV)/bin/python --out $(CURDIR)/target/python/wheels
 	$(PYTHON_VENV)/bin/pip install --quiet --disable-pip-version-check --force-reinstall --no-deps \
@@ -21,7 +23,7 @@ wheel: tools $(PYTHON_VENV)/complete
 .PHONY: test-python
 test-python: wheel $(QUIPU_COMMAND) ## The Python package: its wheel, with the real prometheus_client and gunicorn
 	cd bindings/python && $(CARGO) fmt --check && $(CARGO) clippy --locked --quiet --all-targets \
-		--target-dir $(CURDIR)/target/python/cargo -- -D warnings
+		--target-dir $(BINDINGS) -- -D warnings
 	cd bindings/python && $(CURDIR)/$(PYTHON_VENV)/bin/python -m pytest -q -p no:cacheprovider
 
 # The wheel as users build it. That of the tests has no link-time optimisation, and is slower.
@@ -39,10 +41,18 @@ bench-wheel: tools
 bench-python: bench-wheel ## An increment from Python, compared to prometheus_client
 	$(BENCH_PYTHON)/bin/python bindings/python/bench/increment.py
 
+# The installation of the gem builds its native part, and the tests of the gem use this build.
 .PHONY: test-ruby
-test-ruby: tools $(QUIPU_COMMAND) ## The gem: its tests with the real interpreter and puma, and its installation
-	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --all-targets -- -D warnings
-	cd bindings/ruby && $(QUICK_RELEASE) rake test test_gem
+test-ruby: tools $(QUIPU_COMMAND) ## The gem: its installation, and its tests with the real interpreter and puma
+	cd bindings/ruby/ext/quipu && $(CARGO) clippy --locked --quiet --all-targets \
+		--target-dir $(BINDINGS) -- -D warnings
+	cd bindings/ruby && $(QUICK_RELEASE) CARGO_TARGET_DIR=$(BINDINGS) rake test_gem test
+
+# The native part for other tests.
+NATIVE := bindings/ruby/lib/quipu/native.so
+
+$(NATIVE): $(shell find bindings/ruby/ext $(addprefix crates/,arena quipu segment store window) -name target -prune -o \( -path '*/src/*.rs' -o -name Cargo.toml \) -print) | tools
+	cd bindings/ruby && $(QUICK_RELEASE) CARGO_TARGET_DIR=$(BINDINGS) rake compile
 
 .PHONY: bench-ruby
 bench-ruby: tools ## An increment from Ruby, compared to prometheus-client in CLIENT_RUBY

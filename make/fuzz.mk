@@ -1,6 +1,6 @@
 # Fuzzing: the targets of fuzz/, with a constant seed by default.
 
-SECONDS_PER_FUZZ_TARGET ?= 4
+SECONDS_PER_FUZZ_TARGET ?= 2
 FUZZ_SEED ?= 1
 FUZZ_TARGETS := segment_file inspect segment_neighbour buckets_json times_binary queue_records \
 	arena_programs arena_addresses wire_stream wire_dialects wire_statsd wire_graphite wire_influx wire_text wire_families wire_write \

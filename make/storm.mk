@@ -3,13 +3,11 @@
 # The number of rounds, and the seed of all choices; 0 draws a random seed.
 ROUNDS ?= 10000
 SEED ?= 0
-STORM := target/storm/release/storm
+STORM := target/debug/storm
 
 .PHONY: storm-tools
-storm-tools: wheel
-	cd bindings/ruby && $(QUICK_RELEASE) rake compile
-	$(QUICK_RELEASE) $(CARGO) build --release --locked --quiet --package quipu-storm \
-		--target-dir target/storm
+storm-tools: wheel $(NATIVE)
+	$(CARGO) build --quiet $(WORKSPACE) --bin storm
 
 .PHONY: storm
 storm: storm-tools ## Random sequences of faults: ROUNDS=10000 SEED=0

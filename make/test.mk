@@ -23,18 +23,20 @@ PROPTEST_SEED ?= 1
 FAST_TMP := $(shell [ "$$(df --output=avail -k /dev/shm 2>/dev/null | tail -1)" -gt 2000000 ] 2>/dev/null \
 	&& echo TMPDIR=/dev/shm)
 
-# Without quipu-bench, whose peers take a fifth of the time to compile: clippy checks that it compiles,
-# and `make test-long` runs its tests.
+# The packages of every build for tests, because another selection has other features, and builds most
+# dependencies again. Without quipu-bench, whose peers take a fifth of the time to compile: clippy
+# checks that it compiles, and `make test-long` runs its tests.
+WORKSPACE := --locked --workspace --all-features --exclude quipu-bench
+
 .PHONY: test-rust
 test-rust: ## Unit, property, state, HTTP and end-to-end tests
-	$(FAST_TMP) PROPTEST_RNG_SEED=$(PROPTEST_SEED) $(CARGO) test --locked --workspace --all-features \
-		--exclude quipu-bench
+	$(FAST_TMP) PROPTEST_RNG_SEED=$(PROPTEST_SEED) $(CARGO) test $(WORKSPACE)
 
-# The command, with which the tests of other languages read recordings. `make test-rust` builds it, too.
+# The tests of other languages read recordings by this command, which `make test-rust` builds, too.
 QUIPU_COMMAND := target/debug/quipu
 
 $(QUIPU_COMMAND):
-	$(CARGO) build --locked --package quipu-server --all-features
+	$(CARGO) build $(WORKSPACE) --bin quipu
 
 GO_MODULES := bench/peers/go crates/quipu/tests/judges/textparse crates/server/tests/judges/statsd
 
