@@ -332,7 +332,7 @@ impl Segment {
     }
 
     /// Lets one thread of one process at a time look for a record, and make it if there is none.
-    /// The thread must not make a family while it holds this.
+    /// While it holds this, the thread makes families by [`RegistrationGuard::family`] only.
     ///
     /// # Errors
     /// The system's, if it refuses a lock that the death of the process releases; and
@@ -345,7 +345,7 @@ impl Segment {
         let own = self.shared.state.registration.lock();
         let own = own.ok_or_else(|| busy(Busy::Interrupted))?;
         if self.is_private() || (self.shared.access == Access::Exclusive && self.is_unmended()) {
-            return Ok(RegistrationGuard { _others: None, _own: own });
+            return Ok(RegistrationGuard { segment: self, _others: None, _own: own });
         }
         let (word, broken) = self.registration_words();
         let token = self.region.token()?;
@@ -354,7 +354,7 @@ impl Segment {
             .map_err(busy)?;
         // A process that died here has left either a record that cannot be found, or a whole one.
         broken.store(0, Ordering::Relaxed);
-        Ok(RegistrationGuard { _others: Some(others), _own: own })
+        Ok(RegistrationGuard { segment: self, _others: Some(others), _own: own })
     }
 
     /// A number that is unique among all processes that have, or had, the segment open: a child of
@@ -671,8 +671,16 @@ impl Segment {
 /// Held by the only thread that may [make a record](Segment::lock_registration).
 #[must_use]
 pub struct RegistrationGuard<'s> {
+    segment: &'s Segment,
     _others: Option<Guard<'s>>,
     _own: Guard<'s>,
+}
+
+impl<'s> RegistrationGuard<'s> {
+    /// The segment, where no other thread or process makes a family meanwhile.
+    pub(crate) fn segment(&self) -> &'s Segment {
+        self.segment
+    }
 }
 
 /// More than the number of processes that start between two writes of a page by the system.

@@ -26,7 +26,7 @@ use crate::fork;
 use crate::layout::{Kind, NAME_BYTES, RECORD_BYTES};
 use crate::lock::{self, Stuck};
 use crate::offset::WordOffset;
-use crate::segment::{Record, Segment};
+use crate::segment::{Record, RegistrationGuard, Segment};
 use crate::slots::Claim;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
@@ -158,37 +158,61 @@ impl Segment {
     }
 }
 
+impl RegistrationGuard<'_> {
+    /// As [`Segment::family`], for a caller that looked at the other families while it held this.
+    ///
+    /// # Errors
+    /// Those of [`Segment::family`].
+    pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
+        let groups = checked_groups(self.segment(), schema)?;
+        Family::find_or_make_with(self, schema, groups, None)
+    }
+}
+
+/// Checks a description, and returns the number of combinations of its fixed label values.
+fn checked_groups(segment: &Segment, schema: &Schema) -> Result<u32, Error> {
+    let fail =
+        |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
+    schema.check().map_err(fail)
+}
+
 impl Family {
     fn open_or_make(
         segment: &Segment,
         schema: &Schema,
         clock: Option<Manual>,
     ) -> Result<Self, Error> {
-        let fail =
-            |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
-        let groups = schema.check().map_err(fail)?;
+        let groups = checked_groups(segment, schema)?;
         segment.ensure_marked_open()?;
-        if schema.identity == Identity::Apart {
-            let _registration = segment.lock_registration()?;
-            return Self::make(segment, schema, groups, clock);
+        match Self::named(segment, schema, &clock)? {
+            Some(family) => Ok(family),
+            None => Self::find_or_make_with(&segment.lock_registration()?, schema, groups, clock),
         }
-        if let Some(family) = Self::named(segment, schema, &clock)? {
-            return Ok(family);
-        }
-        let _registration = segment.lock_registration()?;
+    }
+
+    fn find_or_make_with(
+        registration: &RegistrationGuard<'_>,
+        schema: &Schema,
+        groups: u32,
+        clock: Option<Manual>,
+    ) -> Result<Self, Error> {
+        let segment = registration.segment();
         match Self::named(segment, schema, &clock)? {
             Some(family) => Ok(family),
             None => Self::make(segment, schema, groups, clock),
         }
     }
 
-    /// The family of that name, if it exists. Takes no lock that other processes hold, and its cost
-    /// does not depend on the number of families.
+    /// The family of that name, if it exists and others can find it. Takes no lock that other
+    /// processes hold, and its cost does not depend on the number of families.
     fn named(
         segment: &Segment,
         schema: &Schema,
         clock: &Option<Manual>,
     ) -> Result<Option<Self>, Error> {
+        if schema.identity == Identity::Apart {
+            return Ok(None);
+        }
         let (name, short) = (schema.found_by(), record_name(&schema.name));
         let Some(record) = Names::of(segment).family(segment, &name, short)? else {
             return Ok(None);
