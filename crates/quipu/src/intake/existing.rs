@@ -64,6 +64,15 @@ impl Intake {
         let variants = self.table.variants_of(name);
         if let Some(entry) = variants.iter().find(|entry| has_labels(entry, &sorted)) {
             let labels: Vec<_> = sorted.iter().collect();
+            if !entry.has_shown() {
+                check(entry, name, change)?;
+                let values = values_of(entry.family.schema(), name, &labels)?;
+                let key = |key: &mut KeyWriter<'_>| values.iter().for_each(|value| key.text(value));
+                // Without room for the series, the change goes to the overflow series.
+                if let Err(refused @ Refused::Collision) = self.make_in(entry, key) {
+                    return Err(self.invalid(name, refused));
+                }
+            }
             return change_in(entry, name, &labels, change, self.clock.now());
         }
         match variants.first() {

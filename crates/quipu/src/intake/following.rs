@@ -60,7 +60,7 @@ impl Intake {
         let followed = wanted.and_then(|wanted| {
             let Some(entry) = self.table.find(&wanted, &labels) else { return Ok(None) };
             let is_followed = matches!(entry.kind, AnyKind::RelayCounter(_));
-            if !is_followed || !(metric.help.is_empty() || entry.has_help()) {
+            if !is_followed || entry.is_dormant() || !(metric.help.is_empty() || entry.has_help()) {
                 return Ok(None);
             }
             let mut followed = Ok(None);

@@ -37,6 +37,7 @@ mod given;
 mod growth;
 mod limits;
 mod located;
+mod making;
 mod moment;
 mod prepared;
 mod put;
@@ -72,7 +73,7 @@ use crate::snapshot::{Kind, Texts, Timestamp};
 use class::{Class, Role};
 use prepared::is_stamped;
 use put::{Put, put_observation};
-use senders::{PLACE, Sent};
+use senders::Sent;
 use sources::{Source, Sources};
 use table::{Entry, Sorted, Table, Wanted};
 
@@ -496,6 +497,7 @@ impl Intake {
         mut act: impl FnMut(&Entry, &SeriesCells<'_>),
     ) -> Result<(), Refused> {
         if let Some(entry) = self.table.find(wanted, labels)
+            && !entry.is_dormant()
             && change(entry, labels, &mut act)
         {
             let shown = show(entry, labels);
@@ -511,17 +513,21 @@ impl Intake {
         {
             return Err(Refused::LabelName);
         }
-        let entry = self.family(metric, wanted, labels)?;
-        if !metric.help.is_empty() && !entry.has_help() {
-            self.keep_help(&entry, metric);
+        let known = self.family(wanted, labels)?;
+        if let Some(entry) = &known {
+            if !metric.help.is_empty() && !entry.has_help() {
+                self.keep_help(entry, metric);
+            }
+            if !entry.is_dormant() && change(entry, labels, &mut act) {
+                return show(entry, labels);
+            }
         }
-        if change(&entry, labels, &mut act) {
-            return show(&entry, labels);
-        }
-        self.check_room()?;
-        let made = entry.family.make_series(|key| labels.write(key));
-        if !made || !change(&entry, labels, &mut act) {
+        let (entry, is_new) = self.make(known, metric, wanted, labels)?;
+        if !change(&entry, labels, &mut act) {
             return Err(Refused::Full);
+        }
+        if !is_new {
+            return Ok(());
         }
         self.used.series.fetch_add(1, Ordering::Relaxed);
         let is_relayed =
@@ -574,70 +580,6 @@ impl Intake {
                 }
             }
         }
-    }
-
-    /// The family that is wanted, which is made if there is none.
-    fn family(
-        &mut self,
-        metric: &Metric<'_>,
-        wanted: &Wanted<'_>,
-        labels: &Sorted<'_>,
-    ) -> Result<Arc<Entry>, Refused> {
-        if let Some(entry) = self.table.find(wanted, labels) {
-            return Ok(Arc::clone(entry));
-        }
-        let registry = self.registry.clone();
-        self.table.refresh(registry.segment()).map_err(|_| Refused::Full)?;
-        if self.table.find(wanted, labels).is_none() {
-            if self.table.len() as u64 >= self.limits.families {
-                return Err(Refused::Families);
-            }
-            let families = self.used.sources.families();
-            if families.is_some_and(|families| !families.has_room(self.source)) {
-                return Err(Refused::SourceFamilies);
-            }
-            // Without room for a series, its family would stay empty.
-            self.check_room()?;
-            self.table.make(registry.segment(), wanted, labels, metric)?;
-            if let Some(families) = self.used.sources.families() {
-                families.add(self.source);
-            }
-            // Another thread may have made one before it that takes the same values.
-            self.table.refresh(registry.segment()).map_err(|_| Refused::Full)?;
-        }
-        self.table.find(wanted, labels).map(Arc::clone).ok_or(Refused::Full)
-    }
-
-    fn check_names(&self, name: &str, labels: &Sorted<'_>, role: Role) -> Result<(), Refused> {
-        let limits = &self.limits;
-        if name.len() > limits.name_bytes || !names::is_metric(name) {
-            return Err(Refused::Name);
-        }
-        if limits.reserved.is_some_and(|reserved| name.starts_with(reserved)) {
-            return Err(Refused::Reserved);
-        }
-        for (name, value) in labels.iter() {
-            let is_own = name == PLACE && role == Role::Apart;
-            if name.len() > limits.name_bytes || !(is_own || names::is_label(name)) {
-                return Err(Refused::LabelName);
-            }
-            if value.len() > limits.value_bytes {
-                return Err(Refused::LabelValue);
-            }
-        }
-        Ok(())
-    }
-
-    /// Checks that a series may be made.
-    fn check_room(&self) -> Result<(), Refused> {
-        if self.used.series.load(Ordering::Relaxed) >= self.limits.series {
-            return Err(Refused::Series);
-        }
-        let series = self.used.sources.series();
-        if series.is_some_and(|series| !series.has_room(self.source)) {
-            return Err(Refused::SourceSeries);
-        }
-        Ok(())
     }
 
     /// Counts the series of all families.

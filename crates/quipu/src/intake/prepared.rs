@@ -99,7 +99,8 @@ impl Intake {
     }
 
     /// Takes a value as [`Intake::take`] does, if its series is there; returns false, and changes
-    /// nothing, if it is not, or if the family does not take such values. `values` are those of the
+    /// nothing, if it is not, if the family does not take such values, or if all of the family's
+    /// series are hidden, so that another metric may have taken its name. `values` are those of the
     /// labels, in the order of the labels' names; a wrong number of them has no series, and neither
     /// has one that is empty, outside of groups.
     ///
@@ -115,7 +116,8 @@ impl Intake {
     ) -> Result<bool, Refused> {
         let entry = &*prepared.entry;
         // What is taken shows a series of a group again, which takes a lock.
-        let may_be_hidden = entry.class.grouped && entry.family.hidden() > 0;
+        let may_be_hidden =
+            entry.family.hidden() > 0 && (entry.class.grouped || entry.is_dormant());
         if may_be_hidden || !is_plain(entry, given, mode) {
             return Ok(false);
         }
@@ -188,7 +190,7 @@ impl Intake {
         weight: f64,
     ) -> Result<bool, Refused> {
         let entry = &*prepared.entry;
-        if !is_observed(&entry.kind) {
+        if !is_observed(&entry.kind) || entry.is_dormant() {
             return Ok(false);
         }
         let times = self.times_of(value, weight)?;

@@ -14,8 +14,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use quipu_segment::Segment;
 use quipu_segment::series::{Family, Identity, KeyWriter, Label, Schema};
+use quipu_segment::{RegistrationGuard, Segment};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use super::class::{ALONE, Class, Role};
@@ -133,6 +133,17 @@ impl Entry {
         let has_help = AtomicBool::new(!family.schema().help.is_empty());
         let time = settings::time_cell(&kind, family.schema().cells);
         Some(Self { family, kind, class, time, has_help })
+    }
+
+    /// Whether it has a series that is shown.
+    pub(super) fn has_shown(&self) -> bool {
+        self.family.len() > self.family.hidden()
+    }
+
+    /// Whether all of its series are hidden, so that another metric may have taken its name.
+    #[inline]
+    pub(super) fn is_dormant(&self) -> bool {
+        self.family.hidden() > 0 && self.class.role == Role::Shown && !self.has_shown()
     }
 
     /// Whether nothing is to be done for the help of its name.
@@ -307,33 +318,39 @@ impl Table {
         Ok(())
     }
 
-    /// Makes the family that is wanted.
-    pub(super) fn make(
-        &mut self,
-        segment: &Segment,
-        wanted: &Wanted<'_>,
-        labels: &Sorted<'_>,
-        about: &super::Metric<'_>,
-    ) -> Result<(), Refused> {
-        let named = |name: &str| Label { name: name.to_owned(), values: None };
-        let class = Class { alone: labels.is_empty(), ..wanted.class };
-        let base = base_of(wanted.name, wanted.shown);
-        let is_other = |Entry { family, kind, .. }: &Entry| {
-            let is_named = family.schema().identity == Identity::Name;
-            let is_there = is_named || family.len() > family.hidden();
-            is_there && base_of(&family.schema().name, kind.snapshot_kind()) != base
+    /// Checks that a family of that name and type can be shown: no other metric that is shown has
+    /// samples of its names.
+    pub(super) fn check_shown(&mut self, name: &str, kind: Kind) -> Result<(), Refused> {
+        let base = base_of(name, kind);
+        let is_other = |entry: &Arc<Entry>| {
+            let schema = entry.family.schema();
+            let is_there = schema.identity == Identity::Name || entry.has_shown();
+            is_there && base_of(&schema.name, entry.kind.snapshot_kind()) != base
         };
         let taken = |sample: String| {
             let other = self.samples.get(&sample)?.iter().find(|entry| is_other(entry))?;
             let (other, kind) = (other.family.schema().name.clone(), other.kind.snapshot_kind());
             Some(Collision { sample, other, kind })
         };
-        if class.role == Role::Shown
-            && let Some(collision) = ShownNames::of(base, wanted.shown).find_map(taken)
-        {
-            self.collision = Some(collision);
-            return Err(Refused::Collision);
+        match ShownNames::of(base, kind).find_map(taken) {
+            None => Ok(()),
+            collision => {
+                self.collision = collision;
+                Err(Refused::Collision)
+            }
         }
+    }
+
+    /// Makes the family that is wanted.
+    pub(super) fn make(
+        &mut self,
+        registration: &RegistrationGuard<'_>,
+        wanted: &Wanted<'_>,
+        labels: &Sorted<'_>,
+        about: &super::Metric<'_>,
+    ) -> Result<(), Refused> {
+        let named = |name: &str| Label { name: name.to_owned(), values: None };
+        let class = Class { alone: labels.is_empty(), ..wanted.class };
         let schema = Schema {
             name: wanted.name.to_owned(),
             help: about.help.to_owned(),
@@ -353,7 +370,7 @@ impl Table {
             class: class.number(),
             limit: None,
         };
-        let family = segment.family(&schema).map_err(|_| Refused::Full)?;
+        let family = registration.family(&schema).map_err(|_| Refused::Full)?;
         self.put(family).then_some(()).ok_or(Refused::Full)
     }
 

@@ -1,0 +1,354 @@
+//! How an intake makes families and series: within the limits, and only if no other metric has
+//! samples of their names.
+//!
+//! Two threads must not make two metrics that contradict each other at the same time. So the first
+//! shown series of a family is made under the segment's lock of registration, after a look at the
+//! families that others made until then. Further series of the family need no look, and updates of
+//! known series take no lock.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use quipu_segment::series::{Family, KeyWriter};
+
+use super::class::Role;
+use super::given::Metric;
+use super::senders::PLACE;
+use super::table::{Entry, Sorted, Wanted};
+use super::{Intake, Refused};
+use crate::names;
+
+impl Intake {
+    /// Checks the names and the values of a series that is new.
+    pub(super) fn check_names(
+        &self,
+        name: &str,
+        labels: &Sorted<'_>,
+        role: Role,
+    ) -> Result<(), Refused> {
+        let limits = &self.limits;
+        if name.len() > limits.name_bytes || !names::is_metric(name) {
+            return Err(Refused::Name);
+        }
+        if limits.reserved.is_some_and(|prefix| name.starts_with(prefix)) {
+            return Err(Refused::Reserved);
+        }
+        for (name, value) in labels.iter() {
+            let is_own = name == PLACE && role == Role::Apart;
+            if name.len() > limits.name_bytes || !(is_own || names::is_label(name)) {
+                return Err(Refused::LabelName);
+            }
+            if value.len() > limits.value_bytes {
+                return Err(Refused::LabelValue);
+            }
+        }
+        Ok(())
+    }
+
+    /// The family that has what is wanted, also if another thread made it.
+    pub(super) fn family(
+        &mut self,
+        wanted: &Wanted<'_>,
+        labels: &Sorted<'_>,
+    ) -> Result<Option<Arc<Entry>>, Refused> {
+        if let Some(entry) = self.table.find(wanted, labels) {
+            return Ok(Some(Arc::clone(entry)));
+        }
+        self.table.refresh(self.registry.segment()).map_err(|_| Refused::Full)?;
+        Ok(self.table.find(wanted, labels).map(Arc::clone))
+    }
+
+    /// Makes a series of a family, or shows a hidden one again; makes the family if `known` is
+    /// none. Returns the family, and whether the series is new.
+    pub(super) fn make(
+        &mut self,
+        known: Option<Arc<Entry>>,
+        metric: &Metric<'_>,
+        wanted: &Wanted<'_>,
+        labels: &Sorted<'_>,
+    ) -> Result<(Arc<Entry>, bool), Refused> {
+        let key = |key: &mut KeyWriter<'_>| labels.write(key);
+        if known.is_none() {
+            self.check_family_room()?;
+        }
+        // Without room for a series, its family would stay empty. A hidden series needs no room.
+        if !known.as_ref().is_some_and(|entry| is_there(&entry.family, key)) {
+            self.check_room()?;
+        }
+        match known {
+            Some(entry) if wanted.class.role != Role::Shown || entry.has_shown() => {
+                let is_new = make_series(&entry.family, key)?;
+                Ok((entry, is_new))
+            }
+            _ => self.make_first(metric, wanted, labels),
+        }
+    }
+
+    /// Makes the first shown series of a family while no other thread or process makes a family.
+    fn make_first(
+        &mut self,
+        metric: &Metric<'_>,
+        wanted: &Wanted<'_>,
+        labels: &Sorted<'_>,
+    ) -> Result<(Arc<Entry>, bool), Refused> {
+        let registry = self.registry.clone();
+        let segment = registry.segment();
+        step::reach(step::Step::BeforeLock);
+        let registration = segment.lock_registration().map_err(|_| Refused::Full)?;
+        self.table.refresh(segment).map_err(|_| Refused::Full)?;
+        step::reach(step::Step::Locked);
+        let mut entry = self.table.find(wanted, labels).map(Arc::clone);
+        let is_shown = wanted.class.role == Role::Shown;
+        if is_shown && !entry.as_ref().is_some_and(|entry| entry.has_shown()) {
+            self.table.check_shown(wanted.name, wanted.shown)?;
+        }
+        if entry.is_none() {
+            self.check_family_room()?;
+            self.table.make(&registration, wanted, labels, metric)?;
+            if let Some(families) = self.used.sources.families() {
+                families.add(self.source);
+            }
+            entry = self.table.find(wanted, labels).map(Arc::clone);
+        }
+        let entry = entry.ok_or(Refused::Full)?;
+        let key = |key: &mut KeyWriter<'_>| labels.write(key);
+        let is_new = make_series(&entry.family, key)?;
+        if is_shown {
+            show_again(&entry.family, key)?;
+        }
+        Ok((entry, is_new))
+    }
+
+    /// Makes a series of a family that exists, or shows a hidden one again, unless other metrics
+    /// that are shown contradict the family. `key` writes the labels.
+    pub(super) fn make_in(
+        &mut self,
+        entry: &Entry,
+        key: impl Fn(&mut KeyWriter<'_>) + Copy,
+    ) -> Result<(), Refused> {
+        let registry = self.registry.clone();
+        let _registration = registry.segment().lock_registration().map_err(|_| Refused::Full)?;
+        self.table.refresh(registry.segment()).map_err(|_| Refused::Full)?;
+        let schema = entry.family.schema();
+        let kind = entry.kind.snapshot_kind();
+        self.table.check_shown(&schema.name, kind)?;
+        make_series(&entry.family, key)?;
+        show_again(&entry.family, key)
+    }
+
+    /// Checks that a family may be made.
+    fn check_family_room(&self) -> Result<(), Refused> {
+        if self.table.len() as u64 >= self.limits.families {
+            return Err(Refused::Families);
+        }
+        let families = self.used.sources.families();
+        if families.is_some_and(|families| !families.has_room(self.source)) {
+            return Err(Refused::SourceFamilies);
+        }
+        Ok(())
+    }
+
+    /// Checks that a series may be made.
+    fn check_room(&self) -> Result<(), Refused> {
+        if self.used.series.load(Ordering::Relaxed) >= self.limits.series {
+            return Err(Refused::Series);
+        }
+        let series = self.used.sources.series();
+        if series.is_some_and(|series| !series.has_room(self.source)) {
+            return Err(Refused::SourceSeries);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a family has a series, shown or not.
+fn is_there(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> bool {
+    family.change(key, |_| {})
+}
+
+/// Makes a series, unless there is one. Returns whether it is new.
+fn make_series(family: &Family, key: impl Fn(&mut KeyWriter<'_>) + Copy) -> Result<bool, Refused> {
+    let is_new = !is_there(family, key);
+    if is_new && !family.make_series(key) {
+        return Err(Refused::Full);
+    }
+    Ok(is_new)
+}
+
+/// Shows a series, if it was hidden.
+fn show_again(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> Result<(), Refused> {
+    if family.hidden() > 0 {
+        family.set_shown(key, true).map_err(|_| Refused::Full)?;
+    }
+    Ok(())
+}
+
+/// Steps of making a series, between which a test can let another intake run.
+mod step {
+    /// A point that an intake reaches.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Step {
+        /// The intake has found no family that it could use.
+        BeforeLock,
+        /// The intake holds the lock, and knows all families.
+        Locked,
+    }
+
+    #[cfg(not(test))]
+    #[inline(always)]
+    pub(super) fn reach(_: Step) {}
+
+    #[cfg(test)]
+    pub(super) use in_tests::{reach, when};
+
+    #[cfg(test)]
+    mod in_tests {
+        use std::cell::RefCell;
+
+        use super::Step;
+
+        type Act = (Step, Box<dyn FnOnce()>);
+
+        thread_local! {
+            static ACT: RefCell<Option<Act>> = const { RefCell::new(None) };
+        }
+
+        /// Calls `act` once, when this thread reaches the step next.
+        pub(in super::super) fn when(step: Step, act: impl FnOnce() + 'static) {
+            ACT.replace(Some((step, Box::new(act))));
+        }
+
+        pub(in super::super) fn reach(step: Step) {
+            // Taken before it runs: the act may reach the step, too.
+            let act = ACT.with_borrow_mut(|act| act.take_if(|(wanted, _)| *wanted == step));
+            if let Some((_, act)) = act {
+                act();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::disallowed_types, reason = "no test forks while its threads wait")]
+
+    use std::cell::RefCell;
+    use std::rc::Rc;
+    use std::sync::Barrier;
+
+    use super::step::{Step, when};
+    use super::*;
+    use crate::Registry;
+    use crate::intake::{Given, Limits, Mode};
+
+    type Taken = Result<(), Refused>;
+
+    fn take(intake: &mut Intake, name: &str, labels: &[(&str, &str)], given: Given<'_>) -> Taken {
+        intake.take(Metric::new(name), labels, &given, Mode::Set, None)
+    }
+
+    /// Lets another intake take a value when `one` reaches a step. Returns both results.
+    fn interrupt(
+        step: Step,
+        one: impl FnOnce(&mut Intake) -> Taken,
+        other: impl FnOnce(&mut Intake) -> Taken + 'static,
+    ) -> (Registry, Taken, Taken) {
+        let registry = Registry::new();
+        let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+        let mut clone = intake.clone();
+        let result = Rc::new(RefCell::new(None));
+        let to = Rc::clone(&result);
+        when(step, move || _ = to.replace(Some(other(&mut clone))));
+        let taken = one(&mut intake);
+        let other = result.borrow_mut().take().expect("the step was reached");
+        (registry, taken, other)
+    }
+
+    const GAUGE: Given<'_> = Given::Gauge(1.0);
+    const COUNTER: Given<'_> = Given::Counter(1.0);
+
+    #[test]
+    fn a_metric_that_another_thread_makes_after_the_search_is_noticed() {
+        let (registry, one, other) = interrupt(
+            Step::BeforeLock,
+            |intake| take(intake, "n_total", &[], GAUGE),
+            |intake| take(intake, "n_total", &[], COUNTER),
+        );
+        assert_eq!((one, other), (Err(Refused::Collision), Ok(())));
+        assert_eq!(registry.text().matches("# TYPE").count(), 1);
+    }
+
+    #[test]
+    fn no_metric_is_made_between_the_check_and_the_first_series() {
+        let (registry, one, other) = interrupt(
+            Step::Locked,
+            |intake| take(intake, "n_total", &[], GAUGE),
+            |intake| take(intake, "n_total", &[], COUNTER),
+        );
+        // The lock is held by this very thread, so it is not waited for.
+        assert_eq!((one, other), (Ok(()), Err(Refused::Full)));
+        assert_eq!(registry.text().matches("# TYPE").count(), 1);
+        let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+        assert_eq!(take(&mut intake, "n_total", &[], COUNTER), Err(Refused::Collision));
+    }
+
+    #[test]
+    fn of_two_threads_that_make_contradicting_metrics_one_is_refused() {
+        let registry = Registry::new();
+        let intake = Intake::new(&registry, Limits::default()).unwrap();
+        let (rounds, barrier) = (if cfg!(miri) { 3 } else { 300 }, Barrier::new(2));
+        let run = |given: Given<'static>| {
+            let (mut intake, barrier) = (intake.clone(), &barrier);
+            move || -> Vec<Taken> {
+                let take = |round| {
+                    barrier.wait();
+                    take(&mut intake, &format!("n{round}_total"), &[], given)
+                };
+                (0..rounds).map(take).collect()
+            }
+        };
+        let (gauges, counters) = std::thread::scope(|scope| {
+            let [one, other] = [GAUGE, COUNTER].map(|given| scope.spawn(run(given)));
+            (one.join().unwrap(), other.join().unwrap())
+        });
+        for (gauge, counter) in gauges.iter().zip(&counters) {
+            assert!(gauge.is_ok() != counter.is_ok(), "{gauge:?} {counter:?}");
+        }
+    }
+
+    /// A panic in a step leaves the lock to others.
+    #[test]
+    fn a_thread_that_panics_with_the_lock_does_not_stop_others() {
+        let registry = Registry::new();
+        let intake = Intake::new(&registry, Limits::default()).unwrap();
+        let mut panicking = intake.clone();
+        let panicked = std::thread::spawn(move || {
+            when(Step::Locked, || panic!("on purpose"));
+            take(&mut panicking, "a", &[], GAUGE)
+        });
+        assert!(panicked.join().is_err());
+        let mut intake = intake;
+        take(&mut intake, "a", &[], GAUGE).unwrap();
+        assert!(registry.text().contains("a 1\n"));
+    }
+
+    #[test]
+    fn a_metric_whose_series_were_hidden_comes_back_only_if_its_name_is_free() {
+        let registry = Registry::new();
+        let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+        let grouped = |name| Metric { grouped: true, ..Metric::new(name) };
+        let labels = [("job", "a")];
+        let mut set = |name, given| intake.take(grouped(name), &labels, &given, Mode::Set, None);
+        set("n_total", GAUGE).unwrap();
+        let mut other = Intake::new(&registry, Limits::default()).unwrap();
+        assert_eq!(other.hide_grouped("n_total", &labels).unwrap(), 1);
+        take(&mut other, "n_total", &[], COUNTER).unwrap();
+        assert_eq!(set("n_total", GAUGE), Err(Refused::Collision));
+        assert_eq!(registry.text().matches("# TYPE").count(), 1);
+        assert_eq!(other.remove("n_total", &[]).unwrap(), 1);
+        set("n_total", GAUGE).unwrap();
+        assert_eq!(take(&mut other, "n_total", &[], COUNTER), Err(Refused::Collision));
+        assert_eq!(registry.text().matches("# TYPE n_total gauge").count(), 1);
+    }
+}
