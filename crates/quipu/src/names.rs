@@ -6,6 +6,7 @@ use std::sync::Arc;
 use quipu_segment::ForkSafeCell;
 
 use crate::error::Error;
+use crate::exposition::{is_legacy_label, underscored_label};
 use crate::snapshot::Kind;
 
 /// Checks the name of a metric. Any UTF-8 is valid: Prometheus 3 reads it, and older versions get
@@ -18,6 +19,7 @@ pub(crate) fn check_metric(name: &str, verbatim: bool) -> Result<(), Error> {
 /// Checks the name of a label.
 pub(crate) fn check_label(metric: &str, name: &str, verbatim: bool) -> Result<(), Error> {
     label_fault(name, verbatim)
+        .or_else(|| escaped_label_fault(name))
         .map_or(Ok(()), |fault| Err(Error::invalid(metric, format!("label {name:?}: {fault}"))))
 }
 
@@ -28,7 +30,15 @@ pub(crate) fn is_metric(name: &str) -> bool {
 
 /// Whether a name from outside can be that of a label.
 pub(crate) fn is_label(name: &str) -> bool {
-    label_fault(name, true).is_none()
+    label_fault(name, true).is_none() && escaped_label_fault(name).is_none()
+}
+
+/// What is wrong with the name of a label for readers that get it escaped.
+fn escaped_label_fault(name: &str) -> Option<&'static str> {
+    let is_reserved = !is_legacy_label(name)
+        && ["__name__", "__type__", "__unit__", "quipu_overflow"]
+            .contains(&&*underscored_label(name));
+    is_reserved.then_some(RESERVED)
 }
 
 /// The label that the formats add to the samples of a kind, so that its series cannot have it.

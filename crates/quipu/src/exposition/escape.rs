@@ -4,6 +4,7 @@
 //! specification, this follows the code: digits of `values` are lower-case, and `dots` turns each
 //! character other than dots and underscores into two underscores.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// How names are escaped that contain other characters than ASCII letters, digits, `_` and `:`.
@@ -63,7 +64,7 @@ const fn is_legacy(c: char, at: usize) -> bool {
 }
 
 /// Like [`is_legacy_name`], for the name of a label, which must not contain a colon.
-pub(super) fn is_legacy_label(name: &str) -> bool {
+pub(crate) fn is_legacy_label(name: &str) -> bool {
     is_legacy_name(name) && !name.contains(':')
 }
 
@@ -110,6 +111,26 @@ pub(super) fn is_same_label(one: &str, other: &str, escaping: Escaping) -> bool 
 /// Whether the name of a metric is written as it is, without escapes and quotes.
 pub(super) fn is_unchanged(name: &str, escaping: Escaping) -> bool {
     escaping != Escaping::Dots && is_legacy_name(name)
+}
+
+/// The name of a metric with underscores for all characters that old readers do not accept.
+pub(crate) fn underscored_name(name: &str) -> Cow<'_, str> {
+    if is_legacy_name(name) {
+        return name.into();
+    }
+    let mut out = String::with_capacity(name.len());
+    escape(name.char_indices(), true, Escaping::Underscores, &mut out);
+    out.into()
+}
+
+/// Like [`underscored_name`], for the name of a label.
+pub(crate) fn underscored_label(name: &str) -> Cow<'_, str> {
+    if is_legacy_label(name) {
+        return name.into();
+    }
+    let mut out = String::with_capacity(name.len());
+    escape(name.char_indices(), false, Escaping::Underscores, &mut out);
+    out.into()
 }
 
 /// Whether escaping leaves a name as it is.

@@ -1,5 +1,5 @@
-//! How an intake makes families and series: within the limits, and only if no other metric has
-//! samples of their names.
+//! How an intake makes families and series: within the limits, and only if every format can show
+//! them next to the other metrics.
 //!
 //! Two threads must not make two metrics that contradict each other at the same time. So the first
 //! shown series of a family is made under the segment's lock of registration, after a look at the
@@ -14,14 +14,15 @@ use quipu_segment::series::{Family, KeyWriter};
 use super::class::Role;
 use super::given::Metric;
 use super::senders::PLACE;
-use super::table::{Entry, Sorted, Wanted};
+use super::table::{Entry, Sorted, Wanted, label_names};
 use super::{Intake, Refused};
+use crate::exposition::{is_legacy_label, underscored_label, underscored_name};
 use crate::names;
 
 impl Intake {
     /// Checks the names and the values of a series that is new.
     pub(super) fn check_names(
-        &self,
+        &mut self,
         name: &str,
         labels: &Sorted<'_>,
         role: Role,
@@ -30,7 +31,7 @@ impl Intake {
         if name.len() > limits.name_bytes || !names::is_metric(name) {
             return Err(Refused::Name);
         }
-        if limits.reserved.is_some_and(|prefix| name.starts_with(prefix)) {
+        if limits.reserved.is_some_and(|prefix| underscored_name(name).starts_with(prefix)) {
             return Err(Refused::Reserved);
         }
         for (name, value) in labels.iter() {
@@ -42,7 +43,17 @@ impl Intake {
                 return Err(Refused::LabelValue);
             }
         }
-        Ok(())
+        // Series that are apart are not shown.
+        if role == Role::Apart || labels.iter().all(|(name, _)| is_legacy_label(name)) {
+            return Ok(());
+        }
+        let mut shown: Vec<_> =
+            labels.iter().map(|(name, _)| (underscored_label(name), name)).collect();
+        shown.sort_unstable();
+        match shown.windows(2).find(|two| two[0].0 == two[1].0) {
+            Some(two) => Err(self.table.refuse_alike([two[0].1, two[1].1])),
+            None => Ok(()),
+        }
     }
 
     /// The family that has what is wanted, also if another thread made it.
@@ -100,7 +111,8 @@ impl Intake {
         let mut entry = self.table.find(wanted, labels).map(Arc::clone);
         let is_shown = wanted.class.role == Role::Shown;
         if is_shown && !entry.as_ref().is_some_and(|entry| entry.has_shown()) {
-            self.table.check_shown(wanted.name, wanted.shown)?;
+            let names = labels.iter().map(|(name, _)| name);
+            self.table.check_shown(wanted.name, wanted.shown, names)?;
         }
         if entry.is_none() {
             self.check_family_room()?;
@@ -131,7 +143,7 @@ impl Intake {
         self.table.refresh(registry.segment()).map_err(|_| Refused::Full)?;
         let schema = entry.family.schema();
         let kind = entry.kind.snapshot_kind();
-        self.table.check_shown(&schema.name, kind)?;
+        self.table.check_shown(&schema.name, kind, label_names(schema))?;
         make_series(&entry.family, key)?;
         show_again(&entry.family, key)
     }

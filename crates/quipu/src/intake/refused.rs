@@ -12,11 +12,14 @@ pub enum Refused {
     Name,
     /// The name is reserved.
     Reserved,
-    /// A sample would have the name of another metric's sample, such as `x_sum` of a histogram `x`.
+    /// A sample would have the name of another metric's sample, such as `x_sum` of a histogram `x`,
+    /// or the labels of the series would be the same as other ones once escaped.
     Collision,
     /// The name of a label is empty, too long, reserved, or there twice. `le` is reserved in
     /// histograms, and `quantile` in summaries.
     LabelName,
+    /// Two labels would have one name in formats without UTF-8 names, such as `a.b` and `a_b`.
+    LabelsAlike,
     /// The value of a label is too long.
     LabelValue,
     /// There are too many labels.
@@ -45,11 +48,12 @@ pub enum Refused {
 
 impl Refused {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Name,
         Self::Reserved,
         Self::Collision,
         Self::LabelName,
+        Self::LabelsAlike,
         Self::LabelValue,
         Self::Labels,
         Self::Value,
@@ -70,6 +74,7 @@ impl Refused {
             Self::Reserved => "reserved",
             Self::Collision => "collision",
             Self::LabelName => "label_name",
+            Self::LabelsAlike => "labels_alike",
             Self::LabelValue => "label_value",
             Self::Labels => "labels",
             Self::Value => "value",
@@ -97,6 +102,9 @@ impl fmt::Display for Refused {
             Self::LabelName => {
                 "the name of a label is empty, too long, reserved (as le is in a histogram), or \
                  there twice"
+            }
+            Self::LabelsAlike => {
+                "two labels have one name once escaped, such as a.b and a_b: rename one of the two"
             }
             Self::LabelValue => "the value of a label is too long",
             Self::Labels => "there are too many labels",
@@ -136,11 +144,12 @@ impl fmt::Display for Explained<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { intake, refused } = self;
         match (refused, intake.limits.reserved, intake.table.collision()) {
-            (Refused::Reserved, Some(prefix), _) => {
-                let what = "a prefix that is reserved: choose another name";
-                write!(f, "the name begins with {prefix:?}, {what}")
-            }
-            (Refused::Collision, _, Some(collision)) => collision.fmt(f),
+            (Refused::Reserved, Some(prefix), _) => write!(
+                f,
+                "the name begins with {prefix:?}, a prefix that is reserved: choose another name, \
+                 which does not begin with it once escaped either"
+            ),
+            (Refused::Collision | Refused::LabelsAlike, _, Some(collision)) => collision.fmt(f),
             (refused, ..) => refused.fmt(f),
         }
     }

@@ -23,7 +23,7 @@ use super::refused::Refused;
 use super::senders::PLACE;
 use super::settings;
 use crate::error::Error;
-use crate::exposition::{ShownNames, counter_stem};
+use crate::exposition::{ShownNames, counter_stem, is_legacy_label, underscored_label};
 use crate::kind::{AnyKind, InfoKind, MetricKind};
 use crate::snapshot::Kind;
 
@@ -72,6 +72,9 @@ pub(super) struct Table {
     last: usize,
     /// By role, name and label names.
     by_labels: HashMap<Box<[u8]>, Vec<u32>>,
+    /// The shown families with a label whose name is escaped for readers without UTF-8 names, by
+    /// role, name and escaped label names.
+    escaped: HashMap<Box<[u8]>, Vec<u32>, Seeded>,
     /// The newest family of each name.
     by_name: HashMap<Box<str>, u32>,
     /// The families that applications registered under their name alone.
@@ -84,7 +87,7 @@ pub(super) struct Table {
     helps: usize,
     /// The names of all samples, each with the families that have it.
     samples: HashMap<String, Vec<Arc<Entry>>>,
-    /// Why the last family that was refused for its samples was refused.
+    /// Why the last series that cannot be shown was refused.
     collision: Option<Collision>,
     /// The newest record of the segment that the table has seen.
     newest: u64,
@@ -92,19 +95,47 @@ pub(super) struct Table {
     bytes: Vec<u8>,
 }
 
-/// A sample that two metrics would have.
+/// Why a series cannot be shown in every format.
 #[derive(Clone)]
-pub(super) struct Collision {
-    /// The name of the sample, as it is shown.
-    sample: String,
-    /// The metric that has it.
-    other: String,
-    kind: Kind,
+pub(super) enum Collision {
+    /// Two metrics would have samples of one name.
+    Sample {
+        /// The name of the sample, as it is shown.
+        sample: String,
+        /// The metric that has it.
+        other: String,
+        kind: Kind,
+    },
+    /// Two series of a metric could have the same labels.
+    Labels {
+        /// The label names of the series that are shown.
+        others: String,
+    },
+    /// Two labels of the series have one name.
+    Alike([String; 2]),
 }
 
 impl fmt::Display for Collision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { sample, other, kind } = self;
+        const NAMES: &str = "other characters than letters, digits, underscores and colons are \
+                             underscores to readers without UTF-8 names";
+        let (sample, other, kind) = match self {
+            Self::Sample { sample, other, kind } => (sample, other, kind),
+            Self::Labels { others } => {
+                return write!(
+                    f,
+                    "the metric has series with the labels {others} already, which are the same \
+                     labels once escaped, because {NAMES}: use one spelling"
+                );
+            }
+            Self::Alike([one, other]) => {
+                return write!(
+                    f,
+                    "the labels {one:?} and {other:?} are one label once escaped, because {NAMES}: \
+                     rename one of the two"
+                );
+            }
+        };
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -318,9 +349,14 @@ impl Table {
         Ok(())
     }
 
-    /// Checks that a family of that name and type can be shown: no other metric that is shown has
-    /// samples of its names.
-    pub(super) fn check_shown(&mut self, name: &str, kind: Kind) -> Result<(), Refused> {
+    /// Checks that a family of that name, type and label names can be shown: no metric that is
+    /// shown has samples of its names, or series that are its own once names are escaped.
+    pub(super) fn check_shown<'n>(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        labels: impl Iterator<Item = &'n str>,
+    ) -> Result<(), Refused> {
         let base = base_of(name, kind);
         let is_other = |entry: &Arc<Entry>| {
             let schema = entry.family.schema();
@@ -330,15 +366,44 @@ impl Table {
         let taken = |sample: String| {
             let other = self.samples.get(&sample)?.iter().find(|entry| is_other(entry))?;
             let (other, kind) = (other.family.schema().name.clone(), other.kind.snapshot_kind());
-            Some(Collision { sample, other, kind })
+            Some(Collision::Sample { sample, other, kind })
         };
-        match ShownNames::of(base, kind).find_map(taken) {
+        let mut collision = ShownNames::of(base, kind).find_map(taken);
+        if collision.is_none() {
+            collision = self.same_labels(name, &labels.collect::<Vec<_>>());
+        }
+        match collision {
             None => Ok(()),
             collision => {
                 self.collision = collision;
                 Err(Refused::Collision)
             }
         }
+    }
+
+    /// A family of that name that is shown and has other labels, which are the same once escaped.
+    fn same_labels(&self, name: &str, labels: &[&str]) -> Option<Collision> {
+        let is_plain = labels.iter().all(|label| is_legacy_label(label));
+        if is_plain && self.escaped.is_empty() {
+            return None;
+        }
+        let key = escaped_key(name, labels.iter().copied());
+        let escaped = self.escaped.get(&*key).into_iter().flatten();
+        // These have no label that is escaped.
+        let plain = self.by_labels.get(&*key).filter(|_| !is_plain).into_iter().flatten();
+        let found = escaped.chain(plain).find_map(|&at| {
+            let entry = self.entries.get(at as usize)?;
+            let others = label_names(entry.family.schema());
+            let is_other = entry.has_shown() && !others.clone().eq(labels.iter().copied());
+            is_other.then(|| others.map(|label| format!("{label:?}")).collect::<Vec<_>>())
+        });
+        found.map(|others| Collision::Labels { others: others.join(", ") })
+    }
+
+    /// Notes that two labels of a series are alike.
+    pub(super) fn refuse_alike(&mut self, labels: [&str; 2]) -> Refused {
+        self.collision = Some(Collision::Alike(labels.map(str::to_owned)));
+        Refused::LabelsAlike
     }
 
     /// Makes the family that is wanted.
@@ -374,7 +439,7 @@ impl Table {
         self.put(family).then_some(()).ok_or(Refused::Full)
     }
 
-    /// What the last family collided with that was refused for that.
+    /// Why the last series that cannot be shown was refused.
     pub(super) fn collision(&self) -> Option<&Collision> {
         self.collision.as_ref()
     }
@@ -431,6 +496,10 @@ impl Table {
         put_names(&name, label_names(entry.family.schema()), &mut by_labels);
         self.by_labels.entry(by_labels.into()).or_default().push(at);
         if class.role == Role::Shown {
+            let labels = label_names(entry.family.schema());
+            if !labels.clone().all(is_legacy_label) {
+                self.escaped.entry(escaped_key(&name, labels)).or_default().push(at);
+            }
             self.by_name.insert(name, at);
             self.take_samples(&entry);
         } else {
@@ -505,8 +574,17 @@ fn put_wanted<'n>(wanted: &Wanted<'_>, names: impl Iterator<Item = &'n str>, out
     put_names(wanted.name, names, out);
 }
 
+/// A name and escaped label names, in the form of the keys of [`Table::by_labels`].
+fn escaped_key<'n>(name: &str, labels: impl Iterator<Item = &'n str>) -> Box<[u8]> {
+    let mut labels: Vec<_> = labels.map(underscored_label).collect();
+    labels.sort_unstable();
+    let mut bytes = vec![Role::Shown as u8];
+    put_names(name, labels.iter().map(|label| &**label), &mut bytes);
+    bytes.into()
+}
+
 /// The names of the labels that are shown.
-fn label_names(schema: &Schema) -> impl Iterator<Item = &str> {
+pub(super) fn label_names(schema: &Schema) -> impl Iterator<Item = &str> + Clone {
     let is_alone = Class::of(schema).alone;
     let names = schema.labels.iter().map(|label| &*label.name);
     names.filter(move |name| !(is_alone && *name == ALONE))

@@ -70,6 +70,87 @@ fn what_cannot_be_taken_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_name_that_is_reserved_once_escaped_is_refused() {
+    let registry = Registry::new();
+    let limits = Limits { reserved: Some("quipu_"), ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let one = Given::Counter(1.0);
+    for name in ["quipu.events_total", "quipu events_total", "quipu\u{e9}x"] {
+        assert_eq!(intake.take(metric(name), &[], &one, Mode::Add, None), Err(Refused::Reserved));
+    }
+    let why = intake.explain(Refused::Reserved).to_string();
+    assert!(why.contains("\"quipu_\"") && why.contains("once escaped"), "{why}");
+    for name in ["\u{e9}\u{e9}name__", "quipu.overflow"] {
+        let taken = intake.take(metric("x"), &[(name, "1")], &one, Mode::Add, None);
+        assert_eq!(taken, Err(Refused::LabelName), "{name}");
+    }
+    assert_eq!(registry.text(), "");
+    // These are only alike.
+    intake.take(metric("quip.u_x"), &[("\u{e9}\u{e9}", "1")], &one, Mode::Add, None).unwrap();
+}
+
+#[test]
+fn labels_that_are_one_label_once_escaped_are_refused() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let one = Given::Gauge(1.0);
+    for labels in [[("a b", "1"), ("a_b", "2")], [("a.b", "1"), ("a:b", "1")]] {
+        let taken = intake.take(metric("x"), &labels, &one, Mode::Set, None);
+        assert_eq!(taken, Err(Refused::LabelsAlike), "{labels:?}");
+        let why = intake.explain(Refused::LabelsAlike).to_string();
+        assert!(labels.iter().all(|(name, _)| why.contains(&format!("{name:?}"))), "{why}");
+    }
+    let shape = quipu::intake::Shape::Classic(vec![1.0]);
+    let observed = intake.observe(metric("x"), &[("a b", "1"), ("a_b", "2")], &shape, 1.0, 1.0);
+    assert_eq!(observed, Err(Refused::LabelsAlike));
+    assert_eq!(registry.text(), "");
+    intake.take(metric("x"), &[("a b", "1"), ("ab", "2")], &one, Mode::Set, None).unwrap();
+}
+
+/// Otherwise formats without UTF-8 names would show two series with the same labels.
+#[test]
+fn series_of_a_metric_that_differ_only_in_escaped_labels_are_refused() {
+    let alike = [&["a b"], &["a_b"], &["a:b"]] as [&[&str]; 3];
+    let pairs = [&["a b", "c"], &["a.b", "c"]] as [&[&str]; 2];
+    for names in [&alike[..], &pairs] {
+        for (i, first) in names.iter().enumerate() {
+            let registry = Registry::new();
+            let mut intake = intake(&registry);
+            let mut take = |names: &[&str]| {
+                let labels: Vec<_> = names.iter().map(|name| (*name, "1")).collect();
+                intake.take(metric("x"), &labels, &Given::Gauge(1.0), Mode::Set, None)
+            };
+            take(first).unwrap();
+            for other in names.iter().enumerate().filter(|(at, _)| *at != i).map(|(_, it)| it) {
+                assert_eq!(take(other), Err(Refused::Collision), "{first:?} {other:?}");
+            }
+            take(first).unwrap();
+            let why = intake.explain(Refused::Collision).to_string();
+            assert!(why.contains(&format!("{:?}", first[0])) && why.contains("spelling"), "{why}");
+            // Once it is gone, another one may come.
+            let labels: Vec<_> = first.iter().map(|name| (*name, "1")).collect();
+            assert_eq!(intake.remove("x", &labels).unwrap(), 1);
+            let other = names[(i + 1) % names.len()];
+            let labels: Vec<_> = other.iter().map(|name| (*name, "1")).collect();
+            intake.take(metric("x"), &labels, &Given::Gauge(1.0), Mode::Set, None).unwrap();
+        }
+    }
+}
+
+#[test]
+fn metrics_whose_names_differ_only_in_escaped_characters_are_refused() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut take = |name: &str, given| intake.take(metric(name), &[], &given, Mode::Set, None);
+    take("a.b", Given::Gauge(1.0)).unwrap();
+    for name in ["a_b", "a b", "a-b"] {
+        assert_eq!(take(name, Given::Gauge(1.0)), Err(Refused::Collision), "{name}");
+    }
+    assert_eq!(take("a b_total", Given::Counter(1.0)), Err(Refused::Collision));
+    assert_eq!(registry.text().matches("# TYPE").count(), 1);
+}
+
+#[test]
 fn a_source_that_makes_up_names_leaves_room_for_those_of_others() {
     let registry = Registry::new();
     let limits =

@@ -427,3 +427,21 @@ fn prometheus_client_pushes() {
     assert_eq!((of("size_bytes_sum"), of("size_bytes_count")), (100.0, 1.0));
     assert!(!daemon.get("/metrics").text().contains("job=\"gone\""));
 }
+
+/// A reader of a format without UTF-8 names would refuse the whole page.
+#[test]
+fn no_push_or_import_makes_a_page_that_readers_refuse() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let alike = "x{\"a b\"=\"1\",a_b=\"2\"} 1\n";
+    let reserved = "{\"quipu.events_total\"} 999\n";
+    let push = |body| daemon.push("PUT", "/metrics/job/a", body);
+    push(alike).expect_refusal(400, "one label once escaped");
+    push(reserved).expect_refusal(400, "the daemon's");
+    for (text, reason) in [(alike, "labels_alike"), (reserved, "reserved")] {
+        let target = "/api/v1/import/prometheus";
+        assert_eq!(daemon.post_body(target, &[], text.as_bytes()).status, 400, "{text}");
+        let refused = format!("quipu_input_refused_total{{input=\"import\",reason=\"{reason}\"}}");
+        assert_eq!(daemon.sample(&refused), 1.0);
+    }
+}

@@ -3,6 +3,7 @@
 use std::mem::take;
 use std::sync::Arc;
 
+use quipu::exposition::{Escaping, escape_name};
 use quipu::intake::Limits;
 use quipu::snapshot::Timestamp;
 use quipu_wire::remote::exposition as wire;
@@ -146,12 +147,16 @@ impl Batch {
             // They are the gateway's.
             return Ok(());
         }
-        if let Some(prefix) = self.limits.reserved.filter(|prefix| name.starts_with(*prefix)) {
+        let mut escaped = String::new();
+        escape_name(&name, Escaping::Underscores, &mut escaped);
+        if let Some(prefix) = self.limits.reserved.filter(|prefix| escaped.starts_with(*prefix)) {
             if LIBRARY.contains(&name.strip_suffix("_total").unwrap_or(&name)) {
                 return Ok(());
             }
-            let what =
-                format!("names that begin with {prefix:?} are the daemon's: choose another name");
+            let what = format!(
+                "names that begin with {prefix:?}, or do so once escaped, are the daemon's: choose \
+                 another name"
+            );
             return Err(malformed(&name, &what));
         }
         if name.len() > self.limits.name_bytes {
