@@ -160,9 +160,9 @@ impl Intake {
         Ok(())
     }
 
-    /// Checks that a series may be made.
-    fn check_room(&self) -> Result<(), Refused> {
-        if self.used.series.load(Ordering::Relaxed) >= self.limits.series {
+    /// Checks that a series may be made. At the limit, hidden series make room for it.
+    fn check_room(&mut self) -> Result<(), Refused> {
+        if self.is_full() && !self.make_room() {
             return Err(Refused::Series);
         }
         let series = self.used.sources.series();
@@ -171,7 +171,55 @@ impl Intake {
         }
         Ok(())
     }
+
+    /// Whether the limit on series is reached, as far as this is known.
+    pub(super) fn is_full(&self) -> bool {
+        self.used.series.load(Ordering::Relaxed) >= self.limits.series
+    }
+
+    /// Makes room for new series at the limit: counts the series again, because others may have
+    /// removed some, and removes hidden ones for good, like [`Intake::sweep`]. Returns false if it
+    /// finds no room.
+    ///
+    /// This looks at all families. So if one look finds no room, only the next one of many calls
+    /// looks again.
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        let calls = self.used.without_room.fetch_add(1, Ordering::Relaxed);
+        let families = self.table.entries().len() as u64;
+        if !calls.is_multiple_of(families / FAMILIES_EACH + 1) {
+            return false;
+        }
+        // Families that cannot be read have no series to remove.
+        let _ = self.table.refresh(self.registry.segment());
+        self.count();
+        let mut most = if self.is_full() { REMOVED_AT_ONCE } else { 0 };
+        for entry in self.table.entries() {
+            let (all, hidden) = (entry.family.len(), entry.family.hidden());
+            if most == 0 {
+                break;
+            }
+            // The fewer are hidden, the longer the search for one takes.
+            if hidden > 0 && hidden >= all / SEARCHED_EACH {
+                let removed = entry.family.forget_hidden(most).unwrap_or(0);
+                most = most.saturating_sub(usize::try_from(removed).unwrap_or(usize::MAX));
+                self.release(removed);
+            }
+        }
+        let has_room = !self.is_full();
+        if has_room {
+            self.used.without_room.store(0, Ordering::Relaxed);
+        }
+        has_room
+    }
 }
+
+/// The number of families that a call of [`Intake::make_room`] looks at, on average.
+const FAMILIES_EACH: u64 = 4;
+/// The number of series that the search for a hidden one looks at, on average.
+const SEARCHED_EACH: u64 = 64;
+/// The most hidden series that make room at once.
+const REMOVED_AT_ONCE: usize = 64;
 
 /// Whether a family has a series, shown or not.
 fn is_there(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> bool {

@@ -104,6 +104,8 @@ struct Used {
     /// As of the last sweep.
     families: AtomicU64,
     unused: AtomicU64,
+    /// How often a series was wanted at the limit since there was room.
+    without_room: AtomicU64,
     /// Exemplars that were left out.
     exemplars: AtomicU64,
     sources: Sources,
@@ -177,8 +179,8 @@ impl Intake {
 
     /// Hides series that have expired, and counts those that are left. If the limit on series is
     /// reached, removes hidden ones for good, so that others find room: a counter among them that
-    /// comes back starts at zero. To be called now and then: a scrape hides expired series, too,
-    /// but makes no room for others.
+    /// comes back starts at zero. To be called now and then: scrapes hide expired series, too, and
+    /// new series take the room of hidden ones at once, but without scrapes only this hides any.
     ///
     /// # Errors
     /// Those of a segment in a file.
@@ -195,7 +197,7 @@ impl Intake {
             forgotten.map_err(|error| Error::segment(&entry.family.schema().name, error))?;
         }
         self.count();
-        if self.used.series.load(Ordering::Relaxed) >= self.limits.series {
+        if self.is_full() {
             for entry in self.table.entries() {
                 let forgotten = entry.family.forget_hidden(FORGOTTEN);
                 forgotten.map_err(|error| Error::segment(&entry.family.schema().name, error))?;

@@ -151,6 +151,49 @@ fn metrics_whose_names_differ_only_in_escaped_characters_are_refused() {
 }
 
 #[test]
+fn hidden_series_make_room_as_soon_as_the_limit_is_reached() {
+    let registry = Registry::new();
+    let limits = Limits { series: 100, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let grouped = Metric { grouped: true, ..metric("g") };
+    let one = Given::Gauge(1.0);
+    for number in 0..100 {
+        let (job, expects) = (number.to_string(), Ok(()));
+        assert_eq!(intake.take(grouped, &[("job", &job)], &one, Mode::Set, None), expects);
+    }
+    let take = |intake: &mut Intake, number: u64| {
+        intake.take(metric("x"), &[("n", &number.to_string())], &one, Mode::Set, None)
+    };
+    assert_eq!(take(&mut intake, 0), Err(Refused::Series));
+    for number in 0..70 {
+        assert_eq!(intake.hide_grouped("g", &[("job", &number.to_string())]).unwrap(), 1);
+    }
+    let taken = (0..100).filter(|number| take(&mut intake, *number).is_ok()).count();
+    assert_eq!(taken, 70);
+    // Only hidden ones went.
+    let text = registry.text();
+    assert_eq!(text.matches("g{job=").count(), 30, "{text}");
+    assert_eq!(intake.usage().series, 100);
+}
+
+/// A scrape removes expired gauges, and another process may remove any series.
+#[test]
+fn series_that_others_removed_make_room_as_soon_as_the_limit_is_reached() {
+    let registry = Registry::new();
+    let limits = Limits { series: 10, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let take = |intake: &mut Intake, number: u64| {
+        let labels = [("n", &*number.to_string())];
+        intake.take(metric("x"), &labels, &Given::Gauge(1.0), Mode::Set, None)
+    };
+    (0..10).for_each(|number| take(&mut intake, number).unwrap());
+    assert_eq!(take(&mut intake, 10), Err(Refused::Series));
+    registry.reset().unwrap();
+    (10..20).for_each(|number| take(&mut intake, number).unwrap());
+    assert_eq!(take(&mut intake, 20), Err(Refused::Series));
+}
+
+#[test]
 fn a_source_that_makes_up_names_leaves_room_for_those_of_others() {
     let registry = Registry::new();
     let limits =

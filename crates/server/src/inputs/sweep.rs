@@ -2,7 +2,7 @@
 //! ends changes of groups whose clients left.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing::warn;
 
@@ -16,6 +16,11 @@ pub struct Sweeps(#[expect(dead_code, reason = "it is held to be dropped")] Back
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(5);
+/// The least time between two sweeps at the limit on series, where new series wait for others to
+/// expire.
+const SHORT_PERIOD: Duration = Duration::from_millis(250);
+/// The share of the time that sweeps take at the limit is one of these.
+const PAUSES: u32 = 20;
 
 impl Sweeps {
     /// Starts the thread.
@@ -26,13 +31,18 @@ impl Sweeps {
         let mut intake = state.intake.clone();
         let run = move |stopped: Receiver<()>| {
             let mut is_failing = false;
-            while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
+            let mut period = PERIOD;
+            while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+                let begun = Instant::now();
                 while shared.push.go_on(&mut intake, &shared.refusals) {}
                 let swept = intake.sweep();
                 if let (Err(error), false) = (&swept, is_failing) {
                     warn!(%error, "cannot look for series that have expired");
                 }
                 is_failing = swept.is_err();
+                let is_full = intake.swept_usage().series >= intake.limits().series;
+                let pause = (begun.elapsed() * PAUSES).clamp(SHORT_PERIOD, PERIOD);
+                period = if is_full { pause } else { PERIOD };
             }
         };
         Background::start("sweep", run).map(Self)
