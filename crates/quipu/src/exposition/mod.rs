@@ -34,7 +34,7 @@ pub(crate) use escape::{is_legacy_label, underscored_label, underscored_name};
 pub use negotiate::{Negotiated, negotiate, negotiate_compression};
 pub use number::bound_label;
 pub use page::{Omissions, Rule};
-pub use shown::{ShownNames, counter_stem};
+pub use shown::{ShownNames, counter_stem, unit_of};
 
 /// The format in which a snapshot is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -11,6 +11,21 @@ pub fn counter_stem(name: &str) -> &str {
     name.strip_suffix("_total").filter(|stem| !stem.is_empty()).unwrap_or(name)
 }
 
+/// The unit with which a family can be shown; empty if there is none. OpenMetrics 1.0 requires that
+/// the name, without the suffix of its type, ends in an underscore and the unit: a reader refuses
+/// the whole exposition otherwise. `name` is the shown name, with the suffix or without.
+pub fn unit_of<'u>(name: &str, kind: Kind, unit: &'u str) -> &'u str {
+    let base = match kind {
+        Kind::Counter => counter_stem(name),
+        // These have no unit.
+        Kind::Info | Kind::StateSet => return "",
+        _ => name,
+    };
+    let is_end = base.strip_suffix(unit).is_some_and(|rest| rest.len() > 1 && rest.ends_with('_'));
+    let is_plain = || unit.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if is_end && is_plain() { unit } else { "" }
+}
+
 /// The names that are taken in an exposition which several sources share. A reader would refuse the
 /// whole exposition if it had one of them twice.
 #[derive(Debug, Clone, Default)]
@@ -56,5 +71,35 @@ impl<'t> FromIterator<&'t str> for ShownNames {
     /// Names that are taken as they are.
     fn from_iter<I: IntoIterator<Item = &'t str>>(names: I) -> Self {
         Self(names.into_iter().map(str::to_owned).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_the_end_of_the_name_without_its_suffix() {
+        for (name, kind, unit, expected) in [
+            ("took_seconds_total", Kind::Counter, "seconds", "seconds"),
+            ("took_seconds", Kind::Counter, "seconds", "seconds"),
+            ("took_seconds", Kind::Histogram, "seconds", "seconds"),
+            ("x_bytes_per_second", Kind::Gauge, "bytes_per_second", "bytes_per_second"),
+            ("took", Kind::Gauge, "seconds", ""),
+            ("seconds", Kind::Gauge, "seconds", ""),
+            ("_seconds", Kind::Gauge, "seconds", ""),
+            ("tookseconds", Kind::Gauge, "seconds", ""),
+            // Only counters have this suffix.
+            ("took_seconds_total", Kind::Gauge, "seconds", ""),
+            ("took_seconds_total", Kind::Unknown, "seconds", ""),
+            ("build_x_info", Kind::Gauge, "x", ""),
+            ("build_x", Kind::Info, "x", ""),
+            ("states_x", Kind::StateSet, "x", ""),
+            ("took_", Kind::Gauge, "", ""),
+            ("took_s\u{e9}", Kind::Gauge, "s\u{e9}", ""),
+            ("took_a\nb", Kind::Gauge, "a\nb", ""),
+        ] {
+            assert_eq!(unit_of(name, kind, unit), expected, "{name:?} {kind:?} {unit:?}");
+        }
     }
 }

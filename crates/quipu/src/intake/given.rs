@@ -15,7 +15,8 @@ pub struct Metric<'a> {
     pub name: &'a str,
     /// The help; may be empty. The first help that is not empty is kept.
     pub help: &'a str,
-    /// The unit, in which the name ends; may be empty.
+    /// The unit; may be empty. It is kept if the name ends in it, before the `_total` of a counter:
+    /// see [`unit_of`](crate::exposition::unit_of).
     pub unit: &'a str,
     /// Whether the series belongs to a group that is replaced as a whole. Such series are in other
     /// families than those that do not, and keep labels without a value.

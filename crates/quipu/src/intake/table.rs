@@ -23,7 +23,7 @@ use super::refused::Refused;
 use super::senders::PLACE;
 use super::settings;
 use crate::error::Error;
-use crate::exposition::{ShownNames, counter_stem, is_legacy_label, underscored_label};
+use crate::exposition::{ShownNames, counter_stem, is_legacy_label, underscored_label, unit_of};
 use crate::kind::{AnyKind, InfoKind, MetricKind};
 use crate::snapshot::Kind;
 
@@ -419,7 +419,7 @@ impl Table {
         let schema = Schema {
             name: wanted.name.to_owned(),
             help: about.help.to_owned(),
-            unit: about.unit.to_owned(),
+            unit: unit_of(wanted.name, wanted.shown, about.unit).to_owned(),
             kind: wanted.kind,
             cells: wanted.cells,
             floats: wanted.floats,

@@ -93,13 +93,6 @@ pub fn family_name(name: &str) -> Option<&str> {
     suffixes.iter().find_map(|suffix| name.strip_suffix(suffix)).filter(|base| !base.is_empty())
 }
 
-/// The unit, if it is the end of the name, as it has to be.
-pub fn unit_of<'a>(name: &str, unit: &'a str) -> &'a str {
-    let base = name.strip_suffix("_total").unwrap_or(name);
-    let is_end = base.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_') && rest.len() > 1);
-    if is_end { unit } else { "" }
-}
-
 /// The time of a sample, in milliseconds since 1970. All times before that become that one: such a
 /// sample is earlier than any whose time a series keeps.
 pub(super) fn sample_time(ms: i64) -> Timestamp {
@@ -140,15 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn families_and_units_are_parts_of_names() {
+    fn families_are_parts_of_names() {
         assert_eq!(family_name("x_total"), Some("x"));
         assert_eq!(family_name("x_bucket"), Some("x"));
         assert_eq!(family_name("_total"), None);
         assert_eq!(family_name("x"), None);
-        assert_eq!(unit_of("took_seconds_total", "seconds"), "seconds");
-        assert_eq!(unit_of("took_seconds", "seconds"), "seconds");
-        assert_eq!(unit_of("took", "seconds"), "");
-        assert_eq!(unit_of("_seconds", "seconds"), "");
-        assert_eq!(unit_of("took", ""), "");
     }
 }

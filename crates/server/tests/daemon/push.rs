@@ -428,7 +428,7 @@ fn prometheus_client_pushes() {
     assert!(!daemon.get("/metrics").text().contains("job=\"gone\""));
 }
 
-/// A reader of a format without UTF-8 names would refuse the whole page.
+/// A reader of a format without UTF-8 names, or of OpenMetrics 1.0, would refuse the whole page.
 #[test]
 fn no_push_or_import_makes_a_page_that_readers_refuse() {
     let home = Home::new();
@@ -444,4 +444,13 @@ fn no_push_or_import_makes_a_page_that_readers_refuse() {
         let refused = format!("quipu_input_refused_total{{input=\"import\",reason=\"{reason}\"}}");
         assert_eq!(daemon.sample(&refused), 1.0);
     }
+    let text = "# TYPE build_x info\n# UNIT build_x x\nbuild_x_info{v=\"1\"} 1\n\
+        # TYPE took_seconds counter\n# UNIT took_seconds seconds\ntook_seconds_total 1\n# EOF\n";
+    let header = "Content-Type: application/openmetrics-text; version=1.0.0\r\n";
+    let answer = send(&mut daemon.connect(), "PUT", "/metrics/job/a", header, text.as_bytes());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let page = daemon.scrape("application/openmetrics-text;version=1.0.0").text();
+    assert!(page.contains("\nbuild_x_info{instance=\"\",job=\"a\",v=\"1\"} 1\n"), "{page}");
+    assert!(page.contains("# UNIT took_seconds seconds\n"), "{page}");
+    assert!(!page.contains("# UNIT build_x"), "{page}");
 }

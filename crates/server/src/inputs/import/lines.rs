@@ -466,12 +466,7 @@ impl Taker<'_> {
         valued: &Valued<'_>,
     ) -> bool {
         let extra = std::mem::take(&mut self.part.extra);
-        let metric = Metric {
-            help,
-            unit: types::unit_of(name, unit),
-            exemplars: true,
-            ..self.inputs.metric(name)
-        };
+        let metric = Metric { help, unit, exemplars: true, ..self.inputs.metric(name) };
         let timestamp_ms = valued.timestamp_ms.or(extra.timestamp_ms);
         let is_taken = if extra.labels.is_empty() {
             self.put(metric, labels, valued, timestamp_ms)

@@ -275,7 +275,7 @@ impl Step<'_> {
         }
         let metric = Metric {
             help: metadata.help,
-            unit: types::unit_of(name, metadata.unit),
+            unit: metadata.unit,
             exemplars: true,
             ..self.inputs.metric(name)
         };
