@@ -223,7 +223,9 @@ pub(super) fn check(given: &Given<'_>, mode: Mode) -> Result<(), Refused> {
     let adds_nan = |sum: f64| mode == Mode::Add && sum.is_nan();
     match given {
         Given::Counter(total) if !is_count(*total) => Err(Refused::Value),
-        Given::Gauge(change) if mode == Mode::Add && change.is_nan() => Err(Refused::Value),
+        Given::Gauge(change) | Given::Unknown(change) if mode == Mode::Add && change.is_nan() => {
+            Err(Refused::Value)
+        }
         Given::Counter(_) | Given::Gauge(_) | Given::Unknown(_) => Ok(()),
         Given::Histogram { buckets, sum } => {
             if !buckets.iter().all(|(_, count)| is_count(*count)) || adds_nan(*sum) {

@@ -244,6 +244,15 @@ fn pushes_of_many_add_up() {
         }
         assert_eq!(daemon.sample(&format!("g{{instance=\"\",job=\"{job}\"}}")), expected);
     }
+    // A total needs no type, as in the examples of Pushgateway.
+    for (value, expected) in [(2, 2.0), (3, 5.0), (4, 9.0)] {
+        daemon.put("/metrics/job/u?mode=add", &format!("u_total {value}\nu {value}\n"));
+        assert_eq!(daemon.sample("u_total{instance=\"\",job=\"u\"}"), expected);
+        assert_eq!(daemon.sample("u{instance=\"\",job=\"u\"}"), f64::from(value));
+    }
+    // A negative value is not a total.
+    daemon.put("/metrics/job/u?mode=add", "u_total -1\n");
+    assert_eq!(daemon.sample("u_total{instance=\"\",job=\"u\"}"), -1.0);
     // A push in the other mode replaces what was added.
     let replace = "Quipu-Push-Mode: replace\r\n";
     send(

@@ -10,7 +10,7 @@ use quipu::intake::{Given, Intake, Metric, Mode, Refused, Spot};
 use super::batch::{
     EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Kind, OWN, PUSH_HELP, PUSH_TIME,
 };
-use super::content::{Content, Family, Held};
+use super::content::{Amount, Content, Family, Held};
 use super::groups::{self, Groups, Key, Nanos};
 use super::known::{self, Known};
 use super::options::{Gauges, Options};
@@ -395,7 +395,7 @@ impl Coming {
         {
             *left = left.checked_sub(1)?;
             let (values, number) = (&self.content.values, self.number);
-            let mode = self.mode(family.kind);
+            let mode = self.mode(family, &values.held[number]);
             let is_taken_at_spot = self.spotting.known().is_some_and(|spots| {
                 known.prefetch_at(number + AHEAD, spots.get(number + AHEAD));
                 mode.is_some_and(|mode| {
@@ -468,9 +468,10 @@ impl Coming {
         Settling { key: self.key, id, spots, absent: self.absent }
     }
 
-    /// How a value of that type changes its series. `None` if that depends on the value there.
-    fn mode(&self, kind: Kind) -> Option<Mode> {
-        let is_plain = matches!(kind, Kind::Gauge | Kind::Untyped);
+    /// How a value changes its series. `None` if that depends on the value there.
+    fn mode(&self, family: &Family, held: &Held) -> Option<Mode> {
+        let is_plain =
+            matches!(family.kind, Kind::Gauge | Kind::Untyped) && !is_total(family, held);
         match self.options.gauges {
             _ if !self.options.adds() => Some(Mode::Set),
             _ if !is_plain => Some(Mode::Add),
@@ -488,7 +489,7 @@ impl Coming {
         held: &Held,
     ) -> Result<(), Refused> {
         let metric = metric_of(family);
-        let Some(mode) = self.mode(family.kind) else {
+        let Some(mode) = self.mode(family, held) else {
             return self.bounded(intake, (metric, labels), held);
         };
         let values = &self.content.values;
@@ -518,6 +519,13 @@ impl Coming {
             intake.take(metric, labels, &given, Mode::Set, held.start)
         })
     }
+}
+
+/// Whether a value without a type is a total by its name, as in
+/// [`types::class`](crate::inputs::types::class).
+fn is_total(family: &Family, held: &Held) -> bool {
+    let Amount::Untyped(value) = held.amount else { return false };
+    family.name.ends_with("_total") && value >= 0.0 && value.is_finite()
 }
 
 /// The metric of a family, as an intake takes it.
