@@ -5,7 +5,7 @@ use std::sync::Arc;
 pub use quipu_segment::series::CachedSeries;
 use quipu_segment::series::{Schema, SeriesHandle};
 
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::kind::{self, Instrument};
 
@@ -30,6 +30,7 @@ pub struct WithSeries<I> {
 
 impl<I: Instrument> Instrument for WithSeries<I> {
     type Kind = I::Kind;
+    const SETTINGS: &'static [Setting] = I::SETTINGS;
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         I::describe(description, schema)

@@ -4,9 +4,12 @@ use std::time::Duration;
 
 use quipu_segment::series::Identity;
 
+use crate::error::Error;
 use crate::kind::Aggregation;
 
 /// The description of a metric: its name, its help, and kind-specific options.
+///
+/// An option that the registered kind does not use is an error, such as buckets of a counter.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,6 +42,49 @@ pub struct Description {
     pub(crate) verbatim: bool,
     pub(crate) identity: Identity,
     pub(crate) aggregation: Aggregation,
+}
+
+/// A setting that only some metrics use.
+#[doc(hidden)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Setting {
+    Buckets,
+    Native,
+    Quantiles,
+    Window,
+    Accuracy,
+    States,
+    Exemplars,
+    Aggregation,
+    /// Labels and their values.
+    Labels,
+    /// The limit on series.
+    Limit,
+    /// The time after which series expire.
+    Expiry,
+}
+
+impl Setting {
+    /// The settings that families use, whatever their kind.
+    pub(crate) const OF_FAMILIES: [Self; 3] = [Self::Labels, Self::Limit, Self::Expiry];
+
+    /// The name of the setting, and the metrics that use it.
+    fn described(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Buckets => ("buckets", "a histogram"),
+            Self::Native => ("native buckets", "a histogram"),
+            Self::Quantiles => ("quantiles", "a summary"),
+            Self::Window => ("a window", "a summary or a window"),
+            Self::Accuracy => ("an accuracy", "a window"),
+            Self::States => ("states", "a state set"),
+            Self::Exemplars => ("exemplars", "a counter or a histogram"),
+            Self::Aggregation => ("an aggregation", "a ProcessGauge"),
+            Self::Labels => ("labels", "a family"),
+            Self::Limit => ("a limit on series", "a family"),
+            Self::Expiry => ("an expiry", "a family"),
+        }
+    }
 }
 
 /// The settings of exponential buckets.
@@ -227,6 +273,37 @@ impl Description {
         if has_unit { self.name.clone() } else { format!("{}_{}", self.name, self.unit) }
     }
 
+    /// Checks that the metric uses all settings, so that none is ignored. `name` is the full name,
+    /// `metric` the kind of metric with its article, and `used` are the settings that it uses.
+    pub(crate) fn check_settings(
+        &self,
+        name: &str,
+        metric: &str,
+        used: &[Setting],
+    ) -> Result<(), Error> {
+        let settings = [
+            (Setting::Buckets, self.buckets.is_some()),
+            (Setting::Native, self.native.is_some()),
+            (Setting::Quantiles, self.quantiles.is_some()),
+            (Setting::Window, self.window.is_some()),
+            (Setting::Accuracy, self.accuracy.is_some()),
+            (Setting::States, !self.states.is_empty()),
+            (Setting::Exemplars, self.exemplars),
+            (Setting::Aggregation, self.aggregation != Aggregation::default()),
+            (Setting::Labels, !self.labels.is_empty() || !self.values.is_empty()),
+            (Setting::Limit, self.limit.is_some()),
+            (Setting::Expiry, self.expiry.is_some()),
+        ];
+        let unused = settings.iter().find(|(setting, is_set)| *is_set && !used.contains(setting));
+        let Some((setting, _)) = unused else { return Ok(()) };
+        let (what, user) = setting.described();
+        let fault = format!(
+            "its description has {what}, which {metric} does not use: remove this setting, or \
+             register {user}"
+        );
+        Err(Error::invalid(name, fault))
+    }
+
     fn native_mut(&mut self) -> &mut Native {
         self.native.get_or_insert(Native {
             schema: 3,
@@ -238,3 +315,86 @@ impl Description {
 
 /// 2^-128, the default of `client_golang`.
 pub(crate) const DEFAULT_ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::Registry;
+    #[cfg(feature = "window")]
+    use crate::Window;
+    use crate::kind::{
+        Counter, Gauge, Histogram, Info, IntGauge, MixedCounter, ProcessGauge, StateSet, Summary,
+    };
+    use crate::scope::Register;
+
+    /// The settings that make the registration of a kind fail, by a part of the error.
+    fn refused<R: Register>(kind: &str) -> Vec<&'static str> {
+        let new = || Description::new("x", "");
+        let settings = [
+            ("buckets", new().buckets([1.0])),
+            ("native buckets", new().native(3)),
+            ("quantiles", new().quantiles([0.5])),
+            ("a window", new().window(Duration::from_secs(60))),
+            ("an accuracy", new().accuracy(Duration::from_secs(1))),
+            ("states", new().states(["a"])),
+            ("exemplars", new().exemplars()),
+            ("an aggregation", new().aggregation(Aggregation::Max)),
+        ];
+        let mut refused = Vec::new();
+        for (setting, description) in settings {
+            let Err(error) = Registry::new().register::<R>(description) else { continue };
+            let error = error.to_string();
+            // A state set without states is refused for another reason.
+            let is_unused = error.contains(&format!("its description has {setting}, which {kind}"));
+            if is_unused {
+                refused.push(setting);
+            } else {
+                assert_eq!(kind, "a state set", "{error}");
+            }
+        }
+        refused
+    }
+
+    #[test]
+    fn a_setting_of_another_kind_is_an_error() {
+        let all = [
+            "buckets",
+            "native buckets",
+            "quantiles",
+            "a window",
+            "an accuracy",
+            "states",
+            "exemplars",
+            "an aggregation",
+        ];
+        let all_but = |used: &[&str]| -> Vec<&str> {
+            all.into_iter().filter(|setting| !used.contains(setting)).collect()
+        };
+        assert_eq!(refused::<Counter>("a counter"), all_but(&["exemplars"]));
+        assert_eq!(refused::<MixedCounter>("a counter"), all_but(&["exemplars"]));
+        assert_eq!(refused::<Gauge>("a gauge"), all);
+        assert_eq!(refused::<IntGauge>("a gauge"), all);
+        assert_eq!(refused::<ProcessGauge>("a gauge"), all_but(&["an aggregation"]));
+        let used = ["buckets", "native buckets", "exemplars"];
+        assert_eq!(refused::<Histogram>("a histogram"), all_but(&used));
+        assert_eq!(refused::<Summary>("a summary"), all_but(&["quantiles", "a window"]));
+        assert_eq!(refused::<Info>("an info"), all);
+        assert_eq!(refused::<StateSet<&str>>("a state set"), all_but(&["states"]));
+        #[cfg(feature = "window")]
+        assert_eq!(refused::<Window>("a window"), all_but(&["a window", "an accuracy"]));
+    }
+
+    #[test]
+    fn a_value_that_is_computed_has_no_labels_and_no_limit() {
+        let registry = Registry::new();
+        let scope = registry.scope();
+        let new = || Description::new("x", "");
+        for description in [new().labels(["a"]), new().limit(1), new().values("a", ["b"])] {
+            let error = scope.gauge_fn(description, || 1.0).unwrap_err().to_string();
+            assert!(error.contains("a gauge that is computed does not use"), "{error}");
+        }
+        scope.gauge_fn(new().unit("seconds"), || 1.0).unwrap();
+    }
+}

@@ -3,13 +3,13 @@
 use quipu_segment::series::{self, Identity, Label, Schema};
 
 use crate::collector::Callback;
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::kind::{Instrument, MetricKind};
 use crate::label;
 use crate::names;
 use crate::registry::Registry;
-use crate::snapshot;
+use crate::snapshot::{self, Kind};
 
 /// A view of a registry for one part of a program: with a prefix for names, and constant labels.
 #[derive(Debug, Clone)]
@@ -90,7 +90,8 @@ impl<'r> Scope<'r> {
         description: Description,
         value: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let callback = self.callback(description, snapshot::Kind::Gauge, value)?;
+        let callback =
+            self.callback(description, Kind::Gauge, ("a gauge that is computed", &[]), value)?;
         self.registry.collect(callback)
     }
 
@@ -104,7 +105,8 @@ impl<'r> Scope<'r> {
         description: Description,
         total: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<(), Error> {
-        let callback = self.callback(description, snapshot::Kind::Counter, total)?;
+        let callback =
+            self.callback(description, Kind::Counter, ("a counter that is computed", &[]), total)?;
         self.registry.collect(callback)
     }
 
@@ -114,14 +116,18 @@ impl<'r> Scope<'r> {
         if self.prefix.is_empty() { name } else { format!("{}_{name}", self.prefix) }
     }
 
+    /// Makes a collector of one value. `metric` is the kind of metric with its article, and `used`
+    /// are the settings that it uses.
     pub(crate) fn callback(
         &self,
         description: Description,
-        kind: snapshot::Kind,
+        kind: Kind,
+        (metric, used): (&str, &[Setting]),
         value: impl Fn() -> f64 + Send + Sync + 'static,
     ) -> Result<Callback, Error> {
         let name = self.full_name(&description);
         names::check_metric(&name, description.verbatim)?;
+        description.check_settings(&name, metric, used)?;
         let Description { help, unit, .. } = description;
         Ok(Callback::new(name, help, unit, kind, self.labels.clone(), Box::new(value)))
     }
@@ -135,6 +141,8 @@ impl<'r> Scope<'r> {
     ) -> Result<series::Family, Error> {
         let name = self.full_name(description);
         names::check_metric(&name, description.verbatim)?;
+        let used = [I::SETTINGS, &Setting::OF_FAMILIES].concat();
+        description.check_settings(&name, I::Kind::SNAPSHOT_KIND.with_article(), &used)?;
         let mut schema = Schema {
             name: name.clone(),
             help: description.help.clone(),

@@ -30,6 +30,21 @@ pub enum Kind {
     Unknown,
 }
 
+impl Kind {
+    /// The kind in a sentence.
+    pub(crate) fn with_article(self) -> &'static str {
+        match self {
+            Self::Counter => "a counter",
+            Self::Gauge => "a gauge",
+            Self::Histogram => "a histogram",
+            Self::Summary => "a summary",
+            Self::Info => "an info",
+            Self::StateSet => "a state set",
+            Self::Unknown => "a value of unknown type",
+        }
+    }
+}
+
 /// A label of a family: its name and, if it is of fixed cardinality, its values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Label<'a> {

@@ -258,10 +258,10 @@ impl SegmentStore {
 
     fn make(&self, spec: &Spec, family: String) -> Result<SegmentMetric, Error> {
         let inner = &self.inner;
-        let mut description = Description::new(&family, &spec.help)
-            .labels(&spec.labels)
-            .aggregation(spec.aggregation.unwrap_or_default())
-            .verbatim();
+        let mut description = Description::new(&family, &spec.help).labels(&spec.labels).verbatim();
+        if let (CellsKind::Each, Some(aggregation)) = (cells_kind(spec), spec.aggregation) {
+            description = description.aggregation(aggregation);
+        }
         if let Some(series) = inner.registries.options().series {
             description = description.limit(series);
         }

@@ -21,7 +21,6 @@ use crate::error::Error;
 use crate::kind::{
     AnyKind, GAUGE_STAMP, GAUGE_VALUE, MetricKind, MixedCounter, RelayCounter, Times, Total,
 };
-use crate::snapshot::Kind;
 
 impl Intake {
     /// Changes a series of the metric of that name, whichever program made it. Labels of a metric
@@ -311,15 +310,7 @@ fn described(entry: &Entry) -> &'static str {
     match &entry.kind {
         AnyKind::RelayHistogram(_) => "a histogram of totals that another program sends",
         AnyKind::RelaySummary(_) => "a summary of totals that another program sends",
-        kind => match kind.snapshot_kind() {
-            Kind::Counter => "a counter",
-            Kind::Gauge => "a gauge",
-            Kind::Histogram => "a histogram",
-            Kind::Summary => "a summary",
-            Kind::Info => "an info",
-            Kind::StateSet => "a state set",
-            Kind::Unknown => "a value of unknown type",
-        },
+        kind => kind.snapshot_kind().with_article(),
     }
 }
 

@@ -7,7 +7,7 @@ use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 use super::exemplar;
 use super::family::{Family, Instrument, single};
 use super::total::{self, Total, TotalKind};
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
@@ -66,6 +66,7 @@ impl<L: LabelGroup> Family<Counter, L> {
 
 impl Instrument for Counter {
     type Kind = TotalKind<Self>;
+    const SETTINGS: &'static [Setting] = &[Setting::Exemplars];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         total::describe::<Self>(description, schema);

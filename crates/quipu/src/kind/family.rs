@@ -7,7 +7,7 @@ use std::sync::Arc;
 use quipu_segment::series::{self, KeyWriter, Label, Schema, SeriesCells, SeriesHandle, View};
 
 use super::metric_kind::MetricKind;
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::{Indices, LabelGroup};
 use crate::scope::{Register, Scope};
@@ -19,6 +19,10 @@ pub trait Instrument: Sized {
     /// What the cells mean, and what all series of a family share, such as bucket bounds.
     #[doc(hidden)]
     type Kind: MetricKind;
+
+    /// The settings of a description that only some kinds use, and this kind does.
+    #[doc(hidden)]
+    const SETTINGS: &'static [Setting];
 
     /// Writes cells and settings into the schema of a family.
     ///

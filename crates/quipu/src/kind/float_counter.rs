@@ -7,7 +7,7 @@ use quipu_segment::series::{Schema, SeriesCells, SeriesHandle};
 use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
 use super::total::{self, Total, TotalKind};
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
@@ -74,6 +74,7 @@ impl<L: LabelGroup> Family<FloatCounter, L> {
 
 impl Instrument for FloatCounter {
     type Kind = TotalKind<Self>;
+    const SETTINGS: &'static [Setting] = &[Setting::Exemplars];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         total::describe::<Self>(description, schema);

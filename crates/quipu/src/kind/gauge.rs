@@ -9,7 +9,7 @@ use quipu_segment::sync::Ordering;
 use super::exemplar::{self, Exemplars};
 use super::family::{Family, Instrument, single};
 use super::metric_kind::{MetricKind, Scratch, check_cells};
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
@@ -106,6 +106,7 @@ impl<L: LabelGroup> Family<Gauge, L> {
 
 impl Instrument for Gauge {
     type Kind = GaugeKind;
+    const SETTINGS: &'static [Setting] = &[];
 
     fn describe(_: &Description, schema: &mut Schema) -> Result<(), Error> {
         schema.cells = 1;

@@ -6,7 +6,7 @@ use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
 
 use super::family::Instrument;
 use super::metric_kind::{MetricKind, Scratch};
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::scope::{Register, Scope};
 use crate::snapshot::{self, Value};
@@ -34,6 +34,7 @@ pub struct InfoKind;
 
 impl Instrument for Info {
     type Kind = InfoKind;
+    const SETTINGS: &'static [Setting] = &[];
 
     fn describe(_: &Description, schema: &mut Schema) -> Result<(), Error> {
         schema.cells = 1;

@@ -7,7 +7,7 @@ use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
 use super::metric_kind::{MetricKind, Scratch, check_cells};
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
@@ -122,6 +122,7 @@ impl<L: LabelGroup> Family<IntGauge, L> {
 
 impl Instrument for IntGauge {
     type Kind = IntGaugeKind;
+    const SETTINGS: &'static [Setting] = &[];
 
     fn describe(_: &Description, schema: &mut Schema) -> Result<(), Error> {
         schema.cells = 1;

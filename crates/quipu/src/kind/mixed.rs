@@ -12,7 +12,7 @@ use quipu_segment::sync::Ordering;
 use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
 use super::total::{self, Total, TotalKind};
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
@@ -114,6 +114,7 @@ impl<L: LabelGroup> Family<MixedCounter, L> {
 
 impl Instrument for MixedCounter {
     type Kind = TotalKind<Self>;
+    const SETTINGS: &'static [Setting] = &[Setting::Exemplars];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         total::describe::<Self>(description, schema);

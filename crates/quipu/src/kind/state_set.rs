@@ -10,7 +10,7 @@ use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
 use super::metric_kind::{MetricKind, Scratch, damaged};
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelValue;
 use crate::scope::{Register, Scope};
@@ -74,6 +74,7 @@ impl<S> fmt::Debug for StateSet<S> {
 
 impl<S: LabelValue> Instrument for StateSet<S> {
     type Kind = StateSetKind;
+    const SETTINGS: &'static [Setting] = &[Setting::States];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         let named: Vec<&str> = description.states.iter().map(String::as_str).collect();

@@ -16,7 +16,7 @@ use quipu_segment::sync::Ordering;
 use super::family::{Family, Instrument, single};
 use super::metric_kind::{MetricKind, Scratch, are_quantiles, damaged};
 use super::native;
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
@@ -254,6 +254,7 @@ impl<L: LabelGroup> Family<Summary, L> {
 
 impl Instrument for Summary {
     type Kind = Layout;
+    const SETTINGS: &'static [Setting] = &[Setting::Quantiles, Setting::Window];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         let fail = |what: String| Err(Error::invalid(&description.full_name(), what));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quipu_window::{Bucketed, Window as _};
 
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::scope::{Register, Scope};
 use crate::snapshot;
@@ -19,6 +19,9 @@ pub struct Window(Arc<Bucketed>);
 const DEFAULT_WINDOW: Duration = Duration::from_secs(60);
 /// The number of buckets of a window without [`Description::accuracy`].
 const BUCKETS: u32 = 300;
+
+/// What an error calls it, and the settings that it uses.
+const USED: (&str, &[Setting]) = ("a window", &[Setting::Window, Setting::Accuracy]);
 
 impl Window {
     /// Counts `n` events.
@@ -54,7 +57,7 @@ impl Register for Window {
         let window = Self(Arc::new(bucketed));
         let (shown, begun) = (window.clone(), window.clone());
         let callback = scope
-            .callback(description, snapshot::Kind::Gauge, move || shown.count() as f64)?
+            .callback(description, snapshot::Kind::Gauge, USED, move || shown.count() as f64)?
             .on_reset(move || begun.0.reset());
         scope.registry().collect(callback)?;
         Ok(window)

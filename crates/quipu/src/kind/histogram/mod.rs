@@ -10,7 +10,7 @@ use quipu_segment::series::{Schema, SeriesHandle};
 use super::exemplar::{self, KeptExemplar};
 use super::family::{Family, Instrument, single};
 use super::timer::Timer;
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
@@ -90,6 +90,7 @@ impl<L: LabelGroup> Family<Histogram, L> {
 
 impl Instrument for Histogram {
     type Kind = Layout;
+    const SETTINGS: &'static [Setting] = &[Setting::Buckets, Setting::Native, Setting::Exemplars];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         let layout = Layout::new(description)?;

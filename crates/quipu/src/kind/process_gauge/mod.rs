@@ -18,7 +18,7 @@ use quipu_segment::sync::Ordering;
 
 use super::aggregation::Aggregation;
 use super::family::{Family, Instrument, single};
-use crate::description::Description;
+use crate::description::{Description, Setting};
 use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
@@ -216,6 +216,7 @@ impl fmt::Debug for ProcessGauge {
 
 impl Instrument for ProcessGauge {
     type Kind = Layout;
+    const SETTINGS: &'static [Setting] = &[Setting::Aggregation];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         let aggregation = description.aggregation;
