@@ -1,11 +1,10 @@
 //! State sets: some named states, each of which is on or off.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle};
+use quipu_segment::series::{self, KeyWriter, Schema, SeriesCells, SeriesHandle, StringSet};
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
@@ -20,6 +19,7 @@ use crate::snapshot::{self, Value};
 /// named by [`Description::states`]. All states are off initially.
 pub struct StateSet<S> {
     bound: SeriesHandle,
+    kind: Arc<StateSetKind>,
     states: PhantomData<fn(S)>,
 }
 
@@ -29,12 +29,26 @@ pub type StateSetFamily<S, L> = Family<StateSet<S>, L>;
 /// The meaning of a state set's cells: one for each state.
 pub struct StateSetKind {
     states: Box<[String]>,
+    /// The same states, by name.
+    indices: [Option<StringSet>; 1],
 }
 
 impl<S: LabelValue> StateSet<S> {
-    /// Turns this state on, and all others off.
+    /// Turns this state on, and all others off. A value that is not one of the states, such as
+    /// another text, turns all off.
+    ///
+    /// ```
+    /// use quipu::{Description, Registry, StateSet};
+    ///
+    /// let registry = Registry::new();
+    /// let phase: StateSet<&str> =
+    ///     registry.register(Description::new("phase", "").states(["starting", "running"]))?;
+    /// phase.set(&"running");
+    /// assert!(phase.is_on(&"running") && !phase.is_on(&"starting"));
+    /// # Ok::<(), quipu::Error>(())
+    /// ```
     pub fn set(&self, state: &S) {
-        self.set_index(Self::index(state));
+        self.set_index(self.index(state).unwrap_or(usize::MAX));
     }
 
     /// Turns the state with index `on` on, and all others off: for states whose names are known at
@@ -45,24 +59,30 @@ impl<S: LabelValue> StateSet<S> {
         }
     }
 
-    /// Turns one state on or off, and leaves the others as they are.
+    /// Turns one state on or off, and leaves the others as they are. A value that is not one of the
+    /// states changes nothing.
     pub fn set_one(&self, state: &S, on: bool) {
-        self.bound.cells().plain(Self::index(state)).store(u64::from(on), Ordering::Relaxed);
+        if let Some(index) = self.index(state) {
+            self.bound.cells().plain(index).store(u64::from(on), Ordering::Relaxed);
+        }
     }
 
-    /// Whether the state is on.
+    /// Whether the state is on. A value that is not one of the states never is.
     pub fn is_on(&self, state: &S) -> bool {
-        self.bound.cells().plain(Self::index(state)).load(Ordering::Relaxed) != 0
+        let index = self.index(state);
+        index.is_some_and(|at| self.bound.cells().plain(at).load(Ordering::Relaxed) != 0)
     }
 
-    fn index(state: &S) -> usize {
-        state.index().unwrap_or(0) as usize
+    fn index(&self, state: &S) -> Option<usize> {
+        let by_name = || KeyWriter::index_of(&self.kind.indices, |key| state.encode(key));
+        let index = state.index().or_else(by_name)? as usize;
+        (index < self.bound.cells().len()).then_some(index)
     }
 }
 
 impl<S> Clone for StateSet<S> {
     fn clone(&self) -> Self {
-        Self { bound: self.bound.clone(), states: PhantomData }
+        Self { bound: self.bound.clone(), kind: Arc::clone(&self.kind), states: PhantomData }
     }
 }
 
@@ -77,12 +97,19 @@ impl<S: LabelValue> Instrument for StateSet<S> {
     const SETTINGS: &'static [Setting] = &[Setting::States];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
+        let fail = |what: &str| Err(Error::invalid(&description.full_name(), what));
         let named: Vec<&str> = description.states.iter().map(String::as_str).collect();
+        if S::VALUES.is_some() && !named.is_empty() {
+            return fail("the type of its states names them: omit them in the description");
+        }
         let states = S::VALUES.unwrap_or(&named);
+        if let Err(twice) = StringSet::new(states) {
+            return fail(&format!("the state {twice:?} appears twice: name each once"));
+        }
         if states.is_empty() || states.len() > 512 || states.iter().any(|s| s.contains('\0')) {
             let what = "it needs 1 to 512 states without NUL in their names: use an enum that \
                         derives LabelValue, or name them in the description";
-            return Err(Error::invalid(&description.full_name(), what));
+            return fail(what);
         }
         // At most 512.
         schema.cells = states.len() as u16;
@@ -90,8 +117,8 @@ impl<S: LabelValue> Instrument for StateSet<S> {
         Ok(())
     }
 
-    fn from_handle(handle: SeriesHandle, _: &Arc<StateSetKind>) -> Self {
-        Self { bound: handle, states: PhantomData }
+    fn from_handle(handle: SeriesHandle, kind: &Arc<StateSetKind>) -> Self {
+        Self { bound: handle, kind: Arc::clone(kind), states: PhantomData }
     }
 }
 
@@ -103,12 +130,13 @@ impl MetricKind for StateSetKind {
         let schema = family.schema();
         let names = std::str::from_utf8(&schema.settings).map_err(|_| damaged(schema))?;
         let states: Box<[String]> = names.split('\0').map(str::to_owned).collect();
-        // Two states of one name would be two series of one.
-        let is_repeated = states.iter().collect::<HashSet<_>>().len() < states.len();
-        if states.len() != usize::from(schema.cells) || is_repeated {
+        if states.len() != usize::from(schema.cells) {
             return Err(damaged(schema));
         }
-        Ok(Self { states })
+        let texts: Vec<&str> = states.iter().map(String::as_str).collect();
+        // Two states of one name would be two series of one.
+        let indices = StringSet::new(&texts).map_err(|_| damaged(schema))?;
+        Ok(Self { states, indices: [Some(indices)] })
     }
 
     fn read(
@@ -129,5 +157,37 @@ impl MetricKind for StateSetKind {
 impl<S: LabelValue> Register for StateSet<S> {
     fn register(scope: &Scope<'_>, description: Description) -> Result<Self, Error> {
         single(scope, &description)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Registry;
+
+    #[test]
+    fn a_text_turns_on_the_state_of_its_name() {
+        let registry = Registry::new();
+        let states = Description::new("s", "").states(["a", "b", "c"]);
+        let set: StateSet<&str> = registry.register(states).unwrap();
+        let on = || ["a", "b", "c", "d", ""].map(|state| set.is_on(&state));
+        set.set(&"b");
+        assert_eq!(on(), [false, true, false, false, false]);
+        set.set_one(&"c", true);
+        set.set_one(&"d", true);
+        assert_eq!(on(), [false, true, true, false, false]);
+        assert!(registry.text().contains("s{s=\"b\"} 1\n"));
+        set.set(&"d");
+        assert_eq!(on(), [false; 5]);
+    }
+
+    #[test]
+    fn a_state_is_named_once() {
+        let registry = Registry::new();
+        let twice =
+            registry.register::<StateSet<&str>>(Description::new("s", "").states(["a", "a"]));
+        assert!(twice.unwrap_err().to_string().contains("\"a\" appears twice"));
+        let both = registry.register::<StateSet<bool>>(Description::new("s", "").states(["a"]));
+        assert!(both.unwrap_err().to_string().contains("omit them"));
     }
 }

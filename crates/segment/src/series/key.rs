@@ -100,6 +100,17 @@ impl<'a> KeyWriter<'a> {
         Self { texts: Some(texts), ..Self::of_group(sets) }
     }
 
+    /// The index of the one value that `write` writes: its own, or the index of its text in `set`,
+    /// which is of one label. `None` if the text is not in the set.
+    pub fn index_of(
+        set: &'a [Option<StringSet>; 1],
+        write: impl FnOnce(&mut KeyWriter<'_>),
+    ) -> Option<u32> {
+        let mut writer = Self::of_group(set);
+        write(&mut writer);
+        writer.group().filter(|_| writer.position == 1)
+    }
+
     /// Writes a value of fixed cardinality: value number `index` of `of` values.
     #[inline]
     pub fn index(&mut self, index: u32, of: u32) {
