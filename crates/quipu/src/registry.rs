@@ -13,6 +13,7 @@ use quipu_segment::{ForkSafeCell, Segment};
 use crate::collector::Collector;
 use crate::description::Description;
 use crate::error::Error;
+use crate::exposition::underscored_name;
 use crate::kind::{Counter, Gauge, Histogram, IntGauge};
 use crate::names::{Names, find, with, without};
 use crate::scope::{Metrics, Register, Scope};
@@ -33,6 +34,8 @@ struct Inner {
     segment: Segment,
     /// The registered names.
     names: Names,
+    /// The registered names that are escaped for readers without UTF-8 names, in that form.
+    escaped: Names,
     /// The unregistered names, sorted: their families are not shown.
     hidden: ForkSafeCell<Arc<[Arc<str>]>>,
     collectors: ForkSafeCell<Arc<[Arc<dyn Collector>]>>,
@@ -66,6 +69,7 @@ impl Registry {
         let inner = Inner {
             segment,
             names: Names::default(),
+            escaped: Names::default(),
             hidden: ForkSafeCell::default(),
             collectors: ForkSafeCell::new(Arc::new([])),
             readers: Readers::default(),
@@ -174,8 +178,12 @@ impl Registry {
     /// # Errors
     /// If the name of one of its families is taken.
     pub fn collect(&self, collector: impl Collector + 'static) -> Result<(), Error> {
-        for name in collector.names() {
-            self.claim(&name)?;
+        let names = collector.names();
+        for (at, name) in names.iter().enumerate() {
+            if let Err(error) = self.claim(name) {
+                names[..at].iter().for_each(|name| _ = self.release(name));
+                return Err(error);
+            }
         }
         let collector: Arc<dyn Collector> = Arc::new(collector);
         self.inner.collectors.replace(|collectors| {
@@ -209,7 +217,7 @@ impl Registry {
                 Err(at) => (Some(with(hidden, at, name).into()), ()),
             });
         }
-        let was_there = names.iter().map(|name| inner.names.release(name));
+        let was_there = names.iter().map(|name| self.release(name));
         was_there.fold(false, |any, one| any | one)
     }
 
@@ -327,6 +335,23 @@ impl Registry {
         if !self.inner.names.claim(name) {
             return Err(Error::duplicate(name));
         }
+        // Claimed before the look at the others: of two threads, at least one sees the other.
+        let shown = underscored_name(name);
+        let (is_claimed, is_taken) = match shown == name {
+            true => (true, self.inner.escaped.has(name)),
+            false => (self.inner.escaped.claim(&shown), self.inner.names.has(&shown)),
+        };
+        if is_taken || !is_claimed {
+            self.inner.names.release(name);
+            if is_claimed && shown != name {
+                self.inner.escaped.release(&shown);
+            }
+            let what = format!(
+                "another metric has the same name once escaped for readers without UTF-8 names, \
+                 {shown:?}: rename one of the two"
+            );
+            return Err(Error::invalid(name, what));
+        }
         self.inner.hidden.replace(|hidden| match find(hidden, name) {
             Ok(at) => (Some(without(hidden, at).into()), ()),
             Err(_) => (None, ()),
@@ -334,9 +359,14 @@ impl Registry {
         Ok(())
     }
 
-    /// Gives back a name whose metric could not be registered.
-    pub(crate) fn release(&self, name: &str) {
-        self.inner.names.release(name);
+    /// Gives a name back; returns false if it was not claimed.
+    pub(crate) fn release(&self, name: &str) -> bool {
+        let was_there = self.inner.names.release(name);
+        let shown = underscored_name(name);
+        if was_there && shown != name {
+            self.inner.escaped.release(&shown);
+        }
+        was_there
     }
 }
 

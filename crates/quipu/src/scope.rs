@@ -5,6 +5,7 @@ use quipu_segment::series::{self, Identity, Label, Schema};
 use crate::collector::Callback;
 use crate::description::{Description, Setting};
 use crate::error::Error;
+use crate::exposition::underscored_label;
 use crate::kind::{Instrument, MetricKind};
 use crate::label;
 use crate::names;
@@ -214,8 +215,17 @@ impl<'r> Scope<'r> {
         all.splice(own..own, instruments);
         for (i, label) in all.iter().enumerate() {
             names::check_label(metric, &label.name, description.verbatim)?;
-            if all[..i].iter().any(|other| other.name == label.name) {
-                let what = format!("the label {:?} appears twice: rename one", label.name);
+            let shown = underscored_label(&label.name);
+            let is_alike = |other: &&Label| underscored_label(&other.name) == shown;
+            if let Some(other) = all[..i].iter().find(is_alike) {
+                let what = match other.name == label.name {
+                    true => format!("the label {:?} appears twice: rename one", label.name),
+                    false => format!(
+                        "the labels {:?} and {:?} are one label for readers without UTF-8 names: \
+                         rename one",
+                        other.name, label.name
+                    ),
+                };
                 return Err(Error::invalid(metric, what));
             }
         }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use quipu::exposition::{Encoder, Escaping, Format};
+use quipu::label::Values;
 use quipu::snapshot::{Family, Number, Series, Sink, Source, Value};
 use quipu::{
     Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily,
@@ -547,4 +548,38 @@ fn a_registered_name_precedes_its_variants() {
     let name = b"hits_total";
     let names = encoder.buffer().windows(name.len()).filter(|bytes| bytes == name).count();
     assert_eq!(names, 1);
+}
+
+#[test]
+fn no_two_metrics_have_one_name_for_readers_without_utf8_names() {
+    let registry = Registry::new();
+    let register = |name: &str| registry.counter(name, "").map(|_| ());
+    register("x y").unwrap();
+    for name in ["x_y", "x.y"] {
+        let error = register(name).unwrap_err();
+        assert!(!error.is_duplicate(), "{error}");
+        assert!(error.to_string().contains("\"x_y\": rename one"), "{error}");
+    }
+    assert!(register("x y").unwrap_err().is_duplicate());
+    register("z_z").unwrap();
+    assert!(register("z.z").is_err());
+    let text = registry.text();
+    assert_eq!(text.matches("x_y_total 0\n").count(), 1, "{text}");
+    // A name that was refused is not taken, and one that is given back is free.
+    assert!(!registry.unregister("x.y"));
+    assert!(registry.unregister("x y") && registry.unregister("z_z"));
+    register("x_y").unwrap();
+    register("z.z").unwrap();
+    assert!(register("x y").is_err() && register("z_z").is_err());
+    assert_eq!(registry.text().matches("x_y_total 0\n").count(), 1);
+}
+
+#[test]
+fn no_two_labels_have_one_name_for_readers_without_utf8_names() {
+    let registry = Registry::new();
+    let labels = Description::new("x", "").labels(["a b", "a_b"]);
+    let error = registry.register::<CounterFamily<Values>>(labels).unwrap_err().to_string();
+    assert!(error.contains("\"a b\" and \"a_b\""), "{error}");
+    let labels = Description::new("x", "").labels(["quipu.overflow"]);
+    assert!(registry.register::<CounterFamily<Values>>(labels).is_err());
 }
