@@ -436,3 +436,61 @@ fn a_counter_and_one_with_the_suffix_are_both_shown() {
         assert_eq!(out.windows(name.len()).filter(|bytes| *bytes == name).count(), 1);
     }
 }
+
+/// A count that wraps around looks like a restart of its source.
+#[test]
+fn counts_do_not_wrap_around() {
+    const HUGE: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut add = |name: &str, given: &Given<'_>| {
+        intake.take(metric(name), &[], given, Mode::Add, None).unwrap();
+    };
+    let buckets = |count: f64| [(1.0, count), (f64::INFINITY, count)];
+    let native = |count: u64| Native {
+        schema: 0,
+        zero_threshold: 0.0,
+        zero_count: count,
+        positive: &[],
+        negative: &[],
+        exemplars: &[],
+    };
+    for count in [5.0, HUGE, HUGE, HUGE - 20_000.0] {
+        add("classic", &Given::Histogram { buckets: &buckets(count), sum: 1.0 });
+        add("native", &Given::Native { buckets: native(count as u64), sum: 1.0 });
+        let positive = [(1, count as u64), (2, count as u64)];
+        let buckets = Native { positive: &positive, ..native(0) };
+        add("sides", &Given::Native { buckets, sum: 1.0 });
+        add("summary", &Given::Summary { quantiles: &[], count, sum: 1.0 });
+        add("counter_total", &Given::Counter(count));
+        add("gaps_total", &Given::Counter(9_007_199_254_740_992.0));
+    }
+    for name in ["classic_count", "native_count", "sides_count", "summary_count", "counter_total"] {
+        let count = sample(&registry, name);
+        assert!(count >= HUGE, "{name} {count}");
+    }
+    assert_eq!(sample(&registry, "gaps_total"), 4.0 * 9_007_199_254_740_992.0);
+    for _ in 0..2 {
+        add("classic", &Given::Histogram { buckets: &buckets(1.0), sum: 1.0 });
+    }
+    assert!(sample(&registry, "classic_count") >= HUGE);
+    // Observations of a weight count in the same way.
+    let registry = Registry::new();
+    let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+    for (name, shape) in shapes() {
+        for _ in 0..20_000 {
+            intake.observe(metric(name), &[], &shape, 0.75, 1e15).unwrap();
+        }
+        let count = sample(&registry, &format!("{name}_count"));
+        assert!(count >= HUGE, "{name} {count}");
+        intake.observe(metric(name), &[], &shape, 0.75, 1.0).unwrap();
+        assert!(sample(&registry, &format!("{name}_count")) >= count);
+    }
+}
+
+/// The value of a sample without labels.
+fn sample(registry: &Registry, name: &str) -> f64 {
+    let text = registry.text();
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("{name} is not in\n{text}")).parse().unwrap()
+}

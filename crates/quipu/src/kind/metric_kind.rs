@@ -86,6 +86,18 @@ pub struct Scratch {
     pub(crate) all: Vec<(i32, u64)>,
 }
 
+/// Adds to a count that comes from outside, up to 2^63: a count that wraps around looks like a
+/// restart. From there on, only what is counted one by one is added, which never wraps.
+pub(crate) fn add_count(cells: &SeriesCells<'_>, cell: usize, n: u64) {
+    // One is added without a look at the sum, which may be over many lanes.
+    cells.add(cell, if n > 1 { most_added(cells.sum(cell), n) } else { n });
+}
+
+/// The part of `n` that [`add_count`] adds to a count.
+pub(crate) fn most_added(count: u64, n: u64) -> u64 {
+    if n > 1 { n.min((1_u64 << 63).saturating_sub(count)) } else { n }
+}
+
 /// Checks the number of cells of a family, which comes from its record, against the kind's.
 pub(crate) fn check_cells(family: &Family, valid: RangeInclusive<u16>) -> Result<(), Error> {
     let schema = family.schema();

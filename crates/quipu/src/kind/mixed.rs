@@ -29,6 +29,8 @@ pub type MixedCounterFamily<L> = Family<MixedCounter, L>;
 const TOTAL: usize = 0;
 /// The cell of the sum of all numbers that were not whole.
 const REST: usize = 1;
+/// An integer from here on is not added to by great numbers.
+const FULL: u64 = 1 << 63;
 /// 2^53: from here on, not every whole number is a float.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
@@ -62,10 +64,15 @@ impl MixedCounter {
         exemplar::keep(self.0.family(), self.0.cells(), Self::EXEMPLAR, 0, n, exemplar);
     }
 
-    /// Adds `n` to the cells of a series. Negative numbers and NaN are ignored.
+    /// Adds `n` to the cells of a series, for numbers from outside, which never make the integer
+    /// wrap around. Negative numbers and NaN are ignored.
     #[inline]
     pub(crate) fn add_to(cells: SeriesCells<'_>, n: f64) {
-        add(cells, n);
+        if n > 1.0 && cells.sum(TOTAL) >= FULL {
+            cells.add_float(REST, n);
+        } else {
+            add(cells, n);
+        }
     }
 
     /// Resets the total to zero, for all processes. Concurrent additions may be kept or lost.
@@ -158,12 +165,12 @@ fn add(cells: SeriesCells<'_>, n: f64) {
     }
 }
 
-/// The number as an integer, if it is whole, not negative, and below 2^63.
+/// The number as an integer, if it is whole, not negative, and at most 2^53: few greater ones would
+/// make the integer wrap around.
 #[inline]
 fn whole(n: f64) -> Option<u64> {
     let whole = n as u64;
-    // 2^63: greater numbers would overflow the integer when added up.
-    (whole as f64 == n && whole < 1 << 63).then_some(whole)
+    (whole as f64 == n && whole <= 1 << 53).then_some(whole)
 }
 
 /// Adds what is missing up to `n`. Of several threads that raise at once, only one adds it.

@@ -13,6 +13,8 @@
 use quipu_segment::series::{Family, SeriesCells, SeriesHandle, SideAllocation};
 use quipu_segment::sync::{AtomicU64, Ordering};
 
+use super::metric_kind::add_count;
+
 /// The valid schemas.
 pub(crate) const SCHEMAS: std::ops::RangeInclusive<i8> = -4..=8;
 pub(crate) const FINEST: i8 = 8;
@@ -317,7 +319,7 @@ fn add_first(
         }
         match slot(&side, key(schema), most) {
             Some((counts, slot)) => {
-                counts.add(slot, n);
+                add_count(&counts, slot, n);
                 return true;
             }
             None if begin(family, cells, table, newest, Some(&side), schema, most) => {}
@@ -460,7 +462,7 @@ fn merge(buckets: &mut Vec<(i32, u64)>) {
     buckets.dedup_by(|later, kept| {
         let same = later.0 == kept.0;
         if same {
-            kept.1 = kept.1.wrapping_add(later.1);
+            kept.1 = kept.1.saturating_add(later.1);
         }
         same
     });

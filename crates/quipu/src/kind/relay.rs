@@ -640,7 +640,7 @@ impl MetricKind for RelayHistogram {
                 Some(bucket) => bucket.count = value as u64,
                 None => sum = value,
             });
-            let count = buckets.iter().fold(0_u64, |sum, bucket| sum.wrapping_add(bucket.count));
+            let count = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
             let histogram = snapshot::Histogram { count, sum, buckets, native: None };
             emit(Value::Histogram(histogram));
         });

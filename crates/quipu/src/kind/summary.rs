@@ -14,7 +14,7 @@ use quipu_segment::series::{self, Schema, SeriesCells, SeriesHandle, SideAllocat
 use quipu_segment::sync::Ordering;
 
 use super::family::{Family, Instrument, single};
-use super::metric_kind::{MetricKind, Scratch, are_quantiles, damaged};
+use super::metric_kind::{MetricKind, Scratch, add_count, are_quantiles, damaged, most_added};
 use super::native;
 use crate::description::{Description, Setting};
 use crate::error::Error;
@@ -89,7 +89,7 @@ impl Layout {
         value: f64,
         n: u64,
     ) {
-        cells.add(COUNT, n);
+        add_count(cells, COUNT, n);
         cells.add_float(SUM, value * n as f64);
         if value.is_nan() || self.quantiles.is_empty() {
             return;
@@ -101,7 +101,8 @@ impl Layout {
         }
         // Without room for a table, the observation is in count and sum only.
         if value == 0.0 {
-            cells.plain(age + ZERO).fetch_add(n, Ordering::Relaxed);
+            let zeros = cells.plain(age + ZERO);
+            zeros.fetch_add(most_added(zeros.load(Ordering::Relaxed), n), Ordering::Relaxed);
         } else if n == 1 {
             native::observe(family, cells, age + TABLE, value, SCHEMA, MAX_BUCKETS);
         } else {
@@ -137,13 +138,13 @@ impl Layout {
         scratch: &mut Scratch,
     ) {
         let schema = self.read_buckets(family, cells, scratch);
-        let total: u64 = scratch.all.iter().fold(0, |sum, (_, count)| sum.wrapping_add(*count));
+        let total: u64 = scratch.all.iter().fold(0, |sum, (_, count)| sum.saturating_add(*count));
         scratch.quantiles.clear();
         for &quantile in &self.quantiles {
             let rank = ((quantile * total as f64).ceil() as u64).clamp(1, total.max(1));
             let mut below = 0_u64;
             let found = scratch.all.iter().find(|(_, count)| {
-                below = below.wrapping_add(*count);
+                below = below.saturating_add(*count);
                 below >= rank
             });
             let value =
@@ -179,7 +180,7 @@ impl Layout {
                 if round == 0 {
                     coarsest = coarsest.min(schema);
                     let zero = cells.plain(age + ZERO).load(Ordering::Relaxed);
-                    zeros = zeros.wrapping_add(zero);
+                    zeros = zeros.saturating_add(zero);
                     continue;
                 }
                 let fold = |index: i32| (coarsest..schema).fold(index, |i, _| (i + 1) >> 1);

@@ -8,7 +8,7 @@ use super::bounds::Bounds;
 use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
 use crate::kind::exemplar::{self, ReadExemplar};
-use crate::kind::metric_kind::{MetricKind, Scratch, are_bounds, damaged};
+use crate::kind::metric_kind::{MetricKind, Scratch, add_count, are_bounds, damaged};
 use crate::kind::native::{self, NativeGrowth, Sides};
 use crate::snapshot::{self, Bucket, Histogram, Value};
 
@@ -158,7 +158,7 @@ impl Layout {
         cells.add_float(SUM, value * n as f64);
         if self.is_classic() || value.is_nan() {
             let bucket = if value.is_nan() { self.bounds.len() } else { self.bounds.bucket(value) };
-            cells.add(FIRST_BUCKET + bucket, n);
+            add_count(cells, FIRST_BUCKET + bucket, n);
         }
         let Some(native) = self.native.filter(|_| !value.is_nan()) else { return };
         let (table, schema) = (self.table(), native.schema);
@@ -166,7 +166,7 @@ impl Layout {
         if value.abs() <= native.zero_threshold
             || !native::observe_many(family, cells, table, value, n, schema, native.buckets)
         {
-            cells.add(self.zero(), n);
+            add_count(cells, self.zero(), n);
         }
     }
 
@@ -175,7 +175,7 @@ impl Layout {
         cells.add_float(SUM, sum);
         for (bucket, (_, count)) in counts.iter().take(self.bounds.len() + 1).enumerate() {
             // Not negative: the intake checks it.
-            cells.add(FIRST_BUCKET + bucket, count.round() as u64);
+            add_count(cells, FIRST_BUCKET + bucket, count.round() as u64);
         }
     }
 
@@ -195,11 +195,11 @@ impl Layout {
             for &(index, count) in side.iter().filter(|(_, count)| *count > 0) {
                 let bucket = (index, is_negative);
                 if !native::add(family, cells, table, bucket, count, schema, most) {
-                    zero = zero.wrapping_add(count);
+                    zero = zero.saturating_add(count);
                 }
             }
         }
-        cells.add(self.zero(), zero);
+        add_count(cells, self.zero(), zero);
     }
 
     /// Makes the native buckets and the sum those of a source. If one of them is less than it was,
@@ -286,14 +286,14 @@ impl Layout {
     /// The number of observations.
     pub(super) fn count(&self, family: &Family, cells: &SeriesCells<'_>) -> u64 {
         let classic = (0..=self.bounds.len())
-            .fold(0_u64, |sum, bucket| sum.wrapping_add(cells.sum(FIRST_BUCKET + bucket)));
+            .fold(0_u64, |sum, bucket| sum.saturating_add(cells.sum(FIRST_BUCKET + bucket)));
         if self.is_classic() {
             return classic;
         }
         let mut scratch = Scratch::default();
         self.read_native(family, cells, &mut scratch);
         let buckets = scratch.positive.iter().chain(&scratch.negative).map(|(_, count)| *count);
-        buckets.fold(classic.wrapping_add(cells.sum(self.zero())), u64::wrapping_add)
+        buckets.fold(classic.saturating_add(cells.sum(self.zero())), u64::saturating_add)
     }
 
     /// Reads the exponential buckets, and returns their schema.
@@ -407,7 +407,7 @@ impl MetricKind for Layout {
                 let count = cells.sum(FIRST_BUCKET + i);
                 Bucket { bound, le: None, count, exemplar: slot.map(exemplar) }
             }));
-            let mut count = buckets.iter().fold(0_u64, |sum, b| sum.wrapping_add(b.count));
+            let mut count = buckets.iter().fold(0_u64, |sum, b| sum.saturating_add(b.count));
             let native = native.map(|(settings, schema)| snapshot::Native {
                 schema,
                 zero_threshold: settings.zero_threshold,
@@ -419,7 +419,7 @@ impl MetricKind for Layout {
             let is_classic = self.is_classic();
             if let (Some(native), false) = (&native, is_classic) {
                 let sides = native.positive.iter().chain(native.negative).map(|(_, count)| *count);
-                count = sides.fold(count.wrapping_add(native.zero_count), u64::wrapping_add);
+                count = sides.fold(count.saturating_add(native.zero_count), u64::saturating_add);
             }
             let buckets = if is_classic { buckets } else { &[] };
             emit(Value::Histogram(Histogram { count, sum: self.sum(cells), buckets, native }));
