@@ -63,7 +63,7 @@ mod tests {
         let omitted = OmittedFamilies::default();
         for _ in 0..3 {
             let mut encoder = Encoder::new(Format::Text, Escaping::default());
-            for name in ["x", "x.", "x", ""] {
+            for name in ["x", "x_", "x.", "x", ""] {
                 let (help, unit, labels, groups, bare) = ("", "", &[], 1, false);
                 let family = Family { name, help, unit, kind: Kind::Gauge, labels, groups, bare };
                 let (texts, value) = (Texts::default(), Value::Gauge(Number::Unsigned(1)));
