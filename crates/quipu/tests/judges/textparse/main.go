@@ -1,6 +1,10 @@
-// Parses an exposition with the parsers of Prometheus' server, and prints the samples as JSON.
+// Parses expositions with the parsers of Prometheus' server.
 //
 // Usage: textparse CONTENT-TYPE < exposition
+//
+//	textparse -verdicts < requests
+//
+// The first form prints the samples as JSON; verdicts.go documents the second one.
 //
 // The output has one object for each sample, in order. Numbers are strings, since JSON has no NaN
 // and no infinities. A sample has the type, help and unit that were declared for its family.
@@ -49,6 +53,13 @@ type observation struct {
 }
 
 func main() {
+	if len(os.Args) == 2 && os.Args[1] == "-verdicts" {
+		if err := judge(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "textparse:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	samples, err := read()
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(samples)
@@ -61,16 +72,13 @@ func main() {
 
 func read() ([]sample, error) {
 	if len(os.Args) != 2 {
-		return nil, errors.New("usage: textparse CONTENT-TYPE < exposition")
+		return nil, errors.New("usage: textparse CONTENT-TYPE < exposition, or textparse -verdicts")
 	}
 	bytes, err := io.ReadAll(os.Stdin)
 	if err != nil {
 		return nil, err
 	}
-	parser, err := textparse.New(bytes, os.Args[1], labels.NewSymbolTable(), textparse.ParserOptions{
-		EnableOpenMetrics2:                      true,
-		KeepClassicOnClassicAndNativeHistograms: true,
-	})
+	parser, err := newParser(bytes, os.Args[1])
 	if err != nil {
 		return nil, err
 	}
@@ -117,6 +125,13 @@ func read() ([]sample, error) {
 			samples = append(samples, complete(one, parser))
 		}
 	}
+}
+
+func newParser(bytes []byte, contentType string) (textparse.Parser, error) {
+	return textparse.New(bytes, contentType, labels.NewSymbolTable(), textparse.ParserOptions{
+		EnableOpenMetrics2:                      true,
+		KeepClassicOnClassicAndNativeHistograms: true,
+	})
 }
 
 // complete adds the fields that all samples have.
