@@ -1,5 +1,5 @@
-//! Programs of the target `exposition`: inputs that once made a page unreadable, and each input with
-//! each type.
+//! Programs of the target `exposition`: inputs that once made a page unreadable, and all inputs
+//! with all types.
 
 use crate::program::{encode, flags, op, segment};
 
@@ -10,7 +10,7 @@ const OPEN: u8 = 1;
 
 /// The programs, each once for each escaping, with its name.
 pub fn programs() -> Vec<(String, Vec<u8>)> {
-    let all: [(&str, u8, &[Op<'_>]); 41] = [
+    let all: [(&str, u8, &[Op<'_>]); 48] = [
         // A counter whose name is only its suffix.
         ("only_suffix_statsd", 0, &[(op::STATSD, 0, b".total:1|c")]),
         ("only_suffix_import", 0, &[(op::IMPORT, 0, b"# TYPE _total counter\n_total 1\n")]),
@@ -79,6 +79,35 @@ pub fn programs() -> Vec<(String, Vec<u8>)> {
             "library_kinds",
             0,
             &[(op::LIBRARY, 0, b"0\ta\ts\thelp\tl=v\t1\n1\tb\t\thelp\tl=v\t1.5\n2\tc\t\t\tl=v\t1,2\n3\td\t\t\tl=v\t\n4\te\t\t\tl=v\t0.5,0.9\n5\tf\t\t\tl=v\t\n6\tg\t\t\tl=v;m=w\t\n3\th\t\t\tl=v\t1,2")],
+        ),
+        // Units with characters that names escape.
+        ("unit_quoted", 0, &[(op::LIBRARY, 0, b"1\tx\ta\"b\t\t\t1")]),
+        // Series that escaping, or labels without values, make the same.
+        ("states", 0, &[(op::LIBRARY, 0, b"6\tg\t\t\tl=v;m=v\t\n6\th\t\t\tl=;m=v\t")]),
+        (
+            "names_of_segment",
+            flags::SEGMENT,
+            &[(
+                op::SEGMENT,
+                segment::VARIANT | segment::VERBATIM,
+                b"1\tx y\t\t\ta=1\t1\n1\tx_y\t\t\ta=1\t2",
+            )],
+        ),
+        ("names_of_target", 0, &[(op::TARGET, 0, b"{\"x y\"} 1\nx_y 2\n")]),
+        (
+            "empty_labels_of_segment",
+            flags::SEGMENT,
+            &[(op::SEGMENT, segment::VARIANT, b"1\te\t\t\ta=\t1\n1\te\t\t\tb=\t1")],
+        ),
+        ("empty_labels", 0, &[(op::IMPORT, 0, b"x{a=\"\"} 1\nx 2\nx{b=\"\"} 3\n")]),
+        (
+            "reserved_labels",
+            0,
+            &[(
+                op::IMPORT,
+                0,
+                b"# TYPE x counter\nx 1\nx{quipu_overflow=\"true\"} 2\nx_total{quipu_name=\"x\"} 3\n",
+            )],
         ),
         // All kinds by all inputs.
         (

@@ -20,6 +20,10 @@ use quipu_wire::{AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, Met
 
 use wire_shared::{DIALECTS, NAMES};
 
+#[path = "exposition_seeds.rs"]
+mod exposition_seeds;
+#[path = "targets/exposition_program.rs"]
+mod program;
 #[allow(dead_code, reason = "the fuzz target has the rest")]
 #[path = "../crates/server/src/outputs/remote_write/queue/records.rs"]
 mod records;
@@ -60,7 +64,8 @@ fn main() -> Result<(), Failure> {
     influx(&corpus)?;
     remote_write(&corpus)?;
     otlp(&corpus)?;
-    text(&corpus)
+    text(&corpus)?;
+    exposition(&corpus)
 }
 
 /// Programs of an arena, one per policy: the checkpoints of the first, the scopes of the second.
@@ -409,6 +414,14 @@ fn otlp(corpus: &impl Corpus) -> Result<(), Failure> {
     let context = b"\x0a\x1a\x0a\x16\x0a\x0cservice.name\x12\x06\x0a\x04cart\x10\x01\x12\x09\x0a\x01k\x12\x04\x0a\x02v1";
     corpus("wire_otlp", "context", &[b"p", &context[..]].concat())?;
     corpus("wire_otlp", "response", b"p\x0a\x08\x08\xac\x02\x12\x03why")?;
+    Ok(())
+}
+
+/// Programs that bring metrics in by all inputs.
+fn exposition(corpus: &impl Corpus) -> Result<(), Failure> {
+    for (name, program) in exposition_seeds::programs() {
+        corpus("exposition", &name, &program)?;
+    }
     Ok(())
 }
 

@@ -30,8 +30,18 @@ fuzz: ## A short run of each fuzz target; SECONDS_PER_FUZZ_TARGET=3600 FUZZ_SEED
 	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --locked --release --target $(HOST) --bins
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(addprefix fuzz/,$(FUZZ_TARGETS))
 
-.PHONY: $(addprefix fuzz/,$(FUZZ_TARGETS))
-$(addprefix fuzz/,$(FUZZ_TARGETS)): fuzz/%:
+# The target `exposition` asks the parsers of Prometheus.
+EXPOSITION_JUDGE := fuzz/target/textparse
+TEXTPARSE := crates/quipu/tests/judges/textparse
+
+$(EXPOSITION_JUDGE): $(wildcard $(TEXTPARSE)/*)
+	cd $(TEXTPARSE) && go build -o $(CURDIR)/$@ .
+
+fuzz/exposition: $(EXPOSITION_JUDGE)
+fuzz/exposition: export EXPOSITION_JUDGE := $(CURDIR)/$(EXPOSITION_JUDGE)
+
+.PHONY: $(addprefix fuzz/,$(FUZZ_TARGETS) exposition)
+$(addprefix fuzz/,$(FUZZ_TARGETS) exposition): fuzz/%:
 	@seconds=$(SECONDS_PER_FUZZ_TARGET); \
 	case $* in */*) seconds=$$(((seconds + 4) / 5));; esac; \
 	runs=$$((seconds * $(RUNS_PER_FUZZ_SECOND))); \

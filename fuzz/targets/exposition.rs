@@ -1,9 +1,10 @@
 //! Brings metrics in by all inputs, and has Prometheus' parsers read the pages that show them, in
 //! all formats.
 //!
-//! `exposition_program.rs` documents the inputs. The pages are those of the daemon, with segments
-//! and targets, and of a library's registry. Prometheus has to read each page completely, no series
-//! and no header may appear twice, and the series of well-behaved senders must be there.
+//! `exposition_program.rs` documents the inputs. The target judges the pages of the daemon, with
+//! segments and targets, and the pages of a library's registry. Prometheus has to read each page
+//! completely, no series and no header may appear twice, and the series of well-behaved senders
+//! must be there.
 //!
 //! `EXPOSITION_JUDGE` names the program that parses (`crates/quipu/tests/judges/textparse`). If
 //! `EXPOSITION_FAULTS` names a directory, the first input with each fault is saved there, and the
@@ -11,6 +12,8 @@
 
 #![no_main]
 
+#[path = "../fixed_seed.rs"]
+mod fixed_seed;
 #[path = "exposition_judge.rs"]
 mod judge;
 #[path = "exposition_program.rs"]
@@ -153,7 +156,7 @@ impl Run {
                     registry
                 });
                 // A library's caller cannot turn the checks off.
-                senders::register(library, &families(text), argument & segment::VARIANT);
+                senders::register(library, &families(text), 0);
             }
             op::MERGE => daemon.merge(),
             _ => {}

@@ -1,4 +1,4 @@
-//! Asks Prometheus' parsers, which are in a Go program that answers in the order of the requests.
+//! Asks Prometheus' parsers, which are in a Go program that responds in the order of the requests.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -31,13 +31,13 @@ pub fn check(program: &[u8], pages: &[Page]) {
     });
 }
 
-/// What is wrong with a page of this verdict.
+/// The fault of a page with this verdict, if there is a fault.
 fn fault(verdict: &str, fair: &[&str]) -> Option<String> {
     let mut parts = verdict.split('\t');
     if parts.next() != Some("ok") {
         return Some(verdict.to_owned());
     }
-    // One of the escapings doubles underscores.
+    // The escaping `dots` doubles underscores.
     let found: HashSet<String> = parts.map(|sample| sample.replace("__", "_")).collect();
     let missing = fair.iter().find(|sample| !found.contains(**sample))?;
     Some(format!("missing: {missing}"))
@@ -68,7 +68,7 @@ impl Judge {
         }
         self.input.write_all(&request).expect("the judge reads");
         let mut verdict = String::new();
-        self.output.read_line(&mut verdict).expect("the judge answers");
+        self.output.read_line(&mut verdict).expect("the judge responds");
         assert!(verdict.ends_with('\n'), "the judge ended");
         verdict.pop();
         verdict
@@ -90,7 +90,7 @@ impl Judge {
     }
 }
 
-/// A name for faults of the same kind: the format, and the words of the message that are not quoted.
+/// A name for faults of the same kind: the format, and the words of the message outside of quotes.
 fn kind(content_type: &str, fault: &str) -> String {
     let mut is_quoted = false;
     let mut words = String::new();

@@ -1,9 +1,9 @@
 //! The inputs of the target `exposition`: operations on a daemon.
 //!
-//! An input begins with a byte of [`flags`]. The operations follow, each of which ends at a NUL. The
-//! first byte of an operation is one of [`op`], the second its argument, and the rest its text. In
-//! texts, each byte above 0x7f stands for one of [`WORDS`], so that a change of one byte is a
-//! change of a whole word.
+//! An input begins with a byte of [`flags`]. The operations follow, and each ends at a NUL. The
+//! first byte of an operation is one of [`op`], the second is its argument, and the rest is its
+//! text. In texts, each byte above 0x7f stands for one of [`WORDS`], so that a change of one byte
+//! changes a whole word.
 
 #![allow(dead_code, reason = "the target and the seeds use different parts")]
 
@@ -60,7 +60,7 @@ pub mod segment {
     pub const LABELLED: u8 = 8;
 }
 
-/// The words for which the bytes from 0x80 on stand.
+/// The words of the bytes from 0x80 to 0xff.
 pub const WORDS: [&[u8]; 128] = [
     b"\0",
     b"\n",

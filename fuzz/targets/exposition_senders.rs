@@ -232,8 +232,8 @@ pub fn remote_write(families: &[Family], is_second: bool, now_ms: i64) -> Vec<u8
     body
 }
 
-/// A request of OTLP in JSON. The lowest bit of `argument` makes the values deltas, and the next one
-/// makes the labels attributes of the resource.
+/// A request of OTLP in JSON. The lowest bit of `argument` makes the values deltas, and the next
+/// bit makes the labels attributes of the resource.
 pub fn otlp(families: &[Family], argument: u8, now_ns: u64) -> Vec<u8> {
     let temporality = 2 - (argument & 1);
     let mut metrics = Vec::new();

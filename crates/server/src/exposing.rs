@@ -77,6 +77,33 @@ impl Exposing {
         }
     }
 
+    /// A scrape of what was merged, in this format.
+    #[cfg(any(test, fuzzing))]
+    pub(crate) fn over(
+        inputs: &Inputs,
+        format: Format,
+        escaping: Escaping,
+        filter: Filter,
+        merged: Arc<Merged>,
+    ) -> Self {
+        let compression = Compression::Identity;
+        let mut exposing = Self {
+            inputs: inputs.clone(),
+            format,
+            escaping,
+            compression,
+            compressor: None,
+            filter,
+            stage: Stage::Waiting(None),
+            place: None,
+            body: Vec::new(),
+        };
+        if exposing.begin(Reading::Of(merged)).is_some() {
+            exposing.filter = Filter::default();
+        }
+        exposing
+    }
+
     /// Goes on from a reading.
     fn begin(&mut self, reading: Reading) -> Option<Response> {
         let merged = match reading {

@@ -65,7 +65,7 @@ pub struct Options {
     pub translate: bool,
 }
 
-/// Without translation of OTLP's names, and with it.
+/// Without translation of OTLP's names, and with translation.
 static SETTINGS: LazyLock<[Settings; 2]> = LazyLock::new(|| {
     use Translation::{NoTranslation, UnderscoreEscapingWithSuffixes};
     [NoTranslation, UnderscoreEscapingWithSuffixes].map(|translation| {
@@ -268,7 +268,7 @@ mod tests {
             "\na 1\n",
             "\nb 2\n",
             "\nc 3\n",
-            "\nd{job=\"x\"} 4\n",
+            "\nd{instance=\"\",job=\"x\"} 4\n",
             "\ne{job=\"scrape\",instance=\"target-0\"} 5\n",
             "\nf{segment=\"segment-0\"} 6\n",
             "\nquipu_events_total 0\n",

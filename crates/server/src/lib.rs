@@ -17,6 +17,9 @@ pub mod count;
 pub mod credentials;
 pub mod diff;
 pub mod exposing;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod http;
 pub mod inputs;
 pub mod inspect;

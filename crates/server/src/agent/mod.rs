@@ -58,6 +58,8 @@ pub(crate) use merged::suffix;
 pub use merged::{About, Conflict, Filter, LeftOut, Merged, Seen};
 pub use pattern::Pattern;
 pub use recorded::{Labels, Recorded};
+#[cfg(any(test, fuzzing))]
+pub(crate) use source::read_segment;
 pub use walk::{All, Walk};
 pub use watched::{Asked, Reading, Watched};
 

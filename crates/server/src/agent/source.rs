@@ -491,6 +491,22 @@ fn open(found: &Found) -> Result<SegmentFile, String> {
     Ok(file)
 }
 
+/// Reads a segment as a source of this name does.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_segment(
+    path: &std::path::Path,
+    name: String,
+    shown_path: std::path::PathBuf,
+    labels: Labels,
+) -> Option<Arc<Seen>> {
+    let file = SegmentFile::open(path).ok()?;
+    let mut recorder = Recorder::of_file(&labels, LEAST_TEXT);
+    file.visit(LEAST_TEXT, &mut recorder).ok()?;
+    let (families, series) = recorder.finish();
+    let (origin, path) = (Origin::File, shown_path);
+    Some(Arc::new(Seen { origin, name, path, labels, families, series }))
+}
+
 /// How long ago that was; nothing if the clock was set back.
 fn age(since: SystemTime) -> Duration {
     SystemTime::now().duration_since(since).unwrap_or_default()

@@ -95,7 +95,7 @@ pub struct Request {
 }
 
 impl Request {
-    pub(super) fn new(
+    pub(crate) fn new(
         head: Parts,
         body: Bytes,
         started: Instant,

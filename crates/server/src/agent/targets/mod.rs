@@ -296,6 +296,39 @@ fn too_late(timeout: Duration) -> Fault {
     Fault { what, kind: FaultKind::Timeout }
 }
 
+/// Reads an exposition like a scrape of the target with this number. Returns `None` if the scrape
+/// fails.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn read_exposition(number: usize, body: &[u8], content_type: &str) -> Option<Arc<Seen>> {
+    let text = crate::look::Text::of_type(body.to_vec(), content_type.to_owned());
+    let turns = Turns::default();
+    let turn = turns.take(body.len(), Instant::now() + Duration::from_secs(60)).ok()?;
+    let read = families::read(&text, MAX_READ, &Seeded::default(), &turn, |_| false).ok()?;
+    let Body { families, series, .. } = read;
+    let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let name = format!("target-{number}");
+    let labels = vec![label("job", "scrape"), label("instance", &name)];
+    let (origin, path) = (Origin::Target, PathBuf::new());
+    Some(Arc::new(Seen { origin, name, path, labels, families, series }))
+}
+
+/// The sources of targets, with the report of their scrapes.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn with_reports(targets: &[Arc<Seen>]) -> Vec<Arc<Seen>> {
+    let Some(first) = targets.first() else { return Vec::new() };
+    let url = format!("http://{}/metrics", first.name);
+    let options = Options { targets: url.parse().into_iter().collect(), ..Options::default() };
+    let report = Report { up: true, seconds: 0.5, samples: 1, kept: 1, added: 1, bytes: 1.0 };
+    let reports: Vec<_> = options.targets.iter().map(|target| (target, report)).collect();
+    let mut sources = vec![report::seen(&reports, &options)];
+    sources.extend(targets.iter().cloned());
+    sources
+}
+
+/// The most samples that [`read_exposition`] reads.
+#[cfg(any(test, fuzzing))]
+const MAX_READ: usize = 10_000;
+
 /// No change of what is locked can panic half way.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

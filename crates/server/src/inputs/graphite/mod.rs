@@ -6,7 +6,7 @@
 use std::mem;
 
 use quipu::intake::{Given, Refused};
-use quipu::{Counter, Metrics as Group};
+use quipu::{Counter, Metrics as Group, Scope};
 use quipu_wire::remote::graphite::{Lines, Sample};
 use quipu_wire::remote::statsd::Name;
 
@@ -41,10 +41,23 @@ pub fn start(
     shared: &'static Shared,
     metrics: &Metrics,
 ) -> Result<Running, listeners::Error> {
-    listeners.start(state, shared, metrics, |scope| {
-        let GraphiteMetrics { samples } = scope.metrics()?;
-        Ok(move |names| Values { names, labels: Vec::new(), taken: 0, samples: samples.clone() })
-    })
+    listeners.start(state, shared, metrics, prepare)
+}
+
+/// Takes packets without a socket.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn lines(
+    state: &State,
+    shared: &'static Shared,
+    metrics: &Metrics,
+) -> Result<Box<dyn FnMut(&[u8])>, quipu::Error> {
+    listeners::lines(GRAPHITE, state, shared, metrics, prepare)
+}
+
+/// Registers the metrics. The result makes the reader of a listener.
+fn prepare(scope: &Scope<'_>) -> Result<impl Fn(Names) -> Values + use<>, quipu::Error> {
+    let GraphiteMetrics { samples } = scope.metrics()?;
+    Ok(move |names| Values { names, labels: Vec::new(), taken: 0, samples: samples.clone() })
 }
 
 #[derive(Debug, Group)]

@@ -182,6 +182,25 @@ impl Listeners {
     }
 }
 
+/// Takes packets as a listener does, without a socket.
+#[cfg(any(test, fuzzing))]
+pub(super) fn lines<R: Reader, F: Fn(Names) -> R>(
+    protocol: Protocol,
+    state: &State,
+    shared: &'static Shared,
+    metrics: &Metrics,
+    prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
+) -> Result<Box<dyn FnMut(&[u8])>, quipu::Error> {
+    let scope = metrics.registry().prefix("quipu").prefix(protocol.flag);
+    let (families, reader): (Families, _) = (scope.metrics()?, prepare(&scope)?);
+    let (metrics, reader) = (families.listener("memory"), reader(Names::new(None, false)));
+    let mut receiver = Receiver::new(state.intake.clone(), shared, metrics, reader);
+    Ok(Box::new(move |packet| {
+        receiver.packet(packet, &"memory".to_owned());
+        receiver.flush();
+    }))
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.ask();

@@ -68,15 +68,18 @@ impl Push {
         if !self.settings.enabled {
             return Ok(());
         }
-        let restore = move || {
-            match restore::restore(&mut intake, self.settings.expiry) {
-                Ok(groups) => *self.groups() = groups,
-                Err(error) => warn!(%error, "cannot read the groups of pushed metrics"),
-            }
-            // Release: threads that see this see the groups.
-            self.is_ready.store(true, Ordering::Release);
-        };
+        let restore = move || self.restore_now(&mut intake);
         thread::Builder::new().name("groups".into()).spawn(restore).map(drop)
+    }
+
+    /// Takes over the groups that are in the segment.
+    pub(crate) fn restore_now(&self, intake: &mut Intake) {
+        match restore::restore(intake, self.settings.expiry) {
+            Ok(groups) => *self.groups() = groups,
+            Err(error) => warn!(%error, "cannot read the groups of pushed metrics"),
+        }
+        // Release: threads that see this see the groups.
+        self.is_ready.store(true, Ordering::Release);
     }
 
     /// Whether requests for groups can be served. If not, waits for a moment.

@@ -4,8 +4,10 @@ mod forms;
 mod metrics;
 mod receiver;
 
+use quipu::Scope;
+
 use super::Shared;
-use super::listeners::{self, Listeners, Options, Protocol, Running};
+use super::listeners::{self, Listeners, Names, Options, Protocol, Running};
 use crate::metrics::Metrics;
 use crate::state::State;
 use metrics::StatsdMetrics;
@@ -32,8 +34,24 @@ pub fn start(
     shared: &'static Shared,
     metrics: &Metrics,
 ) -> Result<Running, listeners::Error> {
-    listeners.start(state, shared, metrics, |scope| {
-        let metrics = StatsdMetrics::new(scope)?;
-        Ok(move |names| Receiver::new(names, shared, metrics.samples()))
-    })
+    listeners.start(state, shared, metrics, |scope| prepare(scope, shared))
+}
+
+/// Takes packets without a socket.
+#[cfg(any(test, fuzzing))]
+pub(crate) fn lines(
+    state: &State,
+    shared: &'static Shared,
+    metrics: &Metrics,
+) -> Result<Box<dyn FnMut(&[u8])>, quipu::Error> {
+    listeners::lines(STATSD, state, shared, metrics, |scope| prepare(scope, shared))
+}
+
+/// Registers the metrics. The result makes the reader of a listener.
+fn prepare(
+    scope: &Scope<'_>,
+    shared: &'static Shared,
+) -> Result<impl Fn(Names) -> Receiver + use<>, quipu::Error> {
+    let metrics = StatsdMetrics::new(scope)?;
+    Ok(move |names| Receiver::new(names, shared, metrics.samples()))
 }
