@@ -218,6 +218,8 @@ fn a_unit_that_does_not_end_the_name_is_not_shown() {
         (Family { unit: "s", ..family("y", Kind::Gauge) }, ONE),
         (Family { unit: "seconds", ..family("seconds", Kind::Gauge) }, ONE),
         (Family { unit: "m/s", ..family("v_m/s", Kind::Gauge) }, ONE),
+        (Family { unit: "a\"b", ..family("w_a\"b", Kind::Gauge) }, ONE),
+        (Family { unit: "a\\", ..family("w_a\\", Kind::Gauge) }, ONE),
         (Family { unit: "bytes", ..family("z_bytes", Kind::Info) }, Value::Info),
     ];
     assert_broken(&families, &[]);

@@ -345,13 +345,15 @@ impl Page {
 
     /// Whether the unit can be shown: the name, as it is written, ends in it (OpenMetrics 1.0,
     /// section "Unit"). A scraper refuses the page because of any other unit, so that such a family
-    /// is shown without its unit.
+    /// is shown without its unit. The parser of Prometheus does not unescape names before it
+    /// compares them, so that no unit can contain an escaped character.
     fn has_unit(&mut self, family: &Family<'_>) -> bool {
         self.buffer.clear();
         escape::put_metric_name(family.name, "", self.rules.escaping, &mut self.buffer);
         let stem = self.buffer.strip_suffix(family.unit.as_bytes());
         let ends_in_unit = stem.is_some_and(|stem| stem.len() > 1 && stem.ends_with(b"_"));
-        ends_in_unit && !family.unit.contains(char::is_control)
+        let is_escaped = |character: char| character.is_control() || "\"\\".contains(character);
+        ends_in_unit && !family.unit.contains(is_escaped)
     }
 }
 
