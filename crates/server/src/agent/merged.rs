@@ -90,9 +90,9 @@ pub(super) struct Named {
     pub(super) groups: Vec<Group>,
     /// Whether the daemon and a source are in the first group.
     pub(super) is_shared: bool,
-    /// Whether series of the first group may have the same labels: it has those of the daemon and
-    /// of sources, or of targets and files. Two targets differ in their labels, and so do two
-    /// files.
+    /// Whether series of different sources in the first group may have the same labels, because the
+    /// group contains the daemon and sources, or targets and files. Two targets differ in their
+    /// labels, and so do two files.
     pub(super) is_mixed: bool,
 }
 
@@ -104,6 +104,8 @@ pub(super) struct Group {
     /// Whether it is shown with all sources together.
     pub(super) is_shown: bool,
     pub(super) parts: Vec<Part>,
+    /// Whether two families of one source may have a series with the same labels.
+    pub(super) may_repeat: bool,
 }
 
 /// A family of a source.
@@ -272,6 +274,14 @@ impl Merged {
             for group in &mut named.groups {
                 // Formats show the counters of each kind of name together.
                 group.parts.sort_by_key(|part| part.bare);
+                group.may_repeat = group.parts.windows(2).any(|two| {
+                    let [one, other] = [two[0], two[1]];
+                    let family = |part: Part| &sources[part.source].families[part.family];
+                    // The names of the daemon are the same, and its segment has no such series.
+                    (one.source, one.bare) == (other.source, other.bare)
+                        && one.source != OWN
+                        && family(one).may_repeat(family(other))
+                });
             }
         }
         conflicts.sort();
@@ -417,6 +427,7 @@ impl Named {
                 help: help.to_owned(),
                 is_shown: first.is_none(),
                 parts: vec![part],
+                may_repeat: false,
             }),
         }
     }

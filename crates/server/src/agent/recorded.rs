@@ -77,6 +77,8 @@ pub struct Recorded {
     overflows: usize,
     /// Encoded as [`Texts`].
     texts: Vec<u8>,
+    /// Whether a label may have an empty value, which is like no label.
+    has_empty: bool,
 }
 
 #[derive(Debug)]
@@ -136,6 +138,11 @@ struct OneExemplar {
     labels: Vec<u8>,
     value: f64,
     time: Option<Timestamp>,
+}
+
+/// Whether one of the fixed values of a label is empty.
+fn has_empty(values: &[&str]) -> bool {
+    values.iter().any(|value| value.is_empty())
 }
 
 /// The bytes of a line beside its name and its labels, roughly.
@@ -307,6 +314,7 @@ impl Sink for Recorder {
             series: Vec::with_capacity(series),
             overflows: 0,
             texts: Vec::with_capacity(texts),
+            has_empty: family.labels.iter().any(|label| label.values.is_some_and(has_empty)),
         });
     }
 
@@ -331,7 +339,9 @@ impl Sink for Recorder {
         } else {
             let mut texts = series.texts;
             for _ in family.dynamic() {
-                push(texts.next().unwrap_or(""), &mut recorded.texts);
+                let text = texts.next().unwrap_or("");
+                recorded.has_empty |= text.is_empty();
+                push(text, &mut recorded.texts);
             }
         }
         let Ok(end) = u32::try_from(recorded.texts.len()) else {
@@ -363,6 +373,12 @@ impl Sink for Recorder {
 }
 
 impl Recorded {
+    /// Whether it may have a series with the name and labels of another family. Both are of one
+    /// source, and their names are shown alike.
+    pub(super) fn may_repeat(&self, other: &Self) -> bool {
+        (&self.name, self.kind) != (&other.name, other.kind) || self.has_empty || other.has_empty
+    }
+
     /// Whether it, or one of its samples, has one of these names.
     pub fn is_one_of(&self, names: &[String]) -> bool {
         names.contains(&self.name)

@@ -100,7 +100,7 @@ impl Walk {
         // With a source of its own, a family that is apart is shown.
         let mut groups = named.groups.iter().filter(|group| group.is_shown || filter.is_part());
         let Some(group) = groups.find(|group| group.parts.iter().any(has)) else { return false };
-        let is_mixed = named.is_mixed && !filter.is_part();
+        let is_mixed = group.may_repeat || named.is_mixed && !filter.is_part();
         while let Some(one) = group.parts.get(*part) {
             if has(one) {
                 let seen = &merged.sources[one.source];
@@ -410,6 +410,33 @@ mod tests {
 
     fn conflicts(merged: &Merged) -> Vec<(&str, About)> {
         merged.conflicts.iter().map(|one| (&*one.name, one.about)).collect()
+    }
+
+    #[test]
+    fn families_of_one_source_that_are_shown_alike_have_each_series_once() {
+        let [own, file] = [(); 2].map(|()| Registry::new());
+        let set = |name: &str, label: &str, text: &str, value: f64| {
+            let about = Description::new(name, "").labels([label]).variant();
+            let gauges: GaugeFamily<[&str; 1]> = file.register(about).unwrap();
+            gauges.set(&[text], value);
+        };
+        set("x y", "a", "1", 1.0);
+        set("x_y", "a", "1", 2.0);
+        set("x_y", "a", "2", 3.0);
+        // An empty value is like no label.
+        set("z", "a", "", 4.0);
+        set("z", "b", "", 5.0);
+        let expected = "# TYPE x_y gauge\nx_y{segment=\"1\",a=\"1\"} 1\n\
+                        x_y{segment=\"1\",a=\"2\"} 3\n\
+                        # TYPE z gauge\nz{segment=\"1\",a=\"\"} 4\n";
+        let merged = Arc::new(Merged::of(&own, vec![seen(Origin::File, 1, &file)]));
+        assert_eq!(text(&own, &merged), expected);
+        assert_eq!(merged.left_out.of(Origin::File), 2);
+        let filter = Filter { source: Some("1".to_owned()), ..Filter::default() };
+        let mut walk = Walk::over(&merged, filter);
+        let mut encoder = Encoder::new(Format::Text, Escaping::default());
+        while walk.step(&mut encoder, |_| true) {}
+        assert_eq!(String::from_utf8_lossy(encoder.buffer()), expected);
     }
 
     #[test]
