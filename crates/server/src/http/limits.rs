@@ -94,6 +94,10 @@ pub(super) struct Places {
     /// The most connections without a place per thread; if there are more, the oldest is turned
     /// away.
     pub(super) reserve: usize,
+    /// The most connections per thread that gave way or were turned away, and have not ended yet.
+    /// At this number, none is accepted: a flood of connections could otherwise use up all files
+    /// and the memory before the tasks of these connections end.
+    pub(super) ending: usize,
 }
 
 impl Places {
@@ -107,10 +111,11 @@ impl Places {
     fn among(files: usize, connections: usize, threads: usize) -> Places {
         let lingering = (files / (8 * threads)).clamp(1, MAX_LINGERING);
         let reserve = (files / (16 * threads)).clamp(1, MAX_RESERVE);
+        let ending = (files / (16 * threads)).clamp(1, MAX_ENDING);
         let rest = RESERVED_FILES.min(files / 4);
-        let kept = rest + threads * (RUNTIME_FILES + lingering + reserve);
+        let kept = rest + threads * (RUNTIME_FILES + lingering + reserve + ending);
         let limit = connections.min(files.saturating_sub(kept).max(1));
-        Places { limit, taken: Arc::default(), lingering, reserve }
+        Places { limit, taken: Arc::default(), lingering, reserve, ending }
     }
 
     pub(super) fn limit(&self) -> usize {
@@ -142,6 +147,9 @@ const MAX_LINGERING: usize = 128;
 
 /// The most connections without a place per thread.
 const MAX_RESERVE: usize = 16;
+
+/// The most connections per thread that are ending.
+const MAX_ENDING: usize = 64;
 
 /// Open files left for the rest of the daemon: listeners, logs, its data.
 const RESERVED_FILES: usize = 64;
@@ -180,8 +188,10 @@ mod tests {
     fn few_open_files_are_divided() {
         for (files, threads) in [(40, 1), (64, 1), (100, 2), (256, 4), (1024, 1), (20_000, 8)] {
             let places = Places::among(files, usize::MAX, threads);
-            let sockets = places.limit() + threads * (places.lingering + places.reserve);
-            assert!(sockets < files, "{files} files, {threads} threads: {places:?}");
+            let others = places.lingering + places.reserve + places.ending;
+            let sockets = places.limit() + threads * (others + RUNTIME_FILES);
+            let rest = RESERVED_FILES.min(files / 4);
+            assert!(sockets + rest <= files, "{files} files, {threads} threads: {places:?}");
             assert!(places.limit() >= files / 4, "{files} files, {threads} threads: {places:?}");
         }
         assert_eq!(Places::among(2, 10, 1).limit(), 1);

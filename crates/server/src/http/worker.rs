@@ -122,7 +122,7 @@ impl<H: Handler> Worker<H> {
         let mut accepted = 0;
         while let Poll::Ready(Ok(mut ready)) = listener.poll_read_ready(cx) {
             loop {
-                if accepted == ACCEPT_BURST || self.connections.ending() >= MAX_ENDING {
+                if accepted == ACCEPT_BURST || self.connections.ending() >= self.places.ending {
                     cx.waker().wake_by_ref();
                     return false;
                 }
@@ -214,10 +214,6 @@ enum Accepted {
 
 /// Connections accepted before open ones get a turn.
 const ACCEPT_BURST: usize = 64;
-
-/// The most connections that have given way and not ended yet. At this number, none is accepted: a
-/// flood of connections could use up the memory before the tasks of these end.
-const MAX_ENDING: usize = 64;
 
 /// The most connections accepted from the queue of a listener that closes.
 const MAX_LAST_ACCEPTS: usize = 4096;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use quipu_segment::Options;
 use quipu_window::KeyedWindows;
 
-use crate::common::{Home, program};
+use crate::common::{Home, program, wait_until};
 
 #[test]
 fn flags_that_are_wrong_end_with_2() {
@@ -395,6 +395,26 @@ fn too_few_open_files_are_told_before_it_starts() {
         assert_eq!(daemon.get("/-/healthy").status, 200);
         daemon.stop();
     }
+}
+
+/// Requests that are never complete do not give way to those of the same client.
+#[test]
+fn a_flood_of_connections_does_not_use_up_the_open_files() {
+    let home = Home::new();
+    let mut command = limited(&home, 'n', 64);
+    let listen = format!("{}:0", home.host());
+    command.args(["serve", "--listen", &listen, "--log-format", "json", "--log-level", "debug"]);
+    let daemon = home.spawn(command);
+    daemon.wait_for("started");
+    let mut clients: Vec<_> = (0..360).map(|_| daemon.connect()).collect();
+    for client in &mut clients {
+        // A client that was turned away may be gone.
+        let _ = client.send("GET / HTTP/1.1\r\nHost: quipu\r\n");
+    }
+    assert_eq!(daemon.get("/-/healthy").status, 200);
+    drop(clients);
+    wait_until("there is room again", || daemon.get("/rate").status == 200);
+    assert_eq!(daemon.sample("quipu_http_accept_pauses_total"), 0.0);
 }
 
 #[test]
