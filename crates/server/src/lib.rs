@@ -16,6 +16,7 @@ pub mod convert;
 pub mod count;
 pub mod credentials;
 pub mod diff;
+mod exchange;
 pub mod exposing;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]

@@ -14,6 +14,7 @@ use ureq::tls::TlsConfig;
 use super::Text;
 use super::unix::{NoHost, UnixConnector};
 use crate::credentials::Credentials;
+use crate::exchange::explained;
 use crate::tls;
 use crate::via::{Loop, Via};
 
@@ -227,17 +228,6 @@ impl Fetcher {
             most => format!("{most} bytes"),
         };
         Fault { what: format!("the response has more than {what}"), kind: FaultKind::TooLarge }
-    }
-}
-
-/// Describes why there was no exchange. Omits `io: `, with which the message of the client begins.
-fn explained(error: &ureq::Error) -> String {
-    let ureq::Error::Io(error) = error else { return error.to_string() };
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => {
-            "connection refused: is the server running, and is this its address?".to_owned()
-        }
-        _ => error.to_string(),
     }
 }
 

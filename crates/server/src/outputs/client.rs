@@ -9,6 +9,7 @@ use ureq::Agent;
 
 use super::Headers;
 use crate::config::ReceiverUrl;
+use crate::exchange::explained;
 use crate::tls;
 
 /// The connection to a receiver.
@@ -94,7 +95,7 @@ impl Client {
         for header in self.headers.read()? {
             request = request.header(header.name, header.value);
         }
-        let mut response = request.send(body).map_err(|error| error.to_string())?;
+        let mut response = request.send(body).map_err(|error| explained(&error))?;
         // A connection whose response was not read cannot be used again.
         let mut body = Vec::new();
         let _ = response.body_mut().as_reader().take(MOST_READ).read_to_end(&mut body);
