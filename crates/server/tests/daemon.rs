@@ -22,6 +22,8 @@ mod contract;
 mod crash;
 #[path = "daemon/expiry.rs"]
 mod expiry;
+#[path = "daemon/full.rs"]
+mod full;
 #[path = "daemon/graphite.rs"]
 mod graphite;
 #[path = "daemon/hanging.rs"]

@@ -126,7 +126,10 @@ impl fmt::Display for Refused {
             Self::SourceFamilies => {
                 "the limit on the families of one source is reached: raise it, or send fewer names"
             }
-            Self::Full => "the state is full, or locked by another process",
+            Self::Full => {
+                "the state has no room, because its disk or its limit is full, or another process \
+                 holds its lock"
+            },
         })
     }
 }

@@ -4,13 +4,15 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
+use quipu::intake;
 use quipu::{Counter, CounterFamily, Description, LabelGroup, LabelValue, Registry};
 use quipu_segment::printable;
 use tracing::warn;
 
 use super::brief::brief;
+use crate::logs::Seldom;
 use crate::state::State;
 
 /// A way in.
@@ -66,6 +68,8 @@ pub struct Refusals {
     /// The jobs whose overlaps were logged.
     overlapping: Mutex<BTreeSet<String>>,
     last: Mutex<VecDeque<Refused>>,
+    /// The line of the log about a state that has no room.
+    full: Seldom,
 }
 
 /// Something that was refused.
@@ -107,7 +111,7 @@ impl Refusals {
             "Data points of a process while another one sent the same series.",
         )?;
         let (overlapping, last) = (Mutex::default(), Mutex::default());
-        Ok(Self { state, taken, refused, overlaps, overlapping, last })
+        Ok(Self { state, taken, refused, overlaps, overlapping, last, full: Seldom::new() })
     }
 
     /// Counts a data point of a job whose processes send the same series at the same time, and logs
@@ -144,6 +148,13 @@ impl Refusals {
         what: &dyn fmt::Display,
     ) {
         self.refused.inc(&[input.name(), reason]);
+        if reason == intake::Refused::Full.reason() && self.full.is_due(Instant::now()) {
+            warn!(
+                input = input.name(),
+                "metrics are refused because the state has no room: free some space on its disk, \
+                 or raise --input-bytes with a new state"
+            );
+        }
         // A flood of refusals does not wait for one that is being read.
         let Ok(mut last) = self.last.try_lock() else { return };
         let is_alike = |other: &&Refused| other.input == input && other.reason == reason;

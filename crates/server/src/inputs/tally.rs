@@ -3,13 +3,14 @@
 use std::fmt::{self, Write};
 
 use hyper::StatusCode;
+use quipu::intake::Refused;
 
 use super::admission::Admission;
 use super::body::cut;
 use super::brief::push_brief;
 use super::refusals::{Input, Refusals};
 use super::{Inputs, source};
-use crate::http::{Request, Response, text};
+use crate::http::{Request, Response, text, unavailable};
 
 /// Counts one request.
 pub struct Tally {
@@ -28,6 +29,8 @@ pub struct Tally {
     fresh_refused: u64,
     /// What was left out and not reported yet.
     fresh_left_out: u64,
+    /// Whether something was refused because the state has no room, which may change.
+    is_full: bool,
     /// What the response says of what was refused.
     first: String,
     told: u64,
@@ -58,6 +61,7 @@ impl Tally {
             refused: 0,
             fresh_refused: 0,
             fresh_left_out: 0,
+            is_full: false,
             first: String::new(),
             told: 0,
         })
@@ -96,6 +100,7 @@ impl Tally {
     pub fn refused(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
         self.refused += 1;
         self.fresh_refused += 1;
+        self.is_full |= reason == Refused::Full.reason();
         self.refusals.refused(self.input, &self.source, reason, &what);
         if self.told < TOLD {
             self.told += 1;
@@ -123,13 +128,15 @@ impl Tally {
     }
 
     /// 204, or 400 if something was refused, with how much was taken and refused, and the first few
-    /// refusals. A body that failed in its middle has a response, to which the same is added.
+    /// refusals; or 503 if the state had no room, so that the client sends the request again. A
+    /// body that failed in its middle has a response, to which the same is added.
     pub fn response(&self, failed: Option<Response>) -> Response {
         match failed {
             Some(failed) => {
                 let fault = String::from_utf8_lossy(failed.body());
                 text(failed.status(), format!("{fault}{}", self.text()))
             }
+            None if self.is_full && self.may_come_again() => unavailable(self.text(), "1"),
             None if self.refused > 0 => text(StatusCode::BAD_REQUEST, self.text()),
             None => {
                 let mut response = Response::default();
@@ -137,6 +144,12 @@ impl Tally {
                 response
             }
         }
+    }
+
+    /// Whether the part of the request that was taken has no effect if it comes again. Messages at
+    /// `/ingest` are added.
+    fn may_come_again(&self) -> bool {
+        self.input != Input::Ingest || !self.has_taken()
     }
 
     fn text(&self) -> String {

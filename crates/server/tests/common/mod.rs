@@ -266,6 +266,13 @@ impl Daemon {
         prlimit(Some(pid), Resource::Nofile, limit).unwrap();
     }
 
+    /// Keeps the files of the process from growing beyond a size, like a full disk.
+    pub(crate) fn limit_file_size(&self, bytes: u64) {
+        let pid = Pid::from_child(&self.child.borrow());
+        let limit = Rlimit { current: Some(bytes), maximum: None };
+        prlimit(Some(pid), Resource::Fsize, limit).unwrap();
+    }
+
     /// Kills the process, as the system does when it runs out of memory.
     pub(crate) fn kill(self) {
         self.signal(Signal::KILL);

@@ -28,9 +28,9 @@ fn written(answer: &Answer) -> [&str; 2] {
         .map(|what| &*answer.fields[&format!("x-prometheus-remote-write-{what}-written")])
 }
 
-type Input<'a> = (&'a [(&'a str, &'a str)], SeriesType, f64, i64);
+pub(crate) type Input<'a> = (&'a [(&'a str, &'a str)], SeriesType, f64, i64);
 
-fn two(samples: &[Input<'_>]) -> Vec<u8> {
+pub(crate) fn two(samples: &[Input<'_>]) -> Vec<u8> {
     let mut request = RemoteWrite2::new();
     for (labels, series_type, value, time) in samples {
         request.push_typed(labels, *series_type, *value, *time).unwrap();

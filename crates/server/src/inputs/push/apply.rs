@@ -90,6 +90,8 @@ struct Settling {
 pub(super) struct Outcome {
     pub(super) taken: u64,
     pub(super) refused: u64,
+    /// Whether a value was refused because the state has no room, which may change.
+    pub(super) is_full: bool,
     /// The name of the first series that was refused, and why.
     pub(super) first: Option<(Arc<str>, String)>,
 }
@@ -445,7 +447,7 @@ impl Coming {
                 let why = intake.explain(refused);
                 let what = format_args!("{}{labels:?}: {why}", family.name);
                 refusals.refused(Input::Push, &self.content.job, refused.reason(), &what);
-                outcome.refuse(&family.name, &why);
+                outcome.refuse(&family.name, refused, &why);
                 let mut is_there = false;
                 values::read(intake, &family.name, labels, |_| is_there = true);
                 if !is_there {
@@ -551,7 +553,7 @@ impl Times {
             let metric = Metric { help, grouped: true, ..Metric::new(name) };
             let given = Given::Gauge(value);
             if let Err(refused) = intake.take(metric, &labels, &given, Mode::Set, None) {
-                outcome.refuse(&name.into(), &intake.explain(refused));
+                outcome.refuse(&name.into(), refused, &intake.explain(refused));
             }
         }
     }
@@ -592,14 +594,16 @@ impl Outcome {
     pub(super) fn fault(&self) -> Option<String> {
         let (name, refused) = self.first.as_ref()?;
         let all = self.taken + self.refused;
+        let others = if self.taken > 0 { ", the others were" } else { "" };
         Some(format!(
-            "{} of {all} series were not taken, the others were; the first is of {name:?}: {refused}",
+            "{} of {all} series were not taken{others}; the first is of {name:?}: {refused}",
             self.refused
         ))
     }
 
-    fn refuse(&mut self, name: &Arc<str>, why: &dyn fmt::Display) {
+    fn refuse(&mut self, name: &Arc<str>, refused: Refused, why: &dyn fmt::Display) {
         self.refused += 1;
+        self.is_full |= refused == Refused::Full;
         self.first.get_or_insert_with(|| (name.clone(), why.to_string()));
     }
 }

@@ -8,7 +8,7 @@ use super::batch::Fault;
 use super::check::check;
 use super::groups::{Groups, Key, MAX_SHAPES};
 use super::routes::{Push, bad, now};
-use crate::http::{Response, Steps, text};
+use crate::http::{Response, Steps, text, unavailable};
 use crate::inputs::Inputs;
 use crate::inputs::gate::{Replacing, WaitingReplacement};
 use crate::inputs::refusals::Input;
@@ -17,8 +17,8 @@ use crate::inputs::refusals::Input;
 pub(super) enum Change {
     /// A push to a group.
     Push(Box<apply::Push>),
-    /// A push failed; with the text of the response.
-    Fail(Key, String),
+    /// A push failed; with the response.
+    Fail(Key, Response),
     /// A group goes.
     Delete(Key),
     /// All groups go: those that are left.
@@ -35,8 +35,8 @@ pub(super) struct Changing {
     inputs: Inputs,
     /// What comes next.
     change: Change,
-    /// The group that is pushed to.
-    pushed: Option<Key>,
+    /// The group that is pushed to, and whether the push is added to it.
+    pushed: Option<(Key, bool)>,
     begun: Option<Begun>,
     place: Option<WaitingReplacement<'static>>,
     is_waiting: bool,
@@ -68,8 +68,8 @@ impl Changing {
                 drop(groups);
                 self.begin_push(*push)
             }
-            Change::Fail(key, what) => {
-                let (key, response) = (key.clone(), bad(what));
+            Change::Fail(key, response) => {
+                let (key, response) = (key.clone(), std::mem::take(response));
                 self.change = Change::Nothing(response);
                 let room = self.make_room(&mut groups, &key);
                 let expiry = self.push.settings().expiry;
@@ -131,7 +131,7 @@ impl Changing {
         Some(
             match checked {
                 Ok(()) => {
-                    self.pushed = Some(push.key.clone());
+                    self.pushed = Some((push.key.clone(), push.options.adds()));
                     Work::push(&mut groups, push)
                 }
                 Err(what) => {
@@ -169,11 +169,18 @@ impl Changing {
         }
     }
 
-    /// Notes that something of a push was refused.
+    /// Notes that something of a push was refused. If the state has no room, the client can send
+    /// the push again, unless a part of it would then be added twice.
     fn refuse(&mut self, outcome: &Outcome) {
-        let Some(key) = self.pushed.take() else { return };
+        let Some((key, adds)) = self.pushed.take() else { return };
         let Some(what) = outcome.fault() else { return };
-        self.change = Change::Fail(key, what);
+        let may_come_again = !adds || outcome.taken == 0;
+        let response = if outcome.is_full && may_come_again {
+            unavailable(what + "\n", "1")
+        } else {
+            bad(what)
+        };
+        self.change = Change::Fail(key, response);
     }
 }
 

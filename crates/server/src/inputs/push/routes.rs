@@ -333,7 +333,7 @@ impl Steps for Pushing {
                     Fault::Malformed(_) => return Some(bad(fault)),
                     Fault::Inconsistent(_) => {
                         admission.brought(reading.batch.len() as u64);
-                        Change::Fail(key, fault.to_string())
+                        Change::Fail(key, bad(fault))
                     }
                 }
             }

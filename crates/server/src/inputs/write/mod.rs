@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 use self_cell::self_cell;
 
@@ -251,15 +251,10 @@ fn take(
     }
 }
 
-/// 204, or 400 if something was refused, or 503 if that may be sent again. Only 2.0 is told what
-/// was written.
+/// The response of the tally. Only 2.0 is told what was written.
 fn response(version: WriteVersion, taking: &mut Taking) -> Response {
-    let is_full = taking.is_full();
     let (Written { samples, histograms, exemplars }, tally) = taking.finish();
     let mut response = tally.response(None);
-    if is_full {
-        ask_again(&mut response);
-    }
     if version == WriteVersion::Two {
         for (name, count) in [(SAMPLES, samples), (HISTOGRAMS, histograms), (EXEMPLARS, exemplars)]
         {
@@ -268,12 +263,6 @@ fn response(version: WriteVersion, taking: &mut Taking) -> Response {
         }
     }
     response
-}
-
-/// Makes the sender send the request again; what was written then counts once.
-fn ask_again(response: &mut Response) {
-    *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
 }
 
 const SAMPLES: &str = "x-prometheus-remote-write-samples-written";
@@ -296,14 +285,5 @@ mod tests {
             }
             assert!(reader.next().is_none());
         }
-    }
-
-    #[test]
-    fn a_sender_is_asked_again() {
-        let mut response = text(StatusCode::BAD_REQUEST, "1 taken, 1 refused:\n");
-        ask_again(&mut response);
-        assert_eq!(response.status(), 503);
-        assert!(response.headers().contains_key(RETRY_AFTER));
-        assert!(response.body().starts_with(b"1 taken"));
     }
 }

@@ -30,8 +30,6 @@ struct Part {
     version: WriteVersion,
     now_ms: i64,
     written: Written,
-    /// Whether a value was refused since the state is full, which it need not stay.
-    is_full: bool,
     tally: Tally,
     /// The number of the series in the request, from 1 on.
     number: u64,
@@ -95,7 +93,6 @@ impl Taking {
             version,
             now_ms,
             written: Written::default(),
-            is_full: false,
             tally: Tally::new(Input::RemoteWrite, inputs, request)?,
             number: 0,
             last_name: String::new(),
@@ -128,11 +125,6 @@ impl Taking {
     /// Refuses the rest of a request that cannot be read.
     pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
         self.part.refuse_request(error);
-    }
-
-    /// Whether values were refused that can be taken when they are sent again.
-    pub(super) fn is_full(&self) -> bool {
-        self.part.is_full
     }
 
     /// What was written, and what was taken and refused.
@@ -425,11 +417,8 @@ impl Step<'_> {
         let metric = Metric { time: Some(types::sample_time(sample.timestamp_ms)), ..named.metric };
         let (shared, intake) = (self.inputs.shared(), &mut self.intake);
         let followed = shared.follow(intake, metric, named.labels, sample.value, start);
-        followed.map_err(|why| {
-            // The order did not see this sample, so it has nothing to forget.
-            self.part.is_full |= why == NotFollowed::Refused(Refused::Full);
-            why.fault(&self.intake)
-        })
+        // If it is refused, the order did not see this sample, so it has nothing to forget.
+        followed.map_err(|why| why.fault(&self.intake))
     }
 
     /// What the order of samples has for a series.
@@ -494,7 +483,6 @@ impl Step<'_> {
     /// Lets a value that was refused be sent again.
     fn forget(&mut self, named: &Named<'_>, refused: Refused) -> Fault {
         self.inputs.shared().order.forget(self.hash(named));
-        self.part.is_full |= refused == Refused::Full;
         (refused.reason(), self.intake.explain(refused).to_string())
     }
 }
