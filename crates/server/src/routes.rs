@@ -291,6 +291,7 @@ impl Handler for Routes {
     fn denied(&self, refusal: Refusal, name: &str) {
         static HOSTS: Seldom = Seldom::new();
         static ORIGINS: Seldom = Seldom::new();
+        static HTTP2: Seldom = Seldom::new();
         match refusal {
             Refusal::Host if HOSTS.is_due(Instant::now()) => warn!(
                 host = name,
@@ -301,6 +302,12 @@ impl Handler for Routes {
                 origin = name,
                 "refused a request that a web page sent to change something: if that is meant, \
                  start the daemon with --allow-origin and the origin"
+            ),
+            Refusal::Http2 if HTTP2.is_due(Instant::now()) => warn!(
+                client = name,
+                "refused a client that speaks HTTP/2, such as gRPC: if it sends OTLP, set \
+                 OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for it, or use the exporter otlphttp in a \
+                 collector"
             ),
             _ => {}
         }

@@ -134,6 +134,9 @@ impl<H: Handler> Connection<H> {
                     refusal => self.refuse(refusal),
                 }
             }
+            Err(error) if error.is_parse() && unread.starts_with(HTTP2_PREFACE) => {
+                self.refuse_http2()
+            }
             Err(error) if error.is_parse() => self.refuse(Refusal::Malformed),
             Err(_) => self.end(Closed::Broken),
             Ok(()) if self.wire.refused() => {
@@ -156,6 +159,16 @@ impl<H: Handler> Connection<H> {
     fn refuse_with(&mut self, refusal: Refusal, text: &str) -> Poll<()> {
         self.handler.event(Event::Refused(refusal));
         self.wire.append(&refusal.response_with(text));
+        self.linger = true;
+        self.end(Closed::Refused)
+    }
+
+    /// Ends the connection of a client that speaks HTTP/2 in its own protocol.
+    fn refuse_http2(&mut self) -> Poll<()> {
+        let client = self.wire.client().map_or_else(String::new, |client| client.to_string());
+        self.handler.denied(Refusal::Http2, &client);
+        self.handler.event(Event::Refused(Refusal::Http2));
+        self.wire.append(&Refusal::http2_frames());
         self.linger = true;
         self.end(Closed::Refused)
     }
@@ -239,6 +252,9 @@ fn begins_like_request(unread: &[u8]) -> bool {
     let method = unread.trim_ascii_start().split(|byte| *byte == b' ').next().unwrap_or_default();
     (1..=MAX_METHOD_BYTES).contains(&method.len()) && method.iter().all(u8::is_ascii_uppercase)
 }
+
+/// The line with which a connection of HTTP/2 begins.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n";
 
 /// The most bytes of a method that [`begins_like_request`] takes for one.
 const MAX_METHOD_BYTES: usize = 32;

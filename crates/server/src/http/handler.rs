@@ -37,8 +37,8 @@ pub trait Handler: 'static {
         false
     }
 
-    /// Receives the host or the origin of a request that is refused because of it, for the log. The
-    /// event follows.
+    /// Receives the host or the origin of a request that is refused because of it, or the address
+    /// of a client that speaks HTTP/2, for the log. The event follows.
     fn denied(&self, _refusal: Refusal, _name: &str) {}
 
     /// Receives the events of the transport, for metrics. It is called for every request, so it

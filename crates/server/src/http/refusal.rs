@@ -31,6 +31,8 @@ pub enum Refusal {
     Panicked,
     /// 501: a transfer coding other than `chunked`.
     Coding,
+    /// 505: the client speaks HTTP/2, such as gRPC. It gets the reason in a frame of HTTP/2.
+    Http2,
     /// 503: the maximum number of connections is open.
     Busy,
     /// 503: the bodies of other requests take all memory for bodies.
@@ -41,7 +43,7 @@ pub enum Refusal {
 
 impl Refusal {
     /// All refusals, in the order of their status codes.
-    pub const ALL: [Refusal; 13] = [
+    pub const ALL: [Refusal; 14] = [
         Refusal::Malformed,
         Refusal::Origin,
         Refusal::Timeout,
@@ -55,6 +57,7 @@ impl Refusal {
         Refusal::Busy,
         Refusal::NoRoom,
         Refusal::Unread,
+        Refusal::Http2,
     ];
 
     /// The status code of the response.
@@ -70,6 +73,7 @@ impl Refusal {
             Refusal::Panicked => StatusCode::INTERNAL_SERVER_ERROR,
             Refusal::Coding => StatusCode::NOT_IMPLEMENTED,
             Refusal::Busy | Refusal::NoRoom | Refusal::Unread => StatusCode::SERVICE_UNAVAILABLE,
+            Refusal::Http2 => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
         }
     }
 
@@ -89,6 +93,7 @@ impl Refusal {
             Refusal::Busy => "busy",
             Refusal::NoRoom => "no_room",
             Refusal::Unread => "unread",
+            Refusal::Http2 => "http2",
         }
     }
 
@@ -122,7 +127,21 @@ impl Refusal {
             Refusal::Unread => {
                 "responses that clients have not read yet take all room, try again\n".to_owned()
             }
+            Refusal::Http2 => format!("{HTTP2}\n"),
         }
+    }
+
+    /// The frames that end a connection of HTTP/2: settings, which have to be the first, and the
+    /// reason, which clients of gRPC show (RFC 9113, sections 3.4 and 6.8).
+    pub(super) fn http2_frames() -> Vec<u8> {
+        const SETTINGS: u8 = 4;
+        const GOAWAY: u8 = 7;
+        const HTTP_1_1_REQUIRED: u8 = 13;
+        let head = |length: u8, kind: u8| [0, 0, length, kind, 0, 0, 0, 0, 0];
+        // No stream was processed.
+        let goaway = [0, 0, 0, 0, 0, 0, 0, HTTP_1_1_REQUIRED];
+        let length = goaway.len() + HTTP2.len();
+        [&head(0, SETTINGS)[..], &head(length as u8, GOAWAY), &goaway, HTTP2.as_bytes()].concat()
     }
 
     /// The whole response, for a connection that hyper no longer handles.
@@ -147,6 +166,11 @@ impl Refusal {
         .into_bytes()
     }
 }
+
+/// The reason for clients of HTTP/2, which fits into a frame whose length is one byte.
+const HTTP2: &str = "use HTTP/1.1: there is no gRPC here; senders of OTLP need \
+                     OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf";
+const _: () = assert!(HTTP2.len() + 8 < 256);
 
 /// The content type of the bodies written here.
 pub(super) const TEXT: &str = "text/plain; charset=utf-8";

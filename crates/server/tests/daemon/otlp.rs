@@ -1,7 +1,8 @@
 //! OTLP over HTTP: what OpenTelemetry's SDK and others send is taken once, whatever ends the
 //! daemon.
 
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::process::Command;
 
 use flate2::Compression;
@@ -366,6 +367,34 @@ fn what_cannot_be_taken_is_told_and_the_rest_is_taken() {
     }
     let refused = daemon.get("/refused").text();
     assert!(refused.contains("shop/cart") && refused.contains("send -4 or more"), "{refused}");
+}
+
+/// An exporter of OTLP speaks gRPC unless it is told otherwise.
+#[test]
+fn a_client_of_grpc_gets_the_reason_and_the_log_has_the_way_out() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    let settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+    for length in [16, 20, preface.len()] {
+        let mut client = TcpStream::connect(daemon.address()).unwrap();
+        client.write_all(&preface[..length]).unwrap();
+        // It may have ended the connection.
+        let _ = client.write_all(&preface[length..]).and_then(|()| client.write_all(&settings));
+        let mut frames = Vec::new();
+        client.read_to_end(&mut frames).unwrap();
+        assert_eq!(frames[..9], settings);
+        let (head, reason) = frames[9..].split_at(17);
+        assert_eq!(head[..9], [0, 0, reason.len() as u8 + 8, 7, 0, 0, 0, 0, 0]);
+        assert_eq!(head[9..], [0, 0, 0, 0, 0, 0, 0, 13]);
+        let reason = String::from_utf8_lossy(reason);
+        assert!(reason.contains("OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"), "{reason}");
+    }
+    let logged = daemon.wait_for("refused a client that speaks HTTP/2").to_string();
+    assert!(logged.contains("OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf"), "{logged}");
+    assert_eq!(daemon.sample("quipu_http_refused_total{code=\"505\",reason=\"http2\"}"), 3.0);
+    post(&daemon, &[("Content-Type", "application/grpc+proto")], b"x")
+        .expect_refusal(415, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf");
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(super) enum Encoding {
     Json,
 }
 
+/// How the media types of gRPC begin.
+const GRPC: &str = "application/grpc";
 /// The media types, in the order of the encodings.
 const TYPES: [&str; 2] = ["application/x-protobuf", "application/json"];
 
@@ -32,7 +34,11 @@ impl Encoding {
         } else if media.eq_ignore_ascii_case(TYPES[1]) {
             Ok(Self::Json)
         } else {
-            let what = format!("the type is not supported; send {} or {}", TYPES[0], TYPES[1]);
+            let is_grpc = media.get(..GRPC.len()).is_some_and(|m| m.eq_ignore_ascii_case(GRPC));
+            let way_out =
+                if is_grpc { ": set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" } else { "" };
+            let what =
+                format!("the type is not supported; send {} or {}{way_out}", TYPES[0], TYPES[1]);
             Err(Self::Json.failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, &what))
         }
     }
