@@ -143,6 +143,21 @@ fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
     assert_eq!(encoder.omissions().families().collect::<Vec<_>>(), [("x", Rule::LabelNames)]);
 }
 
+/// In OpenMetrics 1.0, `x_total` of two counters is one name, and the label `quipu_name` tells their
+/// series apart.
+#[test]
+fn no_series_has_the_label_that_a_second_counter_gets() {
+    const NAMED: &[Label<'_>] = &[Label { name: "quipu_name", values: None }];
+    let first = family("x", Kind::Counter);
+    let (named, second) = (Family { labels: NAMED, ..first }, Family { bare: true, ..first });
+    for families in [&[named, second][..], &[first, second, named]] {
+        let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::Underscores);
+        families.iter().for_each(|family| put(&mut encoder, family, TOTAL));
+        let broken: Vec<_> = encoder.omissions().families().collect();
+        assert_eq!(broken, [("x", Rule::LabelNames)], "{families:?}");
+    }
+}
+
 #[test]
 fn bounds_ascend_up_to_infinity() {
     let bucket = |bound| Bucket { bound, le: None, count: 1, exemplar: None };

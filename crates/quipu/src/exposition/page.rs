@@ -135,6 +135,10 @@ pub(super) struct Page {
     first_labels: LabelSet,
     /// The label names of families that follow another one of their name.
     label_sets: HashMap<LabelSetKey, u64, Seeded>,
+    /// Whether a family with that name has the label `quipu_name`, and whether a
+    /// [second](Relation::Second) counter gets it: not both may be shown.
+    has_name_label: bool,
+    has_second: bool,
     /// How the current family starts.
     start: Start,
     /// The result for the current family, once it has a series.
@@ -239,14 +243,23 @@ impl Page {
             [] => LabelSet::default(),
             _ => self.label_set(family)?,
         };
-        if self.start.relation != Relation::New {
-            return self.take_labels(labels);
+        let is_named = family.labels.iter().any(|label| label.name == NAME_LABEL);
+        match self.start.relation {
+            Relation::Same if is_named && self.has_second => return Err(Rule::LabelNames),
+            Relation::Second if self.has_name_label => return Err(Rule::LabelNames),
+            Relation::New => {}
+            relation => {
+                self.has_name_label |= is_named;
+                self.has_second |= relation == Relation::Second;
+                return self.take_labels(labels);
+            }
         }
         self.take_names(family)?;
         self.last.clear();
         self.last.push_str(family.name);
         self.last_kind = Some((family.kind, family.bare));
         self.first_labels = labels;
+        (self.has_name_label, self.has_second) = (is_named, false);
         Ok(())
     }
 
@@ -330,7 +343,7 @@ impl Page {
             b"" | b"__name__" => true,
             b"le" => kind == Kind::Histogram,
             b"quantile" => kind == Kind::Summary,
-            b"quipu_name" => self.start.relation == Relation::Second,
+            name if name == NAME_LABEL.as_bytes() => self.start.relation == Relation::Second,
             name => kind == Kind::StateSet && name == &*self.state_label,
         }
     }
@@ -444,6 +457,9 @@ fn check_quantiles(quantiles: &[(f64, f64)]) -> Result<(), Rule> {
     let ascend = quantiles.is_sorted_by(|one, two| one.0 < two.0);
     if are_within && ascend { Ok(()) } else { Err(Rule::Quantiles) }
 }
+
+/// The label that tells a [second](Relation::Second) counter from the first one.
+const NAME_LABEL: &str = "quipu_name";
 
 /// Whether an exemplar can be written: its label names are not empty, and differ once they are
 /// escaped.
