@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Escaping, escape_name};
+use super::{Escaping, escape_name, underscored_name};
 use crate::snapshot::Kind;
 
 /// The name of a counter's family: the name of its samples without the suffix `_total`. The name
@@ -68,15 +68,22 @@ impl ShownNames {
 }
 
 impl<'t> FromIterator<&'t str> for ShownNames {
-    /// Names that are taken as they are.
+    /// Names that are taken without any suffix, escaped like the names of families.
     fn from_iter<I: IntoIterator<Item = &'t str>>(names: I) -> Self {
-        Self(names.into_iter().map(str::to_owned).collect())
+        Self(names.into_iter().map(|name| underscored_name(name).into_owned()).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_taken_is_taken_in_its_escaped_form() {
+        let mut names = ShownNames::from_iter(["a.b", "c_total"]);
+        assert!(!names.take("a_b", Kind::Gauge) && !names.take("a b", Kind::Gauge));
+        assert!(!names.take("c", Kind::Counter) && names.take("c", Kind::Gauge));
+    }
 
     #[test]
     fn a_unit_is_the_end_of_the_name_without_its_suffix() {
