@@ -20,14 +20,47 @@ pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> 
     )
 }
 
-/// A message without the value that it is about.
+/// A message without the value that it is about. Instead of all settings, an unknown name gets the
+/// closest one.
 fn shown(message: &str) -> String {
+    if let Some((unknown, known)) = message.split_once(", expected one of ")
+        && let Some(name) = unknown.strip_prefix("unknown field ")
+    {
+        let tip = closest(name.trim_matches('`'), known)
+            .map(|name| format!("did you mean `{name}`? "))
+            .unwrap_or_default();
+        return format!("{unknown}: {tip}quipu serve --help lists the settings");
+    }
     let is_of_value =
         ["invalid type", "invalid value"].iter().any(|what| message.starts_with(what));
     match message.rsplit_once(", expected ") {
         Some((_, expected)) if is_of_value => format!("invalid type or value, expected {expected}"),
         _ => message.to_owned(),
     }
+}
+
+/// Finds the name that is most like another one, among names in backticks. Returns `None` if more
+/// than a third of the name differs.
+fn closest<'k>(name: &str, known: &'k str) -> Option<&'k str> {
+    // A longer name is not a setting that was misspelled.
+    const LONGEST: usize = 60;
+    let known = known.split('`').skip(1).step_by(2).filter(|_| name.len() <= LONGEST);
+    let (distance, found) = known.map(|other| (distance(name, other), other)).min()?;
+    (distance <= (name.len() / 3).max(1)).then_some(found)
+}
+
+/// The number of bytes to insert, remove or replace that make one name of the other (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.bytes().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.bytes().enumerate() {
+            let replaced = diagonal + usize::from(a != b);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
 }
 
 /// The name that a line sets, if the line has no other part but a value that looks harmless.
@@ -55,5 +88,33 @@ impl<'t> Place<'t> {
             number: before.matches('\n').count() + 1,
             column: before[start..].chars().count() + 1,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_name_gets_the_closest_one() {
+        let known = ", expected one of `window`, `keys`, `key-accuracy`, `otlp-header`";
+        for (name, tip) in [
+            ("widnow", "did you mean `window`? "),
+            ("kesy", ""),
+            ("keyz", "did you mean `keys`? "),
+            ("otlp_heder", "did you mean `otlp-header`? "),
+            ("serve", ""),
+            ("", ""),
+            (&"x".repeat(1000), ""),
+        ] {
+            let expected =
+                format!("unknown field `{name}`: {tip}quipu serve --help lists the settings");
+            assert_eq!(shown(&format!("unknown field `{name}`{known}")), expected);
+        }
+        assert_eq!(
+            shown("unknown field `a`, there are no fields"),
+            "unknown field `a`, there are no fields"
+        );
+        assert_eq!([distance("", "ab"), distance("kitten", "sitting")], [2, 3]);
     }
 }

@@ -163,7 +163,8 @@ fn a_file_with_what_is_no_setting_is_refused() {
     let path = directory.path().join("quipu.toml");
     for (text, part) in [
         ("windw = \"60s\"", "unknown field `windw`"),
-        ("window = 60", "invalid type"),
+        ("windw = \"60s\"", "did you mean `window`?"),
+        ("window = 60", "expected a time in quotes, such as \"60s\""),
         ("window = \"60 parsecs\"", "such as 200ms"),
         ("statsd = [\"localhost:9125\"]", "udp://HOST:PORT"),
         ("graphite = [\"localhost:2003\"]", "tcp://HOST:PORT"),

@@ -4,11 +4,12 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 /// A length of time as people write it: `200ms`, `1m 30s`, `1h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(into = "String")]
 pub struct Time(pub Duration);
 
 impl FromStr for Time {
@@ -21,11 +22,24 @@ impl FromStr for Time {
     }
 }
 
-impl TryFrom<String> for Time {
-    type Error = String;
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(InQuotes)
+    }
+}
 
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse().map_err(|error| format!("{text:?}: {error}"))
+/// Reads a time of a TOML file, where a number without quotes has no unit.
+struct InQuotes;
+
+impl Visitor<'_> for InQuotes {
+    type Value = Time;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time in quotes, such as \"60s\"")
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Time, E> {
+        text.parse().map_err(|error| E::custom(format_args!("{text:?}: {error}")))
     }
 }
 
