@@ -82,11 +82,20 @@ impl Reader<'_> {
         }
         match self.peek() {
             None => Ok(series),
-            Some(_) if self.text.contains('{') && !self.text[..self.at].contains('{') => {
-                Err(self.error("no such character is in a name: write {\"NAME\",LABEL=\"VALUE\"}"))
-            }
-            Some(_) if !self.text.contains('{') => {
-                Err(self.error("no such character is in a name: write {\"NAME\"}"))
+            Some(c) if !self.text[..self.at].contains('{') => {
+                // Spaces before it were skipped.
+                let c = if self.text[..self.at].ends_with(' ') { ' ' } else { c };
+                // The name ends where labels begin.
+                let (name, labels) = match self.text.split_once('{') {
+                    Some((name, _)) => (name, ",LABEL=\"VALUE\""),
+                    None => (self.text, ""),
+                };
+                let name = if name.contains(['"', '\\', '\'']) { "NAME" } else { name };
+                Err(self.error(&format!(
+                    "{c:?} cannot be in a metric name: use _, or quote the name as \
+                     '{{\"{}\"{labels}}}'",
+                    printable(name)
+                )))
             }
             Some(_) => Err(self.error("nothing can follow the labels: leave it out")),
         }
@@ -247,9 +256,18 @@ mod tests {
             ("jobs{a=\"\\x\"}", 9, "after a backslash"),
             ("jobs{a=\"1\"} 3", 13, "nothing can follow"),
             ("é.jobs", 1, "a name is missing"),
-            ("http.jobs", 5, "write {\"NAME\"}"),
-            ("a.b{a=\"1\"}", 2, "write {\"NAME\",LABEL"),
-            ("jobs total", 6, "no such character"),
+            (
+                "http.jobs",
+                5,
+                "'.' cannot be in a metric name: use _, or quote the name as '{\"http.jobs\"}'",
+            ),
+            ("a.b{a=\"1\"}", 2, "'{\"a.b\",LABEL=\"VALUE\"}'"),
+            ("jobs total", 6, "' ' cannot be"),
+            (
+                "jobs\"total",
+                5,
+                "'\"' cannot be in a metric name: use _, or quote the name as '{\"NAME\"}'",
+            ),
             ("jobs{a=\"é\"x}", 11, "expected ,"),
         ] {
             let error = text.parse::<Series>().unwrap_err();
