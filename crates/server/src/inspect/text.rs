@@ -22,7 +22,8 @@ pub(super) fn write(
     let report = inspection.report();
     let series: u64 = report.families.iter().map(|family| family.series).sum();
     let (families, bytes) = (report.families.len(), size(report.length));
-    writeln!(out, "{}: {bytes}, {families} families, {series} series", printable(file))?;
+    let noun = if families == 1 { "family" } else { "families" };
+    writeln!(out, "{}: {bytes}, {families} {noun}, {series} series", printable(file))?;
     header(inspection, out)?;
     owners(inspection, file, out)?;
     memory(report, series, out)?;
