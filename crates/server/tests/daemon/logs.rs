@@ -121,3 +121,17 @@ fn a_log_that_cannot_be_written_does_no_harm() {
     rustix::process::kill_process(id, rustix::process::Signal::TERM).unwrap();
     assert_eq!(daemon.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_request_controls_no_terminal_that_shows_the_log() {
+    let home = Home::new();
+    let daemon = home.start(&["--log-level", "debug"]);
+    let mut client = daemon.connect();
+    client.send("GET /rate?window=\u{202e}\u{9b}2J HTTP/1.1\r\nHost: quipu\r\n\r\n").unwrap();
+    assert_eq!(client.answer().unwrap().status, 400);
+    // The field has the characters, and the line has their escapes.
+    let event = daemon.wait_for("refused");
+    assert_eq!(event["target"], "/rate?window=\u{202e}\u{9b}2J");
+    let log = daemon.log().concat();
+    assert!(log.chars().all(quipu_segment::is_printable), "{log:?}");
+}
