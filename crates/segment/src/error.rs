@@ -211,7 +211,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// Writes what failed and what to do about it, without the path.
+/// Writes the failure and the remedy, without the path.
 impl fmt::Display for ErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,14 +1,14 @@
-//! JSON for terminals and logs, in which characters that control a terminal or change the direction
-//! of text are escaped. JSON itself requires this for C0 only, and a parser reads both forms alike.
+//! JSON for terminals and logs: escapes characters that control a terminal or change the direction
+//! of text. JSON itself requires this for C0 only, and a parser reads both forms alike.
 
 use std::fmt::{Display, Write};
 
 use quipu_segment::is_printable;
 
-/// Returns JSON in which all characters that are not [printable](is_printable) are escaped, except
-/// the line feeds between its parts.
+/// Escapes all characters that are not [printable](is_printable), except the line feeds between the
+/// parts of the JSON.
 ///
-/// Such characters occur only in strings, so that the result is the same JSON for a parser.
+/// These characters occur only in strings, so the result is the same JSON for a parser.
 pub(crate) fn escaped(json: &(impl Display + ?Sized)) -> String {
     let json = json.to_string();
     let is_plain = |c: char| is_printable(c) || c == '\n';
@@ -20,7 +20,8 @@ pub(crate) fn escaped(json: &(impl Display + ?Sized)) -> String {
         if is_plain(c) {
             escaped.push(c);
         } else {
-            // A character that is not printable is one unit of UTF-16. A string takes all of them.
+            // All characters that are not printable are one unit of UTF-16. Writing to a string
+            // does not fail.
             let _ = write!(escaped, "\\u{:04x}", u32::from(c));
         }
     }

@@ -3,8 +3,8 @@
 //! A line that cannot be written, because the disk is full or the reader has gone, is dropped: the
 //! daemon counts with or without a log.
 //!
-//! Fields can contain what clients sent, and some people read logs on a terminal. Each line is
-//! therefore escaped as a whole when it is written, whichever field the text is in.
+//! Fields can contain strings of clients, and some people read logs on a terminal. Therefore each
+//! line is escaped as a whole when it is written.
 
 use std::io::{self, Write};
 use std::sync::Mutex;

@@ -165,7 +165,7 @@ impl Look {
         })
     }
 
-    /// What could not be read, one sentence each, with the name of the file.
+    /// The files and lines that could not be read, in one sentence each.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.clone();
         if self.left_out > 0 {
@@ -287,7 +287,7 @@ pub(crate) fn of_text(text: &Text) -> Result<Look, String> {
 /// A look at an exposition in protobuf.
 ///
 /// # Errors
-/// What cannot be read.
+/// A message that cannot be read.
 #[cfg(test)]
 pub(crate) fn of_protobuf(bytes: &[u8]) -> Result<Look, String> {
     let mut look = Look::default();

@@ -1,4 +1,4 @@
-//! Files under temporary names, which are removed in the end: also if a signal ends the command.
+//! Files under temporary names. They are removed in the end, even if a signal ends the command.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -22,7 +22,8 @@ impl Temporary {
     /// Creates a file next to another one, which only this user may read.
     ///
     /// # Errors
-    /// Those of the system, without a path. Name the other file: nobody knows the temporary name.
+    /// The errors of the system, without a path: name the other file, because a user does not know
+    /// the temporary name.
     pub(crate) fn next_to(path: &Path) -> io::Result<(Self, File)> {
         watch()?;
         let mut options = OpenOptions::new();

@@ -110,8 +110,8 @@ impl<'l> Changes<'l> {
     }
 }
 
-/// Joins the types of a name that only one look has with the types that only the other one has, if
-/// formats show the same family under both.
+/// Joins a type that is only in the first look with a type that is only in the second look, if
+/// formats show the same family under both types.
 fn join(variants: &mut Vec<(Type, Both<'_>)>) {
     let mut at = 0;
     while at < variants.len() {
@@ -147,8 +147,8 @@ fn common(one: Type, other: Type) -> Option<Type> {
     }
 }
 
-/// Whether a family that only one look has is `x_created`, the start times of a family `x` that
-/// both have. OpenMetrics shows these times as parts of `x`, and other formats do not have them.
+/// Whether a family is `x_created`, the start times of a family `x`. Some clients show it in
+/// Prometheus' text format. In OpenMetrics, the times belong to `x`, and only `x` is in both looks.
 fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Type, Both<'_>)>>) -> bool {
     let Some(base) = name.strip_suffix("_created") else { return false };
     let is_in_both = |name: &str| {
@@ -257,8 +257,8 @@ fn count(of: Type, value: &Value<'_>) -> Option<Number> {
     }
 }
 
-/// Whether two values are the same, also if they are not numbers. Buckets and quantiles are
-/// compared if both formats show them.
+/// Whether two values are the same, also if they are not numbers. Compares buckets and quantiles
+/// only if both formats show them.
 fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
     let float = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
     let points = |a: &[(f64, f64)], b: &[(f64, f64)]| {

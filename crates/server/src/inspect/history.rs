@@ -73,7 +73,7 @@ enum SampleKind {
 }
 
 impl Sample {
-    /// The value before each tick, and at it.
+    /// The values at the tick before each tick and at the tick.
     fn steps(&self) -> impl Iterator<Item = (f64, f64)> {
         let before = std::iter::once(self.before).chain(self.values.iter().copied());
         before.zip(self.values.iter().copied())

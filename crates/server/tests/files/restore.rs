@@ -46,7 +46,7 @@ fn a_signal_leaves_no_unfinished_file() {
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.signal(), Some(signal.as_raw()), "{output:?}");
         assert_eq!(unfinished(&home), [""; 0]);
-        // It is no terminal that it reads.
+        // Standard input is a pipe, and not a terminal.
         assert!(output.stderr.is_empty(), "{output:?}");
     }
     assert!(!home.directory().join("new.quipu").exists());
