@@ -20,8 +20,8 @@ use quipu_server::{
     compare, convert, count, diff, inspect, lint, live, logs, scrape, serve, snapshot, wire,
 };
 
-/// A metrics system: counts in files that processes share and that outlive them, shows, compares
-/// and records these, and has a daemon that takes in what others count and sends it on
+/// Crash-safe metrics: count in shared files, watch them live, and run a daemon that collects and
+/// forwards them
 #[derive(Parser)]
 #[command(name = "quipu", version, arg_required_else_help = true)]
 struct Cli {
@@ -41,43 +41,43 @@ struct DaemonCli {
 
 #[derive(Subcommand)]
 enum DaemonCommand {
-    /// Runs the daemon: takes in metrics, by HTTP, StatsD, Graphite, scrapes and files of other
-    /// programs, shows them to Prometheus, and sends them on
+    /// Run the daemon: accept metrics by HTTP, StatsD, Graphite, scrapes and files of other
+    /// programs, expose them to Prometheus, and forward them
     Serve(Box<Serve>),
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs the daemon: takes in metrics, by HTTP, StatsD, Graphite, scrapes and files of other
-    /// programs, shows them to Prometheus, and sends them on
+    /// Run the daemon: accept metrics by HTTP, StatsD, Graphite, scrapes and files of other
+    /// programs, expose them to Prometheus, and forward them
     Serve(Box<Serve>),
-    /// Checks settings of the daemon or an exposition of metrics, and says what is wrong with them
+    /// Check settings of the daemon or an exposition of metrics for mistakes
     Check(Check),
-    /// Writes the whole state of the daemon, which may be running, as a stream with checks
+    /// Back up the state of the daemon, also while it runs, with checksums
     Snapshot(Snapshot),
-    /// Creates a state file from a snapshot
+    /// Create a state file from a snapshot
     Restore(Restore),
-    /// Shows the metrics that application processes keep in files
+    /// Show the metrics that application processes keep in files
     Scrape(Scrape),
-    /// Shows what a segment file holds, also of a process that died, or if it is damaged
+    /// Inspect a segment file, even after a crash or if it is damaged
     Inspect(inspect::Inspect),
-    /// Shows metrics live in the terminal: of segments, of a process, of a URL
+    /// Watch metrics live in the terminal: of segments, of a process, of a URL
     Top(live::Top),
-    /// Compares metrics with each other, or with themselves some time later
+    /// Compare metrics with each other, or with themselves some time later
     Diff(diff::Diff),
-    /// Records the segments of other programs, second by second: what led to a crash
+    /// Record the segments of other programs, second by second, to see what led to a crash
     Record(Record),
-    /// Adds to a counter or a gauge in a segment file
+    /// Add to a counter or a gauge in a segment file
     Inc(count::Inc),
-    /// Sets a gauge in a segment file
+    /// Set a gauge in a segment file
     Set(count::Set),
-    /// Observes a value in a histogram in a segment file
+    /// Observe a value in a histogram in a segment file
     Observe(count::Observe),
-    /// Runs a command, and observes the seconds that it takes in a histogram in a segment file
+    /// Run a command, and observe the seconds that it takes in a histogram in a segment file
     Time(count::Time),
-    /// Converts messages from one format to another
+    /// Convert messages from one format to another
     Convert(Convert),
-    /// Compares the size and speed of every format on the messages of a file
+    /// Compare the size and speed of every format on the messages of a file
     Compare(Compare),
 }
 
@@ -90,7 +90,7 @@ struct Serve {
     #[arg(long, env = "QUIPU_CONFIG", value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Checks the settings, prints the effective ones, and exits
+    /// Check the settings, print the effective ones, and exit
     #[arg(long)]
     check_config: bool,
 
@@ -106,13 +106,14 @@ struct Check {
 
 #[derive(Subcommand)]
 enum Checked {
-    /// Checks a TOML file of settings, and the files that it names
+    /// Check a TOML file of settings, and the files that it names
     Config {
-        /// The file
+        /// TOML file
         #[arg(value_name = "FILE")]
         file: PathBuf,
     },
-    /// Checks an exposition: what no scraper reads, and what is against Prometheus' conventions
+    /// Check an exposition for lines that no scraper reads, and for breaches of Prometheus'
+    /// conventions
     Metrics(lint::Metrics),
 }
 
