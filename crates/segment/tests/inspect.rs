@@ -13,7 +13,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use quipu_segment::inspect::{Inspection, SeriesSeen, SideSeen};
 use quipu_segment::series::{Cursor, Family, Identity, Label, Schema};
-use quipu_segment::{Options, Segment};
+use quipu_segment::{Options, Readings, Segment};
 
 #[path = "inspect/copies.rs"]
 mod copies;
@@ -172,6 +172,26 @@ fn a_closed_and_an_abandoned_file_are_told_apart() {
     drop(again);
     assert!(open().was_left_open());
     assert!(Inspection::of_file(directory.path()).is_err());
+}
+
+#[test]
+fn a_file_that_was_left_in_order_counts_as_left_open_after_a_reboot() {
+    let directory = tempfile::tempdir().unwrap();
+    let time = std::time::Duration::from_secs(1000);
+    let open = |boot: u8| {
+        let readings = Readings { boot: [boot; 16], since_boot: time, wall: time * 2 };
+        let options = Options::new().shared().readings(readings);
+        let segment = options.open_or_create(directory.path().join("left.quipu")).unwrap();
+        segment.leave_in_order();
+        segment
+    };
+    drop(open(1));
+    assert!(!open(1).was_left_open());
+    // Power may have been lost, and with it what no sync has written.
+    let after = open(2);
+    assert!(after.was_left_open() && after.may_have_lost_power());
+    drop(after);
+    assert!(!open(2).was_left_open());
 }
 
 /// The bytes in use of a valid file.

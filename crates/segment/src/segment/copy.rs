@@ -128,7 +128,7 @@ fn copy(
     put_header(&region, &head, end);
     check_records(&region).map_err(fail)?;
     let (anchor, _) = anchor_cells(&region).resume(&readings);
-    let found = FoundAs::of(&header);
+    let found = FoundAs::of(&header, readings.boot);
     let mut segment = Segment {
         region: Arc::new(region),
         anchor,

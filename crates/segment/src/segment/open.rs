@@ -27,14 +27,16 @@ use crate::sync::{Arc, Ordering};
 pub(super) enum FoundAs {
     New,
     Clean,
-    /// Not synced, but the last process left it in order.
+    /// Not synced, but the last process left it in order, and power was not lost since.
     Left,
     Unclean,
 }
 
 impl FoundAs {
-    pub(super) fn of(header: &Header) -> Self {
-        match (header.clean, header.left) {
+    /// The state of a file with this header, in the current boot of the machine. After a reboot,
+    /// power may have been lost, and with it pages that the last process had written.
+    pub(super) fn of(header: &Header, boot: [u8; 16]) -> Self {
+        match (header.clean, header.left && !header.is_torn(boot)) {
             (true, _) => Self::Clean,
             (false, true) => Self::Left,
             (false, false) => Self::Unclean,
@@ -321,7 +323,7 @@ impl Options {
             None => header.size,
         };
         check_records(&region).map_err(|kind| Error::new(Some(path), kind))?;
-        let found = FoundAs::of(&header);
+        let found = FoundAs::of(&header, readings.boot);
         let seen = anchor_cells(&region).seen_time.load(Ordering::Relaxed);
         let (anchor, rebooted) = if is_first {
             anchor_cells(&region).resume(&readings)
