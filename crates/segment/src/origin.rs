@@ -60,7 +60,7 @@ const MIN_WORK: u64 = 1 << 20;
 const BLOCK: u64 = 1 << 13;
 
 impl Origin {
-    /// The file of a copy that has room for `words` words.
+    /// The file of a copy, of which the first `words` words may move.
     pub(crate) fn new(file: File, words: u64) -> Self {
         Self {
             file,
@@ -246,7 +246,7 @@ mod tests {
         for (length, budget) in [(64, 64 + 20 + 100), (20, 1000)] {
             let file = tempfile::tempfile().unwrap();
             file.set_len(length * 8).unwrap();
-            let region = Region::copy_of(file, 1 << 12).unwrap();
+            let region = Region::copy_of(file, 1 << 12, 1 << 12).unwrap();
             let origin = region.origin().unwrap();
             origin.set_copied(64);
             origin.set_budget(budget);

@@ -123,11 +123,12 @@ impl Region {
         }
     }
 
-    /// Reserves private memory for a copy of that file. `None` if the system refuses.
+    /// Reserves private memory for a copy of that file, of which the first `moving` bytes may move
+    /// while they are read. `None` if the system refuses.
     #[cfg(unix)]
-    pub(crate) fn copy_of(origin: std::fs::File, limit: u64) -> Option<Self> {
+    pub(crate) fn copy_of(origin: std::fs::File, limit: u64, moving: u64) -> Option<Self> {
         let mut region = Self::private(limit)?;
-        region.origin = Some(Origin::new(origin, offset::words(limit)));
+        region.origin = Some(Origin::new(origin, offset::words(moving)));
         Some(region)
     }
 

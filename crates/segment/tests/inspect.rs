@@ -292,6 +292,36 @@ fn records_are_found_though_their_list_is_broken() {
     assert_eq!(look(vec![0; 4096]), (0, 1));
 }
 
+/// The memory of this process, in KiB.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim_end_matches("kB").trim().parse().unwrap()
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn a_copy_takes_memory_in_proportion_to_the_file_whatever_its_header_states() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("forged.quipu");
+    let options = Options::new().limit(1 << 40).shared();
+    let segment = options.open_or_create(&path).unwrap();
+    let schema = Schema { name: "hits".into(), cells: 1, additive: true, ..Schema::default() };
+    segment.family(&schema).unwrap().add(|_| {}, 0, 7);
+    drop(segment);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Half a terabyte in use, and another boot of the machine: power may have been lost since.
+    for (at, word) in [(64, 1 << 40), (72, 1 << 39), (128, 5), (136, 5), (208, 0_u64)] {
+        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    std::fs::write(&path, bytes).unwrap();
+    let (file, before) = (File::open(&path).unwrap(), resident());
+    let copy = Segment::copy_of(&path, &file, u64::MAX).unwrap();
+    assert_eq!(walked(&copy)["hits"], (1, 7));
+    assert!(resident() < before + (1 << 20), "{} KiB, {before} before", resident());
+}
+
 /// The number of series of each family, and the sum of their first cells, as a scrape walks them.
 fn walked(segment: &Segment) -> BTreeMap<String, (u64, u64)> {
     let mut all = BTreeMap::new();

@@ -115,8 +115,11 @@ fn copy(
         return Err(fail(ErrorKind::Cut { length, expected: used }));
     }
     let limit = (used + used / 8 + ROOM).next_multiple_of(LINE_BYTES);
+    // Memory, and the words that are read again, are in proportion to the file, whatever its header
+    // states: after a loss of power, it states more than the file has.
+    let moving = limit.min((length + length / 8 + ROOM).next_multiple_of(LINE_BYTES));
     let original = file.try_clone().map_err(failed)?;
-    let region = Region::copy_of(original, limit);
+    let region = Region::copy_of(original, limit, moving);
     let region = region.ok_or_else(|| fail(ErrorKind::NoMemory { wanted: limit }))?;
     if let (Some(origin), Some(most)) = (region.origin(), steps.budget) {
         origin.set_budget(most);
@@ -261,6 +264,10 @@ impl Passes<'_, '_> {
             }
             let cells = self.region.slice(ByteOffset::new(offset), count / 8);
             origin.moved.take(pass, cells, &block[..filled], offset::words(offset));
+            if filled < count {
+                // What the file lacks is zero.
+                break;
+            }
             offset += count as u64;
         }
         Ok(())
