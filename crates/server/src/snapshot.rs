@@ -19,14 +19,14 @@
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use quipu_arena::Arena;
 use quipu_segment::hash::fnv1a;
 use quipu_segment::inspect::open_regular;
-use quipu_segment::{ErrorKind, MAGIC, Options, printable};
+use quipu_segment::{ErrorKind, MAGIC, Options, Segment, printable};
 use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
 
 use crate::look::foreign;
@@ -73,6 +73,8 @@ const CLEAN: usize = 88;
 const BOOT: std::ops::Range<usize> = 128..144;
 /// The most bytes of a segment.
 const MAX_BYTES: u64 = 1 << 40;
+/// The bytes of holes from which on a file is sparse.
+const MANY_BYTES: u64 = 64 << 20;
 /// How often a file in use is copied until the copy is whole.
 const TRIES: usize = 5;
 const VERSION: i64 = 1;
@@ -225,7 +227,14 @@ fn copy_whole(from: &Path) -> Result<File, Error> {
             failed(&name, &format_args!("a copy cannot be made in its directory: {error}"))
         })?;
         copy(&source, &target).map_err(|error| failed(&name, &error))?;
-        match Options::new().unmarked().open(copied.path()) {
+        let is_sparse = is_sparse(&source).map_err(|error| failed(&name, &error))?;
+        // To open a file allocates its holes on the disk.
+        let checked = if is_sparse {
+            Segment::copy_of(copied.path(), &target, u64::MAX)
+        } else {
+            Options::new().unmarked().open(copied.path())
+        };
+        match checked {
             Ok(_) => return Ok(target),
             Err(error) => last = Some(error),
         }
@@ -243,24 +252,19 @@ fn fault(error: &quipu_segment::Error) -> String {
     }
 }
 
+/// Whether a file has holes of many bytes. A state has none: opening it allocates all of it.
+fn is_sparse(file: &File) -> io::Result<bool> {
+    let data = file.metadata()?;
+    Ok(data.blocks().saturating_mul(512).saturating_add(MANY_BYTES) < data.len())
+}
+
 /// Copies a segment from its beginning to its end. New records go to the end of a segment, so all
 /// that the copied part refers to is copied later, or was copied before it was referred to.
 fn copy(source: &File, target: &File) -> io::Result<()> {
     let mut header = [0; HEADER];
     source.read_exact_at(&mut header, 0)?;
-    let mut block = vec![0; BLOCK * WORD];
-    let mut at = 0;
-    loop {
-        let read = read_up_to(source, &mut block, at)?;
-        if read == 0 {
-            break;
-        }
-        if block[..read].iter().any(|byte| *byte != 0) {
-            target.write_all_at(&block[..read], at)?;
-        }
-        at += read as u64;
-    }
-    target.set_len(at)?;
+    let length = each_block(source, |block, at| target.write_all_at(block, at))?;
+    target.set_len(length)?;
     // How far it reaches is that of the end; which records it has, that of the beginning.
     let mut later = [0; HEADER];
     source.read_exact_at(&mut later, 0)?;
@@ -268,7 +272,7 @@ fn copy(source: &File, target: &File) -> io::Result<()> {
         header[word..word + WORD].copy_from_slice(&later[word..word + WORD]);
     }
     let size = u64::from_le_bytes(header[SIZE..][..WORD].try_into().unwrap_or_default());
-    header[SIZE..][..WORD].copy_from_slice(&size.min(at).to_le_bytes());
+    header[SIZE..][..WORD].copy_from_slice(&size.min(length).to_le_bytes());
     // In use at one of both times: its pages may be of different times.
     let is_clean = |header: &[u8; HEADER]| header[CLEAN] == 1;
     if !is_clean(&header) || !is_clean(&later) || header[BOOT] != later[BOOT] {
@@ -276,6 +280,42 @@ fn copy(source: &File, target: &File) -> io::Result<()> {
         header[BOOT].fill(0);
     }
     target.write_all_at(&header, 0)
+}
+
+/// Calls `take` with each block that is not all zeros, and with its offset. Returns where the file
+/// ends. The holes of a sparse file are not read.
+fn each_block(file: &File, mut take: impl FnMut(&[u8], u64) -> io::Result<()>) -> io::Result<u64> {
+    let mut block = vec![0; BLOCK * WORD];
+    let bytes = block.len() as u64;
+    let mut at = 0;
+    loop {
+        // Before the search: what is added later is not a part of the copy.
+        let length = file.metadata()?.len();
+        let Some(data) = next_data(file, at)? else { return Ok(length.max(at)) };
+        // The blocks are the same as those of a file without holes.
+        at = at.max(data / bytes * bytes);
+        let read = read_up_to(file, &mut block, at)?;
+        if read == 0 {
+            return Ok(at);
+        }
+        if block[..read].iter().any(|byte| *byte != 0) {
+            take(&block[..read], at)?;
+        }
+        at += read as u64;
+    }
+}
+
+/// The offset of the next byte from `at` on that does not lie in a hole; `None` if there is none.
+fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
+        Ok(data) => return Ok(Some(data)),
+        Err(rustix::io::Errno::NXIO) => return Ok(None),
+        // Its file system knows no holes.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok((at < file.metadata()?.len()).then_some(at))
 }
 
 /// Fills the buffer from that offset on, as far as the file reaches.
@@ -306,26 +346,19 @@ fn write(file: &File, mut out: impl Write) -> io::Result<()> {
     stream.counter(name, VERSION, &mut bytes).map_err(invalid)?;
     let size = file.metadata()?.len();
     stream.counter(length, size.cast_signed(), &mut bytes).map_err(invalid)?;
-    let mut block = vec![0; BLOCK * WORD];
-    let (mut at, mut sum) = (0, 0);
-    loop {
-        let read = read_up_to(file, &mut block, at)?;
-        if read == 0 {
-            break;
-        }
+    let mut sum = 0;
+    each_block(file, |block, at| {
         // A segment's length is a multiple of 64.
-        let (chunks, _) = block[..read].as_chunks::<WORD>();
-        if block[..read].iter().any(|byte| *byte != 0) {
-            let values: Vec<f64> = chunks.iter().map(|word| f64::from_le_bytes(*word)).collect();
-            let first = at / WORD as u64;
-            sum = add(sum, first, &block[..chunks.len() * WORD]);
-            stream.counter(offset, first.cast_signed(), &mut bytes).map_err(invalid)?;
-            stream.batch_timer(words, &values, &mut bytes).map_err(invalid)?;
-        }
-        at += read as u64;
+        let (chunks, _) = block.as_chunks::<WORD>();
+        let values: Vec<f64> = chunks.iter().map(|word| f64::from_le_bytes(*word)).collect();
+        let first = at / WORD as u64;
+        sum = add(sum, first, &block[..chunks.len() * WORD]);
+        stream.counter(offset, first.cast_signed(), &mut bytes).map_err(invalid)?;
+        stream.batch_timer(words, &values, &mut bytes).map_err(invalid)?;
         out.write_all(&bytes)?;
         bytes.clear();
-    }
+        Ok(())
+    })?;
     stream.counter(end, sum.cast_signed(), &mut bytes).map_err(invalid)?;
     stream.flush(&mut bytes);
     out.write_all(&bytes)?;
@@ -438,3 +471,62 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holes_of_a_sparse_file_are_not_read() {
+        let home = tempfile::tempdir().unwrap();
+        let file = |name: &str| {
+            let mut options = File::options();
+            options.read(true).write(true).create_new(true);
+            options.open(home.path().join(name)).unwrap()
+        };
+        let [source, copied, restored] = ["source", "copied", "restored"].map(file);
+        // It would take minutes to read a terabyte of zeros.
+        let length = MAX_BYTES;
+        source.set_len(length).unwrap();
+        let mut header = [7; HEADER];
+        header[SIZE..][..WORD].copy_from_slice(&length.to_le_bytes());
+        source.write_all_at(&header, 0).unwrap();
+        let words = [(1_u64 << 30) + 40, 1 << 39, length - 8];
+        for at in words {
+            source.write_all_at(&at.to_le_bytes(), at).unwrap();
+        }
+        copy(&source, &copied).unwrap();
+        let mut stream = Vec::new();
+        write(&copied, &mut stream).unwrap();
+        assert!(stream.len() < 1 << 20, "{} bytes", stream.len());
+        read(&stream[..], &restored).unwrap();
+        for file in [&copied, &restored] {
+            assert_eq!(file.metadata().unwrap().len(), length);
+            for at in words {
+                let mut word = [0; WORD];
+                file.read_exact_at(&mut word, at).unwrap();
+                assert_eq!(u64::from_le_bytes(word), at);
+            }
+        }
+        assert!(is_sparse(&source).unwrap() && is_sparse(&copied).unwrap());
+        // A file that ends in a hole keeps its length, and one without holes is read as a whole.
+        let [short, whole] = ["short", "whole"].map(file);
+        short.write_all_at(&[1; 100], 0).unwrap();
+        short.set_len(1 << 20).unwrap();
+        whole.write_all_at(&[1; 100_000], 0).unwrap();
+        let blocks = |file: &File| {
+            let mut blocks = Vec::new();
+            let length = each_block(file, |block, at| {
+                blocks.push((at, block.len()));
+                Ok(())
+            });
+            (blocks, length.unwrap())
+        };
+        let block = BLOCK * WORD;
+        assert_eq!(blocks(&short), (vec![(0, block)], 1 << 20));
+        let last = 100_000 - 3 * block;
+        assert!(!is_sparse(&whole).unwrap());
+        let all = [(0, block), (32_768, block), (65_536, block), (98_304, last)];
+        assert_eq!(blocks(&whole), (all.into(), 100_000));
+    }
+}
