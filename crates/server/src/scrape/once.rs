@@ -11,6 +11,11 @@ use crate::agent::{flaw, suffix};
 /// each other, and formats show them together.
 pub(super) struct Once<'a> {
     sink: &'a mut dyn Sink,
+    /// The names of the command's own families: of the family that this shows, and of the families
+    /// that a reading of directories shows.
+    own: [ShownNames; 2],
+    /// Whether the current path is a segment, which has none of its own.
+    is_segment: bool,
     /// The names that are shown, of each path. The current path is the last one.
     shown: Vec<(String, ShownNames)>,
     /// The name and the kind of the current path's last family, and whether it is left out.
@@ -29,12 +34,25 @@ const MAX_NAMES: usize = 5;
 
 impl<'a> Once<'a> {
     pub(super) fn new(sink: &'a mut dyn Sink) -> Self {
-        let (shown, last, names) = (Vec::new(), None, Vec::new());
-        Self { sink, shown, last, names, left_out: 0, repeated: 0, is_refused: false }
+        let mut own: [ShownNames; 2] = Default::default();
+        own[0].add(REPEATED.name, REPEATED.kind);
+        OF_DIRECTORIES.iter().for_each(|(name, kind)| own[1].add(name, *kind));
+        Self {
+            sink,
+            own,
+            is_segment: false,
+            shown: Vec::new(),
+            last: None,
+            names: Vec::new(),
+            left_out: 0,
+            repeated: 0,
+            is_refused: false,
+        }
     }
 
-    /// Begins a path.
-    pub(super) fn begin(&mut self, path: String) {
+    /// Begins a path, which is a segment, or several directories.
+    pub(super) fn begin(&mut self, path: String, is_segment: bool) {
+        self.is_segment = is_segment;
         self.shown.push((path, ShownNames::default()));
         self.names.clear();
         (self.last, self.left_out) = (None, 0);
@@ -78,6 +96,10 @@ impl<'a> Once<'a> {
 
     /// The path that has one of the names under which the family would be shown.
     fn taken(&self, family: &Family<'_>) -> Option<&str> {
+        let is_taken = |names: &ShownNames| !names.are_free(family.name, family.kind);
+        if is_taken(&self.own[0]) || self.is_segment && is_taken(&self.own[1]) {
+            return Some("the command itself");
+        }
         let mut shown = self.shown.iter();
         let taken = shown.find(|(_, names)| !names.are_free(family.name, family.kind));
         taken.map(|(path, _)| &**path)
@@ -119,6 +141,14 @@ impl Sink for Once<'_> {
     }
 }
 
+/// The families that a reading of directories shows of itself. No file in there shows one of their
+/// names.
+const OF_DIRECTORIES: [(&str, Kind); 3] = [
+    ("quipu_scrape_files", Kind::Gauge),
+    ("quipu_scrape_files_skipped", Kind::Counter),
+    ("quipu_scrape_entries_skipped", Kind::Counter),
+];
+
 const REPEATED: Family<'static> = Family {
     name: "quipu_scrape_families_repeated",
     help: "Families that are left out, since another one that comes first has one of their names, \
@@ -141,8 +171,15 @@ mod tests {
     fn a_family_that_scrapers_refuse_is_left_out_and_no_other_one() {
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
         let mut once = Once::new(&mut encoder);
-        once.begin("app.quipu".into());
-        for (name, label) in [("good", "a"), ("bad", "__name__"), ("b\nad", "a"), ("fine", "b")] {
+        once.begin("app.quipu".into(), true);
+        for (name, label) in [
+            ("good", "a"),
+            ("bad", "__name__"),
+            ("b\nad", "a"),
+            ("quipu_scrape_families_repeated", "a"),
+            ("quipu_scrape_files_skipped_total", "a"),
+            ("fine", "b"),
+        ] {
             let (labels, help, unit, kind) =
                 ([Label { name: label, values: None }], "", "", Kind::Gauge);
             let labels = &labels[..];
@@ -159,9 +196,17 @@ mod tests {
         let (_, what) = once.left_out().unwrap();
         assert!(what.contains("bad (a label of it cannot have the name \"__name__\")"), "{what}");
         assert!(what.contains("line feed") && !what.contains('\n'), "{what}");
+        assert!(what.contains("quipu_scrape_families_repeated (first in the command"), "{what}");
+        assert!(what.contains("quipu_scrape_files_skipped_total (first in the command"), "{what}");
         once.end(false);
         let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
-        for (line, count) in [("good{a=\"v\"} 1\n", 1), ("fine{b=\"v\"} 1\n", 1), ("bad", 0)] {
+        for (line, count) in [
+            ("good{a=\"v\"} 1\n", 1),
+            ("fine{b=\"v\"} 1\n", 1),
+            ("bad", 0),
+            ("# TYPE quipu_scrape_families_", 1),
+            ("quipu_scrape_files_skipped", 0),
+        ] {
             let shown = text.replace("repeated", "").matches(line).count();
             assert_eq!(shown, count, "{line}: {text}");
         }

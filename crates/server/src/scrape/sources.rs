@@ -254,7 +254,7 @@ impl State {
                     Ok(())
                 }
                 Ok(There::Segment(file)) => {
-                    once.begin(printable(&named.path).to_string());
+                    once.begin(printable(&named.path).to_string(), true);
                     let read = read(&file, &mut once);
                     used |= read.is_ok();
                     tell_left_out(&once, told);
@@ -271,7 +271,7 @@ impl State {
         }
         let are_several = count > of_directories.len().max(1);
         if *has_skipped || !of_directories.is_empty() {
-            once.begin(joined(&of_directories));
+            once.begin(joined(&of_directories), false);
             directories.set_paths(of_directories);
             directories.collect(&mut once);
             used |= directories.used() > 0;
