@@ -78,6 +78,11 @@ impl SegmentFile {
         begins_like_one(&self.file)
     }
 
+    /// The open file.
+    pub(crate) fn into_file(self) -> File {
+        self.file
+    }
+
     /// Its length, and when the file was last changed, as far as the file system knows.
     pub(crate) fn stamp(&self) -> (u64, Option<SystemTime>) {
         let data = self.file.metadata();
@@ -118,7 +123,8 @@ pub(crate) fn is_segment(path: &Path) -> io::Result<bool> {
     begins_like_one(&inspect::open_regular(path)?)
 }
 
-fn begins_like_one(file: &File) -> io::Result<bool> {
+/// As [`is_segment`], of an open file.
+pub(crate) fn begins_like_one(file: &File) -> io::Result<bool> {
     let mut head = vec![0; quipu_segment::MAGIC.len()];
     match file.read_exact_at(&mut head, 0) {
         Ok(()) => Ok(head == quipu_segment::MAGIC),

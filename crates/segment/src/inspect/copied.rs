@@ -32,7 +32,15 @@ impl Inspection {
     /// # Errors
     /// Those of [`Inspection::of_file`].
     pub fn of_copy(path: &Path, most: u64) -> std::io::Result<Self> {
-        let file = super::open_regular(path)?;
+        Self::of_open_copy(path, super::open_regular(path)?, most)
+    }
+
+    /// As [`Inspection::of_copy`], of a regular file that is open for reading. `path` is its name,
+    /// for messages.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn of_open_copy(path: &Path, file: File, most: u64) -> std::io::Result<Self> {
         if presence::is_present(&file).unwrap_or(true)
             && let Ok(copy) = Segment::copy_of(path, &file, most)
         {

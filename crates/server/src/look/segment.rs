@@ -1,6 +1,7 @@
 //! Looks into segment files: `quipu_segment::inspect` reads them, so nothing in them is changed,
 //! locked or trusted. Of a file in use, it reads a copy.
 
+use std::fs::File;
 use std::path::Path;
 
 use quipu::snapshot::Number;
@@ -14,14 +15,11 @@ use crate::inspect::openmetrics::shown_labels;
 use crate::inspect::value::{self, Type, each_series, is_shown, shown_name, value};
 use crate::inspect::{MAX_COPY, left_out};
 
-/// Adds the series of a segment file that scrapes show. What is damaged is left out, and reported.
-pub(super) fn read(path: &Path, look: &mut Look) -> Result<(), String> {
-    read_named(path, path, look)
-}
-
-/// As [`read`], of a file that has another name for people than the path that leads to it.
-pub(super) fn read_named(path: &Path, name: &Path, look: &mut Look) -> Result<(), String> {
-    let inspection = Inspection::of_copy(path, MAX_COPY).map_err(|error| error.to_string())?;
+/// Adds the series of a segment file that scrapes show. What is damaged is left out, and reported
+/// with the name.
+pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), String> {
+    let inspection = Inspection::of_open_copy(name, file, MAX_COPY);
+    let inspection = inspection.map_err(|error| error.to_string())?;
     let mut damage = inspection.report().damage.clone();
     for seen in inspection.report().families.iter().filter(|family| is_shown(&family.schema)) {
         let family = look.family(family(&seen.schema));

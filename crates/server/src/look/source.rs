@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io::{ErrorKind, Read};
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use super::fetch::{fetch_protobuf, with_path};
 use super::files::Files;
 use super::{Look, Text, exposition, fetch, processes, segment};
 use crate::agent::places::{self, Found, Kind};
-use crate::segment_file::{self, SegmentFile};
+use crate::segment_file::{SegmentFile, begins_like_one};
 
 /// What an argument of the command line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,9 +134,9 @@ fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(),
         }
         _ => error.to_string(),
     })?;
-    *was_segment |= is_segment(path);
+    *was_segment |= begins_like_one(&file).unwrap_or(false);
     if *was_segment {
-        return segment::read(path, look);
+        return segment::read(file, path, look);
     }
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if length > MAX_TEXT {
@@ -153,11 +152,6 @@ fn is_host_and_port(path: &Path) -> bool {
     let text = path.to_str().unwrap_or_default();
     let port = text.rsplit_once(':').map(|(_, port)| port.split('/').next().unwrap_or_default());
     port.is_some_and(|port| port.parse::<u16>().is_ok())
-}
-
-/// Whether a file begins like a segment.
-fn is_segment(path: &Path) -> bool {
-    segment_file::is_segment(path).unwrap_or(false)
 }
 
 /// Reads what the daemon finds in a directory, and names it as the daemon does.
@@ -214,9 +208,13 @@ fn read_directory(
 
 /// Reads a segment that was found in a directory.
 fn read_found(root: &Path, path: &Path, look: &mut Look) -> Result<(), String> {
-    let file = SegmentFile::open_below(root, path).map_err(|error| error.to_string())?;
+    read_opened(SegmentFile::open_below(root, path).map_err(|error| error.to_string())?, path, look)
+}
+
+fn read_opened(file: SegmentFile, path: &Path, look: &mut Look) -> Result<(), String> {
     match file.is_segment() {
-        Ok(true) => segment::read(path, look),
+        // The same file, whatever its path names by now.
+        Ok(true) => segment::read(file.into_file(), path, look),
         // Its process has just created it.
         Ok(false) if file.is_empty() => Ok(()),
         Ok(false) => Err("it is not a segment".into()),
@@ -237,9 +235,7 @@ fn read_process(pid: u32, look: &mut Look) -> Result<(), String> {
             }
             continue;
         };
-        // The file that was opened, whatever its path names now.
-        let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        if !is_segment(&path) {
+        if !begins_like_one(&file).unwrap_or(false) {
             continue;
         }
         count += 1;
@@ -248,7 +244,7 @@ fn read_process(pid: u32, look: &mut Look) -> Result<(), String> {
             break;
         }
         look.set_source(Some(name.clone()));
-        if let Err(error) = segment::read_named(&path, Path::new(&name), look) {
+        if let Err(error) = segment::read(file, Path::new(&name), look) {
             look.problem(format!("{}: {error}", printable(&name)));
         }
     }
@@ -277,6 +273,25 @@ mod tests {
         assert_eq!(parse("4000000".as_ref()), Target::Process(4_000_000));
         assert_eq!(parse("http://x/metrics".as_ref()), Target::Url("http://x/metrics".into()));
         assert_eq!(parse("none.quipu".as_ref()), Target::File("none.quipu".into()));
+    }
+
+    #[test]
+    fn the_file_that_was_opened_is_read_whatever_its_path_names_by_then() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        for (name, metric) in [("a.quipu", "jobs"), ("secret", "secrets")] {
+            let registry = quipu::Registry::open(path(name)).unwrap();
+            registry.counter(metric, "").unwrap().inc();
+        }
+        let file = SegmentFile::open_below(directory.path(), &path("a.quipu")).unwrap();
+        fs::remove_file(path("a.quipu")).unwrap();
+        std::os::unix::fs::symlink("secret", path("a.quipu")).unwrap();
+        let mut look = Look::default();
+        read_opened(file, &path("a.quipu"), &mut look).unwrap();
+        let names: Vec<&str> = look.families.iter().map(|family| &*family.name).collect();
+        assert_eq!(names, ["jobs_total"]);
+        let mut look = Look::default();
+        assert!(read_found(directory.path(), &path("a.quipu"), &mut look).is_err());
     }
 
     #[test]

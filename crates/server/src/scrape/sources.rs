@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +15,12 @@ use quipu::Registry;
 use quipu::collector::Collector;
 use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
-use quipu_store::files::{Directories, Hint};
+use quipu_store::files::{Directories, Hint, open_below};
+use rustix::fs::OFlags;
 
 use super::once::Once;
 use super::{Error, warn};
-use crate::segment_file::{SegmentFile, is_segment};
+use crate::segment_file::{SegmentFile, file_id, is_segment};
 
 /// The directories and segments at the paths.
 pub(super) struct Sources {
@@ -59,7 +61,7 @@ struct First {
 
 /// What is at a path.
 enum There {
-    Directory,
+    Directory(OwnedFd),
     Segment(SegmentFile),
 }
 
@@ -90,12 +92,18 @@ impl There {
             _ => unreadable(&error),
         })?;
         if data.is_dir() {
-            return Ok(Self::Directory);
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK;
+            let opened = open_below(path, path, flags);
+            return opened.map(Self::Directory).map_err(|error| unreadable(&error));
         }
         if !data.is_file() {
             return Err(Fault::of("foreign", path, NEITHER));
         }
+        // Opening a device or a pipe can have effects, so the look at its type comes first.
         let file = SegmentFile::open(path).map_err(|error| unreadable(&error))?;
+        if file.id() != file_id(&data) {
+            return Err(unreadable(&"another file took its place at this moment"));
+        }
         match file.is_segment() {
             Ok(true) => Ok(Self::Segment(file)),
             Ok(false) if file.is_empty() => Err(Fault::of("empty", path, EMPTY)),
@@ -212,7 +220,7 @@ impl First {
                 read(&file, &mut Nowhere)?;
                 self.segments += 1;
             }
-            There::Directory => {
+            There::Directory(_) => {
                 let files = Directories::new([path]).count();
                 // The error names the path.
                 let what = |error: quipu_store::Error| error.to_string();
@@ -249,8 +257,8 @@ impl State {
         let (mut of_directories, count) = (Vec::new(), paths.len());
         for named in paths {
             let read = match There::at(&named.path) {
-                Ok(There::Directory) => {
-                    of_directories.push(named.path.clone());
+                Ok(There::Directory(opened)) => {
+                    of_directories.push((named.path.clone(), opened));
                     Ok(())
                 }
                 Ok(There::Segment(file)) => {
@@ -271,8 +279,9 @@ impl State {
         }
         let are_several = count > of_directories.len().max(1);
         if *has_skipped || !of_directories.is_empty() {
-            once.begin(joined(&of_directories), false);
-            directories.set_paths(of_directories);
+            let paths: Vec<_> = of_directories.iter().map(|(path, _)| path.clone()).collect();
+            once.begin(joined(&paths), false);
+            directories.set_opened(of_directories);
             directories.collect(&mut once);
             used |= directories.used() > 0;
             tell_left_out(&once, told);

@@ -42,6 +42,8 @@ use crate::lock::Locked;
 /// each take about 20 milliseconds on two CPUs.
 pub struct Directories {
     paths: Vec<PathBuf>,
+    /// The directories, if the caller has opened them: see [`Self::set_opened`].
+    opened: Vec<OwnedFd>,
     /// See [`Self::below`].
     root: Option<PathBuf>,
     hints: HashMap<String, Hint>,
@@ -119,6 +121,7 @@ impl Directories {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
+            opened: Vec::new(),
             root: None,
             hints: HashMap::new(),
             warn: None,
@@ -140,10 +143,11 @@ impl Directories {
         self
     }
 
-    /// Collects from the directories at these paths from now on, and keeps what was counted.
+    /// Collects from these open directories from now on, wherever their paths lead by then, and
+    /// keeps what was counted.
     #[doc(hidden)]
-    pub fn set_paths(&mut self, paths: Vec<PathBuf>) {
-        self.paths = paths;
+    pub fn set_opened(&mut self, directories: Vec<(PathBuf, OwnedFd)>) {
+        (self.paths, self.opened) = directories.into_iter().unzip();
     }
 
     /// Counts a file that the caller has left out, for one of the reasons that are shown.
@@ -194,7 +198,11 @@ impl Directories {
     fn find(&self, skipped: &mut Vec<Skipped>) -> (Vec<Found>, Vec<Option<OwnedFd>>) {
         let (mut found, mut opened) = (Vec::new(), Vec::new());
         for (directory, path) in self.paths.iter().enumerate() {
-            let listed = self.open(path).and_then(|one| Ok((list_opened(&one)?, one)));
+            let one = match self.opened.get(directory) {
+                Some(opened) => opened.try_clone(),
+                None => self.open(path),
+            };
+            let listed = one.and_then(|one| Ok((list_opened(&one)?, one)));
             let mut names = match listed {
                 Ok((names, one)) => {
                     opened.push(Some(one));
