@@ -42,6 +42,8 @@ pub(crate) fn count(root: &Path, table: &str, profile: Profile) -> Result<Vec<Co
     let mut build = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     build
         .current_dir(root)
+        // Incremental compilation divides crates differently, and inlines less.
+        .env("CARGO_INCREMENTAL", "0")
         .args(["build", "--locked", "--quiet", "--profile", profile.name()])
         .args(["--package", "quipu-bench-callgrind", "--bin", "cells"]);
     output(&mut build)?;
