@@ -323,11 +323,12 @@ fn all_variants_of_a_name_are_shown() {
 #[test]
 fn a_family_whose_escaped_name_another_one_has_is_reported() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("a.quipu");
-    let registry = quipu::Registry::open(&path).unwrap();
-    registry.gauge("size.bytes", "").unwrap().set(1.0);
-    registry.gauge("size_bytes", "").unwrap().set(2.0);
-    let output = run(scrape().arg(&path));
+    // A registry refuses the second name, and the registry of another file does not know the first.
+    let paths = ["a.quipu", "b.quipu"].map(|name| directory.path().join(name));
+    for (path, name, value) in [(&paths[0], "size.bytes", 1.0), (&paths[1], "size_bytes", 2.0)] {
+        quipu::Registry::open(path).unwrap().gauge(name, "").unwrap().set(value);
+    }
+    let output = run(scrape().args(&paths));
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains("\nsize_bytes 2\n"), "{text}");
     assert_eq!(value(&text, "quipu_scrape_families_repeated"), Some(1.0));
