@@ -39,6 +39,28 @@ fn promtool_finds_no_fault() {
     assert!(output.status.success() && said.is_empty(), "{}: {said}", output.status);
 }
 
+/// Also by a Prometheus of some years ago.
+#[test]
+fn prometheus_takes_the_configurations_of_the_guide() {
+    let promtool = program("promtool", "prometheus");
+    let home = Home::new();
+    let guide = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide-daemon.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let blocks = guide.split("```yaml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let is_config =
+        |block: &&str| block.starts_with("scrape_configs:") || block.starts_with("remote_write:");
+    let configs: Vec<&str> = blocks.filter(is_config).collect();
+    assert!(configs.len() >= 2, "{configs:?}");
+    for config in configs {
+        std::fs::write(home.path("prometheus.yml"), config).unwrap();
+        let mut command = Command::new(&promtool);
+        let output = command.args(["check", "config"]).arg(home.path("prometheus.yml")).output();
+        let output = output.unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{config}{errors}");
+    }
+}
+
 #[test]
 fn the_parsers_of_prometheus_read_every_format() {
     let home = Home::new();
