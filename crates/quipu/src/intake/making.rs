@@ -300,7 +300,7 @@ mod tests {
     use super::step::{Step, when};
     use super::*;
     use crate::Registry;
-    use crate::intake::{Given, Limits, Mode};
+    use crate::intake::{Change, Given, Limits, Mode};
 
     type Taken = Result<(), Refused>;
 
@@ -410,5 +410,23 @@ mod tests {
         set("n_total", GAUGE).unwrap();
         assert_eq!(take(&mut other, "n_total", &[], COUNTER), Err(Refused::Collision));
         assert_eq!(registry.text().matches("# TYPE n_total gauge").count(), 1);
+    }
+
+    #[test]
+    fn a_command_revives_a_metric_only_if_its_name_is_free() {
+        let registry = Registry::new();
+        let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+        let set = |intake: &mut Intake| {
+            intake.change(Metric::new("n_total"), &[], &Change::Set(1.0)).map_err(|e| e.to_string())
+        };
+        set(&mut intake).unwrap();
+        assert_eq!(intake.remove("n_total", &[]).unwrap(), 1);
+        take(&mut intake, "n_total", &[], COUNTER).unwrap();
+        let error = set(&mut intake).unwrap_err();
+        assert!(error.contains("\"n_total\" (counter)"), "{error}");
+        assert_eq!(registry.text().matches("# TYPE").count(), 1);
+        assert_eq!(intake.remove("n_total", &[]).unwrap(), 1);
+        set(&mut intake).unwrap();
+        assert!(registry.text().contains("# TYPE n_total gauge\nn_total 1\n"));
     }
 }
