@@ -25,12 +25,20 @@ FUZZ_FLAGS := --cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-covera
 # threads and clocks, and still vary.
 RUNS_PER_FUZZ_SECOND := 20000
 
+FUZZ_BUILD := cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --locked --release --target $(HOST)
+
 .PHONY: fuzz
 fuzz: ## A short run of each fuzz target; SECONDS_PER_FUZZ_TARGET=3600 FUZZ_SEED=0 for a long one
-	cd fuzz && RUSTFLAGS="$(FUZZ_FLAGS)" $(CARGO) build --locked --release --target $(HOST) --bins
+	$(FUZZ_BUILD) --bins
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target $(addprefix fuzz/,$(FUZZ_TARGETS))
 
-# The target `exposition` asks the parsers of Prometheus.
+# The target `exposition` asks the parsers of Prometheus. `make fuzz` leaves it to `make test-long`,
+# because it needs the daemon, which takes longer to build than all other targets.
+.PHONY: fuzz-exposition
+fuzz-exposition: ## The pages of all inputs, read by the parsers of Prometheus
+	$(FUZZ_BUILD) --features exposition --bin exposition
+	$(MAKE) --no-print-directory fuzz/exposition
+
 EXPOSITION_JUDGE := fuzz/target/textparse
 TEXTPARSE := crates/quipu/tests/judges/textparse
 

@@ -6,6 +6,7 @@
 test-long: tools ## Search for rare faults: long storms, long fuzzing, all of miri (an hour or more)
 	$(MAKE) storm power-loss test-arm
 	$(MAKE) fuzz SECONDS_PER_FUZZ_TARGET=60 FUZZ_SEED=0
+	$(MAKE) fuzz-exposition SECONDS_PER_FUZZ_TARGET=360 FUZZ_SEED=0
 	$(MAKE) loom PREEMPTIONS=
 	$(MAKE) miri MIRI_STAGES="miri-segment miri-arena miri-arena-long" MIRI_SKIP=
 	$(CARGO) test --locked --package quipu-bench
