@@ -143,8 +143,8 @@ fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
     assert_eq!(encoder.omissions().families().collect::<Vec<_>>(), [("x", Rule::LabelNames)]);
 }
 
-/// In OpenMetrics 1.0, `x_total` of two counters is one name, and the label `quipu_name` tells their
-/// series apart.
+/// In OpenMetrics 1.0, `x_total` of two counters is one name, and the label `quipu_name` keeps
+/// their series apart.
 #[test]
 fn no_series_has_the_label_that_a_second_counter_gets() {
     const NAMED: &[Label<'_>] = &[Label { name: "quipu_name", values: None }];
