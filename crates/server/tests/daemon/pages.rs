@@ -89,5 +89,6 @@ fn a_bad_series_of_any_sender_leaves_the_page_readable() {
         let text = daemon.get("/metrics").text();
         text.contains("z_bytes") && text.matches("\nup{").count() == 2
     });
+    assert_eq!(daemon.sample("quipu_events_total"), 0.0);
     expect_readable(&daemon);
 }

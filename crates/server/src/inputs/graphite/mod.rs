@@ -50,7 +50,7 @@ pub(crate) fn lines(
     state: &State,
     shared: &'static Shared,
     metrics: &Metrics,
-) -> Result<Box<dyn FnMut(&[u8])>, quipu::Error> {
+) -> Result<listeners::TakePacket, quipu::Error> {
     listeners::lines(GRAPHITE, state, shared, metrics, prepare)
 }
 

@@ -182,7 +182,11 @@ impl Listeners {
     }
 }
 
-/// Takes packets as a listener does, without a socket.
+/// Takes a packet.
+#[cfg(any(test, fuzzing))]
+pub(crate) type TakePacket = Box<dyn FnMut(&[u8])>;
+
+/// Takes packets like a listener, without a socket.
 #[cfg(any(test, fuzzing))]
 pub(super) fn lines<R: Reader, F: Fn(Names) -> R>(
     protocol: Protocol,
@@ -190,7 +194,7 @@ pub(super) fn lines<R: Reader, F: Fn(Names) -> R>(
     shared: &'static Shared,
     metrics: &Metrics,
     prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
-) -> Result<Box<dyn FnMut(&[u8])>, quipu::Error> {
+) -> Result<TakePacket, quipu::Error> {
     let scope = metrics.registry().prefix("quipu").prefix(protocol.flag);
     let (families, reader): (Families, _) = (scope.metrics()?, prepare(&scope)?);
     let (metrics, reader) = (families.listener("memory"), reader(Names::new(None, false)));

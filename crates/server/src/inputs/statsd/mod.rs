@@ -43,7 +43,7 @@ pub(crate) fn lines(
     state: &State,
     shared: &'static Shared,
     metrics: &Metrics,
-) -> Result<Box<dyn FnMut(&[u8])>, quipu::Error> {
+) -> Result<listeners::TakePacket, quipu::Error> {
     listeners::lines(STATSD, state, shared, metrics, |scope| prepare(scope, shared))
 }
 
