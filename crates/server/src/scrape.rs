@@ -2,6 +2,7 @@
 //! through an HTTP endpoint.
 
 mod once;
+mod served;
 mod sources;
 
 use std::fmt;
@@ -17,6 +18,7 @@ use quipu_store::files::Hint;
 use crate::config::with_host;
 use crate::output::{Coverage, print, warn};
 use crate::signals::Signals;
+use served::Served;
 use sources::Sources;
 
 /// Arguments of `quipu scrape`.
@@ -147,7 +149,7 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
         // The application may be about to start.
         warn(&error);
     }
-    let registry = sources.registry()?;
+    let registry = Served::registry(sources)?;
     if let Some(path) = address.strip_prefix("unix:") {
         let server = quipu::http::serve_unix(path, &registry);
         let server = server.map_err(|error| Error(error.to_string()))?;

@@ -10,7 +10,7 @@
 //! Nor does that thread wait for a file system for long: each place that the settings name has a
 //! thread for that (`place.rs`).
 
-mod apart;
+pub(crate) mod apart;
 mod context;
 mod labels;
 mod merged;
@@ -58,6 +58,7 @@ pub(crate) use merged::suffix;
 pub use merged::{About, Conflict, Filter, LeftOut, Merged, Seen};
 pub use pattern::Pattern;
 pub use recorded::{Labels, Recorded};
+pub(crate) use recorded::{Recorder, Shown};
 #[cfg(any(test, fuzzing))]
 pub(crate) use source::read_segment;
 pub use walk::{All, Walk};

@@ -37,7 +37,7 @@ pub type Labels = Vec<(String, String)>;
 
 /// A sink that keeps what it gets.
 #[derive(Debug)]
-pub(super) struct Recorder {
+pub(crate) struct Recorder {
     families: Vec<Recorded>,
     series: usize,
     /// The labels of the source, for what is read from files: its families are checked.
@@ -162,7 +162,7 @@ impl Recorder {
     }
 
     /// For families whose labels were checked.
-    pub(super) fn unchecked() -> Self {
+    pub(crate) fn unchecked() -> Self {
         Self {
             families: Vec::new(),
             series: 0,
@@ -225,7 +225,7 @@ impl Recorder {
     }
 
     /// All families that were recorded, also those without series.
-    pub(super) fn heads(self) -> Vec<Recorded> {
+    pub(crate) fn heads(self) -> Vec<Recorded> {
         self.families
     }
 

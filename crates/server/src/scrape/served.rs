@@ -1,0 +1,169 @@
+//! The sources of a server. A separate thread looks at the paths, so that a file system that does
+//! not respond keeps no scrape waiting for long: the values that were read last are shown instead,
+//! until they are too old.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use quipu::Registry;
+use quipu::collector::Collector;
+use quipu::snapshot::Sink;
+
+use super::sources::Sources;
+use super::{Error, warn};
+use crate::agent::apart::Apart;
+use crate::agent::{Labels, Recorded, Recorder, Shown};
+
+/// Sources with a thread.
+#[derive(Debug)]
+pub(super) struct Served(Mutex<State>);
+
+#[derive(Debug)]
+struct State {
+    reader: Apart<Reader>,
+    /// The families that were read last, and when that began.
+    last: Option<(Instant, Vec<Recorded>)>,
+    /// Whether standard error has named a file system that does not respond.
+    is_late: bool,
+}
+
+/// The part that the thread works on.
+struct Reader {
+    sources: Sources,
+    /// The result of an errand.
+    read: Option<(Instant, Vec<Recorded>)>,
+}
+
+/// How long a scrape waits for the thread: less than Prometheus waits for a scrape.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The age from which on values are not shown any more, as in Prometheus.
+const STALE: Duration = Duration::from_secs(5 * 60);
+
+impl Served {
+    /// All sources as one registry.
+    ///
+    /// # Errors
+    /// If the system has no thread.
+    pub(super) fn registry(sources: Sources) -> Result<Registry, Error> {
+        let registry = Registry::new();
+        let served = Self::start(sources)?;
+        registry.collect(served).map_err(|error| Error(error.to_string()))?;
+        Ok(registry)
+    }
+
+    fn start(sources: Sources) -> Result<Self, Error> {
+        let reader = Apart::start("sources", Reader { sources, read: None });
+        let reader = reader.map_err(|error| {
+            Error(format!("the system starts no thread: {error}; raise its limits"))
+        })?;
+        Ok(Self(Mutex::new(State { reader, last: None, is_late: false })))
+    }
+}
+
+impl Reader {
+    fn read(&mut self) {
+        let (begun, mut recorder) = (Instant::now(), Recorder::unchecked());
+        self.sources.collect(&mut recorder);
+        self.read = Some((begun, recorder.heads()));
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("read", &self.read).finish_non_exhaustive()
+    }
+}
+
+impl State {
+    /// Has the thread look at the paths, and waits for it until then. A thread that is away since
+    /// an earlier scrape is not waited for.
+    fn read(&mut self, until: Instant) {
+        let is_here = self.reader.wait(Instant::now()).is_some();
+        self.take_read();
+        self.reader.send(Reader::read);
+        let is_late = self.reader.wait(if is_here { until } else { Instant::now() }).is_none();
+        self.take_read();
+        if std::mem::replace(&mut self.is_late, is_late) != is_late {
+            warn(&if is_late {
+                "a file system does not respond: the values that were read last are shown"
+            } else {
+                "the file system responds again"
+            });
+        }
+    }
+
+    fn take_read(&mut self) {
+        if let Some(read) = self.reader.here_mut().and_then(|reader| reader.read.take()) {
+            self.last = Some(read);
+        }
+    }
+
+    /// Passes on the families that were read last, unless they are too old.
+    fn pass(&self, now: Instant, sink: &mut dyn Sink) {
+        let Some((begun, families)) = &self.last else { return };
+        if now.saturating_duration_since(*begun) >= STALE {
+            return;
+        }
+        for family in families {
+            let Recorded { name, help, kind, bare, .. } = family;
+            let shown = Shown { name, help, kind: *kind, bare: *bare };
+            family.pass(&Labels::new(), shown, 0, sink, |_| false);
+        }
+    }
+}
+
+impl Collector for Served {
+    fn names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn collect(&self, sink: &mut dyn Sink) {
+        // No change of the state can panic half way.
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.read(Instant::now() + PATIENCE);
+        state.pass(Instant::now(), sink);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use quipu::exposition::{Encoder, Escaping, Format};
+
+    use super::*;
+
+    #[test]
+    fn the_values_that_were_read_last_are_shown_while_the_thread_is_away() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("a.quipu");
+        let registry = Registry::open(&path).unwrap();
+        let jobs = registry.counter("jobs", "").unwrap();
+        jobs.inc();
+        let served = Served::start(Sources::open(&[path], std::iter::empty()).unwrap()).unwrap();
+        let shown = |age: Duration| {
+            let mut encoder = Encoder::new(Format::Text, Escaping::default());
+            let state = served.0.lock().unwrap();
+            state.pass(Instant::now() + age, &mut encoder);
+            let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
+            text.lines().find(|line| line.starts_with("jobs_total ")).map(str::to_owned)
+        };
+        let read = |wait| served.0.lock().unwrap().read(Instant::now() + wait);
+        let minute = Duration::from_secs(60);
+        read(minute);
+        assert_eq!(shown(Duration::ZERO).unwrap(), "jobs_total 1");
+        // It hangs, and is not waited for twice.
+        let (release, wait) = channel::<()>();
+        served.0.lock().unwrap().reader.send(move |_| wait.recv().unwrap());
+        jobs.inc();
+        read(Duration::ZERO);
+        read(600 * minute);
+        assert_eq!(shown(Duration::ZERO).unwrap(), "jobs_total 1");
+        assert_eq!(shown(STALE), None);
+        release.send(()).unwrap();
+        while shown(Duration::ZERO).unwrap() != "jobs_total 2" {
+            read(minute);
+        }
+        assert!(!served.0.lock().unwrap().is_late);
+    }
+}
