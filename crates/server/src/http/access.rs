@@ -1,7 +1,7 @@
 //! The check of requests that a browser may have sent for a web page.
 //!
-//! The server has no authentication: a program that reaches it can use it. A browser reaches it for
-//! every page that its user opens, so two checks keep pages of others out:
+//! The server does not authenticate clients: a program that reaches it can use it. A browser
+//! reaches it for every page that its user opens, so two checks keep pages of others out:
 //!
 //! * **Origin.** A page can send requests to any address without asking first. A request that may
 //!   change something is therefore refused if the browser marks it as foreign: by `Sec-Fetch-Site`,
@@ -39,7 +39,7 @@ pub struct Access {
     pub origins: Vec<String>,
 }
 
-/// The kind of address that a connection comes from.
+/// The kind of address of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// A unix socket.
@@ -128,7 +128,7 @@ impl Denied<'_> {
         }
     }
 
-    /// The name that the settings would have to contain.
+    /// The name that the settings need to contain.
     pub(super) fn name(&self) -> String {
         let name = match self {
             Denied::Host(host) => (*host).to_owned(),
@@ -179,13 +179,13 @@ fn is_own(host: &str) -> bool {
         || ends_with(host, ".internal")
 }
 
-/// Whether a name ends with these characters, whatever their case, and has others before them.
+/// Whether a name ends with these characters, in any case, and begins with others.
 fn ends_with(name: &str, end: &str) -> bool {
     let (name, end) = (name.as_bytes(), end.as_bytes());
     name.len() > end.len() && name[name.len() - end.len()..].eq_ignore_ascii_case(end)
 }
 
-/// Whether a request may come from a browser. All of them send `Accept-Language`, and no page can
+/// Whether a browser may have sent a request. All of them send `Accept-Language`, and no page can
 /// prevent that: it is a step of the Fetch standard. The other fields are for browsers that
 /// deviate from it.
 fn is_of_browser(headers: &HeaderMap) -> bool {

@@ -1,9 +1,9 @@
 //! Memory that the clients of a thread share: for the bodies of requests, and for responses.
 //!
 //! A client that holds several pieces gets at most half of the memory that the others leave. So one
-//! client, however many connections it has, cannot keep all others from being served. A client with
-//! one piece can use all of the rest, and a piece that is alone has no limit here, because the
-//! size of a piece has limits elsewhere.
+//! client, even with many connections, cannot keep all others from being served. A client with one
+//! piece can use all of the rest. If there is only one piece of all clients, it is not limited
+//! here, because other settings limit the size of a piece.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ impl Room {
         self.clients.borrow().get(&client).copied().unwrap_or_default()
     }
 
-    /// Takes more bytes for a piece that has `own` bytes.
+    /// Takes more bytes for a piece of `own` bytes.
     fn take(&self, client: Option<IpAddr>, own: usize, more: usize) -> Result<(), Full> {
         let (taken, held) = (self.taken.get(), self.held(client));
         let (all, whole) = (taken.saturating_add(more), held.saturating_add(more));

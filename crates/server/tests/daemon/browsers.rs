@@ -2,7 +2,7 @@
 
 use crate::common::{Answer, Daemon, Home};
 
-/// Sends a request with these header fields and a body on a connection of its own.
+/// Sends a request with these header fields and a body on a new connection.
 fn send(daemon: &Daemon, line: &str, fields: &[&str], body: &str) -> Answer {
     let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
     let length = body.len();

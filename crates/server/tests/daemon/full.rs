@@ -1,4 +1,4 @@
-//! A state without room: clients are asked to send again, and the log has a line.
+//! A state without room: clients are asked to send again, and the log explains why.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ fn lines(name: &str, count: usize) -> String {
     (0..count).map(|n| format!("{name}{{n=\"{n}\",l=\"{long}\"}} 1\n")).collect()
 }
 
-/// A daemon whose state cannot grow, and has no gap left.
+/// A daemon whose state cannot grow and contains no gap.
 fn full(home: &Home) -> Daemon {
     let daemon = home.start(&[]);
     assert_eq!(daemon.post_body(IMPORT, &[], b"known 1\n").status, 204);
@@ -60,7 +60,7 @@ fn clients_are_asked_to_send_again() {
 fn a_part_that_would_count_twice_is_not_asked_for() {
     let home = Home::new();
     let daemon = full(&home);
-    // The disk has room for a moment.
+    // The file can grow for a moment.
     daemon.limit_file_size(u64::MAX >> 1);
     assert_eq!(daemon.post_body("/ingest?format=statsd", &[], b"a:1|c\n").status, 204);
     daemon.limit_file_size(fs::metadata(home.state()).unwrap().len());

@@ -69,7 +69,7 @@ fn a_client_that_does_not_read_leaves_room_for_others() {
     assert_eq!(server.seen().refused(Refusal::Unread), 1);
     let mut other = ask(&server, "127.0.0.8", LARGE);
     expect_first(&mut other, LARGE);
-    // What was read takes no room, on the same connection or on another one.
+    // Responses that were read take no room, on the same connection or on another one.
     for _ in 0..3 {
         other.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
         expect_first(&mut other, LARGE);
@@ -105,7 +105,7 @@ fn a_response_in_steps_ends_when_there_is_no_room() {
         client.send("GET /grows HTTP/1.1\r\nHost: x\r\n\r\n");
         client
     };
-    // If it is alone, its size is limited elsewhere.
+    // The only response is not limited by the room.
     assert_eq!(grow().answer().body, b"grown\n");
     let mut slow = ask(&server, "127.0.0.9", LARGE);
     server.wait_until(|seen| seen.answered.get(&200) == Some(&2));
