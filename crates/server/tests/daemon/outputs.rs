@@ -744,7 +744,7 @@ fn between<'a>(target: &'a str, receiver: &'a str) -> [&'a str; 8] {
         "--scrape",
         target,
         "--scrape-interval",
-        "100ms",
+        "1s",
         "--remote-write",
         receiver,
         "--remote-write-interval",

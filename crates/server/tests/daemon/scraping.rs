@@ -40,6 +40,8 @@ pub(super) struct Exporter {
     heads: Arc<Mutex<Vec<String>>>,
 }
 
+/// The interval of scrapes, and their time limit. A busy machine must not exceed the limit.
+pub(super) const INTERVAL: &str = "1s";
 const TEXT: &str = "text/plain; version=0.0.4";
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0";
 
@@ -207,7 +209,7 @@ fn a_target_is_shown_with_its_job_and_instance() {
          size_count 4\nquipu_keys 9\nup 5\nup{zone=\"a\"} 6\n",
     );
     let target = format!("app={}", exporter.url);
-    let daemon = home.start(&["--scrape", &target, "--scrape-interval", "100ms"]);
+    let daemon = home.start(&["--scrape", &target, "--scrape-interval", INTERVAL]);
     let own = format!("job=\"app\",instance=\"{}\"", exporter.address());
     wait_for(&daemon, &format!("up{{{own}}} 1"));
     let shown = samples(&daemon);
@@ -233,7 +235,7 @@ fn a_target_is_shown_with_its_job_and_instance() {
         ("up", ",zone=\"a\"", 6.0),
         ("scrape_samples_scraped", "", 14.0),
         ("scrape_samples_post_metric_relabeling", "", 13.0),
-        ("scrape_timeout_seconds", "", 0.1),
+        ("scrape_timeout_seconds", "", 1.0),
     ] {
         let series = format!("{name}{{{own}{labels}}}");
         assert_eq!(shown.get(&series), Some(&value), "{series} in {shown:#?}");
@@ -253,7 +255,7 @@ fn a_target_is_shown_with_its_job_and_instance() {
         "accept: application/openmetrics-text;version=1.0.0,",
         "accept-encoding: gzip",
         "user-agent: quipu/",
-        "x-prometheus-scrape-timeout-seconds: 0.1",
+        "x-prometheus-scrape-timeout-seconds: 1",
     ] {
         assert!(head.contains(part), "{part} in {head}");
     }
@@ -279,7 +281,7 @@ fn targets_whose_types_differ_are_shown_side_by_side() {
             .into(),
     ));
     let [a, b] = [("a", &first), ("b", &second)].map(|(job, it)| format!("{job}={}", it.url));
-    let daemon = home.start(&["--scrape", &a, "--scrape", &b, "--scrape-interval", "100ms"]);
+    let daemon = home.start(&["--scrape", &a, "--scrape", &b, "--scrape-interval", INTERVAL]);
     let own = [("a", &first), ("b", &second)]
         .map(|(job, it)| format!("job=\"{job}\",instance=\"{}\"", it.address()));
     own.iter().for_each(|own| wait_for(&daemon, &format!("up{{{own}}} 1")));
@@ -324,7 +326,7 @@ fn what_clients_send_hides_nothing_of_targets() {
          took_sum 3\ntook_count 2\n# TYPE size gauge\nsize 8\nhttp_open 9\n",
     );
     let target = format!("app={}", exporter.url);
-    let daemon = home.start(&["--scrape", &target, "--scrape-interval", "100ms"]);
+    let daemon = home.start(&["--scrape", &target, "--scrape-interval", INTERVAL]);
     let own = format!("job=\"app\",instance=\"{}\"", exporter.address());
     wait_for(&daemon, &format!("up{{{own}}} 1"));
     let sorted_samples = || -> BTreeMap<String, f64> {
@@ -402,7 +404,7 @@ fn the_health_of_several_daemons_is_in_one_place() {
         "--scrape",
         "unix:b.sock",
         "--scrape-interval",
-        "100ms",
+        INTERVAL,
         "--segments",
         "*.quipu",
     ]);
@@ -437,7 +439,7 @@ fn a_target_that_fails_is_down_and_its_series_leave() {
     let exporter = Exporter::start(&home, "x 1\n");
     let target = format!("app={}", exporter.url);
     let settings = ["--scrape-body-bytes", "1000", "--scrape-samples", "10"];
-    let mut arguments = vec!["--scrape", &*target, "--scrape-interval", "100ms"];
+    let mut arguments = vec!["--scrape", &*target, "--scrape-interval", INTERVAL];
     arguments.extend(settings);
     let daemon = home.start(&arguments);
     let own = format!("job=\"app\",instance=\"{}\"", exporter.address());
@@ -488,7 +490,7 @@ fn values_of_texts_of_one_form_are_shown_before_and_after_failures() {
     };
     let exporter = Exporter::start(&home, &text(0));
     let target = format!("app={}", exporter.url);
-    let daemon = home.start(&["--scrape", &*target, "--scrape-interval", "100ms"]);
+    let daemon = home.start(&["--scrape", &*target, "--scrape-interval", INTERVAL]);
     let own = format!("job=\"app\",instance=\"{}\"", exporter.address());
     let expect = |n: usize| {
         for line in [
@@ -549,7 +551,7 @@ fn a_slow_target_holds_up_no_other_and_no_stop() {
 fn a_target_at_a_unix_socket_is_scraped() {
     let home = Home::new();
     let other = home.start(&["--listen", "unix:other.sock", "--state", "other.quipu"]);
-    let daemon = home.start(&["--scrape", "app=unix:other.sock", "--scrape-interval", "100ms"]);
+    let daemon = home.start(&["--scrape", "app=unix:other.sock", "--scrape-interval", INTERVAL]);
     let own = "job=\"app\",instance=\"unix:other.sock\"";
     wait_for(&daemon, &format!("up{{{own}}} 1"));
     // Metrics of another daemon are told apart from its own.
@@ -582,7 +584,7 @@ fn a_program_with_the_library_is_scraped_at_its_unix_socket() {
     let registry = quipu::Registry::new();
     registry.counter("jobs", "Completed jobs.").unwrap().inc_by(7);
     let server = quipu::http::serve_unix(home.path("app.sock"), &registry).unwrap();
-    let daemon = home.start(&["--scrape", "app=unix:app.sock", "--scrape-interval", "100ms"]);
+    let daemon = home.start(&["--scrape", "app=unix:app.sock", "--scrape-interval", INTERVAL]);
     wait_for(&daemon, "jobs_total{job=\"app\",instance=\"unix:app.sock\"} 7");
     drop(server);
     wait_for(&daemon, "up{job=\"app\",instance=\"unix:app.sock\"} 0");
@@ -701,7 +703,7 @@ fn watched_files_of_a_receiver_are_scraped() {
     let url = format!("http://{}", receiver.address());
     let target = format!("app={url}/metrics?directory=run");
     let sent_to = format!("{url}/api/v1/write");
-    let flags = ["--scrape", &target, "--scrape-interval", "100ms", "--remote-write", &sent_to];
+    let flags = ["--scrape", &target, "--scrape-interval", INTERVAL, "--remote-write", &sent_to];
     let sender = home.start(&[&flags[..], &["--remote-write-interval", "100ms"]].concat());
     let text = b"# TYPE hits_total counter\nhits_total 5\n";
     assert!(sender.post_body("/api/v1/import/prometheus", &[], text).status < 300);
@@ -728,7 +730,7 @@ fn daemons_that_scrape_each_other_in_a_ring_take_nothing() {
         let daemons: Vec<_> = (0..length)
             .map(|n| {
                 let (url, state) = (format!("http://{}", address(n + 1)), format!("{n}.quipu"));
-                let flags = ["--scrape", &url, "--scrape-interval", "100ms"];
+                let flags = ["--scrape", &url, "--scrape-interval", INTERVAL];
                 let own = ["--listen", &address(n), "--state", &state];
                 home.start(&[&flags[..], &own].concat())
             })
