@@ -5,11 +5,15 @@
 #[path = "judges/textparse.rs"]
 mod textparse;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
 use quipu::exposition::{Encoder, Escaping, Format, Rule};
 use quipu::snapshot::{
     Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
     Timestamp, Value,
 };
+use quipu::{Description, Registry};
 use textparse::textparse;
 
 const FORMATS: [Format; 5] =
@@ -179,6 +183,52 @@ fn bounds_ascend_up_to_infinity() {
     assert_broken(&[(family("x", Kind::Histogram), histogram)], &[]);
     // Neither classic nor exponential buckets: there is still one up to infinity.
     assert_broken(&[(family("x", Kind::Histogram), Value::Histogram(NO_BUCKETS))], &[]);
+}
+
+#[test]
+fn a_family_has_its_header_if_the_first_series_is_omitted() {
+    let bucket = |bound| Bucket { bound, le: None, count: 1, exemplar: None };
+    let (bad, good) = ([bucket(f64::NAN)], [bucket(f64::INFINITY)]);
+    let of = |buckets| Value::Histogram(Histogram { buckets, ..NO_BUCKETS });
+    let family = |labels| Family { labels, ..family("h", Kind::Histogram) };
+    let labels = [Label { name: "a", values: None }];
+    for format in [Format::Text, Format::OpenMetrics, Format::OpenMetrics2] {
+        let mut encoder = Encoder::new(format, Escaping::default());
+        put(&mut encoder, &family(&[]), of(&bad));
+        put(&mut encoder, &family(&labels), of(&good));
+        let text = String::from_utf8_lossy(encoder.buffer()).into_owned();
+        assert!(text.starts_with("# TYPE h histogram\nh"), "{text}");
+        assert_eq!(text.matches("# TYPE").count(), 1, "{text}");
+    }
+}
+
+#[test]
+fn buckets_of_both_kinds_add_up_while_a_thread_observes() {
+    let registry = Registry::new();
+    let description = Description::new("h", "").native(3).buckets([0.5, 1.0]);
+    let histogram: quipu::Histogram = registry.register(description).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0_u32.. {
+                if is_over.load(Ordering::Relaxed) {
+                    return;
+                }
+                histogram.observe(f64::from(number % 100) / 50.0);
+            }
+        });
+        for _ in 0..2000 {
+            let scrape = registry.scrape().format(Format::Protobuf, Escaping::default());
+            let mut page = Vec::new();
+            scrape.append_to(&mut page);
+            let omitted = b"quipu_series_omitted";
+            if page.windows(omitted.len()).any(|bytes| bytes == omitted) {
+                is_over.store(true, Ordering::Relaxed);
+                panic!("the histogram is omitted");
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 #[test]

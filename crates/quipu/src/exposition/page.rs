@@ -115,6 +115,8 @@ pub(super) enum Relation {
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Start {
     pub(super) relation: Relation,
+    /// Whether the header was written that it shares with the last family.
+    pub(super) is_begun: bool,
     /// Whether its unit is shown.
     pub(super) has_unit: bool,
     /// Whether its name is written as it is, without escapes and quotes.
@@ -131,6 +133,8 @@ pub(super) struct Page {
     /// The name in the header that was written last, its kind, and whether the name is bare.
     last: String,
     last_kind: Option<(Kind, bool)>,
+    /// Whether that header was written: the first series of the family may break a rule.
+    is_begun: bool,
     /// The label names of the first family with that name.
     first_labels: LabelSet,
     /// The label names of families that follow another one of their name.
@@ -195,14 +199,17 @@ impl Page {
         };
         let is_plain = escape::is_unchanged(family.name, self.rules.escaping);
         let has_unit = !family.unit.is_empty() && self.has_unit(family);
-        self.start = Start { relation, has_unit, is_plain };
+        let is_begun = relation != Relation::New && self.is_begun;
+        self.start = Start { relation, is_begun, has_unit, is_plain };
         self.start
     }
 
     /// Whether the header of the current family can be written.
     #[inline]
     pub(super) fn admits_family(&mut self, family: &Family<'_>) -> bool {
-        self.check_family(family).is_ok()
+        let is_admitted = self.check_family(family).is_ok();
+        self.is_begun |= is_admitted;
+        is_admitted
     }
 
     /// Whether a series of the current family can be written. Counts a series that cannot.
@@ -213,8 +220,9 @@ impl Page {
             Value::Summary { quantiles, .. } => check_quantiles(quantiles),
             _ => Ok(()),
         });
-        if let Err(rule) = verdict {
-            self.omissions.add(family.name, rule);
+        match verdict {
+            Ok(()) => self.is_begun = true,
+            Err(rule) => self.omissions.add(family.name, rule),
         }
         verdict.is_ok()
     }
@@ -259,6 +267,7 @@ impl Page {
         self.last.push_str(family.name);
         self.last_kind = Some((family.kind, family.bare));
         self.first_labels = labels;
+        self.is_begun = false;
         (self.has_name_label, self.has_second) = (is_named, false);
         Ok(())
     }

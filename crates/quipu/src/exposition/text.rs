@@ -124,7 +124,7 @@ impl Text {
 
     /// Starts a family. Nothing is written before its first series.
     pub(super) fn family(&mut self, family: &Family<'_>, start: Start) {
-        self.is_begun = start.relation != Relation::New;
+        self.is_begun = start.is_begun;
         self.is_second = start.relation == Relation::Second;
         self.has_unit = start.has_unit;
         self.is_plain = start.is_plain;

@@ -402,11 +402,13 @@ impl MetricKind for Layout {
         let exemplar = |slot: &ReadExemplar| slot.exemplar(texts);
         arena.scoped(|scope| {
             let bounds = self.bounds.iter().copied().chain([f64::INFINITY]);
-            let buckets: &[Bucket<'_>] = scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
-                let slot = slots.get(i).and_then(Option::as_ref);
-                let count = cells.sum(FIRST_BUCKET + i);
-                Bucket { bound, le: None, count, exemplar: slot.map(exemplar) }
-            }));
+            let buckets: &mut [Bucket<'_>] =
+                scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
+                    let slot = slots.get(i).and_then(Option::as_ref);
+                    let count = cells.sum(FIRST_BUCKET + i);
+                    Bucket { bound, le: None, count, exemplar: slot.map(exemplar) }
+                }));
+            let sum = self.sum(cells);
             let mut count = buckets.iter().fold(0_u64, |sum, b| sum.saturating_add(b.count));
             let native = native.map(|(settings, schema)| snapshot::Native {
                 schema,
@@ -417,17 +419,40 @@ impl MetricKind for Layout {
                 exemplars: scope.alloc_iter(slots.iter().flatten().map(exemplar)),
             });
             let is_classic = self.is_classic();
-            if let (Some(native), false) = (&native, is_classic) {
+            if let Some(native) = &native {
                 let sides = native.positive.iter().chain(native.negative).map(|(_, count)| *count);
-                count = sides.fold(count.saturating_add(native.zero_count), u64::saturating_add);
+                let total = sides.fold(native.zero_count, u64::saturating_add);
+                // A scraper refuses native buckets that do not add up to the count, unless a NaN
+                // was observed, which is in the last classic bucket only. An observation between
+                // the reads above is in one kind of buckets only, and so is an observation whose
+                // process was killed in between.
+                count = match is_classic {
+                    false => count.saturating_add(total),
+                    true if sum.is_nan() => count.max(total),
+                    true => total,
+                };
+                fit(buckets, count);
             }
-            let buckets = if is_classic { buckets } else { &[] };
-            emit(Value::Histogram(Histogram { count, sum: self.sum(cells), buckets, native }));
+            let buckets: &[Bucket<'_>] = if is_classic { buckets } else { &[] };
+            emit(Value::Histogram(Histogram { count, sum, buckets, native }));
         });
     }
 
     fn side_allocations(self: &Arc<Self>) -> Option<Arc<dyn SideAllocations>> {
         Some(Arc::<Self>::clone(self))
+    }
+}
+
+/// Makes buckets add up to a count: a cumulative count is at most this, and the last one equals it.
+/// No cumulative count decreases between two scrapes, because neither it nor `count` does.
+fn fit(buckets: &mut [Bucket<'_>], count: u64) {
+    let mut rest = count;
+    for bucket in &mut *buckets {
+        bucket.count = bucket.count.min(rest);
+        rest -= bucket.count;
+    }
+    if let Some(last) = buckets.last_mut() {
+        last.count += rest;
     }
 }
 
