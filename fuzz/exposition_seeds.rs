@@ -10,7 +10,7 @@ const OPEN: u8 = 1;
 
 /// The programs, each once for each escaping, with its name.
 pub fn programs() -> Vec<(String, Vec<u8>)> {
-    let all: [(&str, u8, &[Op<'_>]); 48] = [
+    let all: [(&str, u8, &[Op<'_>]); 50] = [
         // A counter whose name is only its suffix.
         ("only_suffix_statsd", 0, &[(op::STATSD, 0, b".total:1|c")]),
         ("only_suffix_import", 0, &[(op::IMPORT, 0, b"# TYPE _total counter\n_total 1\n")]),
@@ -108,6 +108,20 @@ pub fn programs() -> Vec<(String, Vec<u8>)> {
                 0,
                 b"# TYPE x counter\nx 1\nx{quipu_overflow=\"true\"} 2\nx_total{quipu_name=\"x\"} 3\n",
             )],
+        ),
+        // A histogram without buckets, and a family whose first series is omitted.
+        (
+            "sum_and_count",
+            0,
+            &[(op::TARGET, 0, b"# TYPE c histogram\nc_sum 1\nc_count 2\n")],
+        ),
+        (
+            "first_is_omitted",
+            0,
+            &[
+                (op::SEGMENT, segment::HOSTILE, b"3\tc\t\t\tm=v\t1"),
+                (op::SEGMENT, 0, b"3\tc\t\t\tl=v\t1,2"),
+            ],
         ),
         // All kinds by all inputs.
         (
