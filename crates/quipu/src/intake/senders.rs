@@ -156,6 +156,17 @@ impl Intake {
         give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         self.in_step(|intake| {
+            let known = if sent.role == Role::Shown {
+                // Another thread may have begun to follow this sender before the step.
+                let Sent { metric, role, labels, given, times } = *sent;
+                match intake.put(metric, role, labels, given, Mode::Follow, times)? {
+                    Put::Done => return Ok(()),
+                    Put::Other(known) => known,
+                    _ => return Err(Refused::Full),
+                }
+            } else {
+                known
+            };
             if sent.times.start < known {
                 intake.add_growth(sent, known, give)
             } else {
@@ -347,4 +358,35 @@ fn in_place<R>(
 ) -> Result<R, Refused> {
     let labels: Vec<(&str, &str)> = labels.iter().chain([(PLACE, place)]).collect();
     act(&Sorted::new(&labels, super::table::MAX_LABELS, false)?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::intake::Limits;
+    use crate::registry::Registry;
+    use crate::snapshot::Timestamp;
+
+    /// Two requests of a new sender arrive on two threads, and both find the old one followed.
+    #[test]
+    fn a_sender_that_another_thread_follows_already_takes_over_once() {
+        let registry = Registry::new();
+        let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+        let labels = Sorted::new(&[], 1, false).unwrap();
+        let metric =
+            |time| Metric { streams: true, time: Some(Timestamp(time)), ..Metric::new("c_total") };
+        for (total, start, time) in [(5.0, 100, 150), (2.0, 200, 250)] {
+            let given = Given::Counter(total);
+            let start = Some(Timestamp(start));
+            intake.take(metric(time), &[], &given, Mode::Follow, start).unwrap();
+        }
+        let (metric, given) = (metric(260), Given::Counter(3.0));
+        let times = intake.times(&metric, Some(Timestamp(200)), Mode::Follow, 1);
+        let (metric, role, labels, given) = (&metric, Role::Shown, &labels, &given);
+        let sent = Sent { metric, role, labels, given, times };
+        intake.take_of_other(&sent, 100, |_, _| Err(Refused::Value)).unwrap();
+        assert!(registry.text().contains("c_total 8\n"), "{}", registry.text());
+    }
 }
