@@ -213,35 +213,44 @@ impl Intake {
         let hidden = Metric { help: "", ..*metric };
         let metric = if role == Role::Shown { metric } else { &hidden };
         let value = (given, Mode::Follow);
-        let mut turn = [0; 2];
+        let mut before = None;
         self.with_cells(metric, role, labels, value, |entry, cells| {
-            turn = relay(entry, cells, given).map_or(turn, |relay| relay.turn());
+            before = relay(entry, cells, given).map(|relay| relay.last_total());
         })?;
-        let [start, last_sample] = turn;
+        let before = before.ok_or(Refused::Full)?;
         // Then the sender will hardly come back.
-        let has_ended = last_sample <= times.start;
-        let place = match self.place_of(sent, start) {
+        let has_ended = before.time <= times.start;
+        let place = match self.place_of(sent, before.start) {
             Place::Own(place) | Place::Free(place) => Some(place),
             Place::None if has_ended => None,
             Place::None => return Err(Refused::Senders),
         };
+        // Before the turn ends, because the sender stays followed if this fails, and because its
+        // next total would count in full if this process died with the total in no place.
+        if let Some(place) = place {
+            let stored = self.store_last(sent, place, &before);
+            if !has_ended {
+                stored?;
+            }
+        }
+        if role != Role::Shown {
+            let values: Vec<f64> = (0..before.values.len()).map(|i| put::value(given, i)).collect();
+            put::with_increment(given, &values, |grown| give(self, grown))?;
+        }
         let mut last = None;
         self.with_cells(metric, role, labels, value, |entry, cells| {
             let segment = entry.family.segment();
             last = relay(entry, cells, given).and_then(|relay| relay.end_turn(segment));
         })?;
         let last = last.ok_or(Refused::Full)?;
-        if let Some(place) = place {
-            let stored = in_place(labels, &place_name(role, place), |labels| {
-                self.store_in_place(sent, labels, &last)
-            });
+        // Another thread may have stored a later total in the meantime.
+        if let Some(place) = place
+            && last != before
+        {
+            let stored = self.store_last(sent, place, &last);
             if !has_ended {
                 stored?;
             }
-        }
-        if role != Role::Shown {
-            let values: Vec<f64> = (0..last.values.len()).map(|i| put::value(given, i)).collect();
-            put::with_increment(given, &values, |grown| give(self, grown))?;
         }
         let mut is_begun = false;
         self.with_cells(metric, role, labels, value, |entry, cells| {
@@ -293,6 +302,18 @@ impl Intake {
         });
         self.settings = settings;
         found
+    }
+
+    /// Stores the last total of the sender that is followed in a place.
+    fn store_last(
+        &mut self,
+        sent: &Sent<'_>,
+        place: usize,
+        last: &LastTotal,
+    ) -> Result<(), Refused> {
+        in_place(sent.labels, &place_name(sent.role, place), |labels| {
+            self.store_in_place(sent, labels, last)
+        })
     }
 
     /// Stores a total as the last one of the sender that has a place.

@@ -174,13 +174,19 @@ impl<'c> Relay<'c> {
     pub(crate) fn end_turn(&self, segment: &Segment) -> Option<LastTotal> {
         let _guard = segment.lock_registration().ok()?;
         self.complete();
-        let [start, time] =
-            [START, TIME].map(|cell| self.cells.plain(cell).load(Ordering::Relaxed));
-        // A process that dies before the next sender's turn begins leaves a start that no sender
-        // has: otherwise this one's next total would count in full.
-        self.cells.plain(START).store(start.saturating_add(1), Ordering::Release);
+        let last = self.last_total();
+        // The last values become zero before the next sender's start is stored. A process that dies
+        // in between leaves a start that no sender has: otherwise this sender's next total would
+        // count in full.
+        self.cells.plain(START).store(last.start.saturating_add(1), Ordering::Release);
+        Some(last)
+    }
+
+    /// Returns the last total of the sender that is followed.
+    pub(crate) fn last_total(&self) -> LastTotal {
+        let [start, time] = self.turn();
         let values = (0..self.count).map(|i| self.last(i)).collect();
-        Some(LastTotal { start, time, values })
+        LastTotal { start, time, values }
     }
 
     /// Begins the turn of another sender, after the turn that ended with this last total. Returns

@@ -277,3 +277,46 @@ fn a_source_without_room_for_places_still_restarts() {
     // It cannot be known by how much this one has grown.
     assert_eq!(follow(&mut intake, 6.0, 100, 260), Err(Refused::Series));
 }
+
+#[test]
+fn a_sender_stays_followed_if_there_is_no_room_for_its_place() {
+    let registry = Registry::new();
+    let limits = Limits { series: 2, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    intake.take(metric("other"), &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+    follow(&mut intake, 5.0, 100, 210).unwrap();
+    for time in [220, 230] {
+        assert_eq!(follow(&mut intake, 2.0, 200, time), Err(Refused::Series));
+    }
+    follow(&mut intake, 6.0, 100, 240).unwrap();
+    has(&registry, &["c_total{i=\"1\"} 6"]);
+    intake.remove("other", &[]).unwrap();
+    for (total, start, time, shown) in [(7.0, 100, 250, 7), (2.0, 200, 260, 9), (8.0, 100, 270, 10)]
+    {
+        follow(&mut intake, total, start, time).unwrap();
+        has(&registry, &[&format!("c_total{{i=\"1\"}} {shown}")]);
+    }
+}
+
+#[test]
+fn a_sender_whose_first_total_cannot_be_added_takes_no_place() {
+    let registry = Registry::new();
+    let mut intake = intake(&registry);
+    let mut follow = |total, start, time, refused| {
+        let (given, start) = (Given::Counter(total), Some(Timestamp(start)));
+        intake.follow_into(stream("c_total", time), &[], &given, start, |intake, grown| {
+            let refused: Option<Refused> = refused;
+            refused.map_or(Ok(()), Err)?;
+            intake.take(metric("sum"), &[], grown, Mode::Add, None)
+        })
+    };
+    follow(5.0, 100, 300, None).unwrap();
+    for time in 0..20 {
+        let refused = Refused::Series;
+        assert_eq!(follow(2.0, 200, 310 + time, Some(refused)), Err(refused));
+    }
+    for (total, start, time) in [(6.0, 100, 400), (2.0, 200, 410), (7.0, 100, 420)] {
+        follow(total, start, time, None).unwrap();
+    }
+    has(&registry, &["sum 9"]);
+}
