@@ -36,6 +36,8 @@ test-rust: ## Unit, property, state, HTTP and end-to-end tests
 # The tests of other languages read recordings by this command, which `make test-rust` builds, too.
 QUIPU_COMMAND := target/debug/quipu
 
+# Cargo knows whether it is up to date.
+.PHONY: $(QUIPU_COMMAND)
 $(QUIPU_COMMAND):
 	$(CARGO) build $(WORKSPACE) --bin quipu
 
