@@ -75,15 +75,18 @@ impl Shares {
         connections: impl Iterator<Item = (usize, &'a Share, Use)>,
     ) -> Option<usize> {
         let rank = |share: &Share, usage: &Use| (share.client.get(), share.process.get(), *usage);
-        let (place, share, usage) =
-            connections.max_by_key(|(_, share, usage)| rank(share, usage))?;
-        // With the new connection, the peer still has no more.
-        let has_fewer = if share.peer.client == peer.client {
-            share.process.get() > count(&self.processes, &peer) + 1
-        } else {
-            share.client.get() > count(&self.clients, &peer.client) + 1
+        let gives_way = |share: &Share, usage: &Use| {
+            // With the new connection, the peer still has no more.
+            let has_fewer = if share.peer.client == peer.client {
+                share.process.get() > count(&self.processes, &peer) + 1
+            } else {
+                share.client.get() > count(&self.clients, &peer.client) + 1
+            };
+            has_fewer || usage.has_sent_nothing || usage.idle >= GIVES_WAY
         };
-        (has_fewer || usage.has_sent_nothing || usage.idle >= GIVES_WAY).then_some(place)
+        let candidates = connections.filter(|(_, share, usage)| gives_way(share, usage));
+        let first = candidates.max_by_key(|(_, share, usage)| rank(share, usage));
+        first.map(|(place, ..)| place)
     }
 }
 
@@ -173,6 +176,16 @@ mod tests {
         assert_eq!(model.gives_way(address(3)), Some(2));
         model.open(address(1), true, 120);
         assert_eq!(model.gives_way(address(1)), Some(5));
+    }
+
+    #[test]
+    fn an_idle_connection_gives_way_if_no_client_has_too_many() {
+        let mut model = Model::default();
+        model.open(address(1), true, 0);
+        model.open(address(1), true, 0);
+        model.open(address(2), true, 600);
+        model.open(address(3), true, 0);
+        assert_eq!(model.gives_way(address(3)), Some(2));
     }
 
     #[test]
