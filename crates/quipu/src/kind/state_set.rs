@@ -106,9 +106,10 @@ impl<S: LabelValue> Instrument for StateSet<S> {
         if let Err(twice) = StringSet::new(states) {
             return fail(&format!("the state {twice:?} appears twice: name each once"));
         }
-        if states.is_empty() || states.len() > 512 || states.iter().any(|s| s.contains('\0')) {
-            let what = "it needs 1 to 512 states without NUL in their names: use an enum that \
-                        derives LabelValue, or name them in the description";
+        let is_wrong = |state: &&str| state.is_empty() || state.contains('\0');
+        if !(1..=512).contains(&states.len()) || states.iter().any(is_wrong) {
+            let what = "it needs 1 to 512 states whose names are not empty and have no NUL: use an \
+                        enum that derives LabelValue, or name them in the description";
             return fail(what);
         }
         // At most 512.
@@ -130,7 +131,8 @@ impl MetricKind for StateSetKind {
         let schema = family.schema();
         let names = std::str::from_utf8(&schema.settings).map_err(|_| damaged(schema))?;
         let states: Box<[String]> = names.split('\0').map(str::to_owned).collect();
-        if states.len() != usize::from(schema.cells) {
+        // A label with an empty value is none, so the samples of such a state would have no label.
+        if states.len() != usize::from(schema.cells) || states.iter().any(String::is_empty) {
             return Err(damaged(schema));
         }
         let texts: Vec<&str> = states.iter().map(String::as_str).collect();
@@ -189,5 +191,8 @@ mod tests {
         assert!(twice.unwrap_err().to_string().contains("\"a\" appears twice"));
         let both = registry.register::<StateSet<bool>>(Description::new("s", "").states(["a"]));
         assert!(both.unwrap_err().to_string().contains("omit them"));
+        let unnamed = Description::new("s", "").states(["a", ""]);
+        let unnamed = registry.register::<StateSet<&str>>(unnamed);
+        assert!(unnamed.unwrap_err().to_string().contains("not empty"));
     }
 }
