@@ -100,6 +100,9 @@ impl Encoder {
         for (number, (rule, count)) in counts.enumerate() {
             if number == 0 {
                 self.family(&OMITTED);
+                if !self.page.is_new_family() {
+                    return;
+                }
             }
             texts.clear();
             Texts::push(&mut texts, rule.name());

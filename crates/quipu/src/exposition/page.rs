@@ -227,6 +227,11 @@ impl Page {
         verdict.is_ok()
     }
 
+    /// Whether the current family does not continue the last one.
+    pub(super) fn is_new_family(&self) -> bool {
+        self.start.relation == Relation::New
+    }
+
     pub(super) fn omissions(&self) -> &Omissions {
         &self.omissions
     }
