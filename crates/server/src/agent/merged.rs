@@ -78,6 +78,8 @@ pub struct Merged {
     pub directories: Vec<PathBuf>,
     /// Whether files are missing, since what is known of them is too old.
     pub is_part: bool,
+    /// The newest family of the daemon when its families were read.
+    newest: u64,
     /// The series that were left out when all was shown last.
     pub left_out: Arc<LeftOut>,
 }
@@ -250,6 +252,8 @@ impl Merged {
     /// Merges sources, in the order in which they were seen first, with what a registry shows.
     pub fn of(registry: &Registry, sources: Vec<Arc<Seen>>) -> Self {
         let stems = stems(&sources);
+        // Read first: a family that is made in the meantime counts as newer.
+        let newest = registry.segment().newest();
         let families = Heads::of(registry, &stems);
         let (origin, name) = (Origin::Daemon, "the daemon".to_owned());
         let own = Arc::new(Seen { origin, name, families, ..Seen::default() });
@@ -286,7 +290,13 @@ impl Merged {
         }
         conflicts.sort();
         conflicts.dedup();
-        Self { sources, names, own, stems, conflicts, ..Self::default() }
+        Self { sources, names, own, stems, conflicts, newest, ..Self::default() }
+    }
+
+    /// Whether the daemon has got a family since. A walk shows such a family without the series
+    /// that sources have under its name.
+    pub fn is_behind(&self, registry: &Registry) -> bool {
+        registry.segment().newest() != self.newest
     }
 
     /// Whether there is a source that is wanted, or the directory is watched and may have one

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quipu::snapshot::Sink;
 
-use crate::agent::{All, Reading, Watched};
+use crate::agent::{All, Merged, Reading, Watched};
 use crate::inputs::Shared;
 use crate::inputs::gate::Scraping;
 use crate::state::State;
@@ -41,16 +41,28 @@ impl Source {
             let _scraping = self.enter();
             return self.state.intake.registry().visit(sink);
         };
-        let merged = match watched.fresh() {
-            Reading::Of(merged) => merged,
-            Reading::Stale => Arc::default(),
-        };
-        let scraping = self.enter();
+        let (merged, scraping) = self.merge(watched);
         let mut all = All::over(self.state.intake.registry(), &merged, &[])?;
         while all.step_own(sink, |_| false) {}
         drop(scraping);
         while all.step_rest(sink, |_| false) {}
         Ok(())
+    }
+
+    /// Merges the families of sources with those that came in, and waits until no group is being
+    /// replaced. Merges again if a family came in meanwhile: series that are missing once would be
+    /// sent as ended.
+    fn merge(&self, watched: &Watched) -> (Arc<Merged>, Scraping<'static>) {
+        let mut merges = 0;
+        loop {
+            let reading = watched.fresh();
+            let scraping = self.enter();
+            let Reading::Of(merged) = reading else { return (Arc::default(), scraping) };
+            merges += 1;
+            if merges == MAX_MERGES || !merged.is_behind(self.state.intake.registry()) {
+                return (merged, scraping);
+            }
+        }
     }
 
     /// Waits until no group is being replaced, and helps with that as scrapes do.
@@ -66,3 +78,6 @@ impl Source {
         }
     }
 }
+
+/// The most merges for one visit, while families keep coming in.
+const MAX_MERGES: usize = 5;
