@@ -42,7 +42,7 @@ pub struct Flags {
     pub allow_host: Option<Vec<String>>,
 
     /// Origin of web pages that may send requests that change something, and read pushed metrics,
-    /// such as https://console.example.com, or * for all; may be given several times
+    /// such as https://console:3000, or * for all; may be given several times
     /// [default: none]
     #[arg(long, env = "QUIPU_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
     #[serde(deserialize_with = "given::list")]
