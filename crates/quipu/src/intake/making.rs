@@ -13,7 +13,7 @@ use quipu_segment::series::{Family, KeyWriter};
 
 use super::class::Role;
 use super::given::Metric;
-use super::senders::PLACE;
+use super::senders::{PLACE, TIME};
 use super::table::{Entry, Sorted, Wanted, label_names};
 use super::{Intake, Refused};
 use crate::exposition::{is_legacy_label, underscored_label, underscored_name};
@@ -35,7 +35,7 @@ impl Intake {
             return Err(Refused::Reserved);
         }
         for (name, value) in labels.iter() {
-            let is_own = name == PLACE && role == Role::Apart;
+            let is_own = [PLACE, TIME].contains(&name) && role == Role::Apart;
             if name.len() > limits.name_bytes || !(is_own || names::is_label(name)) {
                 return Err(Refused::LabelName);
             }

@@ -16,7 +16,8 @@
 //!
 //! An increment has no such identity. It counts if its time is later than that of the last one of
 //! its series. The cells of the series have this time; if its family was made without a cell for
-//! it, a series that no scrape shows has it.
+//! it, a series that no scrape shows holds it, with [`TIME`]. An increment whose time cannot be
+//! kept, for example at a limit on series, counts without this check: it is added at least once.
 
 use std::time::Duration;
 
@@ -32,12 +33,17 @@ use crate::kind::{LastTotal, Times};
 
 /// The label that tells places apart.
 pub(super) const PLACE: &str = "__place";
+/// The label of the time of the last increment. Its families are separate from the families of
+/// places because they expire earlier.
+pub(super) const TIME: &str = "__time";
 /// The place of the time of the last increment.
-const LAST_INCREMENT: &str = "time";
+const LAST_INCREMENT: (&str, &str) = (TIME, "last");
 /// The senders of a series that are followed at once, in addition to the last one.
 const PLACES: usize = 8;
 /// How long a place is kept without samples.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the time of the last increment is kept. Clients retry for a few minutes.
+const KEPT_TIME: Duration = Duration::from_secs(15 * 60);
 /// A sender without samples for this time gives up its place if another one needs it.
 const SILENT: u64 = 15 * 60 * 1_000_000_000;
 
@@ -71,7 +77,8 @@ impl Intake {
 
     /// Calls `give` unless the [time](Metric::time) of an increment repeats or precedes that of the
     /// last increment of the same series, for an increment that is added elsewhere. The time is
-    /// kept in a series that no scrape shows.
+    /// kept for 15 minutes, in a series that no scrape shows. If it cannot be kept, for example
+    /// because a limit is reached, `give` is called without this check.
     ///
     /// ```
     /// use quipu::Registry;
@@ -92,8 +99,8 @@ impl Intake {
     /// ```
     ///
     /// # Errors
-    /// [`Refused::Duplicate`], the errors of [`Intake::take`] for the hidden series, and that of
-    /// `give`, after which the increment may be sent again.
+    /// [`Refused::Duplicate`], and the error of `give`, after which the increment may be sent
+    /// again.
     pub fn add_once(
         &mut self,
         metric: Metric<'_>,
@@ -103,8 +110,11 @@ impl Intake {
         let metric = Metric { streams: true, ..metric };
         let stamp = self.clock.now();
         let times = self.times(&metric, None, Mode::Add, stamp);
-        let labels = Sorted::new(labels, self.limits.labels, false)?;
-        self.give_once(&metric, &labels, times, give)
+        // The labels that are too many may be dropped where it is added.
+        match Sorted::new(labels, self.limits.labels, false) {
+            Ok(labels) => self.give_once(&metric, &labels, times, give),
+            Err(_) => give(self),
+        }
     }
 
     /// Adds an increment to a series whose family does not keep the time of the last one.
@@ -137,14 +147,19 @@ impl Intake {
         // A total that never grows has the time of its last sample.
         let zero = Given::Counter(0.0);
         let times = Times { start: 0, stamp: self.clock.now(), by_start: false, ..times };
-        let mut is_given = false;
-        in_place(labels, LAST_INCREMENT, |labels| {
-            self.follow_apart(&of_place(metric), Role::Apart, labels, &zero, times, |intake, _| {
-                is_given = true;
-                give(intake)
+        let hidden = Metric { expiry: Some(KEPT_TIME), ..of_place(metric) };
+        let mut give = Some(give);
+        let kept = in_place(labels, LAST_INCREMENT, |labels| {
+            self.follow_apart(&hidden, Role::Apart, labels, &zero, times, |intake, _| {
+                give.take().map_or(Ok(()), |give| give(intake))
             })
-        })?;
-        if is_given { Ok(()) } else { Err(Refused::Duplicate) }
+        });
+        match (give, kept) {
+            (None, given) => given,
+            (Some(_), Ok(())) => Err(Refused::Duplicate),
+            // It is better to count an increment twice than to lose it.
+            (Some(give), Err(_)) => give(self),
+        }
     }
 
     /// Takes a total of another sender than the one that is followed, which has the start `known`.
@@ -189,7 +204,7 @@ impl Intake {
             Place::None => return Err(Refused::Senders),
         };
         let alone = Times { by_start: false, ..times };
-        in_place(labels, &place_name(role, place), |labels| {
+        in_place(labels, (PLACE, &place_name(role, place)), |labels| {
             if is_new {
                 // Another sender may have left its total there.
                 let none = LastTotal { start: times.start, time: 0, values: Vec::new() };
@@ -290,7 +305,7 @@ impl Intake {
         let mut settings = std::mem::take(&mut self.settings);
         let metric = of_place(metric);
         let mut found = None;
-        let _ = in_place(labels, &place_name(role, place), |labels| {
+        let _ = in_place(labels, (PLACE, &place_name(role, place)), |labels| {
             let wanted = settings::of_given(&metric, given, Mode::Follow, &mut settings)?;
             let class = super::class::Class { role: Role::Apart, ..wanted.class };
             if let Some(entry) = self.table.find(&Wanted { class, ..wanted }, labels) {
@@ -311,7 +326,7 @@ impl Intake {
         place: usize,
         last: &LastTotal,
     ) -> Result<(), Refused> {
-        in_place(sent.labels, &place_name(sent.role, place), |labels| {
+        in_place(sent.labels, (PLACE, &place_name(sent.role, place)), |labels| {
             self.store_in_place(sent, labels, last)
         })
     }
@@ -332,30 +347,31 @@ impl Intake {
         })
     }
 
-    /// Removes the places of a series.
+    /// Removes the places of a series, and the time of its last increment.
     pub(super) fn remove_places(&mut self, name: &str, labels: &[(&str, &str)]) {
         let Ok(labels) = Sorted::new(labels, self.limits.labels, false) else { return };
-        let places = (0..PLACES)
-            .flat_map(|place| [Role::Shown, Role::Apart].map(|role| place_name(role, place)))
-            .chain([LAST_INCREMENT.to_owned()]);
-        for place in places {
-            let removed = in_place(&labels, &place, |labels| {
-                let entries = self.table.of_labels(Role::Apart, name, labels);
-                if entries.is_empty() {
-                    // No series with these labels has places.
-                    return Err(Refused::Senders);
+        self.remove_place(name, &labels, LAST_INCREMENT);
+        for place in 0..PLACES {
+            for role in [Role::Shown, Role::Apart] {
+                if !self.remove_place(name, &labels, (PLACE, &place_name(role, place))) {
+                    return;
                 }
-                let remove = |entry: &std::sync::Arc<Entry>| {
-                    // A place that cannot be locked is free after a day.
-                    entry.family.remove(|key| labels.write(key)).unwrap_or(false)
-                };
-                self.release(entries.iter().filter(|entry| remove(entry)).count() as u64);
-                Ok(())
-            });
-            if removed.is_err() {
-                return;
             }
         }
+    }
+
+    /// Removes a place of a series. Returns false if there are no places for these labels.
+    fn remove_place(&mut self, name: &str, labels: &Sorted<'_>, place: (&str, &str)) -> bool {
+        let found = in_place(labels, place, |labels| {
+            let entries = self.table.of_labels(Role::Apart, name, labels);
+            let remove = |entry: &std::sync::Arc<Entry>| {
+                // A place that cannot be locked is free after a day.
+                entry.family.remove(|key| labels.write(key)).unwrap_or(false)
+            };
+            self.release(entries.iter().filter(|entry| remove(entry)).count() as u64);
+            Ok(!entries.is_empty())
+        });
+        found.unwrap_or(false)
     }
 }
 
@@ -374,10 +390,10 @@ fn place_name(role: Role, place: usize) -> String {
 /// Calls `act` with the labels of a place of the series with these labels.
 fn in_place<R>(
     labels: &Sorted<'_>,
-    place: &str,
+    place: (&str, &str),
     act: impl FnOnce(&Sorted<'_>) -> Result<R, Refused>,
 ) -> Result<R, Refused> {
-    let labels: Vec<(&str, &str)> = labels.iter().chain([(PLACE, place)]).collect();
+    let labels: Vec<(&str, &str)> = labels.iter().chain([place]).collect();
     act(&Sorted::new(&labels, super::table::MAX_LABELS, false)?)
 }
 
@@ -409,5 +425,26 @@ mod tests {
         let sent = Sent { metric, role, labels, given, times };
         intake.take_of_other(&sent, 100, |_, _| Err(Refused::Value)).unwrap();
         assert!(registry.text().contains("c_total 8\n"), "{}", registry.text());
+    }
+
+    /// Increments and totals of one counter: a client retries for minutes, a sender may be silent
+    /// for hours.
+    #[test]
+    fn the_times_of_increments_are_kept_less_long_than_senders() {
+        let registry = Registry::new();
+        let mut intake = Intake::new(&registry, Limits::default()).unwrap();
+        let metric =
+            |time| Metric { streams: true, time: Some(Timestamp(time)), ..Metric::new("c_total") };
+        intake.add_once(metric(100), &[], |_| Ok(())).unwrap();
+        for (total, start) in [(5.0, 100), (2.0, 200)] {
+            let (given, start) = (Given::Counter(total), Some(Timestamp(start)));
+            intake.take(metric(300), &[], &given, Mode::Follow, start).unwrap();
+        }
+        let entries = intake.table.entries().iter().filter(|entry| entry.has_places());
+        let kept: Vec<_> = entries.map(|entry| entry.family.schema().idle).collect();
+        assert_eq!(kept, [Some(KEPT_TIME), Some(KEPT)]);
+        assert_eq!(intake.usage().series, 3);
+        intake.remove("c_total", &[]).unwrap();
+        assert_eq!(intake.usage().series, 0);
     }
 }

@@ -20,7 +20,7 @@ use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use super::class::{ALONE, Class, Role};
 use super::refused::Refused;
-use super::senders::PLACE;
+use super::senders::{PLACE, TIME};
 use super::settings;
 use crate::error::Error;
 use crate::exposition::{ShownNames, counter_stem, is_legacy_label, underscored_label, unit_of};
@@ -183,10 +183,11 @@ impl Entry {
         self.has_help.load(Ordering::Relaxed)
     }
 
-    /// Whether its series are the places of senders.
+    /// Whether its series are places of senders, or times of increments.
     pub(super) fn has_places(&self) -> bool {
         let schema = self.family.schema();
-        self.class.role == Role::Apart && schema.labels.iter().any(|label| label.name == PLACE)
+        let is_place = |name: &str| [PLACE, TIME].contains(&name);
+        self.class.role == Role::Apart && schema.labels.iter().any(|label| is_place(&label.name))
     }
 
     /// Notes that nothing is to be done for the help of its name.

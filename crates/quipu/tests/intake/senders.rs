@@ -320,3 +320,22 @@ fn a_sender_whose_first_total_cannot_be_added_takes_no_place() {
     }
     has(&registry, &["sum 9"]);
 }
+
+#[test]
+fn increments_whose_times_cannot_be_kept_are_added() {
+    let registry = Registry::new();
+    let limits = Limits { series: 10, value_bytes: 10, ..Limits::default() };
+    let mut intake = Intake::new(&registry, limits).unwrap();
+    let mut add = |pod: &str| {
+        intake.add_once(stream("c_total", 100), &[("pod", pod)], |intake| {
+            intake.take(metric("sum"), &[], &Given::Counter(1.0), Mode::Add, None)
+        })
+    };
+    for pod in 0..100 {
+        assert_eq!(add(&pod.to_string()), Ok(()));
+    }
+    // A time that is kept is known.
+    assert_eq!(add("0"), Err(Refused::Duplicate));
+    assert_eq!(add("a long value"), Ok(()));
+    has(&registry, &["sum 101"]);
+}
