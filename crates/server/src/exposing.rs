@@ -330,7 +330,7 @@ impl Paced {
         Self { encoder: Encoder::new(format, escaping), series: 0 }
     }
 
-    /// The bytes of its buffers, which have been empty or not.
+    /// The memory of the buffers, also while they are empty.
     fn held(&self) -> usize {
         FULL + self.encoder.pending()
     }

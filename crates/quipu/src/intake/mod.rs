@@ -243,7 +243,7 @@ impl Intake {
                 let (metric, labels, role) = (&metric, &labels, Role::Shown);
                 let sent = Sent { metric, role, labels, given, times };
                 self.take_of_other(&sent, known, |intake, grown| {
-                    // Those of several senders have no sum.
+                    // Quantiles of several senders cannot be added, so the last ones are shown.
                     let grown = match (given, grown) {
                         (Given::Summary { quantiles, .. }, Given::Summary { count, sum, .. }) => {
                             Given::Summary { quantiles, count: *count, sum: *sum }

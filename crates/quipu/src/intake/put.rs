@@ -24,7 +24,7 @@ pub(super) enum Put {
     Added,
     /// It is an increment whose time is not later than that of the last one.
     Again,
-    /// It is an increment with a time, and the family does not keep that of the last one.
+    /// An increment with a time, in a family without a cell for the time of the last increment.
     Untimed,
     /// The total of another sender is followed, which has this start.
     Other(u64),

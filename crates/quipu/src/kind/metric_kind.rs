@@ -89,7 +89,7 @@ pub struct Scratch {
 /// Adds to a count that comes from outside, up to 2^63: a count that wraps around looks like a
 /// restart. From there on, only what is counted one by one is added, which never wraps.
 pub(crate) fn add_count(cells: &SeriesCells<'_>, cell: usize, n: u64) {
-    // One is added without a look at the sum, which may be over many lanes.
+    // Adding 1 skips the check, because reading the sum can mean reading many lanes.
     cells.add(cell, if n > 1 { most_added(cells.sum(cell), n) } else { n });
 }
 

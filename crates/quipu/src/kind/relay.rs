@@ -83,7 +83,7 @@ enum Next {
     Same,
     /// The first one that came after a restart.
     Restarted,
-    /// One of another sender than the last one, which has this start.
+    /// The total of another sender. The followed sender has this start.
     Other(u64),
 }
 

@@ -60,8 +60,8 @@ const PATIENCE: Duration = Duration::from_millis(2500);
 const TURNS: Duration = Duration::from_millis(2000);
 /// The most conflicts that are remembered so as not to log them again.
 const MAX_LOGGED: usize = 10_000;
-/// How long an unreadable file that gave way is not watched, unless it changes or there is room for
-/// all: a file that cannot be read is read again as seldom.
+/// How long the table ignores an unreadable file that gave way, unless the file changes or there is
+/// room for all. An unreadable file that is watched is read again at the same interval.
 const REFUSED: Duration = Duration::from_secs(5 * 60);
 /// The most of them that are remembered.
 const MAX_REFUSED: usize = 100_000;

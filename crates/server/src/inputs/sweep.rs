@@ -19,7 +19,7 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// The least time between two sweeps at the limit on series, where new series wait for others to
 /// expire.
 const SHORT_PERIOD: Duration = Duration::from_millis(250);
-/// The share of the time that sweeps take at the limit is one of these.
+/// At the limit, a pause lasts this many times as long as the sweep before it.
 const PAUSES: u32 = 20;
 
 impl Sweeps {

@@ -220,7 +220,7 @@ impl Columns {
         let has_rates = has_any(&[Type::Counter, Type::Histogram, Type::Summary]);
         let has_some_quantiles = has_any(&[Type::Histogram, Type::Summary]);
         let mut rest = width.map_or(usize::MAX, |width| width.saturating_sub(VALUE));
-        // In the order of their use. Columns in which no item has anything come last.
+        // The most useful columns come first, and empty columns last.
         let take = |rest: &mut usize, column: usize, least: usize, is_wanted: bool| {
             let has_room = is_wanted && *rest >= column + least;
             *rest -= if has_room { column } else { 0 };

@@ -9,8 +9,8 @@
 //! If zstd is wanted, each version is tried with it first. A receiver that may not be able to read
 //! such a request gets it with Snappy at once. A receiver that refuses both does so for what is in
 //! the request, or for its version. A receiver that takes the second one gets Snappy for [`AGAIN`].
-//! But a status 400 may have been about a moment or about the samples: if the receiver has taken
-//! zstd before, it has to happen to [`ENOUGH`] requests in a row.
+//! A receiver that has taken zstd before may answer 400 because of the samples, so it gets Snappy
+//! only after [`ENOUGH`] such responses in a row.
 
 use std::time::{Duration, Instant};
 
