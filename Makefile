@@ -26,7 +26,7 @@ COMPUTING := fuzz loom miri test-targets test-counts
 
 .PHONY: test
 test: tools ## Install what the tests need, and run all tests
-	@echo "== $(words $(WAITING) $(COMPUTING)) stages, about 15 minutes on two quiet cores in a fresh checkout"
+	@echo "== $(words $(WAITING) $(COMPUTING)) stages, 15 to 25 minutes on two cores in a fresh checkout"
 	@MAKE="$(MAKE)" .ci/stages "$(WAITING)" "$(COMPUTING)"
 
 .PHONY: lint
