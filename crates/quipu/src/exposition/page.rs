@@ -4,8 +4,8 @@
 //! A rule is about the bytes that are written: names after escaping, and with the suffixes of the
 //! format. So a family that one format cannot show is still there in another one.
 //!
-//! The check adds 38 instructions to the 2,100 of a family with one counter (`make test-counts`,
-//! `encode_a_family_of_1000`), because the encoder also writes the name faster once it is checked.
+//! With the check, a family with one counter takes 2,144 instructions instead of 2,101, 2% more
+//! (`make test-counts`, `encode_a_family_of_1000`): the encoder also writes a checked name faster.
 //! Series of counters and gauges have no check of their own.
 //!
 //! This module does not search for two series with the same labels in one family. A segment
