@@ -426,10 +426,12 @@ impl MetricKind for Layout {
                 // was observed, which is in the last classic bucket only. An observation between
                 // the reads above is in one kind of buckets only, and so is an observation whose
                 // process was killed in between.
-                count = match is_classic {
-                    false => count.saturating_add(total),
-                    true if sum.is_nan() => count.max(total),
-                    true => total,
+                count = if !is_classic {
+                    count.saturating_add(total)
+                } else if sum.is_nan() {
+                    count.max(total)
+                } else {
+                    total
                 };
                 fit(buckets, count);
             }
