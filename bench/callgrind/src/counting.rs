@@ -22,6 +22,9 @@ const TURN: usize = 4096;
 /// The series of the family with many series.
 const SERIES: usize = 18_000;
 
+/// The number of families that are created in the warm-up, and then counted.
+const FAMILIES: usize = 1000;
+
 macro_rules! cells {
     ($($name:ident: $operations:expr;)*) => {
         /// All operations.
@@ -47,6 +50,8 @@ cells! {
     histogram_by_enum_and_known_text: TURN;
     encode_a_series_of_18000: SERIES;
     encode_a_family_of_1000: 1000;
+    create_a_family: FAMILIES;
+    create_a_series_of_10: FAMILIES * 10;
     stream_write: TURN;
     stream_read: TURN;
     bucketed_window: TURN;
@@ -193,16 +198,20 @@ fn user(number: usize) -> &'static str {
 fn users(registry: &Registry) -> (CounterFamily<Users<'static>>, Vec<Users<'static>>) {
     let description = errors().values("route", ROUTES);
     let family = registry.register::<CounterFamily<Users>>(description).expect("a new registry");
-    let (mut random, routes) = (Random::new(), routes());
-    let labels: Vec<Users> = (0..SERIES)
-        .map(|number| Users {
-            kind: random.kind(),
-            route: routes[random.below(6)],
-            user: user(number),
-        })
-        .collect();
+    let labels = labels(SERIES);
     labels.iter().for_each(|labels| family.inc(labels));
     (family, inputs(|random| labels[random.below(SERIES)]))
+}
+
+/// The labels of different series.
+fn labels(count: usize) -> Vec<Users<'static>> {
+    let (mut random, routes) = (Random::new(), routes());
+    let labels = (0..count).map(|number| Users {
+        kind: random.kind(),
+        route: routes[random.below(6)],
+        user: user(number),
+    });
+    labels.collect()
 }
 
 fn errors() -> Description {
@@ -320,6 +329,51 @@ cell! {
         let counters = (0..1000).map(counter).collect();
         ((registry, counters), [()])
     }
+}
+
+/// A registry, and the families that were created in it.
+struct Created<T> {
+    registry: Registry,
+    families: Vec<T>,
+    /// The names of the families that are still to be created.
+    names: Vec<&'static str>,
+}
+
+impl<T> Created<T> {
+    /// With names for the families of the warm-up and for the counted ones.
+    fn new() -> Self {
+        let names = (0..2 * FAMILIES).map(|number| &*format!("things_{number:05}").leak());
+        let families = Vec::with_capacity(2 * FAMILIES);
+        Self { registry: Registry::new(), families, names: names.collect() }
+    }
+
+    /// The description of the next family.
+    #[inline(always)]
+    fn next(&mut self) -> Description {
+        let name = self.names.pop().expect("a name for each family");
+        Description::new(name, "Something that is counted under a name of its own.")
+    }
+}
+
+cell! {
+    create_a_family(created: Created<Counter>, _input: ()) {
+        let description = created.next();
+        let counter = created.registry.register::<Counter>(description).expect("a new name");
+        created.families.push(counter);
+    } { (Created::new(), [(); FAMILIES]) }
+}
+
+cell! {
+    create_a_series_of_10(
+        created: (Created<CounterFamily<Users<'static>>>, Vec<Users<'static>>),
+        _input: ()
+    ) {
+        let description = created.0.next().values("route", ROUTES);
+        let family = created.0.registry.register::<CounterFamily<Users>>(description);
+        let family = family.expect("a new name");
+        created.1.iter().for_each(|labels| family.inc(labels));
+        created.0.families.push(family);
+    } { ((Created::new(), labels(10)), [(); FAMILIES]) }
 }
 
 /// A writer, and its series of `SERIES` ids.
