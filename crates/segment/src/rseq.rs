@@ -11,7 +11,7 @@ mod platform {
 
     use std::arch::asm;
     use std::num::NonZeroIsize;
-    use std::sync::atomic::{AtomicIsize, Ordering};
+    use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
     use crate::sync::AtomicU64;
 
@@ -89,9 +89,23 @@ mod platform {
 
         /// The number of CPUs that the machine may ever have.
         pub(crate) fn cpus(self) -> Option<usize> {
-            // SAFETY: sysconf has no preconditions.
-            let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-            usize::try_from(count).ok().filter(|&count| count > 0)
+            // Without a lock, as above. 0 until the first call.
+            static COUNT: AtomicUsize = AtomicUsize::new(0);
+            #[cold]
+            fn look() -> usize {
+                // SAFETY: sysconf has no preconditions.
+                let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+                let count = usize::try_from(count).unwrap_or(0);
+                COUNT.store(count, Ordering::Relaxed);
+                count
+            }
+            // The C library opens and reads a file, which takes longer than everything else that a
+            // new family needs.
+            let count = match COUNT.load(Ordering::Relaxed) {
+                0 => look(),
+                count => count,
+            };
+            Some(count).filter(|&count| count > 0)
         }
 
         /// Adds `n` to the cell of this thread's CPU: the cells of the CPUs lie `1 << SHIFT` bytes
