@@ -48,41 +48,32 @@ impl StringSet {
     /// # Errors
     /// The first text that occurs twice.
     pub fn new<'t>(texts: &[&'t str]) -> Result<Self, &'t str> {
-        let mut seen = std::collections::HashSet::new();
-        if let Some(twice) = texts.iter().find(|text| !seen.insert(**text)) {
-            return Err(twice);
-        }
         let bits = (2 * texts.len().max(1)).next_power_of_two().trailing_zeros();
         let shift = u64::BITS - bits;
-        let home = |text: &str, multiplier| {
-            (Ends::of(text.as_bytes()).digest(text.len()).wrapping_mul(multiplier) >> shift)
-                as usize
-        };
-        let crowding = |multiplier: u64| {
-            let mut counts = vec![0_u32; 1 << bits];
-            texts.iter().for_each(|text| counts[home(text, multiplier)] += 1);
-            counts.iter().map(|&count| count.saturating_sub(1)).sum::<u32>()
-        };
-        // A handful of tries finds a multiplier without any collision for sets of up to a dozen
-        // texts, and one with few collisions for others.
-        let multiplier = (0..TRIES)
-            .map(|i| GOLDEN.wrapping_mul(2 * i + 1))
-            .min_by_key(|&multiplier| crowding(multiplier))
-            .unwrap_or(GOLDEN);
+        let digests: Vec<u64> =
+            texts.iter().map(|text| Ends::of(text.as_bytes()).digest(text.len())).collect();
+        let multiplier = choose_multiplier(&digests, shift);
         let empty = Slot { ends: Ends(0, 0), middle: [0; 2], length: EMPTY, index: 0 };
         let mut slots = vec![empty; 1 << bits].into_boxed_slice();
-        let mut all = String::new();
-        let mut starts = vec![0];
-        for (index, text) in (0..).zip(texts) {
+        let mut all = String::with_capacity(texts.iter().map(|text| text.len()).sum());
+        let mut starts = Vec::with_capacity(texts.len() + 1);
+        starts.push(0);
+        for (index, (text, digest)) in (0..).zip(texts.iter().zip(digests)) {
             all.push_str(text);
             starts.push(all.len() as u32);
-            let mut at = home(text, multiplier);
-            while slots[at].length != EMPTY {
-                at = (at + 1) & (slots.len() - 1);
-            }
             let bytes = text.as_bytes();
             let (ends, middle) = (Ends::of(bytes), middle(bytes).unwrap_or_default());
             let length = if text.len() > MOST { LONG } else { text.len() as u64 };
+            let mut at = (digest.wrapping_mul(multiplier) >> shift) as usize;
+            while slots[at].length != EMPTY {
+                let other = &slots[at];
+                if (other.ends, other.length) == (ends, length)
+                    && texts[other.index as usize] == *text
+                {
+                    return Err(text);
+                }
+                at = (at + 1) & (slots.len() - 1);
+            }
             slots[at] = Slot { ends, middle, length, index };
         }
         let count = texts.len() as u32;
@@ -170,6 +161,36 @@ pub(super) fn middle(text: &[u8]) -> Option<[u64; 2]> {
     Some([u64::from_le_bytes(*first), u64::from_le_bytes(*last)])
 }
 
+/// Chooses a multiplier that sends few of the digests to a slot that another one has.
+///
+/// For sets of up to a dozen texts, one of the first tries sends none there. For larger sets, the
+/// best of all tries sends few.
+fn choose_multiplier(digests: &[u64], shift: u32) -> u64 {
+    let mut taken = vec![0_u64; (1_usize << (u64::BITS - shift)).div_ceil(64)];
+    let mut collisions = |multiplier: u64| {
+        taken.fill(0);
+        digests.iter().fold(0_u32, |collisions, digest| {
+            let slot = digest.wrapping_mul(multiplier) >> shift;
+            let (word, bit) = (&mut taken[slot as usize / 64], 1 << (slot % 64));
+            let is_taken = *word & bit != 0;
+            *word |= bit;
+            collisions + u32::from(is_taken)
+        })
+    };
+    let (mut best, mut least) = (GOLDEN, u32::MAX);
+    for i in 0..TRIES {
+        let multiplier = GOLDEN.wrapping_mul(2 * i + 1);
+        let collisions = collisions(multiplier);
+        if collisions < least {
+            (best, least) = (multiplier, collisions);
+        }
+        if least == 0 {
+            break;
+        }
+    }
+    best
+}
+
 /// 2^64 divided by the golden ratio, for Fibonacci hashing (Knuth, vol. 3, 6.4).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 const TRIES: u64 = 64;
@@ -212,6 +233,8 @@ mod tests {
     #[test]
     fn a_text_that_is_there_twice_is_named() {
         assert_eq!(StringSet::new(&["a", "b", "a"]).unwrap_err(), "a");
+        let long = "x".repeat(100);
+        assert_eq!(StringSet::new(&[&long, &long[1..], &long]).unwrap_err(), long);
         assert_eq!(StringSet::new(&[]).unwrap().find(""), None);
     }
 }
