@@ -1,12 +1,15 @@
 //! The description of the machine and tools with which figures were taken, for a report.
 
 use std::fs;
+use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Instant, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
+use crate::report::format;
 use crate::{Error, Result, profile};
 
 /// The machine, the tools and the command of a benchmark. Unknown facts are `unknown`.
@@ -15,6 +18,11 @@ use crate::{Error, Result, profile};
 pub struct Machine {
     /// The model of the processor, and whether the machine is virtual.
     pub cpu: String,
+    /// The time of an atomic addition to a cache line that no other core uses, in nanoseconds. The
+    /// figures of libraries that count with atomics grow with it, and it differs by a factor of
+    /// three between processors.
+    #[serde(default)]
+    pub locked_addition: Option<f64>,
     /// The number of cores that the benchmark may use.
     pub cores: u32,
     /// The size of the memory.
@@ -45,6 +53,12 @@ impl Machine {
     pub fn collect() -> Machine {
         let cpuinfo = read("/proc/cpuinfo");
         let mut cpu = field(&cpuinfo, "model name").unwrap_or("unknown").to_string();
+        // The model's name says little in a virtual machine.
+        if let (Some(family), Some(model)) =
+            (field(&cpuinfo, "cpu family"), field(&cpuinfo, "model"))
+        {
+            cpu.push_str(&format!(" (family {family}, model {model})"));
+        }
         if field(&cpuinfo, "flags").is_some_and(|flags| flags.contains("hypervisor")) {
             cpu.push_str(", virtual machine");
         }
@@ -54,6 +68,7 @@ impl Machine {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         Machine {
             cpu,
+            locked_addition: Some(locked_addition()),
             cores,
             memory: memory.unwrap_or_else(unknown),
             kernel: format!("Linux {}", or_unknown(&read("/proc/sys/kernel/osrelease"))),
@@ -85,10 +100,22 @@ impl Machine {
         fs::write(path, text).map_err(Error::file("write", path))
     }
 
+    /// The processor, and the cost of a locked addition if it was measured.
+    pub fn processor(&self) -> String {
+        match self.locked_addition {
+            None => self.cpu.clone(),
+            Some(nanos) => {
+                format!("{}; a locked addition takes {}", self.cpu, format::quantity(nanos, "ns"))
+            }
+        }
+    }
+
     /// The facts as rows of a table, in the order of a report.
-    pub fn rows(&self) -> [(&'static str, String); 11] {
+    pub fn rows(&self) -> [(&'static str, String); 12] {
+        let locked = self.locked_addition;
         [
             ("Processor", format!("{}, {} cores", self.cpu, self.cores)),
+            ("Locked addition", locked.map_or(unknown(), |nanos| format::quantity(nanos, "ns"))),
             ("Memory", self.memory.clone()),
             ("Kernel", self.kernel.clone()),
             ("Clock source", self.clocksource.clone()),
@@ -101,6 +128,20 @@ impl Machine {
             ("Command", format!("`{}`", self.command)),
         ]
     }
+}
+
+/// The time of an addition to an atomic that this thread has to itself: the least of several runs.
+fn locked_addition() -> f64 {
+    const ADDITIONS: u32 = 1_000_000;
+    let cell = AtomicU64::new(0);
+    let run = || {
+        let start = Instant::now();
+        for _ in 0..ADDITIONS {
+            black_box(&cell).fetch_add(1, Ordering::Relaxed);
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(ADDITIONS)
+    };
+    (0..9).map(|_| run()).fold(f64::INFINITY, f64::min)
 }
 
 /// The command, without the paths of this machine: the name of the program, the paths of the

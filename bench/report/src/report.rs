@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `{{machine}}` | a table of the machine, the tools and the command |
 //! | `{{with NAME... prefix="P"}}` | nothing; it adds the records of other benchmarks |
-//! | `{{processor NAME}}` | the processor on which a benchmark was measured |
+//! | `{{processor NAME}}` | the processor of a benchmark, and the cost of a locked addition |
 //! | `{{beside CASE subject=S peer="P" threads=N metric=M}}` | three cells, see below |
 //! | `{{pair CASE unit=U subject=S peer="P" threads=N metric=M}}` | three cells, see below |
 //! | `{{glance CASE subject=S threads=N metric=M}}` | six cells, see below |
@@ -24,6 +24,9 @@
 //! | `{{ratio CASE subject=S peer="P" threads=N metric=M}}` | how many times better, as `12.1x` |
 //! | `{{value CASE subject=S threads=N metric=M}}` | a median, as `4.70 ns` |
 //! | `{{goal CASE at_most="2.5 ns" subject=S peer=P threads=N metric=M}}` | four cells, see below |
+//!
+//! If the best of our figures has a ratio of less than 1, it is marked as lost. Below a table stand
+//! the processor and the cost of a locked addition.
 //!
 //! Options and their defaults:
 //!
@@ -219,8 +222,16 @@ const LTO: &str = "lto/";
 
 /// The best of the records of one case and metric that are not ours.
 fn best<'a>(records: &[&'a Record]) -> Option<&'a Record> {
-    let theirs = records.iter().copied().filter(|record| !record.is_ours());
-    theirs.min_by(|a, b| {
+    best_of(records.iter().copied().filter(|record| !record.is_ours()))
+}
+
+/// The best of the records of one case and metric that are ours.
+fn our_best<'a>(records: &[&'a Record]) -> Option<&'a Record> {
+    best_of(records.iter().copied().filter(|record| record.is_ours()))
+}
+
+fn best_of<'a>(records: impl Iterator<Item = &'a Record>) -> Option<&'a Record> {
+    records.min_by(|a, b| {
         let order = a.median.total_cmp(&b.median);
         if a.higher_is_better() { order.reverse() } else { order }
     })
@@ -287,7 +298,7 @@ impl Source {
             "processor" => {
                 placeholder.expect(1, &[])?;
                 let name = &placeholder.words[0];
-                Machine::read(&output::machine_path(&self.folder, name))?.cpu
+                Machine::read(&output::machine_path(&self.folder, name))?.processor()
             }
             "text" => {
                 placeholder.expect(1, &[])?;
@@ -318,11 +329,12 @@ impl Source {
                         return Err(Error::report(format!("by={other} is not case or subject")));
                     }
                 };
-                table::render(&self.select(placeholder)?, placeholder.option("peer"), rows)?
+                let peer = placeholder.option("peer");
+                table::render(&self.select(placeholder)?, peer, rows)? + &self.processor()
             }
             "versus" => {
                 placeholder.expect(1, &["metric"])?;
-                versus::render(&self.select(placeholder)?, "quipu:", "go:")?
+                versus::render(&self.select(placeholder)?, "quipu:", "go:")? + &self.processor()
             }
             "steps" => {
                 placeholder.expect(1, &["metric", "only"])?;
@@ -437,7 +449,7 @@ impl Source {
     fn beside(&self, placeholder: &Placeholder) -> Result<String> {
         let ours = self.one(placeholder, placeholder.option("subject"))?;
         let theirs = self.one(placeholder, Some(placeholder.option("peer").unwrap_or(BEST)))?;
-        let ratio = ours.times_better_than(theirs).map(format::ratio).unwrap_or_default();
+        let ratio = ours.times_better_than(theirs).map(format::verdict).unwrap_or_default();
         let value = |record: &Record| format::quantity(record.median, &record.unit);
         Ok(format!("{ratio} | {} | {} ({})", value(ours), value(theirs), theirs.subject))
     }
@@ -501,6 +513,12 @@ impl Source {
         let path = self.folder.join(file);
         let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
         Ok(format!("```text\n{}\n```", text.trim_end()))
+    }
+
+    /// The line below a table that names the processor of the report's own benchmark.
+    fn processor(&self) -> String {
+        let machine = self.machine.as_ref();
+        machine.map(|machine| format!("\n{}.", machine.processor())).unwrap_or_default()
     }
 
     fn machine_table(&self) -> Result<String> {

@@ -53,6 +53,11 @@ pub fn ratio(value: f64) -> String {
     format!("{}x", number(value))
 }
 
+/// The ratio of one of our figures: a row that we lose says so.
+pub fn verdict(value: f64) -> String {
+    if value < 1.0 { format!("{}, *lost*", ratio(value)) } else { ratio(value) }
+}
+
 /// Three significant digits, with commas: `0.690`, `4.70`, `113`, `79,100`.
 pub fn number(value: f64) -> String {
     if value == 0.0 {

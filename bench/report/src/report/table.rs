@@ -1,7 +1,7 @@
 //! A table of records: a row for each case, number of threads and metric, and a column for each
 //! subject, or the other way round.
 
-use super::{BEST, best, format};
+use super::{BEST, best, format, our_best};
 use crate::record::{self, Record};
 use crate::{Error, Result};
 
@@ -159,7 +159,10 @@ fn cell(record: &Record, case: &[&Record], peer: Option<&str>) -> String {
     }
     let compared = !is_reference && (record.is_ours() || peer != Some(BEST));
     if let Some(ratio) = reference.filter(|_| compared).and_then(|r| record.times_better_than(r)) {
-        cell.push_str(&format!(" {}", format::ratio(ratio)));
+        // A variant of ours loses nothing that another one wins.
+        let is_our_best = our_best(case).is_some_and(|best| best.subject == record.subject);
+        let text = if is_our_best { format::verdict(ratio) } else { format::ratio(ratio) };
+        cell.push_str(&format!(" {text}"));
     }
     if record.min < record.max {
         let range = format::range(record.median, record.min, record.max, &record.unit);
@@ -215,7 +218,7 @@ mod tests {
             "| | quipu | peer \\| 1 |\n\
              | --- | ---: | ---: |\n\
              | bucketed/add, 1 thread | **5.00 ns** 11.0x | 55.0 ns<br><sub>50.0 to 60.0</sub> |\n\
-             | bucketed/add, 2 threads | **120 ns** 0.500x | 60.0 ns |\n\
+             | bucketed/add, 2 threads | **120 ns** 0.500x, *lost* | 60.0 ns |\n\
              | bucketed/memory, 1 thread | - | 9.79 kB |\n\
              \n\
              Median of 1 to 3 runs; below it the least and the greatest.\n\

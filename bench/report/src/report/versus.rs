@@ -46,7 +46,7 @@ fn cell(ours: Option<&Record>, theirs: Option<&Record>) -> String {
     let mut text = format!("**{}**", value(ours));
     if let Some(theirs) = theirs {
         if let Some(ratio) = ours.times_better_than(theirs) {
-            text.push_str(&format!(" {}", format::ratio(ratio)));
+            text.push_str(&format!(" {}", format::verdict(ratio)));
         }
         text.push_str(&format!("<br>{}", value(theirs)));
     }
