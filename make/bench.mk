@@ -30,7 +30,7 @@ bench-rates: tools bench-build ## The windows and the daemon, compared to the Go
 
 # What is measured with link-time optimisation. The other workloads take minutes, and depend on memory
 # more than on code.
-LTO_COUNTING := handle enums route user histogram encode
+LTO_COUNTING := handle enums route user histogram create encode
 
 bench bench-counting: TOOLS += $(COUNTING_TOOLS)
 

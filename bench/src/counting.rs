@@ -76,8 +76,18 @@ pub struct Entrant {
 }
 
 /// The names of the workloads.
-pub const WORKLOADS: [&str; 9] =
-    ["handle", "enums", "route", "user", "histogram", "insert", "memory", "encode", "scrape"];
+pub const WORKLOADS: [&str; 10] = [
+    "handle",
+    "enums",
+    "route",
+    "user",
+    "histogram",
+    "create",
+    "insert",
+    "memory",
+    "encode",
+    "scrape",
+];
 
 impl Entrant {
     fn of<C: Contender>() -> Entrant {
@@ -89,6 +99,7 @@ impl Entrant {
                 workload::route::run::<C>,
                 workload::user::run::<C>,
                 workload::histogram::run::<C>,
+                |plan| workload::create::run::<C>(plan).into_iter().collect(),
                 workload::insert::run::<C>,
                 workload::memory::run::<C>,
                 workload::encode::run::<C>,
@@ -114,9 +125,17 @@ impl Entrant {
 pub fn entrants() -> Vec<Entrant> {
     vec![
         Entrant::of::<Quipu>(),
-        Entrant::of::<QuipuInFile>().only(&["handle", "enums", "route", "user", "histogram"]),
+        Entrant::of::<QuipuInFile>().only(&[
+            "handle",
+            "enums",
+            "route",
+            "user",
+            "histogram",
+            "create",
+        ]),
         Entrant::of::<peer::Measured>(),
-        Entrant::of::<peer::MeasuredParacord>().only(&["user", "insert", "memory"]),
+        Entrant::of::<peer::MeasuredParacord>()
+            .only(&["user", "create", "insert", "memory", "encode"]),
         Entrant::of::<peer::Fastmetrics>(),
         Entrant::of::<peer::PrometheusClient>(),
         Entrant::of::<peer::Prometheus>(),
@@ -195,6 +214,30 @@ mod tests {
                 (0..100).map(|number| format!("counters_total{{kind=\"{number}\"}} 1")).collect();
             assert_eq!(samples(&family), expected, "{}", C::KEY);
         }
+    }
+
+    fn encodes_all_series_of_enums<C: Contender>() {
+        for mut filled in C::filled_by_enums() {
+            let instruments = filled.instruments;
+            let lines = if instruments == "histograms" { 100 * (9 + 2) } else { 100 };
+            for _ in 0..2 {
+                filled.scrape(&mut |page| {
+                    let samples = page.split(|byte| *byte == b'\n');
+                    let samples = samples.filter(|line| !line.is_empty() && line[0] != b'#');
+                    assert_eq!(samples.count(), lines, "{instruments} of {}", C::KEY);
+                });
+            }
+        }
+    }
+
+    #[test]
+    fn all_contenders_encode_all_series_of_enums() {
+        encodes_all_series_of_enums::<Quipu>();
+        encodes_all_series_of_enums::<peer::Measured>();
+        encodes_all_series_of_enums::<peer::Fastmetrics>();
+        encodes_all_series_of_enums::<peer::PrometheusClient>();
+        encodes_all_series_of_enums::<peer::Prometheus>();
+        encodes_all_series_of_enums::<peer::Metrics>();
     }
 
     #[test]

@@ -4,9 +4,10 @@
 //! documentation recommends, and leaves out the rest. The loops around these methods are compiled
 //! for each contender, so the calls are direct.
 
+use std::any::Any;
 use std::io::{self, Write};
 
-use super::data::{Kind, Route};
+use super::data::{Keys, Kind, Route};
 
 /// A library. Each function creates a new, empty instrument, or returns `None` if the library has
 /// none.
@@ -27,6 +28,13 @@ pub trait Contender: 'static {
         None::<Unsupported>
     }
 
+    /// Families by two enums of ten values each, one of every kind of instrument that the library
+    /// supports: counters, gauges, and histograms with the buckets [`super::data::BOUNDS`]. All 100
+    /// series have been used.
+    fn filled_by_enums() -> Vec<Filled> {
+        Vec::new()
+    }
+
     /// Counters by kind and route, where the texts of the routes are known in advance.
     fn by_route() -> Option<impl ByRoute + Scrape> {
         None::<Unsupported>
@@ -35,6 +43,12 @@ pub trait Contender: 'static {
     /// Counters by kind, route and user, where the users are not known in advance.
     fn by_user() -> Option<impl ByUser + Scrape> {
         None::<Unsupported>
+    }
+
+    /// Makes families by kind, route and user in one registry, and adds to a series of each key.
+    /// Returns them, or `None` if the library cannot.
+    fn families(_names: &[&'static str], _keys: &Keys) -> Option<Box<dyn Any>> {
+        None
     }
 
     /// Counters by one text that is not known in advance.
@@ -56,6 +70,29 @@ pub trait Contender: 'static {
     /// handle.
     fn native_histogram() -> Option<impl Observe> {
         None::<Unsupported>
+    }
+}
+
+/// Writes a page, and passes it to a reader.
+type WritePage = Box<dyn FnMut(&mut dyn FnMut(&[u8])) + Send>;
+
+/// A family that is filled, and the page to which it is written again and again.
+pub struct Filled {
+    /// The kind of its instruments, in the plural.
+    pub instruments: &'static str,
+    write: WritePage,
+}
+
+impl Filled {
+    /// Wraps what writes the family.
+    pub fn new<S: Scrape<Page: Send> + 'static>(instruments: &'static str, family: S) -> Filled {
+        let mut page = S::Page::default();
+        Filled { instruments, write: Box::new(move |read| read(family.scrape(&mut page))) }
+    }
+
+    /// Writes all series to the page, and passes the page to `read`.
+    pub fn scrape(&mut self, read: &mut dyn FnMut(&[u8])) {
+        (self.write)(read);
     }
 }
 

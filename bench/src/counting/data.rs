@@ -65,6 +65,63 @@ impl Route {
     }
 }
 
+/// A label of ten values, in the form that each library derives.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    quipu::LabelValue,
+    measured::FixedCardinalityLabel,
+    fastmetrics::derive::EncodeLabelValue,
+    prometheus_client::encoding::EncodeLabelValue,
+)]
+#[allow(missing_docs)]
+pub enum Digit {
+    Zero,
+    One,
+    Two,
+    Three,
+    Four,
+    Five,
+    Six,
+    Seven,
+    Eight,
+    Nine,
+}
+
+impl Digit {
+    /// All digits.
+    pub const ALL: [Digit; 10] = [
+        Digit::Zero,
+        Digit::One,
+        Digit::Two,
+        Digit::Three,
+        Digit::Four,
+        Digit::Five,
+        Digit::Six,
+        Digit::Seven,
+        Digit::Eight,
+        Digit::Nine,
+    ];
+
+    /// The label's value, for libraries that take texts.
+    pub fn text(self) -> &'static str {
+        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+            [self as usize]
+    }
+
+    /// All pairs of digits, each with another number of one to four digits.
+    pub fn pairs() -> impl Iterator<Item = (Digit, Digit, u32)> {
+        let pair = |number: usize| {
+            (Digit::ALL[number / 10], Digit::ALL[number % 10], 37 * number as u32 + 1)
+        };
+        (0..100).map(pair)
+    }
+}
+
 /// The texts of all routes, to register with a library when a program starts.
 pub fn routes() -> impl ExactSizeIterator<Item = &'static str> {
     Route::ALL.into_iter().map(Route::text)

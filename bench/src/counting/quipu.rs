@@ -1,19 +1,20 @@
 //! quipu itself: in private memory, and in a file that processes share.
 
+use std::any::Any;
 use std::io::{self, Write};
 use std::path::Path;
 
 use quipu::{
-    Counter, CounterFamily, Description, Histogram, HistogramFamily, LabelGroup, LabelValue,
-    Registry,
+    Counter, CounterFamily, Description, GaugeFamily, Histogram, HistogramFamily, LabelGroup,
+    LabelValue, Registry,
 };
 
 use quipu_segment::Segment;
 
 use super::contender::{
-    ByEnums, ByRoute, ByText, ByUser, Contender, Handle, Observe, ObserveBy, Scrape,
+    ByEnums, ByRoute, ByText, ByUser, Contender, Filled, Handle, Observe, ObserveBy, Scrape,
 };
-use super::data::{self, BOUNDS};
+use super::data::{self, BOUNDS, Digit, Keys};
 
 /// quipu.
 pub struct Quipu;
@@ -33,12 +34,35 @@ impl Contender for Quipu {
         Registry::new().register::<CounterFamily<Enums>>(errors()).ok()
     }
 
+    fn filled_by_enums() -> Vec<Filled> {
+        let errors = Counters::<Digits>::new(Registry::new(), errors());
+        let (levels, times) = (Registry::new(), Registry::new());
+        let level = levels.register::<GaugeFamily<Digits>>(Description::new("level", "A level."));
+        let time = times.register::<HistogramFamily<Digits>>(seconds().buckets(BOUNDS));
+        let (Ok(level), Ok(time)) = (level, time) else { return Vec::new() };
+        for (tens, ones, number) in Digit::pairs() {
+            let labels = Digits { tens, ones };
+            errors.family.inc_by(&labels, number.into());
+            level.set(&labels, number.into());
+            time.observe(&labels, f64::from(number) / 10_000.0);
+        }
+        vec![
+            Filled::new("counters", errors),
+            Filled::new("gauges", levels),
+            Filled::new("histograms", times),
+        ]
+    }
+
     fn by_route() -> Option<impl ByRoute + Scrape> {
         Some(Counters::<Routes>::new(Registry::new(), errors().values("route", data::routes())))
     }
 
     fn by_user() -> Option<impl ByUser + Scrape> {
         Some(Counters::<Users>::new(Registry::new(), errors().values("route", data::routes())))
+    }
+
+    fn families(names: &[&'static str], keys: &Keys) -> Option<Box<dyn Any>> {
+        Some(Box::new(families(Registry::new(), names, keys)))
     }
 
     fn by_text() -> Option<impl ByText + Scrape> {
@@ -84,6 +108,10 @@ impl Contender for QuipuInFile {
 
     fn by_user() -> Option<impl ByUser + Scrape> {
         Some(Counters::<Users>::new(in_file(), errors().values("route", data::routes())))
+    }
+
+    fn families(names: &[&'static str], keys: &Keys) -> Option<Box<dyn Any>> {
+        Some(Box::new(families(in_file(), names, keys)))
     }
 
     fn histogram() -> Option<impl Observe> {
@@ -156,6 +184,12 @@ struct Enums {
 }
 
 #[derive(LabelGroup)]
+struct Digits {
+    tens: Digit,
+    ones: Digit,
+}
+
+#[derive(LabelGroup)]
 struct Routes<'a> {
     kind: Kind,
     route: &'a str,
@@ -184,6 +218,20 @@ impl<L: LabelGroup> Counters<L> {
         let family = registry.register(description).expect("a sound name in a new registry");
         Counters { registry, family }
     }
+}
+
+/// Makes families in a registry, each with a series for each key.
+fn families(registry: Registry, names: &[&'static str], keys: &Keys) -> Registry {
+    for name in names {
+        let description = Description::new(*name, "Errors of HTTP requests.");
+        let family = registry
+            .register::<CounterFamily<Users>>(description.values("route", data::routes()))
+            .expect("a sound name that is new");
+        for (kind, route, user) in keys.iter() {
+            family.inc(&Users { kind: kind.into(), route, user });
+        }
+    }
+    registry
 }
 
 impl Handle for Counter {
@@ -232,13 +280,25 @@ impl<L: Send + Sync> Scrape for Counters<L> {
     type Page = Vec<u8>;
 
     fn scrape<'a>(&self, page: &'a mut Vec<u8>) -> &'a [u8] {
+        Scrape::scrape(&self.registry, page)
+    }
+
+    fn stream(&self, writer: &mut impl Write) -> Option<io::Result<()>> {
+        self.registry.stream(writer)
+    }
+}
+
+impl Scrape for Registry {
+    type Page = Vec<u8>;
+
+    fn scrape<'a>(&self, page: &'a mut Vec<u8>) -> &'a [u8] {
         page.clear();
-        self.registry.scrape().append_to(page);
+        self.scrape().append_to(page);
         page
     }
 
     fn stream(&self, writer: &mut impl Write) -> Option<io::Result<()>> {
-        Some(self.registry.scrape().write_to(writer))
+        Some(self.scrape().write_to(writer))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The workloads of the contenders, with one file per workload.
 
+pub mod create;
 pub mod encode;
 pub mod enums;
 pub mod handle;

@@ -1,6 +1,7 @@
 //! [`fastmetrics`](https://docs.rs/fastmetrics): series are found by a struct of labels that owns
 //! its texts, so a user's name is copied for each call.
 
+use std::any::Any;
 use std::hash::Hash;
 use std::io::{self, Write};
 
@@ -9,14 +10,16 @@ use fastmetrics::encoder::{EncodeLabelSet, EncodeLabelValue, LabelEncoder};
 use fastmetrics::format::text::{self, TextProfile};
 use fastmetrics::metrics::counter::Counter;
 use fastmetrics::metrics::family::Family;
+use fastmetrics::metrics::gauge::Gauge;
 use fastmetrics::metrics::histogram::Histogram;
 use fastmetrics::raw::LabelSetSchema;
 use fastmetrics::registry::Registry;
 
 use crate::counting::contender::{
-    ByEnums, ByRoute, ByText, ByUser, Characters, Contender, Handle, Observe, ObserveBy, Scrape,
+    ByEnums, ByRoute, ByText, ByUser, Characters, Contender, Filled, Handle, Observe, ObserveBy,
+    Scrape,
 };
-use crate::counting::data::{self, BOUNDS};
+use crate::counting::data::{self, BOUNDS, Digit, Keys};
 use crate::counting::version;
 
 /// fastmetrics.
@@ -37,12 +40,46 @@ impl Contender for Fastmetrics {
         Some(Family::<Enums, Counter>::default())
     }
 
+    fn filled_by_enums() -> Vec<Filled> {
+        let errors = Counters::<Digits>::new("http_request_errors_total");
+        let levels = Family::<Digits, Gauge>::default();
+        let times = Family::<Digits, Histogram>::new(|| Histogram::new(BOUNDS));
+        for (tens, ones, number) in Digit::pairs() {
+            let labels = Digits { tens, ones };
+            errors.family.with_or_new(&labels, |counter| counter.inc_by(number.into()));
+            levels.with_or_new(&labels, |gauge| gauge.set(number.into()));
+            times.with_or_new(&labels, |times| times.observe(f64::from(number) / 10_000.0));
+        }
+        let (mut level, mut time) = (Registry::default(), Registry::default());
+        level.register("level", "A level", levels).expect("a new registry");
+        time.register("http_request_seconds", "Time to answer", times).expect("a new registry");
+        vec![
+            Filled::new("counters", errors),
+            Filled::new("gauges", level),
+            Filled::new("histograms", time),
+        ]
+    }
+
     fn by_route() -> Option<impl ByRoute + Scrape> {
         Some(Counters::<Routes>::new("http_request_errors_total"))
     }
 
     fn by_user() -> Option<impl ByUser + Scrape> {
         Some(Counters::<Users>::new("http_request_errors_total"))
+    }
+
+    fn families(names: &[&'static str], keys: &Keys) -> Option<Box<dyn Any>> {
+        let mut registry = Registry::default();
+        for name in names {
+            let family = Family::<Users, Counter>::default();
+            let registered = registry.register(*name, "Errors of HTTP requests", family.clone());
+            registered.expect("a sound name that is new");
+            for (kind, route, user) in keys.iter() {
+                let labels = Users { kind: kind.into(), route, user: user.to_owned() };
+                family.with_or_new(&labels, |counter| counter.inc());
+            }
+        }
+        Some(Box::new(registry))
     }
 
     fn by_text() -> Option<impl ByText + Scrape> {
@@ -90,6 +127,12 @@ enum Route {
 struct Enums {
     kind: Kind,
     route: Route,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, LabelSet)]
+struct Digits {
+    tens: Digit,
+    ones: Digit,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, LabelSet)]
@@ -180,15 +223,27 @@ impl<L: Send + Sync> Scrape for Counters<L> {
     type Page = String;
 
     fn scrape<'a>(&self, page: &'a mut String) -> &'a [u8] {
+        self.registry.scrape(page)
+    }
+
+    fn stream(&self, writer: &mut impl Write) -> Option<io::Result<()>> {
+        self.registry.stream(writer)
+    }
+}
+
+impl Scrape for Registry {
+    type Page = String;
+
+    fn scrape<'a>(&self, page: &'a mut String) -> &'a [u8] {
         page.clear();
-        let encoded = text::encode(page, &self.registry, TextProfile::PrometheusV0_0_4);
+        let encoded = text::encode(page, self, TextProfile::PrometheusV0_0_4);
         encoded.expect("a string takes the text");
         page.as_bytes()
     }
 
     fn stream(&self, writer: &mut impl Write) -> Option<io::Result<()>> {
         let mut characters = Characters::new(writer);
-        let encoded = text::encode(&mut characters, &self.registry, TextProfile::PrometheusV0_0_4);
+        let encoded = text::encode(&mut characters, self, TextProfile::PrometheusV0_0_4);
         Some(characters.result().and(encoded.map_err(io::Error::other)))
     }
 }

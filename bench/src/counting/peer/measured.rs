@@ -2,6 +2,7 @@
 //! `lasso`'s interners, as its documentation recommends, hashed by `ahash` as in its benchmarks.
 //! Its later benchmarks keep the texts of users in `paracord`'s, which is a separate contender.
 
+use std::any::Any;
 use std::io::{self, Write};
 
 use bytes::Bytes;
@@ -10,14 +11,15 @@ use measured::lasso::{Rodeo, RodeoReader, Spur, ThreadedRodeo};
 use measured::metric::histogram::Thresholds;
 use measured::text::{BufferedTextEncoder, TextEncoder};
 use measured::{
-    Counter, CounterVec, FixedCardinalityLabel, Histogram, HistogramVec, LabelGroup, MetricGroup,
+    Counter, CounterVec, FixedCardinalityLabel, GaugeVec, Histogram, HistogramVec, LabelGroup,
+    MetricGroup,
 };
 use paracord::ParaCord;
 
 use crate::counting::contender::{
-    ByEnums, ByRoute, ByText, ByUser, Contender, Handle, Observe, ObserveBy, Scrape,
+    ByEnums, ByRoute, ByText, ByUser, Contender, Filled, Handle, Observe, ObserveBy, Scrape,
 };
-use crate::counting::data::{self, BOUNDS};
+use crate::counting::data::{self, BOUNDS, Digit, Keys};
 use crate::counting::version;
 
 /// measured.
@@ -36,6 +38,22 @@ impl Contender for Measured {
 
     fn by_enums() -> Option<impl ByEnums> {
         Some(CounterVec::<EnumsSet>::new())
+    }
+
+    fn filled_by_enums() -> Vec<Filled> {
+        let (errors, levels) = (DigitErrors::new(), DigitLevels::new());
+        let times = DigitTimes::new(Thresholds::with_buckets(BOUNDS));
+        for (tens, ones, number) in Digit::pairs() {
+            let labels = Digits { tens, ones };
+            errors.http_request_errors_total.inc_by(labels, number.into());
+            levels.level.set(labels, number.into());
+            times.http_request_seconds.observe(labels, f64::from(number) / 10_000.0);
+        }
+        vec![
+            Filled::new("counters", errors),
+            Filled::new("gauges", levels),
+            Filled::new("histograms", times),
+        ]
     }
 
     fn by_route() -> Option<impl ByRoute + Scrape> {
@@ -77,6 +95,20 @@ impl Contender for MeasuredParacord {
         Some(ByCordUserMetrics::new(labels))
     }
 
+    /// Without a registry: a family is a field of a struct.
+    fn families(names: &[&'static str], keys: &Keys) -> Option<Box<dyn Any>> {
+        let family = |_| {
+            let user = ParaCord::default();
+            let labels = CordUsersSet { kind: StaticLabelSet::new(), route: routes(), user };
+            let family = CounterVec::with_label_set(labels);
+            for (kind, route, user) in keys.iter() {
+                family.inc(CordUsers { kind: kind.into(), route, user });
+            }
+            family
+        };
+        Some(Box::new(names.iter().map(family).collect::<Vec<_>>()))
+    }
+
     fn by_text() -> Option<impl ByText + Scrape> {
         Some(ByCordTextMetrics::new(CordTextsSet::new(ParaCord::default())))
     }
@@ -104,6 +136,13 @@ enum Route {
 struct Enums {
     kind: Kind,
     route: Route,
+}
+
+#[derive(Clone, Copy, LabelGroup)]
+#[label(set = DigitsSet)]
+struct Digits {
+    tens: Digit,
+    ones: Digit,
 }
 
 #[derive(Clone, Copy, LabelGroup)]
@@ -146,6 +185,28 @@ struct CordUsers<'a> {
 struct CordTexts<'a> {
     #[label(dynamic_with = ParaCord)]
     kind: &'a str,
+}
+
+#[derive(MetricGroup)]
+#[metric(new())]
+struct DigitErrors {
+    /// Errors of HTTP requests.
+    http_request_errors_total: CounterVec<DigitsSet>,
+}
+
+#[derive(MetricGroup)]
+#[metric(new())]
+struct DigitLevels {
+    /// A level.
+    level: GaugeVec<DigitsSet>,
+}
+
+#[derive(MetricGroup)]
+#[metric(new(thresholds: Thresholds<8>))]
+struct DigitTimes {
+    /// Time to answer.
+    #[metric(metadata = thresholds)]
+    http_request_seconds: HistogramVec<DigitsSet, 8>,
 }
 
 #[derive(MetricGroup)]
@@ -282,6 +343,7 @@ macro_rules! scrape {
     )*};
 }
 
+scrape!(DigitErrors DigitLevels DigitTimes);
 scrape!(ByRouteMetrics ByUserMetrics ByTextMetrics ByCordUserMetrics ByCordTextMetrics);
 
 impl From<data::Kind> for Kind {

@@ -8,15 +8,15 @@ use std::io::{self, Write};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
-use metrics::{Counter, Histogram, SharedString, counter, histogram, with_local_recorder};
+use metrics::{Counter, Histogram, SharedString, counter, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{
     Matcher, NativeHistogramConfig, PrometheusBuilder, PrometheusRecorder,
 };
 
 use crate::counting::contender::{
-    ByEnums, ByRoute, ByText, ByUser, Contender, Handle, Observe, ObserveBy, Scrape,
+    ByEnums, ByRoute, ByText, ByUser, Contender, Filled, Handle, Observe, ObserveBy, Scrape,
 };
-use crate::counting::data::{BOUNDS, Kind, Route};
+use crate::counting::data::{BOUNDS, Digit, Kind, Route};
 use crate::counting::version;
 
 /// metrics with its exporter.
@@ -36,6 +36,28 @@ impl Contender for Metrics {
 
     fn by_enums() -> Option<impl ByEnums> {
         Some(Local(PrometheusBuilder::new().build_recorder()))
+    }
+
+    fn filled_by_enums() -> Vec<Filled> {
+        let Ok(buckets) = PrometheusBuilder::new().set_buckets(&BOUNDS) else { return Vec::new() };
+        let recorder = || Local(PrometheusBuilder::new().build_recorder());
+        let (errors, levels, times) = (recorder(), recorder(), Local(buckets.build_recorder()));
+        for (tens, ones, number) in Digit::pairs() {
+            let labels = [("tens", tens.text()), ("ones", ones.text())];
+            with_local_recorder(&errors.0, || {
+                counter!("http_request_errors_total", &labels).increment(number.into());
+            });
+            with_local_recorder(&levels.0, || gauge!("level", &labels).set(f64::from(number)));
+            with_local_recorder(&times.0, || {
+                histogram!("http_request_seconds", &labels).record(f64::from(number) / 10_000.0);
+            });
+        }
+        times.0.handle().run_upkeep();
+        vec![
+            Filled::new("counters", errors),
+            Filled::new("gauges", levels),
+            Filled::new("histograms", times),
+        ]
     }
 
     fn by_route() -> Option<impl ByRoute + Scrape> {

@@ -1,17 +1,18 @@
 //! [`prometheus`](https://docs.rs/prometheus), and its companion for labels of fixed cardinality,
 //! which keeps a handle for each pair of enums.
 
+use std::any::Any;
 use std::io::{self, Write};
 
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts, Registry,
-    TextEncoder,
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts,
+    Registry, TextEncoder,
 };
 
 use crate::counting::contender::{
-    ByEnums, ByRoute, ByText, ByUser, Contender, Handle, Observe, ObserveBy, Scrape,
+    ByEnums, ByRoute, ByText, ByUser, Contender, Filled, Handle, Observe, ObserveBy, Scrape,
 };
-use crate::counting::data::{BOUNDS, Kind, Route};
+use crate::counting::data::{BOUNDS, Digit, Keys, Kind, Route};
 use crate::counting::version;
 
 /// prometheus.
@@ -32,12 +33,47 @@ impl Contender for Prometheus {
         Some(Counters::new("http_request_errors_total", &["kind", "route"]))
     }
 
+    fn filled_by_enums() -> Vec<Filled> {
+        let labels = ["tens", "ones"];
+        let errors = Counters::new("http_request_errors_total", &labels);
+        let levels = IntGaugeVec::new(Opts::new("level", "A level."), &labels);
+        let times = HistogramVec::new(seconds(), &labels);
+        let (Ok(levels), Ok(times)) = (levels, times) else { return Vec::new() };
+        for (tens, ones, number) in Digit::pairs() {
+            let labels = [tens.text(), ones.text()];
+            errors.family.with_label_values(&labels).inc_by(number.into());
+            levels.with_label_values(&labels).set(number.into());
+            times.with_label_values(&labels).observe(f64::from(number) / 10_000.0);
+        }
+        let (level, time) = (Registry::new(), Registry::new());
+        level.register(Box::new(levels)).expect("the registry is new");
+        time.register(Box::new(times)).expect("the registry is new");
+        vec![
+            Filled::new("counters", errors),
+            Filled::new("gauges", level),
+            Filled::new("histograms", time),
+        ]
+    }
+
     fn by_route() -> Option<impl ByRoute + Scrape> {
         Some(Counters::new("http_request_errors_total", &["kind", "route"]))
     }
 
     fn by_user() -> Option<impl ByUser + Scrape> {
         Some(Counters::new("http_request_errors_total", &["kind", "route", "user"]))
+    }
+
+    fn families(names: &[&'static str], keys: &Keys) -> Option<Box<dyn Any>> {
+        let registry = Registry::new();
+        for name in names {
+            let labels = ["kind", "route", "user"];
+            let family = IntCounterVec::new(Opts::new(*name, HELP), &labels).expect("a sound name");
+            registry.register(Box::new(family.clone())).expect("the name is new");
+            for (kind, route, user) in keys.iter() {
+                family.with_label_values(&[kind.text(), route, user]).inc();
+            }
+        }
+        Some(Box::new(registry))
     }
 
     fn by_text() -> Option<impl ByText + Scrape> {
@@ -136,14 +172,26 @@ impl Scrape for Counters {
     type Page = String;
 
     fn scrape<'a>(&self, page: &'a mut String) -> &'a [u8] {
+        self.registry.scrape(page)
+    }
+
+    fn stream(&self, writer: &mut impl Write) -> Option<io::Result<()>> {
+        self.registry.stream(writer)
+    }
+}
+
+impl Scrape for Registry {
+    type Page = String;
+
+    fn scrape<'a>(&self, page: &'a mut String) -> &'a [u8] {
         page.clear();
-        let encoded = TextEncoder::new().encode_utf8(&self.registry.gather(), page);
+        let encoded = TextEncoder::new().encode_utf8(&self.gather(), page);
         encoded.expect("a string takes the text");
         page.as_bytes()
     }
 
     fn stream(&self, writer: &mut impl Write) -> Option<io::Result<()>> {
-        let encoded = TextEncoder::new().encode(&self.registry.gather(), writer);
+        let encoded = TextEncoder::new().encode(&self.gather(), writer);
         Some(encoded.map_err(io::Error::other))
     }
 }

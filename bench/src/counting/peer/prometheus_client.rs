@@ -1,19 +1,22 @@
 //! [`prometheus-client`](https://docs.rs/prometheus-client): series are found by a struct of
 //! labels that owns its texts, so a user's name is copied for each call.
 
+use std::any::Any;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder, text};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, NativeHistogramConfig};
 use prometheus_client::registry::Registry;
 
 use crate::counting::contender::{
-    ByEnums, ByRoute, ByText, ByUser, Characters, Contender, Handle, Observe, ObserveBy, Scrape,
+    ByEnums, ByRoute, ByText, ByUser, Characters, Contender, Filled, Handle, Observe, ObserveBy,
+    Scrape,
 };
-use crate::counting::data::{self, BOUNDS};
+use crate::counting::data::{self, BOUNDS, Digit, Keys};
 use crate::counting::version;
 
 /// prometheus-client.
@@ -34,12 +37,46 @@ impl Contender for PrometheusClient {
         Some(Family::<Enums, Counter>::default())
     }
 
+    fn filled_by_enums() -> Vec<Filled> {
+        let errors = Counters::<Digits>::new("http_request_errors");
+        let levels = Family::<Digits, Gauge>::default();
+        let new: fn() -> Histogram = || Histogram::new(BOUNDS);
+        let times = Family::<Digits, Histogram>::new_with_constructor(new);
+        for (tens, ones, number) in Digit::pairs() {
+            let labels = Digits { tens, ones };
+            errors.family.get_or_create(&labels).inc_by(number.into());
+            levels.get_or_create(&labels).set(number.into());
+            times.get_or_create(&labels).observe(f64::from(number) / 10_000.0);
+        }
+        let (mut level, mut time) = (Registry::default(), Registry::default());
+        level.register("level", "A level", levels);
+        time.register("http_request_seconds", "Time to answer", times);
+        vec![
+            Filled::new("counters", errors),
+            Filled::new("gauges", level),
+            Filled::new("histograms", time),
+        ]
+    }
+
     fn by_route() -> Option<impl ByRoute + Scrape> {
         Some(Counters::<Routes>::new("http_request_errors"))
     }
 
     fn by_user() -> Option<impl ByUser + Scrape> {
         Some(Counters::<Users>::new("http_request_errors"))
+    }
+
+    fn families(names: &[&'static str], keys: &Keys) -> Option<Box<dyn Any>> {
+        let mut registry = Registry::default();
+        for name in names {
+            let family = Family::<Users, Counter>::default();
+            registry.register(*name, "Errors of HTTP requests", family.clone());
+            for (kind, route, user) in keys.iter() {
+                let labels = Users { kind: kind.into(), route, user: user.to_owned() };
+                family.get_or_create(&labels).inc();
+            }
+        }
+        Some(Box::new(registry))
     }
 
     fn by_text() -> Option<impl ByText + Scrape> {
@@ -92,6 +129,12 @@ enum Route {
 struct Enums {
     kind: Kind,
     route: Route,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Digits {
+    tens: Digit,
+    ones: Digit,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -177,14 +220,26 @@ impl<L: Send + Sync> Scrape for Counters<L> {
     type Page = String;
 
     fn scrape<'a>(&self, page: &'a mut String) -> &'a [u8] {
+        self.registry.scrape(page)
+    }
+
+    fn stream(&self, writer: &mut impl Write) -> Option<io::Result<()>> {
+        self.registry.stream(writer)
+    }
+}
+
+impl Scrape for Registry {
+    type Page = String;
+
+    fn scrape<'a>(&self, page: &'a mut String) -> &'a [u8] {
         page.clear();
-        text::encode(page, &self.registry).expect("a string takes the text");
+        text::encode(page, self).expect("a string takes the text");
         page.as_bytes()
     }
 
     fn stream(&self, writer: &mut impl Write) -> Option<io::Result<()>> {
         let mut characters = Characters::new(writer);
-        let encoded = text::encode(&mut characters, &self.registry);
+        let encoded = text::encode(&mut characters, self);
         Some(characters.result().and(encoded.map_err(io::Error::other)))
     }
 }

@@ -1,12 +1,12 @@
 //! All series as text, written to a page that is reused from one scrape to the next: the time per
-//! series, and the allocations of a scrape. Libraries that can write directly to a reader also do
-//! that, in pieces of 64 KiB.
+//! series, and the allocations of a scrape. Families have three labels, one text, or two enums.
+//! Libraries that can write directly to a reader also do that, in pieces of 64 KiB.
 
 use std::io::{self, BufWriter, Write};
 use std::time::{Duration, Instant};
 
 use super::{Plan, count, fill, label};
-use crate::counting::contender::{ByText, Contender, Scrape};
+use crate::counting::contender::{ByText, Contender, Filled, Scrape};
 use crate::counting::data::Keys;
 use crate::measure::{black_box, on_core};
 use crate::memory::OnDemand;
@@ -41,7 +41,30 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
             records.extend(scrapes::<C>(plan, &case, series, &family));
         }
     }
+    for filled in C::filled_by_enums() {
+        records.push(by_enums::<C>(plan, filled));
+    }
     records
+}
+
+/// The time of a series among 100, of two enums.
+fn by_enums<C: Contender>(plan: &Plan, mut filled: Filled) -> Record {
+    let case = format!("encode enums/{}", filled.instruments);
+    on_core(0, || {
+        let mut scrape = |times: u32| {
+            let start = Instant::now();
+            for _ in 0..times {
+                filled.scrape(&mut |page| _ = black_box(page));
+            }
+            start.elapsed()
+        };
+        // The first scrape grows the page to its final size.
+        scrape(1);
+        let once = scrape(1).as_secs_f64();
+        let times = (plan.run_time.as_secs_f64() / once).max(1.0) as u32;
+        let time = scrape(times).as_nanos() as f64 / (f64::from(times) * 100.0);
+        label::<C>(&case, "time", "ns").of(&[time])
+    })
 }
 
 fn scrapes<C: Contender>(

@@ -1,0 +1,32 @@
+//! Families of ten series with three labels, in one registry: the time of a series, with its share of
+//! the family.
+
+use std::time::Instant;
+
+use super::{Plan, count, label};
+use crate::counting::contender::Contender;
+use crate::counting::data::Keys;
+use crate::measure::{black_box, on_core};
+use crate::record::Record;
+
+/// The series of a family.
+const SERIES: usize = 10;
+
+/// One contender's turn.
+pub fn run<C: Contender>(plan: &Plan) -> Option<Record> {
+    let families = plan.series(10_000);
+    let names: Vec<&str> =
+        (0..families).map(|number| &*format!("service_errors_{number:05}_total").leak()).collect();
+    let keys = Keys::new(0..SERIES);
+    on_core(0, || {
+        // What the library needs once is not of these families.
+        std::mem::forget(C::families(&names[..1], &keys)?);
+        let start = Instant::now();
+        let made = black_box(C::families(&names, &keys));
+        let elapsed = start.elapsed();
+        std::mem::forget(made);
+        let time = elapsed.as_nanos() as f64 / (families * SERIES) as f64;
+        let case = format!("create/{} families of {SERIES}", count(families));
+        Some(label::<C>(&case, "time", "ns").of(&[time]))
+    })
+}
