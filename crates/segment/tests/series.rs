@@ -8,6 +8,8 @@
 mod files;
 #[path = "series/limits.rs"]
 mod limits;
+#[path = "series/pairs.rs"]
+mod pairs;
 #[path = "series/tables.rs"]
 mod tables;
 #[path = "series/twin.rs"]

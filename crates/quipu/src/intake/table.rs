@@ -424,6 +424,7 @@ impl Table {
             kind: wanted.kind,
             cells: wanted.cells,
             floats: wanted.floats,
+            pairs: 0,
             // Sums go on when they come back; a value that was set does not.
             additive: !is_set(wanted.kind),
             labels: match labels.is_empty() {

@@ -65,6 +65,8 @@ impl Lanes {
 pub struct SeriesCells<'a> {
     first: NonNull<AtomicU64>,
     cells: NonZeroU32,
+    /// The number of pairs that the cells begin with.
+    pairs: u32,
     lanes: Lanes,
     /// What the lanes held when the series was last reset; without it, zeros.
     base: Option<NonNull<AtomicU64>>,
@@ -88,7 +90,16 @@ impl<'a> SeriesCells<'a> {
         lanes: Lanes,
         base: Option<NonNull<AtomicU64>>,
     ) -> Self {
-        Self { first, cells, lanes, base, life: PhantomData }
+        Self { first, cells, pairs: 0, lanes, base, life: PhantomData }
+    }
+
+    /// The same cells, which begin with `pairs` pairs of a float sum and a count.
+    ///
+    /// # Safety
+    /// There are at least two cells for each pair.
+    #[inline]
+    pub(crate) unsafe fn with_pairs(self, pairs: u32) -> Self {
+        Self { pairs, ..self }
     }
 
     /// Wraps cells in one lane; `None` if there are none.
@@ -185,6 +196,42 @@ impl<'a> SeriesCells<'a> {
         }
     }
 
+    /// The index of the last pair of a float sum and a count: `None` if the cells are not
+    /// [pairs](super::Schema::pairs).
+    #[inline]
+    pub fn last_pair(&self) -> Option<usize> {
+        Some(self.pairs.checked_sub(1)? as usize)
+    }
+
+    /// Adds `value` to the sum of a pair, and `n`, modulo 2^64, to its count. If there is no such
+    /// pair, it adds to the last one.
+    ///
+    /// A CPU's lane gets both at once, at about the cost of one addition. A shared lane gets two
+    /// atomic additions, the count first, so a reader can find the count without the value.
+    ///
+    /// # Panics
+    /// If there are no pairs.
+    #[inline]
+    pub fn add_pair(&self, pair: usize, n: u64, value: f64) {
+        let last = self.last_pair().expect("the caller checked that there are pairs");
+        // SAFETY: both cells of the pair exist in each of the lanes, as `new` and `with_pairs` were
+        // promised.
+        unsafe {
+            let first = self.first.add(2 * pair.min(last));
+            if let Some(sequence) = self.lanes.sequence
+                && sequence.add_pair_at::<SHIFT>(
+                    first.as_ptr(),
+                    self.lanes.cpu_bytes as usize,
+                    n,
+                    value,
+                )
+            {
+                return;
+            }
+            add_pair_shared(first, self.lanes.cpus(), self.lanes.count, n, value);
+        }
+    }
+
     /// The sum of a cell over all lanes, modulo 2^64.
     ///
     /// # Panics
@@ -204,6 +251,12 @@ impl<'a> SeriesCells<'a> {
         let base = self.base(cell).map_or(0.0, |base| f64::from_bits(base.load(Ordering::Acquire)));
         // A base that was never set must not change the sum, not even the sign of a zero.
         if base == 0.0 { self.raw_sum_float(cell) } else { self.raw_sum_float(cell) - base }
+    }
+
+    /// The sum of the sums of all pairs, over all lanes.
+    pub fn sum_of_pairs(&self) -> f64 {
+        let sums = (0..self.pairs as usize).map(|pair| self.sum_float(2 * pair));
+        sums.reduce(|sum, value| sum + value).unwrap_or(0.0)
     }
 
     /// The one cell that stands for all lanes: for values that are set, not added up.
@@ -321,6 +374,19 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: 
             Ok(_) => return,
             Err(found) => old = found,
         }
+    }
+}
+
+/// As [`add_shared`], for a pair of a float sum at `first` and a count after it.
+///
+/// # Safety
+/// That of [`add_shared`], for both cells.
+#[inline(never)]
+unsafe fn add_pair_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: u64, value: f64) {
+    // SAFETY: as promised by the caller.
+    unsafe {
+        add_shared(first.add(1), cpus, count, n);
+        add_float_shared(first, cpus, count, value);
     }
 }
 

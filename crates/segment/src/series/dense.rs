@@ -117,6 +117,7 @@ pub(crate) struct Dense {
     /// How many of them, without the overflow's, lie in the first slab: one after the other.
     near: u32,
     cells: NonZeroU32,
+    pairs: u32,
     slots_per_slab: u32,
     lanes: Lanes,
     additive: bool,
@@ -166,7 +167,12 @@ impl Dense {
             }
             let cells = record.cells();
             // Relaxed: only one thread at a time makes a family.
-            let at = cells[0].load(Ordering::Relaxed);
+            let mut at = cells[0].load(Ordering::Relaxed);
+            if schema.pairs > 0 {
+                // A pair on a multiple of 16 bytes never crosses a cache line. A slab begins on a
+                // line, and so do the words that `take` returns.
+                at = at.saturating_add(at % 2);
+            }
             let end = at.saturating_add(used.into());
             if end <= LANE_WORDS as u64 {
                 cells[0].store(end, Ordering::Relaxed);
@@ -208,6 +214,7 @@ impl Dense {
             slots,
             near: slots.saturating_sub(1).min(slots_per_slab),
             cells: NonZeroU32::new(schema.cells.into())?,
+            pairs: schema.pairs.into(),
             slots_per_slab,
             lanes,
             additive: schema.additive,
@@ -286,8 +293,12 @@ impl Dense {
             unsafe { self.marks.add(at as usize) }
         });
         // SAFETY: `open` checked that all slots in all lanes lie inside the region, which the
-        // family keeps alive for longer than this borrow.
-        unsafe { SeriesCells::new(self.first.add(words), self.cells, self.lanes, base) }
+        // family keeps alive for longer than this borrow. `Schema::check` made sure that the cells
+        // are enough for the pairs.
+        unsafe {
+            SeriesCells::new(self.first.add(words), self.cells, self.lanes, base)
+                .with_pairs(self.pairs)
+        }
     }
 
     /// Whether the slot is shown even if it is zero.

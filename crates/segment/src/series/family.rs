@@ -31,7 +31,7 @@ use crate::slots::Claim;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The record of a family.
-pub(crate) const FAMILY: Kind = Kind::new(*b"FMLY", 3);
+pub(crate) const FAMILY: Kind = Kind::new(*b"FMLY", 4);
 
 /// The words of a family's head.
 pub(crate) mod at {

@@ -304,6 +304,7 @@ fn shape(schema: &Schema) -> Option<Vec<u8>> {
         kind: schema.kind,
         cells: schema.cells,
         floats: schema.floats,
+        pairs: schema.pairs,
         additive: schema.additive,
         settings: schema.settings.clone(),
         // Then records have a word more.

@@ -8,6 +8,8 @@ use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::family::is_dense;
+
 /// The description of a family.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Schema {
@@ -23,6 +25,10 @@ pub struct Schema {
     pub cells: u16,
     /// A bit mask of the cells, among the first 64, that hold floats: bit `i` for cell `i`.
     pub floats: u64,
+    /// The number of *pairs* that the cells begin with. A pair is two cells: a sum of floats, and a
+    /// count; [`add_pair`](super::SeriesCells::add_pair) adds to both at once. Pairs need an even
+    /// number of cells, sums, and fixed values for all labels.
+    pub pairs: u8,
     /// Whether the cells are sums. Then each CPU may have cells of its own.
     pub additive: bool,
     /// The labels, in order.
@@ -65,6 +71,10 @@ pub struct Label {
 
 /// The most cells that a series may have.
 pub const MAX_CELLS: u16 = 512;
+/// The most words, in one lane, of a family that gets pairs: 128 KiB. The number of CPUs, which
+/// decides whether the family lies in lanes, must not matter here, because the next process to open
+/// a file can find another number.
+const MAX_PAIRED_WORDS: usize = 1 << 14;
 /// The most labels.
 const MAX_LABELS: usize = 255;
 /// The longest fixed value, in bytes.
@@ -114,7 +124,32 @@ impl Schema {
         if groups == 0 {
             return Err("a label of fixed cardinality without any value".into());
         }
+        if self.pairs > 0 && !self.can_be_paired(groups) {
+            let (pairs, cells) = (self.pairs, self.cells);
+            return Err(format!("{pairs} pairs of a sum and a count do not fit its {cells} cells"));
+        }
         Ok(groups)
+    }
+
+    /// Whether pairs are worth their memory if each series then takes `cells` cells. Pairs speed up
+    /// only additions to lanes, which neither large families use nor families with dynamic
+    /// labels.
+    pub fn suits_pairs(&self, cells: usize) -> bool {
+        let mut counts = self.labels.iter().map(|label| label.values.as_ref().map(Vec::len));
+        let groups = counts.try_fold(1_usize, |groups, count| groups.checked_mul(count?));
+        let words = groups.and_then(|groups| groups.checked_add(1)?.checked_mul(cells));
+        self.additive && words.is_some_and(|words| words <= MAX_PAIRED_WORDS)
+    }
+
+    /// Whether the cells can begin with that many pairs.
+    fn can_be_paired(&self, groups: u32) -> bool {
+        let is_pair = |pair| self.floats >> (2 * pair) & 0b11 == 0b01;
+        self.additive
+            && self.pairs <= 32
+            && u16::from(self.pairs) * 2 <= self.cells
+            && self.cells.is_multiple_of(2)
+            && (0..self.pairs).all(is_pair)
+            && is_dense(self, groups)
     }
 
     /// The name by which the family is found: for a variant, with all that distinguishes it.
@@ -139,7 +174,8 @@ impl Schema {
 
     /// What contradicts another description of the same name, in words.
     pub(crate) fn contradiction(&self, other: &Self) -> Option<String> {
-        if (self.kind, self.cells, self.floats) != (other.kind, other.cells, other.floats) {
+        let layout = |schema: &Self| (schema.kind, schema.cells, schema.floats, schema.pairs);
+        if layout(self) != layout(other) {
             return Some("it is of another kind".into());
         }
         if (&self.settings, self.class) != (&other.settings, other.class) {
@@ -175,7 +211,7 @@ impl Schema {
             .map_or(u64::MAX, |idle| u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX - 1));
         out.extend_from_slice(&idle.to_le_bytes());
         out.extend_from_slice(&self.floats.to_le_bytes());
-        out.extend_from_slice(&u64::from(self.class).to_le_bytes());
+        out.extend_from_slice(&[self.class, self.pairs, 0, 0, 0, 0, 0, 0]);
         debug_assert_eq!(out.len(), HEAD);
         let put = |out: &mut Vec<u8>, bytes: &[u8]| {
             // A record is smaller than 4 GiB; reserving it enforces that.
@@ -236,6 +272,7 @@ impl Schema {
             idle: Some(word(16)).filter(|&idle| idle != u64::MAX).map(Duration::from_nanos),
             floats: word(24),
             class: head[32],
+            pairs: head[33],
             ..Self::default()
         };
         schema.name = reader.text()?;
@@ -317,6 +354,7 @@ mod tests {
             kind: 3,
             cells: 10,
             floats: 1,
+            pairs: 0,
             additive: true,
             labels: vec![
                 Label { name: "kind".into(), values: Some(vec!["a".into(), "b".into()]) },
@@ -336,6 +374,10 @@ mod tests {
         assert_eq!(Schema::decode(&bytes).unwrap(), schema());
         let plain = Schema { cells: 1, ..Schema::default() };
         assert_eq!(Schema::decode(&plain.encode()).unwrap(), plain);
+        let paired = Schema { cells: 6, floats: 0b0101, pairs: 2, additive: true, ..plain };
+        assert_eq!(Schema::decode(&paired.encode()).unwrap(), paired);
+        let odd = Schema { cells: 5, ..paired };
+        assert!(Schema::decode(&odd.encode()).unwrap_err().contains("2 pairs"));
     }
 
     #[test]

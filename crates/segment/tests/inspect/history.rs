@@ -148,6 +148,22 @@ proptest! {
 }
 
 #[test]
+fn the_sums_of_pairs_are_recorded_as_one() {
+    let segment = private();
+    let mut recorder = small(&segment);
+    let paired = Schema { cells: 6, pairs: 2, floats: 0b0101, ..schema("paired", vec![]) };
+    let family = segment.family(&paired).unwrap();
+    let handle = family.bind(|_| {});
+    handle.cells().add_pair(0, 1, 0.5);
+    handle.cells().add_pair(1, 2, 3.0);
+    handle.cells().add(4, 7);
+    assert!(recorder.tick_at(START, START).unwrap());
+    let [(_, tick)] = see(&segment, 0).0.try_into().unwrap();
+    let cells: Vec<_> = tick.into_values().collect();
+    assert_eq!(cells, [[3.5_f64.to_bits(), 1, 0, 2, 7, 0]]);
+}
+
+#[test]
 fn the_oldest_ticks_make_room() {
     let segment = private();
     let mut recorder = small(&segment);
