@@ -241,6 +241,15 @@ mod tests {
     }
 
     #[test]
+    fn six_contenders_make_families() {
+        let made = entrants().into_iter().filter(|entrant| {
+            let turn = entrant.turn("create");
+            turn.is_some_and(|turn| !turn(&Plan::quick()).is_empty())
+        });
+        assert_eq!(made.count(), 6);
+    }
+
+    #[test]
     fn all_contenders_count_the_same() {
         counts_the_same::<Quipu>();
         counts_the_same::<QuipuInFile>();

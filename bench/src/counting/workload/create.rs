@@ -16,7 +16,7 @@ const SERIES: usize = 10;
 pub fn run<C: Contender>(plan: &Plan) -> Option<Record> {
     let families = plan.series(10_000);
     let names: Vec<&str> =
-        (0..families).map(|number| &*format!("service_errors_{number:05}_total").leak()).collect();
+        (0..families).map(|number| &*format!("service_errors_{number:05}").leak()).collect();
     let keys = Keys::new(0..SERIES);
     on_core(0, || {
         // What the library needs once is not of these families.
