@@ -143,8 +143,7 @@ impl FamilySeen {
         let mut text = Vec::new();
         source.bytes(first + before, bytes.div_ceil(8), &mut text);
         text.truncate(usize::try_from(bytes).unwrap_or(usize::MAX));
-        let schema = Schema::decode(&text)?;
-        let groups = schema.check()?;
+        let (schema, groups) = Schema::decode_with_groups(&text)?;
         if is_dense(&schema, groups) != is_dense_here {
             return Err("the layout of its series contradicts its labels".into());
         }

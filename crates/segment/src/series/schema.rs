@@ -109,8 +109,7 @@ impl Schema {
                     "the label {name:?} has a value of {bytes} bytes; at most {MAX_VALUE} fit"
                 ));
             }
-            let mut seen = HashSet::new();
-            if let Some(twice) = values.iter().find(|value| !seen.insert(value.as_str())) {
+            if let Some(twice) = find_twice(values) {
                 return Err(format!("the label {:?} has the value {twice:?} twice", label.name));
             }
             groups = u32::try_from(values.len())
@@ -199,7 +198,7 @@ impl Schema {
 
     /// Its bytes.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = Vec::with_capacity(self.encoded_bytes());
         out.push(self.kind);
         out.push(u8::from(self.additive) | self.identity.bits());
         out.extend_from_slice(&self.cells.to_le_bytes());
@@ -235,6 +234,18 @@ impl Schema {
         out
     }
 
+    /// The number of its bytes.
+    fn encoded_bytes(&self) -> usize {
+        let text = |bytes: usize| size_of::<u32>() + bytes;
+        let values = |label: &Label| {
+            let values = label.values.iter().flatten().map(|value| text(value.len()));
+            size_of::<u32>() + values.sum::<usize>()
+        };
+        let labels = self.labels.iter().map(|label| text(label.name.len()) + values(label));
+        let texts = [&self.name, &self.help, &self.unit].map(|part| text(part.len()));
+        HEAD + texts.iter().sum::<usize>() + text(self.settings.len()) + labels.sum::<usize>()
+    }
+
     /// The name by which the family in untrusted bytes is found; `Some(None)` if it stands apart.
     pub(crate) fn found_in(bytes: &[u8]) -> Option<Option<String>> {
         let rest = bytes.get(HEAD..)?;
@@ -250,6 +261,14 @@ impl Schema {
     /// # Errors
     /// What contradicts the layout, in words.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
+        Self::decode_with_groups(bytes).map(|(schema, _)| schema)
+    }
+
+    /// Reads untrusted bytes; also returns the number of combinations of fixed values.
+    ///
+    /// # Errors
+    /// The errors of [`Schema::decode`].
+    pub(crate) fn decode_with_groups(bytes: &[u8]) -> Result<(Self, u32), String> {
         let mut reader = Reader(bytes);
         let short = || "it is cut short".to_owned();
         let head = reader.take(HEAD).ok_or_else(short)?;
@@ -290,8 +309,8 @@ impl Schema {
             };
             schema.labels.push(Label { name, values });
         }
-        schema.check()?;
-        Ok(schema)
+        let groups = schema.check()?;
+        Ok((schema, groups))
     }
 }
 
@@ -317,6 +336,19 @@ impl Identity {
         }
     }
 }
+
+/// The first of these values that is there twice.
+fn find_twice(values: &[String]) -> Option<&String> {
+    if values.len() <= FEW {
+        let mut pairs = values.iter().enumerate();
+        return pairs.find(|(i, value)| values[..*i].contains(value)).map(|(_, value)| value);
+    }
+    let mut seen = HashSet::with_capacity(values.len());
+    values.iter().find(|value| !seen.insert(value.as_str()))
+}
+
+/// Comparing this number of values with each other is faster than hashing them.
+const FEW: usize = 16;
 
 /// Takes bytes from the front.
 struct Reader<'a>(&'a [u8]);
@@ -438,6 +470,13 @@ mod tests {
         };
         assert_eq!(twice.check().unwrap_err(), "the label \"user\" is there twice");
         assert!(Schema { cells: 0, ..schema() }.check().is_err());
+        for count in [2, FEW, FEW + 1, 100] {
+            let mut values: Vec<String> = (1..count).map(|i| i.to_string()).collect();
+            values.push("1".into());
+            let labels = vec![Label { name: "kind".into(), values: Some(values) }];
+            let fault = Schema { labels, ..schema() }.check().unwrap_err();
+            assert_eq!(fault, "the label \"kind\" has the value \"1\" twice");
+        }
         let many = (0..5000).map(|i| i.to_string()).collect::<Vec<_>>();
         let label = |name: &str| Label { name: name.into(), values: Some(many.clone()) };
         let huge = Schema { labels: vec![label("a"), label("b")], ..schema() };
