@@ -9,13 +9,13 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Puts the record at `offset`, whose link is `next`, before the one that `root` names.
 /// `before_publication` is called when the record and its link are written, before the record can
-/// be found.
+/// be found. Returns the record that the link names.
 pub(crate) fn push<E>(
     root: &AtomicU64,
     next: &AtomicU64,
     offset: u64,
     mut before_publication: impl FnMut() -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<u64, E> {
     let mut head = root.load(Ordering::Relaxed);
     loop {
         next.store(head, Ordering::Relaxed);
@@ -24,7 +24,7 @@ pub(crate) fn push<E>(
         // through the link the records before it, since every push of the root continues the
         // release.
         match root.compare_exchange_weak(head, offset, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return Ok(()),
+            Ok(_) => return Ok(head),
             Err(found) => head = found,
         }
     }
@@ -58,7 +58,7 @@ pub mod model {
         pub fn publish(&self, n: u64, value: u64) {
             let at = 2 * n as usize;
             self.0[at].store(value, Ordering::Relaxed);
-            let Ok(()) = push(&self.0[0], &self.0[at + 1], n, || Ok::<_, Infallible>(()));
+            let Ok(_) = push(&self.0[0], &self.0[at + 1], n, || Ok::<_, Infallible>(()));
         }
 
         /// The values of all records that can be found, newest first.

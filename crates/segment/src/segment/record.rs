@@ -65,12 +65,13 @@ impl Draft {
     ///
     /// # Errors
     /// The errors of the disk, if the segment lies in a file.
-    pub fn publish(self) -> Result<Record, Error> {
+    pub fn publish(mut self) -> Result<Record, Error> {
         let region = &self.segment.region;
         let Found { offset, length, .. } = self.record.found;
         let root = region.cell(at::ROOT);
         let next = region.cell(ByteOffset::new(offset + record_at::NEXT));
-        list::push(root, next, offset, || self.segment.sync_range(offset..offset + length))?;
+        let sync = || self.segment.sync_range(offset..offset + length);
+        self.record.found.next = list::push(root, next, offset, sync)?;
         Ok(self.record)
     }
 }
@@ -96,6 +97,12 @@ impl Record {
     /// The byte offset of its first cell.
     pub(crate) fn offset(&self) -> ByteOffset {
         self.found.cells()
+    }
+
+    /// The offset of the record before it, when this one was published or read; 0 if there was
+    /// none.
+    pub(crate) fn next(&self) -> u64 {
+        self.found.next
     }
 
     /// Its cells: the number that was requested, rounded up to whole cache lines.

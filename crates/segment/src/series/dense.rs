@@ -162,6 +162,7 @@ impl Dense {
         }
         let numbers = u64::from(cpus) | u64::from(lanes) << 16;
         for record in Names::of(segment).slabs(segment)? {
+            let record = record?;
             if Slab::of(&record).is_none_or(|slab| slab.numbers != numbers) {
                 continue;
             }
@@ -187,6 +188,7 @@ impl Dense {
         draft.cells()[0].store(used.into(), Ordering::Relaxed);
         draft.cells()[1].store(numbers, Ordering::Relaxed);
         let record = draft.publish()?;
+        Names::of(segment).note_slab(segment, &record);
         let first = u32::try_from(record.offset().words() + SLAB_HEAD as u64);
         let first = first.map_err(|_| Error::full(segment, offset::bytes(count as u64)))?;
         Ok(Layout { first: WordOffset::new(first), cpus, lanes })

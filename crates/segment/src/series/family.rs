@@ -4,6 +4,7 @@
 //! a lock; what that does not find goes through `update_slowly`, which makes the series, or counts
 //! in the overflow series.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::mem;
 use std::time::Duration;
@@ -164,16 +165,58 @@ impl RegistrationGuard<'_> {
     /// # Errors
     /// Those of [`Segment::family`].
     pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
-        let groups = checked_groups(self.segment(), schema)?;
-        Family::find_or_make_with(self, schema, groups, None)
+        Wanted::new(self.segment(), schema, None)?.find_or_make(self)
     }
 }
 
-/// Checks a description, and returns the number of combinations of its fixed label values.
-fn checked_groups(segment: &Segment, schema: &Schema) -> Result<u32, Error> {
-    let fail =
-        |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
-    schema.check().map_err(fail)
+/// A family that is to be opened, or else made. Its description was checked.
+pub(super) struct Wanted<'s> {
+    pub(super) schema: &'s Schema,
+    /// The number of combinations of its fixed label values.
+    pub(super) groups: u32,
+    /// The name for lookups; `None` if it is to stand apart.
+    pub(super) name: Option<Cow<'s, str>>,
+    pub(super) clock: Option<Manual>,
+}
+
+impl<'s> Wanted<'s> {
+    fn new(segment: &Segment, schema: &'s Schema, clock: Option<Manual>) -> Result<Self, Error> {
+        let fail =
+            |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
+        let groups = schema.check().map_err(fail)?;
+        let name = (schema.identity != Identity::Apart).then(|| schema.found_by());
+        Ok(Self { schema, groups, name, clock })
+    }
+
+    fn find_or_make(self, registration: &RegistrationGuard<'_>) -> Result<Family, Error> {
+        let segment = registration.segment();
+        match self.find(segment)? {
+            Some(family) => Ok(family),
+            None => Family::make(segment, self),
+        }
+    }
+
+    /// The family of that name, if it exists and others can find it. Takes no lock that other
+    /// processes hold, and its cost does not depend on the number of families.
+    fn find(&self, segment: &Segment) -> Result<Option<Family>, Error> {
+        let Some(name) = &self.name else { return Ok(None) };
+        let short = record_name(&self.schema.name);
+        let Some(record) = Names::of(segment).family(segment, name, short)? else {
+            return Ok(None);
+        };
+        let family = Family::open(segment, &record, self.clock.clone())?;
+        if family.inner.schema.found_by() != *name {
+            // Its record has the name of another family, whose name does not fit whole.
+            return Ok(None);
+        }
+        match family.inner.schema.contradiction(self.schema) {
+            None => Ok(Some(family)),
+            Some(what) => {
+                let what = format!("the family {:?} exists already, and {what}", self.schema.name);
+                Err(Error::mismatch(segment, what))
+            }
+        }
+    }
 }
 
 impl Family {
@@ -182,52 +225,11 @@ impl Family {
         schema: &Schema,
         clock: Option<Manual>,
     ) -> Result<Self, Error> {
-        let groups = checked_groups(segment, schema)?;
+        let wanted = Wanted::new(segment, schema, clock)?;
         segment.ensure_marked_open()?;
-        match Self::named(segment, schema, &clock)? {
+        match wanted.find(segment)? {
             Some(family) => Ok(family),
-            None => Self::find_or_make_with(&segment.lock_registration()?, schema, groups, clock),
-        }
-    }
-
-    fn find_or_make_with(
-        registration: &RegistrationGuard<'_>,
-        schema: &Schema,
-        groups: u32,
-        clock: Option<Manual>,
-    ) -> Result<Self, Error> {
-        let segment = registration.segment();
-        match Self::named(segment, schema, &clock)? {
-            Some(family) => Ok(family),
-            None => Self::make(segment, schema, groups, clock),
-        }
-    }
-
-    /// The family of that name, if it exists and others can find it. Takes no lock that other
-    /// processes hold, and its cost does not depend on the number of families.
-    fn named(
-        segment: &Segment,
-        schema: &Schema,
-        clock: &Option<Manual>,
-    ) -> Result<Option<Self>, Error> {
-        if schema.identity == Identity::Apart {
-            return Ok(None);
-        }
-        let (name, short) = (schema.found_by(), record_name(&schema.name));
-        let Some(record) = Names::of(segment).family(segment, &name, short)? else {
-            return Ok(None);
-        };
-        let family = Self::open(segment, &record, clock.clone())?;
-        if family.inner.schema.found_by() != name {
-            // Its record has the name of another family, whose name does not fit whole.
-            return Ok(None);
-        }
-        match family.inner.schema.contradiction(schema) {
-            None => Ok(Some(family)),
-            Some(what) => {
-                let what = format!("the family {:?} exists already, and {what}", schema.name);
-                Err(Error::mismatch(segment, what))
-            }
+            None => wanted.find_or_make(&segment.lock_registration()?),
         }
     }
 
@@ -248,28 +250,38 @@ impl Family {
         let layout = head[at::DENSE].load(Ordering::Relaxed);
         let bytes = schema_bytes(head, layout != 0)
             .ok_or_else(|| fail("its description is longer than its record"))?;
-        let schema = Schema::decode(&bytes).map_err(|what| fail(&what))?;
-        let groups = schema.check().map_err(|what| fail(&what))?;
+        let (schema, groups) = Schema::decode_with_groups(&bytes).map_err(|what| fail(&what))?;
         if is_dense(&schema, groups) != (layout != 0) {
             return Err(fail("the layout of its series contradicts its labels"));
         }
-        let created = head[at::CREATED].load(Ordering::Relaxed);
-        let layout = if layout == 0 {
+        let series = if layout == 0 {
+            let created = head[at::CREATED].load(Ordering::Relaxed);
             Series::Dynamic(DynamicSeries::open(segment, head, &schema, groups, created))
         } else {
-            let marks = u32::try_from(head[at::MARKS].load(Ordering::Relaxed));
-            let marks = marks.map_or(WordOffset::NONE, WordOffset::new);
-            let layout = Layout::unpack(layout);
-            let dense = Dense::open(&segment.region, &schema, groups + 1, layout, marks);
+            let dense = open_dense(segment, head, &schema, groups);
             Series::Dense(dense.ok_or_else(|| fail("its series lie outside of the segment"))?)
         };
+        Ok(Self::with_series(segment, record, (schema, groups), series, clock))
+    }
+
+    /// A handle to the family in a record, whose description was checked and whose series lie as
+    /// `layout` states.
+    pub(super) fn with_series(
+        segment: &Segment,
+        record: &Record,
+        (schema, groups): (Schema, u32),
+        layout: Series,
+        clock: Option<Manual>,
+    ) -> Self {
         let sets = schema.labels.iter().map(|label| {
             let texts: Vec<&str> = label.values.as_ref()?.iter().map(String::as_str).collect();
-            // `decode` checked that no text occurs twice.
+            // `check` made sure that no value occurs twice.
             StringSet::new(&texts).ok()
         });
         let sets = sets.collect();
-        let (segment, head, id) = (segment.clone(), head.clone(), record.offset().get());
+        let head = record.cells().clone();
+        let created = head[at::CREATED].load(Ordering::Relaxed);
+        let (segment, id) = (segment.clone(), record.offset().get());
         let (sides, folding) = (Default::default(), Stuck::default());
         let inner = Inner {
             segment,
@@ -284,7 +296,7 @@ impl Family {
             folding,
             id,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Self { inner: Arc::new(inner) }
     }
 
     /// The description of the family.
@@ -758,13 +770,31 @@ pub(super) fn moment(segment: &Segment, clock: Option<&Manual>) -> Moment {
     }
 }
 
+/// The slots that the head of a family names. `None` if they do not lie inside the segment.
+pub(super) fn open_dense(
+    segment: &Segment,
+    head: &Cells,
+    schema: &Schema,
+    groups: u32,
+) -> Option<Dense> {
+    let layout = Layout::unpack(head[at::DENSE].load(Ordering::Relaxed));
+    let marks = u32::try_from(head[at::MARKS].load(Ordering::Relaxed));
+    let marks = marks.map_or(WordOffset::NONE, WordOffset::new);
+    Dense::open(&segment.region, schema, groups + 1, layout, marks)
+}
+
 /// The bytes of the description in a family's head; `None` if they do not lie inside it.
 fn schema_bytes(head: &Cells, is_dense: bool) -> Option<Vec<u8>> {
     let start = if is_dense { at::END } else { keyed::head::END };
     let length = usize::try_from(head[at::SCHEMA_BYTES].load(Ordering::Relaxed)).ok()?;
     let words = head.get(start..).filter(|words| length <= size_of_val(*words))?;
-    let bytes = words.iter().flat_map(|cell| cell.load(Ordering::Relaxed).to_le_bytes());
-    Some(bytes.take(length).collect())
+    let words = &words[..length.div_ceil(size_of::<u64>())];
+    let mut bytes = Vec::with_capacity(size_of_val(words));
+    for word in words {
+        bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    bytes.truncate(length);
+    Some(bytes)
 }
 
 /// The name by which the family in a record is found, if the record has one: the whole name if the

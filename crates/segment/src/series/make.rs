@@ -2,11 +2,12 @@
 //! are to be.
 
 use super::dense::Dense;
-use super::family::{FAMILY, Family, at, is_dense, moment, record_name};
+use super::family::{
+    FAMILY, Family, Series, Wanted, at, is_dense, moment, open_dense, record_name,
+};
 use super::freed;
 use super::keyed::{self, DynamicSeries};
-use super::schema::Schema;
-use crate::clock::Manual;
+use super::names::Names;
 use crate::error::Error;
 use crate::lock;
 use crate::segment::Segment;
@@ -14,12 +15,8 @@ use crate::sync::Ordering;
 
 impl Family {
     /// Makes a family. Requires the lock of registration.
-    pub(super) fn make(
-        segment: &Segment,
-        schema: &Schema,
-        groups: u32,
-        clock: Option<Manual>,
-    ) -> Result<Self, Error> {
+    pub(super) fn make(segment: &Segment, wanted: Wanted<'_>) -> Result<Self, Error> {
+        let Wanted { schema, groups, name: found_by, clock } = wanted;
         let bytes = schema.encode();
         let is_dense = is_dense(schema, groups);
         let head = if is_dense { at::END } else { keyed::head::END };
@@ -41,20 +38,29 @@ impl Family {
             word[..chunk.len()].copy_from_slice(chunk);
             cell.store(u64::from_le_bytes(word), Ordering::Relaxed);
         }
-        if !is_dense {
-            let series = DynamicSeries::open(segment, cells, schema, groups, now.unix);
-            match is_new {
-                true => series.make_overflow(now)?,
-                false => series.begin_again(now)?,
+        let series = if is_dense {
+            if is_new {
+                let slots = groups + 1;
+                let layout = Dense::allocate(segment, schema, slots)?;
+                let marks = Dense::mark_words(slots, schema.cells);
+                let marks = segment.take(marks, lock::REGISTRATION)?;
+                cells[at::DENSE].store(layout.pack(), Ordering::Relaxed);
+                cells[at::MARKS].store(marks.pack(), Ordering::Relaxed);
             }
-        } else if is_new {
-            let slots = groups + 1;
-            let layout = Dense::allocate(segment, schema, slots)?;
-            let marks = segment.take(Dense::mark_words(slots, schema.cells), lock::REGISTRATION)?;
-            cells[at::DENSE].store(layout.pack(), Ordering::Relaxed);
-            cells[at::MARKS].store(marks.pack(), Ordering::Relaxed);
-        }
+            let outside = || Error::damaged(segment, format!("the series of {name:?} lie outside"));
+            Series::Dense(open_dense(segment, cells, schema, groups).ok_or_else(outside)?)
+        } else {
+            let series = DynamicSeries::open(segment, cells, schema, groups, now.unix);
+            if is_new {
+                series.make_overflow(now)?;
+            } else {
+                series.begin_again(now)?;
+            }
+            Series::Dynamic(series)
+        };
         let record = draft.publish()?;
-        Self::open(segment, &record, clock)
+        Names::of(segment).note_family(segment, &record, found_by.as_deref());
+        // The description was checked, and is not read again from the record.
+        Ok(Self::with_series(segment, &record, (schema.clone(), groups), series, clock))
     }
 }

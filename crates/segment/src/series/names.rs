@@ -15,7 +15,8 @@ use super::settle;
 use super::{check, family};
 use crate::error::{Error, ErrorKind};
 use crate::fork::ForkSafeMutex;
-use crate::layout::{check_at, walk};
+use crate::hash::Seeded;
+use crate::layout::{RECORD_BYTES, check_at, walk};
 use crate::lock::Busy;
 use crate::segment::{Contents, Job, Record, Segment};
 
@@ -31,7 +32,7 @@ struct Known {
     /// The offset of the newest record that was seen; 0 before the first.
     newest: u64,
     /// The offset of the newest record of each name.
-    families: HashMap<Box<str>, u64>,
+    families: HashMap<Box<str>, u64, Seeded>,
     /// The offsets of the newest slabs' records, oldest first.
     slabs: Vec<u64>,
     /// The families that were freed, once they are asked for.
@@ -82,18 +83,35 @@ impl Names {
         short: &str,
     ) -> Result<Option<Record>, Error> {
         let at = self.with(segment, |known| {
-            let mut found = [name, short].into_iter().filter_map(|name| known.families.get(name));
-            found.next().copied()
+            let mut found = known.families.get(name);
+            if found.is_none() && short != name {
+                found = known.families.get(short);
+            }
+            found.copied()
         })?;
         at.map(|at| record(segment, at)).transpose()
     }
 
+    /// Notes a family that this thread published: a lookup need not read its record. It is found by
+    /// `name`, if there is one.
+    pub(super) fn note_family(&self, segment: &Segment, record: &Record, name: Option<&str>) {
+        self.note(segment, record, |known, at| {
+            name.map(|name| known.families.insert(name.into(), at));
+        });
+    }
+
+    /// Notes a slab that this thread published.
+    pub(super) fn note_slab(&self, segment: &Segment, record: &Record) {
+        self.note(segment, record, Known::add_slab);
+    }
+
     /// The newest slabs, newest first.
-    pub(crate) fn slabs(&self, segment: &Segment) -> Result<Vec<Record>, Error> {
-        let newest: Vec<u64> = self.with(segment, |known| {
-            known.slabs.iter().rev().take(SLABS_SEARCHED).copied().collect()
-        })?;
-        newest.into_iter().map(|at| record(segment, at)).collect()
+    pub(crate) fn slabs<'s>(
+        &self,
+        segment: &'s Segment,
+    ) -> Result<impl Iterator<Item = Result<Record, Error>> + use<'s>, Error> {
+        let slabs = self.with(segment, |known| known.slabs.clone())?;
+        Ok(slabs.into_iter().rev().map(|at| record(segment, at)))
     }
 
     /// Calls `look` with the families that were freed.
@@ -112,6 +130,30 @@ impl Names {
 
     /// Calls `look` with all that is known, brought up to date.
     fn with<R>(&self, segment: &Segment, look: impl FnOnce(&mut Known) -> R) -> Result<R, Error> {
+        self.with_earlier(segment, |known| {
+            known.go_on(segment)?;
+            Ok(look(known))
+        })?
+    }
+
+    /// Adds a record that this thread has published, if all records before it are known. Otherwise
+    /// the next lookup reads it.
+    fn note(&self, segment: &Segment, record: &Record, add: impl FnOnce(&mut Known, u64)) {
+        let at = record.offset().get() - RECORD_BYTES;
+        let _ = self.with_earlier(segment, |known| {
+            if record.next() == known.newest {
+                add(known, at);
+                known.newest = at;
+            }
+        });
+    }
+
+    /// Calls `look` with all that is known, which may lack records that were published since.
+    fn with_earlier<R>(
+        &self,
+        segment: &Segment,
+        look: impl FnOnce(&mut Known) -> R,
+    ) -> Result<R, Error> {
         let interrupted = || Error::held(segment, "the names of families", Busy::Interrupted);
         let (_locked, was_left) = self.mutex.lock_or_take_over().ok_or_else(interrupted)?;
         // SAFETY: the mutex is held until the end.
@@ -122,7 +164,6 @@ impl Names {
             std::mem::forget(std::mem::take(known));
             self.mutex.mended();
         }
-        known.go_on(segment)?;
         Ok(look(known))
     }
 }
@@ -134,13 +175,19 @@ impl Known {
         if root == self.newest {
             return Ok(());
         }
-        let mut new = Vec::new();
+        let (mut new, mut is_met) = (Vec::new(), false);
         for found in walk(&*segment.region) {
             let found = found.map_err(|kind| Error::new(segment.path(), kind))?;
             if found.offset == self.newest {
+                is_met = true;
                 break;
             }
             new.push(found);
+        }
+        if !is_met {
+            // This is the first call, or something else wrote into the segment. `new` contains all
+            // records of the list, and the others are forgotten.
+            *self = Self { freed: self.freed.take(), ..Self::default() };
         }
         #[cfg(test)]
         {
@@ -154,14 +201,19 @@ impl Known {
             if let Some(name) = family::name_in(&record) {
                 self.families.insert(name.into(), offset);
             } else if Slab::of(&record).is_some() {
-                self.slabs.push(offset);
+                self.add_slab(offset);
             }
         }
-        // Only those that are ever searched are kept: if another process writes nonsense into the
-        // root, old ones appear again.
-        self.slabs.drain(..self.slabs.len().saturating_sub(SLABS_SEARCHED));
         self.newest = newest;
         Ok(())
+    }
+
+    fn add_slab(&mut self, at: u64) {
+        // Only the slabs that are ever searched are kept.
+        if self.slabs.len() == SLABS_SEARCHED {
+            self.slabs.remove(0);
+        }
+        self.slabs.push(at);
     }
 }
 
@@ -184,21 +236,51 @@ mod tests {
     use crate::series::Schema;
 
     #[test]
-    fn each_record_is_looked_at_once() {
+    fn records_of_this_thread_are_not_read_and_others_are_read_once() {
         let count = if cfg!(miri) { 20 } else { 1000 };
         let segment = Segment::private(16 << 20).unwrap();
+        // The knowledge of another handle to the same segment.
+        let mut other = Known::default();
         for _ in 0..2 {
             for i in 0..count {
                 let name = format!("family {i}");
                 segment
                     .family(&Schema { name, cells: 1, additive: true, ..Schema::default() })
                     .unwrap();
+                other.go_on(&segment).unwrap();
             }
         }
         let records = segment.records().count();
         assert!(records > count);
-        let steps = Names::of(&segment).with(&segment, |known| known.steps).unwrap();
-        assert_eq!(steps, records);
+        assert_eq!(other.steps, records);
+        Names::of(&segment)
+            .with(&segment, |own| {
+                assert_eq!(own.steps, 0);
+                assert_eq!((own.newest, &own.slabs), (other.newest, &other.slabs));
+                assert_eq!(own.families, other.families);
+            })
+            .unwrap();
+    }
+
+    #[test]
+    fn a_record_of_this_thread_after_an_unknown_one_is_read_as_well() {
+        let segment = Segment::private(1 << 20).unwrap();
+        let schema = |name: &str| Schema { name: name.into(), cells: 1, ..Schema::default() };
+        let names = Names::of(&segment);
+        segment.family(&schema("first")).unwrap();
+        let unknown = segment.reserve(crate::layout::Kind::new(*b"TEST", 1), "unknown", 8).unwrap();
+        unknown.publish().unwrap();
+        let record = segment.reserve(family::FAMILY, "second", 8).unwrap();
+        let record = record.publish().unwrap();
+        names.note_family(&segment, &record, Some("another name"));
+        names
+            .with(&segment, |known| {
+                assert_eq!(known.steps, 2);
+                assert_eq!(known.newest, segment.root());
+                assert!(known.families.contains_key("second"));
+                assert!(!known.families.contains_key("another name"));
+            })
+            .unwrap();
     }
 
     #[test]
