@@ -44,6 +44,7 @@ pub mod http;
 pub mod intake;
 mod kind;
 pub mod label;
+mod name_set;
 mod names;
 mod recording;
 mod registry;

@@ -1,9 +1,7 @@
 //! The rules for names of metrics and labels, checked at registration and by the derives at compile
-//! time; and sets of names.
+//! time; and sorted lists of names.
 
 use std::sync::Arc;
-
-use quipu_segment::ForkSafeCell;
 
 use crate::error::Error;
 use crate::exposition::{is_legacy_label, underscored_label};
@@ -143,46 +141,6 @@ macro_rules! suffixes {
 /// Suffixes that the formats add to names, each with the text of the error.
 const SUFFIXES: &[(&str, &str)] =
     suffixes!["_total" "_created" "_bucket" "_count" "_sum" "_info" "_gcount" "_gsum"];
-
-/// A set of names, split into parts by hash: adding or removing a name copies one part only.
-pub(crate) struct Names {
-    parts: [ForkSafeCell<Vec<Arc<str>>>; NAME_PARTS],
-}
-
-const NAME_PARTS: usize = 64;
-
-impl Default for Names {
-    fn default() -> Self {
-        Self { parts: std::array::from_fn(|_| ForkSafeCell::default()) }
-    }
-}
-
-impl Names {
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.part(name).read(|names| find(names, name).is_ok())
-    }
-
-    /// Adds a name; returns false if it is there already.
-    pub(crate) fn claim(&self, name: &str) -> bool {
-        self.part(name).replace(|names| match find(names, name) {
-            Ok(_) => (None, false),
-            Err(at) => (Some(with(names, at, name)), true),
-        })
-    }
-
-    /// Removes a name; returns false if it is not there.
-    pub(crate) fn release(&self, name: &str) -> bool {
-        self.part(name).replace(|names| match find(names, name) {
-            Ok(at) => (Some(without(names, at)), true),
-            Err(_) => (None, false),
-        })
-    }
-
-    fn part(&self, name: &str) -> &ForkSafeCell<Vec<Arc<str>>> {
-        let hash = quipu_segment::hash::fnv1a(name.as_bytes());
-        &self.parts[(hash >> 32) as usize % NAME_PARTS]
-    }
-}
 
 /// Finds a name in a sorted list; returns where it belongs if it is not there.
 pub(crate) fn find(names: &[Arc<str>], name: &str) -> Result<usize, usize> {

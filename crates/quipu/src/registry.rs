@@ -15,7 +15,8 @@ use crate::description::Description;
 use crate::error::Error;
 use crate::exposition::underscored_name;
 use crate::kind::{Counter, Gauge, Histogram, IntGauge};
-use crate::names::{Names, find, with, without};
+use crate::name_set::NameSet;
+use crate::names::{find, with, without};
 use crate::scope::{Metrics, Register, Scope};
 use crate::scrape::{Readers, Scrape, SpareBuffers, Walk};
 use crate::snapshot;
@@ -33,9 +34,9 @@ pub struct Registry {
 struct Inner {
     segment: Segment,
     /// The registered names.
-    names: Names,
+    names: NameSet,
     /// The registered names that are escaped for readers without UTF-8 names, in that form.
-    escaped: Names,
+    escaped: NameSet,
     /// The unregistered names, sorted: their families are not shown.
     hidden: ForkSafeCell<Arc<[Arc<str>]>>,
     collectors: ForkSafeCell<Arc<[Arc<dyn Collector>]>>,
@@ -68,8 +69,8 @@ impl Registry {
     pub fn on(segment: Segment) -> Self {
         let inner = Inner {
             segment,
-            names: Names::default(),
-            escaped: Names::default(),
+            names: NameSet::default(),
+            escaped: NameSet::default(),
             hidden: ForkSafeCell::default(),
             collectors: ForkSafeCell::new(Arc::new([])),
             readers: Readers::default(),
