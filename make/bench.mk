@@ -54,14 +54,14 @@ bench-arena: tools bench-build ## The bump allocator, compared to others: instru
 	$(BENCH_LTO)/arena --runs $(LTO_ROUNDS)
 	$(MAKE) record-counts
 
-# What is measured with link-time optimisation: the first table of the report.
+# What is measured with link-time optimisation: the first tables of the reports.
 LTO_WIRE := counter batch-timer stream-mixed
 
 .PHONY: bench-wire
-bench-wire: bench-build ## Messages on the wire, compared to Go libraries and Rust crates
+bench-wire: bench-build ## Messages on the wire and streams of them, compared to Go libraries and Rust crates
 	$(BENCH)/wire
 	$(BENCH_LTO)/wire --runs $(LTO_ROUNDS) --without-go $(addprefix --workload ,$(LTO_WIRE))
-	$(REPORT) wire
+	$(REPORT) wire streams
 
 # Optional: a checkout of github.com/prometheus/client_ruby to measure.
 CLIENT_RUBY ?=

@@ -15,8 +15,10 @@ use quipu_bench::record::{self, Record};
 use quipu_bench::wire::{Plan, WITH_GO, WORKLOADS};
 use quipu_bench::{Error, Result, peer};
 
-/// The name of the report.
+/// The name of the report of single messages.
 const NAME: &str = "wire";
+/// The name of the report of streams, which are measured by themselves if only they have changed.
+const STREAMS: &str = "streams";
 
 /// Measures message formats in rotation; the Go libraries take separate turns.
 #[derive(Parser)]
@@ -61,13 +63,31 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         return Ok(());
     }
+    let (streams, singles): (Vec<_>, Vec<_>) =
+        chosen.into_iter().map(|(name, _)| *name).partition(|name| name.starts_with("stream-"));
+    let mut progress = Progress::new((streams.len() + singles.len()) * arguments.runs as usize);
+    for (report, names) in [(NAME, singles), (STREAMS, streams)] {
+        if !names.is_empty() {
+            let output = Output::of_profile(&arguments.folder, report)?;
+            measure(arguments, &names, &output, &mut progress)?;
+        }
+    }
+    progress.finish("done");
+    Ok(())
+}
+
+/// Takes all turns at some workloads.
+fn measure(
+    arguments: &Arguments,
+    names: &[&str],
+    output: &Output,
+    progress: &mut Progress,
+) -> Result<()> {
     let rust = std::env::current_exe()
         .map_err(Error::file("find the program in", Path::new("/proc/self/exe")))?;
-    let go = if arguments.without_go { None } else { Some(peer::go("wirebench")?) };
-
-    let output = Output::of_profile(&arguments.folder, NAME)?;
-    let mut progress = Progress::new(chosen.len() * arguments.runs as usize);
-    for (name, _) in chosen {
+    let with_go = !arguments.without_go && names.iter().any(|name| WITH_GO.contains(name));
+    let go = if with_go { Some(peer::go("wirebench")?) } else { None };
+    for name in names {
         let mut rounds = Vec::new();
         for round in 1..=arguments.runs {
             progress.step(&format!("{name}, round {round}"));
@@ -80,13 +100,12 @@ fn run(arguments: &Arguments) -> Result<()> {
                 peer::run(&mut command)
             };
             let mut records = turn(&rust, &["--turn", "--workload", name])?;
-            if let Some(go) = go.as_ref().filter(|_| WITH_GO.contains(name)) {
+            if let Some(go) = &go {
                 records.extend(turn(go, &["-workload", name])?);
             }
             rounds.push(records);
         }
         output.push(&record::merge(&rounds)?)?;
     }
-    progress.finish("done");
     Ok(())
 }
