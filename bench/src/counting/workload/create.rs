@@ -1,5 +1,5 @@
-//! Families of ten series with three labels, in one registry: the time of a series, with its share of
-//! the family.
+//! Families of ten series with three labels, in one registry: the time of a series, with its share
+//! of the family.
 
 use std::time::Instant;
 
