@@ -379,8 +379,9 @@ impl Recorder {
         for family in &*families {
             let schema = family.schema();
             let record = family.id() - RECORD_BYTES;
+            let (cells, floats) = recorded(schema);
             let flow = family.walk(&mut Cursor::default(), texts, |view| {
-                let (series, cells) = (next.entries.len() + 1, view.cells.len());
+                let series = next.entries.len() + 1;
                 let all = next.values.len() + cells;
                 if series > options.series || all > MAX_ALL_CELLS || most_words(series, all) > room
                 {
@@ -388,7 +389,7 @@ impl Recorder {
                 }
                 let id = SeriesId { family: record, id: view.id };
                 // At most 512 cells.
-                let entry = Entry::new(id, cells as u16, schema.floats);
+                let entry = Entry::new(id, cells as u16, floats);
                 next.push(entry, (0..cells).map(|cell| bits(schema, &view.cells, cell)));
                 ControlFlow::Continue(())
             });
@@ -428,12 +429,24 @@ impl Recorder {
     }
 }
 
-/// Returns the bits to record for a cell. The first cell stands for the sums of all pairs, because
-/// each sum that changes takes some 8 bytes a tick.
-fn bits(schema: &Schema, cells: &SeriesCells<'_>, cell: usize) -> u64 {
-    if cell < 2 * usize::from(schema.pairs) && cell.is_multiple_of(2) {
-        return if cell == 0 { cells.sum_of_pairs().to_bits() } else { 0 };
+/// Returns the number of cells to record for each series, and the bits of the cells of floats. The
+/// sums of all pairs are recorded as one, because each sum that changes takes some 8 bytes a tick.
+fn recorded(schema: &Schema) -> (usize, u64) {
+    match usize::from(schema.pairs) {
+        0 => (schema.cells.into(), schema.floats),
+        pairs => (usize::from(schema.cells) - pairs + 1, 1),
     }
+}
+
+/// Returns the bits to record for the cell with that number among those that are recorded.
+fn bits(schema: &Schema, cells: &SeriesCells<'_>, number: usize) -> u64 {
+    let pairs = usize::from(schema.pairs);
+    let cell = match number {
+        number if pairs == 0 => number,
+        0 => return cells.sum_of_pairs().to_bits(),
+        number if number <= pairs => 2 * number - 1,
+        number => number + pairs - 1,
+    };
     let is_float = cell < 64 && schema.floats >> cell & 1 == 1;
     match (schema.additive, is_float) {
         (true, false) => cells.sum(cell),

@@ -21,7 +21,7 @@ pub struct Tick<'l> {
 
 impl<'l> Tick<'l> {
     /// The series with their cells: the sums of an additive family, otherwise the cells as they
-    /// are. A cell of floats is its bits.
+    /// are. A cell of floats is its bits. Of pairs, the cells are one sum and then all counts.
     pub fn series(&self) -> impl Iterator<Item = (SeriesId, &'l [u64])> + use<'l> {
         let mut values = &self.list.values[..];
         self.list.entries.iter().map_while(move |entry| {
