@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use quipu::binding::{FIRST_BUCKET, HISTOGRAM_SUM, SUMMARY_COUNT, SUMMARY_SUM, WithSeries};
+use quipu::binding::{SUMMARY_COUNT, SUMMARY_SUM, WithSeries};
 use quipu::{MixedCounter, ProcessGauge};
 
 use crate::core::{Held, Metric};
@@ -26,6 +26,8 @@ pub struct Value {
 enum Part {
     Counter(WithSeries<MixedCounter>),
     Gauge(ProcessGauge),
+    /// The sum of a histogram.
+    HistogramSum(WithSeries<quipu::Histogram>),
     /// A sum of floats, in the cell with that index.
     Sum(quipu_segment::series::SeriesHandle, usize),
     /// A count, in the cell with that index.
@@ -66,10 +68,10 @@ impl Value {
         } else if let Ok(histogram) = metric.cast::<Histogram>() {
             let raw = histogram.get().bound().ok_or_else(wrong)?.clone();
             match part {
-                "sum" => Part::Sum(raw.series, HISTOGRAM_SUM),
-                // The cell after the buckets holds the exemplars.
-                "bucket" if number < raw.series.cells().len() - FIRST_BUCKET - 1 => {
-                    Part::Bucket(raw, FIRST_BUCKET + number, bound)
+                "sum" => Part::HistogramSum(raw),
+                "bucket" => {
+                    let cell = raw.bucket_cell(number).ok_or_else(wrong)?;
+                    Part::Bucket(raw, cell, bound)
                 }
                 _ => return Err(wrong()),
             }
@@ -93,6 +95,9 @@ impl Value {
         match &*slf.get().locked() {
             Some(Part::Counter(counter)) => counter.instrument.inc_by(amount),
             Some(Part::Gauge(gauge)) => gauge.add(amount),
+            Some(Part::HistogramSum(raw)) => {
+                raw.sum_cells().take(1).for_each(|cell| raw.series.cells().add_float(cell, amount));
+            }
             Some(Part::Sum(series, cell)) => series.cells().add_float(*cell, amount),
             // Counts are whole numbers.
             Some(Part::Count(series, cell)) => series.cells().add(*cell, amount as u64),
@@ -124,6 +129,13 @@ impl Value {
                 }
             }
             Some(Part::Gauge(gauge)) => gauge.set(value),
+            Some(Part::HistogramSum(raw)) => {
+                // The first cell holds the whole sum.
+                let values = std::iter::once(value).chain(std::iter::repeat(0.0));
+                raw.sum_cells().zip(values).for_each(|(cell, value)| {
+                    set(&raw.series, cell, value.to_bits());
+                });
+            }
             Some(Part::Sum(series, cell)) => set(series, *cell, value.to_bits()),
             Some(Part::Count(series, cell)) => set(series, *cell, value as u64),
             Some(Part::Bucket(raw, cell, _)) => set(&raw.series, *cell, value as u64),
@@ -140,6 +152,7 @@ impl Value {
         Ok(match &*slf.get().locked() {
             Some(Part::Counter(counter)) => counter.instrument.get(),
             Some(Part::Gauge(gauge)) => gauge.get(),
+            Some(Part::HistogramSum(raw)) => raw.instrument.sum(),
             Some(Part::Sum(series, cell)) => series.cells().sum_float(*cell),
             Some(Part::Count(series, cell)) => series.cells().sum(*cell) as f64,
             Some(Part::Bucket(raw, cell, _)) => raw.series.cells().sum(*cell) as f64,
@@ -194,7 +207,7 @@ impl Part {
             Self::Counter(counter) => counter.is_removed(),
             Self::Gauge(gauge) => gauge.is_removed(),
             Self::Sum(series, _) | Self::Count(series, _) => series.is_removed(),
-            Self::Bucket(raw, ..) => raw.is_removed(),
+            Self::HistogramSum(raw) | Self::Bucket(raw, ..) => raw.is_removed(),
         }
     }
 }

@@ -7,12 +7,8 @@ use quipu_segment::series::{Schema, SeriesHandle};
 
 use crate::description::{Description, Setting};
 use crate::error::Error;
-use crate::kind::{self, Instrument};
+use crate::kind::{self, Histogram, Instrument};
 
-/// The cell of a histogram's sum.
-pub const HISTOGRAM_SUM: usize = kind::HISTOGRAM_SUM;
-/// The cell of a histogram's first classic bucket; the others follow.
-pub const FIRST_BUCKET: usize = kind::FIRST_BUCKET;
 /// The cell of a summary's sum.
 pub const SUMMARY_SUM: usize = kind::SUMMARY_SUM;
 /// The cell of a summary's count.
@@ -28,12 +24,29 @@ pub struct WithSeries<I> {
     pub series: SeriesHandle,
 }
 
+impl WithSeries<Histogram> {
+    /// The cell with the count of a classic bucket, if there is such a bucket. The last one is that
+    /// of `+Inf`.
+    pub fn bucket_cell(&self, bucket: usize) -> Option<usize> {
+        self.instrument.layout().bucket_cell(bucket)
+    }
+
+    /// The cells of floats that add up to the sum: one, or one for each bucket.
+    pub fn sum_cells(&self) -> impl Iterator<Item = usize> + use<> {
+        self.instrument.layout().sum_cells()
+    }
+}
+
 impl<I: Instrument> Instrument for WithSeries<I> {
     type Kind = I::Kind;
     const SETTINGS: &'static [Setting] = I::SETTINGS;
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
         I::describe(description, schema)
+    }
+
+    fn arrange(schema: &mut Schema) {
+        I::arrange(schema);
     }
 
     fn from_handle(handle: SeriesHandle, kind: &Arc<I::Kind>) -> Self {

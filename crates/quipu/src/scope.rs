@@ -166,6 +166,7 @@ impl<'r> Scope<'r> {
         }
         schema.labels =
             self.labels(&name, description, labels, std::mem::take(&mut schema.labels))?;
+        I::arrange(&mut schema);
         let claims_name = description.identity == Identity::Name;
         if claims_name {
             self.registry.claim(&name)?;

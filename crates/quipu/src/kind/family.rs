@@ -31,6 +31,10 @@ pub trait Instrument: Sized {
     #[doc(hidden)]
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error>;
 
+    /// Adapts the cells of a complete schema to its labels.
+    #[doc(hidden)]
+    fn arrange(_: &mut Schema) {}
+
     /// Creates the instrument of one series.
     #[doc(hidden)]
     fn from_handle(handle: SeriesHandle, kind: &Arc<Self::Kind>) -> Self;

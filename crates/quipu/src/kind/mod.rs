@@ -55,10 +55,7 @@ pub use window::Window;
 pub(crate) use gauge::{
     EXEMPLAR as GAUGE_EXEMPLAR, GaugeKind, STAMP as GAUGE_STAMP, VALUE as GAUGE_VALUE,
 };
-pub(crate) use histogram::{
-    FIRST_BUCKET, KEEPS_EXEMPLARS, KEEPS_TIMES, Layout as HistogramLayout, MAX_BOUNDS,
-    SUM as HISTOGRAM_SUM,
-};
+pub(crate) use histogram::{KEEPS_EXEMPLARS, KEEPS_TIMES, Layout as HistogramLayout, MAX_BOUNDS};
 pub(crate) use info::InfoKind;
 pub(crate) use metric_kind::{MetricKind, Scratch};
 pub(crate) use native::{FINEST, NativeGrowth, SCHEMAS, last_index};

@@ -381,6 +381,7 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: 
 ///
 /// # Safety
 /// That of [`add_shared`], for both cells.
+#[cold]
 #[inline(never)]
 unsafe fn add_pair_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: u64, value: f64) {
     // SAFETY: as promised by the caller.

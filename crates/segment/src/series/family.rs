@@ -370,18 +370,34 @@ impl Family {
     /// is in functions of its own.
     #[inline(always)]
     pub fn update(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
-        let inner = &*self.inner;
-        match &inner.layout {
-            Series::Dense(dense) => {
-                let mut writer = KeyWriter::of_group(&inner.sets);
-                labels(&mut writer);
-                let group = writer.group();
-                match group.and_then(|group| dense.cells_near(group)) {
-                    Some(cells) => act(cells),
-                    None => self.update_far(dense, group, act),
-                }
-            }
+        match &self.inner.layout {
+            Series::Dense(dense) => self.update_slot(dense, labels, act),
             Series::Dynamic(keyed) => self.update_dynamic(keyed, labels, act),
+        }
+    }
+
+    /// Like [`Family::update`], but ignores a family with a dynamic label. This takes less code
+    /// where it is inlined.
+    #[inline(always)]
+    pub fn update_dense(&self, labels: impl Fn(&mut KeyWriter<'_>), act: impl Fn(SeriesCells<'_>)) {
+        if let Series::Dense(dense) = &self.inner.layout {
+            self.update_slot(dense, labels, act);
+        }
+    }
+
+    #[inline(always)]
+    fn update_slot(
+        &self,
+        dense: &Dense,
+        labels: impl Fn(&mut KeyWriter<'_>),
+        act: impl Fn(SeriesCells<'_>),
+    ) {
+        let mut writer = KeyWriter::of_group(&self.inner.sets);
+        labels(&mut writer);
+        let group = writer.group();
+        match group.and_then(|group| dense.cells_near(group)) {
+            Some(cells) => act(cells),
+            None => self.update_far(dense, group, act),
         }
     }
 

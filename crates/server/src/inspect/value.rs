@@ -152,7 +152,7 @@ pub(crate) fn value(family: &FamilySeen, series: &SeriesSeen<'_>) -> Value {
         2 => Value::Float(float(0)),
         3 | 11 => Value::Float(f64::from_bits(plain(0))),
         4 => Value::Signed(plain(0).cast_signed()),
-        5 => histogram(schema, float(0), sum),
+        5 => histogram(schema, series),
         6 => Value::Summary { sum: float(0), count: sum(1) as f64 },
         7 => Value::Info,
         8 => states(schema, plain),
@@ -192,13 +192,19 @@ fn relayed(plain: impl Fn(usize) -> u64, count: usize, i: usize) -> f64 {
     if plain(0).is_multiple_of(2) { of(0) + of(1) } else { of(2) }
 }
 
-fn histogram(schema: &Schema, total: f64, sum: impl Fn(usize) -> u64) -> Value {
+fn histogram(schema: &Schema, series: &SeriesSeen<'_>) -> Value {
     let (head, rest) = schema.settings.split_at_checked(16).unwrap_or((&[0; 16], &[]));
     let bounds = bounds(rest);
+    let sum = |at: usize| series.sums.get(at).copied().unwrap_or(0);
+    // A recording holds only one sum of all pairs, in fewer cells.
+    let is_paired = schema.pairs > 0 && series.sums.len() == usize::from(schema.cells);
+    let (sums, step) = if is_paired { (bounds.len() + 1, 2) } else { (1, 1) };
+    let total = (0..sums).map(|i| f64::from_bits(sum(i * step)));
+    let total = total.reduce(|total, sum| total + sum).unwrap_or(0.0);
     let is_native = head[1] == 1;
     let buckets = (0..=bounds.len()).map(|i| {
         let bound = bounds.get(i).copied().unwrap_or(f64::INFINITY);
-        (bound, sum(1 + i) as f64)
+        (bound, sum(1 + i * step) as f64)
     });
     let is_whole = !is_native || !bounds.is_empty();
     Value::Histogram { sum: total, buckets: buckets.collect(), is_whole }

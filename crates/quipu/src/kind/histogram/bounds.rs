@@ -7,17 +7,24 @@ use std::ops::Deref;
 pub(super) struct Bounds {
     all: Box<[f64]>,
     /// All bounds, and then `+Inf`; only `+Inf` if there are too many bounds.
-    few: [f64; FEW],
+    few: Few,
 }
 
-/// A power of two. Up to one bound less is searched without a loop.
-const FEW: usize = 16;
+/// Fewer bounds than this are searched without a loop.
+pub(super) const FEW: usize = 16;
+/// Up to this number of bounds, half of the comparisons are enough.
+const FEWER: usize = 8;
+
+/// Aligned, because a load of two bounds that crosses a cache line takes longer.
+#[derive(Debug, Clone, PartialEq)]
+#[repr(align(64))]
+struct Few([f64; FEW]);
 
 impl Bounds {
     pub(super) fn new(all: Box<[f64]>) -> Self {
-        let mut few = [f64::INFINITY; FEW];
+        let mut few = Few([f64::INFINITY; FEW]);
         if all.len() < FEW {
-            few[..all.len()].copy_from_slice(&all);
+            few.0[..all.len()].copy_from_slice(&all);
         }
         Self { all, few }
     }
@@ -29,16 +36,49 @@ impl Bounds {
         if self.all.len() >= FEW {
             return self.bucket_of_many(value);
         }
-        // A binary search with one step for each bit of the result, without a branch, since buckets
-        // are unpredictable. Comparing with all bounds takes twice the instructions.
-        let (mut bucket, mut step) = (0, FEW / 2);
-        while step > 0 {
-            let is_up_to = value <= self.few[(bucket + step - 1) % FEW];
-            bucket += step * usize::from(!is_up_to);
-            step /= 2;
-        }
         // More only for NaN, which is not up to any bound.
-        bucket.min(self.all.len())
+        self.rank(value, self.all.len()).min(self.all.len())
+    }
+
+    /// Returns the bucket of a value among `count` bounds, fewer than [`FEW`]; `count` or more for
+    /// NaN.
+    #[inline(always)]
+    pub(super) fn rank(&self, value: f64, count: usize) -> usize {
+        if count <= FEWER { self.rank_of::<FEWER>(value) } else { self.rank_of::<FEW>(value) }
+    }
+
+    /// Counts the bounds below a value among the first `N`; for NaN, all `N`. Compares two bounds
+    /// at a time, and without a branch, because buckets are unpredictable. A binary search needs
+    /// fewer comparisons, but each one waits for the result of the last one.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn rank_of<const N: usize>(&self, value: f64) -> usize {
+        use std::arch::x86_64::{
+            _mm_add_epi64, _mm_castpd_si128, _mm_cmpnle_pd, _mm_cvtsi128_si64, _mm_load_pd,
+            _mm_set1_pd, _mm_setzero_si128, _mm_sub_epi64, _mm_unpackhi_epi64,
+        };
+        const { assert!(N <= FEW && N.is_multiple_of(4)) };
+        // SAFETY: SSE2 is part of x86-64. `few` contains N bounds, aligned to a cache line.
+        unsafe {
+            let value = _mm_set1_pd(value);
+            // Each comparison gives -1 or 0.
+            let is_above = |i| {
+                let bounds = _mm_load_pd(self.few.0.as_ptr().add(i));
+                _mm_castpd_si128(_mm_cmpnle_pd(value, bounds))
+            };
+            let mut sums = _mm_setzero_si128();
+            for i in (0..N).step_by(4) {
+                sums = _mm_add_epi64(sums, _mm_add_epi64(is_above(i), is_above(i + 2)));
+            }
+            let sum = _mm_add_epi64(sums, _mm_unpackhi_epi64(sums, sums));
+            _mm_cvtsi128_si64(_mm_sub_epi64(_mm_setzero_si128(), sum)) as usize
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline(always)]
+    fn rank_of<const N: usize>(&self, value: f64) -> usize {
+        self.few.0[..N].iter().map(|bound| usize::from(!(value <= *bound))).sum()
     }
 
     #[inline(never)]

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use quipu_segment::series::{Family, SeriesCells, SideAllocations};
+use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 
-use super::bounds::Bounds;
+use super::bounds::{Bounds, FEW};
 use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
 use crate::error::Error;
 use crate::kind::exemplar::{self, ReadExemplar};
@@ -16,9 +16,17 @@ use crate::snapshot::{self, Bucket, Histogram, Value};
 /// native buckets, the zero bucket and the offset of their newest table; the exemplar cell, if it
 /// keeps exemplars; and the time of the last increment, if it keeps that. Without classic buckets,
 /// the cell of `+Inf` counts NaN.
+///
+/// A histogram in lanes, with fewer than 16 bounds and no native buckets, is *paired*: each bucket
+/// is a pair of a sum and a count, and a scrape adds up the sums. This layout takes nearly twice
+/// the memory, but an observation is one addition to a pair, and does not wait for the last
+/// addition to a common sum. Without restartable sequences, it is two atomic additions, like in the
+/// other layout. An unused cell follows the exemplar cell, because the pairs of the next series
+/// have to be aligned.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     bounds: Bounds,
+    is_paired: bool,
     pub(crate) native: Option<Native>,
     pub(crate) exemplars: bool,
     pub(crate) times: bool,
@@ -27,11 +35,13 @@ pub struct Layout {
 /// The default bounds of Prometheus' clients, in seconds.
 const DEFAULT_BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
+/// The cell of the sum, or of the first pair's sum.
 pub(crate) const SUM: usize = 0;
-pub(crate) const FIRST_BUCKET: usize = 1;
+/// The cell of the first bucket's count.
+const FIRST_BUCKET: usize = 1;
 
 impl Layout {
-    /// The cells that hold floats, as bits.
+    /// The cells that hold floats, as bits, if it is not paired.
     pub(crate) const FLOATS: u64 = 1 << SUM;
 
     /// Checks the settings of a description.
@@ -74,10 +84,84 @@ impl Layout {
         }
         Ok(Self {
             bounds: Bounds::new(bounds),
+            is_paired: false,
             native: description.native,
             exemplars: description.exemplars,
             times: false,
         })
+    }
+
+    /// Changes a schema to the paired layout, if the family is in lanes and has few buckets.
+    pub(super) fn pair(schema: &mut Schema) {
+        let Some(layout) = Self::from_schema(schema) else { return };
+        let paired = Self { is_paired: true, ..layout };
+        if paired.can_be_paired() && schema.suits_pairs(paired.cells()) {
+            // Fewer than 16 bounds: at most 34 cells.
+            schema.cells = paired.cells() as u16;
+            schema.pairs = (paired.bounds.len() + 1) as u8;
+            schema.floats = (0..schema.pairs).fold(0, |floats, pair| floats | 1 << (2 * pair));
+        }
+    }
+
+    /// Reads the settings of a family's record, which are untrusted. `None` if they are invalid or
+    /// contradict the cells.
+    fn from_schema(schema: &Schema) -> Option<Self> {
+        let (head, rest) = schema.settings.split_at_checked(16)?;
+        let float =
+            |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("both callers give 8 bytes"));
+        if rest.len() % 8 != 0 || head[0] > KEEPS_EXEMPLARS | KEEPS_TIMES || head[1] > 1 {
+            return None;
+        }
+        let schema_number = head[2].cast_signed();
+        let native = Native {
+            schema: schema_number,
+            buckets: u16::from_le_bytes([head[4], head[5]]),
+            zero_threshold: float(&head[8..16]),
+        };
+        let native = (head[1] == 1).then_some(native);
+        let is_wrong = |native: Native| {
+            !native::SCHEMAS.contains(&native.schema)
+                || !NATIVE_BUCKETS.contains(&native.buckets)
+                || native.zero_threshold < 0.0
+                || native.zero_threshold.is_nan()
+        };
+        if native.is_some_and(is_wrong) {
+            return None;
+        }
+        let bounds: Box<[f64]> = rest.chunks_exact(8).map(float).collect();
+        if !are_bounds(&bounds) {
+            return None;
+        }
+        let bounds = Bounds::new(bounds);
+        let keeps = |bit| head[0] & bit != 0;
+        let (exemplars, times) = (keeps(KEEPS_EXEMPLARS), keeps(KEEPS_TIMES));
+        let is_paired = schema.pairs > 0;
+        let layout = Self { bounds, is_paired, native, exemplars, times };
+        let has_pairs =
+            layout.can_be_paired() && usize::from(schema.pairs) == layout.bounds.len() + 1;
+        let has_cells = layout.cells() == usize::from(schema.cells);
+        (has_cells && (has_pairs || !is_paired)).then_some(layout)
+    }
+
+    /// Whether there are few buckets, all classic. Only families with dynamic labels keep times.
+    fn can_be_paired(&self) -> bool {
+        self.native.is_none() && self.bounds.len() < FEW && !self.times
+    }
+
+    /// The cell with the count of an existing classic bucket.
+    fn count_cell(&self, bucket: usize) -> usize {
+        FIRST_BUCKET + (bucket << u32::from(self.is_paired))
+    }
+
+    /// The cell with the count of a classic bucket, if there is such a bucket.
+    pub(crate) fn bucket_cell(&self, bucket: usize) -> Option<usize> {
+        (bucket <= self.bounds.len()).then(|| self.count_cell(bucket))
+    }
+
+    /// The cells that add up to the sum.
+    pub(crate) fn sum_cells(&self) -> impl Iterator<Item = usize> + use<> {
+        let sums = if self.is_paired { self.bounds.len() + 1 } else { 1 };
+        (0..sums).map(|pair| SUM + 2 * pair)
     }
 
     /// Encodes the settings for the family's record.
@@ -101,16 +185,39 @@ impl Layout {
 
     #[inline(always)]
     pub(super) fn observe(&self, sides: &impl Sides, cells: &SeriesCells<'_>, value: f64) {
+        if cells.last_pair().is_some() {
+            return self.observe_pair(cells, value);
+        }
         match &self.native {
             None => self.observe_classic(cells, value),
             Some(native) => self.observe_native(native, sides, cells, value),
         }
     }
 
+    /// Observes a value in cells that begin with pairs.
+    #[inline(always)]
+    pub(super) fn observe_pair(&self, cells: &SeriesCells<'_>, value: f64) {
+        if let Some(last) = cells.last_pair() {
+            cells.add_pair(self.bounds.rank(value, last), 1, value);
+        }
+    }
+
     #[inline]
+    pub(super) fn is_paired(&self) -> bool {
+        self.is_paired
+    }
+
+    /// Never inlined: callers that observe in pairs would save registers for this.
+    #[inline(never)]
     fn observe_classic(&self, cells: &SeriesCells<'_>, value: f64) {
         cells.add(FIRST_BUCKET + self.bounds.bucket(value), 1);
         cells.add_float(SUM, value);
+    }
+
+    /// Never inlined, because most native histograms contain no classic buckets.
+    #[inline(never)]
+    fn count_classic(&self, cells: &SeriesCells<'_>, value: f64) {
+        cells.add(FIRST_BUCKET + self.bounds.bucket(value), 1);
     }
 
     /// Observes a value in native buckets, and in classic ones, if there are any. Never inlined, so
@@ -125,12 +232,11 @@ impl Layout {
         value: f64,
     ) {
         if value.is_nan() {
-            // In no native bucket: see the layout.
-            cells.add(FIRST_BUCKET + self.bounds.len(), 1);
-            return cells.add_float(SUM, value);
+            // NaN is in no native bucket. The classic bucket of `+Inf` always exists.
+            return self.observe_classic(cells, value);
         }
         if !self.bounds.is_empty() {
-            cells.add(FIRST_BUCKET + self.bounds.bucket(value), 1);
+            self.count_classic(cells, value);
         }
         let (table, schema) = (self.table(), native.schema);
         // If there is no room for a table, count it as zero, so that the total stays right.
@@ -158,7 +264,7 @@ impl Layout {
         cells.add_float(SUM, value * n as f64);
         if self.is_classic() || value.is_nan() {
             let bucket = if value.is_nan() { self.bounds.len() } else { self.bounds.bucket(value) };
-            add_count(cells, FIRST_BUCKET + bucket, n);
+            add_count(cells, self.count_cell(bucket), n);
         }
         let Some(native) = self.native.filter(|_| !value.is_nan()) else { return };
         let (table, schema) = (self.table(), native.schema);
@@ -175,7 +281,7 @@ impl Layout {
         cells.add_float(SUM, sum);
         for (bucket, (_, count)) in counts.iter().take(self.bounds.len() + 1).enumerate() {
             // Not negative: the intake checks it.
-            add_count(cells, FIRST_BUCKET + bucket, count.round() as u64);
+            add_count(cells, self.count_cell(bucket), count.round() as u64);
         }
     }
 
@@ -280,13 +386,13 @@ impl Layout {
 
     /// The sum of all observations.
     pub(super) fn sum(&self, cells: &SeriesCells<'_>) -> f64 {
-        cells.sum_float(SUM)
+        if self.is_paired { cells.sum_of_pairs() } else { cells.sum_float(SUM) }
     }
 
     /// The number of observations.
     pub(super) fn count(&self, family: &Family, cells: &SeriesCells<'_>) -> u64 {
         let classic = (0..=self.bounds.len())
-            .fold(0_u64, |sum, bucket| sum.saturating_add(cells.sum(FIRST_BUCKET + bucket)));
+            .fold(0_u64, |sum, bucket| sum.saturating_add(cells.sum(self.count_cell(bucket))));
         if self.is_classic() {
             return classic;
         }
@@ -320,8 +426,7 @@ impl Layout {
 
     /// The cell for exemplars; an index out of range if it keeps none.
     pub(crate) fn exemplar(&self) -> usize {
-        let after = 1 + usize::from(self.times);
-        if self.exemplars { self.cells() - after } else { usize::MAX }
+        if self.exemplars { self.kept() } else { usize::MAX }
     }
 
     /// The cell for the time of the last increment, if it keeps that.
@@ -331,7 +436,15 @@ impl Layout {
 
     pub(super) fn cells(&self) -> usize {
         let kept = usize::from(self.exemplars) + usize::from(self.times);
-        self.zero() + 2 * usize::from(self.native.is_some()) + kept
+        if self.is_paired { self.kept() + 2 * kept } else { self.kept() + kept }
+    }
+
+    /// The first cell after the buckets.
+    fn kept(&self) -> usize {
+        if self.is_paired {
+            return 2 * (self.bounds.len() + 1);
+        }
+        self.zero() + 2 * usize::from(self.native.is_some())
     }
 
     /// Whether it has classic buckets.
@@ -352,41 +465,7 @@ impl MetricKind for Layout {
 
     fn decode(family: &Family) -> Result<Self, Error> {
         let schema = family.schema();
-        let fail = || damaged(schema);
-        let (head, rest) = schema.settings.split_at_checked(16).ok_or_else(fail)?;
-        let float =
-            |bytes: &[u8]| f64::from_le_bytes(bytes.try_into().expect("both callers give 8 bytes"));
-        if rest.len() % 8 != 0 || head[0] > KEEPS_EXEMPLARS | KEEPS_TIMES || head[1] > 1 {
-            return Err(fail());
-        }
-        let schema_number = head[2].cast_signed();
-        let native = Native {
-            schema: schema_number,
-            buckets: u16::from_le_bytes([head[4], head[5]]),
-            zero_threshold: float(&head[8..16]),
-        };
-        let native = (head[1] == 1).then_some(native);
-        let is_wrong = |native: Native| {
-            !native::SCHEMAS.contains(&native.schema)
-                || !NATIVE_BUCKETS.contains(&native.buckets)
-                || native.zero_threshold < 0.0
-                || native.zero_threshold.is_nan()
-        };
-        if native.is_some_and(is_wrong) {
-            return Err(fail());
-        }
-        let bounds: Box<[f64]> = rest.chunks_exact(8).map(float).collect();
-        if !are_bounds(&bounds) {
-            return Err(fail());
-        }
-        let bounds = Bounds::new(bounds);
-        let keeps = |bit| head[0] & bit != 0;
-        let (exemplars, times) = (keeps(KEEPS_EXEMPLARS), keeps(KEEPS_TIMES));
-        let layout = Self { bounds, native, exemplars, times };
-        if layout.cells() != usize::from(schema.cells) {
-            return Err(fail());
-        }
-        Ok(layout)
+        Self::from_schema(schema).ok_or_else(|| damaged(schema))
     }
 
     fn read(
@@ -405,7 +484,7 @@ impl MetricKind for Layout {
             let buckets: &mut [Bucket<'_>] =
                 scope.alloc_iter(bounds.enumerate().map(|(i, bound)| {
                     let slot = slots.get(i).and_then(Option::as_ref);
-                    let count = cells.sum(FIRST_BUCKET + i);
+                    let count = cells.sum(self.count_cell(i));
                     Bucket { bound, le: None, count, exemplar: slot.map(exemplar) }
                 }));
             let sum = self.sum(cells);
