@@ -332,7 +332,8 @@ fn add_first(
 /// The word of a value's bucket.
 #[inline]
 fn key_of(value: f64, schema: i8) -> u64 {
-    let sign = u64::from(value < 0.0) * NEGATIVE;
+    // Zero is in no bucket, so the sign bit is enough.
+    let sign = value.to_bits() >> 31 & NEGATIVE;
     // The lower 32 bits are the index.
     USED | sign | u64::from(index_of(value.abs(), schema).cast_unsigned())
 }

@@ -186,7 +186,8 @@ impl Family {
         unsafe {
             let head = self.segment().region.known_cell(at.byte());
             let shared = head.add(HEAD as usize);
-            let first = shared.add(usize::from(words).next_multiple_of(8));
+            // The next multiple of 8, in two instructions: 16 bits do not overflow.
+            let first = shared.add((usize::from(words) + 7) & !7);
             let cells = NonZeroU32::new(cells.into())
                 .map(|cells| SeriesCells::new(first, cells, of.lanes(), None));
             let words = slice::from_raw_parts(shared.as_ptr(), words.into());
