@@ -46,6 +46,7 @@ cells! {
     one_text_of_1000: TURN;
     three_labels_of_18000: TURN;
     classic_histogram: TURN;
+    histogram_by_two_enums: TURN;
     native_histogram: TURN;
     histogram_by_enum_and_known_text: TURN;
     encode_a_series_of_18000: SERIES;
@@ -279,6 +280,19 @@ cell! { classic_histogram(histogram: Histogram, input: f64) { histogram.observe(
     let histogram = Registry::new().register::<Histogram>(seconds().buckets(BOUNDS));
     (histogram.expect("a new registry"), inputs(Random::seconds))
 } }
+
+cell! {
+    histogram_by_two_enums(family: HistogramFamily<Enums>, input: (Enums, f64)) {
+        family.observe(&input.0, input.1)
+    } {
+        let description = seconds().buckets(BOUNDS);
+        let family = Registry::new().register::<HistogramFamily<Enums>>(description);
+        let input = |random: &mut Random| {
+            (Enums { kind: random.kind(), route: random.route() }, random.seconds())
+        };
+        (family.expect("a new registry"), inputs(input))
+    }
+}
 
 cell! { native_histogram(histogram: Histogram, input: f64) { histogram.observe(input) } {
     let histogram = Registry::new().register::<Histogram>(seconds().native(3));
