@@ -96,18 +96,19 @@ impl Sink for Used {
     }
 }
 
-/// A hash of the contents of messages, to compare two ways of reading. A union has the same hash as
-/// the metric that it holds.
+/// Hashes of the contents of messages, to compare two ways of reading. There is one for each kind,
+/// because a stream of quipu keeps the order of the messages of a kind, but not between kinds. A
+/// union has the same hash as the metric that it holds.
 #[derive(Default)]
 pub(super) struct Seen {
-    hasher: DefaultHasher,
+    hashers: [DefaultHasher; 4],
     messages: u64,
 }
 
 impl Seen {
-    /// The number of messages, and their hash.
-    pub(super) fn finish(self) -> (u64, u64) {
-        (self.messages, self.hasher.finish())
+    /// The number of messages, and their hashes.
+    pub(super) fn finish(self) -> (u64, [u64; 4]) {
+        (self.messages, self.hashers.map(|hasher| hasher.finish()))
     }
 }
 
@@ -133,7 +134,8 @@ impl Sink for Seen {
         gauge: f64,
     ) {
         self.messages += 1;
-        (metric_type, id, counter, timer.len(), gauge.to_bits()).hash(&mut self.hasher);
-        timer.for_each(|value| value.to_bits().hash(&mut self.hasher));
+        let hasher = &mut self.hashers[usize::from(metric_type.cast_unsigned()) % 4];
+        (metric_type, id, counter, timer.len(), gauge.to_bits()).hash(hasher);
+        timer.for_each(|value| value.to_bits().hash(hasher));
     }
 }

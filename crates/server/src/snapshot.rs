@@ -1,24 +1,26 @@
 //! `quipu snapshot` and `quipu restore`: the whole state as a stream in quipu's own format, whose
-//! frames have checks.
+//! blocks have checks.
 //!
 //! A snapshot is a copy of the state file as it is, whether the daemon runs, is stopped, or died.
 //! The stream has these messages:
 //!
 //! | message | id | value |
 //! |---|---|---|
-//! | counter | `quipu-snapshot` | the version, 1 |
+//! | counter | `quipu-snapshot` | the version, 2 |
 //! | counter | `bytes` | the length of the file |
-//! | counter | `at` | the offset in words of the words that follow |
-//! | batch timer | `words` | words of 64 bits, each as the double that has its bits |
-//! | counter | `end` | the sum of the FNV-1a hashes of offsets and words, as a signed number |
+//! | counter | `end` | the sum of the FNV-1a hashes of offsets and words, as a signed word |
+//! | batch timer | `words` | an offset in words, and the words from there |
 //!
-//! Words that are zero are left out in blocks. A copy of a file in use has pages of different
-//! times, as after a power loss. So it is marked as that of another boot: the daemon that opens it
-//! repairs what is torn. It is opened once before it is written, and copied again if it is damaged.
+//! Offsets and words have 64 bits, and are stored as the doubles with these bits. A stream keeps
+//! the order of messages only within a kind, so `end` can precede the last words. Words that are
+//! zero are omitted in blocks. A copy of a file in use has pages of different times, as after a
+//! power loss. So it is marked as that of another boot: the daemon that opens it repairs what is
+//! torn. It is opened once before it is written, and copied again if it is damaged.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read, Write};
+use std::iter;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -77,13 +79,12 @@ const MAX_BYTES: u64 = 1 << 40;
 const MANY_BYTES: u64 = 64 << 20;
 /// How often a file in use is copied until the copy is whole.
 const TRIES: usize = 5;
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// The bytes in which a snapshot has its name.
 const HEAD: usize = 64;
 /// The ids of the messages.
 const NAME: &[u8] = b"quipu-snapshot";
 const BYTES: &[u8] = b"bytes";
-const AT: &[u8] = b"at";
 const WORDS: &[u8] = b"words";
 const END: &[u8] = b"end";
 
@@ -340,7 +341,6 @@ fn write(file: &File, mut out: impl Write) -> io::Result<()> {
     let mut bytes = Vec::new();
     let name = series(&mut stream, Kind::Counter, NAME).map_err(invalid)?;
     let length = series(&mut stream, Kind::Counter, BYTES).map_err(invalid)?;
-    let offset = series(&mut stream, Kind::Counter, AT).map_err(invalid)?;
     let words = series(&mut stream, Kind::BatchTimer, WORDS).map_err(invalid)?;
     let end = series(&mut stream, Kind::Counter, END).map_err(invalid)?;
     stream.counter(name, VERSION, &mut bytes).map_err(invalid)?;
@@ -350,10 +350,10 @@ fn write(file: &File, mut out: impl Write) -> io::Result<()> {
     each_block(file, |block, at| {
         // A segment's length is a multiple of 64.
         let (chunks, _) = block.as_chunks::<WORD>();
-        let values: Vec<f64> = chunks.iter().map(|word| f64::from_le_bytes(*word)).collect();
         let first = at / WORD as u64;
+        let values = chunks.iter().map(|word| f64::from_le_bytes(*word));
+        let values: Vec<f64> = iter::once(f64::from_bits(first)).chain(values).collect();
         sum = add(sum, first, &block[..chunks.len() * WORD]);
-        stream.counter(offset, first.cast_signed(), &mut bytes).map_err(invalid)?;
         stream.batch_timer(words, &values, &mut bytes).map_err(invalid)?;
         out.write_all(&bytes)?;
         bytes.clear();
@@ -375,7 +375,6 @@ fn add(sum: u64, at: u64, block: &[u8]) -> u64 {
 struct Seen {
     is_named: bool,
     bytes: Option<u64>,
-    at: Option<u64>,
     sum: u64,
     end: Option<i64>,
 }
@@ -443,12 +442,13 @@ impl Seen {
                 target.set_len(bytes).map_err(|error| error.to_string())?;
                 self.bytes = Some(bytes);
             }
-            (Message::Counter(counter), AT) => self.at = Some(counter.value.cast_unsigned()),
             (Message::BatchTimer(timer), WORDS) => {
-                let (Some(bytes), Some(at)) = (self.bytes, self.at.take()) else {
+                let (Some(bytes), Some((at, words))) = (self.bytes, timer.values.split_first())
+                else {
                     return strange();
                 };
-                let block: Vec<u8> = timer.values.iter().flat_map(|w| w.to_le_bytes()).collect();
+                let at = at.to_bits();
+                let block: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
                 let offset = at.checked_mul(WORD as u64);
                 let end = offset.and_then(|offset| offset.checked_add(block.len() as u64));
                 let (Some(offset), Some(true)) = (offset, end.map(|end| end <= bytes)) else {

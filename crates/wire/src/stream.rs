@@ -13,7 +13,7 @@ use crate::reader::Reader;
 /// What separates the messages of a stream. The enum is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Framing {
-    /// The format's own framing: lines of JSON, one gob stream, frames of quipu. A format without
+    /// The format's own framing: lines of JSON, one gob stream, blocks of quipu. A format without
     /// one uses [`Varint`](Framing::Varint).
     #[default]
     Own,
@@ -61,7 +61,9 @@ impl<F: Format> Encoder<F> {
         }
     }
 
-    /// Appends the next message. A format that gathers messages appends them together, later.
+    /// Appends the next message. A format that gathers messages appends them together, later. A
+    /// block of a quipu stream holds the messages of each kind in their order, one kind after the
+    /// other.
     ///
     /// # Errors
     ///
@@ -184,7 +186,7 @@ impl<F: Format> Decoder<F> {
     }
 
     /// Sets the largest size of a message in bytes, 64 MiB by default: a longer one is not held in
-    /// memory. A frame of a quipu stream is held as a whole.
+    /// memory. A block of a quipu stream is held as a whole.
     pub fn limit(mut self, bytes: usize) -> Decoder<F> {
         self.set_limit(bytes);
         self
@@ -249,7 +251,7 @@ impl<F: Format> Decoder<F> {
     /// Passes all messages that are there to a function. A quipu stream is read faster this way
     /// than by [`next`](Decoder::next).
     ///
-    /// Ids and values are valid during the call; the values are in the arena, which is reset after
+    /// Ids and values are valid during the call. The arena can hold the values, and is reset after
     /// each message. If the function panics, the stream cannot continue.
     ///
     /// ```

@@ -1,5 +1,4 @@
-//! quipu's own format: sizes, the test vectors for other languages, and streams that lose frames or
-//! are joined in their middle.
+//! quipu's own format: sizes, and the test vectors for other languages.
 
 #![cfg(feature = "quipu")]
 #![allow(clippy::unwrap_used)]
@@ -8,11 +7,11 @@ mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{hex, lines, random, same, seed_message};
+use common::{Owned, hex, in_block_order, lines, random, same, seed_message};
 use quipu_arena::Arena;
 use quipu_wire::{
-    BatchTimer, Counter, Decoder, Encoder, Framing, Gauge, Kind, Message, MetricType, MetricUnion,
-    Quipu, QuipuCompact, StreamReader, StreamWriter,
+    BatchTimer, Counter, Decoder, Framing, Gauge, Kind, Message, MetricUnion, Quipu, QuipuCompact,
+    StreamWriter,
 };
 
 #[test]
@@ -110,30 +109,43 @@ fn messages_are_those_of_the_vectors() {
 #[test]
 fn a_stream_is_that_of_the_vectors() {
     let messages = messages();
-    let mut writer = StreamWriter::default().frame_size(4096);
+    let mut writer = StreamWriter::default();
     let mut out = Vec::new();
-    let mut text = String::new();
+    let (mut block, mut expected) = (Vec::new(), Vec::new());
     for (index, message) in messages.iter().chain(&messages).enumerate() {
         if index == messages.len() / 2 {
+            writer.flush(&mut out);
+            expected.append(&mut closed(&mut block));
             writer.restart();
         }
+        let before = out.len();
         writer.append(message, &mut out).unwrap();
         // A stream does not distinguish a metric from a union that holds only that metric.
-        text += &line(&Message::MetricUnion(message.to_union()));
-        text.push('\n');
+        block.push(Owned::of(&Message::MetricUnion(message.to_union())));
+        if out.len() > before {
+            expected.append(&mut closed(&mut block));
+        }
     }
     writer.flush(&mut out);
+    expected.append(&mut closed(&mut block));
+    let text: String = expected.iter().map(|message| line(&message.message()) + "\n").collect();
     golden("quipu-stream.bin", &out);
     golden("quipu-stream.tsv", text.as_bytes());
 
     let mut decoder = Decoder::<Quipu>::new(Kind::MetricUnion, Framing::Own);
     decoder.push(&out);
-    for message in messages.iter().chain(&messages) {
+    for message in &expected {
         let mut arena = Arena::new();
         let read = decoder.next(&arena.as_scope()).unwrap().unwrap();
-        assert!(same(&read, &Message::MetricUnion(message.to_union())));
+        assert!(same(&read, &message.message()));
     }
     decoder.finish().unwrap();
+}
+
+/// The messages of a block that was closed, in the order in which they are read.
+fn closed(block: &mut Vec<Owned>) -> Vec<Owned> {
+    in_block_order(block);
+    std::mem::take(block)
 }
 
 /// A message as a line of tsv.
@@ -158,175 +170,4 @@ fn line(message: &Message<'_>) -> String {
         only(Kind::Gauge, format!("{:016x}", gauge.to_bits())),
     ]
     .join("\t")
-}
-
-/// A stream of frames of few messages, with a restart in its middle, and where each frame begins.
-fn stream() -> (Vec<u8>, Vec<usize>) {
-    let mut writer = StreamWriter::default();
-    let mut out = Vec::new();
-    let mut starts = Vec::new();
-    for value in 0..20 {
-        if value == 10 {
-            writer.restart();
-        }
-        starts.push(out.len());
-        for id in [&b"a"[..], b"b"] {
-            writer.append(&Counter { id, value }.into(), &mut out).unwrap();
-        }
-        writer.flush(&mut out);
-    }
-    (out, starts)
-}
-
-fn read(bytes: &[u8]) -> Result<Vec<i64>, quipu_wire::Error> {
-    let mut decoder = Decoder::<Quipu>::new(Kind::Counter, Framing::Own);
-    decoder.push(bytes);
-    decoder.end();
-    let mut values = Vec::new();
-    let mut arena = Arena::new();
-    while let Some(message) = decoder.next(&arena.as_scope())? {
-        let Message::Counter(counter) = message else { panic!() };
-        values.push(counter.value);
-    }
-    Ok(values)
-}
-
-#[test]
-fn a_function_that_panics_ends_the_stream() {
-    let (mut writer, mut out) = (StreamWriter::default(), Vec::new());
-    for value in 0..10 {
-        writer.append(&Counter { id: b"a", value }.into(), &mut out).unwrap();
-    }
-    writer.flush(&mut out);
-    for end in 0..10 {
-        let mut decoder = Decoder::<Quipu>::new(Kind::Counter, Framing::Own);
-        decoder.push(&out);
-        let mut arena = Arena::new();
-        let mut read = 0;
-        let panics = std::panic::AssertUnwindSafe(|| {
-            decoder.for_each(&mut arena, |_| {
-                assert!(read < end, "meant");
-                read += 1;
-            })
-        });
-        std::panic::catch_unwind(panics).unwrap_err();
-        assert_eq!(read, end);
-        // The rest, or an error, but no value twice.
-        while let Ok(Some(Message::Counter(next))) = decoder.next(&arena.as_scope()) {
-            assert!(next.value > end, "{} after {end}", next.value);
-        }
-    }
-}
-
-#[test]
-fn a_lost_frame_is_noticed() {
-    let (bytes, starts) = stream();
-    assert_eq!(read(&bytes).unwrap().len(), 40);
-    for lost in 1..19 {
-        let rest = [&bytes[..starts[lost]], &bytes[starts[lost + 1]..]].concat();
-        let error = read(&rest).unwrap_err();
-        assert_eq!(error.offset(), Some(starts[lost] as u64));
-        assert!(error.to_string().contains("lost"), "{error}");
-    }
-    let error = read(&bytes[starts[1]..]).unwrap_err();
-    assert!(error.to_string().contains("joined"), "{error}");
-}
-
-#[test]
-fn a_stream_is_joined_where_it_begins_anew() {
-    let (bytes, starts) = stream();
-    for from in 1..=starts[10] {
-        let start = from + StreamReader::find_start(&bytes[from..]).unwrap();
-        assert_eq!(start, starts[10]);
-    }
-    assert_eq!(StreamReader::find_start(&bytes), Some(0));
-    assert_eq!(StreamReader::find_start(&bytes[starts[10] + 1..]), None);
-    let values = read(&bytes[starts[10]..]).unwrap();
-    assert_eq!(values, (10..20).flat_map(|value| [value, value]).collect::<Vec<_>>());
-}
-
-#[test]
-fn streams_can_stand_one_behind_the_other() {
-    let (bytes, _) = stream();
-    assert_eq!(read(&[&bytes[..], &bytes].concat()).unwrap().len(), 80);
-}
-
-#[test]
-fn a_damaged_frame_gives_nothing_out() {
-    let (bytes, starts) = stream();
-    for at in starts[3]..starts[4] {
-        for bit in 0..8 {
-            let mut damaged = bytes.clone();
-            damaged[at] ^= 1 << bit;
-            let mut decoder = Decoder::<Quipu>::new(Kind::Counter, Framing::Own);
-            decoder.push(&damaged);
-            decoder.end();
-            let mut arena = Arena::new();
-            for _ in 0..6 {
-                assert!(decoder.next(&arena.as_scope()).unwrap().is_some());
-            }
-            let error = decoder.next(&arena.as_scope()).unwrap_err();
-            assert!(
-                (starts[3]..starts[4]).contains(&(error.offset().unwrap() as usize)),
-                "{error}"
-            );
-        }
-    }
-}
-
-#[test]
-fn a_restart_costs_only_the_dictionary() {
-    let messages: Vec<Vec<u8>> = (0..100).map(|i| format!("series-{i}").into_bytes()).collect();
-    let mut sizes = Vec::new();
-    for restart_after in [usize::MAX, 1000] {
-        let mut writer = StreamWriter::default().frame_size(500).restart_after(restart_after);
-        let mut out = Vec::new();
-        for value in 0..100 {
-            for id in &messages {
-                writer.append(&Counter { id, value }.into(), &mut out).unwrap();
-            }
-        }
-        writer.flush(&mut out);
-        let values = read(&out).unwrap();
-        assert_eq!(values.len(), 10_000);
-        assert_eq!(values[9_999], 99);
-        sizes.push(out.len());
-    }
-    assert!(sizes[0] < 22_000 && sizes[1] > sizes[0], "{sizes:?}");
-}
-
-#[test]
-fn series_of_another_kind_or_time_are_refused() {
-    let mut writer = StreamWriter::default();
-    let mut out = Vec::new();
-    let series = writer.series(Kind::Gauge, b"temperature").unwrap();
-    writer.gauge(series, 20.5, &mut out).unwrap();
-    let error = writer.counter(series, 1, &mut out).unwrap_err();
-    assert!(error.to_string().contains("series"), "{error}");
-    let other = StreamWriter::default().counter(series, 1, &mut out);
-    assert!(other.is_err());
-}
-
-#[test]
-fn unions_that_are_no_metric_keep_all() {
-    let union = MetricUnion {
-        metric_type: MetricType(-7),
-        id: b"odd",
-        counter: -1,
-        timer: &[-0.0],
-        gauge: f64::NAN,
-    };
-    let mut encoder = Encoder::<Quipu>::new(Framing::Own);
-    let mut out = Vec::new();
-    for _ in 0..3 {
-        encoder.append(&union.into(), &mut out).unwrap();
-    }
-    encoder.flush(&mut out);
-    let mut decoder = Decoder::<Quipu>::new(Kind::MetricUnion, Framing::Own);
-    decoder.push(&out);
-    let mut arena = Arena::new();
-    for _ in 0..3 {
-        let read = decoder.next(&arena.as_scope()).unwrap().unwrap();
-        assert!(same(&read, &union.into()));
-    }
 }

@@ -7,7 +7,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::hard::{self, as_kind, messages, small_messages};
-use common::{Owned, carried, encoded, same};
+use common::{Owned, carried, encoded, in_block_order, same};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -50,8 +50,12 @@ impl Stream {
         let mut stream =
             Stream { format, framing, kind, bytes: vec![], messages: vec![], ends: vec![0] };
         let mut encoder = format.encoder(framing);
+        // A quipu stream orders the messages of a block by their kinds.
+        let has_blocks = format.name().starts_with("quipu") && framing == Framing::Own;
+        let mut block = 0;
         for message in messages {
             let message = as_kind(message, kind);
+            let before = stream.bytes.len();
             let Some(carried) = carried(format.name(), &message) else {
                 let before = stream.bytes.clone();
                 encoder.append(&message.message(), &mut stream.bytes).unwrap_err();
@@ -67,8 +71,15 @@ impl Stream {
                 encoder.flush(&mut stream.bytes);
             }
             stream.ends.push(stream.bytes.len());
+            if has_blocks && stream.bytes.len() > before {
+                in_block_order(&mut stream.messages[block..]);
+                block = stream.messages.len();
+            }
         }
         encoder.flush(&mut stream.bytes);
+        if has_blocks {
+            in_block_order(&mut stream.messages[block..]);
+        }
         *stream.ends.last_mut().unwrap() = stream.bytes.len();
         stream
     }

@@ -1,5 +1,5 @@
-// Package quipu reads quipu's own format on the wire, version 1: messages that stand alone (Decode)
-// and streams of frames (Reader).
+// Package quipu reads quipu's own format on the wire: messages that stand alone (Decode) and streams
+// of blocks, version 2 (Reader).
 //
 // It was written only from section 8 of docs/formats.md and shares no code with the Rust library,
 // to test whether that page suffices. It is plain rather than fast. Section numbers in comments are
@@ -55,8 +55,8 @@ func (m Message) Union() Message {
 }
 
 // Decode reads a message that stands alone (8.3). Bytes after it are an error, and so is the start
-// of a frame. Every error is an *Error; that of a truncated message wraps io.ErrUnexpectedEOF. The
-// message shares nothing with the input, and takes at most 64 times its memory.
+// of a block. Every error is an *Error, which wraps io.ErrUnexpectedEOF if the message is truncated.
+// The message shares nothing with the input, and takes at most 64 times its memory.
 func Decode(input []byte) (Message, error) {
 	s := source{bytes: input, cut: io.ErrUnexpectedEOF}
 	head, err := s.byte("a message")
@@ -101,10 +101,10 @@ func (e *Error) Error() string {
 }
 
 // Unwrap is io.ErrUnexpectedEOF if the input ended too early, one of this package's errors about
-// frames, the error of the stream's reader, or nil.
+// blocks, the error of the stream's reader, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// source is the bytes of a message, or of the messages of a frame.
+// source is the bytes of a message, or the body of a block.
 type source struct {
 	bytes []byte
 	// at is the index of the next byte.
@@ -155,7 +155,7 @@ func (s *source) id(head byte) ([]byte, error) {
 	switch length {
 	case lengthLater:
 		if Kind(head>>6) == KindUnion {
-			return nil, s.wrong(s.at-1, "a message that stands alone", "a frame, %#02x", head)
+			return nil, s.wrong(s.at-1, "a message that stands alone", "a block, %#02x", head)
 		}
 		return nil, s.wrong(s.at-1, "a length of the id other than 60", "%#02x", head)
 	case length5Bits, length6Bits, lengthFollows:

@@ -302,8 +302,8 @@ func TestStreamComesOutBitForBit(t *testing.T) {
 	}
 }
 
-// frames cuts the vectors' stream into its frames.
-func frames(t testing.TB) (all [][]byte) {
+// blocks cuts the vectors' stream into its blocks.
+func blocks(t testing.TB) (all [][]byte) {
 	t.Helper()
 	for rest := readVectors(t, "quipu-stream.bin"); len(rest) > 0; {
 		h := header(rest[:headerLength])
@@ -314,51 +314,51 @@ func frames(t testing.TB) (all [][]byte) {
 	return all
 }
 
-// messagesOf is the number of messages in frames.
-func messagesOf(frames [][]byte) (count int) {
-	for _, frame := range frames {
-		h := header(frame[:headerLength])
+// messagesOf is the number of messages in blocks.
+func messagesOf(blocks [][]byte) (count int) {
+	for _, block := range blocks {
+		h := header(block[:headerLength])
 		count += int(h.count())
 	}
 	return count
 }
 
 func TestJoinsWhereTheDictionaryBegins(t *testing.T) {
-	input, want, all := readVectors(t, "quipu-stream.bin"), table(t, "quipu-stream.tsv"), frames(t)
+	input, want, all := readVectors(t, "quipu-stream.bin"), table(t, "quipu-stream.tsv"), blocks(t)
 	starts, offset := 0, 0
-	for i, frame := range all {
-		h := header(frame[:headerLength])
+	for i, block := range all {
+		h := header(block[:headerLength])
 		got, err := readAll(input[offset:])
 		if h.startsDictionary() {
 			starts++
 			if err != nil {
-				t.Fatalf("frame %d: %v", i, err)
+				t.Fatalf("block %d: %v", i, err)
 			}
 			compare(t, got, want[messagesOf(all[:i]):])
-			// From any byte after the start of the previous such frame, this one is the next.
+			// From any byte after the start of the previous such block, this one is the next.
 			for from := max(0, offset-100); from <= offset; from++ {
 				if found, ok := FindStart(input[from:]); ok && from+found > offset || !ok {
 					t.Fatalf("from %d: %d, %t", from, found, ok)
 				}
 			}
 		} else if !errors.Is(err, ErrNoDictionary) || len(got) > 0 {
-			t.Fatalf("frame %d: %d messages, %v", i, len(got), err)
+			t.Fatalf("block %d: %d messages, %v", i, len(got), err)
 		}
-		offset += len(frame)
+		offset += len(block)
 	}
 	if starts < 2 {
-		t.Errorf("the stream has %d frames that begin the dictionary: no restart is tested", starts)
+		t.Errorf("the stream has %d blocks that begin the dictionary: no restart is tested", starts)
 	}
 }
 
-func TestFindStartSeesOnlySoundFrames(t *testing.T) {
-	first := frames(t)[0]
+func TestFindStartSeesOnlySoundBlocks(t *testing.T) {
+	first := blocks(t)[0]
 	junk := []byte{0xfc, 0x71, 0x77, 1, 1, 0xfc, 0xfc, 0x71}
 	if at, ok := FindStart(slices.Concat(junk, first)); !ok || at != len(junk) {
 		t.Errorf("%d, %t after junk", at, ok)
 	}
 	if at, ok := FindStart(first[:len(first)-1]); ok {
-		t.Errorf("a start at %d in a frame that is cut", at)
+		t.Errorf("a start at %d in a block that is cut", at)
 	}
 	for i := range first {
 		damaged := slices.Clone(first)
@@ -370,16 +370,16 @@ func TestFindStartSeesOnlySoundFrames(t *testing.T) {
 }
 
 func TestCutStreamsAreErrors(t *testing.T) {
-	input, want, all := readVectors(t, "quipu-stream.bin"), table(t, "quipu-stream.tsv"), frames(t)
+	input, want, all := readVectors(t, "quipu-stream.bin"), table(t, "quipu-stream.tsv"), blocks(t)
 	ends := map[int]int{0: 0}
 	end := 0
-	for i, frame := range all {
-		end += len(frame)
+	for i, block := range all {
+		end += len(block)
 		ends[end] = messagesOf(all[:i+1])
 	}
 	for length := range len(input) {
 		count, whole := ends[length]
-		// All lengths in the first frame, and some in the others.
+		// All lengths in the first block, and some in the others.
 		if !whole && length > len(all[0])+headerLength && length%37 > 0 {
 			continue
 		}
@@ -398,9 +398,9 @@ func TestCutStreamsAreErrors(t *testing.T) {
 	}
 }
 
-func TestDamagedFramesAreErrors(t *testing.T) {
+func TestDamagedBlocksAreErrors(t *testing.T) {
 	want := table(t, "quipu-stream.tsv")
-	all := frames(t)
+	all := blocks(t)
 	start := 0
 	for i := range all {
 		h := header(all[i][:headerLength])
@@ -419,13 +419,14 @@ func TestDamagedFramesAreErrors(t *testing.T) {
 			input[len(before)+at] ^= 1 << (at % 8)
 			got, err := readAll(input)
 			if err == nil {
-				t.Fatalf("frame %d, byte %d: no error", i, at)
+				t.Fatalf("block %d, byte %d: no error", i, at)
 			}
 			described(t, err, len(input))
 			// A wrong length may reach beyond the end.
 			caught := errors.Is(err, ErrChecksum) || errors.Is(err, io.ErrUnexpectedEOF)
-			if at >= offsetFlags && !caught {
-				t.Fatalf("frame %d, byte %d: %v", i, at, err)
+			ofLength := at >= offsetLength && at < offsetSequence
+			if at >= offsetChecksum && !ofLength && !caught {
+				t.Fatalf("block %d, byte %d: %v", i, at, err)
 			}
 			first := messagesOf(all[:start])
 			compare(t, got, want[first:first+messagesOf(all[start:i])])
@@ -433,10 +434,10 @@ func TestDamagedFramesAreErrors(t *testing.T) {
 	}
 }
 
-func TestLostFramesAreErrors(t *testing.T) {
-	all := frames(t)
+func TestLostBlocksAreErrors(t *testing.T) {
+	all := blocks(t)
 	if len(all) < 4 {
-		t.Fatalf("the stream has %d frames", len(all))
+		t.Fatalf("the stream has %d blocks", len(all))
 	}
 	for i := 1; i < len(all)-1; i++ {
 		for name, input := range map[string][][]byte{
@@ -446,10 +447,10 @@ func TestLostFramesAreErrors(t *testing.T) {
 		} {
 			got, err := readAll(slices.Concat(input...))
 			if !errors.Is(err, ErrLost) {
-				t.Errorf("frame %d %s: %v", i, name, err)
+				t.Errorf("block %d %s: %v", i, name, err)
 			}
 			if whole := messagesOf(all[:i]); len(got) < whole {
-				t.Errorf("frame %d %s: %d messages, want at least %d", i, name, len(got), whole)
+				t.Errorf("block %d %s: %d messages, want at least %d", i, name, len(got), whole)
 			}
 		}
 	}
@@ -464,12 +465,16 @@ func TestANewStreamMayFollow(t *testing.T) {
 	compare(t, got, slices.Concat(want, want))
 }
 
-// frameOf makes a valid frame.
-func frameOf(flags byte, sequence, count uint32, body []byte) []byte {
+// counts are the numbers of messages, definitions and exceptions of a block.
+type counts struct{ counters, timers, gauges, unions, definitions, exceptions byte }
+
+// blockOf makes a valid block.
+func blockOf(flags byte, sequence uint32, c counts, body []byte) []byte {
 	h := header{0: magic[0], 1: magic[1], 2: magic[2], offsetVersion: version, offsetFlags: flags}
-	for i, field := range []uint32{sequence, uint32(len(body)), count} {
-		put(h[offsetSequence+4*i:], field)
-	}
+	put(h[offsetLength:], uint32(len(body)))
+	put(h[offsetSequence:], sequence)
+	copy(h[offsetCounts:], []byte{c.counters, c.timers, c.gauges, c.unions})
+	h[offsetDefinitions], h[offsetExceptions] = c.definitions, c.exceptions
 	put(h[offsetChecksum:], h.sum(body))
 	return append(h[:], body...)
 }
@@ -480,59 +485,89 @@ func put(bytes []byte, number uint32) {
 	}
 }
 
+func TestTheExampleOfThePage(t *testing.T) {
+	body := unhex(t, "00 00 04 68 69 74 73 0a 00 05 c0 33")
+	got, err := readAll(blockOf(1, 0, counts{counters: 3, definitions: 1}, body))
+	hits := func(value int64) Message { return Message{ID: []byte("hits"), Counter: value} }
+	if err != nil || !slices.EqualFunc(got, []Message{hits(10), hits(25), hits(31)}, sameBits) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 func TestBodiesReferToTheLastValue(t *testing.T) {
 	counter := func(value int64) Message { return Message{ID: []byte("a"), Counter: value} }
+	timer := func(values ...float64) Message {
+		return Message{Kind: KindBatchTimer, ID: []byte("ab"), Values: values}
+	}
 	gauge := func(value float64) Message {
-		return Message{Kind: KindGauge, ID: []byte("ab"), Gauge: value}
+		return Message{Kind: KindGauge, ID: []byte("abc"), Gauge: value}
 	}
-	body := unhex(t, "00 00 00 01 61 05"+ // define a, a counter: 5
-		"00 c8 05"+ // -1
-		"00 e7 ff ff ff ff ff ff ff 7f"+ // the maximum
-		"00 01"+ // and one more
-		"00 e8 00"+ // -1
-		"01 02 01 01 62 04"+ // define ab, a gauge: 2
-		"01 d1 0f"+ // 1.5
-		"01 01"+ // 1.4
-		"01 f2 3f f0"+ // 1
-		"01 03"+ // 1.2
-		"01 d0 03"+ // 3
-		"01 02") // 4
+	union := Message{Kind: KindUnion, Type: -1, ID: []byte("x"), Counter: 1}
+	body := unhex(t, "00 00 01 61 c7 ff ff ff ff ff ff ff 7f"+ // a, a counter, from the maximum
+		"01 01 01 62"+ // ab, a batch timer
+		"02 02 01 63 d1 0e"+ // abc, a gauge, from 1.4
+		"03 00 01 78"+ // x, a union
+		"00"+"00"+"00"+"00"+ // the numbers of all are 0
+		"28 00 00 00 00 00  02 00 00 00 00  01 00 00 00 00"+ // counters: 0, +1, -1 in 40 bits
+		"02 a8 02"+ // gauges: 0, +1, ignored, ignored, +1, 0 in 2 bits
+		"21 03 22"+ // shapes: 1 value of 1 bit; 3 places; 1 value of 2 bits
+		"02 f2 3f f0"+"03 d2 83 2c"+ // gauge 2 is 1.0, and gauge 3 is 9.4 with 2 places
+		"01"+"61 08 07"+"03"+ // lists: 1; 0.007 in 8 bits; 0.003
+		"ff 01 01")
 	want := []Message{
-		counter(5), counter(-1), counter(math.MaxInt64), counter(math.MinInt64), counter(-1),
-		gauge(2), gauge(1.5), gauge(1.4), gauge(1), gauge(1.2), gauge(3), gauge(4),
+		counter(math.MaxInt64), counter(math.MinInt64), counter(math.MaxInt64),
+		timer(1), timer(0.7), timer(0.003),
+		gauge(1.4), gauge(1.5), gauge(1), gauge(9.4), gauge(9.41), gauge(9.41),
+		union,
 	}
-	got, err := readAll(frameOf(1, 0, uint32(len(want)), body))
+	c := counts{counters: 3, timers: 3, gauges: 6, unions: 1, definitions: 4, exceptions: 2}
+	got, err := readAll(blockOf(1, 0, c, body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.EqualFunc(got, want, sameBits) {
 		t.Errorf("got\n%+v, want\n%+v", got, want)
 	}
-	// The sequence wraps around at 2^32, and a frame may be empty.
-	wrapped := slices.Concat(frameOf(1, math.MaxUint32, 1, body[:6]), frameOf(0, 0, 0, nil),
-		frameOf(0, 1, 1, []byte{0, 1}))
-	if got, err = readAll(wrapped); err != nil || len(got) != 2 || got[1].Counter != 6 {
+	// The sequence wraps around at 2^32.
+	first := unhex(t, "00 00 01 61 05 00 00")
+	one := counts{counters: 1}
+	wrapped := slices.Concat(blockOf(1, math.MaxUint32, counts{counters: 1, definitions: 1}, first),
+		blockOf(0, 0, one, []byte{0, 0}), blockOf(0, 1, one, []byte{0, 2, 2}))
+	if got, err = readAll(wrapped); err != nil || len(got) != 3 || got[2].Counter != 6 {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-func TestFaultsInSoundFramesAreErrors(t *testing.T) {
-	for name, body := range map[string]string{
-		"a series that is not defined":   "01 00",
-		"a negative series":              "c8 00 00",
-		"a series' number that is none":  "d1 00 00",
-		"a kind that is not one":         "00 04 00 00 00",
-		"a shared id without one before": "00 00 01 00 00",
-		"a cut id":                       "00 00 00 05 61 62 63",
-		"an id beyond all memory":        "00 00 00 ff ff ff ff ff ff ff ff ff 01 61",
-		"a counter that is none":         "00 00 00 00 d0 00",
-		"a gauge that is none":           "00 02 00 00 d9 00",
-		"a gauge's change below 0":       "00 02 00 00 c8 00",
-		"a message that is cut":          "00 00 00 00",
-		"bytes after the last message":   "00 00 00 00 00 00",
-		"no message":                     "",
+func TestFaultsInSoundBlocksAreErrors(t *testing.T) {
+	counter := counts{counters: 1, definitions: 1}
+	timer := counts{timers: 1, definitions: 1}
+	gauge := counts{gauges: 1, definitions: 1}
+	exception := counts{gauges: 1, definitions: 1, exceptions: 1}
+	for name, of := range map[string]struct {
+		counts
+		body string
+	}{
+		"a series that is not defined":   {counts{counters: 1}, "00 00"},
+		"the number of no series":        {counter, "00 00 00 00 01 01 00"},
+		"a kind that is not one":         {counter, "04 00 00 00 00 00"},
+		"a shared id without one before": {counter, "00 01 00 00 00 00"},
+		"a cut id":                       {counter, "00 00 05 61 62 63"},
+		"an id beyond all memory":        {counter, "00 00 ff ff ff ff ff ff ff ff ff 01 61"},
+		"a first counter that is none":   {counter, "00 00 00 d0 00 00 00"},
+		"a first gauge that is none":     {gauge, "02 00 00 d9 00 00 00"},
+		"a first gauge of a double":      {gauge, "02 00 00 f0 00 00"},
+		"a width of 33 bits":             {counter, "00 00 00 00 00 21 00 00 00 00 00"},
+		"a width of 72 bits":             {counter, "00 00 00 00 00 48 00 00 00 00 00 00 00 00 00"},
+		"a shape that is none":           {timer, "01 00 00 00 09 00"},
+		"a list that is cut":             {timer, "01 00 00 00 e8 01 02"},
+		"a list of form 6":               {timer, "01 00 00 00 00 c0"},
+		"an exception of no gauge":       {exception, "02 00 00 00 00 00 01 00"},
+		"an exception that is none":      {exception, "02 00 00 00 00 00 00 e0 00"},
+		"a message that is cut":          {counter, "00 00 00 00 00"},
+		"bytes after the last message":   {counter, "00 00 00 00 00 00 00"},
+		"nothing":                        {counter, ""},
 	} {
-		input := frameOf(1, 0, 1, unhex(t, body))
+		input := blockOf(1, 0, of.counts, unhex(t, of.body))
 		got, err := readAll(input)
 		if err == nil || len(got) > 0 {
 			t.Errorf("%s: %+v, %v", name, got, err)
@@ -540,13 +575,19 @@ func TestFaultsInSoundFramesAreErrors(t *testing.T) {
 		}
 		described(t, err, len(input))
 	}
+	valid := unhex(t, "00 00 00 00 00 00")
+	if _, err := readAll(blockOf(1, 0, counter, valid)); err != nil {
+		t.Fatal(err)
+	}
 	for name, input := range map[string][]byte{
-		"an unknown flag":  frameOf(2, 0, 0, nil),
-		"no messages":      frameOf(1, 0, 0, []byte{0}),
-		"no dictionary":    frameOf(0, 0, 0, nil),
-		"a later version":  append([]byte{0xfc, 0x71, 0x77, 2}, frameOf(1, 0, 0, nil)[4:]...),
-		"another begin":    append([]byte{0xfd}, frameOf(1, 0, 0, nil)[1:]...),
-		"a length of 4 GB": append(frameOf(1, 0, 0, nil)[:12], bytes.Repeat([]byte{0xff}, 12)...),
+		"an unknown flag":    blockOf(2, 0, counter, valid),
+		"no messages":        blockOf(1, 0, counts{definitions: 1}, unhex(t, "00 00 00 00")),
+		"many messages":      blockOf(1, 0, counts{counters: 255, timers: 1}, nil),
+		"more exceptions":    blockOf(1, 0, counts{counters: 1, exceptions: 1}, nil),
+		"no dictionary":      blockOf(0, 0, counter, valid),
+		"an earlier version": append([]byte{0xfc, 0x71, 0x77, 1}, blockOf(1, 0, counter, valid)[4:]...),
+		"another begin":      append([]byte{0xfd}, blockOf(1, 0, counter, valid)[1:]...),
+		"a length of 4 GB":   append(blockOf(1, 0, counter, valid)[:8], bytes.Repeat([]byte{0xff}, 16)...),
 	} {
 		_, err := readAll(input)
 		if err == nil {
@@ -562,58 +603,53 @@ func TestFaultsInSoundFramesAreErrors(t *testing.T) {
 }
 
 func TestADictionaryHasAtMostSoManySeries(t *testing.T) {
-	var body []byte
-	for number := range uint32(mostSeries) {
-		// 3 bytes, the number; then a counter without an id, and 0.
-		body = append(body, 0xc2, byte(number), byte(number>>8), byte(number>>16), 0, 0, 0, 0)
-	}
-	full := frameOf(1, 0, mostSeries, body)
-	more := frameOf(0, 1, 1, unhex(t, "c2 00 00 10 00 00 00 00"))
-	again := frameOf(1, 1, 1, unhex(t, "00 00 00 00 00"))
-
-	r := NewReader(bytes.NewReader(slices.Concat(full, again)))
-	for number := range mostSeries + 1 {
-		if _, err := r.Next(); err != nil {
-			t.Fatalf("message %d: %v", number, err)
+	const inBlock = 128
+	// Each defines a counter without an id, from 0, and the message of the block is of the first.
+	body := append(bytes.Repeat([]byte{0, 0, 0, 0}, inBlock), 0, 0)
+	one := counts{counters: 1, definitions: inBlock}
+	var input []byte
+	for sequence := range uint32(mostSeries / inBlock) {
+		flags := byte(0)
+		if sequence == 0 {
+			flags = 1
 		}
+		input = append(input, blockOf(flags, sequence, one, body)...)
 	}
-	r = NewReader(bytes.NewReader(slices.Concat(full, more)))
-	for number := range mostSeries {
-		if _, err := r.Next(); err != nil {
-			t.Fatalf("message %d: %v", number, err)
+	next := uint32(mostSeries / inBlock)
+	more := unhex(t, "00 00 00 00 00 00")
+	for flags, isRead := range []bool{false, true} {
+		last := blockOf(byte(flags), next, counts{counters: 1, definitions: 1}, more)
+		_, err := readAll(slices.Concat(input, last))
+		if (err == nil) != isRead {
+			t.Errorf("flags %d: %v", flags, err)
 		}
-	}
-	if m, err := r.Next(); err == nil || err == io.EOF {
-		t.Errorf("one more series: %+v, %v", m, err)
 	}
 }
 
 func TestADictionaryHasAtMostSoManyBytesOfIds(t *testing.T) {
 	const length = mostIDBytes / 2
-	define := func(number byte) []byte {
-		definition := []byte{number, 0, 0, 0x80, 0x80, 0x80, 0x10}
-		return slices.Concat(definition, make([]byte, length), []byte{0})
-	}
-	full := frameOf(1, 0, 2, slices.Concat(define(0), define(1)))
+	define := slices.Concat([]byte{0, 0, 0x80, 0x80, 0x80, 0x10}, make([]byte, length), []byte{0})
+	body := slices.Concat(define, define, []byte{1, 0b10, 0})
+	full := blockOf(1, 0, counts{counters: 2, definitions: 2}, body)
 	if got, err := readAll(full); err != nil || len(got) != 2 || len(got[1].ID) != length {
 		t.Fatalf("%d messages, %v", len(got), err)
 	}
 	// Shared bytes count, too.
-	more := frameOf(0, 1, 1, unhex(t, "02 00 01 00 00"))
+	more := blockOf(0, 1, counts{counters: 1, definitions: 1}, unhex(t, "00 01 00 00 00 00"))
 	if got, err := readAll(slices.Concat(full, more)); err == nil || len(got) != 2 {
 		t.Errorf("%d messages, %v", len(got), err)
 	}
 }
 
-// FuzzMessage decodes any bytes as a message, and as the messages of a valid frame.
+// FuzzMessage decodes any bytes as a message, and as the counts and the body of a valid block.
 func FuzzMessage(f *testing.F) {
 	for i, v := range table(f, "quipu-messages.tsv") {
 		if i%8 == 0 {
 			f.Add(v.bytes)
 		}
 	}
-	for _, frame := range frames(f) {
-		f.Add(frame[headerLength:])
+	for _, block := range blocks(f) {
+		f.Add(slices.Concat(block[offsetCounts:offsetZero], block[headerLength:]))
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
 		if m, err := Decode(input); err != nil {
@@ -621,7 +657,11 @@ func FuzzMessage(f *testing.F) {
 		} else if len(m.ID) > 2*len(input) || len(m.Values) > 8*len(input) {
 			t.Fatalf("an id of %d bytes and %d values", len(m.ID), len(m.Values))
 		}
-		if _, err := readAll(frameOf(1, 0, uint32(len(input)/2), input)); err != nil {
+		if len(input) < 6 {
+			return
+		}
+		c := counts{input[0], input[1], input[2], input[3], input[4], input[5]}
+		if _, err := readAll(blockOf(1, 0, c, input[6:])); err != nil {
 			described(t, err, headerLength+len(input))
 		}
 	})
@@ -629,8 +669,8 @@ func FuzzMessage(f *testing.F) {
 
 // FuzzStream decodes any bytes as a stream. A reader can start where FindStart says.
 func FuzzStream(f *testing.F) {
-	for _, frame := range frames(f) {
-		f.Add(frame)
+	for _, block := range blocks(f) {
+		f.Add(block)
 	}
 	f.Add(readVectors(f, "quipu-stream.bin"))
 	f.Fuzz(func(t *testing.T, input []byte) {
@@ -642,7 +682,7 @@ func FuzzStream(f *testing.F) {
 			return
 		}
 		r := NewReader(bytes.NewReader(input[start:]))
-		if err := r.readFrame(); err != nil {
+		if err := r.readBlock(); err != nil {
 			t.Fatalf("a start at %d: %v", start, err)
 		}
 	})

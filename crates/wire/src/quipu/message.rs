@@ -17,7 +17,7 @@
 //!
 //! ```text
 //! 0..59  the length of the id in bytes
-//! 60     with the kind 3: begins a frame of a stream
+//! 60     with the kind 3: begins a block of a stream
 //! 61     the id is packed in 5 bits per character, and its length in characters follows
 //! 62     the same in 6 bits per character
 //! 63     the length of the id in bytes follows
@@ -39,7 +39,7 @@ use crate::pieces::{Byte, Bytes, Piece, Varint, append};
 use crate::reader::Reader;
 
 /// quipu's own format: smaller than any other, and faster than most. In its own framing, a stream
-/// sends an id once, and then a number for it.
+/// sends an id once, and then a number for it, in blocks that order messages by their kinds.
 ///
 /// ```
 /// use quipu_wire::{Counter, Metric, Quipu};
@@ -178,7 +178,7 @@ impl<D: Dialect> Codec<D> {
                 gauge: read_double(input, "a gauge's value")?,
                 ..zero
             },
-            _ => input.apart(|input| read_union_body(input, id, scope))?,
+            _ => input.apart(|input| read_union_body(input, id, u64::MAX, scope))?,
         })
     }
 }
@@ -257,7 +257,7 @@ fn any_head<'m>(
 #[inline(never)]
 fn long_head<'m>(input: &mut Reader<'m>, len: u8, scope: &Scope<'m>) -> Result<&'m [u8], Fault> {
     if usize::from(len) == LENGTHS_END {
-        return Err(Fault::malformed("a message that stands alone, not a frame of a stream"));
+        return Err(Fault::malformed("a message that stands alone, not a block of a stream"));
     }
     input.byte("a head")?;
     let count = input.varint("the length of an id")?;
@@ -268,11 +268,12 @@ fn long_head<'m>(input: &mut Reader<'m>, len: u8, scope: &Scope<'m>) -> Result<&
     }
 }
 
-/// Reads what follows the id of a union.
+/// Reads what follows the id of a union, whose list has at most this number of values.
 #[inline(never)]
 pub(super) fn read_union_body<'m>(
     input: &mut Reader<'m>,
     id: &'m [u8],
+    most: u64,
     scope: &Scope<'m>,
 ) -> Result<MetricUnion<'m>, Fault> {
     const EXPECTED: &str = "which values a union has";
@@ -289,7 +290,7 @@ pub(super) fn read_union_body<'m>(
         message.counter = read_whole(input, "a counter's value")?;
     }
     if present & HAS_TIMER != 0 {
-        message.timer = values::read(input, scope)?;
+        message.timer = values::read_most(input, most, scope)?;
     }
     if present & HAS_GAUGE != 0 {
         message.gauge = read_double(input, "a gauge's value")?;

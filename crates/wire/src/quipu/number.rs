@@ -13,10 +13,8 @@
 //! Other first bytes are for later versions. A double that is a whole number is written as one, but
 //! -0 is not. Decimals are exact, since division by a power of 10 is rounded as IEEE 754 says.
 
-use core::hint::select_unpredictable;
-
 use crate::error::Fault;
-use crate::pieces::{Byte, FixedPiece, Le16, Le64, Piece};
+use crate::pieces::{Byte, FixedPiece, Le64, Piece};
 use crate::reader::Reader;
 
 /// A whole number.
@@ -54,37 +52,7 @@ unsafe impl Piece for Whole {
 /// Numbers below this take one byte.
 const SHORT: u64 = 0x80;
 /// Numbers below this take two.
-pub(super) const MIDDLE: u64 = SHORT + 0x4000;
-
-/// Writes a number below [`MIDDLE`] without a branch on its length, which is as good as random in a
-/// stream.
-///
-/// # Safety
-///
-/// `at` is valid for 2 bytes.
-#[inline(always)]
-pub(super) unsafe fn put_middle(number: u64, at: *mut u8) -> *mut u8 {
-    let above = number.wrapping_sub(SHORT);
-    let two = 0x80 | above >> 8 & 0x3f | (above & 0xff) << 8;
-    let bytes = select_unpredictable(number < SHORT, number, two);
-    // SAFETY: `at` is valid for 2 bytes.
-    unsafe {
-        Le16(bytes as u16).put(at);
-        at.add(1 + usize::from(number >= SHORT))
-    }
-}
-
-/// Reads a number that [`put_middle`] wrote, from the two bytes that begin with it, and how many of
-/// them it takes. Returns `None` for the other forms of a number.
-#[inline(always)]
-pub(super) fn read_middle([lead, low]: [u8; 2]) -> Option<(u64, usize)> {
-    if lead >= 0xc0 {
-        return None;
-    }
-    let two = SHORT + (u64::from(lead & 0x3f) << 8 | u64::from(low));
-    let short = u64::from(lead) < SHORT;
-    Some((select_unpredictable(short, u64::from(lead), two), 1 + usize::from(!short)))
-}
+const MIDDLE: u64 = SHORT + 0x4000;
 
 /// Writes a number in the bytes that it needs, after a lead with its length and its sign.
 ///
@@ -92,7 +60,7 @@ pub(super) fn read_middle([lead, low]: [u8; 2]) -> Option<(u64, usize)> {
 ///
 /// `at` is valid for 9 bytes.
 #[inline(always)]
-pub(super) unsafe fn put_long(number: i64, lead: u8, at: *mut u8) -> *mut u8 {
+unsafe fn put_long(number: i64, lead: u8, at: *mut u8) -> *mut u8 {
     let (lead, bits) = if number < 0 { (lead | 8, !number as u64) } else { (lead, number as u64) };
     let bytes = bytes_of(bits);
     // SAFETY: `at` is valid for 9 bytes, and the end is at most 8 after the first.
@@ -323,11 +291,7 @@ fn read_long(input: &mut Reader<'_>, expected: &'static str) -> Result<i64, Faul
 
 /// Reads what [`put_long`] wrote after the lead.
 #[inline(always)]
-pub(super) fn read_bytes(
-    input: &mut Reader<'_>,
-    lead: u8,
-    expected: &'static str,
-) -> Result<i64, Fault> {
+fn read_bytes(input: &mut Reader<'_>, lead: u8, expected: &'static str) -> Result<i64, Fault> {
     let bits = input.little_endian(usize::from(lead & 7) + 1, expected)?;
     match i64::try_from(bits) {
         Ok(bits) => Ok(if lead & 8 == 0 { bits } else { !bits }),

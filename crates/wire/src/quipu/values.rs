@@ -322,17 +322,27 @@ const EXPECTED: &str = "the announced number of values";
 /// Reads a list of values.
 #[inline(always)]
 pub(super) fn read<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
+    read_most(input, u64::MAX, scope)
+}
+
+/// Reads a list, and refuses one of more than 8 values that has more than `most`.
+#[inline(always)]
+pub(super) fn read_most<'m>(
+    input: &mut Reader<'m>,
+    most: u64,
+    scope: &Scope<'m>,
+) -> Result<&'m [f64], Fault> {
     match input.peek() {
         Some(count @ 1..=8) => {
             input.advance(1);
             few_bytes(input, usize::from(count), scope)
         }
-        _ => input.apart(|input| read_any(input, scope)),
+        _ => input.apart(|input| read_any(input, most, scope)),
     }
 }
 
 #[inline(never)]
-fn read_any<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
+fn read_any<'m>(input: &mut Reader<'m>, most: u64, scope: &Scope<'m>) -> Result<&'m [f64], Fault> {
     let before = *input;
     let head = input.byte("the values of a batch timer")?;
     let (form, mut count) = (head >> 5, u64::from(head & 31));
@@ -343,6 +353,10 @@ fn read_any<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<&'m [f64], 
     }
     if count == 31 {
         count = input.varint("the number of values")?;
+    }
+    if count > most {
+        *input = before;
+        return Err(Fault::too_large("lists of at most 2^22 values together in a block"));
     }
     let read = read_others(input, form, count, scope);
     if read.is_err_and(|fault| form != BYTES && !fault.is_incomplete()) {

@@ -150,6 +150,20 @@ impl Owned {
     }
 }
 
+/// Sorts the messages of a block of a quipu stream as a reader returns them: by the kinds of their
+/// metrics, in the order of the format's codes.
+pub fn in_block_order(messages: &mut [Owned]) {
+    messages.sort_by_key(|message| {
+        let union = message.message().to_union();
+        match union.to_metric().map(|metric| metric.kind()) {
+            Some(Kind::Counter) => 0,
+            Some(Kind::BatchTimer) => 1,
+            Some(Kind::Gauge) => 2,
+            _ => 3,
+        }
+    });
+}
+
 /// What a format cannot carry.
 #[derive(Clone, Copy, Default)]
 struct Losses {

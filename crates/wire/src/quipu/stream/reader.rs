@@ -1,61 +1,59 @@
-//! The reader of a stream: its dictionary of series, and its place in a frame.
+//! The reader of a stream, which checks that blocks follow each other.
 
-use alloc::vec::Vec;
+use alloc::boxed::Box;
 
 use quipu_arena::{Scope, ScopeGuard};
 
-use super::frame::{Frame, HEADER, MAGIC, RESTART};
-use super::{MAX_IDS, MAX_SERIES};
+use super::block::Block;
+use super::dictionary::Dictionary;
+use super::header::{HEADER, Header, MAGIC};
 use crate::error::Fault;
-use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricType, MetricUnion};
-use crate::quipu::message::read_union_body;
-use crate::quipu::number::{POWERS, read_bytes, read_middle, read_top_bytes, read_whole};
-use crate::quipu::values;
-use crate::reader::{Reader, unzigzag};
+use crate::message::{Kind, Message};
+use crate::reader::Reader;
 
-const OTHER_KIND: &str = "a message of the requested kind";
-
-/// Reads a stream in quipu's own format: what a [`Decoder<Quipu>`](crate::Decoder) remembers.
-#[derive(Debug, Default)]
+/// Reads a stream in quipu's own format: the state of a [`Decoder<Quipu>`](crate::Decoder).
+///
+/// A reader that lost blocks, or joins a stream in its middle, uses
+/// [`find_start`](Self::find_start) and a new decoder.
+#[derive(Debug)]
 pub struct StreamReader {
-    series: Vec<Known>,
-    /// The concatenated ids.
-    ids: Vec<u8>,
-    /// The next frame's sequence number, if it is known.
+    dictionary: Dictionary,
+    block: Box<Block>,
+    /// The next block's sequence number, if it is known.
     sequence: Option<u32>,
-    /// How many bytes and messages of the frame are left.
-    bytes_left: usize,
-    messages_left: u32,
+    /// A fault that [`read_usual`](Self::read_usual) met, and its place in the block.
+    fault: Option<(Fault, usize)>,
+    /// Whether messages are being passed to a function. If it panics, this remains.
+    is_passing: bool,
 }
 
-/// What a reader knows of a series.
-#[derive(Debug)]
-struct Known {
-    id_start: u32,
-    id_len: u32,
-    last: i64,
-    places: u8,
-    kind: Kind,
+impl Default for StreamReader {
+    fn default() -> StreamReader {
+        StreamReader {
+            dictionary: Dictionary::default(),
+            block: Block::empty(),
+            sequence: None,
+            fault: None,
+            is_passing: false,
+        }
+    }
 }
 
 impl StreamReader {
     /// Finds where a reader can begin in a stream that it joined in its middle: the start of the
-    /// first frame that restarts the dictionary, is complete, and is not damaged. Returns `None` if
-    /// there is no such frame.
+    /// first block that restarts the dictionary, is complete, and is not damaged. Returns `None` if
+    /// there is no such block.
     ///
-    /// Bytes that only look like frames cost time as well: this also returns `None` when it has
+    /// Bytes that only look like blocks cost time as well: this also returns `None` when it has
     /// computed checksums over 16 times the length of the stream.
     pub fn find_start(stream: &[u8]) -> Option<usize> {
         let mut left = stream.len().saturating_mul(16);
         let mut from = 0;
         while let Some(found) = stream[from..].windows(3).position(|bytes| bytes == MAGIC) {
             let at = from + found;
-            let frame = &stream[at..];
-            let len = frame.get(12..16).and_then(|len| len.try_into().ok()).map(u32::from_le_bytes);
-            let begins = frame.get(4) == Some(&RESTART);
-            if let Some(len) = len.filter(|len| begins && *len as usize <= frame.len()) {
-                left = left.checked_sub(len as usize)?;
-                if Frame::read(&mut Reader::new(frame)).is_ok() {
+            if let Some(len) = Header::restart_len(&stream[at..]) {
+                left = left.checked_sub(len)?;
+                if Header::read(&mut Reader::new(&stream[at..])).is_ok() {
                     return Some(at);
                 }
             }
@@ -64,8 +62,8 @@ impl StreamReader {
         None
     }
 
-    /// Returns the next message. A frame is read only when all of it is there, so no message of a
-    /// damaged frame is returned.
+    /// Returns the next message. A block is read as a whole before its first message is returned,
+    /// so no message of a damaged or malformed block is returned.
     #[inline(always)]
     pub(in crate::quipu) fn read<'m>(
         &'m mut self,
@@ -73,31 +71,17 @@ impl StreamReader {
         input: &mut Reader<'m>,
         scope: &Scope<'m>,
     ) -> Result<Option<Message<'m>>, Fault> {
-        if self.messages_left == 0 {
+        if self.block.left() == 0 {
             if input.is_empty() {
                 return Ok(None);
             }
-            input.apart(|input| self.begin(input))?;
+            input.apart(|input| self.begin(kind, input, scope))?;
         }
-        let Some(messages) = input.rest().get(..self.bytes_left) else {
-            return Err(Fault::incomplete("the messages of a frame"));
-        };
-        let mut frame = Reader::new(messages);
-        let message = self.message(kind, &mut frame, scope);
-        input.advance(frame.position());
-        message.map(Some).map_err(|fault| {
-            if fault.is_incomplete() {
-                Fault::malformed("a message within its frame")
-            } else {
-                fault
-            }
-        })
+        Ok(self.block.next(&mut self.dictionary, kind))
     }
 
-    /// Passes messages to a function, up to one that needs [`read`](Self::read): the last of a
-    /// frame, or one that defines a series. Returns the bytes that were read.
-    ///
-    /// Numbers of one or two bytes are read without branches that depend on them.
+    /// Passes the messages of all complete blocks to a function, up to one that is faulty. Returns
+    /// the bytes that were read.
     #[inline(always)]
     pub(in crate::quipu) fn read_usual(
         &mut self,
@@ -106,291 +90,165 @@ impl StreamReader {
         guard: &mut ScopeGuard<'_>,
         take: &mut impl FnMut(Message<'_>),
     ) -> usize {
-        let Some(messages) = input.get(..self.bytes_left) else { return 0 };
-        // The place in the frame is stored once. If the function panics, the reader is left at the
-        // start of a stream, so it finds no frame where it was.
-        let mut this = core::mem::take(self);
-        let (series, ids) = (&mut this.series[..], &this.ids[..]);
-        let mut rest = messages;
-        while this.messages_left > 1 {
-            let Some(len) = usual(series, ids, kind, rest, guard, take) else { break };
-            rest = &rest[len..];
-            this.messages_left -= 1;
+        let mut read = 0;
+        if self.is_passing {
+            return read;
         }
-        this.bytes_left = rest.len();
-        *self = this;
-        messages.len() - rest.len()
-    }
-
-    /// Reads the header of a frame.
-    #[cold]
-    #[inline(never)]
-    fn begin(&mut self, input: &mut Reader<'_>) -> Result<(), Fault> {
-        let before = *input;
-        let mut whole = *input;
-        let frame = Frame::read(&mut whole).inspect_err(|fault| {
-            if !fault.is_incomplete() {
-                *input = whole;
+        loop {
+            self.is_passing = true;
+            self.block.for_each(&mut self.dictionary, kind, take);
+            self.is_passing = false;
+            let rest = &input[read..];
+            if rest.is_empty() || self.fault.is_some() {
+                return read;
             }
-        })?;
-        let begins = frame.restarts && frame.sequence == 0;
-        match self.sequence {
-            None if !frame.restarts => {
-                return Err(Fault::malformed(
-                    "a frame that begins the dictionary: the stream was joined in its middle",
-                ));
-            }
-            Some(sequence) if sequence != frame.sequence && !begins => {
-                return Err(Fault::malformed("the next frame: one or more frames were lost"));
-            }
-            _ => {}
-        }
-        if frame.restarts {
-            self.series.clear();
-            self.ids.clear();
-        }
-        self.sequence = Some(frame.sequence.wrapping_add(1));
-        self.bytes_left = frame.len;
-        self.messages_left = frame.count;
-        *input = before;
-        input.advance(HEADER);
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn message<'m>(
-        &'m mut self,
-        kind: Kind,
-        input: &mut Reader<'m>,
-        scope: &Scope<'m>,
-    ) -> Result<Message<'m>, Fault> {
-        let before = *input;
-        let number = read_whole(input, "the number of a series")?;
-        if number as u64 >= self.series.len() as u64 {
-            if number != self.series.len() as i64 {
-                *input = before;
-                return Err(Fault::malformed("the number of a series that was defined"));
-            }
-            input.apart(|input| self.define(input))?;
-        }
-        let Some(known) = self.series.get_mut(number as usize) else {
-            return Err(Fault::malformed("the number of a series that was defined"));
-        };
-        let id = self
-            .ids
-            .get(known.id_start as usize..)
-            .and_then(|ids| ids.get(..known.id_len as usize));
-        let id = id.unwrap_or_default();
-        let union = MetricUnion { id, ..MetricUnion::ZERO };
-        let message = match (known.kind, kind) {
-            (Kind::Counter, Kind::Counter) => {
-                Message::Counter(Counter { id, value: known.counter(input)? })
-            }
-            (Kind::Counter, Kind::MetricUnion) => Message::MetricUnion(MetricUnion {
-                metric_type: MetricType::COUNTER,
-                counter: known.counter(input)?,
-                ..union
-            }),
-            (Kind::Gauge, Kind::Gauge) => Message::Gauge(Gauge { id, value: known.gauge(input)? }),
-            (Kind::Gauge, Kind::MetricUnion) => Message::MetricUnion(MetricUnion {
-                metric_type: MetricType::GAUGE,
-                gauge: known.gauge(input)?,
-                ..union
-            }),
-            (Kind::BatchTimer, Kind::BatchTimer) => {
-                Message::BatchTimer(BatchTimer { id, values: values::read(input, scope)? })
-            }
-            (Kind::BatchTimer, Kind::MetricUnion) => Message::MetricUnion(MetricUnion {
-                metric_type: MetricType::BATCH_TIMER,
-                timer: values::read(input, scope)?,
-                ..union
-            }),
-            (Kind::MetricUnion, _) => {
-                let union = input.apart(|input| read_union_body(input, id, scope))?;
-                match Message::MetricUnion(union).to_kind(kind) {
-                    Some(message) => message,
-                    None => {
-                        *input = before;
-                        return Err(Fault::malformed(OTHER_KIND));
-                    }
-                }
-            }
-            _ => {
-                *input = before;
-                return Err(Fault::malformed(OTHER_KIND));
-            }
-        };
-        self.messages_left -= 1;
-        self.bytes_left -= input.position();
-        if self.messages_left == 0 && self.bytes_left > 0 {
-            return Err(Fault::malformed("the end of the frame after its last message"));
-        }
-        Ok(message)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn define(&mut self, input: &mut Reader<'_>) -> Result<(), Fault> {
-        const KIND: &str = "the kind of a series";
-        const SHARED: &str = "how many bytes an id shares with the one before";
-        let before = *input;
-        let kind = match input.byte(KIND)? {
-            0 => Kind::Counter,
-            1 => Kind::BatchTimer,
-            2 => Kind::Gauge,
-            3 => Kind::MetricUnion,
-            _ => {
-                *input = before;
-                return Err(Fault::malformed(KIND));
-            }
-        };
-        let before = *input;
-        let shared = usize::from(input.byte(SHARED)?);
-        let last = self.series.last().map_or(0..0, |last| {
-            last.id_start as usize..last.id_start as usize + last.id_len as usize
-        });
-        if shared > last.len() {
-            *input = before;
-            return Err(Fault::malformed(SHARED));
-        }
-        let len = input.varint("the length of an id")?;
-        let rest = input.take_long(len, "an id as long as its length says")?;
-        let start = self.ids.len();
-        if self.series.len() == MAX_SERIES || start + shared + rest.len() > MAX_IDS {
-            return Err(Fault::too_large("a dictionary of 2^20 series and 64 MiB of ids"));
-        }
-        self.ids.extend_from_within(last.start..last.start + shared);
-        self.ids.extend_from_slice(rest);
-        let id_len = (shared + rest.len()) as u32;
-        self.series.push(Known { id_start: start as u32, id_len, last: 0, places: 0, kind });
-        Ok(())
-    }
-}
-
-/// Passes a message of a known series to a function, and returns its length, if it is sound
-/// and the number of the series takes at most two bytes. Otherwise only a gauge's places may have
-/// changed.
-#[inline(always)]
-fn usual(
-    series: &mut [Known],
-    ids: &[u8],
-    kind: Kind,
-    messages: &[u8],
-    guard: &mut ScopeGuard<'_>,
-    take: &mut impl FnMut(Message<'_>),
-) -> Option<usize> {
-    let (number, start) = read_middle(*messages.first_chunk()?)?;
-    let known = series.get_mut(number as usize)?;
-    let id = ids.get(known.id_start as usize..)?.get(..known.id_len as usize)?;
-    let as_union = kind == Kind::MetricUnion;
-    if !as_union && kind != known.kind {
-        return None;
-    }
-    let union = |metric_type| MetricUnion { metric_type, id, ..MetricUnion::ZERO };
-    let body = messages.get(start..)?;
-    match known.kind {
-        Kind::Counter => {
-            let (value, len) = match read_middle(*body.first_chunk()?) {
-                Some((by, len)) => (known.last.wrapping_add(by as i64), len),
-                None => known.long_counter(body)?,
-            };
-            known.last = value;
-            if as_union {
-                take(MetricUnion { counter: value, ..union(MetricType::COUNTER) }.into());
-            } else {
-                take(Counter { id, value }.into());
-            }
-            Some(start + len)
-        }
-        Kind::Gauge => {
-            let (value, len) = match read_middle(*body.first_chunk()?) {
-                Some((change, len)) => {
-                    known.last = known.last.wrapping_add(unzigzag(change));
-                    (known.decimal(), len)
-                }
-                None => known.long_gauge(body)?,
-            };
-            if as_union {
-                take(MetricUnion { gauge: value, ..union(MetricType::GAUGE) }.into());
-            } else {
-                take(Gauge { id, value }.into());
-            }
-            Some(start + len)
-        }
-        Kind::BatchTimer => {
-            let mut body = Reader::new(body);
-            let values = values::read(&mut body, &guard.scope()).ok()?;
-            let len = body.position();
-            if as_union {
-                take(MetricUnion { timer: values, ..union(MetricType::BATCH_TIMER) }.into());
-            } else {
-                take(BatchTimer { id, values }.into());
-            }
+            let mut block = Reader::new(rest);
+            let begun = self.begin(kind, &mut block, &guard.scope());
             guard.reset();
-            Some(start + len)
+            match begun {
+                Ok(()) => read += block.position(),
+                Err(fault) => {
+                    if !fault.is_incomplete() {
+                        self.fault = Some((fault, block.position()));
+                    }
+                    return read;
+                }
+            }
         }
-        Kind::MetricUnion => None,
+    }
+
+    /// Reads a block, if it is complete. Otherwise the input stays where it is.
+    #[inline(never)]
+    fn begin(
+        &mut self,
+        kind: Kind,
+        input: &mut Reader<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<(), Fault> {
+        if let Some((fault, at)) = self.fault {
+            input.advance(at);
+            return Err(fault);
+        }
+        if self.is_passing {
+            return Err(Fault::malformed("a new decoder: a function panicked with the stream"));
+        }
+        let before = *input;
+        let (header, body) = Header::read(input)?;
+        let fault = self.follow(&header);
+        *input = before;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
+        input.advance(HEADER);
+        if header.restarts {
+            self.dictionary.clear();
+        }
+        self.sequence = Some(header.sequence.wrapping_add(1));
+        let mut copy = Reader::new(body);
+        let read = self.block.read(&header, &mut self.dictionary, kind, &mut copy, scope);
+        input.advance(copy.position());
+        read.map_err(|fault| {
+            if fault.is_incomplete() {
+                Fault::malformed("a message within its block")
+            } else {
+                fault
+            }
+        })
+    }
+
+    /// The fault of a block that does not follow the one before.
+    fn follow(&self, header: &Header) -> Option<Fault> {
+        let begins = header.restarts && header.sequence == 0;
+        match self.sequence {
+            None if !header.restarts => Some(Fault::malformed(
+                "a block that begins the dictionary: the stream was joined in its middle",
+            )),
+            Some(sequence) if sequence != header.sequence && !begins => {
+                Some(Fault::malformed("the next block: one or more blocks were lost"))
+            }
+            _ => None,
+        }
     }
 }
 
-impl Known {
-    #[inline(always)]
-    fn counter(&mut self, input: &mut Reader<'_>) -> Result<i64, Fault> {
-        const EXPECTED: &str = "a counter's value";
-        self.last = match input.peek() {
-            Some(lead @ 0xe0..=0xef) => {
-                input.advance(1);
-                read_bytes(input, lead, EXPECTED)?
-            }
-            _ => self.last.wrapping_add(read_whole(input, EXPECTED)?),
-        };
-        Ok(self.last)
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use quipu_arena::Arena;
+
+    use super::super::StreamWriter;
+    use super::super::header::seal;
+    use super::*;
+    use crate::message::{BatchTimer, Counter, Gauge, MetricUnion};
+
+    /// A block with messages of all kinds and forms.
+    fn block() -> Vec<u8> {
+        let (mut writer, mut out) = (StreamWriter::default(), Vec::new());
+        let mut append = |message: Message<'_>| writer.append(&message, &mut out).unwrap();
+        for number in 0..40 {
+            let id = &[b'a' + number % 3];
+            append(Counter { id, value: i64::from(number).pow(5) }.into());
+            append(Gauge { id, value: f64::from(number) / 8.0 }.into());
+            let values = [f64::from(number) / 1000.0; 9];
+            append(BatchTimer { id, values: &values[..usize::from(number) % 10] }.into());
+        }
+        append(Gauge { id: b"a", value: f64::NAN }.into());
+        append(MetricUnion { id: b"u", gauge: 1.0, timer: &[-0.0], ..MetricUnion::ZERO }.into());
+        writer.flush(&mut out);
+        out
     }
 
-    #[inline(always)]
-    fn gauge(&mut self, input: &mut Reader<'_>) -> Result<f64, Fault> {
-        const EXPECTED: &str = "a gauge's value";
-        match input.peek() {
-            Some(lead @ 0xd0..=0xd8) => {
-                input.advance(1);
-                self.places = lead & 15;
-                self.last = read_whole(input, EXPECTED)?;
+    /// Reads a block by both functions. Returns the number of its messages, or where it is faulty.
+    fn read(block: &[u8]) -> Result<usize, usize> {
+        let mut arena = Arena::new();
+        let mut reader = StreamReader::default();
+        let (mut at, mut count) = (0, 0);
+        let next = loop {
+            let mut guard = arena.guard();
+            let mut input = Reader::new(&block[at..]);
+            let read = reader.read(Kind::MetricUnion, &mut input, &guard.scope());
+            at += input.position();
+            match read {
+                Ok(Some(_)) => count += 1,
+                Ok(None) => break Ok(count),
+                Err(_) => break Err(at),
             }
-            Some(lead @ 0xf0..=0xf8) => {
-                input.advance(1);
-                return read_top_bytes(input, lead, EXPECTED);
-            }
-            _ => {
-                let change = read_whole(input, EXPECTED)?;
-                let Ok(change) = u64::try_from(change) else {
-                    return Err(Fault::malformed(EXPECTED));
-                };
-                self.last = self.last.wrapping_add(unzigzag(change));
+        };
+        let (mut reader, mut guard) = (StreamReader::default(), arena.guard());
+        let mut count = 0;
+        reader.read_usual(Kind::MetricUnion, block, &mut guard, &mut |_| count += 1);
+        let each = reader.fault.map_or(Ok(count), |(_, at)| Err(at));
+        assert!(next == each, "{next:?}, {each:?}");
+        next
+    }
+
+    #[test]
+    fn a_block_whose_checksum_is_right_is_read_or_refused_with_its_place() {
+        let block = block();
+        assert_eq!(read(&block), Ok(122));
+        let mut refused = 0;
+        for at in (8..block.len()).step_by(if cfg!(miri) { 11 } else { 1 }) {
+            let bytes = if cfg!(miri) { &[0xff][..] } else { &[0, 1, 8, 0x3f, 0x80, 0xff] };
+            for byte in bytes {
+                let mut changed = block.clone();
+                changed[at] = *byte;
+                seal(&mut changed);
+                if let Err(position) = read(&changed) {
+                    assert!(position <= block.len(), "{at}: {position}");
+                    refused += 1;
+                }
             }
         }
-        Ok(self.decimal())
-    }
-
-    /// Reads a counter of any form, and the length of its body, for a loop that keeps its own
-    /// place.
-    #[inline(never)]
-    fn long_counter(&mut self, body: &[u8]) -> Option<(i64, usize)> {
-        let mut input = Reader::new(body);
-        let value = self.counter(&mut input).ok()?;
-        Some((value, input.position()))
-    }
-
-    /// As [`Known::long_counter`], for a gauge.
-    #[inline(never)]
-    fn long_gauge(&mut self, body: &[u8]) -> Option<(f64, usize)> {
-        let mut input = Reader::new(body);
-        let value = self.gauge(&mut input).ok()?;
-        Some((value, input.position()))
-    }
-
-    /// A gauge's last value.
-    #[inline(always)]
-    fn decimal(&self) -> f64 {
-        self.last as f64 / POWERS[usize::from(self.places)]
+        assert!(refused > 10);
+        // A body that is shorter or longer than its header says.
+        for len in (HEADER..block.len()).step_by(if cfg!(miri) { 31 } else { 1 }) {
+            let mut short = block[..len].to_vec();
+            seal(&mut short);
+            read(&short).unwrap_err();
+        }
+        let mut long = [&block[..], &[0]].concat();
+        seal(&mut long);
+        assert_eq!(read(&long), Err(block.len()));
     }
 }

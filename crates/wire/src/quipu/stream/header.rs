@@ -1,0 +1,120 @@
+//! The header of a block, and its checksum.
+
+use alloc::vec::Vec;
+
+use super::MAX_MESSAGES;
+use crate::error::Fault;
+use crate::pieces::{Byte, Le32, Literal, append};
+use crate::reader::Reader;
+
+pub(super) const MAGIC: &[u8; 3] = b"\xfcqw";
+const VERSION: u8 = 2;
+/// The flag of a block that restarts the dictionary.
+const RESTART: u8 = 1;
+/// The bytes of a header.
+pub(super) const HEADER: usize = 24;
+/// Where the bytes begin that the checksum covers.
+const CHECKED: usize = 8;
+/// The most bytes of a body. An id, the values of a message, and everything that a writer gathers
+/// before it closes a block take fewer together.
+const MAX_BODY: usize = 1 << 27;
+
+/// The fields of a header, except length and checksum.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Header {
+    pub(super) sequence: u32,
+    pub(super) restarts: bool,
+    /// How many messages of each kind the block holds.
+    pub(super) counts: [u8; 4],
+    pub(super) definitions: u8,
+    pub(super) exceptions: u8,
+}
+
+impl Header {
+    /// Appends a header with room for the length and the checksum. [`seal`] fills them in.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let [counters, timers, gauges, unions] = self.counts;
+        append(
+            out,
+            (
+                (Literal(MAGIC), Byte(VERSION), Le32(0), Le32(0), Le32(self.sequence)),
+                Byte(if self.restarts { RESTART } else { 0 }),
+                (Byte(counters), Byte(timers), Byte(gauges), Byte(unions)),
+                (Byte(self.definitions), Byte(self.exceptions), Byte(0)),
+            ),
+        );
+    }
+
+    /// Reads the header of a block that is complete, and its body. An input that ends within the
+    /// block is left as it was.
+    pub(super) fn read<'m>(input: &mut Reader<'m>) -> Result<(Header, &'m [u8]), Fault> {
+        let before = *input;
+        let read = Header::read_parts(input);
+        if read.as_ref().is_err_and(|fault| fault.is_incomplete()) {
+            *input = before;
+        }
+        read
+    }
+
+    fn read_parts<'m>(input: &mut Reader<'m>) -> Result<(Header, &'m [u8]), Fault> {
+        const HEAD: &str = "the header of a block";
+        input.literal(MAGIC, "fc 71 77, which begins a block of a stream")?;
+        if input.peek().is_some_and(|version| version != VERSION) {
+            return Err(Fault::malformed("version 2; another version needs another quipu"));
+        }
+        input.byte(HEAD)?;
+        let mut start = *input;
+        let sum = u32::from_le_bytes(input.array(HEAD)?);
+        let checked = *input;
+        let len = u32::from_le_bytes(input.array(HEAD)?);
+        let sequence = u32::from_le_bytes(input.array(HEAD)?);
+        let [flags, counters, timers, gauges, unions, definitions, exceptions, zero] =
+            input.array(HEAD)?;
+        if len as usize > MAX_BODY {
+            *input = checked;
+            return Err(Fault::too_large("a block of at most 128 MiB"));
+        }
+        let body = input.take_long(u64::from(len), "the body of a block")?;
+        let checked = &checked.rest()[..HEADER - CHECKED + body.len()];
+        if crc32fast::hash(checked) != sum {
+            *input = start;
+            return Err(Fault::malformed("a block whose checksum is right: this one is damaged"));
+        }
+        start.advance(HEADER - CHECKED - 4);
+        let counts = [counters, timers, gauges, unions];
+        let messages: usize = counts.iter().map(|count| usize::from(*count)).sum();
+        let fault = if flags & !RESTART != 0 || zero != 0 {
+            Some(Fault::malformed("flags of version 2"))
+        } else if messages == 0 || messages > MAX_MESSAGES {
+            Some(Fault::malformed("a block of 1 to 255 messages"))
+        } else if exceptions > gauges {
+            Some(Fault::malformed("at most one exception for each gauge"))
+        } else {
+            None
+        };
+        if let Some(fault) = fault {
+            *input = start;
+            return Err(fault);
+        }
+        let restarts = flags & RESTART != 0;
+        Ok((Header { sequence, restarts, counts, definitions, exceptions }, body))
+    }
+
+    /// The length of the body of a block that seems to restart the dictionary; `None` for bytes
+    /// that cannot begin such a block.
+    pub(super) fn restart_len(block: &[u8]) -> Option<usize> {
+        let header = block.first_chunk::<HEADER>()?;
+        let len = header[8..].first_chunk().map(|len| u32::from_le_bytes(*len))?;
+        let restarts = header[..3] == MAGIC[..] && header[3] == VERSION && header[16] == RESTART;
+        (restarts && len as usize <= block.len() - HEADER).then_some(len as usize)
+    }
+}
+
+/// Fills in the length and the checksum of the block at the end of a buffer.
+pub(super) fn seal(block: &mut [u8]) {
+    debug_assert!(block.len() - HEADER <= MAX_BODY, "a block stays below its bound");
+    let len = (block.len() - HEADER) as u32;
+    block[8..12].copy_from_slice(&len.to_le_bytes());
+    let sum = crc32fast::hash(&block[CHECKED..]);
+    block[4..8].copy_from_slice(&sum.to_le_bytes());
+}

@@ -1,0 +1,199 @@
+//! The values of batch timers: short lists of decimals, and any other lists.
+//!
+//! Each list has a shape, one byte. Its 3 high bits are the number of values of a short list, 1 to
+//! 7, and its 5 low bits their width. The values are whole numbers that are divided by 10^places,
+//! and the series remembers the places. A short list begins and ends with whole bytes.
+//!
+//! A shape of 0 to 8 announces a list in the general form (`values.rs`), and is the number of
+//! places that the series has from then on.
+
+use alloc::vec::Vec;
+
+use quipu_arena::Scope;
+
+use super::MAX_VALUES;
+use super::bits::{NARROW, put_eight};
+use crate::error::Fault;
+use crate::pieces::{Piece, append};
+use crate::quipu::number::{MAX_PLACES, POWERS, round};
+use crate::quipu::values::{self, Values};
+use crate::reader::Reader;
+
+/// The most values of a short list.
+const FEW: usize = 7;
+/// The bytes in which a reader finds a short list: the bytes before the one where the last number
+/// begins, and 8 from there.
+const AHEAD: usize = (FEW - 1) * NARROW as usize / 8 + 8;
+
+/// A short list of decimals: its values as whole numbers. The eighth number is 0.
+#[derive(Clone, Copy)]
+struct Short {
+    numbers: [u64; 8],
+    count: usize,
+    width: u32,
+}
+
+impl Short {
+    /// `None` if the list is not short, or has values that are not decimals of these places, are
+    /// negative or have too many bits.
+    #[inline(always)]
+    fn of(values: &[f64], places: u8) -> Option<Short> {
+        let last = values.len().checked_sub(1).filter(|last| *last < FEW)?;
+        let (mut bits, mut rest) = (0, 0);
+        let mut numbers = [0; 8];
+        // Always seven, of which the last are repeated, so that no branch depends on the number of
+        // values.
+        for (index, place) in numbers[..FEW].iter_mut().enumerate() {
+            let value = values[index.min(last)];
+            let (number, back) = round(value, usize::from(places));
+            bits |= number as u64;
+            rest |= back.to_bits() ^ value.to_bits();
+            *place = if index <= last { number as u64 } else { 0 };
+        }
+        let width = 64 - bits.leading_zeros();
+        (rest == 0 && width <= NARROW).then_some(Short { numbers, count: last + 1, width })
+    }
+}
+
+// SAFETY: `put_eight` needs 32 bytes, and seven numbers of 31 bits take 28.
+unsafe impl Piece for Short {
+    #[inline(always)]
+    fn bound(&self) -> usize {
+        32
+    }
+
+    #[inline(always)]
+    unsafe fn put(&self, at: *mut u8) -> *mut u8 {
+        // SAFETY: `at` is valid for 32 bytes.
+        unsafe {
+            put_eight(&self.numbers, self.width, at);
+            at.add((self.count * self.width as usize).div_ceil(8))
+        }
+    }
+}
+
+/// Appends a list if it is a short one of these places, and returns its shape.
+#[inline(always)]
+pub(super) fn write_short(values: &[f64], places: u8, out: &mut Vec<u8>) -> Option<u8> {
+    let short = Short::of(values, places)?;
+    append(out, short);
+    Some((short.count as u8) << 5 | short.width as u8)
+}
+
+/// Appends a list in the general form, and returns its shape: the places that its series has now.
+#[inline(never)]
+pub(super) fn write_any(values: &[f64], places: u8, out: &mut Vec<u8>) -> u8 {
+    let mut now = places;
+    append(out, Values::with_hint(values, &mut now));
+    // A list that is not of decimals does not change the places of those that are.
+    if now == 0 { places } else { now }
+}
+
+/// The lists of a block that is read, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// The values, up to `end`. Others follow, because a short list is stored as seven values.
+    values: Vec<f64>,
+    end: usize,
+    /// How many values the lists in the general form can still have.
+    left: usize,
+}
+
+impl Lists {
+    /// Forgets all lists.
+    pub(super) fn clear(&mut self) {
+        (self.end, self.left) = (0, MAX_VALUES);
+    }
+
+    /// Where the next list begins.
+    #[inline(always)]
+    pub(super) fn end(&self) -> u32 {
+        self.end as u32
+    }
+
+    /// How many values a list in the general form can have.
+    pub(super) fn left(&self) -> u64 {
+        self.left as u64
+    }
+
+    /// Returns the values from one place to another.
+    #[inline(always)]
+    pub(super) fn get(&self, start: u32, end: u32) -> &[f64] {
+        self.values.get(start as usize..end as usize).unwrap_or_default()
+    }
+
+    /// Reads a short list with this number of values and this width.
+    #[inline(always)]
+    pub(super) fn read_short(
+        &mut self,
+        input: &mut Reader<'_>,
+        shape: u8,
+        places: u8,
+    ) -> Result<(), Fault> {
+        let (count, width) = (usize::from(shape >> 5), usize::from(shape & 31));
+        let bytes = (count * width).div_ceil(8);
+        let power = POWERS[usize::from(places).min(MAX_PLACES)];
+        let values = if let Some(ahead) = input.rest().first_chunk() {
+            input.advance(bytes);
+            unpack(ahead, width, power)
+        } else {
+            let mut padded = [0; AHEAD];
+            let packed = input.take(bytes, "the values of a batch timer")?;
+            padded[..bytes].copy_from_slice(packed);
+            unpack(&padded, width, power)
+        };
+        if let Some(room) = self.values.get_mut(self.end..self.end + FEW) {
+            room.copy_from_slice(&values);
+        } else {
+            self.values.resize(self.end, 0.0);
+            self.values.extend_from_slice(&values);
+        }
+        self.end += count;
+        Ok(())
+    }
+
+    /// Reads a list in the general form.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn read_any(
+        &mut self,
+        input: &mut Reader<'_>,
+        scope: &Scope<'_>,
+    ) -> Result<(), Fault> {
+        let mut copy = Reader::new(input.rest());
+        let list = values::read_most(&mut copy, self.left(), scope);
+        input.advance(copy.position());
+        self.append(list?)
+    }
+
+    /// Appends a list in the general form.
+    pub(super) fn append(&mut self, list: &[f64]) -> Result<(), Fault> {
+        self.values.truncate(self.end);
+        self.values.try_reserve(list.len()).map_err(|_| Fault::memory())?;
+        self.values.extend_from_slice(list);
+        self.end = self.values.len();
+        self.left = self.left.saturating_sub(list.len());
+        Ok(())
+    }
+}
+
+/// Whether a shape is one of this version.
+#[inline(always)]
+pub(super) fn is_shape(shape: u8) -> bool {
+    shape >> 5 != 0 || usize::from(shape) <= MAX_PLACES
+}
+
+/// Unpacks seven numbers, and returns their values.
+#[inline(always)]
+fn unpack(packed: &[u8; AHEAD], width: usize, power: f64) -> [f64; FEW] {
+    let mask = (1 << width) - 1;
+    let mut values = [0.0; FEW];
+    for (index, value) in values.iter_mut().enumerate() {
+        let bit = index * width;
+        let word = packed[bit / 8..].first_chunk().copied().unwrap_or_default();
+        let number = u64::from_le_bytes(word) >> (bit % 8) & mask;
+        // With at most 31 bits, it is a number of 32 bits with a sign, whose conversion is fast.
+        *value = f64::from(number as i32) / power;
+    }
+    values
+}
