@@ -149,12 +149,16 @@ fn contend(
     let (mut waited, mut since) = (Duration::ZERO, Duration::ZERO);
     let (mut seen, mut asked) = (0, None::<Duration>);
     loop {
-        // Acquire: as above.
-        let owner = match word.compare_exchange_weak(0, mark, Ordering::Acquire, Ordering::Relaxed)
-        {
-            Ok(_) => return Ok(broken.load(Ordering::Relaxed) != 0),
-            Err(owner) => owner,
-        };
+        // A load first: an exchange, even one that fails, would take the line away from the owner
+        // and from all other threads that wait.
+        let mut owner = word.load(Ordering::Relaxed);
+        if owner == 0 {
+            // Acquire: as above.
+            match word.compare_exchange_weak(0, mark, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Ok(broken.load(Ordering::Relaxed) != 0),
+                Err(found) => owner = found,
+            }
+        }
         if wait <= UPDATE && stuck.is_by(owner) && is_alive(token_of(owner)) {
             return Err(Busy::Held(waited));
         }
