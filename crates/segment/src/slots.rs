@@ -284,9 +284,20 @@ impl Segment {
                 && region.has(at, offset::bytes(LINE.into()))
         };
         own.lines.pop(region).filter(is_line).or_else(|| {
-            let mut lines = self.take_block(own)?.claim_lines();
-            let first = lines.next();
-            lines.for_each(|at| own.lines.push(region, at));
+            // Processors fetch lines in pairs, so two threads with neighbouring lines would
+            // contend. The lines in between are for handles, whose claims seldom change.
+            let mut is_for_threads = true;
+            let mut first = None;
+            for line in self.take_block(own)?.claim_lines() {
+                if !is_for_threads {
+                    words_of(line).for_each(|at| own.handles.push(region, at));
+                } else if first.is_none() {
+                    first = Some(line);
+                } else {
+                    own.lines.push(region, line);
+                }
+                is_for_threads = !is_for_threads;
+            }
             first
         })
     }
