@@ -30,6 +30,7 @@ mod cells;
 #[cfg_attr(loom, allow(dead_code, reason = "a model uses a part of it"))]
 mod claims;
 pub mod clock;
+mod cpus;
 pub mod hash;
 pub mod history;
 mod list;
@@ -92,6 +93,9 @@ mod thread;
 
 pub use cells::{Cells, Cycle, Line};
 pub use stripes::Stripes;
+
+#[doc(hidden)]
+pub use cpus::pretend_cpus;
 
 #[cfg(loom)]
 pub use list::model;

@@ -123,6 +123,11 @@ impl Origin {
         self.hidden.get().is_some_and(|hidden| hidden.binary_search(&family).is_ok())
     }
 
+    /// The number of words that were copied.
+    pub(crate) fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
     /// Reads words of the file again, as far as they were copied, and notes those that are others
     /// by now. Returns false if they are not read: then they, or some of them, stay as they are.
     #[must_use]
@@ -199,7 +204,7 @@ impl Origin {
     /// Takes words of the file as a pass does, as far as they were copied. Returns false if they
     /// cannot be read.
     fn pass(&self, region: &Region, pass: Pass, words: Range<u64>) -> bool {
-        let end = words.end.min(self.copied.load(Ordering::Relaxed));
+        let end = words.end.min(self.copied());
         let mut at = words.start;
         let mut bytes = vec![0; offset::bytes(end.saturating_sub(at).min(BLOCK)) as usize];
         while at < end {

@@ -3,6 +3,55 @@
 //! loses its CPU between them. That works across all processes that share the memory.
 
 pub(crate) use self::platform::Sequence;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Tells a sequence where the cells of CPUs are. The cell of CPU `n` lies `n * distance + offset`
+/// bytes after the origin, an address that the caller passes. Only this process can write to these
+/// words, because no other process may decide how far a write reaches.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Reach {
+    /// The CPUs that have a cell. 0 until `raise` was called.
+    cpus: AtomicU64,
+    distance: AtomicU64,
+    /// Modulo 2^64, because the cells may lie before the origin.
+    offset: AtomicU64,
+}
+
+impl Clone for Reach {
+    /// Copies the words as they are now. The clone does not learn of a later `raise`.
+    fn clone(&self) -> Self {
+        // Acquire: a number of CPUs that is seen brings its offset.
+        let [cpus, distance, offset] = [&self.cpus, &self.distance, &self.offset]
+            .map(|word| AtomicU64::new(word.load(Ordering::Acquire)));
+        Self { cpus, distance, offset }
+    }
+}
+
+impl Reach {
+    /// Gives a cell to `cpus` CPUs: to the first one at the origin.
+    pub(crate) fn new(cpus: u64, distance: u64) -> Self {
+        let [cpus, distance, offset] = [cpus, distance, 0].map(AtomicU64::new);
+        Self { cpus, distance, offset }
+    }
+
+    /// Gives a cell to `cpus` CPUs, if no CPU has one yet. Several threads may do this at once,
+    /// with the same arguments.
+    pub(crate) fn raise(&self, cpus: u64, offset: u64) {
+        self.offset.store(offset, Ordering::Relaxed);
+        // Release: a sequence that sees the number sees the offset.
+        self.cpus.store(cpus, Ordering::Release);
+    }
+
+    /// The offset that a sequence on a CPU finds; `None` if the CPU has no cell.
+    #[cfg(loom)]
+    pub(crate) fn of(&self, cpu: u64) -> Option<u64> {
+        // Acquire: every load of x86-64 is one.
+        let has_cell = cpu < self.cpus.load(Ordering::Acquire);
+        let distance = self.distance.load(Ordering::Relaxed);
+        has_cell.then(|| (cpu * distance).wrapping_add(self.offset.load(Ordering::Relaxed)))
+    }
+}
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
 mod platform {
@@ -11,8 +60,9 @@ mod platform {
 
     use std::arch::asm;
     use std::num::NonZeroIsize;
-    use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicIsize, Ordering};
 
+    use super::Reach;
     use crate::sync::AtomicU64;
 
     /// The offset of a thread's `struct rseq` from its thread pointer, which itself points to other
@@ -21,8 +71,8 @@ mod platform {
     pub(crate) struct Sequence(NonZeroIsize);
 
     /// Wraps `$body`, which commits with its last instruction: an addition to the CPU's own part of
-    /// memory. `rax` is the offset of that part; if it is not less than `{bytes}`, the sequence
-    /// goes to `{far}` and has written nothing.
+    /// memory. `rax` is the offset of that part. If the CPU has none, by the three words of a
+    /// [`Reach`] at `{reach}`, the sequence goes to `{far}` and has written nothing.
     ///
     /// The sequence from 71 to 72 reads the CPU and commits. If the thread loses the CPU in
     /// between, the kernel jumps to 74, right after the signature that was registered.
@@ -40,9 +90,10 @@ mod platform {
                 "mov qword ptr fs:[{rseq} + 8], rax",
                 "71:",
                 "mov eax, dword ptr fs:[{rseq} + 4]",
-                "shl rax, {shift}",
-                "cmp rax, {bytes}",
+                "cmp rax, qword ptr [{reach}]",
                 "jae {far}",
+                "imul rax, qword ptr [{reach} + 8]",
+                "add rax, qword ptr [{reach} + 16]",
                 $($body,)+
                 "72:",
                 ".pushsection __rseq_failure, \"ax\"",
@@ -87,45 +138,19 @@ mod platform {
             NonZeroIsize::new(found).map(Self)
         }
 
-        /// The number of CPUs that the machine may ever have.
-        pub(crate) fn cpus(self) -> Option<usize> {
-            // Without a lock, as above. 0 until the first call.
-            static COUNT: AtomicUsize = AtomicUsize::new(0);
-            #[cold]
-            fn look() -> usize {
-                // SAFETY: sysconf has no preconditions.
-                let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
-                let count = usize::try_from(count).unwrap_or(0);
-                COUNT.store(count, Ordering::Relaxed);
-                count
-            }
-            // The C library opens and reads a file, which takes longer than everything else that a
-            // new family needs.
-            let count = match COUNT.load(Ordering::Relaxed) {
-                0 => look(),
-                count => count,
-            };
-            Some(count).filter(|&count| count > 0)
-        }
-
-        /// Adds `n` to the cell of this thread's CPU: the cells of the CPUs lie `1 << SHIFT` bytes
-        /// apart from `first` on. Returns false, and adds nothing, if that offset is not less than
-        /// `bytes` or the thread is not registered.
+        /// Adds `n` to the cell of this thread's CPU. Returns false, and adds nothing, if `reach`
+        /// has no cell for the CPU or the thread is not registered.
         ///
         /// # Safety
-        /// For each multiple of `1 << SHIFT` less than `bytes`, there is a cell that many bytes
-        /// after `first`.
+        /// For each CPU within the reach, there is a cell that far from `first`.
         #[inline]
-        pub(crate) unsafe fn add_at<const SHIFT: u32>(
-            self,
-            first: *const AtomicU64,
-            bytes: usize,
-            n: u64,
-        ) -> bool {
+        pub(crate) unsafe fn add_at(self, first: *const AtomicU64, reach: &Reach, n: u64) -> bool {
             // SAFETY: glibc keeps this thread's `struct rseq` at the offset (cpu_id at 4, rseq_cs
-            // at 8), for as long as the thread lives. `rax` is compared before it is used, so that
-            // no write leaves the cells that the caller vouches for; a thread that is not
-            // registered has a negative cpu_id, which as an unsigned one is past every cell. The
+            // at 8), for as long as the thread lives. The CPU is compared before the distance and
+            // the offset are read, and this processor reads in order: they are as `Reach::raise`
+            // left them before it raised the number of CPUs, so that no write leaves the cells that
+            // the caller vouches for. A thread that is not registered has a negative cpu_id, which
+            // as an unsigned one is past every cell. The
             // atomics may be written through a shared reference; other threads read them with
             // atomic loads, and on x86-64 the store is a release. The kernel reads the descriptor
             // until the next sequence: a library that holds this code must not be unloaded while
@@ -134,10 +159,9 @@ mod platform {
                 sequence!(
                     "add qword ptr [{first} + rax], {n}";
                     rseq = in(reg) self.0.get(),
-                    bytes = in(reg) bytes,
+                    reach = in(reg) reach,
                     first = in(reg) first,
                     n = in(reg) n,
-                    shift = const SHIFT,
                     far = label { return false },
                     out("rax") _,
                     options(nostack),
@@ -151,10 +175,10 @@ mod platform {
         /// # Safety
         /// As for [`Sequence::add_at`].
         #[inline]
-        pub(crate) unsafe fn add_float_at<const SHIFT: u32>(
+        pub(crate) unsafe fn add_float_at(
             self,
             first: *const AtomicU64,
-            bytes: usize,
+            reach: &Reach,
             n: f64,
         ) -> bool {
             // SAFETY: as above. Only the last instruction writes.
@@ -164,10 +188,9 @@ mod platform {
                     "addsd xmm15, qword ptr [{first} + rax]",
                     "movsd qword ptr [{first} + rax], xmm15";
                     rseq = in(reg) self.0.get(),
-                    bytes = in(reg) bytes,
+                    reach = in(reg) reach,
                     first = in(reg) first,
                     n = in(xmm_reg) n,
-                    shift = const SHIFT,
                     far = label { return false },
                     out("rax") _,
                     out("xmm15") _,
@@ -185,10 +208,10 @@ mod platform {
         /// # Safety
         /// As for [`Sequence::add_at`], with two cells in each place.
         #[inline]
-        pub(crate) unsafe fn add_pair_at<const SHIFT: u32>(
+        pub(crate) unsafe fn add_pair_at(
             self,
             first: *const AtomicU64,
-            bytes: usize,
+            reach: &Reach,
             n: u64,
             value: f64,
         ) -> bool {
@@ -205,11 +228,10 @@ mod platform {
                     "addsd xmm15, {value}",
                     "movups xmmword ptr [{first} + rax], xmm15";
                     rseq = in(reg) self.0.get(),
-                    bytes = in(reg) bytes,
+                    reach = in(reg) reach,
                     first = in(reg) first,
                     n = in(xmm_reg) _mm_set_epi64x(n.cast_signed(), 0),
                     value = in(xmm_reg) value,
-                    shift = const SHIFT,
                     far = label { return false },
                     out("rax") _,
                     out("xmm15") _,
@@ -230,6 +252,7 @@ mod platform {
 mod platform {
     //! No restartable sequences here: all threads use the shared cells.
 
+    use super::Reach;
     use crate::sync::AtomicU64;
 
     #[derive(Debug, Clone, Copy)]
@@ -240,15 +263,11 @@ mod platform {
             None
         }
 
-        pub(crate) fn cpus(self) -> Option<usize> {
-            match self {}
-        }
-
         #[inline]
-        pub(crate) unsafe fn add_at<const SHIFT: u32>(
+        pub(crate) unsafe fn add_at(
             self,
             _first: *const AtomicU64,
-            _bytes: usize,
+            _reach: &Reach,
             _n: u64,
         ) -> bool {
             match self {}
@@ -256,10 +275,10 @@ mod platform {
 
         #[cfg(not(loom))]
         #[inline]
-        pub(crate) unsafe fn add_float_at<const SHIFT: u32>(
+        pub(crate) unsafe fn add_float_at(
             self,
             _first: *const AtomicU64,
-            _bytes: usize,
+            _reach: &Reach,
             _n: f64,
         ) -> bool {
             match self {}
@@ -267,10 +286,10 @@ mod platform {
 
         #[cfg(not(loom))]
         #[inline]
-        pub(crate) unsafe fn add_pair_at<const SHIFT: u32>(
+        pub(crate) unsafe fn add_pair_at(
             self,
             _first: *const AtomicU64,
-            _bytes: usize,
+            _reach: &Reach,
             _n: u64,
             _value: f64,
         ) -> bool {

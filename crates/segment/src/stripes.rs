@@ -8,7 +8,8 @@
 //! before the read began, and at most what was added before it ended.
 
 use crate::cells::Cells;
-use crate::rseq::Sequence;
+use crate::cpus;
+use crate::rseq::{Reach, Sequence};
 use crate::sync::Ordering;
 
 /// A counter on `cpus` lines, one for each CPU, and `shared` lines for the other threads.
@@ -17,17 +18,14 @@ pub struct Stripes {
     lines: Cells,
     cpus: usize,
     shared: usize,
-    /// The bytes of the CPUs' lines, which come first.
-    cpu_bytes: usize,
+    /// The CPUs' lines, which come first.
+    reach: Reach,
     /// How this machine adds to a CPU's line, if it can and there are such lines.
     sequence: Option<Sequence>,
 }
 
 /// The cells of a cache line.
 const LINE: usize = 8;
-/// The logarithm of the bytes from one CPU's line to the next.
-const SHIFT: u32 = 6;
-const _: () = assert!(LINE * 8 == 1 << SHIFT);
 
 impl Stripes {
     /// The number of cells of a counter with `cpus` CPU lines and `shared` shared lines.
@@ -42,30 +40,23 @@ impl Stripes {
     pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
         assert!(shared > 0 && lines.len() == Self::cells(cpus, shared));
         let sequence = if cpus > 0 { Sequence::find() } else { None };
-        Self { lines, cpus, shared, cpu_bytes: cpus * LINE * 8, sequence }
+        let reach = Reach::new(cpus as u64, LINE as u64 * 8);
+        Self { lines, cpus, shared, reach, sequence }
     }
 
     /// The numbers of CPU lines and of shared lines that serve this machine best.
     ///
-    /// Every line costs each reader a load, so no machine gets more than 64 CPU lines or 64
-    /// shared ones.
+    /// Every line costs each reader a load, so no machine gets more than 1,024 CPU lines.
     pub fn advised() -> (usize, usize) {
-        match Sequence::find().and_then(|sequence| sequence.cpus()) {
-            Some(cpus) => (cpus.min(MAX_LINES), 1),
-            None => {
-                let cores = std::thread::available_parallelism().map_or(1, usize::from);
-                (0, cores.min(MAX_LINES))
-            }
-        }
+        cpus::places(Sequence::find().is_some())
     }
 
     /// Adds `n`, modulo 2^64.
     #[inline]
     pub fn add(&self, n: u64) {
         if let Some(sequence) = self.sequence {
-            // SAFETY: the first `cpu_bytes` of the lines are those of the CPUs, `1 << SHIFT` bytes
-            // each.
-            if unsafe { sequence.add_at::<SHIFT>(self.lines.as_ptr(), self.cpu_bytes, n) } {
+            // SAFETY: `new` checked that the CPUs within the reach have the first lines.
+            if unsafe { sequence.add_at(self.lines.as_ptr(), &self.reach, n) } {
                 return;
             }
         }
@@ -109,9 +100,6 @@ impl Stripes {
         self.lines[line * LINE].fetch_add(n, Ordering::Release);
     }
 }
-
-/// The most lines of either sort that [`Stripes::advised`] returns.
-const MAX_LINES: usize = 64;
 
 /// A small number for this thread; threads are numbered in the order of their first additions.
 pub(crate) fn thread_number() -> usize {
@@ -191,9 +179,10 @@ mod tests {
     #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(miri)))]
     #[test]
     fn each_cpu_has_a_line() {
-        let Some(cpus) = Sequence::find().and_then(Sequence::cpus) else {
+        if Sequence::find().is_none() {
             return;
-        };
+        }
+        let cpus = cpus::count();
         let stripes = stripes(cpus, 1);
         stripes.add(5);
         let own: u64 = (0..cpus).map(|i| stripes.lines[i * LINE].load(Ordering::Relaxed)).sum();

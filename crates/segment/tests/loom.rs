@@ -1,6 +1,7 @@
-//! Every interleaving of publishing a record, of adding to stripes, of a family's index and
-//! records, of reading the flight recorder while a chunk starts over, and of copying a file while a
-//! value is folded into another, a sum is reset or a sequence lock is written.
+//! Every interleaving of publishing a record, of adding to stripes, of adding while a slab earns
+//! lanes, of a family's index and records, of reading the flight recorder while a chunk starts
+//! over, and of copying a file while a value is folded into another, a sum is reset or a sequence
+//! lock is written.
 //!
 //! Run it with `RUSTFLAGS="--cfg loom" cargo test --release -p quipu-segment --test loom`.
 
@@ -12,7 +13,7 @@ use loom::thread;
 use quipu_segment::history::model::Chunks;
 use quipu_segment::model::List;
 use quipu_segment::moved_model::Copied;
-use quipu_segment::series::model::{Record, Small};
+use quipu_segment::series::model::{Process, Record, Shared, Small};
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Stripes};
 
@@ -68,6 +69,69 @@ fn one_line_gives_every_caller_a_sum_of_its_own() {
         };
         let mine = stripes.add_and_sum(1);
         assert_eq!(mine + other.join().unwrap(), 3);
+    });
+}
+
+#[test]
+fn a_slab_that_earns_lanes_loses_no_addition_and_doubles_none() {
+    loom::model(|| {
+        let shared = Shared::default();
+        let (mine, other) = (Process::open(&shared), Process::open(&shared));
+        let adder = {
+            let mine = mine.clone();
+            thread::spawn(move || {
+                mine.earn();
+                mine.add(1);
+            })
+        };
+        let reader = thread::spawn(move || {
+            // The second addition is on a CPU without a lane.
+            other.add(0);
+            let sum = other.sum();
+            assert!((1..=2).contains(&sum), "{sum}");
+            other.add(7);
+            other.sum()
+        });
+        adder.join().unwrap();
+        assert!((2..=3).contains(&reader.join().unwrap()));
+        assert_eq!((mine.sum(), Process::open(&shared).sum()), (3, 3));
+    });
+}
+
+#[test]
+fn two_threads_of_a_process_earn_the_same_lanes() {
+    loom::model(|| {
+        let shared = Shared::default();
+        let mine = Process::open(&shared);
+        let threads: Vec<_> = [0, 1]
+            .into_iter()
+            .map(|cpu| {
+                let mine = mine.clone();
+                thread::spawn(move || {
+                    mine.earn();
+                    mine.add(cpu);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(mine.sum(), 2);
+    });
+}
+
+#[test]
+fn a_sum_is_at_least_its_base_while_a_slab_earns_lanes() {
+    loom::model(|| {
+        let shared = Shared::default();
+        let (mine, other) = (Process::open(&shared), Process::open(&shared));
+        let adder = thread::spawn(move || {
+            mine.earn();
+            mine.add(0);
+            mine.reset();
+        });
+        let sum = other.sum();
+        assert!(sum <= 1, "{sum}");
+        adder.join().unwrap();
+        assert_eq!(other.sum(), 0);
     });
 }
 

@@ -7,9 +7,10 @@ use super::{Damage, Report};
 use crate::layout::Found;
 use crate::series::Schema;
 use crate::series::cells::LANE_WORDS;
-use crate::series::dense::{Dense, Layout};
+use crate::series::dense::Dense;
 use crate::series::family::{FAMILY, at, is_dense};
 use crate::series::keyed::head;
+use crate::series::lanes::{APART, Layout};
 use crate::series::meta::{self, WORDS, state};
 
 /// A family.
@@ -288,9 +289,24 @@ impl FamilySeen {
         }
         walked.series_words = u64::from(slots) * cells * lanes + mark_words;
         let bases = marks + u64::from(slots).div_ceil(64);
+        let slab_words = marks + mark_words - slabs;
         let (mut sums, mut plain) = (Vec::new(), Vec::new());
+        let mut earned = Earned::default();
         for slot in 0..slots {
             let number = u64::from(slot);
+            if number % per_slab == 0 && self.schema.additive {
+                let used = per_slab.min(u64::from(slots) - number) * cells;
+                let stated = source.at(slab_words + number / per_slab);
+                earned = Earned::of(Layout::unpack(stated), used);
+                if !source.has_words(earned.first, earned.words()) {
+                    return self.damage(walked, earned.first, "its lanes lie outside of the file");
+                }
+                if !source.spend(earned.words()) {
+                    walked.is_exhausted = true;
+                    return self.damage(walked, earned.first, "its lanes overlap others: left out");
+                }
+                walked.series_words += earned.words();
+            }
             let at = first + number / per_slab * lanes * lane + number % per_slab * cells;
             let shared = at + u64::from(layout.cpus) * lane;
             if !self.begin(source, settle, shared..shared + cells, number) {
@@ -299,7 +315,9 @@ impl FamilySeen {
             sums.clear();
             plain.clear();
             for cell in 0..cells {
+                let in_slab = number % per_slab * cells + cell;
                 let lanes = (0..lanes).map(|i| source.at(at + i * lane + cell));
+                let lanes = lanes.chain(earned.cells(in_slab).map(|at| source.at(at)));
                 let base = match self.schema.additive {
                     true => source.at(bases + number * cells + cell),
                     false => 0,
@@ -448,6 +466,37 @@ impl FamilySeen {
 /// The number of the series with a record at a word.
 fn id_of(at: u64, meta: u64) -> u64 {
     at | u64::from(meta::generation_of(meta)) << 32
+}
+
+/// The lanes that a slab earned: see `series/lanes.rs`.
+#[derive(Debug, Default)]
+struct Earned {
+    /// The word at which they begin.
+    first: u64,
+    lanes: u64,
+    /// The words from one lane to the next.
+    distance: u64,
+}
+
+impl Earned {
+    /// The lanes of a slab that uses `used` words of each.
+    fn of(layout: Layout, used: u64) -> Self {
+        if layout.first.get() == 0 {
+            return Self::default();
+        }
+        let distance = used.next_multiple_of(APART.into());
+        Self { first: layout.first.get().into(), lanes: layout.lanes.into(), distance }
+    }
+
+    fn words(&self) -> u64 {
+        self.lanes * self.distance
+    }
+
+    /// The cells of all lanes that lie `at` words after the beginning of a lane.
+    fn cells(&self, at: u64) -> impl Iterator<Item = u64> {
+        let Self { first, lanes, distance } = *self;
+        (0..lanes).map(move |lane| first + lane * distance + at)
+    }
 }
 
 /// A tenth of a second in nanoseconds.

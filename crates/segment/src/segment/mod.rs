@@ -569,6 +569,40 @@ impl Segment {
         u32::try_from(offset::words(offset)).map(WordOffset::new).map_err(|_| full(length))
     }
 
+    /// Grows the segment, if necessary, so that `words` can be taken at hand. Does not wait, and
+    /// ignores errors.
+    pub(crate) fn make_room(&self, words: u64) {
+        let end = self.used().saturating_add(offset::bytes(words)).saturating_add(LINE_BYTES);
+        if end <= self.limit() {
+            let _ = self.grow_to(end, lock::SCRAPE);
+        }
+    }
+
+    /// Takes words like [`Segment::take`], if the segment need not grow. It touches only memory, so
+    /// a signal handler may call it.
+    pub(crate) fn take_at_hand(&self, words: u64) -> Option<WordOffset> {
+        let length = words.checked_mul(CELL_BYTES)?.checked_next_multiple_of(LINE_BYTES)?;
+        let (cursor, size) = (self.region.cell(at::CURSOR), self.region.cell(at::SIZE));
+        let mut offset = cursor.load(Ordering::Relaxed);
+        loop {
+            let end = offset.checked_add(length)?;
+            let is_sound = offset >= HEADER_BYTES && offset.is_multiple_of(LINE_BYTES);
+            let fits = end <= self.limit() && offset::words(end) <= u64::from(u32::MAX);
+            // Acquire: the bytes exist before the size says so.
+            if !is_sound || !fits || end > size.load(Ordering::Acquire) || !self.region.reaches(end)
+            {
+                return None;
+            }
+            // Acquire: as in `allocate`.
+            match cursor.compare_exchange_weak(offset, end, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(found) => offset = found,
+            }
+        }
+        self.clear(offset, length);
+        u32::try_from(offset::words(offset)).map(WordOffset::new).ok()
+    }
+
     /// Zeroes bytes that were just taken if they may hold anything: a power loss may have set the
     /// cursor back before bytes that were in use.
     fn clear(&self, offset: u64, length: u64) {

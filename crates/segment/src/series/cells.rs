@@ -1,8 +1,9 @@
 //! Where the cells of one series lie: once, or once for each CPU.
 //!
 //! A series that many threads update at once has its cells in *lanes*: one for each CPU, to which
-//! threads add by restartable sequences, and after those shared ones for all other threads. A
-//! series in a record of its own has one lane, to which all threads add atomically. A reader adds
+//! threads add by restartable sequences, and after those shared ones for all other threads. On a
+//! machine with many CPUs, a series begins with one lane, and its slab [earns](super::lanes) more.
+//! A series in a separate record has one lane, to which all threads add atomically. A reader adds
 //! up the lanes: the sum is at least what was added before the read began, and at most what was
 //! added before it ended.
 
@@ -10,53 +11,82 @@ use std::marker::PhantomData;
 use std::num::NonZeroU32;
 use std::ptr::NonNull;
 
+use super::lane_set::LaneSet;
 use crate::rseq::Sequence;
 use crate::stripes::thread_number;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words from one lane to the next.
+/// The words from one lane to the next, in the lanes with which a family begins.
 pub(crate) const LANE_WORDS: usize = 512;
-const SHIFT: u32 = 12;
-const _: () = assert!(LANE_WORDS * 8 == 1 << SHIFT);
 
-/// The lanes of a family: how many there are, and how a thread adds to that of its CPU.
+/// The lanes of a series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lanes {
-    /// Found once, not for each addition.
+    /// A copy of the set's sequence, because each addition needs it.
     sequence: Option<Sequence>,
-    /// The bytes of the lanes of CPUs.
-    cpu_bytes: u32,
-    /// All lanes, of which at least one is shared.
-    count: u16,
+    /// `None` for a single lane, to which all threads add atomically.
+    set: Option<NonNull<LaneSet>>,
 }
 
 impl Lanes {
     /// The lane of a series in a record of its own.
-    pub(crate) const ONE: Self = Self { sequence: None, cpu_bytes: 0, count: 1 };
+    pub(crate) const ONE: Self = Self { sequence: None, set: None };
 
-    /// `None` if no lane is shared.
-    pub(crate) fn new(cpus: u16, count: u16) -> Option<Self> {
-        let sequence = if cpus > 0 { Sequence::find() } else { None };
-        let cpu_bytes = u32::from(cpus) << SHIFT;
-        (cpus < count).then_some(Self { sequence, cpu_bytes, count })
-    }
-
-    /// Whether `cpus` of `count` lanes belong to CPUs.
+    /// Refers to the lanes of a slab.
+    ///
+    /// # Safety
+    /// The set must live for as long as cells of these lanes are used.
     #[inline]
-    pub(crate) fn are(self, cpus: u16, count: u16) -> bool {
-        (self.cpus(), self.count) == (cpus, count)
+    pub(crate) unsafe fn new(set: &LaneSet) -> Self {
+        Self { sequence: set.sequence(), set: Some(NonNull::from(set)) }
     }
 
-    /// The CPUs that have a lane.
+    #[inline]
+    pub(crate) fn set<'a>(self) -> Option<&'a LaneSet> {
+        // SAFETY: `new` was promised that it lives for as long as the cells.
+        self.set.map(|set| unsafe { set.as_ref() })
+    }
+
+    /// The sequence by which a thread adds to the lane of its CPU.
+    #[inline]
+    fn sequence<'a>(self) -> Option<(Sequence, &'a LaneSet)> {
+        // SAFETY: a sequence is from a set, which lives for as long as the cells.
+        self.sequence.map(|sequence| unsafe { (sequence, self.set.unwrap_unchecked().as_ref()) })
+    }
+
+    /// The lanes of a new side allocation of the series.
+    #[inline]
+    pub(crate) fn of_sides(self) -> Self {
+        // SAFETY: they live as long as this set.
+        self.set().map_or(Self::ONE, |set| unsafe { Self::new(set.of_sides()) })
+    }
+
+    /// The lanes of an existing side allocation of the series, of which `cpus` of `count` belong to
+    /// CPUs; `None` if no side allocation of the series has these numbers.
+    pub(crate) fn of_existing_side(self, cpus: u16, count: u16) -> Option<Self> {
+        if (cpus, count) == (0, 1) {
+            return Some(Self::ONE);
+        }
+        // SAFETY: as in `of_sides`.
+        Some(unsafe { Self::new(self.set()?.of_existing_side(cpus, count)?) })
+    }
+
+    /// Whether they are the same lanes.
+    #[inline]
+    pub(crate) fn is(self, other: Self) -> bool {
+        self.set == other.set
+    }
+
+    /// The CPUs that have a lane from the start.
     #[inline]
     pub(crate) fn cpus(self) -> u16 {
-        // `new` was given them as 16 bits.
-        (self.cpu_bytes >> SHIFT) as u16
+        self.set().map_or(0, LaneSet::cpus)
     }
 
-    /// The number of lanes.
+    /// The number of lanes from the start.
+    #[inline]
     pub(crate) fn count(self) -> u16 {
-        self.count
+        self.set().map_or(1, LaneSet::count)
     }
 }
 
@@ -70,6 +100,8 @@ pub struct SeriesCells<'a> {
     lanes: Lanes,
     /// What the lanes held when the series was last reset; without it, zeros.
     base: Option<NonNull<AtomicU64>>,
+    /// The sums of all cells, if a reader of many series has added them up already.
+    sums: Option<NonNull<u64>>,
     life: PhantomData<&'a AtomicU64>,
 }
 
@@ -90,7 +122,7 @@ impl<'a> SeriesCells<'a> {
         lanes: Lanes,
         base: Option<NonNull<AtomicU64>>,
     ) -> Self {
-        Self { first, cells, pairs: 0, lanes, base, life: PhantomData }
+        Self { first, cells, pairs: 0, lanes, base, sums: None, life: PhantomData }
     }
 
     /// The same cells, which begin with `pairs` pairs of a float sum and a count.
@@ -100,6 +132,19 @@ impl<'a> SeriesCells<'a> {
     #[inline]
     pub(crate) unsafe fn with_pairs(self, pairs: u32) -> Self {
         Self { pairs, ..self }
+    }
+
+    /// The same cells, with the sums that [`Sums`](super::sums::Sums) computed.
+    ///
+    /// # Panics
+    /// If there is not a sum for each cell.
+    #[inline]
+    pub(crate) fn with_sums<'s>(self, sums: &'s [u64]) -> SeriesCells<'s>
+    where
+        'a: 's,
+    {
+        assert!(sums.len() == self.len());
+        SeriesCells { sums: Some(NonNull::from(sums).cast()), ..self }
     }
 
     /// Wraps cells in one lane; `None` if there are none.
@@ -137,9 +182,9 @@ impl<'a> SeriesCells<'a> {
         self.lanes
     }
 
-    /// Whether each CPU has cells of its own.
+    /// Whether its slab has several lanes, or can earn them.
     pub fn is_striped(&self) -> bool {
-        self.lanes.count > 1
+        self.lanes.set.is_some()
     }
 
     /// Sets a cell to zero in all lanes. What is added at the same time may be lost, or stay.
@@ -148,8 +193,11 @@ impl<'a> SeriesCells<'a> {
     /// If there is no such cell.
     pub fn clear(&self, cell: usize) {
         assert!(cell < self.len());
-        for lane in 0..usize::from(self.lanes.count) {
+        for lane in 0..usize::from(self.lanes.count()) {
             self.lane(cell, lane).store(0, Ordering::Relaxed);
+        }
+        for cell in self.earned(cell) {
+            cell.store(0, Ordering::Relaxed);
         }
     }
 
@@ -163,16 +211,15 @@ impl<'a> SeriesCells<'a> {
         // SAFETY: the cell exists in each of the lanes, as `new` was promised.
         unsafe {
             let first = self.first.add(cell);
-            match self.lanes.sequence {
-                Some(sequence) => {
-                    let bytes = self.lanes.cpu_bytes as usize;
-                    if !sequence.add_at::<SHIFT>(first.as_ptr(), bytes, n) {
-                        add_shared(first, self.lanes.cpus(), self.lanes.count, n);
+            match (self.lanes.sequence(), self.lanes.set()) {
+                (Some((sequence, set)), _) => {
+                    if !sequence.add_at(first.as_ptr(), set.reach(), n) {
+                        add_shared(first, set, n);
                     }
                 }
+                (None, Some(set)) => add_shared(first, set, n),
                 // Release: as in `add_shared`.
-                None if self.lanes.count == 1 => _ = first.as_ref().fetch_add(n, Ordering::Release),
-                None => add_shared(first, self.lanes.cpus(), self.lanes.count, n),
+                (None, None) => _ = first.as_ref().fetch_add(n, Ordering::Release),
             }
         }
     }
@@ -187,12 +234,12 @@ impl<'a> SeriesCells<'a> {
         // SAFETY: as in `add`.
         unsafe {
             let first = self.first.add(cell);
-            if let Some(sequence) = self.lanes.sequence
-                && sequence.add_float_at::<SHIFT>(first.as_ptr(), self.lanes.cpu_bytes as usize, n)
+            if let Some((sequence, set)) = self.lanes.sequence()
+                && sequence.add_float_at(first.as_ptr(), set.reach(), n)
             {
                 return;
             }
-            add_float_shared(first, self.lanes.cpus(), self.lanes.count, n);
+            add_float_shared(first, self.lanes.set(), n);
         }
     }
 
@@ -218,17 +265,12 @@ impl<'a> SeriesCells<'a> {
         // promised.
         unsafe {
             let first = self.first.add(2 * pair.min(last));
-            if let Some(sequence) = self.lanes.sequence
-                && sequence.add_pair_at::<SHIFT>(
-                    first.as_ptr(),
-                    self.lanes.cpu_bytes as usize,
-                    n,
-                    value,
-                )
+            if let Some((sequence, set)) = self.lanes.sequence()
+                && sequence.add_pair_at(first.as_ptr(), set.reach(), n, value)
             {
                 return;
             }
-            add_pair_shared(first, self.lanes.cpus(), self.lanes.count, n, value);
+            add_pair_shared(first, self.lanes.set(), n, value);
         }
     }
 
@@ -238,6 +280,9 @@ impl<'a> SeriesCells<'a> {
     /// If there is no such cell.
     #[inline]
     pub fn sum(&self, cell: usize) -> u64 {
+        if let Some(sum) = self.known_sum(cell) {
+            return sum;
+        }
         let base = self.base(cell).map_or(0, |base| base.load(Ordering::Acquire));
         self.raw_sum(cell).wrapping_sub(base)
     }
@@ -248,9 +293,19 @@ impl<'a> SeriesCells<'a> {
     /// If there is no such cell.
     #[inline]
     pub fn sum_float(&self, cell: usize) -> f64 {
+        if let Some(sum) = self.known_sum(cell) {
+            return f64::from_bits(sum);
+        }
         let base = self.base(cell).map_or(0.0, |base| f64::from_bits(base.load(Ordering::Acquire)));
         // A base that was never set must not change the sum, not even the sign of a zero.
         if base == 0.0 { self.raw_sum_float(cell) } else { self.raw_sum_float(cell) - base }
+    }
+
+    #[inline]
+    fn known_sum(&self, cell: usize) -> Option<u64> {
+        assert!(cell < self.len());
+        // SAFETY: `with_sums` checked that there is a sum for each cell, for 'a.
+        self.sums.map(|sums| unsafe { sums.add(cell).read() })
     }
 
     /// The sum of the sums of all pairs, over all lanes.
@@ -312,19 +367,56 @@ impl<'a> SeriesCells<'a> {
         assert!(cell < self.len());
         // Acquire: a reader that sees an addition sees what its thread saw before it; and no load
         // that follows in program order comes before these.
-        if self.lanes.count == 1 {
-            return self.lane(cell, 0).load(Ordering::Acquire);
+        let first = self.lane(cell, 0);
+        let Some(set) = self.lanes.set() else { return first.load(Ordering::Acquire) };
+        let begun = (1..usize::from(set.count())).map(|lane| self.lane(cell, lane));
+        let sum = begun
+            .map(|cell| cell.load(Ordering::Acquire))
+            .fold(first.load(Ordering::Acquire), u64::wrapping_add);
+        match set.earned() {
+            None => sum,
+            // SAFETY: the cell is one of the slab that earned the lanes.
+            Some(earned) => (0..usize::from(earned.lanes))
+                .map(|lane| unsafe { earned.cell(NonNull::from(first), lane).as_ref() })
+                .map(|cell| cell.load(Ordering::Acquire))
+                .fold(sum, u64::wrapping_add),
         }
-        (0..usize::from(self.lanes.count)).fold(0, |sum: u64, lane| {
-            sum.wrapping_add(self.lane(cell, lane).load(Ordering::Acquire))
-        })
     }
 
     fn raw_sum_float(&self, cell: usize) -> f64 {
         assert!(cell < self.len());
-        let values = (0..usize::from(self.lanes.count))
-            .map(|lane| f64::from_bits(self.lane(cell, lane).load(Ordering::Acquire)));
+        let values = (0..usize::from(self.lanes.count()))
+            .map(|lane| self.lane(cell, lane))
+            .chain(self.earned(cell))
+            .map(|cell| f64::from_bits(cell.load(Ordering::Acquire)));
         values.reduce(|sum, value| sum + value).unwrap_or(0.0)
+    }
+
+    /// The first cell in each lane, in the order in which sums add them up.
+    pub(crate) fn first_of_lanes(&self) -> impl Iterator<Item = NonNull<AtomicU64>> {
+        let Self { first, lanes, .. } = *self;
+        let begun = (0..usize::from(lanes.count()))
+            // SAFETY: there are that many lanes, as `new` was promised.
+            .map(move |lane| unsafe { first.add(lane * LANE_WORDS) });
+        let earned = lanes.set().and_then(LaneSet::earned).into_iter().flat_map(move |earned| {
+            // SAFETY: the cell is one of the slab that earned the lanes.
+            (0..usize::from(earned.lanes)).map(move |lane| unsafe { earned.cell(first, lane) })
+        });
+        begun.chain(earned)
+    }
+
+    /// A cell in the lanes that were earned.
+    #[inline]
+    fn earned(&self, cell: usize) -> impl Iterator<Item = &'a AtomicU64> {
+        assert!(cell < self.len());
+        // SAFETY: the cell exists, as `new` was promised.
+        let first = unsafe { self.first.add(cell) };
+        let lanes = self.lanes.set().and_then(LaneSet::earned).into_iter();
+        lanes.flat_map(move |earned| {
+            // SAFETY: the cell is one of the slab that earned the lanes, which lie in the segment
+            // for 'a.
+            (0..usize::from(earned.lanes)).map(move |i| unsafe { earned.cell(first, i).as_ref() })
+        })
     }
 
     #[inline]
@@ -336,7 +428,7 @@ impl<'a> SeriesCells<'a> {
 
     #[inline]
     fn lane(&self, cell: usize, lane: usize) -> &'a AtomicU64 {
-        debug_assert!(cell < self.len() && lane < usize::from(self.lanes.count));
+        debug_assert!(cell < self.len() && lane < usize::from(self.lanes.count()));
         // SAFETY: the callers checked the cell, and lanes are counted up to their number; `new` was
         // promised that the cell exists, for 'a.
         unsafe { self.first.add(lane * LANE_WORDS + cell).as_ref() }
@@ -347,13 +439,22 @@ impl<'a> SeriesCells<'a> {
 /// few instructions.
 ///
 /// # Safety
-/// The cell exists in each of `count` lanes, the CPUs' lanes among them: in the first one at
-/// `first`.
+/// The cell exists in each of the lanes: in the first one at `first`.
 #[cold]
 #[inline(never)]
-unsafe fn add_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: u64) {
+unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
     // SAFETY: as promised by the caller.
-    let cell = unsafe { shared(first, cpus, count) };
+    let (cell, is_only_one) = unsafe { shared(first, set) };
+    if is_only_one {
+        // A load first, so that an addition by another thread in between shows.
+        let old = cell.load(Ordering::Relaxed);
+        let new = old.wrapping_add(n);
+        // Release: as below.
+        if cell.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed).is_ok() {
+            return set.note_addition(old, n);
+        }
+        set.note_collision();
+    }
     // Release: a reader that sees the addition sees what this thread did before.
     cell.fetch_add(n, Ordering::Release);
 }
@@ -363,9 +464,14 @@ unsafe fn add_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: u64) {
 /// # Safety
 /// That of [`add_shared`].
 #[inline(never)]
-unsafe fn add_float_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: f64) {
+unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: f64) {
     // SAFETY: as promised by the caller.
-    let cell = unsafe { shared(first, cpus, count) };
+    let (cell, is_only_one) = unsafe {
+        match set {
+            Some(set) => shared(first, set),
+            None => (first.as_ref(), false),
+        }
+    };
     let mut old = cell.load(Ordering::Relaxed);
     loop {
         let new = (f64::from_bits(old) + n).to_bits();
@@ -373,6 +479,9 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: 
         match cell.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
             Err(found) => old = found,
+        }
+        if is_only_one {
+            set.into_iter().for_each(LaneSet::note_collision);
         }
     }
 }
@@ -383,21 +492,34 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: 
 /// That of [`add_shared`], for both cells.
 #[cold]
 #[inline(never)]
-unsafe fn add_pair_shared(first: NonNull<AtomicU64>, cpus: u16, count: u16, n: u64, value: f64) {
+unsafe fn add_pair_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u64, value: f64) {
     // SAFETY: as promised by the caller.
     unsafe {
-        add_shared(first.add(1), cpus, count, n);
-        add_float_shared(first, cpus, count, value);
+        match set {
+            Some(set) => add_shared(first.add(1), set, n),
+            // Release: as in `add_shared`.
+            None => _ = first.add(1).as_ref().fetch_add(n, Ordering::Release),
+        }
+        add_float_shared(first, set, value);
     }
 }
 
-/// A cell in the shared lane that this thread uses.
+/// Returns the cell in the shared lane of this thread. The second value is true if the slab has
+/// earned no lanes yet, so that all threads share this cell.
 ///
 /// # Safety
 /// For 'a, that of [`add_shared`].
-unsafe fn shared<'a>(first: NonNull<AtomicU64>, cpus: u16, count: u16) -> &'a AtomicU64 {
-    let shared = usize::from(count - cpus);
+#[inline]
+unsafe fn shared<'a>(first: NonNull<AtomicU64>, set: &LaneSet) -> (&'a AtomicU64, bool) {
+    let may_earn = set.may_earn();
+    if may_earn && let Some(earned) = set.earned() {
+        // SAFETY: the cell is one of the slab that earned the lanes.
+        let cell = unsafe { earned.cell(first, earned.shared(thread_number())).as_ref() };
+        return (cell, false);
+    }
+    let shared = usize::from(set.count() - set.cpus());
     let own = if shared == 1 { 0 } else { thread_number() % shared };
     // SAFETY: the lane is one of the family's.
-    unsafe { first.add((usize::from(cpus) + own) * LANE_WORDS).as_ref() }
+    let cell = unsafe { first.add((usize::from(set.cpus()) + own) * LANE_WORDS).as_ref() };
+    (cell, may_earn)
 }

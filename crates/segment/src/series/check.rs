@@ -54,9 +54,14 @@ pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
         let torn = segment.may_have_lost_power();
         let to_do = match &family.inner.layout {
             Series::Dense(dense) => {
-                extents.extend(dense.extents(&slabs));
-                // A power loss may have set back the number of words in use of its slab.
-                slabs.iter().any(|slab| slab.has_lost(dense)).then_some(ToDo::Mend)
+                // A power loss may have set back the number of words in use: of its slab, or of the
+                // segment, after the slab earned lanes there.
+                let used = offset::words(segment.used());
+                let has_lost_lanes = torn && dense.earned_words().any(|words| words.end > used);
+                let is_there = |words: &Range<u64>| !has_lost_lanes || words.end <= used;
+                extents.extend(dense.extents(&slabs).filter(is_there));
+                let has_lost = slabs.iter().any(|slab| slab.has_lost(dense)) || has_lost_lanes;
+                has_lost.then_some(ToDo::Mend)
             }
             Series::Dynamic(keyed) => keyed.inspect(torn, &mut extents).map_err(|what| {
                 let what = format!("its family {:?}: {what}", family.inner.schema.name);
@@ -114,7 +119,10 @@ pub(super) fn mend(segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
     let slabs: Vec<Slab> = slabs.collect();
     for (job, family) in jobs.iter().zip(families) {
         match (&family.inner.layout, job.to_do) {
-            (Series::Dense(dense), _) => slabs.iter().for_each(|slab| slab.keep(dense)),
+            (Series::Dense(dense), _) => {
+                dense.forget_lanes_beyond(offset::words(segment.used()));
+                slabs.iter().for_each(|slab| slab.keep(dense));
+            }
             (Series::Dynamic(keyed), ToDo::Unclaim) => keyed.unclaim_alone(),
             (Series::Dynamic(keyed), ToDo::Mend | ToDo::Forget) => {
                 keyed.mend_alone(Moment::now(segment))?

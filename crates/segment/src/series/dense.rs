@@ -1,57 +1,37 @@
 //! The series of a family whose labels are all of fixed cardinality: a slot for each combination of
 //! values, and one more, the overflow, for anything else.
 //!
-//! The cells lie in lanes if the family is additive and not too large, else in one lane. Several
-//! small families share one *slab* of lanes, so a counter takes 8 bytes per CPU instead of a
-//! line.
+//! On a machine with few CPUs, the cells lie in lanes if the family is additive and not too large.
+//! Several small families share one *slab* of lanes, so a counter takes 8 bytes per CPU instead of
+//! a line. All other families begin with one lane. If they are additive, each of their slabs can
+//! [earn](super::lanes) more.
 
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::ptr::NonNull;
 
 use super::cells::{LANE_WORDS, Lanes, SeriesCells};
+use super::lane_set::LaneSet;
+use super::lanes::Layout;
 use super::names::Names;
 use super::schema::Schema;
 use crate::cells::Cells;
+use crate::cpus;
 use crate::error::Error;
 use crate::layout::Kind;
 use crate::lock;
 use crate::offset::{self, WordOffset};
-use crate::region::Region;
+use crate::rseq::Sequence;
 use crate::segment::{Record, Segment};
-use crate::stripes::Stripes;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// A slab: a cell with the number of words in use, one with the numbers of lanes, and then the
 /// lanes.
 const SLAB: Kind = Kind::new(*b"LANE", 1);
 const SLAB_NAME: &str = "lanes";
 const SLAB_HEAD: usize = 8;
-/// The most words, over all lanes, of a family with lanes: 1 MiB.
+/// The most words, over all lanes, of a family that begins with lanes: 1 MiB.
 const MAX_LANE_WORDS: u64 = 1 << 17;
-
-/// Where the slots lie: an offset in words and the numbers of lanes, packed into one word.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Layout {
-    pub(crate) first: WordOffset,
-    pub(crate) cpus: u16,
-    pub(crate) lanes: u16,
-}
-
-impl Layout {
-    pub(crate) fn unpack(word: u64) -> Self {
-        // Truncation is meant: each cast keeps one part.
-        Self {
-            first: WordOffset::unpack(word),
-            cpus: (word >> 32) as u16,
-            lanes: (word >> 48) as u16,
-        }
-    }
-
-    pub(crate) fn pack(self) -> u64 {
-        self.first.pack() | u64::from(self.cpus) << 32 | u64::from(self.lanes) << 48
-    }
-}
 
 /// An existing slab.
 pub(crate) struct Slab {
@@ -109,7 +89,7 @@ impl Slab {
 pub(crate) struct Dense {
     first: NonNull<AtomicU64>,
     /// A bit for each slot that is shown although it is zero; then what the lanes of each slot held
-    /// when it was last reset; then the time of that reset.
+    /// when it was last reset; then the time of that reset; then the lanes that each slab earned.
     marks: NonNull<AtomicU64>,
     /// The word offsets of `first` and `marks`.
     offsets: [u64; 2],
@@ -119,8 +99,10 @@ pub(crate) struct Dense {
     cells: NonZeroU32,
     pairs: u32,
     slots_per_slab: u32,
+    /// The lanes of the first slab.
     lanes: Lanes,
-    additive: bool,
+    /// The lanes of all slabs; none if the family is not additive, and has one lane.
+    sets: Arc<[LaneSet]>,
 }
 
 // SAFETY: it gives out only shared atomics of a region that its family keeps alive.
@@ -129,10 +111,11 @@ unsafe impl Send for Dense {}
 unsafe impl Sync for Dense {}
 
 impl Dense {
-    /// The number of words of the marks, bases and times.
+    /// The number of words of the marks, bases, times and earned lanes.
     pub(crate) fn mark_words(slots: u32, cells: u16) -> u64 {
+        let slabs = slots.div_ceil(LANE_WORDS as u32 / u32::from(cells));
         let slots = u64::from(slots);
-        slots.div_ceil(64) + slots * u64::from(cells) + slots
+        slots.div_ceil(64) + slots * u64::from(cells) + slots + u64::from(slabs)
     }
 
     /// Takes the lanes of a new family.
@@ -143,13 +126,16 @@ impl Dense {
     ) -> Result<Layout, Error> {
         let per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
         let slabs = u64::from(slots.div_ceil(per_slab));
-        let (cpus, shared) = Stripes::advised();
-        // `advised` returns at most 64 of each.
+        let (cpus, shared) = match cpus::count() {
+            ..=cpus::FEW => cpus::places(Sequence::find().is_some()),
+            _ => (0, 1),
+        };
+        // There are few of both.
         let (cpus, lanes) = (cpus as u16, (cpus + shared) as u16);
         let words = slabs * u64::from(lanes) * LANE_WORDS as u64;
         let small = slabs == 1;
         let used = slots * u32::from(schema.cells);
-        if !schema.additive || (!small && words > MAX_LANE_WORDS) {
+        if !schema.additive || lanes == 1 || (!small && words > MAX_LANE_WORDS) {
             let words = if small { u64::from(used) } else { slabs * LANE_WORDS as u64 };
             return Ok(Layout {
                 first: segment.take(words, lock::REGISTRATION)?,
@@ -196,35 +182,73 @@ impl Dense {
 
     /// Opens the slots of a family. `None` if they do not lie inside the segment.
     pub(crate) fn open(
-        region: &Region,
+        segment: &Segment,
         schema: &Schema,
         slots: u32,
         layout: Layout,
         marks: WordOffset,
     ) -> Option<Self> {
-        let slots_per_slab = LANE_WORDS as u32 / u32::from(schema.cells);
-        let words = words(slots, schema.cells.into(), layout.lanes.into());
+        let cells = u32::from(schema.cells);
+        let slots_per_slab = LANE_WORDS as u32 / cells;
+        let words = words(slots, cells, layout.lanes.into());
         let first_of = |first: WordOffset, words: u64| {
             let first = Some(first).filter(|&first| first != WordOffset::NONE)?;
-            region.cells(first.byte(), usize::try_from(words).ok()?)
+            segment.region.cells(first.byte(), usize::try_from(words).ok()?)
         };
-        let lanes = Lanes::new(layout.cpus, layout.lanes)?;
+        let (first, mark_words) =
+            (first_of(layout.first, words)?, Self::mark_words(slots, schema.cells));
+        let kept = first_of(marks, mark_words)?;
+        let slabs = slots.div_ceil(slots_per_slab);
+        let of_slab = |slab: u32| {
+            let used = (slots - slab * slots_per_slab).min(slots_per_slab) * cells;
+            let before = u64::from(slab) * u64::from(layout.lanes) * LANE_WORDS as u64;
+            let first = u64::from(layout.first.get()) + before;
+            let word = mark_words as usize - (slabs - slab) as usize;
+            // SAFETY: `first_of` checked that the marks are there.
+            (first, used, unsafe { kept.add(word) })
+        };
+        let sets = if schema.additive {
+            let numbers = (layout.cpus, layout.lanes);
+            // SAFETY: the words are among the marks.
+            unsafe { LaneSet::of_slabs(segment, numbers, (0..slabs).map(of_slab))? }
+        } else if layout.lanes == 1 && layout.cpus == 0 {
+            Arc::default()
+        } else {
+            return None;
+        };
+        // SAFETY: the sets live as long as the cells that this gives out.
+        let lanes = sets.first().map_or(Lanes::ONE, |set| unsafe { Lanes::new(set) });
         Some(Self {
-            first: first_of(layout.first, words)?,
-            marks: first_of(marks, Self::mark_words(slots, schema.cells))?,
+            first,
+            marks: kept,
             offsets: [layout.first, marks].map(|at| at.get().into()),
             slots,
             near: slots.saturating_sub(1).min(slots_per_slab),
-            cells: NonZeroU32::new(schema.cells.into())?,
+            cells: NonZeroU32::new(cells)?,
             pairs: schema.pairs.into(),
             slots_per_slab,
             lanes,
-            additive: schema.additive,
+            sets,
         })
     }
 
+    /// Gives each slab lanes, if this machine has more than one CPU.
+    pub(crate) fn earn(&self) {
+        self.sets.iter().for_each(LaneSet::earn);
+    }
+
+    /// Makes room for the lanes that the first slab may earn.
+    pub(crate) fn make_room(&self) {
+        self.sets.first().into_iter().for_each(LaneSet::make_room);
+    }
+
+    /// Gives lanes to the slabs whose threads asked for them while the segment had no room.
+    pub(crate) fn earn_wanted(&self) {
+        self.sets.iter().for_each(LaneSet::earn_if_wanted);
+    }
+
     /// The words that it occupies. Inside a slab, those in the first lane represent all lanes.
-    pub(crate) fn extents(&self, slabs: &[Slab]) -> [Range<u64>; 2] {
+    pub(crate) fn extents(&self, slabs: &[Slab]) -> impl Iterator<Item = Range<u64>> {
         let [first, marks] = self.offsets;
         let words = if slabs.iter().any(|slab| slab.has(self)) {
             self.used()
@@ -233,16 +257,31 @@ impl Dense {
         };
         // The number of cells came as 16 bits.
         let kept = Self::mark_words(self.slots, self.cells.get() as u16);
-        [first..first + words, marks..marks + kept]
+        [first..first + words, marks..marks + kept].into_iter().chain(self.earned_words())
     }
 
-    /// The words of the marks, of the bases, and of the times.
+    /// The words of the lanes that were earned, as their slabs' words state them.
+    pub(crate) fn earned_words(&self) -> impl Iterator<Item = Range<u64>> {
+        self.sets.iter().filter_map(LaneSet::earned_words)
+    }
+
+    /// Forgets lanes that end past the first `used` words. Returns whether there are any. No other
+    /// process may have the words.
+    pub(crate) fn forget_lanes_beyond(&self, used: u64) -> bool {
+        let lost = |set: &&LaneSet| set.earned_words().is_some_and(|words| words.end > used);
+        self.sets.iter().filter(lost).map(LaneSet::forget).count() > 0
+    }
+
+    /// The words of the marks, of the bases, of the times, and of the slabs.
     #[cfg(unix)]
-    pub(crate) fn kept_words(&self) -> [Range<u64>; 3] {
+    pub(crate) fn kept_words(&self) -> [Range<u64>; 4] {
         let (begin, slots) = (self.offsets[1], u64::from(self.slots));
         let bases = begin + slots.div_ceil(64);
         let starts = bases + self.used();
-        [begin..bases, bases..starts, starts..starts + slots]
+        let slabs = starts + slots;
+        // The number of cells came as 16 bits.
+        let end = begin + Self::mark_words(self.slots, self.cells.get() as u16);
+        [begin..bases, bases..starts, starts..slabs, slabs..end]
     }
 
     /// The words from the first cell to the last one. In a slab, cells of other families lie among
@@ -263,33 +302,83 @@ impl Dense {
         self.slots
     }
 
+    /// The number of cells of a slot.
+    #[inline]
+    pub(crate) fn cells(&self) -> usize {
+        self.cells.get() as usize
+    }
+
+    /// The lanes of the first slab.
+    #[inline]
+    pub(crate) fn lanes(&self) -> u32 {
+        let earned = self.lanes.set().and_then(LaneSet::earned).map_or(0, |earned| earned.lanes);
+        u32::from(self.lanes.count()) + u32::from(earned)
+    }
+
+    /// The number of slots from an existing one to the last one of its slab.
+    pub(crate) fn slots_after(&self, slot: u32) -> u32 {
+        (self.slots_per_slab - slot % self.slots_per_slab).min(self.slots.saturating_sub(slot))
+    }
+
+    /// The bases of `words` cells from the first one of a slot on; none if these do not exist.
+    pub(crate) fn bases(&self, slot: u32, words: usize) -> &[AtomicU64] {
+        let (first, count) = (slot as usize * self.cells(), self.used() as usize);
+        if self.sets.is_empty() || first.saturating_add(words) > count {
+            return &[];
+        }
+        // SAFETY: `open` checked that the marks and that many bases lie inside the region.
+        unsafe {
+            let bases = self.marks.add(self.slots.div_ceil(64) as usize + first);
+            std::slice::from_raw_parts(bases.as_ptr(), words)
+        }
+    }
+
+    /// Calls `visit` with each lane of `words` cells from the first one of a slot on, all in the
+    /// slab of that slot.
+    pub(crate) fn visit_lanes(&self, slot: u32, words: usize, mut visit: impl FnMut(&[AtomicU64])) {
+        let cells = self.cells_at(slot);
+        assert!(words <= self.slots_after(slot) as usize * self.cells());
+        for lane in cells.first_of_lanes() {
+            // SAFETY: the lane has all cells of the slab.
+            visit(unsafe { std::slice::from_raw_parts(lane.as_ptr(), words) });
+        }
+    }
+
     /// The cells of a slot; those of the last one if there is no such slot.
     #[inline]
     pub(crate) fn cells_at(&self, slot: u32) -> SeriesCells<'_> {
         let slot = slot.min(self.slots - 1);
-        self.cells_near(slot).unwrap_or_else(|| self.at(slot, self.words_before(slot)))
+        self.cells_near(slot).unwrap_or_else(|| {
+            let (words, lanes) = self.far(slot);
+            self.at(slot, words, lanes)
+        })
     }
 
     /// The cells of a slot in the first slab, as are all slots of most families: by arithmetic
     /// alone.
     #[inline]
     pub(crate) fn cells_near(&self, slot: u32) -> Option<SeriesCells<'_>> {
-        (slot < self.near).then(|| self.at(slot, (slot * self.cells.get()) as usize))
+        (slot < self.near).then(|| self.at(slot, (slot * self.cells.get()) as usize, self.lanes))
     }
 
-    /// The number of words from the first cell of slot 0 to that of an existing slot.
+    /// The number of words from the first cell of slot 0 to that of an existing slot, and the lanes
+    /// of its slab.
     #[cold]
     #[inline(never)]
-    fn words_before(&self, slot: u32) -> usize {
+    fn far(&self, slot: u32) -> (usize, Lanes) {
         let (slab, rest) = (slot / self.slots_per_slab, slot % self.slots_per_slab);
-        slab as usize * usize::from(self.lanes.count()) * LANE_WORDS
-            + (rest * self.cells.get()) as usize
+        let words = slab as usize * usize::from(self.lanes.count()) * LANE_WORDS
+            + (rest * self.cells.get()) as usize;
+        // SAFETY: as in `open`.
+        let lanes = self.sets.get(slab as usize).map(|set| unsafe { Lanes::new(set) });
+        let lanes = lanes.unwrap_or(Lanes::ONE);
+        (words, lanes)
     }
 
     /// The cells of an existing slot, which begin `words` words after those of slot 0.
     #[inline]
-    fn at(&self, slot: u32, words: usize) -> SeriesCells<'_> {
-        let base = self.additive.then(|| {
+    fn at(&self, slot: u32, words: usize, lanes: Lanes) -> SeriesCells<'_> {
+        let base = (!self.sets.is_empty()).then(|| {
             let at = self.slots.div_ceil(64) + slot * self.cells.get();
             // SAFETY: `open` checked that the marks and that many bases lie inside the region.
             unsafe { self.marks.add(at as usize) }
@@ -298,8 +387,7 @@ impl Dense {
         // family keeps alive for longer than this borrow. `Schema::check` made sure that the cells
         // are enough for the pairs.
         unsafe {
-            SeriesCells::new(self.first.add(words), self.cells, self.lanes, base)
-                .with_pairs(self.pairs)
+            SeriesCells::new(self.first.add(words), self.cells, lanes, base).with_pairs(self.pairs)
         }
     }
 
@@ -335,7 +423,8 @@ impl Dense {
 
     /// When a slot was last reset; 0 if it never was.
     pub(crate) fn start(&self, slot: u32) -> u64 {
-        self.start_of(slot).load(Ordering::Relaxed)
+        // Acquire: a reader that finds the new time finds the new bases.
+        self.start_of(slot).load(Ordering::Acquire)
     }
 
     #[inline]

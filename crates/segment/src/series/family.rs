@@ -10,10 +10,11 @@ use std::mem;
 use std::time::Duration;
 
 use super::cells::SeriesCells;
-use super::dense::{Dense, Layout};
+use super::dense::Dense;
 use super::handle::{SeriesHandle, pack_claim};
 use super::key::{Key, KeyWriter, Secrets, Texts};
 use super::keyed::{self, DynamicSeries, Found, Moment};
+use super::lanes::Layout;
 use super::meta;
 use super::names::Names;
 use super::schema::{Identity, Schema};
@@ -32,7 +33,7 @@ use crate::slots::Claim;
 use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The record of a family.
-pub(crate) const FAMILY: Kind = Kind::new(*b"FMLY", 4);
+pub(crate) const FAMILY: Kind = Kind::new(*b"FMLY", 5);
 
 /// The words of a family's head.
 pub(crate) mod at {
@@ -313,6 +314,15 @@ impl Family {
     /// it.
     pub fn is_dense(&self) -> bool {
         matches!(self.inner.layout, Series::Dense(_))
+    }
+
+    /// Gives each CPU separate cells now. Without this call, a family on a machine with many CPUs
+    /// gets them when threads collide in its cells, or add often. For tests and benchmarks.
+    #[doc(hidden)]
+    pub fn stripe(&self) {
+        if let Series::Dense(dense) = &self.inner.layout {
+            dense.earn();
+        }
     }
 
     /// When it was made, in nanoseconds of Unix time.
@@ -796,7 +806,7 @@ pub(super) fn open_dense(
     let layout = Layout::unpack(head[at::DENSE].load(Ordering::Relaxed));
     let marks = u32::try_from(head[at::MARKS].load(Ordering::Relaxed));
     let marks = marks.map_or(WordOffset::NONE, WordOffset::new);
-    Dense::open(&segment.region, schema, groups + 1, layout, marks)
+    Dense::open(segment, schema, groups + 1, layout, marks)
 }
 
 /// The bytes of the description in a family's head; `None` if they do not lie inside it.

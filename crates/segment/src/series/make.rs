@@ -48,7 +48,9 @@ impl Family {
                 cells[at::MARKS].store(marks.pack(), Ordering::Relaxed);
             }
             let outside = || Error::damaged(segment, format!("the series of {name:?} lie outside"));
-            Series::Dense(open_dense(segment, cells, schema, groups).ok_or_else(outside)?)
+            let dense = open_dense(segment, cells, schema, groups).ok_or_else(outside)?;
+            dense.make_room();
+            Series::Dense(dense)
         } else {
             let series = DynamicSeries::open(segment, cells, schema, groups, now.unix);
             if is_new {

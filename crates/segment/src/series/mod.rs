@@ -47,6 +47,10 @@ mod key;
 #[cfg(not(loom))]
 pub(crate) mod keyed;
 #[cfg(not(loom))]
+mod lane_set;
+#[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
+pub(crate) mod lanes;
+#[cfg(not(loom))]
 mod make;
 #[cfg_attr(loom, allow(dead_code, unreachable_pub, reason = "a model uses a part of it"))]
 pub(crate) mod meta;
@@ -64,6 +68,8 @@ mod single;
 mod spot;
 #[cfg(not(loom))]
 mod strings;
+#[cfg(not(loom))]
+mod sums;
 #[cfg(not(any(unix, loom)))]
 mod uncopied;
 #[cfg(not(loom))]
@@ -99,5 +105,6 @@ pub(crate) use names::Names;
 pub mod model {
     //! The parts that loom checks.
     pub use super::index::model::Small;
+    pub use super::lanes::model::{Process, Shared};
     pub use super::meta::model::Record;
 }

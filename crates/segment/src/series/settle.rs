@@ -7,7 +7,7 @@
 //! | what moved | is read again |
 //! |---|---|
 //! | the state, the generation, the key or the start of a record | the record, until its state and its start stay the same from before to after it (`keyed/settle.rs`), when the file is copied |
-//! | a mark, a base or a start of a dense family | starts, then bases, then lanes, until starts and bases stay the same, when the file is copied: a sum is at least its base, and an old sum never has a new start |
+//! | a mark, a base, a start or the lanes of a slab of a dense family | starts, then bases, then the words of the slabs, then lanes, until all but lanes stay the same, when the file is copied: a sum is at least its base, and an old sum never has a new start |
 //! | a cell that names a side allocation, or the head or a shared word of one | the side allocation, when a walk comes to it: it is complete, since the cell was read before. The walk then checks that the series still has its record |
 //! | a word of an exemplar or of a relayed value | all of its words, until its number, or its phase, stays the same, when a walk comes to it |
 //! | a value that an ended process left | the whole family, until two readings agree, when a walk comes to it |
@@ -24,10 +24,11 @@ use super::family::{Family, Series, all_families};
 use super::side::side_words;
 use crate::error::Error;
 use crate::history::HISTORY;
+use crate::offset::{self, ByteOffset};
 use crate::origin::{Origin, TRIES};
 use crate::region::Region;
 use crate::segment::Segment;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Makes all families of a copy consistent.
 pub(super) fn settle(segment: &Segment) -> Result<(), Error> {
@@ -68,14 +69,22 @@ pub(super) fn indexes(segment: &Segment) -> Vec<Range<u64>> {
 /// that is suspended in between. Returns false if they are not all read: then bases may be newer
 /// than lanes.
 fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) -> bool {
-    let [marks, bases, starts] = dense.kept_words();
-    let kept = bases.start..starts.end;
-    if !origin.moved.any(marks.start..starts.end) {
-        return true;
+    let [marks, bases, starts, slabs] = dense.kept_words();
+    let kept = bases.start..slabs.end;
+    if !origin.moved.any(marks.start..slabs.end) {
+        return has_lanes(region, origin, dense);
     }
     for _ in 0..TRIES {
         let Some(before) = origin.words(kept.clone()) else { return false };
-        for words in [marks.clone(), starts.clone(), bases.clone(), dense.lane_words()] {
+        for words in [marks.clone(), starts.clone(), bases.clone(), slabs.clone()] {
+            if !origin.read_again(region, words) {
+                return false;
+            }
+        }
+        if !has_lanes(region, origin, dense) {
+            return false;
+        }
+        for words in std::iter::once(dense.lane_words()).chain(dense.earned_words()) {
             if !origin.read_again(region, words) {
                 return false;
             }
@@ -86,6 +95,16 @@ fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) -> bool {
         }
     }
     true
+}
+
+/// Forgets the lanes that slabs earned too late to be copied, so that the slabs are shown as they
+/// were before. Returns false if a base may include counts from these lanes.
+fn has_lanes(region: &Region, origin: &Origin, dense: &Dense) -> bool {
+    if !dense.forget_lanes_beyond(origin.copied()) {
+        return true;
+    }
+    let [_, bases, ..] = dense.kept_words();
+    bases.map(offset::bytes).all(|at| region.cell(ByteOffset::new(at)).load(Ordering::Relaxed) == 0)
 }
 
 /// For the code that knows what the cells of a copy mean. In a segment that is not a copy, none of
@@ -123,7 +142,9 @@ impl Family {
         let region = &self.inner.segment.region;
         let Some(origin) = region.origin() else { return true };
         match &self.inner.layout {
-            Series::Dense(dense) => origin.read_again(region, dense.lane_words()),
+            Series::Dense(dense) => std::iter::once(dense.lane_words())
+                .chain(dense.earned_words())
+                .all(|words| origin.read_again(region, words)),
             Series::Dynamic(keyed) => keyed.read_again(origin),
         }
     }

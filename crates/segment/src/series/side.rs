@@ -9,7 +9,7 @@
 use std::num::NonZeroU32;
 use std::slice;
 
-use super::cells::{LANE_WORDS, Lanes, SeriesCells};
+use super::cells::{LANE_WORDS, SeriesCells};
 use super::family::Family;
 use crate::error::Error;
 use crate::lock;
@@ -75,8 +75,7 @@ impl<'a> SideAllocation<'a> {
 
     /// The numbers of words and of cells, if the cells are laid out as those of the series.
     pub(super) fn sizes(&self, of: &SeriesCells<'_>) -> Option<(u16, u16)> {
-        let (cpus, lanes) = (of.lanes().cpus(), of.lanes().count());
-        let cells = self.cells.filter(|cells| cells.lanes().are(cpus, lanes))?;
+        let cells = self.cells.filter(|cells| cells.lanes().is(of.lanes().of_sides()))?;
         // Both have 16 bits in the head.
         Some((self.words.len() as u16, cells.len() as u16))
     }
@@ -90,8 +89,8 @@ impl<'a> SideAllocation<'a> {
 
 impl Family {
     /// Takes memory for `words` shared words and `cells` cells (at most 512), laid out as those of
-    /// `like` are. Returns the offset by which the memory is found again, which only the caller
-    /// knows.
+    /// `like` are, or, on a machine with many CPUs, in a few lanes. Returns the offset by which the
+    /// memory is found again, which only the caller knows.
     ///
     /// # Errors
     /// A full segment, and the errors of the disk.
@@ -102,7 +101,8 @@ impl Family {
         cells: u16,
     ) -> Result<u32, Error> {
         debug_assert!(usize::from(cells) <= LANE_WORDS);
-        let (cpus, lanes) = (like.lanes().cpus(), like.lanes().count());
+        let lanes = like.lanes().of_sides();
+        let (cpus, lanes) = (lanes.cpus(), lanes.count());
         let segment = self.segment();
         if self.owner(like) >= segment.region.limit() {
             // The cells of a handle whose series was removed before a fork: they are never shown.
@@ -153,7 +153,7 @@ impl Family {
             (0, _) => return None,
             (lanes, cells) => u64::from(lanes - 1) * LANE_WORDS as u64 + u64::from(cells),
         };
-        let lanes = if of.lanes().are(cpus, lanes) { of.lanes() } else { Lanes::new(cpus, lanes)? };
+        let lanes = of.lanes().of_existing_side(cpus, lanes)?;
         if usize::from(cells) > LANE_WORDS {
             return None;
         }
@@ -189,7 +189,7 @@ impl Family {
             // The next multiple of 8, in two instructions: 16 bits do not overflow.
             let first = shared.add((usize::from(words) + 7) & !7);
             let cells = NonZeroU32::new(cells.into())
-                .map(|cells| SeriesCells::new(first, cells, of.lanes(), None));
+                .map(|cells| SeriesCells::new(first, cells, of.lanes().of_sides(), None));
             let words = slice::from_raw_parts(shared.as_ptr(), words.into());
             SideAllocation { head: head.cast().as_ref(), words, cells }
         }

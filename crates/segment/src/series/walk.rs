@@ -7,6 +7,7 @@ use super::cells::SeriesCells;
 use super::dense::Dense;
 use super::family::{Family, Inner, Series};
 use super::keyed::{self, At, Records};
+use super::sums::Sums;
 
 /// A series, as a scrape sees it.
 #[derive(Debug)]
@@ -71,13 +72,20 @@ impl Family {
         }
         let claim = match &inner.layout {
             Series::Dynamic(keyed) => keyed.claim(),
-            Series::Dense(_) => None,
+            Series::Dense(dense) => {
+                dense.earn_wanted();
+                None
+            }
         };
         let mut source = match &inner.layout {
             Series::Dense(dense) => Source::Slots(dense),
             Series::Dynamic(keyed) => Source::Records(keyed.records(&mut cursor.record)),
         };
         let mut lock = None;
+        let mut sums = match &source {
+            Source::Slots(dense) => Sums::of(dense),
+            Source::Records(_) => None,
+        };
         // One loop, so that there is one call of `visit`, which the compiler then inlines.
         while !cursor.done {
             let view = match &mut source {
@@ -87,7 +95,13 @@ impl Family {
                         break;
                     }
                     cursor.slot += 1;
-                    inner.view(dense, slot)
+                    match &mut sums {
+                        Some(sums) => {
+                            let (cells, start) = sums.get(dense, slot, inner.schema.floats);
+                            inner.view_of(dense, slot, cells, Some(start))
+                        }
+                        None => inner.view(dense, slot),
+                    }
                 }
                 Source::Records(records) => {
                     let Some(record) = records.next() else {
@@ -123,12 +137,24 @@ impl Family {
 impl Inner {
     #[inline(always)]
     pub(super) fn view<'a>(&self, dense: &'a Dense, slot: u32) -> Option<View<'a>> {
-        let cells = dense.cells_at(slot);
+        self.view_of(dense, slot, dense.cells_at(slot), None)
+    }
+
+    /// The slot, if it is shown. `start` is the time at which it was reset, if that was read before
+    /// its sums.
+    #[inline(always)]
+    fn view_of<'a>(
+        &self,
+        dense: &Dense,
+        slot: u32,
+        cells: SeriesCells<'a>,
+        start: Option<u64>,
+    ) -> Option<View<'a>> {
         if !dense.is_marked(slot) && cells.is_zero(self.schema.floats) {
             return None;
         }
         let overflow = slot == self.groups;
-        let start = match dense.start(slot) {
+        let start = match start.unwrap_or_else(|| dense.start(slot)) {
             0 => self.created,
             start => start,
         };

@@ -1,0 +1,93 @@
+//! The number of CPUs, which decides how many lanes and stripes there are.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// On a machine with at most this number of CPUs, each counter begins with a place for each CPU. On
+/// a larger one, the memory and the slower scrapes would cost more than most counters are worth.
+pub(crate) const FEW: usize = 16;
+/// The most CPUs that get a place. Threads on other CPUs use the shared places.
+pub(crate) const MOST: usize = 1024;
+/// The shared places on a machine with many CPUs, for threads on a CPU without a place: the CPU was
+/// plugged in later, or the file is from a smaller machine.
+pub(crate) const SHARED: usize = 8;
+
+/// The number of the last CPU that is online, plus one. It is read once: a CPU that is plugged in
+/// later does not change it.
+pub(crate) fn count() -> usize {
+    #[cold]
+    fn look() -> usize {
+        let count = online().unwrap_or_else(parallelism).max(1);
+        COUNT.store(count, Ordering::Relaxed);
+        count
+    }
+    match COUNT.load(Ordering::Relaxed) {
+        0 => look(),
+        count => count,
+    }
+}
+
+/// Pretends to this process that the machine has `count` CPUs. For tests and benchmarks, before a
+/// family is opened, because open families keep their lanes.
+#[doc(hidden)]
+pub fn pretend_cpus(count: usize) {
+    COUNT.store(count, Ordering::Relaxed);
+}
+
+/// The numbers of places for CPUs and of shared places.
+pub(crate) fn places(has_sequences: bool) -> (usize, usize) {
+    let cpus = count();
+    if !has_sequences {
+        // On Linux, a container may be allowed only some of the CPUs.
+        return (0, parallelism().min(cpus).min(MAX_ATOMIC));
+    }
+    (cpus.min(MOST), if cpus > FEW { SHARED } else { 1 })
+}
+
+/// The most shared places of a machine without restartable sequences.
+const MAX_ATOMIC: usize = 64;
+
+/// 0 until it is known. Without a lock, because a child that is forked while another thread looks
+/// would wait forever. All threads find the same number.
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+
+fn parallelism() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Reads the list of the CPUs that are online, such as `0-3,8-11`. The number of configured CPUs
+/// would include the ones that a hypervisor could add.
+#[cfg(all(target_os = "linux", not(any(miri, loom))))]
+fn online() -> Option<usize> {
+    last_of(&std::fs::read_to_string("/sys/devices/system/cpu/online").ok()?).or_else(|| {
+        // SAFETY: sysconf has no preconditions.
+        let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
+        usize::try_from(count).ok()
+    })
+}
+
+#[cfg(not(all(target_os = "linux", not(any(miri, loom)))))]
+fn online() -> Option<usize> {
+    None
+}
+
+/// The last number of a list of ranges, plus one.
+#[cfg(any(test, all(target_os = "linux", not(any(miri, loom)))))]
+fn last_of(list: &str) -> Option<usize> {
+    let last = list.trim().rsplit([',', '-']).next()?;
+    last.parse::<usize>().ok()?.checked_add(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_last_cpu_that_is_online_counts() {
+        for (list, count) in
+            [("0\n", Some(1)), ("0-127\n", Some(128)), ("0-3,8-11", Some(12)), ("0,5", Some(6))]
+        {
+            assert_eq!(super::last_of(list), count, "{list:?}");
+        }
+        for list in ["", "x", "0-", "0-18446744073709551615"] {
+            assert_eq!(super::last_of(list), None, "{list:?}");
+        }
+    }
+}
