@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use quipu::{
-    Counter, CounterFamily, Description, FloatCounter, Histogram, HistogramFamily, LabelGroup,
-    LabelValue, Registry,
+    Counter, CounterFamily, Description, FloatCounter, GaugeFamily, Histogram, HistogramFamily,
+    LabelGroup, LabelValue, Registry,
 };
 use quipu_arena::Arena;
 use quipu_window::{Bucketed, Exact, Window};
@@ -24,6 +24,9 @@ const SERIES: usize = 18_000;
 
 /// The number of families that are created in the warm-up, and then counted.
 const FAMILIES: usize = 1000;
+
+/// The series of a family of two enums of ten values each.
+const ENUMS: usize = 100;
 
 macro_rules! cells {
     ($($name:ident: $operations:expr;)*) => {
@@ -51,6 +54,9 @@ cells! {
     histogram_by_enum_and_known_text: TURN;
     encode_a_series_of_18000: SERIES;
     encode_a_family_of_1000: 1000;
+    encode_enums: ENUMS;
+    encode_gauge_enums: ENUMS;
+    encode_histogram_enums: ENUMS;
     create_a_family: FAMILIES;
     create_a_series_of_10: FAMILIES * 10;
     stream_write: TURN;
@@ -120,6 +126,39 @@ const ROUTES: [&str; 6] = [
 struct Enums {
     kind: Kind,
     route: Route,
+}
+
+#[derive(Clone, Copy, LabelValue)]
+enum Shard {
+    First,
+    Second,
+    Third,
+    Fourth,
+    Fifth,
+    Sixth,
+    Seventh,
+    Eighth,
+    Ninth,
+    Tenth,
+}
+
+const SHARDS: [Shard; 10] = [
+    Shard::First,
+    Shard::Second,
+    Shard::Third,
+    Shard::Fourth,
+    Shard::Fifth,
+    Shard::Sixth,
+    Shard::Seventh,
+    Shard::Eighth,
+    Shard::Ninth,
+    Shard::Tenth,
+];
+
+#[derive(Clone, Copy, LabelGroup)]
+struct Shards {
+    from: Shard,
+    to: Shard,
 }
 
 #[derive(Clone, Copy, LabelGroup)]
@@ -389,6 +428,53 @@ cell! {
         created.0.families.push(family);
     } { ((Created::new(), labels(10)), [(); FAMILIES]) }
 }
+
+/// Encodes all series of a family of two enums.
+fn encode((registry, page): &mut (Registry, Vec<u8>)) {
+    page.clear();
+    registry.scrape().append_to(page);
+}
+
+/// A registry whose only family contains a series for each pair of values, and the buffer of a
+/// page. `record` adds a number from 0 to 99,999 to a series.
+fn enums<F>(
+    registry: Registry,
+    family: Result<F, quipu::Error>,
+    record: impl Fn(&F, Shards, usize),
+) -> (Registry, Vec<u8>) {
+    let (family, mut random) = (family.expect("a new registry"), Random::new());
+    for from in SHARDS {
+        for to in SHARDS {
+            record(&family, Shards { from, to }, random.below(100_000));
+        }
+    }
+    (registry, Vec::with_capacity(64 << 10))
+}
+
+cell! { encode_enums(page: (Registry, Vec<u8>), _input: ()) { encode(page) } {
+    let registry = Registry::new();
+    let family = registry.register::<CounterFamily<Shards>>(errors());
+    let inc = |family: &CounterFamily<Shards>, labels, number| family.inc_by(&labels, number as u64);
+    (enums(registry, family, inc), [()])
+} }
+
+cell! { encode_gauge_enums(page: (Registry, Vec<u8>), _input: ()) { encode(page) } {
+    let registry = Registry::new();
+    let family = registry.register::<GaugeFamily<Shards>>(seconds());
+    let set = |family: &GaugeFamily<Shards>, labels, number| {
+        family.set(&labels, number as f64 / 1000.0);
+    };
+    (enums(registry, family, set), [()])
+} }
+
+cell! { encode_histogram_enums(page: (Registry, Vec<u8>), _input: ()) { encode(page) } {
+    let registry = Registry::new();
+    let family = registry.register::<HistogramFamily<Shards>>(seconds().buckets(BOUNDS));
+    let observe = |family: &HistogramFamily<Shards>, labels, number| {
+        (0..100).for_each(|turn| family.observe(&labels, (number * turn % 1000) as f64 / 5000.0));
+    };
+    (enums(registry, family, observe), [()])
+} }
 
 /// A writer, and its series of `SERIES` ids.
 fn writer() -> (StreamWriter, Vec<Series>) {
