@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::label::Indices;
 pub use crate::scrape::{Source, Walk};
@@ -246,6 +247,13 @@ pub enum Number {
     Float(f64),
 }
 
+impl From<u64> for Number {
+    #[inline]
+    fn from(n: u64) -> Self {
+        Self::Unsigned(n)
+    }
+}
+
 impl Number {
     /// The number as a float, rounded if it is an integer beyond 2^53.
     #[inline]
@@ -346,12 +354,30 @@ pub struct Native<'a> {
     pub exemplars: &'a [Exemplar<'a>],
 }
 
+/// Identifies a family that never changes, in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FamilyKey(u64);
+
+impl FamilyKey {
+    /// A key that no other family has, nor had.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
 /// Receives families and their series: an encoder, a test, a sender.
 ///
 /// Every series belongs to the family passed last.
 pub trait Sink {
     /// Starts a family.
     fn family(&mut self, family: &Family<'_>);
+    /// Starts a family that is equal in all calls with this key. A sink can cache results under the
+    /// key. By default, this calls [`Sink::family`].
+    fn known_family(&mut self, key: FamilyKey, family: &Family<'_>) {
+        let _ = key;
+        self.family(family);
+    }
     /// Receives one series of the family. `family` is the same as in the last call of
     /// [`Sink::family`].
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>);

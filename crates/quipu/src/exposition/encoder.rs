@@ -1,13 +1,15 @@
 //! The encoder: a sink that appends to a buffer, which the next scrape reuses.
 
+use super::known::KnownFamilies;
 use super::page::{Omissions, Page};
 use super::protobuf::Protobuf;
-use super::text::{Dialect, Text};
+use super::style::{Dialect, Style};
 use super::{Escaping, Format};
-use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::{Family, FamilyKey, Kind, Label, Number, Series, Sink, Texts, Value};
 
 /// Writes a snapshot in one of the formats. After one scrape, it does not allocate for later
-/// scrapes of the same size.
+/// scrapes of the same size. It keeps the headers and the labels that it rendered for the families
+/// of a registry, up to some megabytes, for the next scrape in the same format.
 ///
 /// A scraper refuses a whole page because of one bad family or series. The encoder omits those, so
 /// that the rest of the page stays readable, and [`Encoder::finish`] counts them in the metric
@@ -15,8 +17,9 @@ use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 #[derive(Debug, Default)]
 pub struct Encoder {
     format: Format,
+    style: Style,
     page: Page,
-    text: Text,
+    families: KnownFamilies,
     protobuf: Protobuf,
     out: Vec<u8>,
 }
@@ -31,35 +34,41 @@ impl Encoder {
 
     /// Clears the encoder for the next scrape, and keeps its memory.
     pub fn reset(&mut self, format: Format, escaping: Escaping) {
+        if (self.format, self.style.escaping) == (format, escaping) {
+            self.families.rewind();
+        } else {
+            self.families.forget();
+        }
         self.format = format;
         self.page.reset(format, escaping);
         self.out.clear();
-        let dialect = match format {
+        self.style.escaping = escaping;
+        self.style.dialect = match format {
             Format::Text | Format::TextUtf8 => Dialect::Text,
             Format::OpenMetrics => Dialect::OpenMetrics,
             Format::OpenMetrics2 => Dialect::OpenMetrics2,
             Format::Protobuf => {
                 self.protobuf.reset(escaping);
-                // No group is rendered from now on: no line is text.
                 Dialect::default()
             }
         };
-        self.text.reset(dialect, escaping);
     }
 
     /// Makes the text formats write bucket bounds with `put`: for programs whose series continue
     /// those of a library that formats bounds differently than Go.
     #[doc(hidden)]
     pub fn bounds(&mut self, put: fn(f64, &mut Vec<u8>)) {
-        self.text.bounds(put);
+        self.style.put_bound = Some(put);
+        self.families.forget();
     }
 
     /// Writes the header of a family now, even if the family has no series; without this call, its
     /// first series writes it. Only text formats have headers. The family must have been passed to
     /// [`Sink::family`] before.
     pub fn header(&mut self, family: &Family<'_>) {
-        if self.format != Format::Protobuf && self.page.admits_family(family) {
-            self.text.header(family, &mut self.out);
+        let known = &mut *self.families.current;
+        if self.format != Format::Protobuf && self.page.admits_family(family, &known.checked) {
+            known.text.header(family, &mut self.out);
         }
     }
 
@@ -122,29 +131,47 @@ impl Encoder {
     /// Writes a series of any kind, in any format.
     #[inline(never)]
     fn any_series(&mut self, family: &Family<'_>, series: &Series<'_>) {
-        if !self.page.admits(family, series) {
+        let known = &mut *self.families.current;
+        if !self.page.admits(family, &known.checked, series) {
             return;
         }
         match self.format {
             Format::Protobuf => self.protobuf.series(family, series),
-            _ => self.text.series(family, series, &mut self.out),
+            _ => known.text.series(family, series, &mut self.out),
         }
+    }
+
+    fn start(&mut self, key: Option<FamilyKey>, family: &Family<'_>) {
+        let start = self.page.family(family);
+        let is_known = self.families.choose(key, start.relation);
+        let known = &mut *self.families.current;
+        if !is_known {
+            known.checked = self.page.check(family);
+        }
+        let checked = &known.checked;
+        if self.format == Format::Protobuf {
+            return self.protobuf.family(family, start.relation, checked, &mut self.out);
+        }
+        if !is_known {
+            known.text.start(self.style, family, start.relation, checked);
+        }
+        known.text.begin(start.is_begun);
     }
 }
 
 impl Sink for Encoder {
     fn family(&mut self, family: &Family<'_>) {
-        let start = self.page.family(family);
-        match self.format {
-            Format::Protobuf => self.protobuf.family(family, start, &mut self.out),
-            _ => self.text.family(family, start),
-        }
+        self.start(None, family);
+    }
+
+    fn known_family(&mut self, key: FamilyKey, family: &Family<'_>) {
+        self.start(Some(key), family);
     }
 
     #[inline(always)]
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
         // It has rendered nothing for another format than text.
-        if self.text.rendered_counter(series, &mut self.out) {
+        if self.families.current.text.rendered_counter(series, &mut self.out) {
             return;
         }
         // A copy, so that the parts of the original stay in registers.

@@ -25,6 +25,11 @@ impl Rendered {
         self.0.clear();
     }
 
+    /// The memory in bytes.
+    pub(super) fn size(&self) -> usize {
+        self.0.capacity()
+    }
+
     /// Renders a text after the others. `put` appends it, and leaves those before it as they are.
     pub(super) fn render(&mut self, put: impl FnOnce(&mut Vec<u8>)) -> Range {
         self.0.truncate(self.0.len().saturating_sub(BLOCK));
@@ -44,14 +49,19 @@ impl Rendered {
 
     /// As [`Rendered::padded`], without the block; empty for [`NOT_YET`].
     pub(super) fn text(&self, range: Range) -> &[u8] {
-        self.padded(range).map_or(&[], |text| &text.0[..text.len()])
+        self.padded(range).map_or(&[], Padded::text)
     }
 }
 
-impl Padded<'_> {
+impl<'r> Padded<'r> {
     #[inline(always)]
     pub(super) fn len(self) -> usize {
         self.0.len() - BLOCK
+    }
+
+    /// The text without the block after it.
+    pub(super) fn text(self) -> &'r [u8] {
+        &self.0[..self.len()]
     }
 }
 
@@ -171,9 +181,17 @@ unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, count: usize) {
 /// Appends bytes.
 #[inline]
 pub(super) fn append(bytes: &[u8], out: &mut Vec<u8>) {
-    let mut line = Line::begin(out, bytes.len());
-    // SAFETY: that is all of the line.
-    unsafe { line.put(bytes) };
+    join([bytes], out);
+}
+
+/// Appends several texts.
+#[inline]
+pub(super) fn join<const N: usize>(texts: [&[u8]; N], out: &mut Vec<u8>) {
+    let mut line = Line::begin(out, texts.iter().map(|text| text.len()).sum());
+    for text in texts {
+        // SAFETY: the line was begun with the length of all texts.
+        unsafe { line.put(text) };
+    }
     line.end();
 }
 

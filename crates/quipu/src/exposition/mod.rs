@@ -19,12 +19,15 @@
 mod compress;
 mod encoder;
 mod escape;
+mod known;
 mod line;
 mod negotiate;
 mod number;
 mod page;
+mod parts;
 mod protobuf;
 mod shown;
+mod style;
 mod text;
 
 pub use compress::{Compression, Compressor};

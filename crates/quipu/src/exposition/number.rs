@@ -5,14 +5,57 @@ use std::io::Write;
 use super::line::append;
 use crate::snapshot::Number;
 
+/// The most bytes of a number.
+pub(super) const MAX_LENGTH: usize = 24;
+
+/// A place for the text of a number.
+pub(super) struct Digits {
+    whole: itoa::Buffer,
+    float: zmij::Buffer,
+}
+
+impl Default for Digits {
+    #[inline(always)]
+    fn default() -> Self {
+        Self { whole: itoa::Buffer::new(), float: zmij::Buffer::new() }
+    }
+}
+
+impl Digits {
+    /// The value of a sample, of at most [`MAX_LENGTH`] bytes.
+    #[inline(always)]
+    pub(super) fn of(&mut self, number: Number) -> &[u8] {
+        let text = match number {
+            Number::Unsigned(n) => self.whole.format(n).as_bytes(),
+            Number::Signed(n) => self.whole.format(n).as_bytes(),
+            Number::Float(n) => self.of_float(n),
+        };
+        debug_assert!(text.len() <= MAX_LENGTH);
+        text
+    }
+
+    /// A float: as an integer if it is whole and below 2^53, else with the fewest digits that
+    /// round-trip.
+    fn of_float(&mut self, n: f64) -> &[u8] {
+        if !n.is_finite() {
+            match n {
+                f64::INFINITY => b"+Inf",
+                f64::NEG_INFINITY => b"-Inf",
+                _ => b"NaN",
+            }
+        } else if n == n.trunc() && n.abs() < WHOLE && (n != 0.0 || n.is_sign_positive()) {
+            // Below 2^53: exact.
+            self.whole.format(n as i64).as_bytes()
+        } else {
+            self.float.format_finite(n).as_bytes()
+        }
+    }
+}
+
 /// Appends the value of a sample.
 #[inline]
 pub(super) fn put(number: Number, out: &mut Vec<u8>) {
-    match number {
-        Number::Unsigned(n) => put_unsigned(n, out),
-        Number::Signed(n) => out.extend_from_slice(itoa::Buffer::new().format(n).as_bytes()),
-        Number::Float(n) => put_float(n, out),
-    }
+    append(Digits::default().of(number), out);
 }
 
 #[inline]
@@ -25,22 +68,9 @@ pub(super) fn put_unsigned(n: u64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a float: as an integer if it is whole and below 2^53, else with the fewest digits that
-/// round-trip.
+/// Appends a float, see [`Digits::of`].
 pub(super) fn put_float(n: f64, out: &mut Vec<u8>) {
-    if !n.is_finite() {
-        let text: &[u8] = match n {
-            f64::INFINITY => b"+Inf",
-            f64::NEG_INFINITY => b"-Inf",
-            _ => b"NaN",
-        };
-        out.extend_from_slice(text);
-    } else if n == n.trunc() && n.abs() < WHOLE && (n != 0.0 || n.is_sign_positive()) {
-        // Below 2^53: exact.
-        out.extend_from_slice(itoa::Buffer::new().format(n as i64).as_bytes());
-    } else {
-        out.extend_from_slice(zmij::Buffer::new().format_finite(n).as_bytes());
-    }
+    put(Number::Float(n), out);
 }
 
 /// Appends a bucket bound or a quantile. Its spelling must match that of other programs, since it

@@ -3,7 +3,7 @@
 //! histograms and start times.
 
 use super::escape::{self, Escaping};
-use super::page::{Relation, Start, is_exemplar};
+use super::page::{Checked, Relation, is_exemplar};
 use crate::snapshot::{Exemplar, Family, Histogram, Kind, Native, Series, Timestamp, Value};
 
 /// Writes one message per family. The message of the current family is buffered, since its length
@@ -62,8 +62,14 @@ impl Protobuf {
         self.family.clear();
     }
 
-    pub(super) fn family(&mut self, family: &Family<'_>, start: Start, out: &mut Vec<u8>) {
-        if self.is_begun && start.relation == Relation::Same {
+    pub(super) fn family(
+        &mut self,
+        family: &Family<'_>,
+        relation: Relation,
+        checked: &Checked,
+        out: &mut Vec<u8>,
+    ) {
+        if self.is_begun && relation == Relation::Same {
             // Another variant of the same metric.
             return;
         }
@@ -89,7 +95,7 @@ impl Protobuf {
             Kind::Unknown => UNTYPED,
         };
         put_varint_field(field::family::TYPE, kind, message);
-        if start.has_unit {
+        if checked.has_unit {
             put_bytes(field::family::UNIT, family.unit.as_bytes(), message);
         }
     }

@@ -14,7 +14,9 @@ use crate::error::Error;
 use crate::exposition::counter_stem;
 use crate::intake::class::{self, Class, Role};
 use crate::kind::{Aggregation, AnyKind, MetricKind, Scratch};
-use crate::snapshot::{Exemplar, Family, Kind, Label, Series, Sink, Texts, Timestamp, Value};
+use crate::snapshot::{
+    Exemplar, Family, FamilyKey, Kind, Label, Series, Sink, Texts, Timestamp, Value,
+};
 
 /// The readers of a segment's families, cached until the segment gets a new family.
 #[derive(Default)]
@@ -232,6 +234,11 @@ impl fmt::Debug for Source {
 
 /// Reads the series of one family.
 pub(crate) struct Reader {
+    key: FamilyKey,
+    /// The length of the shown name, which is the start of the family's name.
+    name: usize,
+    /// Whether the name is shown as it is, although it lacks the suffix of its kind.
+    bare: bool,
     labels: Labels,
     family: series::Family,
     kind: AnyKind,
@@ -255,7 +262,11 @@ impl Reader {
         if family.schema().identity == Identity::Variant && !labels.all().is_empty() {
             Texts::push(&mut overflow, &list_of(labels.all()));
         }
-        Ok(Self { labels, family, kind, overflow, late_help: String::new() })
+        let whole = &*family.schema().name;
+        let stem = if class.bare { counter_stem(whole) } else { whole };
+        let (name, bare) = (stem.len(), class.bare && stem.len() == whole.len());
+        let (key, late_help) = (FamilyKey::new(), String::new());
+        Ok(Self { key, name, bare, labels, family, kind, overflow, late_help })
     }
 
     /// Takes over the help of another variant, or one that came later. Scrapes that are under way
@@ -304,11 +315,7 @@ impl Reader {
 
     /// The name of the family, without a suffix that the formats add.
     pub(crate) fn name(&self) -> &str {
-        let schema = self.family.schema();
-        match Class::of(schema).bare {
-            true => counter_stem(&schema.name),
-            false => &schema.name,
-        }
+        &self.family.schema().name[..self.name]
     }
 
     /// Whether it has a series that is shown.
@@ -327,13 +334,17 @@ impl Reader {
 
     /// Whether the name is shown as it is, although it lacks the suffix of its kind.
     pub(crate) fn is_bare(&self) -> bool {
-        let schema = self.family.schema();
-        Class::of(schema).bare && counter_stem(&schema.name) == schema.name
+        self.bare
     }
 
     /// The family in the segment.
     pub(crate) fn in_segment(&self) -> &series::Family {
         &self.family
+    }
+
+    /// The key of [`Reader::family`]: a family with another help has another reader.
+    pub(crate) fn key(&self) -> FamilyKey {
+        self.key
     }
 
     /// The family as a snapshot shows it.
@@ -350,22 +361,21 @@ impl Reader {
         }
     }
 
-    /// Passes the series from the cursor on to the sink, until `is_full` returns true or there are
-    /// no more.
+    /// Passes the series of `family`, which is [`Reader::family`], from the cursor on to the sink,
+    /// until `is_full` returns true or there are no more.
     pub(crate) fn walk<S: Sink>(
         &self,
         cursor: &mut Cursor,
         texts: &mut Vec<u8>,
         scratch: &mut Scratch,
-        sink: &mut S,
+        (family, sink): (&Family<'_>, &mut S),
         is_full: impl Fn(&S) -> bool,
     ) -> ControlFlow<()> {
-        let family = self.family();
         macro_rules! walk {
             ($kind:ident) => {
                 self.family.walk(cursor, texts, |view| {
                     $kind.read_all(&self.family, &view.cells, scratch, |value, exemplar| {
-                        self.pass(&family, view, value, exemplar, sink);
+                        self.pass(family, view, value, exemplar, sink);
                     });
                     if is_full(sink) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
                 })
@@ -373,7 +383,7 @@ impl Reader {
         }
         match &self.kind {
             _ if self.family.is_copy() => {
-                self.walk_copy(cursor, texts, scratch, (&family, sink), is_full)
+                self.walk_copy(cursor, texts, scratch, (family, sink), is_full)
             }
             // Most series are counters. In a loop of their own, a series stays in registers.
             AnyKind::Counter(counter) => walk!(counter),

@@ -128,7 +128,9 @@ impl Walk {
                 return true;
             }
         }
-        self.by_name(&readers, &OVERFLOWED, overflowed, sink);
+        if readers.all().any(|reader| reader.in_segment().overflowed() > 0) {
+            self.by_name(&readers, &OVERFLOWED, overflowed, sink);
+        }
         if readers.has_contradictions() {
             let has_series = |reader: &&Arc<Reader>| reader.has_shown();
             let count = |_: &[Arc<Reader>], hidden: &[Arc<Reader>]| {
@@ -160,14 +162,14 @@ impl Walk {
             if self.cursor.is_none() {
                 self.tidy(reader);
                 self.cursor = Some(Cursor::default());
-                sink.family(&family);
+                sink.known_family(reader.key(), &family);
             }
             let flow = match reader.aggregation() {
                 Some(_) => self.combined(reader, &family, sink, &is_full),
                 None => {
                     let Self { texts, scratch, .. } = self;
                     let cursor = self.cursor.get_or_insert_default();
-                    reader.walk(cursor, texts, scratch, sink, &is_full)
+                    reader.walk(cursor, texts, scratch, (&family, &mut *sink), &is_full)
                 }
             };
             if flow.is_break() {

@@ -1,0 +1,139 @@
+//! A cache of the families that an encoder wrote before, with their checks and rendered parts.
+//!
+//! Most pages consist of the same families in the same order as the page before. The cache keeps
+//! this order, because a family is then found without a search. After a change, a page is checked
+//! and rendered again from the changed family on.
+
+use super::page::{Checked, Relation};
+use super::text::Text;
+use crate::snapshot::FamilyKey;
+
+/// A family that was checked and rendered.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    key: Option<FamilyKey>,
+    /// How it continued the family before it, which its parts depend on.
+    relation: Relation,
+    pub(super) checked: Checked,
+    pub(super) text: Text,
+    /// The memory that is counted in [`KnownFamilies::size`].
+    size: usize,
+}
+
+/// The families of the last page.
+#[derive(Debug, Default)]
+pub(super) struct KnownFamilies {
+    #[expect(clippy::vec_box, reason = "a swap moves a pointer instead of the family")]
+    families: Vec<Box<Known>>,
+    /// The current family. It is taken out of the list, so that a loop over its series needs no
+    /// index.
+    pub(super) current: Box<Known>,
+    /// The place of the current family in the list, if it is of the list.
+    at: Option<usize>,
+    /// The place of the next family.
+    next: usize,
+    /// The memory of all families in the list, in bytes.
+    size: usize,
+}
+
+/// From this size on, no family is added.
+const FULL: usize = 2 << 20;
+/// A list of this size, to which families grow that got more label values, is dropped.
+const MAX_SIZE: usize = 2 * FULL;
+
+impl KnownFamilies {
+    /// Starts a page of the same format.
+    pub(super) fn rewind(&mut self) {
+        self.put_back();
+        self.next = 0;
+        if self.size > MAX_SIZE {
+            self.families = Vec::new();
+            self.size = 0;
+        }
+        // A series before the first family does not belong to the last page's family.
+        self.current.text.clear();
+    }
+
+    /// Forgets all families, and keeps their memory.
+    pub(super) fn forget(&mut self) {
+        self.rewind();
+        for known in &mut self.families {
+            known.key = None;
+            known.text.clear();
+        }
+    }
+
+    /// Makes a family the current one. Returns whether its checks and its parts are still right.
+    /// Otherwise, the caller replaces both.
+    pub(super) fn choose(&mut self, key: Option<FamilyKey>, relation: Relation) -> bool {
+        self.put_back();
+        if key.is_some() {
+            let at = self.next;
+            if at == self.families.len() && self.size < FULL {
+                self.families.push(Box::default());
+            }
+            if let Some(known) = self.families.get_mut(at) {
+                std::mem::swap(known, &mut self.current);
+                self.at = Some(at);
+                self.next += 1;
+            }
+        }
+        let known = &mut *self.current;
+        let is_known = key.is_some() && known.key == key && known.relation == relation;
+        known.key = key;
+        known.relation = relation;
+        is_known
+    }
+
+    fn put_back(&mut self) {
+        let Some(known) = self.at.take().and_then(|at| self.families.get_mut(at)) else { return };
+        std::mem::swap(known, &mut self.current);
+        let size = size_of::<Known>() + known.text.size();
+        self.size = self.size - known.size + size;
+        known.size = size;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The keys of the list, from its start.
+    fn walk(families: &mut KnownFamilies, keys: &[FamilyKey]) -> Vec<bool> {
+        families.rewind();
+        keys.iter().map(|key| families.choose(Some(*key), Relation::New)).collect()
+    }
+
+    #[test]
+    fn families_are_known_up_to_the_first_change_and_once_more_after_it() {
+        let keys: Vec<FamilyKey> = (0..4).map(|_| FamilyKey::new()).collect();
+        let mut families = KnownFamilies::default();
+        assert_eq!(walk(&mut families, &keys), [false; 4]);
+        assert_eq!(walk(&mut families, &keys), [true; 4]);
+        let other = [keys[0], FamilyKey::new(), keys[1], keys[2], keys[3]];
+        assert_eq!(walk(&mut families, &other), [true, false, false, false, false]);
+        assert_eq!(walk(&mut families, &other), [true; 5]);
+        // Without a key, a family takes no place.
+        families.rewind();
+        assert!(families.choose(Some(other[0]), Relation::New));
+        assert!(!families.choose(None, Relation::New));
+        assert!(families.choose(Some(other[1]), Relation::New));
+        assert!(!families.choose(Some(other[2]), Relation::Second));
+        families.forget();
+        assert_eq!(walk(&mut families, &other), [false; 5]);
+    }
+
+    #[test]
+    fn a_full_list_takes_no_more_families() {
+        let mut families = KnownFamilies::default();
+        let count = 2 * FULL / size_of::<Known>();
+        let keys: Vec<FamilyKey> = (0..count).map(|_| FamilyKey::new()).collect();
+        walk(&mut families, &keys);
+        families.rewind();
+        assert!((FULL..FULL + 2 * size_of::<Known>()).contains(&families.size));
+        let kept = families.families.len();
+        let known = walk(&mut families, &keys);
+        assert!(known[..kept].iter().all(|is_known| *is_known));
+        assert!(!known[kept..].contains(&true));
+    }
+}
