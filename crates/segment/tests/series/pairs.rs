@@ -68,6 +68,7 @@ fn a_series_with_pairs_begins_at_a_multiple_of_16_bytes() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "it takes minutes, and has no unsafe code to look at")]
 fn pairs_that_contradict_the_rest_of_the_schema_are_refused() {
     let segment = Segment::private(1 << 20).unwrap();
     let good = paired("requests", 3, vec![fixed("kind", &["a", "b"])]);
