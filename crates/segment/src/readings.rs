@@ -16,8 +16,14 @@ pub struct Readings {
 impl Readings {
     /// Reads the clocks.
     pub fn now() -> Self {
+        Self { boot: boot_id(), ..Self::of_this_boot() }
+    }
+
+    /// Reads the clocks without the id of the boot, which is in a file: for memory that does not
+    /// outlive the boot.
+    pub(crate) fn of_this_boot() -> Self {
         let since_boot = Duration::from_nanos(since_boot());
-        Self { boot: boot_id(), since_boot, wall: Duration::from_nanos(unix()) }
+        Self { boot: [0; 16], since_boot, wall: Duration::from_nanos(unix()) }
     }
 }
 

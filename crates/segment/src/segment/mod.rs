@@ -134,7 +134,7 @@ impl Segment {
         let Some(region) = Region::private(limit) else {
             return Err(Error::new(None, ErrorKind::NoMemory { wanted: limit }));
         };
-        let readings = Readings::now();
+        let readings = Readings::of_this_boot();
         for (i, chunk) in header(limit, limit, &readings).chunks_exact(8).enumerate() {
             let word = u64::from_le_bytes(chunk.try_into().expect("a chunk has 8 bytes"));
             region.cell(WordOffset::new(i as u32).byte()).store(word, Ordering::Relaxed);
