@@ -171,7 +171,7 @@ impl<'r> Scope<'r> {
         if claims_name {
             self.registry.claim(&name)?;
         }
-        self.registry.segment().family(&schema).map_err(|error| {
+        self.registry.segment().family_of(schema).map_err(|error| {
             if claims_name {
                 self.registry.release(&name);
             }

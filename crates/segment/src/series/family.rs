@@ -122,7 +122,16 @@ impl Segment {
     /// A description that no family can have or that contradicts the existing family, a full
     /// segment, and the errors of the disk.
     pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
-        Family::open_or_make(self, schema, None)
+        Family::open_or_make(self, Cow::Borrowed(schema), None)
+    }
+
+    /// As [`Segment::family`], for a description that you do not need afterwards: a new family
+    /// keeps it instead of a copy.
+    ///
+    /// # Errors
+    /// The errors of [`Segment::family`].
+    pub fn family_of(&self, schema: Schema) -> Result<Family, Error> {
+        Family::open_or_make(self, Cow::Owned(schema), None)
     }
 
     /// As [`Segment::family`], with a clock that is set by hand, for tests.
@@ -130,7 +139,7 @@ impl Segment {
     /// # Errors
     /// Those of [`Segment::family`].
     pub fn family_at(&self, schema: &Schema, clock: Manual) -> Result<Family, Error> {
-        Family::open_or_make(self, schema, Some(clock))
+        Family::open_or_make(self, Cow::Borrowed(schema), Some(clock))
     }
 
     /// The families, in the order in which they were made.
@@ -166,27 +175,41 @@ impl RegistrationGuard<'_> {
     /// # Errors
     /// Those of [`Segment::family`].
     pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
-        Wanted::new(self.segment(), schema, None)?.find_or_make(self)
+        Wanted::new(self.segment(), Cow::Borrowed(schema), None)?.find_or_make(self)
     }
 }
 
 /// A family that is to be opened, or else made. Its description was checked.
 pub(super) struct Wanted<'s> {
-    pub(super) schema: &'s Schema,
+    pub(super) schema: Cow<'s, Schema>,
     /// The number of combinations of its fixed label values.
     pub(super) groups: u32,
-    /// The name for lookups; `None` if it is to stand apart.
-    pub(super) name: Option<Cow<'s, str>>,
+    /// The name by which a variant is found.
+    variant: Option<String>,
     pub(super) clock: Option<Manual>,
 }
 
 impl<'s> Wanted<'s> {
-    fn new(segment: &Segment, schema: &'s Schema, clock: Option<Manual>) -> Result<Self, Error> {
+    fn new(
+        segment: &Segment,
+        schema: Cow<'s, Schema>,
+        clock: Option<Manual>,
+    ) -> Result<Self, Error> {
         let fail =
             |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
         let groups = schema.check().map_err(fail)?;
-        let name = (schema.identity != Identity::Apart).then(|| schema.found_by());
-        Ok(Self { schema, groups, name, clock })
+        let is_variant = schema.identity == Identity::Variant;
+        let variant = is_variant.then(|| schema.found_by().into_owned());
+        Ok(Self { schema, groups, variant, clock })
+    }
+
+    /// The name for lookups; `None` if it is to stand apart.
+    pub(super) fn name(&self) -> Option<&str> {
+        match self.schema.identity {
+            Identity::Name => Some(&self.schema.name),
+            Identity::Variant => self.variant.as_deref(),
+            Identity::Apart => None,
+        }
     }
 
     fn find_or_make(self, registration: &RegistrationGuard<'_>) -> Result<Family, Error> {
@@ -200,17 +223,17 @@ impl<'s> Wanted<'s> {
     /// The family of that name, if it exists and others can find it. Takes no lock that other
     /// processes hold, and its cost does not depend on the number of families.
     fn find(&self, segment: &Segment) -> Result<Option<Family>, Error> {
-        let Some(name) = &self.name else { return Ok(None) };
+        let Some(name) = self.name() else { return Ok(None) };
         let short = record_name(&self.schema.name);
         let Some(record) = Names::of(segment).family(segment, name, short)? else {
             return Ok(None);
         };
         let family = Family::open(segment, &record, self.clock.clone())?;
-        if family.inner.schema.found_by() != *name {
+        if family.inner.schema.found_by() != name {
             // Its record has the name of another family, whose name does not fit whole.
             return Ok(None);
         }
-        match family.inner.schema.contradiction(self.schema) {
+        match family.inner.schema.contradiction(&self.schema) {
             None => Ok(Some(family)),
             Some(what) => {
                 let what = format!("the family {:?} exists already, and {what}", self.schema.name);
@@ -223,7 +246,7 @@ impl<'s> Wanted<'s> {
 impl Family {
     fn open_or_make(
         segment: &Segment,
-        schema: &Schema,
+        schema: Cow<'_, Schema>,
         clock: Option<Manual>,
     ) -> Result<Self, Error> {
         let wanted = Wanted::new(segment, schema, clock)?;

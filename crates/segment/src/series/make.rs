@@ -16,7 +16,7 @@ use crate::sync::Ordering;
 impl Family {
     /// Makes a family. Requires the lock of registration.
     pub(super) fn make(segment: &Segment, wanted: Wanted<'_>) -> Result<Self, Error> {
-        let Wanted { schema, groups, name: found_by, clock } = wanted;
+        let (schema, groups) = (&*wanted.schema, wanted.groups);
         let bytes = schema.encode();
         let is_dense = is_dense(schema, groups);
         let head = if is_dense { at::END } else { keyed::head::END };
@@ -29,7 +29,7 @@ impl Family {
             None => segment.reserve(FAMILY, name, words)?,
         };
         let cells = draft.cells();
-        let now = moment(segment, clock.as_ref());
+        let now = moment(segment, wanted.clock.as_ref());
         cells[at::SCHEMA_BYTES].store(bytes.len() as u64, Ordering::Relaxed);
         cells[at::CREATED].store(now.unix, Ordering::Relaxed);
         cells[at::OVERFLOWED].store(0, Ordering::Relaxed);
@@ -61,8 +61,9 @@ impl Family {
             Series::Dynamic(series)
         };
         let record = draft.publish()?;
-        Names::of(segment).note_family(segment, &record, found_by.as_deref());
+        Names::of(segment).note_family(segment, &record, wanted.name());
         // The description was checked, and is not read again from the record.
-        Ok(Self::with_series(segment, &record, (schema.clone(), groups), series, clock))
+        let schema = (wanted.schema.into_owned(), groups);
+        Ok(Self::with_series(segment, &record, schema, series, wanted.clock))
     }
 }
