@@ -16,7 +16,9 @@ use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
 use quipu_window::{Bucketed, Exact, KeyedWindows, Window};
 use quipu_wire::remote::{RemoteWrite1, RemoteWrite2, SeriesType, WriteVersion};
-use quipu_wire::{AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion};
+use quipu_wire::{
+    AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion, StreamWriter,
+};
 
 use wire_shared::{DIALECTS, NAMES};
 
@@ -290,6 +292,35 @@ fn wire(corpus: &impl Corpus) -> Result<(), Failure> {
             corpus("wire_stream", &format!("{name}_{framing:?}").to_lowercase(), &input)?;
         }
     }
+    blocks(corpus)
+}
+
+/// Blocks of a quipu stream, whose checksums the target sets right: all kinds of messages, wide and
+/// narrow columns, decimals whose places change, short and long lists, and a restart.
+fn blocks(corpus: &impl Corpus) -> Result<(), Failure> {
+    let mut writer = StreamWriter::default();
+    let mut input = vec![0, 3 | 0x10, 30];
+    for number in 0..90 {
+        let id = &[b'i', b'd', b'a' + (number % 7) as u8];
+        let value = f64::from(number) / [1.0, 10.0, 8.0, 3.0][number as usize % 4];
+        let values = [value; 9];
+        let values = &values[..number as usize % 10];
+        let messages: [Message<'_>; 4] = [
+            quipu_wire::Counter { id, value: i64::from(number).pow(number as u32 % 9) }.into(),
+            Gauge { id, value }.into(),
+            BatchTimer { id, values }.into(),
+            MetricUnion { metric_type: MetricType(9), id, counter: 1, timer: values, gauge: value }
+                .into(),
+        ];
+        writer.append(&messages[number as usize % 4], &mut input)?;
+        match number {
+            20 | 60 => writer.flush(&mut input),
+            40 => writer.restart(),
+            _ => {}
+        }
+    }
+    writer.flush(&mut input);
+    corpus("wire_stream", "quipu_blocks", &input)?;
     Ok(())
 }
 
