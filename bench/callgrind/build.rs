@@ -5,7 +5,9 @@ fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     if std::env::var("CARGO_CFG_TARGET_OS").as_deref() == Ok("linux") {
         for name in ["__rseq_offset", "__rseq_size"] {
-            println!("cargo:rustc-link-arg-bin=cells=-Wl,--export-dynamic-symbol={name}");
+            for program in ["cells", "many_cpus"] {
+                println!("cargo:rustc-link-arg-bin={program}=-Wl,--export-dynamic-symbol={name}");
+            }
         }
     }
 }

@@ -9,15 +9,14 @@
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu"))]
 mod platform {
     use std::arch::asm;
-    use std::cell::UnsafeCell;
     use std::sync::atomic::{AtomicIsize, AtomicU32, Ordering};
 
     /// `struct rseq`: the CPU at 0 and 4, the descriptor of the current sequence at 8.
     #[repr(C, align(32))]
-    struct Area(UnsafeCell<[u32; 8]>);
+    struct Area([AtomicU32; 8]);
 
     thread_local! {
-        static AREA: Area = const { Area(UnsafeCell::new([0; 8])) };
+        static AREA: Area = const { Area([const { AtomicU32::new(0) }; 8]) };
     }
 
     /// The offset of a thread's area from its thread pointer.
@@ -33,9 +32,17 @@ mod platform {
         let pointer: isize;
         // SAFETY: The first word that fs addresses is the thread pointer itself.
         unsafe { asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, readonly)) };
-        let area = AREA.with(|area| area.0.get() as isize);
+        let area = AREA.with(|area| area.0.as_ptr() as isize);
         OFFSET.store(area - pointer, Ordering::Relaxed);
         SIZE.store(32, Ordering::Relaxed);
+    }
+
+    /// Has this thread's area say another CPU.
+    pub fn pretend_to_be_on(cpu: u32) {
+        AREA.with(|area| {
+            area.0[0].store(cpu, Ordering::Relaxed);
+            area.0[1].store(cpu, Ordering::Relaxed);
+        });
     }
 }
 
@@ -43,6 +50,9 @@ mod platform {
 mod platform {
     /// The library has no restartable sequences here.
     pub fn register() {}
+
+    /// Nor does it ask for a CPU.
+    pub fn pretend_to_be_on(_cpu: u32) {}
 }
 
-pub use platform::register;
+pub use platform::{pretend_to_be_on, register};
