@@ -1,10 +1,11 @@
 //! How costs grow with the amount of work: with the series of a family, the labels of a series, the
-//! threads and processes that count, and the families of a registry.
+//! threads and processes that count, the cores of the machine, and the families of a registry.
 //!
 //! An [`Axis`] is an amount that grows; a point is one amount. Each turn, a contender at a point,
 //! runs in a new process. The case of a record is `axis/point`, and its metric is what was measured
 //! there.
 
+mod cores;
 mod families;
 mod labels;
 mod processes;
@@ -24,6 +25,8 @@ pub struct Axis {
     /// Its name, in cases and on the command line.
     pub name: &'static str,
     points: &'static [usize],
+    /// Whether a point is measured on this machine.
+    fits: fn(usize) -> bool,
     /// The contenders.
     pub entrants: &'static [Entrant],
 }
@@ -39,17 +42,20 @@ pub struct Entrant {
 }
 
 /// All axes.
-pub const AXES: [Axis; 5] =
-    [series::AXIS, labels::AXIS, threads::AXIS, processes::AXIS, families::AXIS];
+pub const AXES: [Axis; 6] =
+    [series::AXIS, labels::AXIS, threads::AXIS, cores::AXIS, processes::AXIS, families::AXIS];
 
 impl Axis {
     /// The points of a plan.
     pub fn points(&self, plan: &Plan) -> impl Iterator<Item = usize> {
         let most = if *plan == Plan::full() { usize::MAX } else { QUICK };
-        self.points.iter().copied().filter(move |point| *point <= most)
+        let fits = self.fits;
+        self.points.iter().copied().filter(move |point| *point <= most && fits(*point))
     }
 }
 
+/// For points that every machine can measure.
+const EVERY: fn(usize) -> bool = |_| true;
 /// The highest point of a trial.
 const QUICK: usize = 10_000;
 

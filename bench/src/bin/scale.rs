@@ -17,7 +17,7 @@ use quipu_bench::{Error, Result, peer};
 /// The name of the report.
 const NAME: &str = "scale";
 
-/// Measures costs at growing numbers of series, labels, threads, processes and families, in
+/// Measures costs at growing numbers of series, labels, threads, cores, processes and families, in
 /// rotation, each turn in a new process.
 #[derive(Parser)]
 #[command(name = "scale")]

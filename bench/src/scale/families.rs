@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter as ClientCounter;
 use prometheus_client::registry::Registry as ClientRegistry;
 use quipu::Registry;
 
-use super::{Axis, Entrant, case, repeated};
+use super::{Axis, EVERY, Entrant, case, repeated};
 use crate::counting::contender::Contender;
 use crate::counting::peer::{Prometheus, PrometheusClient};
 use crate::counting::{Plan, Quipu, QuipuInFile, in_file};
@@ -19,6 +19,7 @@ use crate::record::{Label, Record};
 pub(super) const AXIS: Axis = Axis {
     name: "families",
     points: &[1, 10, 100, 1_000, 10_000],
+    fits: EVERY,
     entrants: &[
         Entrant { key: Quipu::KEY, most: usize::MAX, turn: quipu },
         Entrant { key: QuipuInFile::KEY, most: usize::MAX, turn: quipu_in_file },

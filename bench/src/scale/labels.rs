@@ -13,7 +13,7 @@ use prometheus_client::metrics::counter::Counter as ClientCounter;
 use prometheus_client::metrics::family::Family;
 use quipu::{CounterFamily, Description, Registry};
 
-use super::{Axis, Entrant, case};
+use super::{Axis, EVERY, Entrant, case};
 use crate::counting::contender::Contender;
 use crate::counting::data::{Random, TURN};
 use crate::counting::peer::{MeasuredParacord, Prometheus, PrometheusClient};
@@ -24,6 +24,7 @@ use crate::record::{Label, Record};
 pub(super) const AXIS: Axis = Axis {
     name: "labels",
     points: &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    fits: EVERY,
     entrants: &[
         Entrant { key: Quipu::KEY, most: MOST, turn: quipu },
         Entrant { key: MeasuredParacord::KEY, most: MOST, turn: measured },

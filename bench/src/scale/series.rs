@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::{Axis, Entrant, case, repeated};
+use super::{Axis, EVERY, Entrant, case, repeated};
 use crate::counting::Plan;
 use crate::counting::QuipuLarge;
 use crate::counting::contender::{ByUser, Contender, Scrape};
@@ -18,6 +18,7 @@ use crate::record::{Label, Record};
 pub(super) const AXIS: Axis = Axis {
     name: "series",
     points: &[10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000],
+    fits: EVERY,
     entrants: &[
         Entrant { key: QuipuLarge::KEY, most: usize::MAX, turn: turn::<QuipuLarge> },
         Entrant { key: MeasuredParacord::KEY, most: usize::MAX, turn: turn::<MeasuredParacord> },

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::cores::cores;
 use super::{Axis, Entrant, case};
 use crate::counting::contender::{ByUser, Contender, Handle};
 use crate::counting::data::Keys;
@@ -12,7 +13,8 @@ use crate::record::{Label, Record};
 
 pub(super) const AXIS: Axis = Axis {
     name: "threads",
-    points: &[1, 2, 3, 4, 5, 6, 7, 8],
+    points: &[1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64, 128, 256, 512],
+    fits: |threads| threads <= 8 || threads <= cores(),
     entrants: &[
         Entrant { key: Quipu::KEY, most: usize::MAX, turn: turn::<Quipu> },
         Entrant { key: Measured::KEY, most: usize::MAX, turn: turn::<Measured> },
