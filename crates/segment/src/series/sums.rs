@@ -72,28 +72,31 @@ impl Sums {
             // that the base includes.
             *base = found.load(Ordering::Acquire);
         }
+        // The positions of the cells that hold floats, which are added up apart: a loop that had to
+        // ask this of each cell would take several times as long.
+        let mut positions = [0; WORDS];
+        let all = (0..words).filter(|i| is_float(floats, i % cells));
+        let count = positions.iter_mut().zip(all).map(|(position, i)| *position = i).count();
+        let positions = &positions[..count];
+        let mut float_sums = [0.0; WORDS];
         let sums = &mut self.cells[..words];
+        sums.fill(0);
         let mut is_first = true;
         dense.visit_lanes(slot, words, |lane| {
-            // Acquire: a reader that sees an addition sees what its thread saw before it. The first
-            // lane is copied: a sum of floats keeps the sign of a zero.
-            if is_first {
-                for (sum, cell) in sums.iter_mut().zip(lane) {
-                    *sum = cell.load(Ordering::Acquire);
-                }
-            } else if floats == 0 {
-                for (sum, cell) in sums.iter_mut().zip(lane) {
-                    *sum = sum.wrapping_add(cell.load(Ordering::Acquire));
-                }
-            } else {
-                for (sums, lane) in sums.chunks_exact_mut(cells).zip(lane.chunks_exact(cells)) {
-                    for (i, (sum, cell)) in sums.iter_mut().zip(lane).enumerate() {
-                        *sum = add(*sum, cell.load(Ordering::Acquire), is_float(floats, i));
-                    }
-                }
+            // Acquire: a reader that sees an addition sees what its thread saw before it.
+            for (sum, cell) in sums.iter_mut().zip(lane) {
+                *sum = sum.wrapping_add(cell.load(Ordering::Acquire));
+            }
+            for &i in positions {
+                let value = f64::from_bits(lane[i].load(Ordering::Acquire));
+                // The first value is copied, because a sum keeps the sign of a zero.
+                float_sums[i] = if is_first { value } else { float_sums[i] + value };
             }
             is_first = false;
         });
+        for &i in positions {
+            sums[i] = float_sums[i].to_bits();
+        }
         for (i, (sum, base)) in sums.iter_mut().zip(&self.bases).enumerate() {
             *sum = less(*sum, *base, is_float(floats, i % cells));
         }
@@ -106,15 +109,6 @@ const LANES: u32 = 3;
 #[inline]
 fn is_float(floats: u64, cell: usize) -> bool {
     cell < 64 && floats >> cell & 1 == 1
-}
-
-#[inline]
-fn add(sum: u64, value: u64, is_float: bool) -> u64 {
-    if is_float {
-        (f64::from_bits(sum) + f64::from_bits(value)).to_bits()
-    } else {
-        sum.wrapping_add(value)
-    }
 }
 
 #[inline]
