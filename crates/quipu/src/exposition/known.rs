@@ -10,7 +10,7 @@ use crate::snapshot::FamilyKey;
 
 /// A family that was checked and rendered.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct RenderedFamily {
     key: Option<FamilyKey>,
     /// How it continued the family before it, which its parts depend on.
     relation: Relation,
@@ -24,10 +24,10 @@ pub(super) struct Known {
 #[derive(Debug, Default)]
 pub(super) struct KnownFamilies {
     #[expect(clippy::vec_box, reason = "a swap moves a pointer instead of the family")]
-    families: Vec<Box<Known>>,
+    families: Vec<Box<RenderedFamily>>,
     /// The current family. It is taken out of the list, so that a loop over its series needs no
     /// index.
-    pub(super) current: Box<Known>,
+    pub(super) current: Box<RenderedFamily>,
     /// The place of the current family in the list, if it is of the list.
     at: Option<usize>,
     /// The place of the next family.
@@ -38,8 +38,10 @@ pub(super) struct KnownFamilies {
 
 /// From this size on, no family is added.
 const FULL: usize = 2 << 20;
-/// A list of this size, to which families grow that got more label values, is dropped.
+/// A list of a greater size loses families: they grew, because they got more label values.
 const MAX_SIZE: usize = 2 * FULL;
+/// The families above this size are the first to go.
+const GREAT: usize = FULL / 2;
 
 impl KnownFamilies {
     /// Starts a page of the same format.
@@ -47,11 +49,25 @@ impl KnownFamilies {
         self.put_back();
         self.next = 0;
         if self.size > MAX_SIZE {
+            self.shrink();
+        }
+        // A series before the first family does not belong to the last page's family, and that
+        // family is not known without its text.
+        self.current.key = None;
+        self.current.text.clear();
+    }
+
+    /// Drops the great families, which are rendered for each page then, or all if that is not
+    /// enough.
+    fn shrink(&mut self) {
+        for known in self.families.iter_mut().filter(|known| known.size > GREAT) {
+            self.size -= known.size;
+            **known = RenderedFamily::default();
+        }
+        if self.size > MAX_SIZE {
             self.families = Vec::new();
             self.size = 0;
         }
-        // A series before the first family does not belong to the last page's family.
-        self.current.text.clear();
     }
 
     /// Forgets all families, and keeps their memory.
@@ -88,7 +104,7 @@ impl KnownFamilies {
     fn put_back(&mut self) {
         let Some(known) = self.at.take().and_then(|at| self.families.get_mut(at)) else { return };
         std::mem::swap(known, &mut self.current);
-        let size = size_of::<Known>() + known.text.size();
+        let size = size_of::<RenderedFamily>() + known.text.size();
         self.size = self.size - known.size + size;
         known.size = size;
     }
@@ -124,13 +140,39 @@ mod tests {
     }
 
     #[test]
+    fn the_only_family_beyond_a_full_list_is_rendered_for_each_page() {
+        let mut families = KnownFamilies::default();
+        let count = 2 * FULL / size_of::<RenderedFamily>();
+        let keys: Vec<FamilyKey> = (0..count).map(|_| FamilyKey::new()).collect();
+        walk(&mut families, &keys);
+        let kept = families.families.len();
+        let keys = &keys[..kept + 1];
+        walk(&mut families, keys);
+        assert_eq!(walk(&mut families, keys).last(), Some(&false));
+        families.forget();
+        assert_eq!(walk(&mut families, keys).last(), Some(&false));
+    }
+
+    #[test]
+    fn a_great_family_does_not_displace_the_others() {
+        let mut families = KnownFamilies::default();
+        let keys = [(); 3].map(|()| FamilyKey::new());
+        walk(&mut families, &keys);
+        families.rewind();
+        let grown = 2 * MAX_SIZE;
+        families.size += grown - families.families[1].size;
+        families.families[1].size = grown;
+        assert_eq!(walk(&mut families, &keys), [true, false, true]);
+    }
+
+    #[test]
     fn a_full_list_takes_no_more_families() {
         let mut families = KnownFamilies::default();
-        let count = 2 * FULL / size_of::<Known>();
+        let count = 2 * FULL / size_of::<RenderedFamily>();
         let keys: Vec<FamilyKey> = (0..count).map(|_| FamilyKey::new()).collect();
         walk(&mut families, &keys);
         families.rewind();
-        assert!((FULL..FULL + 2 * size_of::<Known>()).contains(&families.size));
+        assert!((FULL..FULL + 2 * size_of::<RenderedFamily>()).contains(&families.size));
         let kept = families.families.len();
         let known = walk(&mut families, &keys);
         assert!(known[..kept].iter().all(|is_known| *is_known));
