@@ -94,7 +94,7 @@ fn bounds() -> impl Strategy<Value = Vec<f64>> {
     })
 }
 
-/// Values on the bounds and between them; all sums of them are exact, unless one is infinite or NaN.
+/// Values on the bounds and between them. Their sums are exact, unless one is infinite or NaN.
 fn values() -> impl Strategy<Value = Vec<f64>> {
     let value = prop_oneof![
         20 => (-90_i32..90).prop_map(|n| f64::from(n) / 8.0),
