@@ -24,6 +24,18 @@ use wire_shared::{DIALECTS, NAMES};
 
 #[path = "exposition_seeds.rs"]
 mod exposition_seeds;
+/// What the records need of the daemon.
+mod outputs {
+    pub(crate) mod remote_write {
+        pub(crate) mod coding {
+            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+            pub(crate) enum Coding {
+                Snappy,
+                Zstd,
+            }
+        }
+    }
+}
 #[path = "targets/exposition_program.rs"]
 mod program;
 #[allow(dead_code, reason = "the fuzz target has the rest")]
@@ -223,6 +235,7 @@ fn queue(corpus: &impl Corpus) -> Result<(), Failure> {
             timestamp_ms,
             samples: n,
             version,
+            coding: outputs::remote_write::coding::Coding::Snappy,
             shard: n as u8,
             last_shard: 2,
             body: body.as_bytes(),
