@@ -5,7 +5,7 @@
 //! format. So a family that one format cannot show is still there in another one.
 //!
 //! An encoder keeps the result of the checks that concern a single family. On the next page, the
-//! other checks take about 200 of the 1,090 instructions of a family with one counter (`make
+//! other checks take about 200 of the 1,160 instructions of a family with one counter (`make
 //! test-counts`, `encode_a_family_of_1000`). Only series of histograms and summaries are checked
 //! one by one.
 //!
