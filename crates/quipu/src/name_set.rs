@@ -44,6 +44,8 @@ impl NameSet {
     /// Adds a name; returns false if it is there already.
     pub(crate) fn claim(&self, name: &str) -> bool {
         let hash = self.hasher.hash_one(name);
+        // Counted before it can be released: the count never falls below zero.
+        let before = self.count.fetch_add(1, Ordering::Relaxed);
         let (is_new, lists) = self.table.read(|table| {
             let is_new =
                 table[index(hash, table.len())].replace(|list| match find(list, hash, name) {
@@ -52,7 +54,9 @@ impl NameSet {
                 });
             (is_new, table.len())
         });
-        if is_new && self.count.fetch_add(1, Ordering::Relaxed) >= lists {
+        if !is_new {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        } else if before >= lists {
             self.grow(lists);
         }
         is_new
