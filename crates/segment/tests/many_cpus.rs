@@ -473,27 +473,34 @@ mod files {
         *found == at
     }
 
+    const CURSOR: u64 = 72;
+
+    /// Opens a file in a boot of the machine.
+    fn open_in_boot(path: &Path, boot: u8) -> Result<Segment, quipu_segment::Error> {
+        let time = std::time::Duration::from_secs(1000);
+        let readings = Readings { boot: [boot; 16], since_boot: time, wall: time * 2 };
+        Options::new().readings(readings).open_or_create(path)
+    }
+
+    fn set_cursor(path: &Path, cursor: u64) {
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &cursor.to_le_bytes(), CURSOR).unwrap();
+    }
+
     #[test]
     fn a_power_loss_that_sets_back_the_words_in_use_takes_the_lanes_beyond() {
         let _machine = machine(CPUS);
-        const CURSOR: u64 = 72;
         let directory = in_memory();
         let path = directory.path().join("lost.quipu");
-        let at = |boot: u8| {
-            let time = std::time::Duration::from_secs(1000);
-            let readings = Readings { boot: [boot; 16], since_boot: time, wall: time * 2 };
-            Options::new().readings(readings).open_or_create(&path).unwrap()
-        };
-        let segment = at(1);
+        let segment = open_in_boot(&path, 1).unwrap();
         let hits = family(&segment, "hits", 18);
         add(&hits, 3, 5);
         let cursor = segment.used();
         hits.stripe();
         add(&hits, 3, 7);
         drop((hits, segment));
-        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &cursor.to_le_bytes(), CURSOR).unwrap();
-        let segment = at(2);
+        set_cursor(&path, cursor);
+        let segment = open_in_boot(&path, 2).unwrap();
         assert!(segment.may_have_lost_power());
         let hits = family(&segment, "hits", 18);
         assert_eq!(read(&hits, 3), Some((5, 5.0, 1)));
@@ -506,5 +513,58 @@ mod files {
         add(&others, 1, 1);
         assert_eq!(read(&hits, 3), Some((6, 6.0, 2)));
         assert_eq!(read(&others, 1), Some((2, 2.0, 2)));
+    }
+
+    #[test]
+    fn lanes_that_a_power_loss_takes_leave_no_sum_below_zero() {
+        let _machine = machine(CPUS);
+        let directory = in_memory();
+        let path = directory.path().join("reset.quipu");
+        let segment = open_in_boot(&path, 1).unwrap();
+        let hits = family(&segment, "hits", 400);
+        // The last one is in another slab.
+        let kinds = [3, 4, 5, 399];
+        kinds.iter().for_each(|&kind| add(&hits, kind, 5));
+        let cursor = segment.used();
+        hits.stripe();
+        kinds.iter().for_each(|&kind| add(&hits, kind, 1000));
+        for kind in [3, 399] {
+            let _ = hits.remove(|key| key.index(kind, 400)).unwrap();
+        }
+        add(&hits, 3, 7);
+        drop((hits, segment));
+        set_cursor(&path, cursor);
+        let segment = open_in_boot(&path, 2).unwrap();
+        let hits = family(&segment, "hits", 400);
+        let found = walk(&hits);
+        assert_eq!(found, [(4, 5, 5.0, 1), (5, 5, 5.0, 1)]);
+        kinds.iter().for_each(|&kind| add(&hits, kind, 2));
+        assert_eq!(read(&hits, 3), Some((2, 2.0, 1)));
+        assert_eq!(read(&hits, 4), Some((7, 7.0, 2)));
+        assert_eq!(read(&hits, 399), Some((2, 2.0, 1)));
+    }
+
+    #[test]
+    fn a_power_loss_that_takes_the_cells_of_a_family_with_lanes_gives_them_to_no_other() {
+        let _machine = machine(CPUS);
+        let directory = in_memory();
+        let path = directory.path().join("cut.quipu");
+        let segment = open_in_boot(&path, 1).unwrap();
+        let begin = segment.used();
+        let hits = family(&segment, "hits", 100);
+        let end = segment.used();
+        add(&hits, 3, 5);
+        hits.stripe();
+        drop((hits, segment));
+        let bytes = std::fs::read(&path).unwrap();
+        for cursor in (begin..=end).step_by(64) {
+            std::fs::write(&path, &bytes).unwrap();
+            set_cursor(&path, cursor);
+            let Ok(segment) = open_in_boot(&path, 2) else { continue };
+            let (hits, others) = (family(&segment, "hits", 100), family(&segment, "others", 100));
+            let before = walk(&hits);
+            (0..100).for_each(|kind| add(&others, kind, 1));
+            assert_eq!(walk(&hits), before, "cut at {cursor} of {begin} to {end}");
+        }
     }
 }

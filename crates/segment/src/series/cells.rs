@@ -354,6 +354,19 @@ impl<'a> SeriesCells<'a> {
         }
     }
 
+    /// Resets the sums if one of them is below zero: lanes are lost, and the bases include what was
+    /// counted there. Cells without a base stay. No other thread may use the cells.
+    pub(crate) fn reset_below_zero(&self, floats: u64) {
+        let base = |cell| self.base(cell).map_or(0, |base| base.load(Ordering::Relaxed));
+        let is_below_zero = |cell: usize| match cell < 64 && floats >> cell & 1 == 1 {
+            true => self.raw_sum_float(cell) < f64::from_bits(base(cell)),
+            false => self.raw_sum(cell) < base(cell),
+        };
+        if (0..self.len()).any(|cell| base(cell) != 0 && is_below_zero(cell)) {
+            self.reset(floats, |cell| base(cell) == 0);
+        }
+    }
+
     /// Whether all sums are zero.
     pub(crate) fn is_zero(&self, floats: u64) -> bool {
         (0..self.len()).all(|cell| {

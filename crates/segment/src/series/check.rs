@@ -57,9 +57,10 @@ pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
                 // A power loss may have set back the number of words in use: of its slab, or of the
                 // segment, after the slab earned lanes there.
                 let used = offset::words(segment.used());
-                let has_lost_lanes = torn && dense.earned_words().any(|words| words.end > used);
-                let is_there = |words: &Range<u64>| !has_lost_lanes || words.end <= used;
-                extents.extend(dense.extents(&slabs).filter(is_there));
+                let is_lost = |words: &Range<u64>| torn && words.end > used;
+                let has_lost_lanes = dense.earned_words().any(|words| is_lost(&words));
+                extents.extend(dense.extents(&slabs));
+                extents.extend(dense.earned_words().filter(|words| !is_lost(words)));
                 let has_lost = slabs.iter().any(|slab| slab.has_lost(dense)) || has_lost_lanes;
                 has_lost.then_some(ToDo::Mend)
             }
@@ -120,7 +121,10 @@ pub(super) fn mend(segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
     for (job, family) in jobs.iter().zip(families) {
         match (&family.inner.layout, job.to_do) {
             (Series::Dense(dense), _) => {
-                dense.forget_lanes_beyond(offset::words(segment.used()));
+                let lost = dense.forget_lanes_beyond(offset::words(segment.used()));
+                for slot in lost.into_iter().flatten() {
+                    dense.cells_at(slot).reset_below_zero(family.inner.schema.floats);
+                }
                 slabs.iter().for_each(|slab| slab.keep(dense));
             }
             (Series::Dynamic(keyed), ToDo::Unclaim) => keyed.unclaim_alone(),

@@ -247,7 +247,8 @@ impl Dense {
         self.sets.iter().for_each(LaneSet::earn_if_wanted);
     }
 
-    /// The words that it occupies. Inside a slab, those in the first lane represent all lanes.
+    /// The words that it occupies, without earned lanes. Inside a slab, those in the first lane
+    /// represent all lanes.
     pub(crate) fn extents(&self, slabs: &[Slab]) -> impl Iterator<Item = Range<u64>> {
         let [first, marks] = self.offsets;
         let words = if slabs.iter().any(|slab| slab.has(self)) {
@@ -257,7 +258,7 @@ impl Dense {
         };
         // The number of cells came as 16 bits.
         let kept = Self::mark_words(self.slots, self.cells.get() as u16);
-        [first..first + words, marks..marks + kept].into_iter().chain(self.earned_words())
+        [first..first + words, marks..marks + kept].into_iter()
     }
 
     /// The words of the lanes that were earned, as their slabs' words state them.
@@ -265,11 +266,17 @@ impl Dense {
         self.sets.iter().filter_map(LaneSet::earned_words)
     }
 
-    /// Forgets lanes that end past the first `used` words. Returns whether there are any. No other
-    /// process may have the words.
-    pub(crate) fn forget_lanes_beyond(&self, used: u64) -> bool {
-        let lost = |set: &&LaneSet| set.earned_words().is_some_and(|words| words.end > used);
-        self.sets.iter().filter(lost).map(LaneSet::forget).count() > 0
+    /// Forgets lanes that end past the first `used` words. Returns the slots of their slabs, whose
+    /// bases may include what was counted in these lanes. No other process may have the words.
+    pub(crate) fn forget_lanes_beyond(&self, used: u64) -> Vec<Range<u32>> {
+        let mut slots = Vec::new();
+        for (first, set) in (0..self.slots).step_by(self.slots_per_slab as usize).zip(&*self.sets) {
+            if set.earned_words().is_some_and(|words| words.end > used) {
+                set.forget();
+                slots.push(first..first + self.slots_after(first));
+            }
+        }
+        slots
     }
 
     /// The words of the marks, of the bases, of the times, and of the slabs.

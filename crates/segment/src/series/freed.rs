@@ -243,7 +243,9 @@ pub(super) fn inspect(
         let words = family.inner.head.len() as u64;
         extents.push(first - offset::words(RECORD_BYTES)..first + words);
         match &family.inner.layout {
-            Series::Dense(dense) => extents.extend(dense.extents(slabs)),
+            Series::Dense(dense) => {
+                extents.extend(dense.extents(slabs).chain(dense.earned_words()));
+            }
             Series::Dynamic(keyed) => {
                 let to_do = keyed.inspect(false, extents).ok()?;
                 let record = family.id() - RECORD_BYTES;

@@ -181,8 +181,8 @@ impl LaneSet {
         Some(first..first + u64::from(place.lanes) * u64::from(demand.lanes.words()))
     }
 
-    /// Forgets the earned lanes and everything that was counted in them. No process may have used
-    /// them since the file was opened.
+    /// Forgets the earned lanes and everything that was counted in them; bases may still include
+    /// that. No process may have used them since the file was opened.
     pub(crate) fn forget(&self) {
         if let Some(demand) = &self.demand {
             demand.word().store(0, Ordering::Relaxed);

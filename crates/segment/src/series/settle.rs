@@ -100,7 +100,7 @@ fn settle_dense(region: &Region, origin: &Origin, dense: &Dense) -> bool {
 /// Forgets the lanes that slabs earned too late to be copied, so that the slabs are shown as they
 /// were before. Returns false if a base may include counts from these lanes.
 fn has_lanes(region: &Region, origin: &Origin, dense: &Dense) -> bool {
-    if !dense.forget_lanes_beyond(origin.copied()) {
+    if dense.forget_lanes_beyond(origin.copied()).is_empty() {
         return true;
     }
     let [_, bases, ..] = dense.kept_words();
