@@ -291,13 +291,23 @@ impl FamilySeen {
         let bases = marks + u64::from(slots).div_ceil(64);
         let slab_words = marks + mark_words - slabs;
         let (mut sums, mut plain) = (Vec::new(), Vec::new());
-        let mut earned = Earned::default();
+        // Those of a slab.
+        let (mut earned, mut slab_bases) = (Earned::default(), Vec::new());
         for slot in 0..slots {
             let number = u64::from(slot);
             if number % per_slab == 0 && self.schema.additive {
                 let used = per_slab.min(u64::from(slots) - number) * cells;
+                // The bases first, then the place of the lanes, and then the lanes: so sums are at
+                // least their bases. See `series/lanes.rs`.
+                slab_bases.clear();
+                slab_bases.extend((0..used).map(|at| source.at(bases + number * cells + at)));
                 let stated = source.at(slab_words + number / per_slab);
-                earned = Earned::of(Layout::unpack(stated), used);
+                let layout = Layout::unpack(stated);
+                if stated != 0 && !layout.is_sound() {
+                    let what = "the place of its lanes makes no sense: it is ignored";
+                    self.damage(walked, slab_words + number / per_slab, what);
+                }
+                earned = Earned::of(layout, used);
                 if !source.has_words(earned.first, earned.words()) {
                     return self.damage(walked, earned.first, "its lanes lie outside of the file");
                 }
@@ -318,10 +328,8 @@ impl FamilySeen {
                 let in_slab = number % per_slab * cells + cell;
                 let lanes = (0..lanes).map(|i| source.at(at + i * lane + cell));
                 let lanes = lanes.chain(earned.cells(in_slab).map(|at| source.at(at)));
-                let base = match self.schema.additive {
-                    true => source.at(bases + number * cells + cell),
-                    false => 0,
-                };
+                // There is none unless the family is additive.
+                let base = slab_bases.get(in_slab as usize).copied().unwrap_or(0);
                 sums.push(sum(lanes, base, self.is_float(cell)));
                 plain.push(source.at(shared + cell));
             }
@@ -479,9 +487,9 @@ struct Earned {
 }
 
 impl Earned {
-    /// The lanes of a slab that uses `used` words of each.
+    /// The lanes of a slab that uses `used` words of each; none if processes ignore the place.
     fn of(layout: Layout, used: u64) -> Self {
-        if layout.first.get() == 0 {
+        if !layout.is_sound() {
             return Self::default();
         }
         let distance = used.next_multiple_of(APART.into());

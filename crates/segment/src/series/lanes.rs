@@ -32,6 +32,11 @@ impl Layout {
         }
     }
 
+    /// Whether there is a place, and a lane that is shared.
+    pub(crate) fn is_sound(self) -> bool {
+        self.first != WordOffset::NONE && self.cpus < self.lanes
+    }
+
     pub(crate) fn pack(self) -> u64 {
         self.first.pack() | u64::from(self.cpus) << 32 | u64::from(self.lanes) << 48
     }
@@ -103,7 +108,7 @@ impl EarnedLanes {
     #[cold]
     fn adopt(&self, reach: &Reach, stated: u64, check: impl FnOnce(Layout) -> bool) -> Option<u64> {
         let layout = Layout::unpack(stated);
-        if layout.first == WordOffset::NONE || layout.cpus >= layout.lanes || !check(layout) {
+        if !layout.is_sound() || !check(layout) {
             return None;
         }
         // AcqRel: as in `find`. All threads use the place that the first one noted.
