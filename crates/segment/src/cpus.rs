@@ -8,7 +8,8 @@ pub(crate) const FEW: usize = 16;
 /// The most CPUs that get a place. Threads on other CPUs use the shared places.
 pub(crate) const MOST: usize = 1024;
 /// The shared places on a machine with many CPUs, for threads on a CPU without a place: the CPU was
-/// plugged in later, or the file is from a smaller machine.
+/// plugged in later, or the file is from a smaller machine. It is part of the format: the side
+/// allocations of a family can have this number of lanes.
 pub(crate) const SHARED: usize = 8;
 
 /// The number of the last CPU that is online, plus one. It is read once: a CPU that is plugged in

@@ -53,6 +53,12 @@ impl Reach {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Whether this thread is to find no sequences.
+    pub(crate) static FORBIDDEN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
 #[cfg(all(target_os = "linux", target_arch = "x86_64", target_env = "gnu", not(any(miri, loom))))]
 mod platform {
     //! Uses the area that glibc (2.35 and newer) registers for each thread, at `__rseq_offset` from
@@ -110,6 +116,10 @@ mod platform {
     impl Sequence {
         /// Finds out whether the C library registers its threads.
         pub(crate) fn find() -> Option<Self> {
+            #[cfg(test)]
+            if super::FORBIDDEN.get() {
+                return None;
+            }
             // Without a lock: a child that is forked while another thread is here would wait for
             // it. All threads find the same.
             static FOUND: AtomicIsize = AtomicIsize::new(UNKNOWN);

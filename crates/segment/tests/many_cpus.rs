@@ -219,6 +219,42 @@ fn a_slab_that_is_busy_earns_lanes() {
     assert_eq!(segment.used(), used);
 }
 
+/// The bytes that a side allocation of 64 cells takes.
+fn side_bytes(family: &Family, segment: &Segment) -> u64 {
+    // The first update may take other memory.
+    add(family, 0, 1);
+    let used = segment.used();
+    family.update(
+        |key| key.index(0, family.groups()),
+        |cells| {
+            let at = family.allocate_side(&cells, 8, 64).unwrap();
+            let side = family.side(&cells, at).unwrap().cells().unwrap();
+            side.add(63, 3);
+            side.add(63, 4);
+            assert_eq!(side.sum(63), 7);
+        },
+    );
+    segment.used() - used
+}
+
+#[test]
+fn side_allocations_of_a_large_family_take_one_lane() {
+    let machine = machine(4);
+    // On a machine with few CPUs, it begins with one lane because it is large.
+    for (cpus, count) in [(4, 100_000), (16, 6000), (CPUS, 6000)] {
+        pretend_cpus(cpus);
+        let segment = segment();
+        let large = family(&segment, "large", count);
+        let bytes = side_bytes(&large, &segment);
+        assert!(bytes < 1024, "{bytes} bytes with {cpus} CPUs");
+    }
+    pretend_cpus(CPUS);
+    let segment = segment();
+    let bytes = side_bytes(&family(&segment, "small", 18), &segment);
+    assert!((8 * 4096..9 * 4096).contains(&bytes), "{bytes} bytes in a small family");
+    drop(machine);
+}
+
 #[test]
 fn a_full_segment_counts_on_in_one_lane() {
     let _machine = machine(CPUS);

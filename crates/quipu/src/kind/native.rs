@@ -537,7 +537,7 @@ fn begin(
     most: u16,
 ) -> bool {
     let most_slots = (u32::from(most) * 8 / 7 + 1).next_power_of_two().min(512) as u16;
-    let first = if cells.is_striped() { FIRST_SLOTS_IN_LANES } else { FIRST_SLOTS };
+    let first = if cells.has_sides_in_lanes() { FIRST_SLOTS_IN_LANES } else { FIRST_SLOTS };
     let (slots, schema) = match full.map(|full| full.words().len()) {
         None => (first.min(most_slots), schema),
         Some(slots) if slots < usize::from(most_slots) => {

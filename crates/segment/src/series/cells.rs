@@ -18,6 +18,8 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The words from one lane to the next, in the lanes with which a family begins.
 pub(crate) const LANE_WORDS: usize = 512;
+/// The most words, over all lanes, of a family that begins with lanes: 1 MiB.
+pub(crate) const MAX_LANE_WORDS: u64 = 1 << 17;
 
 /// The lanes of a series.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +34,7 @@ impl Lanes {
     /// The lane of a series in a record of its own.
     pub(crate) const ONE: Self = Self { sequence: None, set: None };
 
-    /// Refers to the lanes of a slab.
+    /// The lanes of a slab or of a side allocation.
     ///
     /// # Safety
     /// The set must live for as long as cells of these lanes are used.
@@ -64,11 +66,10 @@ impl Lanes {
     /// The lanes of an existing side allocation of the series, of which `cpus` of `count` belong to
     /// CPUs; `None` if no side allocation of the series has these numbers.
     pub(crate) fn of_existing_side(self, cpus: u16, count: u16) -> Option<Self> {
-        if (cpus, count) == (0, 1) {
-            return Some(Self::ONE);
-        }
+        let set = self.set().and_then(|set| set.of_existing_side(cpus, count));
         // SAFETY: as in `of_sides`.
-        Some(unsafe { Self::new(self.set()?.of_existing_side(cpus, count)?) })
+        let lanes = set.map(|set| unsafe { Self::new(set) });
+        lanes.or(((cpus, count) == (0, 1)).then_some(Self::ONE))
     }
 
     /// Whether they are the same lanes.
@@ -114,8 +115,9 @@ impl<'a> SeriesCells<'a> {
     /// Wraps `cells` cells in each lane.
     ///
     /// # Safety
-    /// For 'a, there are `cells` atomics from `first` on in each of the lanes, which are
-    /// `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is given.
+    /// For 'a, there are `cells` atomics from `first` on in each of the lanes from the start, which
+    /// are `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is given. If the lanes are
+    /// those of a slab that may earn others, the cells lie within the words that the slab uses.
     pub(crate) unsafe fn new(
         first: NonNull<AtomicU64>,
         cells: NonZeroU32,
@@ -182,9 +184,9 @@ impl<'a> SeriesCells<'a> {
         self.lanes
     }
 
-    /// Whether its slab has several lanes, or can earn them.
-    pub fn is_striped(&self) -> bool {
-        self.lanes.set.is_some()
+    /// Whether the cells of a new side allocation lie in several lanes.
+    pub fn has_sides_in_lanes(&self) -> bool {
+        self.lanes.of_sides().count() > 1
     }
 
     /// Sets a cell to zero in all lanes. What is added at the same time may be lost, or stay.
@@ -457,8 +459,8 @@ impl<'a> SeriesCells<'a> {
 #[inline(never)]
 unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
     // SAFETY: as promised by the caller.
-    let (cell, is_only_one) = unsafe { shared(first, set) };
-    if is_only_one {
+    let (cell, may_earn) = unsafe { shared(first, set) };
+    if may_earn {
         // A load first, so that an addition by another thread in between shows.
         let old = cell.load(Ordering::Relaxed);
         let new = old.wrapping_add(n);
@@ -479,7 +481,7 @@ unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
 #[inline(never)]
 unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: f64) {
     // SAFETY: as promised by the caller.
-    let (cell, is_only_one) = unsafe {
+    let (cell, may_earn) = unsafe {
         match set {
             Some(set) => shared(first, set),
             None => (first.as_ref(), false),
@@ -493,7 +495,7 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: 
             Ok(_) => return,
             Err(found) => old = found,
         }
-        if is_only_one {
+        if may_earn {
             set.into_iter().for_each(LaneSet::note_collision);
         }
     }
@@ -517,8 +519,8 @@ unsafe fn add_pair_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u
     }
 }
 
-/// Returns the cell in the shared lane of this thread. The second value is true if the slab has
-/// earned no lanes yet, so that all threads share this cell.
+/// Returns the cell in the shared lane of this thread. The second value is true if the slab may
+/// earn lanes, and has none yet: then the threads of all CPUs share the lanes from the start.
 ///
 /// # Safety
 /// For 'a, that of [`add_shared`].

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use super::cells::{LANE_WORDS, Lanes, SeriesCells};
+use super::cells::{LANE_WORDS, Lanes, MAX_LANE_WORDS, SeriesCells};
 use super::lane_set::LaneSet;
 use super::lanes::Layout;
 use super::names::Names;
@@ -30,8 +30,6 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 const SLAB: Kind = Kind::new(*b"LANE", 1);
 const SLAB_NAME: &str = "lanes";
 const SLAB_HEAD: usize = 8;
-/// The most words, over all lanes, of a family that begins with lanes: 1 MiB.
-const MAX_LANE_WORDS: u64 = 1 << 17;
 
 /// An existing slab.
 pub(crate) struct Slab {
@@ -361,8 +359,8 @@ impl Dense {
         })
     }
 
-    /// The cells of a slot in the first slab, as are all slots of most families: by arithmetic
-    /// alone.
+    /// The cells of a slot, if it is in the first slab, where most families have all their slots:
+    /// by arithmetic alone.
     #[inline]
     pub(crate) fn cells_near(&self, slot: u32) -> Option<SeriesCells<'_>> {
         (slot < self.near).then(|| self.at(slot, (slot * self.cells.get()) as usize, self.lanes))

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use super::cells::LANE_WORDS;
+use super::cells::{LANE_WORDS, MAX_LANE_WORDS};
 use super::lanes::{self, APART, EarnedLanes, Layout};
 use crate::cpus;
 use crate::lock;
@@ -32,7 +32,8 @@ pub(crate) struct LaneSet {
     sides: Option<Arc<Sides>>,
 }
 
-/// The lanes of the side allocations of a family.
+/// The lanes of the side allocations of a family: like those with which the family began, or a few
+/// shared ones.
 #[derive(Debug)]
 pub(crate) struct Sides {
     /// For new side allocations.
@@ -72,11 +73,11 @@ const ROUND_BITS: u32 = 12;
 const ROUND_TIME: u64 = 40;
 
 impl LaneSet {
-    /// A set of `count` lanes, of which the first `cpus` belong to CPUs. `None` if no lane is
-    /// shared.
-    fn begun(cpus: u16, count: u16, is_at_home: bool) -> Option<Self> {
-        let sequence = if is_at_home { Sequence::find() } else { None };
-        let reach = Reach::new(if is_at_home { cpus.into() } else { 0 }, LANE_WORDS as u64 * 8);
+    /// A set of `count` lanes, of which the first `cpus` belong to CPUs, and that earns no others.
+    /// `None` if no lane is shared.
+    fn begun(cpus: u16, count: u16) -> Option<Self> {
+        let sequence = if cpus > 0 { Sequence::find() } else { None };
+        let reach = Reach::new(cpus.into(), LANE_WORDS as u64 * 8);
         let (demand, sides) = (None, None);
         (cpus < count).then_some(Self { reach, sequence, cpus, count, demand, sides })
     }
@@ -92,15 +93,17 @@ impl LaneSet {
     pub(crate) unsafe fn of_slabs(
         segment: &Segment,
         (cpus, count): (u16, u16),
-        slabs: impl Iterator<Item = (u64, u32, NonNull<AtomicU64>)>,
+        slabs: impl ExactSizeIterator<Item = (u64, u32, NonNull<AtomicU64>)>,
     ) -> Option<Arc<[Self]>> {
-        // In a file from a machine with fewer CPUs, a slab earns lanes for all of them.
-        let is_at_home = usize::from(cpus) >= cpus::count().min(cpus::MOST);
-        // At home, the lanes of a side allocation are like the lanes with which the family began.
-        // On a machine with many CPUs, there are a few shared ones, because each takes a page.
-        let begun = Self::begun(cpus, count, is_at_home)?;
-        let few = Self::begun(0, cpus::SHARED as u16, false)?;
-        let (new, old) = if is_at_home { (begun, few) } else { (few, begun) };
+        let here = cpus::places(Sequence::find().is_some());
+        let is_at_home = is_at_home((cpus, count), here);
+        // On a machine with many CPUs, a side allocation has a few shared lanes, because each takes
+        // a page. In a large family, these would take too much: its series are too many.
+        let begun = Self::begun(cpus, count)?;
+        let few = Self::begun(0, cpus::SHARED as u16)?;
+        let words = (slabs.len() * cpus::SHARED * LANE_WORDS) as u64;
+        let has_few = !is_at_home && cpus::count() > cpus::FEW && words <= MAX_LANE_WORDS;
+        let (new, old) = if has_few { (few, begun) } else { (begun, few) };
         let sides = Arc::new(Sides { new, old });
         let sequence = Sequence::find();
         let slabs = slabs.map(|(home, used, word)| {
@@ -248,7 +251,7 @@ impl LaneSet {
     fn earn_by(&self, take: impl FnOnce(&Segment, u64) -> Option<WordOffset>) {
         let Some(demand) = &self.demand else { return };
         let (count, shared) = cpus::places(Sequence::find().is_some());
-        let is_needed = count + shared > 2 && self.may_earn() && !demand.is_copy();
+        let is_needed = self.may_earn() && !demand.is_copy();
         if !is_needed
             || self.earned().is_some()
             || demand.taking.swap(TAKING, Ordering::Relaxed) == TAKING
@@ -268,6 +271,16 @@ impl LaneSet {
             demand.taking.store(WANTED, Ordering::Relaxed);
         }
     }
+}
+
+/// Whether lanes with these numbers, of CPUs and in all, serve a machine with these places as well
+/// as lanes that a slab would earn. If not, as in a file from a machine with fewer CPUs, the slab
+/// earns lanes for all of them.
+fn is_at_home((cpus, count): (u16, u16), (cpus_here, shared_here): (usize, usize)) -> bool {
+    let shared = usize::from(count.saturating_sub(cpus));
+    let has_all = usize::from(cpus) >= cpus_here && shared >= shared_here;
+    // Lanes do not pay on a machine with one CPU.
+    has_all || cpus_here + shared_here <= 2
 }
 
 /// States of [`Demand::taking`]: a thread is taking memory, or has taken it; and lanes are wanted,
@@ -320,5 +333,67 @@ impl Earned {
     #[inline]
     pub(crate) fn shared(self, thread: usize) -> usize {
         usize::from(self.cpus) + thread % usize::from(self.lanes - self.cpus)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::rseq;
+    use crate::series::{Family, Label, Schema};
+
+    fn family(segment: &Segment, name: &str, count: u32) -> Family {
+        let values = (0..count).map(|i| i.to_string()).collect();
+        let labels = vec![Label { name: "kind".into(), values: Some(values) }];
+        let name = name.to_owned();
+        let schema = Schema { name, cells: 1, additive: true, labels, ..Schema::default() };
+        segment.family(&schema).unwrap()
+    }
+
+    #[test]
+    fn lanes_of_a_machine_without_sequences_are_at_home_there() {
+        rseq::FORBIDDEN.set(true);
+        let segment = Segment::private(4 << 20).unwrap();
+        let (cpus, shared) = cpus::places(false);
+        let hits = family(&segment, "hits", 18);
+        hits.update(
+            |key| key.index(3, 18),
+            |cells| {
+                let set = cells.lanes().set().unwrap();
+                assert_eq!((set.cpus(), set.count()), (cpus as u16, shared as u16));
+                assert!(!set.may_earn(), "additions need not look for earned lanes");
+                let sides = set.of_sides();
+                assert_eq!((sides.cpus(), sides.count()), (set.cpus(), set.count()));
+            },
+        );
+        let used = segment.used();
+        hits.stripe();
+        assert_eq!(segment.used(), used);
+        rseq::FORBIDDEN.set(false);
+    }
+
+    #[test]
+    fn lanes_are_at_home_on_machines_that_need_no_others() {
+        // CPUs and lanes of the family; places for CPUs and shared ones here.
+        for lanes in [(4, 5), (5, 6), (4, 12), (1024, 1032)] {
+            assert!(is_at_home(lanes, (4, 1)), "{lanes:?}");
+        }
+        for (lanes, here) in
+            [((0, 4), (0, 4)), ((4, 8), (0, 4)), ((0, 1), (1, 1)), ((0, 1), (0, 1))]
+        {
+            assert!(is_at_home(lanes, here), "{lanes:?} with {here:?}");
+        }
+        for (lanes, here) in [
+            ((0, 1), (4, 1)),
+            ((3, 4), (4, 1)),
+            ((0, 8), (4, 1)),
+            ((0, 4), (0, 8)),
+            ((16, 17), (0, 16)),
+            ((0, 1), (128, 8)),
+        ] {
+            assert!(!is_at_home(lanes, here), "{lanes:?} with {here:?}");
+        }
     }
 }
