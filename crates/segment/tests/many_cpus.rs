@@ -302,7 +302,9 @@ mod cpus {
         for calls in 1..1000 {
             // SAFETY: cpu_id of the thread's own area, which only the kernel writes otherwise.
             let real = unsafe { area.read_volatile() };
-            // SAFETY: as above; no other thread runs on that CPU.
+            // SAFETY: as above. A sequence now adds to the lane of a CPU on which other threads may
+            // run, but none of these uses the segment. The same holds if this thread is moved to
+            // another CPU before the last write below, and goes by an old number for a while.
             unsafe { area.write_volatile(cpu) };
             work();
             // SAFETY: as above.
@@ -449,7 +451,7 @@ mod files {
                 })
                 .collect();
             let counted = || read(&one, 0).map_or(0, |(sum, ..)| sum);
-            while counted() < u64::from(round) * 500 {
+            while counted() < u64::from(round) * 500 && children.iter().any(Child::is_alive) {
                 std::thread::yield_now();
             }
             children.into_iter().for_each(Child::kill);

@@ -64,6 +64,17 @@ impl Child {
         libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
     }
 
+    /// Whether it has not ended yet.
+    pub(crate) fn is_alive(&self) -> bool {
+        // SAFETY: all bytes of a `siginfo_t` may be zero; the call leaves a child that ended as it
+        // is, for `wait`.
+        unsafe {
+            let mut info = std::mem::zeroed::<libc::siginfo_t>();
+            let (id, how) = (self.0 as libc::id_t, libc::WEXITED | libc::WNOHANG | libc::WNOWAIT);
+            libc::waitid(libc::P_PID, id, &raw mut info, how) == 0 && info.si_pid() == 0
+        }
+    }
+
     pub(crate) fn kill(self) {
         // SAFETY: it is a child of this process that nothing else waits for.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
