@@ -12,9 +12,9 @@
 //! | a word of an exemplar or of a relayed value | all of its words, until its number, or its phase, stays the same, when a walk comes to it |
 //! | a value that an ended process left | the whole family, until two readings agree, when a walk comes to it |
 //!
-//! A sum that moved is not read again: its value is one that it had meanwhile. Each number of tries
-//! is bounded, and so is what is read in all (`origin.rs`). A series that does not settle is left
-//! out and counted, and so is a dense family of which a part was not read again.
+//! A sum that moved is not read again: it had its value at some time during the copy. Each number
+//! of tries is bounded, and so is what is read in all (`origin.rs`). A series that does not settle
+//! is left out and counted, and so is a dense family of which a part was not read again.
 
 use std::ops::Range;
 
