@@ -199,24 +199,22 @@ fn a_reset_while_a_slab_earns_lanes_leaves_no_sum_below_zero() {
 }
 
 #[test]
-#[cfg(not(miri))]
-fn a_slab_that_is_busy_earns_lanes() {
+fn lanes_leave_half_of_a_segment_to_new_series() {
     let _machine = machine(CPUS);
-    let segment = segment();
-    let hits = family(&segment, "hits", 400);
+    let limit = 4 << 20;
+    let segment = Segment::private(limit).unwrap();
+    let hits = family(&segment, "hits", 3000);
+    hits.stripe();
     let used = segment.used();
-    let mut additions = 0_u64;
-    while segment.used() == used && additions < 1 << 30 {
-        hits.add(|key| key.index(3, 400), 0, 1);
-        additions += 1;
+    assert!((limit / 4..=limit / 2).contains(&used), "{used} of {limit} bytes");
+    (0..3000).for_each(|kind| add(&hits, kind, 2));
+    // There is room for others.
+    for number in 0..40 {
+        let other = family(&segment, &format!("other {number}"), 500);
+        add(&other, 7, 1);
+        assert_eq!(walk(&other), [(7, 1, 1.0, 1)]);
     }
-    let lanes = 136 * 512 * 8;
-    assert!((lanes..2 * lanes).contains(&(segment.used() - used)), "one of three slabs");
-    assert_eq!(read(&hits, 3), Some((additions, 0.0, 0)));
-    // Few additions of large numbers are no reason.
-    let used = segment.used();
-    (0..100).for_each(|_| hits.add(|key| key.index(399, 400), 0, 1 << 40));
-    assert_eq!(segment.used(), used);
+    assert!(walk(&hits).iter().all(|&(_, n, ..)| n == 2));
 }
 
 /// The bytes that a side allocation of 64 cells takes.
@@ -481,10 +479,19 @@ mod files {
                 let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
                 std::os::unix::fs::FileExt::write_all_at(&file, &word.to_le_bytes(), at as u64)
                     .unwrap();
-                let again = family(&open(&path), "hits", 18);
+                let segment = open(&path);
+                let again = family(&segment, "hits", 18);
+                let used = segment.used();
+                again.stripe();
+                assert_eq!(segment.used(), used, "no words are taken for lanes in vain");
                 add(&again, 4, 1);
                 assert_eq!(read(&again, 3), Some((5, 5.0, 1)));
-                let _ = Inspection::of_file(&path).map(|found| found.report().damage.len());
+                let inspection = Inspection::of_file(&path).unwrap();
+                let report = inspection.report();
+                assert!(!report.damage.is_empty());
+                inspection.series(&report.families[0], |series| {
+                    assert!(series.id != 3 || series.sums == [5, 5.0_f64.to_bits(), 1]);
+                });
             }
         }
     }

@@ -291,7 +291,7 @@ impl FamilySeen {
         let bases = marks + u64::from(slots).div_ceil(64);
         let slab_words = marks + mark_words - slabs;
         let (mut sums, mut plain) = (Vec::new(), Vec::new());
-        // Those of a slab.
+        // Of the slab that the loop is in.
         let (mut earned, mut slab_bases) = (Earned::default(), Vec::new());
         for slot in 0..slots {
             let number = u64::from(slot);

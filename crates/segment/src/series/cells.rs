@@ -116,8 +116,8 @@ impl<'a> SeriesCells<'a> {
     ///
     /// # Safety
     /// For 'a, there are `cells` atomics from `first` on in each of the lanes from the start, which
-    /// are `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is given. If the lanes are
-    /// those of a slab that may earn others, the cells lie within the words that the slab uses.
+    /// are `LANE_WORDS` apart; and `cells` atomics from `base` on, if it is given. If a slab may
+    /// earn lanes, its cells lie within the words that it uses.
     pub(crate) unsafe fn new(
         first: NonNull<AtomicU64>,
         cells: NonZeroU32,
@@ -356,8 +356,8 @@ impl<'a> SeriesCells<'a> {
         }
     }
 
-    /// Resets the sums if one of them is below zero: lanes are lost, and the bases include what was
-    /// counted there. Cells without a base stay. No other thread may use the cells.
+    /// Resets the sums if one of them is below zero, because lanes are lost whose counts the bases
+    /// include. Cells without a base stay. No other thread may use the cells.
     pub(crate) fn reset_below_zero(&self, floats: u64) {
         let base = |cell| self.base(cell).map_or(0, |base| base.load(Ordering::Relaxed));
         let is_below_zero = |cell: usize| match cell < 64 && floats >> cell & 1 == 1 {
@@ -491,7 +491,9 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: 
     loop {
         let new = (f64::from_bits(old) + n).to_bits();
         // Release: as above.
-        match cell.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
+        // A weak exchange may fail without a collision.
+        match cell.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed) {
+            // Floats reach no round numbers: a cell that is only busy earns no lanes.
             Ok(_) => return,
             Err(found) => old = found,
         }

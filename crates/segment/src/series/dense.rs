@@ -264,8 +264,8 @@ impl Dense {
         self.sets.iter().filter_map(LaneSet::earned_words)
     }
 
-    /// Forgets lanes that end past the first `used` words. Returns the slots of their slabs, whose
-    /// bases may include what was counted in these lanes. No other process may have the words.
+    /// Forgets lanes that end past the first `used` words. Returns the slots of their slabs: bases
+    /// of these may include counts of the lanes. No other process may have the words.
     pub(crate) fn forget_lanes_beyond(&self, used: u64) -> Vec<Range<u32>> {
         let mut slots = Vec::new();
         for (first, set) in (0..self.slots).step_by(self.slots_per_slab as usize).zip(&*self.sets) {

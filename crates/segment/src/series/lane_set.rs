@@ -9,8 +9,9 @@ use std::ptr::NonNull;
 use super::cells::{LANE_WORDS, MAX_LANE_WORDS};
 use super::lanes::{self, APART, EarnedLanes, Layout};
 use crate::cpus;
+use crate::fork;
 use crate::lock;
-use crate::offset::WordOffset;
+use crate::offset::{self, WordOffset};
 use crate::readings::since_boot;
 use crate::rseq::{Reach, Sequence};
 use crate::segment::Segment;
@@ -32,8 +33,8 @@ pub(crate) struct LaneSet {
     sides: Option<Arc<Sides>>,
 }
 
-/// The lanes of the side allocations of a family: like those with which the family began, or a few
-/// shared ones.
+/// The lanes of the side allocations of a family. Some have the same lanes as the family had at
+/// first, others have a few shared ones.
 #[derive(Debug)]
 pub(crate) struct Sides {
     /// For new side allocations.
@@ -49,14 +50,21 @@ struct Demand {
     /// The word that states their place.
     word: NonNull<AtomicU64>,
     segment: Segment,
+    noted: Noted,
+}
+
+/// Counts and times that threads note. They share no line with the words that each addition reads;
+/// processors fetch two lines at once.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Noted {
     /// The number of additions of this process that collided with another one.
     collisions: AtomicU64,
     /// The time of the last check of the collisions, in milliseconds since boot.
     collided: AtomicU64,
     /// The time at which a cell last reached a round number, in milliseconds since boot.
     rounded: AtomicU64,
-    /// 1 while a thread takes memory for lanes. Stays 1 once that succeeded or the segment was
-    /// full.
+    /// Whether a thread takes memory for lanes, or has tried to: a [`state`].
     taking: AtomicU64,
 }
 
@@ -68,13 +76,14 @@ unsafe impl Sync for Demand {}
 /// Sixteen collisions within a second: a cell to which many threads add some 20,000 times a second.
 const COLLISIONS: u64 = 16;
 const COLLISION_TIME: u64 = 1000;
-/// 4,096 additions within 40 milliseconds: the faster addition then saves some 3,000th of a CPU.
+/// 4,096 additions of 1 within 40 milliseconds: the faster addition then saves some 3,000th of a
+/// CPU.
 const ROUND_BITS: u32 = 12;
 const ROUND_TIME: u64 = 40;
 
 impl LaneSet {
-    /// A set of `count` lanes, of which the first `cpus` belong to CPUs, and that earns no others.
-    /// `None` if no lane is shared.
+    /// A set of `count` lanes that earns no others. The first `cpus` belong to CPUs. `None` if no
+    /// lane is shared.
     fn begun(cpus: u16, count: u16) -> Option<Self> {
         let sequence = if cpus > 0 { Sequence::find() } else { None };
         let reach = Reach::new(cpus.into(), LANE_WORDS as u64 * 8);
@@ -98,7 +107,7 @@ impl LaneSet {
         let here = cpus::places(Sequence::find().is_some());
         let is_at_home = is_at_home((cpus, count), here);
         // On a machine with many CPUs, a side allocation has a few shared lanes, because each takes
-        // a page. In a large family, these would take too much: its series are too many.
+        // a page. A large family has too many series even for that.
         let begun = Self::begun(cpus, count)?;
         let few = Self::begun(0, cpus::SHARED as u16)?;
         let words = (slabs.len() * cpus::SHARED * LANE_WORDS) as u64;
@@ -111,10 +120,9 @@ impl LaneSet {
             let (cpus_here, distance) =
                 if is_at_home { (cpus, LANE_WORDS as u64) } else { (0, lanes.words().into()) };
             let reach = Reach::new(cpus_here.into(), distance * 8);
-            let [collisions, collided, rounded, taking] = [0; 4].map(AtomicU64::new);
-            let segment = segment.clone();
-            let demand = Demand { lanes, word, segment, collisions, collided, rounded, taking };
-            let (demand, sides) = (Some(demand), Some(Arc::clone(&sides)));
+            let (segment, noted) = (segment.clone(), Noted::default());
+            let demand = Some(Demand { lanes, word, segment, noted });
+            let sides = Some(Arc::clone(&sides));
             Self { reach, sequence, cpus, count, demand, sides }
         });
         Some(slabs.collect())
@@ -184,8 +192,8 @@ impl LaneSet {
         Some(first..first + u64::from(place.lanes) * u64::from(demand.lanes.words()))
     }
 
-    /// Forgets the earned lanes and everything that was counted in them; bases may still include
-    /// that. No process may have used them since the file was opened.
+    /// Forgets the earned lanes and all counts in them. Bases may still include these counts. No
+    /// process may have used the lanes since the file was opened.
     pub(crate) fn forget(&self) {
         if let Some(demand) = &self.demand {
             demand.word().store(0, Ordering::Relaxed);
@@ -196,24 +204,29 @@ impl LaneSet {
     #[cold]
     pub(crate) fn note_collision(&self) {
         let Some(demand) = &self.demand else { return };
-        if demand.collisions.fetch_add(1, Ordering::Relaxed) % COLLISIONS == COLLISIONS - 1 {
-            self.note(&demand.collided, COLLISION_TIME);
+        let noted = &demand.noted;
+        if noted.collisions.fetch_add(1, Ordering::Relaxed) % COLLISIONS == COLLISIONS - 1 {
+            self.note(&noted.collided, COLLISION_TIME, since_boot());
         }
     }
 
     /// Notes that `n` was added to a cell that held `old`.
     #[inline]
     pub(crate) fn note_addition(&self, old: u64, n: u64) {
-        // A bit that changes once in some 4,096 additions of about `n`.
-        let bit = ROUND_BITS + (u64::BITS - n.leading_zeros());
-        if (old ^ old.wrapping_add(n)).checked_shr(bit).unwrap_or(0) != 0 {
-            self.demand.iter().for_each(|demand| self.note(&demand.rounded, ROUND_TIME));
+        if is_round(old, n) {
+            self.note_round(since_boot);
         }
     }
 
+    /// Notes that a cell reached a round number.
     #[cold]
-    fn note(&self, last: &AtomicU64, within: u64) {
-        let now = since_boot() / 1_000_000;
+    fn note_round(&self, since_boot: impl FnOnce() -> u64) {
+        let Some(demand) = &self.demand else { return };
+        self.note(&demand.noted.rounded, ROUND_TIME, since_boot());
+    }
+
+    fn note(&self, last: &AtomicU64, within: u64, since_boot: u64) {
+        let now = since_boot / 1_000_000;
         // Relaxed, here and above: a mix of two threads' times earns the lanes sooner or later.
         if now.saturating_sub(last.swap(now, Ordering::Relaxed)) <= within {
             // No lock and no growing file: this may be a signal handler.
@@ -223,17 +236,21 @@ impl LaneSet {
 
     /// Grows the segment if it has no room for the lanes that the slab may earn: an update does not
     /// grow it for them.
+    ///
+    /// The room is not reserved. If it is gone when the lanes are wanted, only a walk in the same
+    /// process grows the segment for them. A process may never walk, because another one is scraped
+    /// in its place. Then the slab stays as it is until the segment has grown for something else.
     pub(crate) fn make_room(&self) {
         if let Some(demand) = self.demand.as_ref().filter(|_| self.may_earn()) {
-            let (cpus, shared) = cpus::places(self.sequence.is_some());
-            // Together, they are a little more than 1,024 at most.
-            let words = (cpus + shared) as u64 * u64::from(demand.lanes.words());
-            demand.segment.make_room(words + u64::from(APART));
+            let words = demand.words_for(cpus::places(self.sequence.is_some()));
+            if demand.may_take(words) {
+                demand.segment.make_room(words);
+            }
         }
     }
 
     /// Gives each CPU a lane, and grows the segment if necessary. Does nothing on a machine with
-    /// one CPU or in a full segment.
+    /// one CPU, or if lanes would end in the second half of the segment.
     #[cold]
     pub(crate) fn earn(&self) {
         self.earn_by(|segment, words| segment.take(words, lock::UPDATE).ok());
@@ -241,7 +258,11 @@ impl LaneSet {
 
     /// [`LaneSet::earn`], if threads asked for lanes while the segment had no room for them.
     pub(crate) fn earn_if_wanted(&self) {
-        let is_wanted = |demand: &Demand| demand.taking.load(Ordering::Relaxed) == WANTED;
+        // A child of a fork does this also if its parent wanted the lanes.
+        let is_wanted = |demand: &Demand| {
+            let state = demand.noted.taking.load(Ordering::Relaxed);
+            state & u64::from(u32::MAX) == WANTED
+        };
         if self.demand.as_ref().is_some_and(is_wanted) {
             self.earn_by(|segment, words| segment.take(words, lock::SCRAPE).ok());
         }
@@ -250,32 +271,34 @@ impl LaneSet {
     #[cold]
     fn earn_by(&self, take: impl FnOnce(&Segment, u64) -> Option<WordOffset>) {
         let Some(demand) = &self.demand else { return };
-        let (count, shared) = cpus::places(Sequence::find().is_some());
-        let is_needed = self.may_earn() && !demand.is_copy();
-        if !is_needed
-            || self.earned().is_some()
-            || demand.taking.swap(TAKING, Ordering::Relaxed) == TAKING
-        {
+        let places = cpus::places(Sequence::find().is_some());
+        // `earned` refuses a damaged word. The word stays, so new lanes would never be found.
+        let has_word = || self.earned().is_some() || demand.word().load(Ordering::Relaxed) != 0;
+        if !self.may_earn() || demand.is_copy() || has_word() {
             return;
         }
-        // Together, they are a little more than 1,024 at most.
-        let (cpus, lanes) = (count as u16, (count + shared) as u16);
-        let words = u64::from(lanes) * u64::from(demand.lanes.words());
+        let words = demand.words_for(places);
+        let (taking, is_taking) = (&demand.noted.taking, state(TAKING));
+        if !demand.may_take(words) || taking.swap(is_taking, Ordering::Relaxed) == is_taking {
+            return;
+        }
         // The words that are taken begin on a line of 8 words.
-        if let Some(taken) = take(&demand.segment, words + u64::from(APART)) {
+        if let Some(taken) = take(&demand.segment, words) {
             let first = WordOffset::new(taken.get().next_multiple_of(APART));
+            // Together, they are a little more than 1,024 at most.
+            let (cpus, lanes) = (places.0 as u16, (places.0 + places.1) as u16);
             // If another process was faster, these lanes are lost, which costs their memory.
             lanes::earn(demand.word(), Layout { first, cpus, lanes });
             self.earned();
         } else {
-            demand.taking.store(WANTED, Ordering::Relaxed);
+            taking.store(state(WANTED), Ordering::Relaxed);
         }
     }
 }
 
-/// Whether lanes with these numbers, of CPUs and in all, serve a machine with these places as well
-/// as lanes that a slab would earn. If not, as in a file from a machine with fewer CPUs, the slab
-/// earns lanes for all of them.
+/// Whether the lanes of a family serve this machine as well as earned ones would. They do not in a
+/// file from a machine with fewer CPUs, for example. The arguments are the lanes of CPUs and all
+/// lanes; and the places for CPUs and the shared ones that this machine would get.
 fn is_at_home((cpus, count): (u16, u16), (cpus_here, shared_here): (usize, usize)) -> bool {
     let shared = usize::from(count.saturating_sub(cpus));
     let has_all = usize::from(cpus) >= cpus_here && shared >= shared_here;
@@ -283,12 +306,39 @@ fn is_at_home((cpus, count): (u16, u16), (cpus_here, shared_here): (usize, usize
     has_all || cpus_here + shared_here <= 2
 }
 
-/// States of [`Demand::taking`]: a thread is taking memory, or has taken it; and lanes are wanted,
-/// but there was no room.
+/// Whether a cell that held `old` passes a round number when `n` is added: once in some 4,096
+/// additions of about `n`.
+#[inline]
+fn is_round(old: u64, n: u64) -> bool {
+    // 12 for an addition of 1.
+    let bit = ROUND_BITS - 1 + (u64::BITS - n.leading_zeros());
+    (old ^ old.wrapping_add(n)).checked_shr(bit).unwrap_or(0) != 0
+}
+
+/// A state of [`Noted::taking`], with the number of forks in the upper half. So a child of a fork
+/// ignores the states of its parent: the thread that would change them is not there.
+fn state(state: u64) -> u64 {
+    u64::from(fork::generation()) << 32 | state
+}
+
+/// A thread is taking memory, or has taken it.
 const TAKING: u64 = 1;
+/// Lanes are wanted, but there was no room.
 const WANTED: u64 = 2;
 
 impl Demand {
+    /// The words to take for this many lanes of CPUs and shared ones.
+    fn words_for(&self, (cpus, shared): (usize, usize)) -> u64 {
+        (cpus + shared) as u64 * u64::from(self.lanes.words()) + u64::from(APART)
+    }
+
+    /// Whether lanes of that many words may be taken. The second half of a segment is for new
+    /// series, which have no other place. Threads that ask at once may take a little of it.
+    fn may_take(&self, words: u64) -> bool {
+        let end = self.segment.used().saturating_add(offset::bytes(words));
+        end <= self.segment.limit() / 2
+    }
+
     fn word(&self) -> &AtomicU64 {
         // SAFETY: `LaneSet::of_slabs` was promised that it is in the segment, which lives as long.
         unsafe { self.word.as_ref() }
@@ -319,13 +369,14 @@ impl Earned {
     /// The cell in a lane.
     ///
     /// # Safety
-    /// `cell` is in the first lane of the slab that earned these, and there is such a lane.
+    /// `cell` is in the first lane of the slab that earned these, among the words that the slab
+    /// uses (see [`LaneSet::of_slabs`]), and there is such a lane.
     #[inline]
     pub(crate) unsafe fn cell(self, cell: NonNull<AtomicU64>, lane: usize) -> NonNull<AtomicU64> {
         // Both are in the same mapping, so the pointer keeps its provenance.
         let address = cell.as_ptr().wrapping_byte_add(self.offset as usize);
         // SAFETY: `LaneSet::earned` checked that the lanes are in the segment, for as long as it is
-        // mapped.
+        // mapped, and each has room for the words that the slab uses.
         unsafe { NonNull::new_unchecked(address.wrapping_add(lane * self.distance)) }
     }
 
@@ -350,6 +401,14 @@ mod tests {
         let name = name.to_owned();
         let schema = Schema { name, cells: 1, additive: true, labels, ..Schema::default() };
         segment.family(&schema).unwrap()
+    }
+
+    /// A set of one lane, whose slab may earn others, whatever machine this is.
+    fn abroad(segment: &Segment, word: &AtomicU64) -> LaneSet {
+        let lanes = EarnedLanes::new(segment.used() / 8, 8, false);
+        let (segment, noted) = (segment.clone(), Noted::default());
+        let demand = Some(Demand { lanes, word: NonNull::from(word), segment, noted });
+        LaneSet { demand, ..LaneSet::begun(0, 1).unwrap() }
     }
 
     #[test]
@@ -395,5 +454,51 @@ mod tests {
         ] {
             assert!(!is_at_home(lanes, here), "{lanes:?} with {here:?}");
         }
+    }
+
+    #[test]
+    fn a_number_is_round_once_in_some_4096_additions() {
+        for n in [1, 2, 3, 64, 1000, 1024, 1 << 40] {
+            let count = (0..1_u64 << 20).filter(|i| is_round(i * n, n)).count();
+            assert!((256..=512).contains(&count), "{count} for {n}");
+        }
+        assert!((0..1 << 20).all(|old| !is_round(old, 0)));
+    }
+
+    #[test]
+    #[cfg(not(miri))]
+    fn a_slab_earns_lanes_when_round_numbers_follow_at_once() {
+        let (segment, word) = (Segment::private(4 << 20).unwrap(), AtomicU64::new(0));
+        let set = abroad(&segment, &word);
+        let ms = 1_000_000;
+        for time in [100_000, 100_041, 100_082, 200_000] {
+            set.note_round(|| time * ms);
+            assert!(set.earned().is_none(), "at {time}");
+        }
+        set.note_round(|| 200_040 * ms);
+        assert!(set.earned().is_some());
+    }
+
+    #[test]
+    #[cfg(all(unix, not(miri)))]
+    fn a_child_forked_while_a_thread_takes_lanes_can_take_them() {
+        let (segment, word) = (Segment::private(4 << 20).unwrap(), AtomicU64::new(0));
+        let set = abroad(&segment, &word);
+        set.demand.as_ref().unwrap().noted.taking.store(state(TAKING), Ordering::Relaxed);
+        set.earn();
+        assert!(set.earned().is_none(), "the other thread does it");
+        // SAFETY: the child uses only its memory, without allocating, and ends without any
+        // clean-up.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                set.earn();
+                libc::_exit(i32::from(set.earned().is_none()));
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert_eq!(status, 0);
     }
 }
