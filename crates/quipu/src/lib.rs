@@ -8,9 +8,10 @@
 //! # Ok::<(), quipu::Error>(())
 //! ```
 //!
-//! An increment of a counter is one addition to per-CPU memory, however many threads count.
-//! Finding a series by its labels costs a hash and a comparison. Neither takes a lock, and a
-//! scrape holds no lock that they wait for.
+//! An increment of a counter is one addition to per-CPU memory, however many threads count. On a
+//! machine with more than 16 CPUs, this holds once the counter is busy. Finding a series by its
+//! labels costs a hash and a comparison. Neither takes a lock, and a scrape holds no lock that they
+//! wait for.
 //!
 //! The instruments are [`Counter`], [`Gauge`], [`Histogram`], [`Summary`], [`Window`], [`Info`],
 //! [`StateSet`], and [`ProcessGauge`], which has a value for each process. A [`Family`] adds
