@@ -40,7 +40,7 @@ bench-counting: tools bench-build ## Counters and histograms, compared to those 
 	$(BENCH_LTO)/counting_seed
 	$(BENCH)/counting
 	$(BENCH_LTO)/counting --runs $(LTO_ROUNDS) --only-rust $(addprefix --workload ,$(LTO_COUNTING))
-	$(REPORT) counting
+	$(REPORT) counting counting-lto counting-seed series
 
 .PHONY: bench-scale
 bench-scale: ## Growing numbers of series, labels, threads, processes and families
@@ -54,8 +54,8 @@ bench-arena: tools bench-build ## The bump allocator, compared to others: instru
 	$(BENCH_LTO)/arena --runs $(LTO_ROUNDS)
 	$(MAKE) record-counts
 
-# What is measured with link-time optimisation: the first tables of the reports.
-LTO_WIRE := counter batch-timer stream-mixed
+# What is measured with link-time optimisation: the first table of the report.
+LTO_WIRE := counter batch-timer
 
 .PHONY: bench-wire
 bench-wire: bench-build ## Messages on the wire and streams of them, compared to Go libraries and Rust crates

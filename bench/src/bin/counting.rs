@@ -17,8 +17,11 @@ use quipu_bench::{Error, Result, peer};
 #[global_allocator]
 static ALLOCATOR: OnDemand = OnDemand;
 
-/// The name of the report.
+/// The name of the report of operations.
 const NAME: &str = "counting";
+/// The name of the report of millions of series, and its workloads, which take half of the time.
+const SERIES: &str = "series";
+const OF_SERIES: [&str; 3] = ["insert", "memory", "scrape"];
 
 /// A contender that is a program in another language: its name on the command line, its workloads,
 /// and what builds it and returns its command.
@@ -87,9 +90,29 @@ fn run(arguments: &Arguments) -> Result<()> {
     let workloads = chosen("workload", WORKLOADS.to_vec(), &arguments.workload)?;
     let programs = Programs::build(&contenders)?;
 
-    let output = Output::of_profile(&arguments.folder, NAME)?;
     let mut progress = Progress::new(workloads.len() * arguments.runs as usize);
-    for workload in workloads {
+    let (of_series, others): (Vec<_>, Vec<_>) =
+        workloads.into_iter().partition(|workload| OF_SERIES.contains(workload));
+    for (report, workloads) in [(NAME, others), (SERIES, of_series)] {
+        if !workloads.is_empty() {
+            let output = Output::of_profile(&arguments.folder, report)?;
+            measure(arguments, &workloads, &contenders, &programs, &output, &mut progress)?;
+        }
+    }
+    progress.finish("done");
+    Ok(())
+}
+
+/// Lets the contenders take turns at each workload.
+fn measure(
+    arguments: &Arguments,
+    workloads: &[&'static str],
+    contenders: &[&'static str],
+    programs: &Programs,
+    output: &Output,
+    progress: &mut Progress,
+) -> Result<()> {
+    for &workload in workloads {
         let mut rounds = Vec::new();
         for round in 1..=arguments.runs {
             progress.step(&format!("{workload}, round {round}"));
@@ -97,7 +120,7 @@ fn run(arguments: &Arguments) -> Result<()> {
                 continue;
             }
             // The first contender of a round is the last of the next.
-            let mut order = contenders.clone();
+            let mut order = contenders.to_vec();
             if round % 2 == 0 {
                 order.reverse();
             }
@@ -109,7 +132,6 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         output.push(&record::merge(&rounds)?)?;
     }
-    progress.finish("done");
     Ok(())
 }
 
