@@ -18,6 +18,7 @@ use crate::layout::RECORD_BYTES;
 use crate::lease::{LeaderLease, RestingLease};
 use crate::readings::nanoseconds;
 use crate::segment::{Draft, Record, Segment};
+use crate::series::cells::is_float;
 use crate::series::{Cursor, Family, Schema, SeriesCells};
 use crate::sync::Ordering;
 
@@ -447,8 +448,7 @@ fn bits(schema: &Schema, cells: &SeriesCells<'_>, number: usize) -> u64 {
         number if number <= pairs => 2 * number - 1,
         number => number + pairs - 1,
     };
-    let is_float = cell < 64 && schema.floats >> cell & 1 == 1;
-    match (schema.additive, is_float) {
+    match (schema.additive, is_float(schema.floats, cell)) {
         (true, false) => cells.sum(cell),
         (true, true) => cells.sum_float(cell).to_bits(),
         (false, _) => cells.plain(cell).load(Ordering::Relaxed),

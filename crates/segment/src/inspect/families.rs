@@ -6,11 +6,11 @@ use super::source::Source;
 use super::{Damage, Report};
 use crate::layout::Found;
 use crate::series::Schema;
-use crate::series::cells::LANE_WORDS;
+use crate::series::cells::{LANE_WORDS, is_float};
 use crate::series::dense::Dense;
 use crate::series::family::{FAMILY, at, is_dense};
 use crate::series::keyed::head;
-use crate::series::lanes::{APART, Layout};
+use crate::series::lanes::{self, Layout};
 use crate::series::meta::{self, WORDS, state};
 
 /// A family.
@@ -360,7 +360,8 @@ impl FamilySeen {
     }
 
     fn is_float(&self, cell: u64) -> bool {
-        cell < 64 && self.schema.floats >> cell & 1 == 1
+        // At most 512 cells.
+        is_float(self.schema.floats, cell as usize)
     }
 
     fn visit_records(
@@ -492,7 +493,8 @@ impl Earned {
         if !layout.is_sound() {
             return Self::default();
         }
-        let distance = used.next_multiple_of(APART.into());
+        // A slab uses at most 512 words.
+        let distance = lanes::distance(used as u32).into();
         Self { first: layout.first.get().into(), lanes: layout.lanes.into(), distance }
     }
 

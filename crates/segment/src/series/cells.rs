@@ -339,9 +339,8 @@ impl<'a> SeriesCells<'a> {
     /// the cells.
     pub(crate) fn reset(&self, floats: u64, is_kept: impl Fn(usize) -> bool) {
         for cell in (0..self.len()).filter(|cell| !is_kept(*cell)) {
-            let is_float = cell < 64 && floats >> cell & 1 == 1;
             match self.base(cell) {
-                Some(base) if is_float => {
+                Some(base) if is_float(floats, cell) => {
                     let mut sum = self.raw_sum_float(cell);
                     if !sum.is_finite() {
                         // No base can subtract that: what is added at this moment may be lost too.
@@ -360,9 +359,12 @@ impl<'a> SeriesCells<'a> {
     /// include. Cells without a base stay. No other thread may use the cells.
     pub(crate) fn reset_below_zero(&self, floats: u64) {
         let base = |cell| self.base(cell).map_or(0, |base| base.load(Ordering::Relaxed));
-        let is_below_zero = |cell: usize| match cell < 64 && floats >> cell & 1 == 1 {
-            true => self.raw_sum_float(cell) < f64::from_bits(base(cell)),
-            false => self.raw_sum(cell) < base(cell),
+        let is_below_zero = |cell: usize| {
+            if is_float(floats, cell) {
+                self.raw_sum_float(cell) < f64::from_bits(base(cell))
+            } else {
+                self.raw_sum(cell) < base(cell)
+            }
         };
         if (0..self.len()).any(|cell| base(cell) != 0 && is_below_zero(cell)) {
             self.reset(floats, |cell| base(cell) == 0);
@@ -372,8 +374,7 @@ impl<'a> SeriesCells<'a> {
     /// Whether all sums are zero.
     pub(crate) fn is_zero(&self, floats: u64) -> bool {
         (0..self.len()).all(|cell| {
-            let is_float = cell < 64 && floats >> cell & 1 == 1;
-            if is_float { self.sum_float(cell) == 0.0 } else { self.sum(cell) == 0 }
+            if is_float(floats, cell) { self.sum_float(cell) == 0.0 } else { self.sum(cell) == 0 }
         })
     }
 
@@ -391,9 +392,9 @@ impl<'a> SeriesCells<'a> {
         match set.earned() {
             None => sum,
             // SAFETY: the cell is one of the slab that earned the lanes.
-            Some(earned) => (0..usize::from(earned.lanes))
-                .map(|lane| unsafe { earned.cell(NonNull::from(first), lane).as_ref() })
-                .map(|cell| cell.load(Ordering::Acquire))
+            Some(earned) => unsafe { earned.cells(NonNull::from(first)) }
+                // SAFETY: the lanes lie in the segment for 'a.
+                .map(|cell| unsafe { cell.as_ref() }.load(Ordering::Acquire))
                 .fold(sum, u64::wrapping_add),
         }
     }
@@ -415,7 +416,7 @@ impl<'a> SeriesCells<'a> {
             .map(move |lane| unsafe { first.add(lane * LANE_WORDS) });
         let earned = lanes.set().and_then(LaneSet::earned).into_iter().flat_map(move |earned| {
             // SAFETY: the cell is one of the slab that earned the lanes.
-            (0..usize::from(earned.lanes)).map(move |lane| unsafe { earned.cell(first, lane) })
+            unsafe { earned.cells(first) }
         });
         begun.chain(earned)
     }
@@ -430,7 +431,7 @@ impl<'a> SeriesCells<'a> {
         lanes.flat_map(move |earned| {
             // SAFETY: the cell is one of the slab that earned the lanes, which lie in the segment
             // for 'a.
-            (0..usize::from(earned.lanes)).map(move |i| unsafe { earned.cell(first, i).as_ref() })
+            unsafe { earned.cells(first).map(|cell| cell.as_ref()) }
         })
     }
 
@@ -448,6 +449,12 @@ impl<'a> SeriesCells<'a> {
         // promised that the cell exists, for 'a.
         unsafe { self.first.add(lane * LANE_WORDS + cell).as_ref() }
     }
+}
+
+/// Whether a cell holds floats, by the bits of the cells that do.
+#[inline]
+pub(crate) fn is_float(floats: u64, cell: usize) -> bool {
+    cell < 64 && floats >> cell & 1 == 1
 }
 
 /// Adds to a cell in a shared lane: a separate function, so that an addition to a CPU's lane takes

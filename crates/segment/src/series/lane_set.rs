@@ -380,6 +380,19 @@ impl Earned {
         unsafe { NonNull::new_unchecked(address.wrapping_add(lane * self.distance)) }
     }
 
+    /// The cells in all lanes.
+    ///
+    /// # Safety
+    /// As for [`Earned::cell`].
+    #[inline]
+    pub(crate) unsafe fn cells(
+        self,
+        cell: NonNull<AtomicU64>,
+    ) -> impl Iterator<Item = NonNull<AtomicU64>> {
+        // SAFETY: as promised by the caller; there are that many lanes.
+        (0..usize::from(self.lanes)).map(move |lane| unsafe { self.cell(cell, lane) })
+    }
+
     /// The shared lane of the thread with that number.
     #[inline]
     pub(crate) fn shared(self, thread: usize) -> usize {

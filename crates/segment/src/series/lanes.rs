@@ -58,7 +58,7 @@ pub(crate) struct EarnedLanes {
 impl EarnedLanes {
     /// The lanes of a slab that begins at `home`, and uses `used` words of each.
     pub(crate) fn new(home: u64, used: u32, is_at_home: bool) -> Self {
-        let words = used.next_multiple_of(APART);
+        let words = distance(used);
         Self { place: AtomicU64::new(0), home, words, is_at_home }
     }
 
@@ -126,6 +126,11 @@ impl EarnedLanes {
 pub(crate) fn earn(word: &AtomicU64, lanes: Layout) -> bool {
     // Release: a thread that finds the word finds the lanes zeroed.
     word.compare_exchange(0, lanes.pack(), Ordering::Release, Ordering::Relaxed).is_ok()
+}
+
+/// The words from one earned lane to the next, for a slab that uses `used` words of each.
+pub(crate) fn distance(used: u32) -> u32 {
+    used.next_multiple_of(APART)
 }
 
 /// The words between earned lanes are a multiple of this: 128 bytes, because processors fetch two

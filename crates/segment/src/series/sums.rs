@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use super::cells::SeriesCells;
+use super::cells::{SeriesCells, is_float};
 use super::dense::Dense;
 use crate::sync::Ordering;
 
@@ -105,11 +105,6 @@ impl Sums {
 
 /// The lanes up to which each cell is added up by itself.
 const LANES: u32 = 3;
-
-#[inline]
-fn is_float(floats: u64, cell: usize) -> bool {
-    cell < 64 && floats >> cell & 1 == 1
-}
 
 #[inline]
 fn less(sum: u64, base: u64, is_float: bool) -> u64 {
