@@ -85,25 +85,15 @@ impl Block {
         self.kinds[UNION].end - self.next
     }
 
-    /// Reads the body of a block whose checksum is right. After a fault, the input is at its
-    /// place, and the block is empty.
-    pub(super) fn read(
-        &mut self,
-        header: &Header,
-        dictionary: &mut Dictionary,
-        kind: Kind,
-        input: &mut Reader<'_>,
-        scope: &Scope<'_>,
-    ) -> Result<(), Fault> {
-        let read = self.read_parts(header, dictionary, kind, input, scope);
-        if read.is_err() {
-            self.kinds = [0..0, 0..0, 0..0, 0..0];
-            self.next = 0;
-        }
-        read
+    /// Forgets all messages.
+    pub(super) fn clear(&mut self) {
+        self.kinds = [0..0, 0..0, 0..0, 0..0];
+        self.next = 0;
     }
 
-    fn read_parts(
+    /// Reads the body of a block whose checksum is right. After a fault, the input is at its
+    /// place, and the caller must clear the block.
+    pub(super) fn read(
         &mut self,
         header: &Header,
         dictionary: &mut Dictionary,

@@ -148,6 +148,7 @@ impl StreamReader {
         let read = self.block.read(&header, &mut self.dictionary, kind, &mut copy, scope);
         input.advance(copy.position());
         read.map_err(|fault| {
+            self.block.clear();
             if fault.is_incomplete() {
                 Fault::malformed("a message within its block")
             } else {
