@@ -24,18 +24,8 @@ use wire_shared::{DIALECTS, NAMES};
 
 #[path = "exposition_seeds.rs"]
 mod exposition_seeds;
-/// What the records need of the daemon.
-mod outputs {
-    pub(crate) mod remote_write {
-        pub(crate) mod coding {
-            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-            pub(crate) enum Coding {
-                Snappy,
-                Zstd,
-            }
-        }
-    }
-}
+#[path = "targets/queue_outputs.rs"]
+mod outputs;
 #[path = "targets/exposition_program.rs"]
 mod program;
 #[allow(dead_code, reason = "the fuzz target has the rest")]

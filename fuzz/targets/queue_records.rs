@@ -5,18 +5,8 @@
 
 #[path = "../fixed_seed.rs"]
 mod fixed_seed;
-/// What the records need of the daemon.
-mod outputs {
-    pub(crate) mod remote_write {
-        pub(crate) mod coding {
-            #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-            pub(crate) enum Coding {
-                Snappy,
-                Zstd,
-            }
-        }
-    }
-}
+#[path = "queue_outputs.rs"]
+mod outputs;
 #[path = "../../crates/server/src/outputs/remote_write/queue/records.rs"]
 mod records;
 

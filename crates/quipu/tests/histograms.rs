@@ -2,6 +2,10 @@
 //! one sum in a family with dynamic labels, with many buckets, or with native ones.
 #![allow(clippy::unwrap_used, reason = "a test that fails says where")]
 
+#[cfg(target_os = "linux")]
+#[path = "../../segment/tests/common/affinity.rs"]
+mod affinity;
+
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
@@ -249,7 +253,10 @@ fn threads_that_are_moved_between_cpus_count_and_add_up_all_observations() {
             let threads: Vec<i32> = movers.iter().take(THREADS).collect();
             let mut moves = 0_usize;
             while !is_over.load(Ordering::Relaxed) {
-                threads.iter().enumerate().for_each(|(i, thread)| pin(*thread, moves + i));
+                threads
+                    .iter()
+                    .enumerate()
+                    .for_each(|(i, thread)| affinity::pin(*thread, moves + i));
                 moves += 1;
             }
             moves
@@ -275,23 +282,4 @@ fn threads_that_are_moved_between_cpus_count_and_add_up_all_observations() {
     let (expected, seen) = (oracle(&bounds, &all), Seen::in_registry(&registry));
     assert_eq!(seen.get("single", ""), expected, "after {moves} moves");
     assert_eq!(seen.get("by_kind", "write"), expected, "after {moves} moves");
-}
-
-/// Moves a thread to the next CPU of those that this process may use.
-#[cfg(target_os = "linux")]
-fn pin(thread: i32, turn: usize) {
-    // SAFETY: zeros are an empty set, and both calls get the size of the set that they are given.
-    unsafe {
-        let size = size_of::<libc::cpu_set_t>();
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size, &raw mut allowed) != 0 {
-            return;
-        }
-        let cpus = 0..libc::CPU_SETSIZE as usize;
-        let cpus: Vec<usize> = cpus.filter(|&cpu| libc::CPU_ISSET(cpu, &allowed)).collect();
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpus[turn % cpus.len()], &mut one);
-        // A thread that has ended cannot be moved.
-        libc::sched_setaffinity(thread, size, &raw const one);
-    }
 }

@@ -1,5 +1,9 @@
 //! Pairs of a float sum and a count.
 
+#[cfg(all(target_os = "linux", not(miri)))]
+#[path = "../common/affinity.rs"]
+mod affinity;
+
 use quipu_segment::Segment;
 use quipu_segment::series::{Family, Label, Schema};
 
@@ -116,7 +120,7 @@ fn threads_that_are_moved_between_cpus_lose_no_half_of_a_pair() {
             let mut moves = 0_usize;
             while !is_over.load(Ordering::Relaxed) {
                 for (i, thread) in threads.iter().enumerate() {
-                    pin(*thread, moves + i);
+                    affinity::pin(*thread, moves + i);
                 }
                 moves += 1;
             }
@@ -146,23 +150,4 @@ fn threads_that_are_moved_between_cpus_lose_no_half_of_a_pair() {
         *count += THREADS as u64;
     }
     assert_eq!(sums(&family), expected, "after {moves} moves");
-}
-
-/// Moves a thread to the next CPU of those that this process may use.
-#[cfg(all(target_os = "linux", not(miri)))]
-fn pin(thread: i32, turn: usize) {
-    // SAFETY: zeros are an empty set, and both calls get the size of the set that they are given.
-    unsafe {
-        let size = size_of::<libc::cpu_set_t>();
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size, &raw mut allowed) != 0 {
-            return;
-        }
-        let cpus = 0..libc::CPU_SETSIZE as usize;
-        let cpus: Vec<usize> = cpus.filter(|&cpu| libc::CPU_ISSET(cpu, &allowed)).collect();
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpus[turn % cpus.len()], &mut one);
-        // A thread that has ended cannot be moved.
-        libc::sched_setaffinity(thread, size, &raw const one);
-    }
 }
