@@ -99,7 +99,7 @@ impl Entrant {
                 workload::route::run::<C>,
                 workload::user::run::<C>,
                 workload::histogram::run::<C>,
-                |plan| workload::create::run::<C>(plan).into_iter().collect(),
+                workload::create::run::<C>,
                 workload::insert::run::<C>,
                 workload::memory::run::<C>,
                 workload::encode::run::<C>,

@@ -51,18 +51,10 @@ pub fn run<C: Contender>(plan: &Plan) -> Vec<Record> {
 fn by_enums<C: Contender>(plan: &Plan, mut filled: Filled) -> Record {
     let case = format!("encode enums/{}", filled.instruments);
     on_core(0, || {
-        let mut scrape = |times: u32| {
-            let start = Instant::now();
-            for _ in 0..times {
-                filled.scrape(&mut |page| _ = black_box(page));
-            }
-            start.elapsed()
-        };
+        let mut scrape = || filled.scrape(&mut |page| _ = black_box(page));
         // The first scrape grows the page to its final size.
-        scrape(1);
-        let once = scrape(1).as_secs_f64();
-        let times = (plan.run_time.as_secs_f64() / once).max(1.0) as u32;
-        let time = scrape(times).as_nanos() as f64 / (f64::from(times) * 100.0);
+        scrape();
+        let time = time_of_series(plan, 100, scrape);
         label::<C>(&case, "time", "ns").of(&[time])
     })
 }
@@ -75,23 +67,14 @@ fn scrapes<C: Contender>(
 ) -> Vec<Record> {
     on_core(0, || {
         let mut page = Default::default();
-        let mut scrape = |times: u32| {
-            let start = Instant::now();
-            for _ in 0..times {
-                black_box(family.scrape(&mut page));
-            }
-            start.elapsed()
-        };
+        let mut scrape = || _ = black_box(family.scrape(&mut page));
         // The first scrape grows the page to its final size.
-        let first = scrape(1);
-        let times = (plan.run_time.as_secs_f64() / first.as_secs_f64()).max(1.0) as u32;
-        let elapsed = if first > LONG { first } else { scrape(times) };
-        let time = elapsed.as_nanos() as f64 / (f64::from(times) * series as f64);
+        let time = time_of_series(plan, series, &mut scrape);
         let mut records = vec![label::<C>(case, "time", "ns").of(&[time])];
         if series <= MANY {
             OnDemand::count(true);
             let before = OnDemand::allocations();
-            scrape(1);
+            scrape();
             let allocations = (OnDemand::allocations() - before) as f64;
             OnDemand::count(false);
             let label = label::<C>(case, "allocations", "allocations");
@@ -99,6 +82,20 @@ fn scrapes<C: Contender>(
         }
         records
     })
+}
+
+/// The time of one of `series` series. The first scrape decides how often the run repeats it; a
+/// long one is not repeated.
+fn time_of_series(plan: &Plan, series: usize, mut scrape: impl FnMut()) -> f64 {
+    let mut scrapes = |times: u32| {
+        let start = Instant::now();
+        (0..times).for_each(|_| scrape());
+        start.elapsed()
+    };
+    let first = scrapes(1);
+    let times = (plan.run_time.as_secs_f64() / first.as_secs_f64()).max(1.0) as u32;
+    let elapsed = if first > LONG { first } else { scrapes(times) };
+    elapsed.as_nanos() as f64 / (f64::from(times) * series as f64)
 }
 
 fn pieces<C: Contender>(
