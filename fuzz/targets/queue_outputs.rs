@@ -1,4 +1,4 @@
-//! The module of the daemon to which the records of the queue of remote write refer.
+//! The types of the daemon that the records of the queue of remote write use.
 
 pub(crate) mod remote_write {
     pub(crate) mod coding {

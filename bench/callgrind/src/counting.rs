@@ -384,7 +384,7 @@ cell! {
     }
 }
 
-/// A registry, and the families that were created in it.
+/// A registry and its families.
 struct Created<T> {
     registry: Registry,
     families: Vec<T>,

@@ -130,7 +130,7 @@ impl Machine {
     }
 }
 
-/// The time of an addition to an atomic that this thread has to itself: the least of several runs.
+/// Returns the time of an addition to an atomic that no other thread uses, the least of nine runs.
 fn locked_addition() -> f64 {
     const ADDITIONS: u32 = 1_000_000;
     let cell = AtomicU64::new(0);

@@ -76,7 +76,7 @@ pub trait Contender: 'static {
 /// Writes a page, and passes it to a reader.
 type WritePage = Box<dyn FnMut(&mut dyn FnMut(&[u8])) + Send>;
 
-/// A family that is filled, and the page to which it is written again and again.
+/// A filled family, and the page that it is written to repeatedly.
 pub struct Filled {
     /// The kind of its instruments, in the plural.
     pub instruments: &'static str,

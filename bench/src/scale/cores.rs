@@ -176,7 +176,7 @@ pub(super) fn cores() -> usize {
     available_parallelism().map_or(1, usize::from)
 }
 
-/// The CPUs of each NUMA node that has any.
+/// The CPUs of each NUMA node with CPUs.
 fn nodes() -> Vec<Vec<usize>> {
     let list = |node: usize| {
         let path = format!("/sys/devices/system/node/node{node}/cpulist");

@@ -359,7 +359,7 @@ pub struct Native<'a> {
 pub struct FamilyKey(u64);
 
 impl FamilyKey {
-    /// A key that no other family has, nor had.
+    /// A key that is unique to a family, and never used again.
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))

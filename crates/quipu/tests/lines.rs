@@ -136,7 +136,7 @@ impl Row {
     }
 }
 
-/// Passes a random family and its series to both renderers, which write what they have so far.
+/// Passes a random family and its series to both renderers.
 fn family(random: &mut Random, number: usize, encoder: &mut Encoder, plain: &mut plain::Page) {
     let base = random.pick(&NAMES);
     let name = format!("n{number}{base}");
@@ -235,7 +235,7 @@ proptest! {
     }
 }
 
-/// Hides the keys of families from an encoder, which then knows none of them.
+/// Hides the keys of families from an encoder, so that the encoder knows no family.
 struct Fresh(Encoder);
 
 impl Sink for Fresh {

@@ -19,7 +19,7 @@ pub(crate) struct Reach {
 }
 
 impl Clone for Reach {
-    /// Copies the words as they are now. The clone does not learn of a later `raise`.
+    /// Copies the current words. A later `raise` does not reach the clone.
     fn clone(&self) -> Self {
         // Acquire: a number of CPUs that is seen brings its offset.
         let [cpus, distance, offset] = [&self.cpus, &self.distance, &self.offset]

@@ -142,7 +142,7 @@ fn a_stream_is_that_of_the_vectors() {
     decoder.finish().unwrap();
 }
 
-/// The messages of a block that was closed, in the order in which they are read.
+/// The messages of a closed block, in the order of reading.
 fn closed(block: &mut Vec<Owned>) -> Vec<Owned> {
     in_block_order(block);
     std::mem::take(block)

@@ -137,7 +137,7 @@ fn scrape(family: &Family) -> u64 {
 }
 
 /// Reads the lanes of such a family of counters in the order of a scrape cell by cell, twice, with
-/// lanes 4 KiB apart: as quipu did before it added up lane by lane.
+/// lanes 4 KiB apart, like quipu before it added up lane by lane.
 fn reproduce(cpus: usize) -> f64 {
     const LANE: usize = 512;
     let lanes: Vec<AtomicU64> = (0..(cpus + 1) * LANE).map(|_| AtomicU64::new(0)).collect();

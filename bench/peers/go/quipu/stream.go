@@ -284,7 +284,7 @@ func (h *header) count() (count int) {
 	return count
 }
 
-// sound tells whether the flags and counts can be those of a block.
+// sound reports whether a block can have these flags and counts.
 func (h *header) sound() bool {
 	count := h.count()
 	return h[offsetFlags] <= 1 && h[offsetZero] == 0 && count >= 1 && count <= mostMessages &&

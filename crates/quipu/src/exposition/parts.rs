@@ -23,7 +23,7 @@ pub(super) struct Parts {
     /// 1.0, where names of families have none: both are one family, and a label tells them apart.
     is_second: bool,
     has_unit: bool,
-    /// Whether the name is written as it is, without escapes and quotes.
+    /// Whether the name is written without escapes and quotes.
     is_plain: bool,
     pub(super) has_labels: bool,
     /// The suffix of most of the family's samples.
@@ -116,7 +116,7 @@ impl Parts {
         }
     }
 
-    /// Whether a counter's samples have the name as it is.
+    /// Whether a counter's samples use the name without a suffix.
     #[inline]
     pub(super) fn is_bare(&self, family: &Family<'_>) -> bool {
         family.bare && !self.is_second
@@ -452,7 +452,7 @@ fn columns(family: &Family<'_>) -> usize {
     if groups == family.groups as usize { last } else { 0 }
 }
 
-/// Drops the brace or the comma in which a head ends, in a line without labels.
+/// Drops the brace or the comma at the end of a head, in a line without labels.
 pub(super) fn close_head(out: &mut Vec<u8>) {
     let is_quoted = out.pop() == Some(b',');
     out.extend_from_slice(if is_quoted { CLOSE } else { b" " });

@@ -237,7 +237,7 @@ pub(crate) struct Reader {
     key: FamilyKey,
     /// The length of the shown name, which is the start of the family's name.
     name: usize,
-    /// Whether the name is shown as it is, although it lacks the suffix of its kind.
+    /// Whether the name is shown unchanged, although it lacks the suffix of its kind.
     bare: bool,
     labels: Labels,
     family: series::Family,
@@ -332,7 +332,7 @@ impl Reader {
         (is_relayed || is_grouped).then_some(is_grouped)
     }
 
-    /// Whether the name is shown as it is, although it lacks the suffix of its kind.
+    /// Whether the name is shown unchanged, although it lacks the suffix of its kind.
     pub(crate) fn is_bare(&self) -> bool {
         self.bare
     }

@@ -10,7 +10,7 @@ pub(crate) struct Page {
     format: Format,
     escaping: Escaping,
     number: fn(Number) -> String,
-    /// Whether the current family has its header.
+    /// Whether the header of the current family is written.
     is_begun: bool,
     out: String,
 }
@@ -67,7 +67,7 @@ impl Page {
         if !help.is_empty() {
             writeln!(self.out, "# HELP {shown} {help}").unwrap();
         }
-        // The label of a state set has its name.
+        // The label of a state set is named like the metric.
         let is_label = self.label(family.name, "")
             == format!("{}=\"\"", self.name(family.name, "").0)
             || self.escaping == Escaping::AllowUtf8;
@@ -251,7 +251,7 @@ fn is_sound(histogram: &Histogram<'_>) -> bool {
     histogram.buckets.last().is_none_or(|last| last.bound == f64::INFINITY)
 }
 
-/// A bound as it is written for these tests: OpenMetrics requires a decimal point.
+/// Writes a bound with the decimal point that OpenMetrics requires.
 fn bound_text(bound: f64, is_open: bool) -> String {
     match bound {
         f64::INFINITY => "+Inf".to_owned(),
@@ -260,13 +260,13 @@ fn bound_text(bound: f64, is_open: bool) -> String {
     }
 }
 
-/// Whether readers without UTF-8 accept the name, in which only metrics may have a colon.
+/// Whether readers without UTF-8 accept the name. Only metrics may have a colon in it.
 fn is_legacy(name: &str, colon: bool) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || (colon && c == ':');
     !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_fine)
 }
 
-/// A name as the scheme has it; `is_plain` if all characters are allowed.
+/// Escapes a name by the scheme; `is_plain` if all characters are allowed.
 fn escaped(name: &str, is_plain: bool, colon: bool, escaping: Escaping) -> String {
     if escaping == Escaping::AllowUtf8 || (is_plain && escaping != Escaping::Dots) {
         return name.to_owned();

@@ -480,7 +480,7 @@ fn id_of(at: u64, meta: u64) -> u64 {
 /// The lanes that a slab earned: see `series/lanes.rs`.
 #[derive(Debug, Default)]
 struct Earned {
-    /// The word at which they begin.
+    /// The first word of the lanes.
     first: u64,
     lanes: u64,
     /// The words from one lane to the next.

@@ -16,7 +16,7 @@ use crate::rseq::Sequence;
 use crate::stripes::thread_number;
 use crate::sync::{AtomicU64, Ordering};
 
-/// The words from one lane to the next, in the lanes with which a family begins.
+/// The words from one lane to the next, in the first lanes of a family.
 pub(crate) const LANE_WORDS: usize = 512;
 /// The most words, over all lanes, of a family that begins with lanes: 1 MiB.
 pub(crate) const MAX_LANE_WORDS: u64 = 1 << 17;
@@ -26,7 +26,7 @@ pub(crate) const MAX_LANE_WORDS: u64 = 1 << 17;
 pub(crate) struct Lanes {
     /// A copy of the set's sequence, because each addition needs it.
     sequence: Option<Sequence>,
-    /// `None` for a single lane, to which all threads add atomically.
+    /// `None` for a single lane: all threads add to it atomically.
     set: Option<NonNull<LaneSet>>,
 }
 
@@ -49,7 +49,7 @@ impl Lanes {
         self.set.map(|set| unsafe { set.as_ref() })
     }
 
-    /// The sequence by which a thread adds to the lane of its CPU.
+    /// The sequence that adds to the lane of this thread's CPU.
     #[inline]
     fn sequence<'a>(self) -> Option<(Sequence, &'a LaneSet)> {
         // SAFETY: a sequence is from a set, which lives for as long as the cells.
@@ -513,7 +513,7 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: 
 /// As [`add_shared`], for a pair of a float sum at `first` and a count after it.
 ///
 /// # Safety
-/// That of [`add_shared`], for both cells.
+/// The same as for [`add_shared`], with both cells.
 #[cold]
 #[inline(never)]
 unsafe fn add_pair_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u64, value: f64) {

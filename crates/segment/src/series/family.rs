@@ -184,7 +184,7 @@ pub(super) struct Wanted<'s> {
     pub(super) schema: Cow<'s, Schema>,
     /// The number of combinations of its fixed label values.
     pub(super) groups: u32,
-    /// The name by which a variant is found.
+    /// The name that finds a variant.
     variant: Option<String>,
     pub(super) clock: Option<Manual>,
 }

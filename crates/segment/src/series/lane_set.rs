@@ -25,7 +25,7 @@ pub(crate) struct LaneSet {
     reach: Reach,
     /// `None` if the machine has no sequences, or no CPU ever gets a lane.
     sequence: Option<Sequence>,
-    /// The numbers of lanes with which the slab began: of CPUs, and in all. At least one is shared.
+    /// The numbers of the slab's first lanes: of CPUs, and in all. At least one lane is shared.
     cpus: u16,
     count: u16,
     /// `None` for side allocations, which earn no lanes.
@@ -62,7 +62,7 @@ struct Noted {
     collisions: AtomicU64,
     /// The time of the last check of the collisions, in milliseconds since boot.
     collided: AtomicU64,
-    /// The time at which a cell last reached a round number, in milliseconds since boot.
+    /// The last time when a cell reached a round number, in milliseconds since boot.
     rounded: AtomicU64,
     /// Whether a thread takes memory for lanes, or has tried to: a [`state`].
     taking: AtomicU64,
@@ -73,7 +73,7 @@ unsafe impl Send for Demand {}
 // SAFETY: as above.
 unsafe impl Sync for Demand {}
 
-/// Sixteen collisions within a second: a cell to which many threads add some 20,000 times a second.
+/// Sixteen collisions within a second: many threads add to a cell some 20,000 times a second.
 const COLLISIONS: u64 = 16;
 const COLLISION_TIME: u64 = 1000;
 /// 4,096 additions of 1 within 40 milliseconds: the faster addition then saves some 3,000th of a

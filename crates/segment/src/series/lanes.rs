@@ -47,7 +47,7 @@ impl Layout {
 pub(crate) struct EarnedLanes {
     /// The place that this process found and checked; 0 before.
     place: AtomicU64,
-    /// The word at which the slab's first lane begins.
+    /// The first word of the slab's first lane.
     home: u64,
     /// The words from one earned lane to the next.
     words: u32,

@@ -161,7 +161,7 @@ pub(super) fn middle(text: &[u8]) -> Option<[u64; 2]> {
     Some([u64::from_le_bytes(*first), u64::from_le_bytes(*last)])
 }
 
-/// Chooses a multiplier that sends few of the digests to a slot that another one has.
+/// Chooses a multiplier that sends few of the digests to the slot of another digest.
 ///
 /// For sets of up to a dozen texts, one of the first tries sends none there. For larger sets, the
 /// best of all tries sends few.

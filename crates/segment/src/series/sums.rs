@@ -20,7 +20,7 @@ pub(crate) struct Sums {
     /// The sums of their cells, floats as bits, less the bases.
     cells: [u64; WORDS],
     bases: [u64; WORDS],
-    /// The times at which the slots were reset.
+    /// The times when the slots were reset.
     starts: [u64; WORDS],
 }
 
@@ -40,7 +40,7 @@ impl Sums {
         Some(Self { slots: 0..0, cells: [0; WORDS], bases: [0; WORDS], starts: [0; WORDS] })
     }
 
-    /// The cells of a slot with their sums, and the time at which it was reset; 0 for never.
+    /// The cells of a slot with their sums, and the time of its reset; 0 for never.
     #[inline]
     pub(crate) fn get<'s>(
         &'s mut self,
@@ -103,7 +103,7 @@ impl Sums {
     }
 }
 
-/// The lanes up to which each cell is added up by itself.
+/// The most lanes for which each cell is added up separately.
 const LANES: u32 = 3;
 
 #[inline]

@@ -46,7 +46,7 @@ impl Known {
         self.len_and_places = len | u32::from(places) << LEN_BITS;
     }
 
-    /// Sets the number to which the next change is added.
+    /// Sets the number that the next change is added to.
     #[inline(always)]
     pub(super) fn set_last(&mut self, last: i64) {
         self.last = last;
