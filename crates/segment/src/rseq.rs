@@ -5,9 +5,9 @@
 pub(crate) use self::platform::Sequence;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Tells a sequence where the cells of CPUs are. The cell of CPU `n` lies `n * distance + offset`
-/// bytes after the origin, an address that the caller passes. Only this process can write to these
-/// words, because no other process may decide how far a write reaches.
+/// Tells a sequence where the cells of CPUs are, if they lie anywhere. The cell of CPU `n` lies
+/// `n * distance + offset` bytes after the origin, an address that the caller passes. Only this
+/// process can write to these words, because no other process may decide how far a write reaches.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Reach {
@@ -18,20 +18,10 @@ pub(crate) struct Reach {
     offset: AtomicU64,
 }
 
-impl Clone for Reach {
-    /// Copies the current words. A later `raise` does not reach the clone.
-    fn clone(&self) -> Self {
-        // Acquire: a number of CPUs that is seen brings its offset.
-        let [cpus, distance, offset] = [&self.cpus, &self.distance, &self.offset]
-            .map(|word| AtomicU64::new(word.load(Ordering::Acquire)));
-        Self { cpus, distance, offset }
-    }
-}
-
 impl Reach {
-    /// Gives a cell to `cpus` CPUs: to the first one at the origin.
-    pub(crate) fn new(cpus: u64, distance: u64) -> Self {
-        let [cpus, distance, offset] = [cpus, distance, 0].map(AtomicU64::new);
+    /// A reach without a cell, for cells that are `distance` bytes apart.
+    pub(crate) fn new(distance: u64) -> Self {
+        let [cpus, distance, offset] = [0, distance, 0].map(AtomicU64::new);
         Self { cpus, distance, offset }
     }
 
@@ -65,8 +55,9 @@ mod platform {
     //! the thread pointer.
 
     use std::arch::asm;
-    use std::num::NonZeroIsize;
-    use std::sync::atomic::{AtomicIsize, Ordering};
+    use std::arch::x86_64::_mm_set_epi64x;
+    use std::num::NonZeroI32;
+    use std::sync::atomic::{AtomicI32, Ordering};
 
     use super::Reach;
     use crate::sync::AtomicU64;
@@ -74,16 +65,16 @@ mod platform {
     /// The offset of a thread's `struct rseq` from its thread pointer, which itself points to other
     /// things.
     #[derive(Debug, Clone, Copy)]
-    pub(crate) struct Sequence(NonZeroIsize);
+    pub(crate) struct Sequence(NonZeroI32);
 
     /// Wraps `$body`, which commits with its last instruction: an addition to the CPU's own part of
-    /// memory. `rax` is the offset of that part. If the CPU has none, by the three words of a
-    /// [`Reach`] at `{reach}`, the sequence goes to `{far}` and has written nothing.
+    /// memory. `$place` turns the number of the CPU in `rax` into the offset of that part. If the
+    /// CPU has none, it goes to `{far}`, and the sequence has written nothing.
     ///
     /// The sequence from 71 to 72 reads the CPU and commits. If the thread loses the CPU in
     /// between, the kernel jumps to 74, right after the signature that was registered.
     macro_rules! sequence {
-        ($($body:literal),+ ; $($operand:tt)+) => {
+        ([$($place:literal),+]; $($body:literal),+ ; $($operand:tt)+) => {
             asm!(
                 ".pushsection __rseq_cs, \"aw\"",
                 ".balign 32",
@@ -96,10 +87,7 @@ mod platform {
                 "mov qword ptr fs:[{rseq} + 8], rax",
                 "71:",
                 "mov eax, dword ptr fs:[{rseq} + 4]",
-                "cmp rax, qword ptr [{reach}]",
-                "jae {far}",
-                "imul rax, qword ptr [{reach} + 8]",
-                "add rax, qword ptr [{reach} + 16]",
+                $($place,)+
                 $($body,)+
                 "72:",
                 ".pushsection __rseq_failure, \"ax\"",
@@ -113,6 +101,114 @@ mod platform {
         };
     }
 
+    /// Defines the three kinds of additions, for one way to find the place of a CPU.
+    macro_rules! additions {
+        (
+            $place:tt, $($shift:ident)?, ($($name:ident: $type:ty),+), ($($operand:tt)+);
+            $(#[$add_doc:meta])+ $add:ident;
+            $(#[$float_doc:meta])+ $add_float:ident;
+            $(#[$pair_doc:meta])+ $add_pair:ident;
+        ) => {
+            $(#[$add_doc])+
+            #[inline]
+            pub(crate) unsafe fn $add$(<const $shift: u32>)?(
+                self,
+                first: *const AtomicU64,
+                $($name: $type,)+
+                n: u64,
+            ) -> bool {
+                // SAFETY: glibc keeps this thread's `struct rseq` at the offset (cpu_id at 4,
+                // rseq_cs at 8), for as long as the thread lives. The CPU is compared first, so no
+                // write leaves the cells that the caller vouches for. A thread that is not
+                // registered has a negative cpu_id, which as an unsigned one is past every cell.
+                // The words of a reach are read after that, and this processor reads in order: they
+                // are as `Reach::raise` left them before it raised the number of CPUs. The atomics
+                // may be written through a shared reference; other threads read them with atomic
+                // loads, and on x86-64 the store is a release. The kernel reads the descriptor
+                // until the next sequence: a library that holds this code must not be unloaded
+                // while threads that ran it live, which no std program can do anyway.
+                unsafe {
+                    sequence!(
+                        $place;
+                        "add qword ptr [{first} + rax], {n}";
+                        rseq = in(reg) self.0.get() as isize,
+                        first = in(reg) first,
+                        n = in(reg) n,
+                        far = label { return false },
+                        out("rax") _,
+                        options(nostack),
+                        $($operand)+
+                    );
+                }
+                true
+            }
+
+            $(#[$float_doc])+
+            #[inline]
+            pub(crate) unsafe fn $add_float$(<const $shift: u32>)?(
+                self,
+                first: *const AtomicU64,
+                $($name: $type,)+
+                n: f64,
+            ) -> bool {
+                // SAFETY: as above. Only the last instruction writes.
+                unsafe {
+                    sequence!(
+                        $place;
+                        "movapd xmm15, {n}",
+                        "addsd xmm15, qword ptr [{first} + rax]",
+                        "movsd qword ptr [{first} + rax], xmm15";
+                        rseq = in(reg) self.0.get() as isize,
+                        first = in(reg) first,
+                        n = in(xmm_reg) n,
+                        far = label { return false },
+                        out("rax") _,
+                        out("xmm15") _,
+                        options(nostack),
+                        $($operand)+
+                    );
+                }
+                true
+            }
+
+            $(#[$pair_doc])+
+            #[inline]
+            pub(crate) unsafe fn $add_pair$(<const $shift: u32>)?(
+                self,
+                first: *const AtomicU64,
+                $($name: $type,)+
+                n: u64,
+                value: f64,
+            ) -> bool {
+                // SAFETY: as above. Only the last instruction writes: both cells. `addsd` keeps the
+                // upper half of the register, the second cell. SSE2 is part of x86-64. `movups`
+                // works at any address, because a damaged file can state any; at a multiple of 16,
+                // where the pairs of a sound file lie, it is as fast as `movaps`. Other threads
+                // read each cell by itself, and the processor never writes an aligned 8-byte word
+                // in parts.
+                unsafe {
+                    sequence!(
+                        $place;
+                        "movups xmm15, xmmword ptr [{first} + rax]",
+                        "paddq xmm15, {n}",
+                        "addsd xmm15, {value}",
+                        "movups xmmword ptr [{first} + rax], xmm15";
+                        rseq = in(reg) self.0.get() as isize,
+                        first = in(reg) first,
+                        n = in(xmm_reg) _mm_set_epi64x(n.cast_signed(), 0),
+                        value = in(xmm_reg) value,
+                        far = label { return false },
+                        out("rax") _,
+                        out("xmm15") _,
+                        options(nostack),
+                        $($operand)+
+                    );
+                }
+                true
+            }
+        };
+    }
+
     impl Sequence {
         /// Finds out whether the C library registers its threads.
         pub(crate) fn find() -> Option<Self> {
@@ -122,11 +218,11 @@ mod platform {
             }
             // Without a lock: a child that is forked while another thread is here would wait for
             // it. All threads find the same.
-            static FOUND: AtomicIsize = AtomicIsize::new(UNKNOWN);
-            const UNKNOWN: isize = isize::MIN;
-            const NONE: isize = 0;
+            static FOUND: AtomicI32 = AtomicI32::new(UNKNOWN);
+            const UNKNOWN: i32 = i32::MIN;
+            const NONE: i32 = 0;
             #[cold]
-            fn look() -> isize {
+            fn look() -> i32 {
                 // By name, at run time: older libraries lack it, and must still be able to load
                 // this code.
                 // SAFETY: both names are those of data objects, read only where they exist; dlsym
@@ -136,8 +232,10 @@ mod platform {
                     let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr());
                     let registered =
                         !offset.is_null() && !size.is_null() && size.cast::<u32>().read() > 0;
-                    if registered { offset.cast::<isize>().read() } else { NONE }
+                    if registered { offset.cast::<isize>().read() } else { 0 }
                 };
+                // The C library's own thread-locals lie closer than 2 GiB to the pointer.
+                let offset = i32::try_from(offset).unwrap_or(NONE);
                 FOUND.store(offset, Ordering::Relaxed);
                 offset
             }
@@ -145,110 +243,62 @@ mod platform {
                 UNKNOWN => look(),
                 found => found,
             };
-            NonZeroIsize::new(found).map(Self)
+            NonZeroI32::new(found).map(Self)
         }
 
-        /// Adds `n` to the cell of this thread's CPU. Returns false, and adds nothing, if `reach`
-        /// has no cell for the CPU or the thread is not registered.
-        ///
-        /// # Safety
-        /// For each CPU within the reach, there is a cell that far from `first`.
-        #[inline]
-        pub(crate) unsafe fn add_at(self, first: *const AtomicU64, reach: &Reach, n: u64) -> bool {
-            // SAFETY: glibc keeps this thread's `struct rseq` at the offset (cpu_id at 4, rseq_cs
-            // at 8), for as long as the thread lives. The CPU is compared before the distance and
-            // the offset are read, and this processor reads in order: they are as `Reach::raise`
-            // left them before it raised the number of CPUs, so that no write leaves the cells that
-            // the caller vouches for. A thread that is not registered has a negative cpu_id, which
-            // as an unsigned one is past every cell. The
-            // atomics may be written through a shared reference; other threads read them with
-            // atomic loads, and on x86-64 the store is a release. The kernel reads the descriptor
-            // until the next sequence: a library that holds this code must not be unloaded while
-            // threads that ran it live, which no std program can do anyway.
-            unsafe {
-                sequence!(
-                    "add qword ptr [{first} + rax], {n}";
-                    rseq = in(reg) self.0.get(),
-                    reach = in(reg) reach,
-                    first = in(reg) first,
-                    n = in(reg) n,
-                    far = label { return false },
-                    out("rax") _,
-                    options(nostack),
-                );
-            }
-            true
+        additions! {
+            ["cmp eax, {cpus:e}", "jae {far}", "shl rax, {shift}"],
+            SHIFT, (cpus: u32), (cpus = in(reg) cpus, shift = const SHIFT);
+
+            /// Adds `n` to the cell of this thread's CPU. Returns false, and adds nothing, if the
+            /// CPU is not one of the first `cpus`, or the thread is not registered.
+            ///
+            /// # Safety
+            /// For each of these CPUs, there is a cell `1 << SHIFT` bytes after that of the
+            /// previous one. The cell of CPU 0 is `first`.
+            add;
+
+            /// As [`Sequence::add`], for a cell that holds the bits of a 64-bit float.
+            ///
+            /// # Safety
+            /// As for [`Sequence::add`].
+            add_float;
+
+            /// Adds to a pair of cells of this thread's CPU, like [`Sequence::add`]: `value` to the
+            /// first cell, which holds the bits of a 64-bit float, and `n` to the cell after it.
+            /// One store commits both, so a thread that is stopped or killed never leaves one
+            /// without the other.
+            ///
+            /// # Safety
+            /// As for [`Sequence::add`], with two cells in each place.
+            add_pair;
         }
 
-        /// As [`Sequence::add_at`], for a cell that holds the bits of a 64-bit float.
-        ///
-        /// # Safety
-        /// As for [`Sequence::add_at`].
-        #[inline]
-        pub(crate) unsafe fn add_float_at(
-            self,
-            first: *const AtomicU64,
-            reach: &Reach,
-            n: f64,
-        ) -> bool {
-            // SAFETY: as above. Only the last instruction writes.
-            unsafe {
-                sequence!(
-                    "movapd xmm15, {n}",
-                    "addsd xmm15, qword ptr [{first} + rax]",
-                    "movsd qword ptr [{first} + rax], xmm15";
-                    rseq = in(reg) self.0.get(),
-                    reach = in(reg) reach,
-                    first = in(reg) first,
-                    n = in(xmm_reg) n,
-                    far = label { return false },
-                    out("rax") _,
-                    out("xmm15") _,
-                    options(nostack),
-                );
-            }
-            true
-        }
+        additions! {
+            [
+                "cmp rax, qword ptr [{reach}]",
+                "jae {far}",
+                "imul rax, qword ptr [{reach} + 8]",
+                "add rax, qword ptr [{reach} + 16]"
+            ], , (reach: &Reach), (reach = in(reg) reach);
 
-        /// Adds to a pair of cells of this thread's CPU, like [`Sequence::add_at`]: `value` to the
-        /// first cell, which holds the bits of a 64-bit float, and `n` to the cell after it. One
-        /// store commits both, so a thread that is stopped or killed never leaves one without the
-        /// other.
-        ///
-        /// # Safety
-        /// As for [`Sequence::add_at`], with two cells in each place.
-        #[inline]
-        pub(crate) unsafe fn add_pair_at(
-            self,
-            first: *const AtomicU64,
-            reach: &Reach,
-            n: u64,
-            value: f64,
-        ) -> bool {
-            use std::arch::x86_64::_mm_set_epi64x;
-            // SAFETY: as above. Only the last instruction writes: both cells. `addsd` keeps the
-            // upper half of the register, the second cell. SSE2 is part of x86-64. `movups` works
-            // at any address, because a damaged file can state any; at a multiple of 16, where the
-            // pairs of a sound file lie, it is as fast as `movaps`. Other threads read each cell by
-            // itself, and the processor never writes an aligned 8-byte word in parts.
-            unsafe {
-                sequence!(
-                    "movups xmm15, xmmword ptr [{first} + rax]",
-                    "paddq xmm15, {n}",
-                    "addsd xmm15, {value}",
-                    "movups xmmword ptr [{first} + rax], xmm15";
-                    rseq = in(reg) self.0.get(),
-                    reach = in(reg) reach,
-                    first = in(reg) first,
-                    n = in(xmm_reg) _mm_set_epi64x(n.cast_signed(), 0),
-                    value = in(xmm_reg) value,
-                    far = label { return false },
-                    out("rax") _,
-                    out("xmm15") _,
-                    options(nostack),
-                );
-            }
-            true
+            /// As [`Sequence::add`], for the CPUs that have a cell within `reach`.
+            ///
+            /// # Safety
+            /// For each CPU within the reach, there is a cell that far from `first`.
+            add_within;
+
+            /// As [`Sequence::add_within`], for a cell that holds the bits of a 64-bit float.
+            ///
+            /// # Safety
+            /// As for [`Sequence::add_within`].
+            add_float_within;
+
+            /// As [`Sequence::add_pair`], for the CPUs that have a pair within `reach`.
+            ///
+            /// # Safety
+            /// As for [`Sequence::add_within`], with two cells in each place.
+            add_pair_within;
         }
     }
 }
@@ -274,7 +324,18 @@ mod platform {
         }
 
         #[inline]
-        pub(crate) unsafe fn add_at(
+        pub(crate) unsafe fn add<const SHIFT: u32>(
+            self,
+            _first: *const AtomicU64,
+            _cpus: u32,
+            _n: u64,
+        ) -> bool {
+            match self {}
+        }
+
+        #[cfg(not(loom))]
+        #[inline]
+        pub(crate) unsafe fn add_within(
             self,
             _first: *const AtomicU64,
             _reach: &Reach,
@@ -285,7 +346,18 @@ mod platform {
 
         #[cfg(not(loom))]
         #[inline]
-        pub(crate) unsafe fn add_float_at(
+        pub(crate) unsafe fn add_float<const SHIFT: u32>(
+            self,
+            _first: *const AtomicU64,
+            _cpus: u32,
+            _n: f64,
+        ) -> bool {
+            match self {}
+        }
+
+        #[cfg(not(loom))]
+        #[inline]
+        pub(crate) unsafe fn add_float_within(
             self,
             _first: *const AtomicU64,
             _reach: &Reach,
@@ -296,7 +368,19 @@ mod platform {
 
         #[cfg(not(loom))]
         #[inline]
-        pub(crate) unsafe fn add_pair_at(
+        pub(crate) unsafe fn add_pair<const SHIFT: u32>(
+            self,
+            _first: *const AtomicU64,
+            _cpus: u32,
+            _n: u64,
+            _value: f64,
+        ) -> bool {
+            match self {}
+        }
+
+        #[cfg(not(loom))]
+        #[inline]
+        pub(crate) unsafe fn add_pair_within(
             self,
             _first: *const AtomicU64,
             _reach: &Reach,

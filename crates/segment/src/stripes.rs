@@ -9,7 +9,7 @@
 
 use crate::cells::Cells;
 use crate::cpus;
-use crate::rseq::{Reach, Sequence};
+use crate::rseq::Sequence;
 use crate::sync::Ordering;
 
 /// A counter on `cpus` lines, one for each CPU, and `shared` lines for the other threads.
@@ -18,14 +18,14 @@ pub struct Stripes {
     lines: Cells,
     cpus: usize,
     shared: usize,
-    /// The CPUs' lines, which come first.
-    reach: Reach,
     /// How this machine adds to a CPU's line, if it can and there are such lines.
     sequence: Option<Sequence>,
 }
 
 /// The cells of a cache line.
 const LINE: usize = 8;
+/// The bytes of a line, as a power of two.
+const SHIFT: u32 = 6;
 
 impl Stripes {
     /// The number of cells of a counter with `cpus` CPU lines and `shared` shared lines.
@@ -40,8 +40,7 @@ impl Stripes {
     pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
         assert!(shared > 0 && lines.len() == Self::cells(cpus, shared));
         let sequence = if cpus > 0 { Sequence::find() } else { None };
-        let reach = Reach::new(cpus as u64, LINE as u64 * 8);
-        Self { lines, cpus, shared, reach, sequence }
+        Self { lines, cpus, shared, sequence }
     }
 
     /// The numbers of CPU lines and of shared lines that serve this machine best.
@@ -55,8 +54,8 @@ impl Stripes {
     #[inline]
     pub fn add(&self, n: u64) {
         if let Some(sequence) = self.sequence {
-            // SAFETY: `new` checked that the CPUs within the reach have the first lines.
-            if unsafe { sequence.add_at(self.lines.as_ptr(), &self.reach, n) } {
+            // SAFETY: `new` checked that these CPUs have the first lines.
+            if unsafe { sequence.add::<SHIFT>(self.lines.as_ptr(), self.cpus as u32, n) } {
                 return;
             }
         }

@@ -18,21 +18,37 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The words from one lane to the next, in the first lanes of a family.
 pub(crate) const LANE_WORDS: usize = 512;
+/// The bytes from one of these lanes to the next, as a power of two.
+const LANE_SHIFT: u32 = (LANE_WORDS * 8).ilog2();
 /// The most words, over all lanes, of a family that begins with lanes: 1 MiB.
 pub(crate) const MAX_LANE_WORDS: u64 = 1 << 17;
 
 /// The lanes of a series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lanes {
-    /// A copy of the set's sequence, because each addition needs it.
-    sequence: Option<Sequence>,
+    /// A copy of the set's, because each addition needs it.
+    home: Home,
     /// `None` for a single lane: all threads add to it atomically.
     set: Option<NonNull<LaneSet>>,
 }
 
+/// The first lanes, if they serve the CPUs of this machine.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Home {
+    /// The sequence that adds to the lane of this thread's CPU, if one does.
+    pub(crate) sequence: Option<Sequence>,
+    /// The CPUs that have a lane.
+    pub(crate) cpus: u32,
+}
+
+impl Home {
+    /// No sequence adds to the first lanes.
+    pub(crate) const NONE: Self = Self { sequence: None, cpus: 0 };
+}
+
 impl Lanes {
     /// The lane of a series in a record of its own.
-    pub(crate) const ONE: Self = Self { sequence: None, set: None };
+    pub(crate) const ONE: Self = Self { home: Home::NONE, set: None };
 
     /// The lanes of a slab or of a side allocation.
     ///
@@ -40,20 +56,13 @@ impl Lanes {
     /// The set must live for as long as cells of these lanes are used.
     #[inline]
     pub(crate) unsafe fn new(set: &LaneSet) -> Self {
-        Self { sequence: set.sequence(), set: Some(NonNull::from(set)) }
+        Self { home: set.home(), set: Some(NonNull::from(set)) }
     }
 
     #[inline]
     pub(crate) fn set<'a>(self) -> Option<&'a LaneSet> {
         // SAFETY: `new` was promised that it lives for as long as the cells.
         self.set.map(|set| unsafe { set.as_ref() })
-    }
-
-    /// The sequence that adds to the lane of this thread's CPU.
-    #[inline]
-    fn sequence<'a>(self) -> Option<(Sequence, &'a LaneSet)> {
-        // SAFETY: a sequence is from a set, which lives for as long as the cells.
-        self.sequence.map(|sequence| unsafe { (sequence, self.set.unwrap_unchecked().as_ref()) })
     }
 
     /// The lanes of a new side allocation of the series.
@@ -213,15 +222,16 @@ impl<'a> SeriesCells<'a> {
         // SAFETY: the cell exists in each of the lanes, as `new` was promised.
         unsafe {
             let first = self.first.add(cell);
-            match (self.lanes.sequence(), self.lanes.set()) {
-                (Some((sequence, set)), _) => {
-                    if !sequence.add_at(first.as_ptr(), set.reach(), n) {
-                        add_shared(first, set, n);
-                    }
-                }
-                (None, Some(set)) => add_shared(first, set, n),
-                // Release: as in `add_shared`.
-                (None, None) => _ = first.as_ref().fetch_add(n, Ordering::Release),
+            let Home { sequence, cpus } = self.lanes.home;
+            if let Some(sequence) = sequence
+                && sequence.add::<LANE_SHIFT>(first.as_ptr(), cpus, n)
+            {
+                return;
+            }
+            match self.lanes.set() {
+                Some(set) => add_abroad(first, set, n),
+                // Release: as in `add_abroad`.
+                None => _ = first.as_ref().fetch_add(n, Ordering::Release),
             }
         }
     }
@@ -236,12 +246,13 @@ impl<'a> SeriesCells<'a> {
         // SAFETY: as in `add`.
         unsafe {
             let first = self.first.add(cell);
-            if let Some((sequence, set)) = self.lanes.sequence()
-                && sequence.add_float_at(first.as_ptr(), set.reach(), n)
+            let Home { sequence, cpus } = self.lanes.home;
+            if let Some(sequence) = sequence
+                && sequence.add_float::<LANE_SHIFT>(first.as_ptr(), cpus, n)
             {
                 return;
             }
-            add_float_shared(first, self.lanes.set(), n);
+            add_float_abroad(first, self.lanes.set(), n);
         }
     }
 
@@ -267,12 +278,13 @@ impl<'a> SeriesCells<'a> {
         // promised.
         unsafe {
             let first = self.first.add(2 * pair.min(last));
-            if let Some((sequence, set)) = self.lanes.sequence()
-                && sequence.add_pair_at(first.as_ptr(), set.reach(), n, value)
+            let Home { sequence, cpus } = self.lanes.home;
+            if let Some(sequence) = sequence
+                && sequence.add_pair::<LANE_SHIFT>(first.as_ptr(), cpus, n, value)
             {
                 return;
             }
-            add_pair_shared(first, self.lanes.set(), n, value);
+            add_pair_abroad(first, self.lanes.set(), n, value);
         }
     }
 
@@ -457,16 +469,22 @@ pub(crate) fn is_float(floats: u64, cell: usize) -> bool {
     cell < 64 && floats >> cell & 1 == 1
 }
 
-/// Adds to a cell in a shared lane: a separate function, so that an addition to a CPU's lane takes
-/// few instructions.
+/// Adds to a cell in the earned lane of this thread's CPU, or else in a shared lane: a separate
+/// function, so that an addition to a lane at home takes few instructions.
 ///
 /// # Safety
 /// The cell exists in each of the lanes: in the first one at `first`.
-#[cold]
 #[inline(never)]
-unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
+unsafe fn add_abroad(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
     // SAFETY: as promised by the caller.
-    let (cell, may_earn) = unsafe { shared(first, set) };
+    let (cell, may_earn) = unsafe {
+        if let Some((sequence, reach)) = set.abroad()
+            && sequence.add_within(first.as_ptr(), reach, n)
+        {
+            return;
+        }
+        shared(first, set)
+    };
     if may_earn {
         // A load first, so that an addition by another thread in between shows.
         let old = cell.load(Ordering::Relaxed);
@@ -481,14 +499,19 @@ unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
     cell.fetch_add(n, Ordering::Release);
 }
 
-/// As [`add_shared`], for the bits of a float.
+/// As [`add_abroad`], for the bits of a float.
 ///
 /// # Safety
-/// That of [`add_shared`].
+/// As for [`add_abroad`].
 #[inline(never)]
-unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: f64) {
+unsafe fn add_float_abroad(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: f64) {
     // SAFETY: as promised by the caller.
     let (cell, may_earn) = unsafe {
+        if let Some((sequence, reach)) = set.and_then(LaneSet::abroad)
+            && sequence.add_float_within(first.as_ptr(), reach, n)
+        {
+            return;
+        }
         match set {
             Some(set) => shared(first, set),
             None => (first.as_ref(), false),
@@ -510,21 +533,25 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: 
     }
 }
 
-/// As [`add_shared`], for a pair of a float sum at `first` and a count after it.
+/// As [`add_abroad`], for a pair of a float sum at `first` and a count after it.
 ///
 /// # Safety
-/// The same as for [`add_shared`], with both cells.
-#[cold]
+/// As for [`add_abroad`], with both cells.
 #[inline(never)]
-unsafe fn add_pair_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u64, value: f64) {
+unsafe fn add_pair_abroad(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u64, value: f64) {
     // SAFETY: as promised by the caller.
     unsafe {
+        if let Some((sequence, reach)) = set.and_then(LaneSet::abroad)
+            && sequence.add_pair_within(first.as_ptr(), reach, n, value)
+        {
+            return;
+        }
         match set {
-            Some(set) => add_shared(first.add(1), set, n),
-            // Release: as in `add_shared`.
+            Some(set) => add_abroad(first.add(1), set, n),
+            // Release: as in `add_abroad`.
             None => _ = first.add(1).as_ref().fetch_add(n, Ordering::Release),
         }
-        add_float_shared(first, set, value);
+        add_float_abroad(first, set, value);
     }
 }
 
@@ -532,7 +559,7 @@ unsafe fn add_pair_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u
 /// earn lanes, and has none yet: then the threads of all CPUs share the lanes from the start.
 ///
 /// # Safety
-/// For 'a, that of [`add_shared`].
+/// For 'a, as for [`add_abroad`].
 #[inline]
 unsafe fn shared<'a>(first: NonNull<AtomicU64>, set: &LaneSet) -> (&'a AtomicU64, bool) {
     let may_earn = set.may_earn();

@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use super::cells::{LANE_WORDS, MAX_LANE_WORDS};
+use super::cells::{Home, LANE_WORDS, MAX_LANE_WORDS};
 use super::lanes::{self, APART, EarnedLanes, Layout};
 use crate::cpus;
 use crate::fork;
@@ -19,12 +19,9 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 
 /// The lanes of a slab.
 #[derive(Debug)]
-#[repr(C)]
 pub(crate) struct LaneSet {
-    /// The lanes of CPUs, for sequences. The first field, so that one address serves for both.
-    reach: Reach,
-    /// `None` if the machine has no sequences, or no CPU ever gets a lane.
-    sequence: Option<Sequence>,
+    /// The lanes of CPUs among the first ones, if the threads of this machine use those.
+    home: Home,
     /// The numbers of the slab's first lanes: of CPUs, and in all. At least one lane is shared.
     cpus: u16,
     count: u16,
@@ -47,6 +44,10 @@ pub(crate) struct Sides {
 #[derive(Debug)]
 struct Demand {
     lanes: EarnedLanes,
+    /// The earned lanes of CPUs, for sequences. Empty if threads use the first lanes.
+    reach: Reach,
+    /// `None` if the machine has no sequences.
+    sequence: Option<Sequence>,
     /// The word that states their place.
     word: NonNull<AtomicU64>,
     segment: Segment,
@@ -86,9 +87,9 @@ impl LaneSet {
     /// lane is shared.
     fn begun(cpus: u16, count: u16) -> Option<Self> {
         let sequence = if cpus > 0 { Sequence::find() } else { None };
-        let reach = Reach::new(cpus.into(), LANE_WORDS as u64 * 8);
+        let home = Home { sequence, cpus: cpus.into() };
         let (demand, sides) = (None, None);
-        (cpus < count).then_some(Self { reach, sequence, cpus, count, demand, sides })
+        (cpus < count).then_some(Self { home, cpus, count, demand, sides })
     }
 
     /// The lanes of the slabs of a family of sums, which began with `count` lanes, of which the
@@ -109,33 +110,32 @@ impl LaneSet {
         // On a machine with many CPUs, a side allocation has a few shared lanes, because each takes
         // a page. A large family has too many series even for that.
         let begun = Self::begun(cpus, count)?;
+        let home = if is_at_home { begun.home } else { Home::NONE };
         let few = Self::begun(0, cpus::SHARED as u16)?;
         let words = (slabs.len() * cpus::SHARED * LANE_WORDS) as u64;
         let has_few = !is_at_home && cpus::count() > cpus::FEW && words <= MAX_LANE_WORDS;
         let (new, old) = if has_few { (few, begun) } else { (begun, few) };
         let sides = Arc::new(Sides { new, old });
-        let sequence = Sequence::find();
-        let slabs = slabs.map(|(home, used, word)| {
-            let lanes = EarnedLanes::new(home, used, is_at_home);
-            let (cpus_here, distance) =
-                if is_at_home { (cpus, LANE_WORDS as u64) } else { (0, lanes.words().into()) };
-            let reach = Reach::new(cpus_here.into(), distance * 8);
-            let (segment, noted) = (segment.clone(), Noted::default());
-            let demand = Some(Demand { lanes, word, segment, noted });
+        let slabs = slabs.map(|(first, used, word)| {
+            let lanes = EarnedLanes::new(first, used, is_at_home);
+            let demand = Some(Demand::new(lanes, word, segment));
             let sides = Some(Arc::clone(&sides));
-            Self { reach, sequence, cpus, count, demand, sides }
+            Self { home, cpus, count, demand, sides }
         });
         Some(slabs.collect())
     }
 
     #[inline]
-    pub(crate) fn reach(&self) -> &Reach {
-        &self.reach
+    pub(crate) fn home(&self) -> Home {
+        self.home
     }
 
+    /// The sequence that adds to the earned lane of this thread's CPU, and the reach of these
+    /// lanes.
     #[inline]
-    pub(crate) fn sequence(&self) -> Option<Sequence> {
-        self.sequence
+    pub(crate) fn abroad(&self) -> Option<(Sequence, &Reach)> {
+        let demand = self.demand.as_ref()?;
+        Some((demand.sequence?, &demand.reach))
     }
 
     /// The CPUs that have a lane from the start.
@@ -168,7 +168,7 @@ impl LaneSet {
     pub(crate) fn earned(&self) -> Option<Earned> {
         let demand = self.demand.as_ref()?;
         let lanes = &demand.lanes;
-        let place = lanes.find(&self.reach, demand.word(), |place| {
+        let place = lanes.find(&demand.reach, demand.word(), |place| {
             let words = usize::from(place.lanes) * lanes.words() as usize;
             demand.segment.region.cells(place.first.byte(), words).is_some()
         })?;
@@ -242,7 +242,7 @@ impl LaneSet {
     /// in its place. Then the slab stays as it is until the segment has grown for something else.
     pub(crate) fn make_room(&self) {
         if let Some(demand) = self.demand.as_ref().filter(|_| self.may_earn()) {
-            let words = demand.words_for(cpus::places(self.sequence.is_some()));
+            let words = demand.words_for(cpus::places(demand.sequence.is_some()));
             if demand.may_take(words) {
                 demand.segment.make_room(words);
             }
@@ -327,6 +327,12 @@ const TAKING: u64 = 1;
 const WANTED: u64 = 2;
 
 impl Demand {
+    fn new(lanes: EarnedLanes, word: NonNull<AtomicU64>, segment: &Segment) -> Self {
+        let reach = Reach::new(u64::from(lanes.words()) * 8);
+        let (sequence, segment) = (Sequence::find(), segment.clone());
+        Self { lanes, reach, sequence, word, segment, noted: Noted::default() }
+    }
+
     /// The words to take for this many lanes of CPUs and shared ones.
     fn words_for(&self, (cpus, shared): (usize, usize)) -> u64 {
         (cpus + shared) as u64 * u64::from(self.lanes.words()) + u64::from(APART)
@@ -419,8 +425,7 @@ mod tests {
     /// A set of one lane, whose slab may earn others, whatever machine this is.
     fn abroad(segment: &Segment, word: &AtomicU64) -> LaneSet {
         let lanes = EarnedLanes::new(segment.used() / 8, 8, false);
-        let (segment, noted) = (segment.clone(), Noted::default());
-        let demand = Some(Demand { lanes, word: NonNull::from(word), segment, noted });
+        let demand = Some(Demand::new(lanes, NonNull::from(word), segment));
         LaneSet { demand, ..LaneSet::begun(0, 1).unwrap() }
     }
 

@@ -174,7 +174,7 @@ pub mod model {
             let home = HOME as u64;
             let place = AtomicU64::new(0);
             let lanes = EarnedLanes { place, home, words: 1, is_at_home: false };
-            Self { shared: shared.clone(), slab: Arc::new((Reach::new(0, 8), lanes)) }
+            Self { shared: shared.clone(), slab: Arc::new((Reach::new(8), lanes)) }
         }
 
         fn earned(&self) -> Option<Layout> {
