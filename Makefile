@@ -30,7 +30,7 @@ test: tools ## Install what the tests need, and run all tests
 	@MAKE="$(MAKE)" .ci/stages "$(WAITING)" "$(COMPUTING)"
 
 .PHONY: lint
-lint: ## Formatting, lints, documentation, generated pages
+lint: ## Formatting, lints, documentation, layers, generated pages
 	$(CARGO) fmt --all --check
 	cd fuzz && $(CARGO) fmt --check
 	cd bindings/ruby/ext/quipu && $(CARGO) fmt --check
@@ -39,6 +39,7 @@ lint: ## Formatting, lints, documentation, generated pages
 	$(REPORT) --check
 	test -z "$$(gofmt -l $(GO_MODULES))"
 	python3 .ci/words.py
+	python3 .ci/layers.py
 	@missing=$$(grep -o '`[A-Za-z0-9_/.-]*/[A-Za-z0-9_.-]*::[a-z_0-9]*`' docs/promises.md | tr -d '`' | \
 		while read -r test; do \
 			grep -qE "(fn|def) $${test##*::}\\b" "$${test%%::*}" || echo "$$test"; \
