@@ -14,7 +14,6 @@ mod outputs;
 mod targets;
 #[cfg(test)]
 mod tests;
-mod time;
 mod urls;
 mod values;
 
@@ -31,10 +30,10 @@ use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 pub use flags::Flags;
 pub use headers::HeaderText;
 pub use outputs::{ExternalLabel, Queue, ReceiverUrl, ResourceAttribute};
-pub use time::Time;
 pub use urls::UrlText;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
+use crate::address::with_host;
 use crate::agent;
 use crate::http;
 use crate::inputs::listeners::mapping::{self, Mapping};
@@ -42,6 +41,7 @@ use crate::inputs::rules::{self, Relabelling, Rules};
 use crate::inputs::{graphite, listeners, otlp, push, statsd};
 use crate::metrics::PREFIX;
 use crate::record;
+use crate::time::Time;
 
 /// The effective settings, checked and converted.
 #[derive(Debug, Clone)]
@@ -107,16 +107,6 @@ pub enum Error {
     Mapping(mapping::Error),
     /// The rules cannot be used.
     Rules(rules::Error),
-}
-
-/// An address to listen on. A port alone is completed with the loopback address.
-pub fn with_host(address: &str) -> String {
-    match address.parse::<u16>() {
-        Ok(port) if address.bytes().all(|byte| byte.is_ascii_digit()) => {
-            format!("127.0.0.1:{port}")
-        }
-        _ => address.to_owned(),
-    }
 }
 
 /// The environment variables that begin with `QUIPU_` and are not settings, sorted. Omits those

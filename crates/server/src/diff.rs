@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 
-use crate::config::Time;
 use crate::look::{Look, Source, Target};
 use crate::output::{Coverage, print, warn};
+use crate::time::Time;
 use changes::Changes;
 
 /// Arguments of `quipu diff`.

@@ -6,10 +6,10 @@
 //! of other programs. The program is the product: this library only names its parts, and its API is
 //! not stable.
 
+pub mod address;
 pub mod agent;
 pub mod background;
 pub mod checkpoint;
-pub(crate) mod client;
 pub mod compare;
 pub mod config;
 pub mod convert;
@@ -41,11 +41,14 @@ pub mod routes;
 mod routing;
 pub mod scrape;
 pub(crate) mod segment_file;
+pub mod seldom;
 pub mod serve;
 pub mod signals;
 pub mod snapshot;
 pub mod state;
 mod temporary;
+mod text;
+pub mod time;
 mod tls;
 pub mod top;
 pub mod via;

@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use quipu_segment::printable;
 
-use crate::config::Time;
 use crate::look::{Source, Target};
 use crate::output::{Coverage, print, warn};
+use crate::time::Time;
 use app::{App, INTERVALS};
 use history::Levels;
 use list::{FamilyKey, Place};

@@ -7,8 +7,6 @@
 //! line is escaped as a whole when it is written.
 
 use std::io::{self, Write};
-use std::sync::Mutex;
-use std::time::{Duration, Instant};
 
 use quipu_segment::printable;
 use tracing_subscriber::filter::LevelFilter;
@@ -39,31 +37,6 @@ pub fn start(format: LogFormat, level: LogLevel) {
         LogFormat::Json => log.json().flatten_event(true).try_init(),
     };
 }
-
-/// Limits a line of the log that clients can cause: to one a minute.
-#[derive(Debug, Default)]
-pub struct Seldom(Mutex<Option<Instant>>);
-
-impl Seldom {
-    /// No line was logged yet.
-    pub const fn new() -> Self {
-        Self(Mutex::new(None))
-    }
-
-    /// Whether the line can be logged at this time; notes that it is.
-    pub fn is_due(&self, now: Instant) -> bool {
-        // A thread that finds the lock taken need not wait: another one logs the line.
-        let Ok(mut last) = self.0.try_lock() else { return false };
-        let is_due = last.is_none_or(|last| now.saturating_duration_since(last) >= PAUSE);
-        if is_due {
-            *last = Some(now);
-        }
-        is_due
-    }
-}
-
-/// The least time between two lines that clients can cause.
-const PAUSE: Duration = Duration::from_secs(60);
 
 /// Standard error, as a writer of whole lines that never fails.
 struct Lines(LogFormat);
@@ -101,12 +74,5 @@ mod tests {
         let line = "{\"from\":\"\u{202e}\u{85}\\n\u{7f}\"}\n".as_bytes();
         let expected = "{\"from\":\"\\u202e\\u0085\\n\\u007f\"}\n";
         assert_eq!(escaped(LogFormat::Json, line), expected);
-    }
-
-    #[test]
-    fn a_line_that_clients_cause_is_logged_once_a_minute() {
-        let (seldom, start) = (Seldom::new(), Instant::now());
-        let due = |seconds| seldom.is_due(start + Duration::from_secs(seconds));
-        assert_eq!([0, 1, 59, 60, 61, 200].map(due), [true, false, false, true, false, true]);
     }
 }

@@ -11,7 +11,6 @@ use quipu_window::{Over, Peak, Window};
 use tracing::{debug, trace, warn};
 
 use crate::agent::{Filter, Watched};
-use crate::config::Time;
 use crate::exposing::Exposing;
 use crate::http::{
     Event, Handler, Refusal, Reply, Request, Response, Steps, method_not_allowed, text,
@@ -19,10 +18,11 @@ use crate::http::{
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
 use crate::inputs::{self, Inputs, otlp};
-use crate::logs::Seldom;
 use crate::metrics::Metrics;
 use crate::routing::{self, ROWS, Route, Row};
+use crate::seldom::Seldom;
 use crate::state::State;
+use crate::time::Time;
 use crate::top::{Asked, MAX_KEYS, Page, Top};
 
 /// The request handler. Each server thread has its own, and all share the same state.
@@ -71,7 +71,7 @@ impl Routes {
                     return Err(Refused::NothingThere(what));
                 }
                 let exposing = Exposing::new(inputs, request, self.watched.as_ref(), filter);
-                Ok(in_steps(Scrape { expiring, exposing }))
+                Ok(Reply::in_steps(Scrape { expiring, exposing }))
             }
             Route::Group => Ok(self.push().group(inputs, request)),
             Route::Groups => Ok(self.push().list(inputs, request)),
@@ -134,7 +134,7 @@ impl Routes {
         if !query.wants_json()? {
             return Ok(number(requests.count_over(over)).into());
         }
-        Ok(in_steps(Fullest { state: self.state, over, peak: requests.peak_over(over) }))
+        Ok(Reply::in_steps(Fullest { state: self.state, over, peak: requests.peak_over(over) }))
     }
 
     /// `GET /rate/{key}`: the events of a key; 0 for an unknown key.
@@ -175,14 +175,6 @@ impl Routes {
             Err(asked) => asked,
         };
         Ok(Reply::Steps(Box::new(Ranked { state: self.state, top: self.top, asked, most })))
-    }
-}
-
-/// The response of the first step, or the steps that follow it.
-pub(crate) fn in_steps(mut steps: impl Steps + 'static) -> Reply {
-    match steps.step() {
-        Some(response) => Reply::Now(response),
-        None => Reply::Steps(Box::new(steps)),
     }
 }
 

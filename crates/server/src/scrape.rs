@@ -15,7 +15,7 @@ use quipu::exposition::{Escaping, Format};
 use quipu_store::Kind;
 use quipu_store::files::Hint;
 
-use crate::config::with_host;
+use crate::address::with_host;
 use crate::output::{Coverage, print, warn};
 use crate::signals::Signals;
 use served::Served;

@@ -33,7 +33,7 @@ use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
 
 use crate::look::foreign;
 use crate::output::{announce_input, print};
-use crate::temporary::Temporary;
+use crate::temporary::{Temporary, sync_directory};
 
 /// Arguments of `quipu snapshot`.
 #[derive(Args, Clone, Debug)]
@@ -197,12 +197,6 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
         io::ErrorKind::AlreadyExists => exists(),
         _ => failed(&state_name, &error),
     })
-}
-
-/// Makes a new name of a file last over a power loss.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn failed(name: &str, what: &dyn fmt::Display) -> Error {

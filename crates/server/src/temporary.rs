@@ -102,6 +102,12 @@ fn start() -> io::Result<()> {
     thread::Builder::new().name("signals".into()).spawn(wait).map(drop)
 }
 
+/// Makes a new name of a file last over a power loss.
+pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

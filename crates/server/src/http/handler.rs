@@ -79,6 +79,16 @@ pub trait Steps {
     }
 }
 
+impl Reply {
+    /// The response of the first step, or the steps that follow it.
+    pub fn in_steps(mut steps: impl Steps + 'static) -> Self {
+        match steps.step() {
+            Some(response) => Self::Now(response),
+            None => Self::Steps(Box::new(steps)),
+        }
+    }
+}
+
 impl From<Response> for Reply {
     fn from(response: Response) -> Reply {
         Reply::Now(response)

@@ -35,7 +35,7 @@ use super::access::Reach;
 use super::connections::Connections;
 use super::limits::Place;
 use super::room::Share;
-use crate::client;
+use crate::address;
 
 /// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
 pub(super) struct Wire {
@@ -120,7 +120,7 @@ impl Wire {
         connections: Rc<Connections>,
     ) -> Wire {
         let (since, number) = (connections.now(), connections.number());
-        let client = address.map(client::identity);
+        let client = address.map(address::identity);
         let room = RefCell::new(Share::new(&connections.responses, client));
         Wire {
             socket: RefCell::new(Socket::Fresh(socket.into())),

@@ -16,6 +16,7 @@ use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use quipu_wire::remote;
 
 use crate::http::{Request, Response, text};
+use crate::text::cut;
 
 /// The coding in the header of a request, in lower case; empty without one.
 ///
@@ -297,12 +298,6 @@ fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Response {
          the header\n"
     );
     text(StatusCode::BAD_REQUEST, body)
-}
-
-/// The beginning of a text that a client sent, short enough for a message: at most this many bytes.
-pub(crate) fn cut(text: &str, bytes: usize) -> &str {
-    let mut ends = (0..=bytes.min(text.len())).rev();
-    &text[..ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0)]
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use super::body::cut;
+use crate::text::cut;
 
 /// Appends the beginning of a text, at most `limit` bytes of it. Returns whether that is all of it.
 pub(super) fn push_brief(out: &mut String, what: &dyn fmt::Display, limit: usize) -> bool {

@@ -29,7 +29,7 @@ pub mod write;
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
@@ -317,16 +317,4 @@ impl Inputs {
 /// The address of the client.
 fn source(request: &Request) -> String {
     request.client().map_or_else(String::new, |address| address.to_string())
-}
-
-/// Now, in milliseconds since 1970.
-pub(crate) fn now_ns() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
-}
-
-/// The time now, in milliseconds since 1970.
-pub(crate) fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

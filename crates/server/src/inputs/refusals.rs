@@ -12,7 +12,7 @@ use quipu_segment::printable;
 use tracing::warn;
 
 use super::brief::brief;
-use crate::logs::Seldom;
+use crate::seldom::Seldom;
 use crate::state::State;
 
 /// A way in.

@@ -6,11 +6,11 @@ use hyper::StatusCode;
 use quipu::intake::Refused;
 
 use super::admission::Admission;
-use super::body::cut;
 use super::brief::push_brief;
 use super::refusals::{Input, Refusals};
 use super::{Inputs, source};
 use crate::http::{Request, Response, text, unavailable};
+use crate::text::cut;
 
 /// Counts one request.
 pub struct Tally {

@@ -29,7 +29,7 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, iterator};
 
-use crate::config::Time;
+use crate::time::Time;
 use files::{Files, Looks};
 use report::Report;
 use rounds::{Event, Rounds};

@@ -10,15 +10,16 @@ use quipu::{Counter, Metrics as Group, Scope};
 use quipu_wire::remote::graphite::{Lines, Sample};
 use quipu_wire::remote::statsd::Name;
 
+use super::Shared;
 use super::listeners::mapping::{Class, scaled};
 use super::listeners::{
     self, Common, Listeners, Names, Options, Protocol, Reader, Report, Running, put_labels, recycle,
 };
 use super::order::NotFollowed;
 use super::refusals::Input;
-use super::{Shared, now_ms};
 use crate::metrics::Metrics;
 use crate::state::State;
+use crate::time::now_ms;
 
 /// The protocol.
 pub const GRAPHITE: Protocol = Protocol { name: "Graphite", flag: "graphite" };

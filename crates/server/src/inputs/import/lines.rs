@@ -13,7 +13,7 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
 
-use crate::client::Source;
+use crate::address::Source;
 use crate::http::{Request, Response};
 use crate::inputs::encoded::{self, EncodedSeries, NameType, Timed};
 use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};

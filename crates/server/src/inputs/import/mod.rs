@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use hyper::header::CONTENT_TYPE;
 use quipu_wire::remote::exposition::text::{Format, Options, Stream, Visitor};
 
+use super::Inputs;
 use super::body::{Piece, Pieces};
 use super::parameters::{Parameters, bad};
 use super::place::Place;
-use super::{Inputs, now_ms};
 use crate::http::{Reply, Request, Response, Steps};
+use crate::time::now_ms;
 use lines::{Extra, Lines};
 
 /// The names of the parameters.

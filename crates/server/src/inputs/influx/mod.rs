@@ -13,11 +13,12 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use quipu_wire::remote::influx::LineBuffer;
 use serde_json::json;
 
+use super::Inputs;
 use super::body::{Piece, Pieces};
 use super::parameters::{Parameters, bad};
 use super::place::Place;
-use super::{Inputs, now_ms};
 use crate::http::{Reply, Request, Response, Steps};
+use crate::time::now_ms;
 use points::{Points, Unit};
 
 /// The names of the parameters of both versions. Only the precision counts.

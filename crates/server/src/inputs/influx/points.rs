@@ -7,7 +7,7 @@ use quipu::intake::{Given, Intake, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::influx::{Lines, Point, Value};
 
-use crate::client::Source;
+use crate::address::Source;
 use crate::http::{Request, Response};
 use crate::inputs::Inputs;
 use crate::inputs::order::NotFollowed;

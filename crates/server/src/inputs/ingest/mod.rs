@@ -15,12 +15,13 @@ use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, Message};
 
 use super::Inputs;
-use super::body::{Piece, Pieces, cut};
+use super::body::{Piece, Pieces};
 use super::place::Place;
 use super::refusals::Input;
 use super::tally::Tally;
-use crate::client::Source;
+use crate::address::Source;
 use crate::http::{Reply, Request, Response, Steps};
+use crate::text::cut;
 use batch::{AT_ONCE, Batch};
 use options::Options;
 

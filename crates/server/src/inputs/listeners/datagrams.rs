@@ -17,7 +17,7 @@ use super::metrics::ListenerMetrics;
 use super::receiver::{Reader, Receiver, Sender};
 use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
-use crate::{client, memory};
+use crate::{address, memory};
 
 /// Receives until it is stopped, and then what the socket still holds.
 pub(super) fn run<R: Reader>(
@@ -285,9 +285,9 @@ impl Sender for SourceOr<'_> {
     fn name_to(&self, intake: &mut Intake) {
         match self.0.0 {
             Some(address) => {
-                intake.set_source(&client::Source::Client(client::identity(address.into())));
+                intake.set_source(&address::Source::Client(address::identity(address.into())));
             }
-            None => intake.set_source(&client::Source::Listener(&self.1.address)),
+            None => intake.set_source(&address::Source::Listener(&self.1.address)),
         }
     }
 }
@@ -295,7 +295,7 @@ impl Sender for SourceOr<'_> {
 impl std::fmt::Display for SourceOr<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.0 {
-            Some(address) => write!(f, "{}", client::identity(address.into())),
+            Some(address) => write!(f, "{}", address::identity(address.into())),
             None => f.write_str(&self.1.address),
         }
     }

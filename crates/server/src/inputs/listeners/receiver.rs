@@ -10,7 +10,7 @@ use quipu_wire::remote::Cut;
 use super::mapping::Treatment;
 use super::metrics::{Counts, ListenerMetrics};
 use super::names::Found;
-use crate::client::Source;
+use crate::address::Source;
 use crate::inputs::Shared;
 use crate::inputs::refusals::{Input, Refusals};
 

@@ -19,7 +19,7 @@ use super::receiver::{Reader, Receiver, Sender};
 use super::shares::{Client, Peer, Share, Shares, Use};
 use super::sockets::{Socket, Transport};
 use super::stop::Stop;
-use crate::client;
+use crate::address;
 
 /// Accepts and reads until it is stopped, and then what the sockets still hold.
 /// At most `most` connections are open at a time.
@@ -304,7 +304,7 @@ impl Input {
 
 fn identity(address: rustix::net::SocketAddrAny) -> Option<IpAddr> {
     let address = SocketAddr::try_from(address).ok()?;
-    Some(client::identity(address.ip()))
+    Some(address::identity(address.ip()))
 }
 
 /// The user and the process that have connected to a unix socket.

@@ -29,9 +29,8 @@ use super::body::Pieces;
 use super::place::Place;
 use super::refusals::Input;
 use super::{Inputs, source};
-use crate::client::Source;
+use crate::address::Source;
 use crate::http::{Reply, Request, Response, Steps};
-use crate::routes::in_steps;
 use crate::via::{Came, LOOP, Loop};
 use encoding::Encoding;
 use labels::Rules;
@@ -68,7 +67,7 @@ pub(crate) fn resource_labels(
 /// Takes a request.
 pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
     match Coming::new(inputs, request) {
-        Ok(coming) => in_steps(coming),
+        Ok(coming) => Reply::in_steps(coming),
         Err(response) => Reply::Now(response),
     }
 }

@@ -11,9 +11,9 @@ use quipu_wire::remote::{
 
 use super::labels::{self, Labels, Rules, Target};
 use super::names::Kind;
-use crate::client::Source;
+use crate::address::Source;
 use crate::inputs::Shared;
-use crate::inputs::body::cut;
+use crate::text::cut;
 
 /// Why a data point was not taken.
 #[derive(Debug, Clone, PartialEq)]

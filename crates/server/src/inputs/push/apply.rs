@@ -17,7 +17,7 @@ use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
 use super::spots::{Learnt, Spots, Spotting};
 use super::values;
-use crate::client::Source;
+use crate::address::Source;
 use crate::inputs::refusals::{Input, Refusals};
 
 /// A change that has begun. It must be brought to its end.

@@ -11,8 +11,8 @@ use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use super::path::Grouping;
-use crate::config::Time;
 use crate::http::{Access, Request};
+use crate::time::Time;
 
 /// The settings of pushes.
 #[derive(Debug, Clone)]

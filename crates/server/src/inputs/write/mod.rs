@@ -22,8 +22,9 @@ use self_cell::self_cell;
 
 use super::body::Pieces;
 use super::place::{Place, SMALL};
-use super::{Inputs, body, now_ms};
+use super::{Inputs, body};
 use crate::http::{Reply, Request, Response, Steps, text};
+use crate::time::now_ms;
 use crate::via::{Came, LOOP, Loop, Via};
 
 pub use families::Families;

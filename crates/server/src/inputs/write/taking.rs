@@ -11,7 +11,7 @@ use quipu_wire::remote::{
 };
 
 use super::families::Known;
-use crate::client::Source;
+use crate::address::Source;
 use crate::http::{Request, Response};
 use crate::inputs::encoded::{self, EncodedSeries, NameType, Timed, Version};
 use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};

@@ -52,7 +52,7 @@ use super::client::Client;
 use super::schedule::{Backoff, Patience, Schedule};
 use super::{Headers, LAST, Source};
 use crate::config::{ExternalLabel, ReceiverUrl, ResourceAttribute};
-use crate::inputs::now_ns;
+use crate::time::now_ns;
 use crate::via;
 use growth::{Growing, Totals};
 pub(super) use metrics::Metrics;

@@ -20,7 +20,7 @@ use quipu_segment::hash::fnv1a;
 use super::Compression;
 use super::requests::Body;
 use crate::outputs::files::{plain, writable};
-use crate::snapshot::sync_directory;
+use crate::temporary::sync_directory;
 
 /// The file of a receiver.
 #[derive(Debug)]

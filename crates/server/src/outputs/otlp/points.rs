@@ -18,8 +18,8 @@ use quipu_wire::remote::{
 use super::requests::{Requests, identity};
 use super::resources::Given;
 use crate::config::ExternalLabel;
-use crate::inputs::now_ns;
 use crate::inputs::otlp::ucum;
+use crate::time::now_ns;
 
 /// Takes points as cumulative data. Those of a metric follow its beginning.
 pub(super) trait Points {

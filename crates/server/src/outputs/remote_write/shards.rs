@@ -23,9 +23,9 @@ use super::placement::Placement;
 use super::series::Flattening;
 use super::snapshot::Requests;
 use crate::config::ExternalLabel;
-use crate::inputs::now_ms;
 use crate::inputs::rules::Relabelling;
 use crate::outputs::{Options, Source};
+use crate::time::now_ms;
 
 /// The shards of a receiver.
 pub(crate) struct Shards {

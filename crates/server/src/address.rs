@@ -1,4 +1,5 @@
-//! Which client an address belongs to, for limits that each client has, and what else is a source.
+//! Addresses to listen on, and of clients: which client an address belongs to, for limits that each
+//! client has, and what else is a source.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -28,6 +29,16 @@ impl<'a> Source<'a> {
     /// A client by the text of its identity, or a listener by its name.
     pub(crate) fn named(text: &'a str) -> Self {
         text.parse().map_or(Self::Listener(text), Self::Client)
+    }
+}
+
+/// An address to listen on. A port alone is completed with the loopback address.
+pub fn with_host(address: &str) -> String {
+    match address.parse::<u16>() {
+        Ok(port) if address.bytes().all(|byte| byte.is_ascii_digit()) => {
+            format!("127.0.0.1:{port}")
+        }
+        _ => address.to_owned(),
     }
 }
 
