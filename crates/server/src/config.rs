@@ -19,7 +19,6 @@ mod values;
 
 use std::ffi::OsStr;
 use std::fmt;
-use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -38,7 +37,7 @@ use crate::agent;
 use crate::http;
 use crate::inputs::listeners::mapping::{self, Mapping};
 use crate::inputs::rules::{self, Relabelling, Rules};
-use crate::inputs::{graphite, listeners, otlp, push, statsd};
+use crate::inputs::{self, graphite, listeners, otlp, push, statsd};
 use crate::metrics::PREFIX;
 use crate::record;
 use crate::time::Time;
@@ -60,18 +59,14 @@ pub struct Settings {
     pub input_bytes: u64,
     /// What comes in at most.
     pub intake: intake::Limits,
-    /// How many samples a second may come in: of all sources, and of each.
-    pub sample_rates: [Option<NonZeroU64>; 2],
-    /// The time after which a series that came in and was not updated is hidden.
-    pub expiry: Option<Duration>,
+    /// What all inputs share.
+    pub inputs: inputs::Options,
     /// The time after which a family is freed, if all of its series have expired.
     pub forget_names: Duration,
     /// How pushed metrics are treated.
     pub push: push::Settings,
     /// The file of rules for samples that come in.
     pub rules: Option<PathBuf>,
-    /// How points of OTLP become series.
-    pub otlp: otlp::Options,
     /// The addresses to listen on.
     pub listen: Vec<String>,
     /// Options of the HTTP server.
@@ -170,12 +165,16 @@ impl Settings {
                 bytes_for_series: input_bytes / 4,
                 ..intake::Limits::default()
             },
-            sample_rates: [flags.sample_rate, flags.sample_rate_per_source],
-            expiry: flags.expiry.map(|expiry| expiry.0),
+            inputs: inputs::Options {
+                series: set(flags.series),
+                sample_rates: [flags.sample_rate, flags.sample_rate_per_source],
+                expiry: flags.expiry.map(|expiry| expiry.0),
+                otlp,
+                body_bytes: http.limits.kept_body_bytes,
+            },
             forget_names: set(flags.forget_names).0,
             push: push(&flags, &http.access)?,
             rules: flags.rules.clone(),
-            otlp,
             listen,
             http,
             statsd: listeners::Options {

@@ -99,19 +99,19 @@ impl Daemon {
         if options.own {
             registry.collect(Own::new(metrics_ref.registry()))?;
         }
-        let refusals = Refusals::new(metrics_ref.registry(), state_ref)?;
-        let push = Push::new(settings.push.clone(), settings.flags.clone());
+        let refusals = Refusals::new(metrics_ref.registry(), &state_ref.taken)?;
+        let push = Push::new(settings.push.clone(), settings.flags.shown());
         push.restore_now(&mut state_ref.intake.clone());
-        let shared = Box::into_raw(Box::new(Shared::new(settings, refusals, push, None)));
+        let shared = Box::into_raw(Box::new(Shared::new(&settings.inputs, refusals, push, None)));
         // SAFETY: as above.
         let shared_ref: &'static Shared = unsafe { &*shared };
         let top = Box::into_raw(Box::<Top>::default());
         // SAFETY: as above.
         let top_ref: &'static Top = unsafe { &*top };
-        let inputs = Inputs::new(state_ref, shared_ref);
+        let inputs = Inputs::new(state_ref.intake.clone(), shared_ref);
         let parts = Parts {
-            statsd: statsd::lines(state_ref, shared_ref, metrics_ref)?,
-            graphite: graphite::lines(state_ref, shared_ref, metrics_ref)?,
+            statsd: statsd::lines(&state_ref.intake, shared_ref, metrics_ref.registry())?,
+            graphite: graphite::lines(&state_ref.intake, shared_ref, metrics_ref.registry())?,
             routes: Routes::new(state_ref, metrics_ref, top_ref, inputs.clone(), None),
             inputs,
             files: Vec::new(),

@@ -6,6 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use quipu::Registry;
+use quipu::intake::Intake;
 use quipu_segment::printable;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
@@ -85,10 +87,11 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         .map_err(|error| Error::System("start a thread", error))?;
     let restored = shared.push.restore(state.intake.clone());
     restored.map_err(|error| Error::System("start a thread", error))?;
-    let sweeps =
-        Sweeps::start(state, shared).map_err(|error| Error::System("start a thread", error))?;
+    let sweeps = Sweeps::start(state.intake.clone(), shared)
+        .map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
-    let listening = start_listeners(listeners, state, shared, metrics).map_err(Error::Listeners)?;
+    let listening = start_listeners(listeners, &state.intake, shared, metrics.registry())
+        .map_err(Error::Listeners)?;
     let targets = Targets::start(settings.targets.clone(), &shared.via);
     let targets = targets.map_err(Error::Targets)?;
     let agent = watch(state, metrics, settings, most, &targets)?;
@@ -115,7 +118,15 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
             "stopping: no new connections, running requests finish; a second signal exits at once"
         );
     };
-    let routes = |_| Routes::new(state, metrics, top, Inputs::new(state, shared), segments.clone());
+    let routes = |_| {
+        Routes::new(
+            state,
+            metrics,
+            top,
+            Inputs::new(state.intake.clone(), shared),
+            segments.clone(),
+        )
+    };
     let served = server.serve(routes, started, stopping);
     drop(listening);
     // From here on, all has a deadline of its own, but for the final sync: it takes as long as the
@@ -193,13 +204,13 @@ fn bind_listeners(settings: &Settings, files: usize) -> Result<[Listeners; 2], l
 /// Starts to receive lines.
 fn start_listeners(
     [statsd, graphite]: [Listeners; 2],
-    state: &State,
+    intake: &Intake,
     shared: &'static Shared,
-    metrics: &Metrics,
+    registry: &Registry,
 ) -> Result<[Running; 2], listeners::Error> {
     Ok([
-        statsd::start(statsd, state, shared, metrics)?,
-        graphite::start(graphite, state, shared, metrics)?,
+        statsd::start(statsd, intake, shared, registry)?,
+        graphite::start(graphite, intake, shared, registry)?,
     ])
 }
 
@@ -290,9 +301,9 @@ fn take_in(
         rules.count(metrics.registry())?;
     }
     state.intake.registry().collect(Own::new(metrics.registry()))?;
-    let refusals = Refusals::new(metrics.registry(), state)?;
-    let push = Push::new(settings.push.clone(), settings.flags.clone());
-    Ok(Box::leak(Box::new(Shared::new(settings, refusals, push, rules))))
+    let refusals = Refusals::new(metrics.registry(), &state.taken)?;
+    let push = Push::new(settings.push.clone(), settings.flags.shown());
+    Ok(Box::leak(Box::new(Shared::new(&settings.inputs, refusals, push, rules))))
 }
 
 /// Checks that the threads and the heap find address space: an allocation that fails later would

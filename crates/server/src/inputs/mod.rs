@@ -28,16 +28,15 @@ pub mod types;
 pub mod write;
 
 use std::cell::{RefCell, RefMut};
+use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::Duration;
 
 use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 
-use crate::config::Settings;
 use crate::http::Request;
 use crate::omitted::OmittedFamilies;
-use crate::state::State;
 use crate::via::Via;
 use encoded::EncodedSeries;
 use gate::Gate;
@@ -48,6 +47,21 @@ use rate::Rates;
 use refusals::Refusals;
 use rules::Rules;
 use write::Families;
+
+/// The settings of all inputs.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The most series.
+    pub series: u64,
+    /// How many samples a second may come in: of all sources, and of each.
+    pub sample_rates: [Option<NonZeroU64>; 2],
+    /// The time after which a series that came in and was not updated is hidden.
+    pub expiry: Option<Duration>,
+    /// How points of OTLP become series.
+    pub otlp: otlp::Options,
+    /// The most bytes of a body after decompression.
+    pub body_bytes: usize,
+}
 
 /// What all ways in share.
 pub struct Shared {
@@ -81,20 +95,20 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// What the settings ask for.
-    pub fn new(settings: &Settings, refusals: Refusals, push: Push, rules: Option<Rules>) -> Self {
+    /// Without samples so far.
+    pub fn new(options: &Options, refusals: Refusals, push: Push, rules: Option<Rules>) -> Self {
         Self {
             rules,
             refusals,
-            order: Order::new(settings.intake.series),
+            order: Order::new(options.series),
             families: Families::default(),
             gate: Gate::default(),
             places: Places::default(),
-            rates: Rates::new(settings.sample_rates),
+            rates: Rates::new(options.sample_rates),
             push,
-            expiry: settings.expiry,
-            otlp: settings.otlp.clone(),
-            body_bytes: settings.http.limits.kept_body_bytes,
+            expiry: options.expiry,
+            otlp: options.otlp.clone(),
+            body_bytes: options.body_bytes,
             via: Via::default(),
             omitted: OmittedFamilies::default(),
         }
@@ -278,8 +292,8 @@ pub struct Inputs {
 
 impl Inputs {
     /// Creates the inputs of one thread.
-    pub fn new(state: &State, shared: &'static Shared) -> Self {
-        let intake = Rc::new(RefCell::new(state.intake.clone()));
+    pub fn new(intake: Intake, shared: &'static Shared) -> Self {
+        let intake = Rc::new(RefCell::new(intake));
         Self { intake, written: Rc::default(), imported: Rc::default(), shared }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -13,7 +13,6 @@ use tracing::warn;
 
 use super::brief::brief;
 use crate::seldom::Seldom;
-use crate::state::State;
 
 /// A way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, LabelValue)]
@@ -61,7 +60,8 @@ struct ByInput {
 
 /// Counts what was taken and refused.
 pub struct Refusals {
-    state: &'static State,
+    /// The samples of all ways in that were taken.
+    total: &'static AtomicU64,
     taken: Vec<Counter>,
     refused: CounterFamily<[&'static str; 2]>,
     overlaps: Counter,
@@ -96,11 +96,12 @@ const LOGGED_JOBS: usize = 100;
 const TEXT_BYTES: usize = 256;
 
 impl Refusals {
-    /// Registers the counts in the daemon's own metrics.
+    /// Registers the counts in the daemon's own metrics. Samples that are taken are also counted in
+    /// `total`.
     ///
     /// # Errors
     /// If there is no memory.
-    pub fn new(registry: &Registry, state: &'static State) -> Result<Self, quipu::Error> {
+    pub fn new(registry: &Registry, total: &'static AtomicU64) -> Result<Self, quipu::Error> {
         let about = Description::new("quipu_input_samples", "Samples that were taken in.");
         let family: CounterFamily<ByInput> = registry.register(about)?;
         let taken = Input::ALL.map(|input| family.with(&ByInput { input })).into();
@@ -111,7 +112,7 @@ impl Refusals {
             "Data points of a process while another one sent the same series.",
         )?;
         let (overlapping, last) = (Mutex::default(), Mutex::default());
-        Ok(Self { state, taken, refused, overlaps, overlapping, last, full: Seldom::new() })
+        Ok(Self { total, taken, refused, overlaps, overlapping, last, full: Seldom::new() })
     }
 
     /// Counts a data point of a job whose processes send the same series at the same time, and logs
@@ -135,7 +136,7 @@ impl Refusals {
     /// Counts samples that were taken.
     pub fn took(&self, input: Input, samples: u64) {
         self.taken[input as usize].inc_by(samples);
-        self.state.taken.fetch_add(samples, Ordering::Relaxed);
+        self.total.fetch_add(samples, Ordering::Relaxed);
     }
 
     /// Counts a sample or a line that was refused. `reason` is a word such as `series_limit`;

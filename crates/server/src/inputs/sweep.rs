@@ -4,11 +4,11 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use quipu::intake::Intake;
 use tracing::warn;
 
 use super::Shared;
 use crate::background::Background;
-use crate::state::State;
 
 /// The running thread. Dropping this stops the thread and waits for it.
 #[derive(Debug)]
@@ -27,8 +27,7 @@ impl Sweeps {
     ///
     /// # Errors
     /// That of the system if it cannot create a thread.
-    pub fn start(state: &'static State, shared: &'static Shared) -> std::io::Result<Self> {
-        let mut intake = state.intake.clone();
+    pub fn start(mut intake: Intake, shared: &'static Shared) -> std::io::Result<Self> {
         let run = move |stopped: Receiver<()>| {
             let mut is_failing = false;
             let mut period = PERIOD;

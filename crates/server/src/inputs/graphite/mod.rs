@@ -5,8 +5,8 @@
 
 use std::mem;
 
-use quipu::intake::{Given, Refused};
-use quipu::{Counter, Metrics as Group, Scope};
+use quipu::intake::{Given, Intake, Refused};
+use quipu::{Counter, Metrics as Group, Registry, Scope};
 use quipu_wire::remote::graphite::{Lines, Sample};
 use quipu_wire::remote::statsd::Name;
 
@@ -17,8 +17,6 @@ use super::listeners::{
 };
 use super::order::NotFollowed;
 use super::refusals::Input;
-use crate::metrics::Metrics;
-use crate::state::State;
 use crate::time::now_ms;
 
 /// The protocol.
@@ -38,21 +36,21 @@ pub fn bind(options: &Options, connections: usize) -> Result<Listeners, listener
 /// [`listeners::Error`]: the system refuses a thread, or memory for the metrics.
 pub fn start(
     listeners: Listeners,
-    state: &State,
+    intake: &Intake,
     shared: &'static Shared,
-    metrics: &Metrics,
+    registry: &Registry,
 ) -> Result<Running, listeners::Error> {
-    listeners.start(state, shared, metrics, prepare)
+    listeners.start(intake, shared, registry, prepare)
 }
 
 /// Takes packets without a socket.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn lines(
-    state: &State,
+    intake: &Intake,
     shared: &'static Shared,
-    metrics: &Metrics,
+    registry: &Registry,
 ) -> Result<listeners::TakePacket, quipu::Error> {
-    listeners::lines(GRAPHITE, state, shared, metrics, prepare)
+    listeners::lines(GRAPHITE, intake, shared, registry, prepare)
 }
 
 /// Registers the metrics. The result makes the reader of a listener.

@@ -22,7 +22,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use quipu::Scope;
+use quipu::intake::Intake;
+use quipu::{Registry, Scope};
 use tracing::error;
 
 pub use address::Address;
@@ -38,8 +39,6 @@ use stop::Stop;
 use streams::MAX_CONNECTIONS;
 
 use crate::inputs::Shared;
-use crate::metrics::Metrics;
-use crate::state::State;
 
 /// What listeners are for.
 #[derive(Debug, Clone, Copy)]
@@ -138,9 +137,9 @@ impl Listeners {
     /// [`Error`]: the system refuses a thread, or memory for the metrics.
     pub(super) fn start<R: Reader, F: Fn(Names) -> R>(
         self,
-        state: &State,
+        intake: &Intake,
         shared: &'static Shared,
-        metrics: &Metrics,
+        registry: &Registry,
         prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
     ) -> Result<Running, Error> {
         let protocol = self.protocol;
@@ -150,7 +149,7 @@ impl Listeners {
         if self.sockets.is_empty() {
             return Ok(running);
         }
-        let scope = metrics.registry().prefix("quipu").prefix(protocol.flag);
+        let scope = registry.prefix("quipu").prefix(protocol.flag);
         let registered = scope.metrics::<Families>().and_then(|own| Ok((own, prepare(&scope)?)));
         let (families, reader) = registered.map_err(|e| error(ErrorKind::Metrics(e)))?;
         for socket in self.sockets {
@@ -160,7 +159,7 @@ impl Listeners {
                 metrics.receive_buffer.set(i64::try_from(buffer).unwrap_or(i64::MAX));
             }
             let reader = reader(Names::new(self.mapping.clone(), self.suffixes));
-            let mut receiver = Receiver::new(state.intake.clone(), shared, metrics, reader);
+            let mut receiver = Receiver::new(intake.clone(), shared, metrics, reader);
             let (stop, most) = (Arc::clone(&running.stop), self.connections);
             let is_of_datagrams =
                 matches!(socket.transport, Transport::Udp(_) | Transport::UnixDatagram);
@@ -190,15 +189,15 @@ pub(crate) type TakePacket = Box<dyn FnMut(&[u8])>;
 #[cfg(any(test, fuzzing))]
 pub(super) fn lines<R: Reader, F: Fn(Names) -> R>(
     protocol: Protocol,
-    state: &State,
+    intake: &Intake,
     shared: &'static Shared,
-    metrics: &Metrics,
+    registry: &Registry,
     prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
 ) -> Result<TakePacket, quipu::Error> {
-    let scope = metrics.registry().prefix("quipu").prefix(protocol.flag);
+    let scope = registry.prefix("quipu").prefix(protocol.flag);
     let (families, reader): (Families, _) = (scope.metrics()?, prepare(&scope)?);
     let (metrics, reader) = (families.listener("memory"), reader(Names::new(None, false)));
-    let mut receiver = Receiver::new(state.intake.clone(), shared, metrics, reader);
+    let mut receiver = Receiver::new(intake.clone(), shared, metrics, reader);
     Ok(Box::new(move |packet| {
         receiver.packet(packet, &"memory".to_owned());
         receiver.flush();

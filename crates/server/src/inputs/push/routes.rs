@@ -1,5 +1,6 @@
 //! The routes of Pushgateway's API, and what all threads share of it.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -22,7 +23,6 @@ use super::options::{Options, Settings};
 use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
-use crate::config::Flags;
 use crate::http::{Reply, Request, Response, Steps, text, unavailable};
 use crate::inputs::admission::Admission;
 use crate::inputs::body::{Piece, Pieces};
@@ -37,8 +37,8 @@ pub struct Push {
     groups: Mutex<Groups>,
     forms: Forms,
     started: SystemTime,
-    /// The settings of the daemon, for `/api/v1/status`.
-    flags: Flags,
+    /// The settings of the daemon by name, for `/api/v1/status`.
+    flags: BTreeMap<String, String>,
     /// A change whose client left.
     parked: Mutex<Option<Begun>>,
     /// Whether the index has the groups that were in the segment at the start.
@@ -47,7 +47,7 @@ pub struct Push {
 
 impl Push {
     /// Without groups. Requests for groups wait until [`Push::restore`] has ended.
-    pub fn new(settings: Settings, flags: Flags) -> Self {
+    pub fn new(settings: Settings, flags: BTreeMap<String, String>) -> Self {
         Self {
             settings,
             groups: Mutex::default(),
@@ -106,7 +106,7 @@ impl Push {
         let reader = self.reader(request);
         match *request.method() {
             Method::OPTIONS => json::options(reader),
-            _ => json::status(&self.flags.shown(), self.started, reader),
+            _ => json::status(&self.flags, self.started, reader),
         }
     }
 

@@ -4,12 +4,11 @@ mod forms;
 mod metrics;
 mod receiver;
 
-use quipu::Scope;
+use quipu::intake::Intake;
+use quipu::{Registry, Scope};
 
 use super::Shared;
 use super::listeners::{self, Listeners, Names, Options, Protocol, Running};
-use crate::metrics::Metrics;
-use crate::state::State;
 use metrics::StatsdMetrics;
 use receiver::Receiver;
 
@@ -30,21 +29,21 @@ pub fn bind(options: &Options, connections: usize) -> Result<Listeners, listener
 /// [`listeners::Error`]: the system refuses a thread, or memory for the metrics.
 pub fn start(
     listeners: Listeners,
-    state: &State,
+    intake: &Intake,
     shared: &'static Shared,
-    metrics: &Metrics,
+    registry: &Registry,
 ) -> Result<Running, listeners::Error> {
-    listeners.start(state, shared, metrics, |scope| prepare(scope, shared))
+    listeners.start(intake, shared, registry, |scope| prepare(scope, shared))
 }
 
 /// Takes packets without a socket.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn lines(
-    state: &State,
+    intake: &Intake,
     shared: &'static Shared,
-    metrics: &Metrics,
+    registry: &Registry,
 ) -> Result<listeners::TakePacket, quipu::Error> {
-    listeners::lines(STATSD, state, shared, metrics, |scope| prepare(scope, shared))
+    listeners::lines(STATSD, intake, shared, registry, |scope| prepare(scope, shared))
 }
 
 /// Registers the metrics. The result makes the reader of a listener.
