@@ -445,8 +445,6 @@ fn otlp(corpus: &impl Corpus) -> Result<(), Failure> {
     corpus("wire_otlp", "protobuf", &[b"p", &bytes[..]].concat())?;
     let resource = b"\x0a\x16\x0a\x0cservice.name\x12\x06\x0a\x04cart\x10\x01";
     corpus("wire_otlp", "resource", &[b"p", &resource[..]].concat())?;
-    let context = b"\x0a\x1a\x0a\x16\x0a\x0cservice.name\x12\x06\x0a\x04cart\x10\x01\x12\x09\x0a\x01k\x12\x04\x0a\x02v1";
-    corpus("wire_otlp", "context", &[b"p", &context[..]].concat())?;
     corpus("wire_otlp", "response", b"p\x0a\x08\x08\xac\x02\x12\x03why")?;
     Ok(())
 }

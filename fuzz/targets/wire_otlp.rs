@@ -1,5 +1,5 @@
-//! Reads requests of OTLP, in protobuf or, if the first byte is a brace, in JSON; responses; and
-//! contexts of processes.
+//! Reads requests of OTLP, in protobuf or, if the first byte is a brace, in JSON; and
+//! responses.
 
 #![no_main]
 
@@ -20,10 +20,6 @@ fuzz_target!(|input: &[u8]| {
     }
     if let Err(error) = remote::read_metrics_response(bytes) {
         assert!(error.offset().unwrap() <= bytes.len() as u64, "{error}");
-    }
-    match remote::read_process_context(bytes) {
-        Ok(attributes) => attributes.iter().for_each(|(_, value)| walk(value, 0)),
-        Err(error) => assert!(error.offset().unwrap() <= bytes.len() as u64, "{error}"),
     }
 });
 

@@ -147,7 +147,7 @@ impl Settings {
             translation: set(flags.otlp_translation),
             promote: flags.otlp_promote.clone().unwrap_or_default(),
         };
-        let segments = segments(&flags, &otlp)?;
+        let segments = segments(&flags)?;
         let input_bytes = set(flags.input_bytes).clamp(1 << 20, 1 << 39);
         Ok(Self {
             window,
@@ -334,7 +334,7 @@ fn receive_buffer(name: &'static str, bytes: Option<usize>) -> Result<usize, Err
 }
 
 /// What the agent watches.
-fn segments(flags: &Flags, otlp: &otlp::Options) -> Result<agent::Options, Error> {
+fn segments(flags: &Flags) -> Result<agent::Options, Error> {
     let places = flags.segments.clone().unwrap_or_default();
     for place in &places {
         let what = match glob::Pattern::new(place) {
@@ -352,7 +352,6 @@ fn segments(flags: &Flags, otlp: &otlp::Options) -> Result<agent::Options, Error
     Ok(agent::Options {
         places,
         labels: flags.segments_labels.clone().unwrap_or_default(),
-        contexts: (set(flags.segments_otel_context) == Switch::On).then(|| otlp.clone()),
         keep: flags.segments_keep.map(|keep| keep.0),
         most: number("segments-count", flags.segments_count, 1, 1 << 20)?,
         bytes: set(flags.segments_bytes).min(1 << 40),

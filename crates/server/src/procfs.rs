@@ -1,8 +1,7 @@
-//! What `/proc` says of processes: when they began, the files that they have open, and their
-//! mappings. It shows nothing of processes that this user may not look at.
+//! The files that processes have open, and their mappings, as `/proc` shows them. It shows nothing
+//! of processes that this user may not look at.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::segment_file::FileId;
@@ -11,18 +10,6 @@ use crate::segment_file::FileId;
 pub(crate) fn processes() -> impl Iterator<Item = u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// When a process began, in a unit of the kernel's. With its number, that tells it from all others.
-pub(crate) fn start_of(pid: u32) -> Option<u64> {
-    start_in(&fs::read(format!("/proc/{pid}/stat")).ok()?)
-}
-
-/// The field 22. The name of the program, field 2, is in parentheses, and may have any bytes.
-fn start_in(stat: &[u8]) -> Option<u64> {
-    let end = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = str::from_utf8(&stat[end + 1..]).ok()?;
-    rest.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// A file that a process has open.
@@ -46,12 +33,6 @@ impl OpenFile {
     /// The link in `/proc`, which opens the file also if it was removed.
     pub(crate) fn link(&self) -> &Path {
         &self.link
-    }
-
-    /// Whether the process may write to it.
-    pub(crate) fn is_writable(&self) -> bool {
-        // The mode of the link itself.
-        fs::symlink_metadata(&self.link).is_ok_and(|data| data.mode() & 0o200 != 0)
     }
 }
 
@@ -118,13 +99,6 @@ impl<'a> Mapping<'a> {
     pub(crate) fn file(&self) -> Option<FileId> {
         None
     }
-
-    /// The addresses of its first byte and after its last one.
-    pub(crate) fn addresses(&self) -> Option<std::ops::Range<u64>> {
-        let (start, end) = self.range.split_once('-')?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        Some(number(start)?..number(end)?)
-    }
 }
 
 #[cfg(test)]
@@ -138,7 +112,6 @@ mod tests {
     fn lines_of_mappings_are_read() {
         let line = "7f00-7f10 rw-s 00000000 00:1b 77    /dev/shm/a b.quipu (deleted)";
         let mapping = Mapping::parse(line).unwrap();
-        assert_eq!(mapping.addresses(), Some(0x7f00..0x7f10));
         assert_eq!((mapping.device, mapping.has_file()), ("00:1b", true));
         assert_eq!(mapping.file(), Some((0x1b, 77)));
         assert_eq!(mapping.path, "/dev/shm/a b.quipu (deleted)");
@@ -147,33 +120,22 @@ mod tests {
         for other in ["", "7f00", "7f00-7f10 rw-p 0 00:00", "7f00-7f10 rw-p 0 00:00 x "] {
             assert_eq!(Mapping::parse(other), None, "{other}");
         }
-        assert_eq!(Mapping { range: "7f00", ..anonymous }.addresses(), None);
-    }
-
-    #[test]
-    fn the_start_of_a_process_is_found_whatever_its_name_is() {
-        let fields: Vec<String> = (3..=52).map(|field| field.to_string()).collect();
-        let stat = format!("7 (a) 1 (b\n) {}", fields.join(" "));
-        assert_eq!(start_in(stat.as_bytes()), Some(22));
-        assert_eq!(start_in(b"7 (a) S 1"), None);
-        assert_eq!(start_in(b""), None);
     }
 
     #[cfg(target_os = "linux")]
     #[test]
     fn open_files_are_told_apart() {
         let own = std::process::id();
-        assert!(processes().any(|pid| pid == own) && start_of(own).is_some());
+        assert!(processes().any(|pid| pid == own));
         let file = tempfile::NamedTempFile::new().unwrap();
         let read_only = std::fs::File::open(file.path()).unwrap();
         let id = file_id(&read_only.metadata().unwrap());
         let found = open_files(own).filter(|open| open.id() == Some(id));
-        let mut found: Vec<(PathBuf, bool)> =
-            found.map(|open| (open.link.clone(), open.is_writable())).collect();
+        let mut found: Vec<PathBuf> = found.map(|open| open.link).collect();
         found.sort();
         let link = |fd: i32| PathBuf::from(format!("/proc/{own}/fd/{fd}"));
         let (first, second) = (file.as_file().as_raw_fd(), read_only.as_raw_fd());
-        let mut expected = vec![(link(first), true), (link(second), false)];
+        let mut expected = vec![link(first), link(second)];
         expected.sort();
         assert_eq!(found, expected);
     }

@@ -14,8 +14,6 @@ mod agent;
 mod browsers;
 #[path = "daemon/compression.rs"]
 mod compression;
-#[path = "daemon/context.rs"]
-mod context;
 #[path = "daemon/contract.rs"]
 mod contract;
 #[path = "daemon/crash.rs"]

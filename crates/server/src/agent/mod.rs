@@ -11,7 +11,6 @@
 //! thread for that (`place.rs`).
 
 pub(crate) mod apart;
-mod context;
 mod labels;
 mod merged;
 mod notice;
@@ -51,8 +50,6 @@ use places::Names;
 use table::Table;
 use targets::Scraped;
 
-use crate::inputs::otlp;
-
 pub(crate) use labels::flaw;
 pub(crate) use merged::suffix;
 pub use merged::{About, Conflict, Filter, LeftOut, Merged, Seen};
@@ -71,8 +68,6 @@ pub struct Options {
     pub places: Vec<String>,
     /// The patterns of paths that give labels.
     pub labels: Vec<Pattern>,
-    /// How the contexts that processes publish become labels of their segments, if they do.
-    pub contexts: Option<otlp::Options>,
     /// How long the last values of a segment are shown that no process has open, or that is
     /// removed.
     pub keep: Option<Duration>,

@@ -5,7 +5,6 @@ use std::time::{Duration, SystemTime};
 use quipu::collector::Collector;
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
-use super::context;
 use super::merged::{About, Origin};
 use super::watched::Watched;
 use crate::segment_file::Header;
@@ -23,8 +22,6 @@ pub(super) struct Status {
     pub(super) looks: [u64; 2],
     /// How often a source could not be read.
     pub(super) failures: u64,
-    /// How many segments are in each of the [`context::STATES`]; `None` if that is not asked for.
-    pub(super) contexts: Option<[usize; context::STATES.len()]>,
     pub(super) unwatched: usize,
     /// The threads for places that are away.
     pub(super) late: usize,
@@ -63,9 +60,7 @@ impl Own {
 impl Collector for Own {
     fn names(&self) -> Vec<String> {
         let one = [&INFO, &UP, &READ, &OPEN, &START, &SERIES, &SERIES_LEFT_OUT];
-        let all = [
-            &SOURCES, &LEFT_OUT, &LOOKS, &FAILURES, &CONTEXTS, &UNWATCHED, &LATE, &CONFLICTS, &TOOK,
-        ];
+        let all = [&SOURCES, &LEFT_OUT, &LOOKS, &FAILURES, &UNWATCHED, &LATE, &CONFLICTS, &TOOK];
         let names = all.into_iter().chain(one);
         names.map(|family| family.name.to_owned()).collect()
     }
@@ -87,12 +82,6 @@ impl Collector for Own {
         }
         sink.family(&FAILURES);
         put(&FAILURES, &[], total(status.failures), sink);
-        if let Some(counts) = status.contexts {
-            sink.family(&CONTEXTS);
-            for (state, count) in context::STATES.into_iter().zip(counts) {
-                put(&CONTEXTS, &[state], whole(count), sink);
-            }
-        }
         sink.family(&UNWATCHED);
         put(&UNWATCHED, &[], whole(status.unwatched), sink);
         sink.family(&LATE);
@@ -249,12 +238,6 @@ const FAILURES: Family<'static> = Family {
         &[],
     )
 };
-
-const CONTEXTS: Family<'static> = gauge(
-    "quipu_segments_contexts",
-    "Watched segments by what is known of the OTEL_CTX process context of their processes.",
-    &[Label { name: "state", values: None }],
-);
 
 const UNWATCHED: Family<'static> = gauge(
     "quipu_segments_directories_without_events",

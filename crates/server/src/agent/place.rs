@@ -21,7 +21,7 @@ use super::own::Shown;
 use super::places::{self, Found, Kind, Look};
 use super::source::{Budget, Source, Taken, Terms};
 use super::watched::STALE;
-use crate::segment_file::{FileId, SegmentFile, file_id};
+use crate::segment_file::{SegmentFile, file_id};
 
 /// Places, and what is known of their sources.
 #[derive(Debug)]
@@ -75,8 +75,6 @@ pub(super) struct Known {
     pub(super) number: u64,
     pub(super) path: PathBuf,
     pub(super) name: String,
-    /// The file if it is a segment of another program, and whether a process may have it open.
-    pub(super) segment: Option<(FileId, bool)>,
     /// What the last reading took of the budget.
     pub(super) taken: Taken,
     /// What is to be shown.
@@ -252,14 +250,13 @@ impl Files {
 
     /// Opens the files that come, closes those that leave, and finds out what a reading costs.
     pub(super) fn prepare(&mut self) {
-        let terms = self.terms();
         let leaving = std::mem::take(&mut self.leaving);
         self.sources.retain(|source| !leaving.contains(&source.number));
         for mut source in std::mem::take(&mut self.coming) {
             source.open();
             self.sources.push(source);
         }
-        self.sources.iter_mut().for_each(|source| source.size_up(terms));
+        self.sources.iter_mut().for_each(Source::size_up);
     }
 
     /// Reads the first `count` of the sources at these places in the list, and the others, too, if

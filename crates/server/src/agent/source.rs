@@ -12,7 +12,6 @@ use quipu_segment::printable;
 use quipu_store::files::{Directories, Warning};
 use tracing::{info, warn};
 
-use super::context::joined;
 use super::merged::{Origin, Seen};
 use super::own::Shown;
 use super::place::Known;
@@ -28,11 +27,7 @@ pub(super) struct Source {
     /// Sources that were seen earlier have smaller numbers.
     pub(super) number: u64,
     pub(super) found: Found,
-    /// Those of its path.
-    given: Labels,
-    /// Those that its process gave it.
-    context: Labels,
-    /// All labels of its series.
+    /// All labels of its series: those of its path.
     labels: Labels,
     reader: Reader,
     /// What was read of it last; nothing if that failed.
@@ -57,8 +52,6 @@ pub(super) struct Source {
     taken: Taken,
     /// The bytes of its file.
     bytes: u64,
-    /// The file if it is a segment of another program, and whether a process may have it open.
-    segment: Option<(FileId, bool)>,
     /// Whether the log says that a metric of it is left out.
     has_flaw: bool,
     added: Instant,
@@ -145,8 +138,6 @@ impl Source {
         Self {
             number,
             found,
-            given: labels.clone(),
-            context: Labels::new(),
             labels,
             reader,
             seen,
@@ -160,7 +151,6 @@ impl Source {
             text: 0,
             taken: Taken::default(),
             bytes: 0,
-            segment: None,
             has_flaw: false,
             added: Instant::now(),
             read: None,
@@ -176,19 +166,12 @@ impl Source {
     }
 
     /// Asks the file system for what others need to know of its file.
-    pub(super) fn size_up(&mut self, terms: Terms) {
+    pub(super) fn size_up(&mut self) {
         let file = match &self.reader {
             Reader::Segment(file) => file.as_ref(),
             Reader::Directory(_) => None,
         };
         self.bytes = file.map_or(0, |file| file.allocated().max(file.used()));
-        let file = file.filter(|file| terms.own != Some(file.id()));
-        self.segment = file.map(|file| (file.id(), file.is_open().unwrap_or(true)));
-    }
-
-    /// The file if it is a segment of another program, and whether a process may have it open.
-    pub(super) fn segment(&self) -> Option<(FileId, bool)> {
-        self.segment
     }
 
     /// What is known of it.
@@ -214,18 +197,9 @@ impl Source {
             number: self.number,
             path: self.found.path.clone(),
             name: self.found.name.clone(),
-            segment: self.segment,
             taken: self.taken,
             shown: shown.cloned(),
             row,
-        }
-    }
-
-    /// Notes the labels that its process gives it, for the readings from now on.
-    pub(super) fn note_context(&mut self, context: &Labels) {
-        if self.context != *context {
-            self.context.clone_from(context);
-            self.labels = joined(&self.given, context);
         }
     }
 

@@ -15,8 +15,6 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::Options;
-use super::apart::Apart;
-use super::context::{self, Contexts};
 use super::merged::{About, Conflict, Merged, Origin, Seen};
 use super::notice::{Heard, Notice};
 use super::own::{Shown, Status};
@@ -27,17 +25,12 @@ use super::recorded::Labels;
 use super::selection::{self, Candidate, Rank};
 use super::source::{Source, Terms};
 use super::turns;
-use crate::segment_file::FileId;
 
 /// The sources.
 #[derive(Debug)]
 pub(super) struct Table {
     options: Options,
     patterns: Vec<Matcher>,
-    /// They read the memory of processes that may wait for a file system.
-    contexts: Option<Apart<Contexts>>,
-    /// How many segments are in each of the [`context::STATES`].
-    states: [usize; context::STATES.len()],
     places: Vec<Place>,
     /// The number of the next source.
     next: u64,
@@ -73,12 +66,8 @@ impl Table {
     /// That of the system if it has no thread.
     pub(super) fn new(options: Options) -> io::Result<Self> {
         let patterns = options.labels.iter().filter_map(super::Pattern::matcher).collect();
-        let contexts = options.contexts.clone().filter(|_| !options.places.is_empty());
-        let contexts = contexts.map(|options| Apart::start("contexts", Contexts::new(options)));
         Ok(Self {
             places: place::start(&options)?,
-            contexts: contexts.transpose()?,
-            states: Default::default(),
             options,
             patterns,
             next: 0,
@@ -164,11 +153,10 @@ impl Table {
         self.places.iter().map(|place| place.known.len()).sum()
     }
 
-    /// Lets the threads open what is new, and finds out what the files and their processes say.
+    /// Lets the threads open what is new, and finds out what a reading costs.
     fn prepare(&mut self, until: Instant) {
         self.each(Files::prepare, until);
         self.note();
-        self.refresh_contexts(until);
     }
 
     /// Watches what was found and is not watched yet.
@@ -291,28 +279,6 @@ impl Table {
         labels
     }
 
-    /// Finds out which labels processes give to the segments that they have open.
-    fn refresh_contexts(&mut self, until: Instant) {
-        let Some(contexts) = &mut self.contexts else { return };
-        let known = self.places.iter().flat_map(|place| &place.known);
-        let segments: HashMap<FileId, bool> = known.filter_map(|one| one.segment).collect();
-        // If it is away, the labels stay as they are.
-        contexts.wait(Instant::now());
-        let refresh = move |contexts: &mut Contexts| contexts.refresh(segments);
-        if !contexts.send(refresh) {
-            return;
-        }
-        let Some(contexts) = contexts.wait(until) else { return };
-        self.states = contexts.counts();
-        for files in self.places.iter_mut().filter_map(|place| place.files.here_mut()) {
-            for source in &mut files.sources {
-                if let Some((id, _)) = source.segment() {
-                    source.note_context(contexts.labels(id));
-                }
-            }
-        }
-    }
-
     /// Reads all sources whose file systems respond. Returns what is to be shown, and whether
     /// sources are missing because what is known of them is too old.
     pub(super) fn read(&mut self) -> (Vec<Arc<Seen>>, bool) {
@@ -380,7 +346,6 @@ impl Table {
             left_out: self.left_out,
             looks: self.looks,
             failures: sum(|place| place.failures),
-            contexts: self.contexts.as_ref().map(|_| self.states),
             unwatched: sum(|place| place.unwatched as u64) as usize,
             late: sum(|place| place.files.here().is_none().into()) as usize,
             ..Status::default()

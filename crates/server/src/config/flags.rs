@@ -290,14 +290,6 @@ pub struct Flags {
     #[serde(deserialize_with = "given::list")]
     pub segments_labels: Option<Vec<agent::Pattern>>,
 
-    /// Gives the metrics of a segment the labels job and instance, and those of --otlp-promote, of
-    /// the OTEL_CTX process context that its process publishes [default: off]
-    #[arg(
-        long, env = "QUIPU_SEGMENTS_OTEL_CONTEXT", value_name = "SWITCH",
-        num_args = 0..=1, default_missing_value = "on",
-    )]
-    pub segments_otel_context: Option<Switch>,
-
     /// How long the last values of a segment are shown that no process has open, or that was
     /// removed; without it, as long as the file is there [default: none]
     #[arg(long, env = "QUIPU_SEGMENTS_KEEP", value_name = "TIME")]
@@ -565,7 +557,7 @@ impl Flags {
             otlp_translation otlp_promote read_timeout write_timeout idle_timeout
             drain_timeout statsd statsd_mapping statsd_suffixes statsd_receive_buffer
             graphite graphite_mapping graphite_receive_buffer segments segments_labels
-            segments_otel_context segments_keep segments_count segments_bytes
+            segments_keep segments_count segments_bytes
             segments_record segments_record_count scrape scrape_interval scrape_timeout
             scrape_body_bytes scrape_samples scrape_bearer_file scrape_basic_file
             remote_write remote_write_queue remote_write_queue_bytes
@@ -630,7 +622,6 @@ impl Flags {
             statsd_suffixes: Some(Switch::Off),
             statsd_receive_buffer: Some(4 << 20),
             graphite_receive_buffer: Some(4 << 20),
-            segments_otel_context: Some(Switch::Off),
             segments_count: Some(1000),
             segments_bytes: Some(1 << 30),
             segments_record: Some(Switch::Off),

@@ -102,7 +102,7 @@ pub use otlp::{
     Attribute, Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, Instrumentation,
     MetricsExemplar, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint, Number,
     Otlp, Point, PointValue, Progress, Resource, SummaryPoint, Temporality, Value,
-    read_metrics_request, read_metrics_response, read_process_context,
+    read_metrics_request, read_metrics_response,
 };
 #[cfg(all(feature = "otlp", feature = "json"))]
 pub use otlp::{JsonError, metrics_request_from_json};

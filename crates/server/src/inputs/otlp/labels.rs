@@ -235,30 +235,6 @@ impl Target {
     }
 }
 
-/// The labels that a resource gives to all its series: `job`, `instance`, and those of promoted
-/// attributes.
-///
-/// # Errors
-/// If nothing is left of a key, or a limit is exceeded.
-pub(super) fn of_resource(
-    attributes: &[Attribute<'_>],
-    rules: Rules<'_>,
-    promote: &[String],
-) -> Result<Vec<(String, String)>, Rejected> {
-    let is_wanted = |key: &str| {
-        [NAME, NAMESPACE, INSTANCE].contains(&key) || promote.iter().any(|one| one == key)
-    };
-    let wanted = attributes.iter().filter(|(key, _)| is_wanted(key)).copied();
-    let (mut target, mut labels) = (Target::default(), Labels::default());
-    target.read(&wanted.collect::<Vec<_>>(), rules, promote)?;
-    // They come first.
-    labels.set("job", "");
-    labels.set("instance", "");
-    target.add_to(&mut labels);
-    let labels = labels.iter().filter(|(_, value)| !value.is_empty());
-    Ok(labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
-}
-
 /// The labels of a scope, which has none without a name.
 ///
 /// # Errors
@@ -361,29 +337,6 @@ mod tests {
         assert_eq!((target.job.as_str(), target.info.is_empty()), ("cart", true));
         target.read(&text(&[("host.name", "h"), (NAMESPACE, "shop")]), ESCAPED, &[]).unwrap();
         assert!(target.job.is_empty() && target.info.is_empty());
-    }
-
-    #[test]
-    fn a_resource_alone_gives_labels() {
-        let attributes = text(&[
-            ("..", "a key of which nothing is left"),
-            ("host.name", "h"),
-            (INSTANCE, "i-1"),
-            ("os.type", "linux"),
-            (NAME, "cart"),
-        ]);
-        let shown = |promote: &[&str]| -> Result<String, Rejected> {
-            let promote: Vec<String> = promote.iter().map(|key| (*key).to_owned()).collect();
-            let labels = of_resource(&attributes, ESCAPED, &promote)?;
-            let pairs = labels.iter().map(|(name, value)| format!("{name}={value}"));
-            Ok(pairs.collect::<Vec<_>>().join(" "))
-        };
-        assert_eq!(shown(&[]), Ok("job=cart instance=i-1".into()));
-        let all = "job=cart instance=i-1 host_name=h";
-        assert_eq!(shown(&["host.name", "none"]), Ok(all.into()));
-        assert_eq!(shown(&[".."]), Err(Rejected::key("..")));
-        let long = text(&[(INSTANCE, "12345678901")]);
-        assert_eq!(of_resource(&long, ESCAPED, &[]), Err(Refused::LabelValue.into()));
     }
 
     #[test]

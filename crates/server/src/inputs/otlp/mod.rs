@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use quipu::intake::{Limits, Refused};
-use quipu_wire::remote::{self, Attribute, MetricsReader, Progress};
+use quipu::intake::Refused;
+use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
 use super::admission::Admission;
@@ -33,7 +33,6 @@ use crate::address::Source;
 use crate::http::{Reply, Request, Response, Steps};
 use crate::via::{Came, LOOP, Loop};
 use encoding::Encoding;
-use labels::Rules;
 use points::{Rejected, Translator};
 
 pub use names::Translation;
@@ -48,20 +47,6 @@ pub struct Options {
     pub translation: Translation,
     /// The attributes of resources that become labels of all their series.
     pub promote: Vec<String>,
-}
-
-/// The labels that the attributes of a resource give to all its series: names and values.
-///
-/// # Errors
-/// A word for the limit that is exceeded, or for a key of which nothing is left.
-pub(crate) fn resource_labels(
-    options: &Options,
-    attributes: &[Attribute<'_>],
-) -> Result<Vec<(String, String)>, &'static str> {
-    let limits = Limits::default();
-    let rules = Rules { translation: options.translation, limits: &limits };
-    let labels = labels::of_resource(attributes, rules, &options.promote);
-    labels.map_err(|rejected| rejected.reason())
 }
 
 /// Takes a request.

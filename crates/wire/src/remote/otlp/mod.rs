@@ -67,7 +67,6 @@
 //! ```
 
 mod attributes;
-mod context;
 #[cfg(feature = "json")]
 mod json;
 mod point;
@@ -79,7 +78,6 @@ mod schema;
 mod writer;
 
 pub use attributes::{Attribute, Value};
-pub use context::read_process_context;
 #[cfg(feature = "json")]
 pub use json::{JsonError, metrics_request_from_json};
 pub use point::{
