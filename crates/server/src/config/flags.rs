@@ -408,14 +408,6 @@ pub struct Flags {
     #[arg(long, env = "QUIPU_REMOTE_WRITE_SHARDS", value_name = "COUNT")]
     pub remote_write_shards: Option<u8>,
 
-    /// Whether the series are divided among the receivers, so that each gets a share and not all of
-    /// them [default: off]
-    #[arg(
-        long, env = "QUIPU_REMOTE_WRITE_SHARD_BY_URL", value_name = "SWITCH",
-        num_args = 0..=1, default_missing_value = "on",
-    )]
-    pub remote_write_shard_by_url: Option<Switch>,
-
     /// How requests of remote write are compressed: zstd takes a fraction of the bytes, but only
     /// VictoriaMetrics and other daemons take it; other receivers get snappy [default: snappy]
     #[arg(long, env = "QUIPU_REMOTE_WRITE_COMPRESSION", value_name = "HOW")]
@@ -562,7 +554,7 @@ impl Flags {
             scrape_body_bytes scrape_samples scrape_bearer_file scrape_basic_file
             remote_write remote_write_queue remote_write_queue_bytes
             remote_write_queue_directory remote_write_relabel remote_write_interval
-            remote_write_shards remote_write_shard_by_url remote_write_exemplars
+            remote_write_shards remote_write_exemplars
             remote_write_compression remote_write_header remote_write_header_file remote_write_bearer_file
             remote_write_basic_file otlp otlp_interval otlp_temporality otlp_compression
             otlp_resource otlp_header otlp_header_file otlp_bearer_file otlp_basic_file
@@ -633,7 +625,6 @@ impl Flags {
             remote_write_queue_bytes: Some(512 << 20),
             remote_write_interval: time(Duration::from_secs(15)),
             remote_write_shards: Some(1),
-            remote_write_shard_by_url: Some(Switch::Off),
             remote_write_exemplars: Some(Switch::Off),
             remote_write_compression: Some(Coding::Snappy),
             otlp_interval: time(Duration::from_secs(60)),

@@ -76,7 +76,6 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
         receivers,
         interval: at_least("remote-write-interval", flags.remote_write_interval, MIN_INTERVAL)?,
         shards,
-        shard_by_url: set(flags.remote_write_shard_by_url) == Switch::On,
         exemplars: set(flags.remote_write_exemplars) == Switch::On,
         compression: set(flags.remote_write_compression),
         labels,

@@ -29,7 +29,7 @@ use client::Client;
 use headers::Headers;
 use otlp::Exporter;
 pub use remote_write::Coding;
-use remote_write::{Lane, Metrics, Placement, Queue, QueueMetrics, Shards, Writer};
+use remote_write::{Lane, Metrics, Queue, QueueMetrics, Shards, Writer};
 pub use source::Source;
 
 /// The settings of the outputs.
@@ -41,8 +41,6 @@ pub struct Options {
     pub interval: Duration,
     /// How many requests are sent to a receiver at once.
     pub shards: u8,
-    /// Whether each receiver gets a share of the series, and not all of them.
-    pub shard_by_url: bool,
     /// Whether exemplars are sent.
     pub exemplars: bool,
     /// How requests of remote write are compressed, if the receiver takes that.
@@ -130,20 +128,16 @@ impl Outputs {
             let client = Client::new(receiver, options.interval, &options.headers);
             let client = client.map_err(Error::Certificates)?;
             let name = receiver.name();
-            let mut placement = Placement::new(options.shards);
-            if options.shard_by_url {
-                placement = placement.among(name, options.receivers.iter().map(ReceiverUrl::name));
-            }
             let lanes = match (&options.queue, &queues) {
                 (Some(queue), Some(metrics)) => {
-                    let (metrics, shards) = (metrics.receiver(name), placement.shards());
+                    let (metrics, shards) = (metrics.receiver(name), options.shards.max(1));
                     let open = Queue::open(&queue.directory, name, queue.bytes, shards, metrics);
                     Lane::all(open.map_err(Error::Queue)?)
                 }
                 _ => Vec::new(),
             };
             let (source, rules) = (source.clone(), relabelling.clone());
-            let shards = Shards::new(source, options, placement, rules, metrics.receiver(name));
+            let shards = Shards::new(source, options, rules, metrics.receiver(name));
             let (shards, mut lanes) = (Arc::new(shards), lanes.into_iter());
             for shard in 0..shards.count() {
                 let (client, shards) = (client.another(), Arc::clone(&shards));

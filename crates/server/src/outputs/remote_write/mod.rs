@@ -44,7 +44,6 @@ pub use coding::Coding;
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
 use negotiation::{Verdict, may_be_unread};
-pub(super) use placement::Placement;
 use queue::Id;
 pub(super) use queue::{Lane, Metrics as QueueMetrics, Queue};
 pub(super) use shards::Shards;

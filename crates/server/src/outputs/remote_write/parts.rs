@@ -7,7 +7,7 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{Label, Metadata, WriteVersion};
 
 use super::coding::Coding;
-use super::placement::Placement;
+use super::placement;
 use super::snapshot::Requests;
 use crate::inputs::rules::Relabelling;
 
@@ -15,7 +15,6 @@ use crate::inputs::rules::Relabelling;
 #[derive(Debug)]
 pub(super) struct Parts {
     parts: Vec<Requests>,
-    placement: Placement,
     relabelling: Option<Arc<Relabelling>>,
     has_exemplars: bool,
     /// Samples whose name a rule removed.
@@ -23,16 +22,16 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Begins a snapshot. The same hash is to be used for all of them.
+    /// Begins a snapshot for this many shards. The same hash is to be used for all snapshots.
     pub(super) fn new(
         timestamp_ms: i64,
         version: WriteVersion,
         hash: &Seeded,
-        placement: Placement,
+        shards: usize,
     ) -> Self {
         let part = |_| Requests::new(timestamp_ms, version, hash.clone());
-        let parts = (0..placement.shards()).map(part).collect();
-        Self { parts, placement, relabelling: None, has_exemplars: false, nameless: 0 }
+        let parts = (0..shards).map(part).collect();
+        Self { parts, relabelling: None, has_exemplars: false, nameless: 0 }
     }
 
     /// Compresses the requests so.
@@ -105,8 +104,8 @@ impl Parts {
     }
 
     fn put(&mut self, labels: &[Label<'_>], add: impl FnOnce(&mut Requests, &[Label<'_>])) {
-        let shard = self.placement.shard(labels);
-        if let Some(part) = shard.and_then(|shard| self.parts.get_mut(shard)) {
+        let shard = placement::shard(labels, self.parts.len());
+        if let Some(part) = self.parts.get_mut(shard) {
             add(part, labels);
         }
     }

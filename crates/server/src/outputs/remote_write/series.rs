@@ -409,7 +409,6 @@ mod tests {
     use quipu_segment::hash::Seeded;
     use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 
-    use super::super::placement::Placement;
     use super::super::snapshot::{Requests, Snapshot};
     use super::*;
 
@@ -453,7 +452,7 @@ mod tests {
 
     /// The parts of a receiver without shards.
     fn parts(hash: &Seeded) -> Parts {
-        Parts::new(1000, WriteVersion::Two, hash, Placement::default())
+        Parts::new(1000, WriteVersion::Two, hash, 1)
     }
 
     /// The only part.
@@ -480,7 +479,7 @@ mod tests {
     /// Series of all kinds, in a request of this version.
     fn all_kinds(version: WriteVersion) -> Snapshot {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
-        let mut parts = Parts::new(1000, version, &Seeded::default(), Placement::default());
+        let mut parts = Parts::new(1000, version, &Seeded::default(), 1);
         let mut sink = Flattening::new(&mut parts, &external);
         let plain = |kind, name| Family {
             name,
@@ -693,8 +692,7 @@ mod tests {
             Value::Histogram(Histogram { count, sum: 1.0, buckets, native })
         };
         for version in [WriteVersion::One, WriteVersion::Two] {
-            let placement = Placement::default();
-            let parts = Parts::new(1000, version, &Seeded::default(), placement);
+            let parts = Parts::new(1000, version, &Seeded::default(), 1);
             let mut parts = parts.with_exemplars(true);
             let mut sink = Flattening::new(&mut parts, &[]);
             for (name, kind, value, exemplar) in [

@@ -19,7 +19,6 @@ use super::coding::Coding;
 use super::metrics::ReceiverMetrics;
 use super::negotiation::{Negotiation, Verdict};
 use super::parts::Parts;
-use super::placement::Placement;
 use super::series::Flattening;
 use super::snapshot::Requests;
 use crate::config::ExternalLabel;
@@ -32,7 +31,7 @@ pub(crate) struct Shards {
     source: Source,
     labels: Vec<ExternalLabel>,
     relabelling: Option<Arc<Relabelling>>,
-    placement: Placement,
+    count: usize,
     has_exemplars: bool,
     interval: Duration,
     hash: Seeded,
@@ -77,15 +76,14 @@ struct Standings {
 }
 
 impl Shards {
-    /// The shards of a receiver that gets series by this placement.
+    /// The shards of a receiver.
     pub(crate) fn new(
         source: Source,
         options: &Options,
-        placement: Placement,
         relabelling: Option<Arc<Relabelling>>,
         metrics: ReceiverMetrics,
     ) -> Self {
-        let count = usize::from(placement.shards());
+        let count = options.shards.max(1).into();
         let none = |_| None;
         metrics.zstd.set((options.compression == Coding::Zstd).into());
         let reading = Reading {
@@ -99,7 +97,7 @@ impl Shards {
             source,
             labels: options.labels.clone(),
             relabelling,
-            placement,
+            count,
             has_exemplars: options.exemplars,
             interval: options.interval,
             hash: Seeded::default(),
@@ -115,7 +113,7 @@ impl Shards {
 
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
-        usize::from(self.placement.shards())
+        self.count
     }
 
     /// The hash of the series of all snapshots.
@@ -174,7 +172,7 @@ impl Shards {
         let replaced = reading.parts.iter_mut().filter_map(Option::take);
         self.metrics.replaced.inc_by(replaced.map(|part| part.samples()).sum());
         let (version, coding) = (self.version(), self.coding());
-        let mut parts = Parts::new(timestamp_ms, version, &self.hash, self.placement.clone())
+        let mut parts = Parts::new(timestamp_ms, version, &self.hash, self.count)
             .compressed(coding)
             .relabelled(self.relabelling.clone())
             .expecting(reading.series)
