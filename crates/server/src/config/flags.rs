@@ -409,7 +409,7 @@ pub struct Flags {
     pub remote_write_shards: Option<u8>,
 
     /// How requests of remote write are compressed: zstd takes a fraction of the bytes, but only
-    /// VictoriaMetrics and other daemons take it; other receivers get snappy [default: snappy]
+    /// VictoriaMetrics and other daemons take it [default: snappy]
     #[arg(long, env = "QUIPU_REMOTE_WRITE_COMPRESSION", value_name = "HOW")]
     pub remote_write_compression: Option<Coding>,
 

@@ -43,7 +43,7 @@ pub struct Options {
     pub shards: u8,
     /// Whether exemplars are sent.
     pub exemplars: bool,
-    /// How requests of remote write are compressed, if the receiver takes that.
+    /// How requests of remote write are compressed.
     pub compression: Coding,
     /// Labels of all series, as name and value.
     pub labels: Vec<crate::config::ExternalLabel>,

@@ -1,5 +1,4 @@
-//! How what is sent by remote write is compressed: with zstd to receivers that take it, and with
-//! Snappy to others, over restarts with another setting.
+//! The compression of requests of remote write, over restarts with another setting.
 
 use std::collections::HashSet;
 use std::fs;
@@ -9,7 +8,7 @@ use std::process::Command;
 use quipu_wire::remote::WriteVersion::{One, Two};
 
 use crate::common::{Client, Daemon, Home, wait_until};
-use crate::outputs::{Receiver, Reply, Request, count, daemon_url, import};
+use crate::outputs::{Receiver, Reply, Request, daemon_url, import};
 
 /// A series that is in all snapshots.
 const PROBE: &str = "quipu_keys_capacity";
@@ -59,92 +58,7 @@ fn zstd_goes_to_receivers_of_both_versions() {
             assert_eq!(times[0], requests[0].samples[0].timestamp_ms);
         });
         wait_until("a version", || metric(&daemon, "version", &receiver.url) > 0.0);
-        assert!((metric(&daemon, "zstd", &receiver.url) - 1.0).abs() < 0.5);
-        assert_eq!(count(&daemon, "takes no zstd"), 0);
     }
-}
-
-#[test]
-fn a_receiver_that_refuses_zstd_gets_snappy() {
-    for (status, version) in [(415, Two), (400, Two), (415, One), (400, One)] {
-        let home = Home::new();
-        let receiver =
-            Receiver::start(&home, 0, move |_, request| match (request.is_zstd, request.version) {
-                (true, _) => Reply::Status(status, ""),
-                (false, Two) if version == Two => Reply::Taken,
-                (false, Two) => Reply::Status(400, ""),
-                (false, One) => Reply::Status(204, ""),
-            });
-        let daemon = home.start(&compressed(&receiver.url, "zstd"));
-        import(&daemon, 4);
-        receiver.expect("hits_total", 4.0);
-        wait_until("more requests", || receiver.see(<[Request]>::len) > 10);
-        daemon.wait_for("the receiver takes no zstd");
-        assert_eq!(count(&daemon, "takes no zstd"), 1);
-        let is_taken = |request: &Request| !request.is_zstd && request.version == version;
-        receiver.see(|requests| {
-            let first = requests.iter().position(is_taken).unwrap();
-            assert!(requests[first..].iter().all(is_taken), "{status} {version:?}");
-            // It is the first request of all: nothing was lost, and nothing was taken twice.
-            let series = |request: &Request| {
-                let samples = request.samples.iter();
-                samples.map(|one| (one.series.clone(), one.timestamp_ms)).collect::<Vec<_>>()
-            };
-            assert_eq!(series(&requests[first]), series(&requests[0]));
-            assert_eq!(first, if version == Two { 1 } else { 3 });
-            assert!(times(requests, is_taken).windows(2).all(|pair| pair[0] < pair[1]));
-        });
-        assert!(metric(&daemon, "zstd", &receiver.url) < 0.5);
-        let text = daemon.get("/metrics").text();
-        assert!(!text.contains("quipu_remote_write_samples_failed_total{"), "{text}");
-    }
-}
-
-/// A status 400 can be about a moment, for example while a proxy starts.
-#[test]
-fn a_receiver_of_zstd_that_refuses_one_request_gets_zstd_afterwards() {
-    let home = Home::new();
-    let receiver = Receiver::start(&home, 0, |before, _| match before.len() {
-        3 => Reply::Status(400, ""),
-        _ => Reply::Taken,
-    });
-    let daemon = home.start(&compressed(&receiver.url, "zstd"));
-    import(&daemon, 4);
-    wait_until("requests", || receiver.see(<[Request]>::len) > 8);
-    receiver.see(|requests| {
-        let are_zstd: Vec<bool> = requests.iter().map(|request| request.is_zstd).collect();
-        assert_eq!(are_zstd[..8], [true, true, true, true, false, true, true, true]);
-    });
-    assert_eq!(count(&daemon, "takes no zstd"), 0);
-    assert!(metric(&daemon, "zstd", &receiver.url) > 0.5);
-}
-
-#[test]
-fn what_is_refused_with_snappy_too_does_not_end_zstd() {
-    let home = Home::new();
-    let time = |request: &Request| request.samples[0].timestamp_ms;
-    // Two snapshots are refused.
-    let receiver = Receiver::start(&home, 0, move |before, request| {
-        let others = before.iter().map(time).filter(|other| *other != time(request));
-        match others.collect::<HashSet<_>>().len() {
-            0..2 => Reply::Status(400, ""),
-            _ => Reply::Taken,
-        }
-    });
-    let daemon = home.start(&compressed(&receiver.url, "zstd"));
-    import(&daemon, 4);
-    wait_until("requests", || receiver.see(<[Request]>::len) > 12);
-    receiver.see(|requests| {
-        // In each version, with zstd and with Snappy.
-        assert!(requests[..4].iter().all(|request| time(request) == time(&requests[0])));
-        assert!(requests[8..].iter().all(|request| request.is_zstd && request.version == Two));
-    });
-    daemon.wait_for("the receiver refuses samples");
-    assert_eq!(count(&daemon, "takes no zstd"), 0);
-    let failed = "quipu_remote_write_samples_failed_total";
-    assert!(
-        daemon.sample(&format!("{failed}{{receiver=\"{}\",code=\"400\"}}", receiver.url)) > 0.0
-    );
 }
 
 #[test]
@@ -161,14 +75,13 @@ fn another_daemon_takes_zstd() {
     import(&daemon, 5);
     wait_until("the total", || other.get("/metrics").text().contains("hits_total 5\n"));
     wait_until("a version", || metric(&daemon, "version", &url) > 1.5);
-    assert!(metric(&daemon, "zstd", &url) > 0.5);
     let text = daemon.get("/metrics").text();
     let refused = format!("quipu_remote_write_requests_total{{receiver=\"{url}\",code=\"4");
     assert!(!text.contains(&refused), "{text}");
 }
 
 #[test]
-fn what_waits_on_the_disk_is_sent_after_a_restart_with_another_setting() {
+fn requests_on_the_disk_keep_their_compression() {
     const PORT: u16 = 18095;
     for (before, after) in [("zstd", "snappy"), ("snappy", "zstd"), ("zstd", "zstd")] {
         let home = Home::new();
@@ -178,11 +91,7 @@ fn what_waits_on_the_disk_is_sent_after_a_restart_with_another_setting() {
         import(&daemon, 1);
         wait_until("a queue", || metric(&daemon, "queue_requests", &url) >= 4.0);
         daemon.kill();
-        // As a Prometheus does, it takes zstd only in the other cases.
-        let receiver = Receiver::start(&home, PORT, move |_, request| match request.is_zstd {
-            true if after == "snappy" => Reply::Status(415, ""),
-            _ => Reply::Taken,
-        });
+        let receiver = Receiver::start(&home, PORT, |_, _| Reply::Taken);
         let daemon = home.start(&flags(after));
         let kept = daemon.wait_for("requests wait in the queue")["requests"].as_u64().unwrap();
         assert!(kept >= 4);
@@ -193,13 +102,10 @@ fn what_waits_on_the_disk_is_sent_after_a_restart_with_another_setting() {
         daemon.stop();
         receiver.see(|requests| {
             assert!(times(requests, |_| true).len() as u64 > kept);
-            let are_zstd = requests.iter().filter(|request| request.is_zstd).count();
-            match (before, after) {
-                (_, "snappy") => assert_eq!(are_zstd, 0),
-                // Those of the queue are sent as they are.
-                ("snappy", _) => assert_eq!((requests.len() - are_zstd) as u64, kept),
-                _ => assert_eq!(are_zstd, requests.len()),
-            }
+            let has = |request: &&Request| request.is_zstd == (before == "zstd");
+            let unchanged = requests.iter().filter(has).count();
+            let expected = if before == after { requests.len() } else { kept as usize };
+            assert_eq!(unchanged, expected);
         });
     }
 }
@@ -232,7 +138,6 @@ fn victoria_metrics_takes_zstd() {
     wait_until("a snapshot", || daemon.get("/metrics").text().contains(last));
     let sent = metric(&daemon, "last_sent_timestamp_seconds", &url);
     wait_until("snapshots", || metric(&daemon, "last_sent_timestamp_seconds", &url) > sent + 1.5);
-    assert!(metric(&daemon, "zstd", &url) > 0.5);
     assert!((metric(&daemon, "version", &url) - 1.0).abs() < 0.5);
     let text = daemon.get("/metrics").text();
     let refused = format!("quipu_remote_write_requests_total{{receiver=\"{url}\",code=\"4");

@@ -236,16 +236,14 @@ impl Writer {
             let own_failures = backlog.own_backoff.failures();
             let was_failing = self.backoff.is_failing();
             let mut attempt = if self.adapt(&mut body) {
-                let (attempt, other) = self.attempt(&body, patience, None);
-                body = other.unwrap_or(body);
-                attempt
+                self.attempt(&body, patience, None)
             } else {
                 Attempt::Invalid
             };
             if matches!(attempt, Attempt::InOtherVersion) {
                 // Whatever the receiver says to other shards meanwhile, so that this ends.
-                attempt = match body.in_version_1(self.shards.coding()) {
-                    Ok(other) => self.attempt(&other, patience, None).0,
+                attempt = match body.in_version_1() {
+                    Ok(other) => self.attempt(&other, patience, None),
                     Err(_) => Attempt::Invalid,
                 };
             }
@@ -302,7 +300,7 @@ impl Writer {
                 }
             }
             // No response to 1.0 asks for another version, nor does one to Snappy for Snappy.
-            Attempt::Invalid | Attempt::InOtherVersion | Attempt::Unread(_) => {
+            Attempt::Invalid | Attempt::InOtherVersion => {
                 metrics.invalid.inc_by(samples);
             }
         }

@@ -29,9 +29,6 @@ pub(crate) struct Metrics {
     /// Version of remote write that the receiver takes; 0 before it is known.
     #[metric(labels = ["receiver"])]
     version: IntGaugeFamily<[&'static str; 1]>,
-    /// Whether requests are compressed with zstd: 1, or 0 for Snappy.
-    #[metric(labels = ["receiver"])]
-    zstd: IntGaugeFamily<[&'static str; 1]>,
 }
 
 /// The metrics of one receiver.
@@ -50,7 +47,6 @@ pub(crate) struct ReceiverMetrics {
     /// Has no series before everything was sent once.
     last_sent: GaugeFamily<[&'static str; 1]>,
     pub(super) version: IntGauge,
-    pub(super) zstd: IntGauge,
 }
 
 impl Metrics {
@@ -71,7 +67,6 @@ impl Metrics {
             replaced: self.samples_dropped.with(&[receiver, "replaced"]),
             last_sent: self.last_sent_timestamp.clone(),
             version: self.version.with(&[receiver]),
-            zstd: self.zstd.with(&[receiver]),
         }
     }
 }

@@ -43,7 +43,7 @@ use backlog::Backlog;
 pub use coding::Coding;
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
-use negotiation::{Verdict, may_be_unread};
+use negotiation::Verdict;
 use queue::Id;
 pub(super) use queue::{Lane, Metrics as QueueMetrics, Queue};
 pub(super) use shards::Shards;
@@ -223,18 +223,14 @@ impl Writer {
             }
             let attempt = if self.adapt(&mut snapshot.bodies[at]) {
                 let sending = Sending { snapshot, kept, at };
-                let (attempt, other) = self.attempt(&snapshot.bodies[at], patience, Some(sending));
-                if let Some(other) = other {
-                    snapshot.bodies[at] = other;
-                }
-                attempt
+                self.attempt(&snapshot.bodies[at], patience, Some(sending))
             } else {
                 Attempt::Invalid
             };
             let body = &snapshot.bodies[at];
             match attempt {
                 // Whatever the receiver says to other shards meanwhile, so that this ends.
-                Attempt::InOtherVersion => match body.in_version_1(self.shards.coding()) {
+                Attempt::InOtherVersion => match body.in_version_1() {
                     Ok(other) => {
                         snapshot.bodies[at] = other;
                         continue;
@@ -266,9 +262,7 @@ impl Writer {
                 }
                 Attempt::Taken => course.is_any_taken = true,
                 Attempt::Refused(status, text) => course.refused = Some((status, text)),
-                Attempt::Invalid | Attempt::Unread(_) => {
-                    self.metrics().invalid.inc_by(snapshot.bodies[at].samples);
-                }
+                Attempt::Invalid => self.metrics().invalid.inc_by(snapshot.bodies[at].samples),
             }
             self.settle(kept[at]);
             course.at += 1;
@@ -293,53 +287,27 @@ impl Writer {
         snapshot
     }
 
-    /// Puts a request that the receiver does not take in 2.0 into 1.0, and one that it does not
-    /// take with zstd into Snappy, with the same samples. Returns false if that fails, which it
-    /// does not.
+    /// Puts a request that the receiver does not take in 2.0 into 1.0, with the same samples.
+    /// Returns false if that fails, which it does not.
     fn adapt(&self, body: &mut Body) -> bool {
-        let (version, coding) = (self.shards.version(), self.shards.coding());
-        let adapted = if body.version == WriteVersion::Two && version == WriteVersion::One {
-            body.in_version_1(coding)
-        } else if body.coding == Coding::Zstd && coding == Coding::Snappy {
-            body.in_snappy()
-        } else {
+        if (body.version, self.shards.version()) != (WriteVersion::Two, WriteVersion::One) {
             return true;
-        };
-        adapted.map(|other| *body = other).is_ok()
+        }
+        body.in_version_1().map(|other| *body = other).is_ok()
     }
 
-    /// Sends a request once, or twice if the receiver may not take zstd: then with Snappy, too.
-    /// Returns the request with Snappy if that was sent.
+    /// Sends a request once.
     fn attempt(
         &mut self,
         body: &Body,
         patience: &Patience<'_>,
         mut sending: Option<Sending<'_>>,
-    ) -> (Attempt, Option<Body>) {
-        let (begun, timeout) = (Instant::now(), self.timeout(patience));
-        let attempt = self.post(body, timeout, patience, sending.as_mut());
-        let Attempt::Unread(status) = attempt else { return (attempt, None) };
-        // Both have the time of one.
-        let timeout = timeout.map(|all| all.saturating_sub(begun.elapsed()).max(LEAST));
-        let Ok(other) = body.in_snappy() else { return (Attempt::Invalid, None) };
-        let attempt = self.post(&other, timeout, patience, sending.as_mut());
-        if matches!(attempt, Attempt::Taken) {
-            self.shards.took_snappy(status);
-        }
-        (attempt, Some(other))
-    }
-
-    fn post(
-        &mut self,
-        body: &Body,
-        timeout: Option<Duration>,
-        patience: &Patience<'_>,
-        sending: Option<&mut Sending<'_>>,
     ) -> Attempt {
+        let timeout = self.timeout(patience);
         let via = self.shards.via();
         let fields = fields::of(body.version, body.coding, &via);
         let post = || self.client.post(&fields, &body.bytes, timeout);
-        let (sent, queued) = self.while_keeping(post, timeout, patience, sending);
+        let (sent, queued) = self.while_keeping(post, timeout, patience, sending.as_mut());
         self.queued = queued.or(self.queued.take());
         let answer = match sent {
             Ok(answer) => answer,
@@ -347,18 +315,12 @@ impl Writer {
         };
         self.metrics().answered(answer.status);
         let written = fields::written(&answer.headers);
-        if may_be_unread(body.coding, answer.status, written) {
-            return Attempt::Unread(answer.status);
-        }
         let verdict = self.shards.judge(body.version, answer.status, written.is_some());
         if verdict != Verdict::Later {
             self.backoff.succeed();
         }
         match verdict {
             Verdict::Taken => {
-                if body.coding == Coding::Zstd {
-                    self.shards.read_zstd();
-                }
                 self.metrics().sent.inc_by(body.samples);
                 Attempt::Taken
             }
@@ -378,9 +340,6 @@ impl Writer {
     }
 }
 
-/// The least time that a request has that is sent once more at once.
-const LEAST: Duration = Duration::from_millis(500);
-
 /// What came of sending a request once.
 enum Attempt {
     Taken,
@@ -388,8 +347,6 @@ enum Attempt {
     Refused(u16, String),
     /// It is to be sent in another version.
     InOtherVersion,
-    /// It is to be sent with Snappy, after this status. No attempt ends with this.
-    Unread(u16),
     /// It is to be sent again, maybe after the time that the receiver asks for. With the status, if
     /// there was a response, and the reason.
     Failed {

@@ -549,7 +549,7 @@ mod tests {
         // In 1.0, the samples are the same, without starts.
         let without = expected.replace("Some(5)", "None");
         let mut converted = Requests::new(1000, WriteVersion::One, Seeded::default()).finish();
-        let in_version_1 = snapshot.bodies.iter().map(|body| body.in_version_1(body.coding));
+        let in_version_1 = snapshot.bodies.iter().map(|body| body.in_version_1());
         converted.bodies.extend(in_version_1.map(Result::unwrap));
         let one = all_kinds(WriteVersion::One);
         assert_eq!(one.invalid, 2);

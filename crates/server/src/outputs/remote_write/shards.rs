@@ -32,6 +32,7 @@ pub(crate) struct Shards {
     labels: Vec<ExternalLabel>,
     relabelling: Option<Arc<Relabelling>>,
     count: usize,
+    coding: Coding,
     has_exemplars: bool,
     interval: Duration,
     hash: Seeded,
@@ -85,7 +86,6 @@ impl Shards {
     ) -> Self {
         let count = options.shards.max(1).into();
         let none = |_| None;
-        metrics.zstd.set((options.compression == Coding::Zstd).into());
         let reading = Reading {
             timestamp_ms: i64::MIN,
             at: Instant::now(),
@@ -98,11 +98,12 @@ impl Shards {
             labels: options.labels.clone(),
             relabelling,
             count,
+            coding: options.compression,
             has_exemplars: options.exemplars,
             interval: options.interval,
             hash: Seeded::default(),
             reading: Mutex::new(reading),
-            negotiation: Mutex::new(Negotiation::new(options.compression)),
+            negotiation: Mutex::new(Negotiation::new()),
             standings: Mutex::new(Standings::new(count)),
             completed: Mutex::new(vec![None; count]),
             taken: AtomicU64::new(0),
@@ -171,9 +172,8 @@ impl Shards {
         let begun = Instant::now();
         let replaced = reading.parts.iter_mut().filter_map(Option::take);
         self.metrics.replaced.inc_by(replaced.map(|part| part.samples()).sum());
-        let (version, coding) = (self.version(), self.coding());
-        let mut parts = Parts::new(timestamp_ms, version, &self.hash, self.count)
-            .compressed(coding)
+        let mut parts = Parts::new(timestamp_ms, self.version(), &self.hash, self.count)
+            .compressed(self.coding)
             .relabelled(self.relabelling.clone())
             .expecting(reading.series)
             .with_exemplars(self.has_exemplars);
@@ -192,30 +192,6 @@ impl Shards {
     /// The version to send.
     pub(super) fn version(&self) -> WriteVersion {
         lock(&self.negotiation).version()
-    }
-
-    /// How requests are compressed.
-    pub(super) fn coding(&self) -> Coding {
-        let coding = lock(&self.negotiation).coding(Instant::now());
-        self.metrics.zstd.set((coding == Coding::Zstd).into());
-        coding
-    }
-
-    /// Notes that the receiver took a request with zstd.
-    pub(super) fn read_zstd(&self) {
-        lock(&self.negotiation).read_zstd();
-    }
-
-    /// Notes that the receiver took with Snappy a request to which it responded with this status
-    /// when it was sent with zstd.
-    pub(super) fn took_snappy(&self, status: u16) {
-        if lock(&self.negotiation).took_snappy(status, Instant::now()) {
-            self.metrics.zstd.set(0);
-            info!(
-                receiver = %self.metrics.receiver, status,
-                "the receiver takes no zstd; its requests are compressed with snappy for six hours"
-            );
-        }
     }
 
     /// Judges the response to a request in this version.

@@ -103,15 +103,9 @@ impl Body {
     }
 
     /// The same samples in a request in 1.0.
-    pub(super) fn in_version_1(&self, coding: Coding) -> io::Result<Self> {
+    pub(super) fn in_version_1(&self) -> io::Result<Self> {
         let request = to_version_1(&self.expand()?).map_err(io::Error::other)?;
-        Self::new(WriteVersion::One, &request, self.samples, &mut Compressor::new(coding))
-    }
-
-    /// The same request, compressed with Snappy.
-    pub(super) fn in_snappy(&self) -> io::Result<Self> {
-        let compressor = &mut Compressor::new(Coding::Snappy);
-        Self::new(self.version, &self.expand()?, self.samples, compressor)
+        Self::new(WriteVersion::One, &request, self.samples, &mut Compressor::new(self.coding))
     }
 }
 
@@ -433,7 +427,7 @@ mod tests {
         for body in &snapshot.bodies {
             let bytes = match body.version {
                 WriteVersion::One => body.expand().unwrap(),
-                WriteVersion::Two => body.in_version_1(body.coding).unwrap().expand().unwrap(),
+                WriteVersion::Two => body.in_version_1().unwrap().expand().unwrap(),
             };
             assert!(bytes.len() < 8 << 20, "{}", bytes.len());
         }
