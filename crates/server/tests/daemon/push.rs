@@ -99,10 +99,6 @@ fn faults_refuse_a_push_and_leave_the_others() {
     ] {
         daemon.push("PUT", path, body).expect_refusal(status, part);
     }
-    // The query precedes the header, which must be one that can be read.
-    let header = "Quipu-Push-Mode: sum\r\n";
-    let answer = send(&mut daemon.connect(), "PUT", "/metrics/job/a?mode=add", header, b"y 1\n");
-    answer.expect_refusal(400, "give replace or add");
     assert_eq!(daemon.pushed(), lines(&["x{instance=\"\",job=\"a\"} 1"]));
     // What fails for what it says marks its group; what cannot be read does not.
     assert!(daemon.sample("push_failure_time_seconds{instance=\"\",job=\"b\"}") > 1.6e9);
@@ -254,14 +250,8 @@ fn pushes_of_many_add_up() {
     daemon.put("/metrics/job/u?mode=add", "u_total -1\n");
     assert_eq!(daemon.sample("u_total{instance=\"\",job=\"u\"}"), -1.0);
     // A push in the other mode replaces what was added.
-    let replace = "Quipu-Push-Mode: replace\r\n";
-    send(
-        &mut client,
-        "PUT",
-        "/metrics/job/batch-1",
-        replace,
-        b"# TYPE c_total counter\nc_total 1\n",
-    );
+    let body = "# TYPE c_total counter\nc_total 1\n";
+    daemon.put("/metrics/job/batch-1?mode=replace", body);
     assert_eq!(of("c_total"), 1.0);
     assert!(!daemon.get("/metrics").text().contains("s_sum{instance=\"\",job=\"batch-1\""));
 }

@@ -1,5 +1,4 @@
-//! How pushes are treated: by the settings of the daemon, and by what a push asks for in its query
-//! or its header.
+//! How pushes are treated: by the settings of the daemon, and by the query of a push.
 
 use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
@@ -61,6 +60,9 @@ pub enum Gauges {
     Max,
 }
 
+/// The header that tells a repeated push.
+const ID: &str = "quipu-push-id";
+
 /// How one push is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Options {
@@ -73,7 +75,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// What a push to that group asks for: in its query, in its header, or else by the settings.
+    /// Reads the query of a push to that group. The settings are the defaults.
     ///
     /// # Errors
     /// A text that names the parameter and the way out.
@@ -82,30 +84,21 @@ impl Options {
         grouping: &Grouping,
         request: &Request,
     ) -> Result<Self, String> {
-        let header = |name: &str| match request.headers().get(name).map(|value| value.to_str()) {
-            Some(Err(_)) => Err(format!("the header {name} is not text: use ASCII")),
-            Some(Ok(value)) => Ok(Some(value.trim())),
-            None => Ok(None),
-        };
-        let mode = asked(query(request, "mode")?, header("quipu-push-mode")?, |mode| {
-            choice("mode", mode)
-        })?;
-        let mode = match mode {
+        let asked = |name| query(request, name);
+        let mode = match asked("mode")?.map(|mode| choice("mode", &mode)).transpose()? {
             Some(mode) => mode,
             None if settings.add_jobs.iter().any(|pattern| matches(pattern, grouping.job())) => {
                 Mode::Add
             }
             None => settings.mode,
         };
-        let gauges = asked(query(request, "gauges")?, header("quipu-push-gauges")?, |gauges| {
-            choice("gauges", gauges)
-        })?;
+        let gauges = asked("gauges")?.map(|gauges| choice("gauges", &gauges)).transpose()?;
         let gauges = gauges.unwrap_or(settings.gauges);
-        let ttl = asked(query(request, "ttl")?, header("quipu-push-ttl")?, |ttl| {
-            let parsed = ttl.parse::<Time>();
-            parsed.map_err(|error| format!("the ttl cannot be read: {error}"))
-        })?;
-        let id = header("quipu-push-id")?.filter(|id| !id.is_empty()).map(|id| {
+        let ttl = asked("ttl")?.map(|ttl| ttl.parse::<Time>()).transpose();
+        let ttl = ttl.map_err(|error| format!("the ttl cannot be read: {error}"))?;
+        let id = request.headers().get(ID).map(|id| id.to_str()).transpose();
+        let id = id.map_err(|_| format!("the header {ID} is not text: use ASCII"))?;
+        let id = id.map(str::trim).filter(|id| !id.is_empty()).map(|id| {
             let mut hasher = DefaultHasher::new();
             id.hash(&mut hasher);
             hasher.finish()
@@ -130,18 +123,6 @@ fn query(request: &Request, name: &str) -> Result<Option<String>, String> {
     value.map(decode).transpose().map_err(|_| {
         format!("the parameter {name:?} is not UTF-8; percent-encode the bytes of a UTF-8 text")
     })
-}
-
-/// What a push asks for. The query precedes the header, but a header that cannot be read is a fault
-/// beside it, too.
-fn asked<T>(
-    query: Option<String>,
-    header: Option<&str>,
-    read: impl Fn(&str) -> Result<T, String>,
-) -> Result<Option<T>, String> {
-    let header = header.map(&read).transpose()?;
-    let query = query.as_deref().map(&read).transpose()?;
-    Ok(query.or(header))
 }
 
 fn choice<T: ValueEnum>(name: &str, value: &str) -> Result<T, String> {
