@@ -415,3 +415,14 @@ fn a_real_prometheus_writes() {
     assert!(!shown("quipu_input_refused_total{input=\"remote_write\""));
     drop(sender);
 }
+
+#[test]
+fn a_daemon_refuses_its_own_samples_with_its_number() {
+    let home = Home::new();
+    let daemon = home.start(&[]);
+    let number = daemon.get("/metrics").fields["quipu-via"].clone();
+    let fields = [("Content-Type", ONE), ("Quipu-Via", &*number)];
+    let answer = daemon.post_body("/api/v1/write", &fields, b"");
+    answer.expect_refusal(409, "make a loop");
+    assert_eq!(answer.fields["quipu-via"], number);
+}

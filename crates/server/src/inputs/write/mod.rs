@@ -25,7 +25,7 @@ use super::place::{Place, SMALL};
 use super::{Inputs, body};
 use crate::http::{Reply, Request, Response, Steps, text};
 use crate::time::now_ms;
-use crate::via::{Came, LOOP, Loop, Via};
+use crate::via::{Came, FIELD, LOOP, Loop, Via};
 
 pub use families::Families;
 use taking::{Step, Taking, Written};
@@ -48,9 +48,8 @@ pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
 fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
     // The head is checked before the body is touched.
     let version = version(request)?;
-    let is_own = |Loop| text(StatusCode::CONFLICT, format!("{LOOP}\n"));
     let via = &inputs.shared().via;
-    let came = via.check(request.headers()).map_err(is_own)?;
+    let came = via.check(request.headers()).map_err(|Loop| is_own(via))?;
     let coding =
         request.headers().get(CONTENT_ENCODING).map_or(&b"snappy"[..], HeaderValue::as_bytes);
     let limit = inputs.shared().body_bytes.min(MOST_BYTES);
@@ -78,6 +77,16 @@ fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
         via,
         came,
     })
+}
+
+/// The response to the daemon's own samples. Its number tells the sender that the response is about
+/// a loop, not about the samples.
+fn is_own(via: &Via) -> Response {
+    let mut response = text(StatusCode::CONFLICT, format!("{LOOP}\n"));
+    if let Ok(own) = HeaderValue::from_str(via.own()) {
+        response.headers_mut().insert(FIELD, own);
+    }
+    response
 }
 
 /// The version that the content type names. A type without parameters is 1.0, and so is none.

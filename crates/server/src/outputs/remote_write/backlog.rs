@@ -20,7 +20,7 @@ use tracing::warn;
 
 use super::queue::{Id, Lane};
 use super::snapshot::Snapshot;
-use super::{Attempt, Course, Sending, Standing, Writer};
+use super::{Attempt, Course, Refusal, Sending, Standing, Writer};
 use crate::outputs::schedule::{Backoff, Patience, Stopped};
 
 /// The queue of a shard, and when it may be sent.
@@ -201,8 +201,7 @@ impl Writer {
         let taken = self.shards.taken();
         let Some(backlog) = &mut self.backlog else { return };
         let refused = course.refused.as_ref();
-        let is_about_samples =
-            refused.is_some_and(|(status, text)| is_about_samples(*status, text));
+        let is_about_samples = refused.is_some_and(Refusal::is_about_samples);
         backlog.barred = match backlog.barred {
             _ if course.is_any_taken || is_about_samples => None,
             // A shard may have no series, and others wait for what it is to send. If the receiver
@@ -274,12 +273,12 @@ impl Writer {
                 return;
             }
             Attempt::Taken => {}
-            Attempt::Refused(status, text) if !is_about_samples(status, &text) => {
+            Attempt::Refused(refusal) if !refusal.is_about_samples() => {
                 // The next snapshot tells whether the receiver takes anything.
                 backlog.barred = Some(self.shards.taken());
                 backlog.queue.blame(id);
                 if !mem::replace(&mut backlog.is_wait_logged, true) {
-                    let receiver = &metrics.receiver;
+                    let (receiver, Refusal { status, text, .. }) = (&metrics.receiver, refusal);
                     warn!(
                         %receiver, status, answer = text,
                         "the receiver refuses requests of the queue, which wait: the response is \
@@ -288,7 +287,7 @@ impl Writer {
                 }
                 return;
             }
-            Attempt::Refused(status, text) => {
+            Attempt::Refused(Refusal { status, text, .. }) => {
                 backlog.queue.count_refused(samples);
                 if !mem::replace(&mut backlog.is_refusal_logged, true) {
                     let receiver = &metrics.receiver;
@@ -299,7 +298,7 @@ impl Writer {
                     );
                 }
             }
-            // No response to 1.0 asks for another version, nor does one to Snappy for Snappy.
+            // No response to 1.0 asks for another version.
             Attempt::Invalid | Attempt::InOtherVersion => {
                 metrics.invalid.inc_by(samples);
             }
@@ -308,12 +307,6 @@ impl Writer {
         backlog.own_backoff.succeed();
         backlog.queue.finish(id);
     }
-}
-
-/// Whether a refusal is about the samples of a request, and not about the daemon or its way to the
-/// receiver. A status 409 is: Thanos gives it to late samples; that of a daemon in a loop is not.
-fn is_about_samples(status: u16, text: &str) -> bool {
-    matches!(status, 400 | 413 | 422) || status == 409 && !text.starts_with(LOOP_BEGINS)
 }
 
 /// Whether a request failed since the receiver has too much to do, and not for what is in it: that
@@ -325,9 +318,6 @@ fn is_throttled(status: Option<u16>, asked: Option<Duration>, failures: u32) -> 
         _ => status == Some(429) || asked.is_some(),
     }
 }
-
-/// How [`LOOP`](crate::via::LOOP) begins.
-const LOOP_BEGINS: &str = "these samples come from this daemon itself";
 
 /// The least time that a request gets after this many failures in a row.
 fn least(failures: u32) -> Duration {
@@ -346,17 +336,17 @@ fn left(pause: Option<Instant>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::via::LOOP;
 
     #[test]
     fn refusals_of_samples_are_told_from_others() {
+        let refusal = |status, is_loop| Refusal { status, is_loop, text: String::new() };
         for status in [400, 409, 413, 422] {
-            assert!(is_about_samples(status, "out of order sample"), "{status}");
+            assert!(refusal(status, false).is_about_samples(), "{status}");
         }
         for status in [200, 301, 401, 403, 404, 405, 407, 415] {
-            assert!(!is_about_samples(status, ""), "{status}");
+            assert!(!refusal(status, false).is_about_samples(), "{status}");
         }
-        assert!(!is_about_samples(409, LOOP));
+        assert!(!refusal(409, true).is_about_samples());
     }
 
     #[test]

@@ -39,6 +39,7 @@ use tracing::debug;
 use super::LAST;
 use super::client::Client;
 use super::schedule::{Backoff, Patience, Schedule};
+use crate::via;
 use backlog::Backlog;
 pub use coding::Coding;
 pub(super) use metrics::Metrics;
@@ -91,7 +92,7 @@ struct Course {
     /// Whether any was taken.
     is_any_taken: bool,
     /// The last response that refuses one.
-    refused: Option<(u16, String)>,
+    refused: Option<Refusal>,
     /// How long to wait at least before the next snapshot.
     least: Duration,
 }
@@ -163,7 +164,7 @@ impl Writer {
         self.judge_backlog(&course);
         if at == snapshot.bodies.len() && course.skipped.is_none() {
             match course.refused {
-                Some((status, text)) => self.note(Standing::Refuses(status), &text),
+                Some(refusal) => self.note(Standing::Refuses(refusal.status), &refusal.text),
                 None if at == 0 => self.complete(Standing::Unknown, snapshot.timestamp_ms),
                 None => {
                     let standing = Standing::Takes(number(self.shards.version()));
@@ -261,7 +262,7 @@ impl Writer {
                     continue;
                 }
                 Attempt::Taken => course.is_any_taken = true,
-                Attempt::Refused(status, text) => course.refused = Some((status, text)),
+                Attempt::Refused(refusal) => course.refused = Some(refusal),
                 Attempt::Invalid => self.metrics().invalid.inc_by(snapshot.bodies[at].samples),
             }
             self.settle(kept[at]);
@@ -329,7 +330,8 @@ impl Writer {
                 let written = written.unwrap_or(0).min(body.samples);
                 self.metrics().sent.inc_by(written);
                 self.metrics().refused(answer.status, body.samples - written);
-                Attempt::Refused(answer.status, answer.text())
+                let is_loop = answer.headers.contains_key(via::FIELD);
+                Attempt::Refused(Refusal { status: answer.status, is_loop, text: answer.text() })
             }
             Verdict::Later => {
                 let text = format!("status {}: {}", answer.status, answer.text());
@@ -340,11 +342,29 @@ impl Writer {
     }
 }
 
+/// A response that refuses a request.
+#[derive(Debug)]
+struct Refusal {
+    status: u16,
+    /// Whether the samples are the receiver's own.
+    is_loop: bool,
+    /// The beginning of the body.
+    text: String,
+}
+
+impl Refusal {
+    /// Whether it is about the samples of the request, and not about the daemon or its way to the
+    /// receiver. A status 409 is, because Thanos gives it to late samples, but not if the receiver
+    /// is a daemon in a loop.
+    fn is_about_samples(&self) -> bool {
+        matches!(self.status, 400 | 413 | 422) || self.status == 409 && !self.is_loop
+    }
+}
+
 /// What came of sending a request once.
 enum Attempt {
     Taken,
-    /// With the status, and the beginning of the text.
-    Refused(u16, String),
+    Refused(Refusal),
     /// It is to be sent in another version.
     InOtherVersion,
     /// It is to be sent again, maybe after the time that the receiver asks for. With the status, if
