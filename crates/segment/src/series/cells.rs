@@ -230,7 +230,7 @@ impl<'a> SeriesCells<'a> {
             }
             match self.lanes.set() {
                 Some(set) => add_abroad(first, set, n),
-                // Release: as in `add_abroad`.
+                // Release: as in `add_shared`.
                 None => _ = first.as_ref().fetch_add(n, Ordering::Release),
             }
         }
@@ -477,14 +477,25 @@ pub(crate) fn is_float(floats: u64, cell: usize) -> bool {
 #[inline(never)]
 unsafe fn add_abroad(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
     // SAFETY: as promised by the caller.
-    let (cell, may_earn) = unsafe {
+    unsafe {
         if let Some((sequence, reach)) = set.abroad()
             && sequence.add_within(first.as_ptr(), reach, n)
         {
             return;
         }
-        shared(first, set)
-    };
+        add_shared(first, set, n);
+    }
+}
+
+/// Adds to a cell in a shared lane. Out of line, so [`add_abroad`] saves no registers.
+///
+/// # Safety
+/// As for [`add_abroad`].
+#[cold]
+#[inline(never)]
+unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
+    // SAFETY: as promised by the caller.
+    let (cell, may_earn) = unsafe { shared(first, set) };
     if may_earn {
         // A load first, so that an addition by another thread in between shows.
         let old = cell.load(Ordering::Relaxed);
@@ -506,12 +517,24 @@ unsafe fn add_abroad(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
 #[inline(never)]
 unsafe fn add_float_abroad(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: f64) {
     // SAFETY: as promised by the caller.
-    let (cell, may_earn) = unsafe {
+    unsafe {
         if let Some((sequence, reach)) = set.and_then(LaneSet::abroad)
             && sequence.add_float_within(first.as_ptr(), reach, n)
         {
             return;
         }
+        add_float_shared(first, set, n);
+    }
+}
+
+/// As [`add_shared`], for the bits of a float.
+///
+/// # Safety
+/// As for [`add_abroad`].
+#[inline(never)]
+unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: f64) {
+    // SAFETY: as promised by the caller.
+    let (cell, may_earn) = unsafe {
         match set {
             Some(set) => shared(first, set),
             None => (first.as_ref(), false),
@@ -546,12 +569,25 @@ unsafe fn add_pair_abroad(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u
         {
             return;
         }
+        add_pair_shared(first, set, n, value);
+    }
+}
+
+/// As [`add_shared`], for a pair of a float sum at `first` and a count after it.
+///
+/// # Safety
+/// As for [`add_abroad`], with both cells.
+#[cold]
+#[inline(never)]
+unsafe fn add_pair_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u64, value: f64) {
+    // SAFETY: as promised by the caller.
+    unsafe {
         match set {
-            Some(set) => add_abroad(first.add(1), set, n),
-            // Release: as in `add_abroad`.
+            Some(set) => add_shared(first.add(1), set, n),
+            // Release: as in `add_shared`.
             None => _ = first.add(1).as_ref().fetch_add(n, Ordering::Release),
         }
-        add_float_abroad(first, set, value);
+        add_float_shared(first, set, value);
     }
 }
 
