@@ -1,5 +1,5 @@
 //! Measures families on a machine that pretends to have many CPUs: `many_cpus CPUS cold|hot` prints
-//! the memory of a series, and the time and the loads of a scrape.
+//! the memory of a series, and the times of an addition and of a scrape.
 //!
 //! The process has one thread, and states in its own area for restartable sequences on which CPU it
 //! is. So the lanes of all CPUs are used, but no two cores contend.
@@ -94,11 +94,7 @@ fn measure(cpus: u32, is_hot: bool, make: impl Fn(&Registry, &str) -> Update) ->
     }
     for cpu in 0..if is_hot { cpus } else { 1 } {
         rseq::pretend_to_be_on(cpu);
-        for update in updates.iter().chain([&first]) {
-            for kind in KINDS {
-                ROUTES.iter().for_each(|&route| update(&Enums { kind, route }));
-            }
-        }
+        updates.iter().chain([&first]).for_each(add);
     }
     rseq::pretend_to_be_on(0);
     let of_a_series = |bytes: u64| bytes as f64 / (FAMILIES * SERIES) as f64;
@@ -106,16 +102,39 @@ fn measure(cpus: u32, is_hot: bool, make: impl Fn(&Registry, &str) -> Update) ->
     let resident = of_a_series(resident_bytes().saturating_sub(resident));
     let family = families.last().expect("it was just made");
     entry_scrape(black_box(family));
-    let (mut best, mut sum) = (f64::INFINITY, 0);
+    let scraped = time(|| _ = black_box(scrape(black_box(family))));
+    let update = updates.last().expect("it was just made");
+    entry_add(black_box(update));
+    let added = time(|| add(black_box(update)));
+    format!(
+        "{reserved:.0} B reserved, {resident:.0} B resident, {added:.1} ns an addition, \
+         {scraped:.1} ns a series in a scrape"
+    )
+}
+
+/// The time of `body` for each of the series, in nanoseconds.
+fn time(body: impl Fn()) -> f64 {
+    let mut best = f64::INFINITY;
     for _ in 0..200 {
         let start = Instant::now();
-        for _ in 0..20 {
-            sum ^= scrape(black_box(family));
-        }
+        (0..20).for_each(|_| body());
         best = best.min(start.elapsed().as_nanos() as f64 / (20 * SERIES) as f64);
     }
-    black_box(sum);
-    format!("{reserved:.0} B reserved, {resident:.0} B resident, {best:.1} ns a series")
+    best
+}
+
+/// The additions that callgrind counts.
+#[inline(never)]
+#[unsafe(export_name = "entry_add")]
+fn entry_add(update: &Update) {
+    add(update);
+}
+
+/// Adds to each series.
+fn add(update: &Update) {
+    for kind in KINDS {
+        ROUTES.iter().for_each(|&route| update(&Enums { kind, route }));
+    }
 }
 
 /// The scrape that callgrind counts, after the families of all measurements were scraped once.
@@ -142,13 +161,7 @@ fn reproduce(cpus: usize) -> f64 {
     const LANE: usize = 512;
     let lanes: Vec<AtomicU64> = (0..(cpus + 1) * LANE).map(|_| AtomicU64::new(0)).collect();
     entry_cells(black_box(&lanes), LANE);
-    let mut best = f64::INFINITY;
-    for _ in 0..200 {
-        let start = Instant::now();
-        (0..20).for_each(|_| entry_cells(black_box(&lanes), LANE));
-        best = best.min(start.elapsed().as_nanos() as f64 / (20 * SERIES) as f64);
-    }
-    best
+    time(|| entry_cells(black_box(&lanes), LANE))
 }
 
 #[inline(never)]
