@@ -1,10 +1,9 @@
 # Benchmarks: quipu and its peers, whose figures are in docs/benchmarks.
 
-# Benchmarks of libraries are built and run twice: as Cargo builds a release by default, and, with
-# fewer rounds and without the peers in other languages, with link-time optimisation.
+# Benchmarks of libraries are built and run twice: as Cargo builds a release by default, and with
+# link-time optimisation. The second time, without peers in other languages.
 BENCH := target/default-release
 BENCH_LTO := target/release
-LTO_ROUNDS := 3
 
 .PHONY: bench-build
 bench-build:
@@ -23,7 +22,7 @@ pages: ## All pages of docs/benchmarks and the figures of README.md, from their 
 bench-rates: tools bench-build ## The windows and the daemon, compared to the Go packages and their server
 	$(CARGO) build --release --locked --package quipu-server
 	$(BENCH)/rates
-	$(BENCH_LTO)/rates --runs $(LTO_ROUNDS) --alone
+	$(BENCH_LTO)/rates --alone
 	$(REPORT) rates
 	target/release/rates_server
 	$(REPORT) rates-server
@@ -39,7 +38,7 @@ bench-counting: tools bench-build ## Counters and histograms, compared to those 
 	$(BENCH)/counting_seed
 	$(BENCH_LTO)/counting_seed
 	$(BENCH)/counting
-	$(BENCH_LTO)/counting --runs $(LTO_ROUNDS) --only-rust $(addprefix --workload ,$(LTO_COUNTING))
+	$(BENCH_LTO)/counting --only-rust $(addprefix --workload ,$(LTO_COUNTING))
 	$(REPORT) counting counting-lto counting-seed series
 
 .PHONY: bench-scale
@@ -51,7 +50,7 @@ bench-scale: ## Growing numbers of series, labels, threads, processes and famili
 .PHONY: bench-arena
 bench-arena: tools bench-build ## The bump allocator, compared to others: instructions and times
 	$(BENCH)/arena
-	$(BENCH_LTO)/arena --runs $(LTO_ROUNDS)
+	$(BENCH_LTO)/arena
 	$(MAKE) record-counts
 
 # What is measured with link-time optimisation: the first table of the report.
@@ -60,7 +59,7 @@ LTO_WIRE := counter batch-timer
 .PHONY: bench-wire
 bench-wire: bench-build ## Messages on the wire and streams of them, compared to Go libraries and Rust crates
 	$(BENCH)/wire
-	$(BENCH_LTO)/wire --runs $(LTO_ROUNDS) --without-go $(addprefix --workload ,$(LTO_WIRE))
+	$(BENCH_LTO)/wire --without-go $(addprefix --workload ,$(LTO_WIRE))
 	$(REPORT) wire streams
 
 # Optional: a checkout of github.com/prometheus/client_ruby to measure.
