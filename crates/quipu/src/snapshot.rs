@@ -383,6 +383,20 @@ pub trait Sink {
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>);
 }
 
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn family(&mut self, family: &Family<'_>) {
+        (**self).family(family);
+    }
+
+    fn known_family(&mut self, key: FamilyKey, family: &Family<'_>) {
+        (**self).known_family(key, family);
+    }
+
+    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        (**self).series(family, series);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,7 +28,7 @@ use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
 
 pub use flags::Flags;
 pub use headers::HeaderText;
-pub use outputs::{ExternalLabel, Queue, ReceiverUrl, ResourceAttribute};
+pub use outputs::Queue;
 pub use urls::UrlText;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
@@ -36,11 +36,12 @@ use crate::address::with_host;
 use crate::agent;
 use crate::http;
 use crate::inputs::listeners::mapping::{self, Mapping};
-use crate::inputs::rules::{self, Relabelling, Rules};
 use crate::inputs::{self, graphite, listeners, otlp, push, statsd};
 use crate::metrics::PREFIX;
+use crate::outputs::labels::{ExternalLabel, ResourceAttribute};
 use crate::record;
 use crate::time::Time;
+use crate::translate::rules::{self, Relabelling, Rules};
 
 /// The effective settings, checked and converted.
 #[derive(Debug, Clone)]

@@ -19,7 +19,6 @@ use crate::agent::{Filter, Labels, Merged, Seen, read_segment, targets};
 use crate::config::{Flags, Settings};
 use crate::exposing::Exposing;
 use crate::http::{Handler, Reply, Request, Response, Steps};
-use crate::inputs::otlp::Translation;
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
 use crate::inputs::{Inputs, Shared, graphite, statsd};
@@ -27,6 +26,7 @@ use crate::metrics::{Metrics, Own};
 use crate::routes::Routes;
 use crate::state::State;
 use crate::top::Top;
+use crate::translate::otlp::Translation;
 
 /// Takes packets of lines.
 type Lines = Box<dyn FnMut(&[u8])>;

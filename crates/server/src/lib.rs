@@ -10,13 +10,12 @@ pub mod address;
 pub mod agent;
 pub mod background;
 pub mod checkpoint;
+pub mod client;
 pub mod compare;
 pub mod config;
 pub mod convert;
 pub mod count;
-pub mod credentials;
 pub mod diff;
-mod exchange;
 pub mod exposing;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
@@ -45,11 +44,11 @@ pub mod seldom;
 pub mod serve;
 pub mod signals;
 pub mod snapshot;
+pub mod source;
 pub mod state;
 mod temporary;
 mod text;
 pub mod time;
-mod tls;
 pub mod top;
-pub mod via;
+pub mod translate;
 pub mod wire;

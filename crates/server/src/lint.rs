@@ -22,7 +22,8 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
 
-use crate::look::{Text, fetch, with_path};
+use crate::client::Text;
+use crate::client::fetch::{fetch, with_path};
 use crate::output::{announce_input, print};
 use all::Names;
 use findings::{Findings, Rule};

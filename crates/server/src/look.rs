@@ -6,7 +6,6 @@
 
 mod exponential;
 mod exposition;
-mod fetch;
 mod files;
 pub(crate) mod foreign;
 mod growth;
@@ -16,7 +15,6 @@ mod quantile;
 mod recorded;
 mod segment;
 mod source;
-mod unix;
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -26,8 +24,6 @@ use quipu::snapshot::Number;
 use crate::inspect::openmetrics::append_label;
 use crate::inspect::value::Type;
 
-pub(crate) use exposition::Text;
-pub(crate) use fetch::{Fault, FaultKind, Fetcher, fetch, with_path};
 pub(crate) use growth::{began_again, growth};
 pub(crate) use labels::labels;
 pub(crate) use quantile::quantile;
@@ -278,7 +274,7 @@ impl Look {
 /// # Errors
 /// If not a single line can be read.
 #[cfg(test)]
-pub(crate) fn of_text(text: &Text) -> Result<Look, String> {
+pub(crate) fn of_text(text: &crate::client::Text) -> Result<Look, String> {
     let mut look = Look::default();
     exposition::read(text, &mut look)?;
     Ok(look)

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -20,17 +20,18 @@ use crate::http::{self, Server};
 use crate::inputs::listeners::{Listeners, Running};
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
-use crate::inputs::rules::{self, Rules};
 use crate::inputs::sweep::Sweeps;
 use crate::inputs::{Inputs, Shared, graphite, listeners, statsd};
 use crate::memory;
 use crate::metrics::{Metrics, Own};
-use crate::outputs::{self, Outputs, Source};
+use crate::outputs::{self, Outputs};
 use crate::record::child::{self, Recorder};
 use crate::routes::Routes;
 use crate::signals::{self, Signals};
+use crate::source::Source;
 use crate::state::{self, Starting, State};
 use crate::top::Top;
+use crate::translate::rules::{self, Rules};
 
 /// Why the daemon failed to start, or to shut down cleanly.
 #[derive(Debug)]
@@ -97,7 +98,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let agent = watch(state, metrics, settings, most, &targets)?;
     let recorder = record(metrics, settings)?;
     let segments = agent.as_ref().map(Agent::watched);
-    let source = Source::new(state, shared, segments.clone());
+    let source = Arc::new(Source::new(state, shared, segments.clone()));
     let outputs = Outputs::start(&settings.outputs, source, metrics.registry());
     let outputs = outputs.map_err(Error::Outputs)?;
     let top: &Top = Box::leak(Box::default());

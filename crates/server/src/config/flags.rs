@@ -16,10 +16,11 @@ use super::{
 use crate::agent;
 use crate::agent::targets::TargetFile;
 use crate::http;
-use crate::inputs::{listeners, otlp, push};
+use crate::inputs::{listeners, push};
 use crate::outputs::Coding;
 use crate::outputs::otlp::{Compression, Temporality};
 use crate::record;
+use crate::translate::otlp::Translation;
 
 /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in
 /// the defaults.
@@ -217,7 +218,7 @@ pub struct Flags {
         value_name = "STRATEGY",
         hide_possible_values = true
     )]
-    pub otlp_translation: Option<otlp::Translation>,
+    pub otlp_translation: Option<Translation>,
 
     /// Attribute of resources that becomes a label of all their series that come in by OTLP; may be
     /// given several times [default: none]
@@ -606,7 +607,7 @@ impl Flags {
             push_mode: Some(push::Mode::Replace),
             push_gauges: Some(push::Gauges::Set),
             otlp_input: Some(Switch::On),
-            otlp_translation: Some(otlp::Translation::UnderscoreEscapingWithSuffixes),
+            otlp_translation: Some(Translation::UnderscoreEscapingWithSuffixes),
             read_timeout: time(limits.read_timeout),
             write_timeout: time(limits.write_timeout),
             idle_timeout: time(limits.idle_timeout),

@@ -1,18 +1,15 @@
 //! The settings of what the daemon sends to others.
 
-use std::fmt;
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use hyper::Uri;
-use quipu::exposition::is_legacy_name;
 use serde::{Deserialize, Serialize};
 
 use super::headers::{self, Given};
 use super::urls::{self, UrlText};
-use super::{Error, Flags, Switch, at_least, set};
+use super::{Error, Flags, ResourceAttribute, Switch, at_least, set};
+use crate::client::{EXAMPLE, ReceiverUrl};
 use crate::outputs::{Options, QueueOptions, otlp};
 
 /// What is kept for a receiver that takes nothing at the moment.
@@ -23,30 +20,6 @@ pub enum Queue {
     Latest,
     /// The requests that were not sent, on the disk.
     Disk,
-}
-
-/// The URL of a receiver.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReceiverUrl(String);
-
-/// A label of all series that are sent.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ExternalLabel {
-    /// The name.
-    pub name: String,
-    /// The value, which is not empty.
-    pub value: String,
-}
-
-/// An attribute of all resources that are sent by OTLP.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct ResourceAttribute {
-    /// The key, which is not empty.
-    pub key: String,
-    /// The value, which is not empty.
-    pub value: String,
 }
 
 /// The settings of the outputs.
@@ -140,7 +113,7 @@ const MIN_QUEUE_BYTES: u64 = 4 << 20;
 fn otlp(flags: &mut Flags) -> Result<otlp::Options, Error> {
     let receivers = receivers("otlp", flags.otlp.as_ref(), otlp_url)?;
     // With the paths that were added.
-    let effective = receivers.iter().map(|url| UrlText::from(url.0.clone()));
+    let effective = receivers.iter().map(|url| UrlText::from(url.as_str().to_owned()));
     flags.otlp = flags.otlp.as_ref().map(|_| effective.collect());
     let headers = Given {
         receivers: ("otlp", receivers.len()),
@@ -206,48 +179,6 @@ const MAX_SHARDS: u8 = 64;
 /// The shortest interval; a shorter one is most likely a mistake.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 
-impl ReceiverUrl {
-    /// The whole URL.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// The URL without the query, which may have a secret: for logs and labels.
-    pub fn name(&self) -> &str {
-        self.0.split_once('?').map_or(&self.0, |(name, _)| name)
-    }
-
-    /// Whether the URL has no path, or that of the root alone.
-    fn is_without_path(&self) -> bool {
-        let name = self.name();
-        // The authority follows the two slashes of the scheme.
-        let rest = name.split_once("://").map_or(name, |(_, rest)| rest);
-        rest.split_once('/').is_none_or(|(_, path)| path.is_empty())
-    }
-
-    /// Whether the connection is encrypted.
-    pub fn is_encrypted(&self) -> bool {
-        self.0.starts_with("https://")
-    }
-}
-
-impl FromStr for ReceiverUrl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        // The scheme is compared as it is written, since it is also looked for in the text. Without
-        // one, the error of the parser says nothing of use.
-        if !text.starts_with("http://") && !text.starts_with("https://") {
-            return Err(format!("it does not begin with http:// or https://; write {EXAMPLE}"));
-        }
-        let uri: Uri = text.parse().map_err(|error| format!("{error}; write {EXAMPLE}"))?;
-        match uri.authority() {
-            Some(authority) if !authority.host().is_empty() => Ok(Self(text.to_owned())),
-            _ => Err(format!("it has no host; write {EXAMPLE}")),
-        }
-    }
-}
-
 /// The URL of a receiver of OTLP. One without a path has that of metrics.
 fn otlp_url(text: &str) -> Result<ReceiverUrl, String> {
     if matches!(text, "on" | "off") {
@@ -263,84 +194,11 @@ fn otlp_url(text: &str) -> Result<ReceiverUrl, String> {
     let (base, rest) = text.split_at(end);
     let query = rest.strip_prefix('/').unwrap_or(rest);
     if query.is_empty() || query.starts_with('?') {
-        return Ok(ReceiverUrl(format!("{base}/v1/metrics{query}")));
+        return format!("{base}/v1/metrics{query}").parse();
     }
     Ok(url)
 }
 
-impl FromStr for ExternalLabel {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const EXAMPLE: &str = "NAME=VALUE, such as instance=web-1";
-        let Some((name, value)) = text.split_once('=') else {
-            return Err(format!("it has no value; write {EXAMPLE}"));
-        };
-        if !is_legacy_name(name) || name.contains(':') || name.starts_with("__") {
-            return Err(format!(
-                "{name:?} is not the name of a label: it has letters, digits and underscores, and \
-                 neither begins with a digit nor with two underscores; write {EXAMPLE}"
-            ));
-        }
-        if matches!(name, "le" | "quantile") {
-            return Err(format!("{name:?} has a meaning in metrics; give the label another name"));
-        }
-        if value.is_empty() {
-            return Err(format!(
-                "the value is empty, which means that there is none; write {EXAMPLE}"
-            ));
-        }
-        Ok(Self { name: name.to_owned(), value: value.to_owned() })
-    }
-}
-
-impl FromStr for ResourceAttribute {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        const EXAMPLE: &str = "KEY=VALUE, such as deployment.environment.name=production";
-        match text.split_once('=') {
-            None => Err(format!("it has no value; write {EXAMPLE}")),
-            Some(("", _)) => Err(format!("it has no key; write {EXAMPLE}")),
-            Some((_, "")) => Err(format!("the value is empty; write {EXAMPLE}")),
-            Some((key, value)) => Ok(Self { key: key.to_owned(), value: value.to_owned() }),
-        }
-    }
-}
-
-macro_rules! texts {
-    ($($type:ident),*) => {$(
-        impl TryFrom<String> for $type {
-            type Error = String;
-
-            fn try_from(text: String) -> Result<Self, String> {
-                text.parse()
-            }
-        }
-
-        impl From<$type> for String {
-            fn from(value: $type) -> Self {
-                value.to_string()
-            }
-        }
-    )*};
-}
-
-texts!(ExternalLabel, ResourceAttribute);
-
-impl fmt::Display for ExternalLabel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.name, self.value)
-    }
-}
-
-impl fmt::Display for ResourceAttribute {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.key, self.value)
-    }
-}
-
-const EXAMPLE: &str = "http://HOST:PORT/PATH, such as http://prometheus:9090/api/v1/write";
 const OTLP_EXAMPLE: &str = "http://HOST:PORT, such as http://collector:4318";
 
 #[cfg(test)]
@@ -348,21 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_and_labels_are_checked() {
-        for text in ["http://a:1/api/v1/write", "https://a/w?token=x", "http://[::1]:9/"] {
-            assert_eq!(text.parse::<ReceiverUrl>().unwrap().as_str(), text);
-        }
-        assert_eq!("https://a/w?token=x".parse::<ReceiverUrl>().unwrap().name(), "https://a/w");
-        for (text, part) in [
-            ("", "such as http://prometheus:9090"),
-            ("localhost:9090", "does not begin with http://"),
-            ("localhost:9090/api/v1/write", "does not begin with http://"),
-            ("ftp://a/", "does not begin with"),
-            ("http:///w", "such as http://prometheus:9090"),
-        ] {
-            let error = text.parse::<ReceiverUrl>().unwrap_err();
-            assert!(error.contains(part), "{text}: {error}");
-        }
+    fn urls_of_otlp_are_completed() {
         for (text, url) in [
             ("http://a:4318", "http://a:4318/v1/metrics"),
             ("https://a/", "https://a/v1/metrics"),
@@ -373,32 +217,8 @@ mod tests {
         ] {
             assert_eq!(otlp_url(text).unwrap().as_str(), url);
         }
-        for (text, is_without) in [
-            ("http://a", true),
-            ("http://[::1]:9090/", true),
-            ("https://a?x=/w", true),
-            ("http://a/w", false),
-            ("http://a/w/", false),
-        ] {
-            assert_eq!(
-                text.parse::<ReceiverUrl>().unwrap().is_without_path(),
-                is_without,
-                "{text}"
-            );
-        }
         assert!(otlp_url("collector:4318").unwrap_err().contains("http://collector:4318"));
         assert!(otlp_url("off").unwrap_err().contains("--otlp-input"));
-        assert_eq!("a=b=c".parse::<ExternalLabel>().unwrap().value, "b=c");
-        for text in ["a", "=b", "a=", "__a=b", "a:b=c", "1a=b", "a b=c"] {
-            let error = text.parse::<ExternalLabel>().unwrap_err();
-            assert!(error.contains("NAME=VALUE"), "{text}: {error}");
-        }
-        let attribute: ResourceAttribute = "a.b=c=d, e".parse().unwrap();
-        assert_eq!((&*attribute.key, &*attribute.value), ("a.b", "c=d, e"));
-        for text in ["a", "=b", "a="] {
-            let error = text.parse::<ResourceAttribute>().unwrap_err();
-            assert!(error.contains("KEY=VALUE"), "{text}: {error}");
-        }
     }
 
     #[test]

@@ -308,7 +308,8 @@ mod tests {
     use quipu::{Counter, Description, Gauge, Histogram, Info, Registry, StateSet, Summary};
 
     use super::*;
-    use crate::look::{Text, of_text};
+    use crate::client::Text;
+    use crate::look::of_text;
 
     type InfoFamily<L> = quipu::Family<Info, L>;
 

@@ -20,7 +20,6 @@ pub mod place;
 pub mod push;
 pub mod rate;
 pub mod refusals;
-pub mod rules;
 pub mod statsd;
 pub mod sweep;
 pub mod tally;
@@ -35,9 +34,10 @@ use std::time::Duration;
 use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 
+use crate::client::via::Via;
 use crate::http::Request;
 use crate::omitted::OmittedFamilies;
-use crate::via::Via;
+use crate::translate::rules::Rules;
 use encoded::EncodedSeries;
 use gate::Gate;
 use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
@@ -45,7 +45,6 @@ use place::Places;
 use push::Push;
 use rate::Rates;
 use refusals::Refusals;
-use rules::Rules;
 use write::Families;
 
 /// The settings of all inputs.

@@ -10,7 +10,7 @@ use ratatui::style::Modifier;
 
 use super::app::Action;
 use super::*;
-use crate::look::Text;
+use crate::client::Text;
 
 /// A terminal with the program on it.
 struct Screened {

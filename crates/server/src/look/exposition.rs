@@ -6,42 +6,8 @@ use quipu_wire::remote::exposition::{self as wire, Families, Kind, Limits};
 
 use super::exponential::Exponential;
 use super::{Family, Look, Value};
-use crate::inputs::import::text_format;
+use crate::client::Text;
 use crate::inspect::value::Type;
-
-/// An exposition.
-#[derive(Debug)]
-pub(crate) struct Text {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) format: Format,
-    /// The content type, if it is from a server; empty if that gave none.
-    pub(crate) content_type: Option<String>,
-}
-
-impl Text {
-    /// A text of this content type.
-    pub(crate) fn of_type(bytes: Vec<u8>, content_type: String) -> Self {
-        Self { bytes, format: text_format(&content_type), content_type: Some(content_type) }
-    }
-
-    /// A text that says itself which format it has: OpenMetrics, if it has a line that Prometheus'
-    /// format does not know.
-    pub(crate) fn of_bytes(bytes: Vec<u8>) -> Self {
-        let mut lines = bytes.split(|byte| *byte == b'\n');
-        let format = match lines.any(is_openmetrics) {
-            true => Format::OpenMetrics,
-            false => Format::Prometheus,
-        };
-        Self { bytes, format, content_type: None }
-    }
-}
-
-fn is_openmetrics(line: &[u8]) -> bool {
-    let kinds = [&b" info"[..], b" stateset", b" unknown", b" gaugehistogram"];
-    line == b"# EOF"
-        || line.starts_with(b"# UNIT ")
-        || line.starts_with(b"# TYPE ") && kinds.iter().any(|kind| line.ends_with(kind))
-}
 
 /// Adds the series of an exposition. Lines that cannot be read are left out, and reported.
 ///

@@ -7,7 +7,8 @@ use std::path::Path;
 use quipu_segment::MAGIC;
 use quipu_segment::inspect::open_regular;
 
-use super::{Look, Text, exposition};
+use super::{Look, exposition};
+use crate::client::Text;
 use crate::snapshot;
 
 /// The most bytes that are read of a file.

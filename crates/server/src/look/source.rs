@@ -9,10 +9,11 @@ use std::time::Duration;
 use quipu_segment::inspect::open_regular;
 use quipu_segment::printable;
 
-use super::fetch::{fetch_protobuf, with_path};
 use super::files::Files;
-use super::{Look, Text, exposition, fetch, processes, segment};
+use super::{Look, exposition, processes, segment};
 use crate::agent::places::{self, Found, Kind};
+use crate::client::Text;
+use crate::client::fetch::{fetch, fetch_protobuf, with_path};
 use crate::segment_file::{SegmentFile, begins_like_one};
 
 /// What an argument of the command line names.

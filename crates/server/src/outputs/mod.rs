@@ -3,13 +3,11 @@
 //! Each receiver has a thread, or one for each shard, which takes a snapshot into requests and then
 //! sends them. It holds nothing while it waits for a receiver.
 
-mod client;
 mod files;
-pub mod headers;
+pub mod labels;
 pub mod otlp;
 mod remote_write;
 mod schedule;
-mod source;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -21,16 +19,31 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quipu::Registry;
+use quipu::snapshot::Sink;
 use tracing::warn;
 
-use crate::config::ReceiverUrl;
-use crate::inputs::rules::{self, Relabelling};
-use client::Client;
-use headers::Headers;
+use crate::client::ReceiverUrl;
+use crate::client::headers::Headers;
+use crate::client::sender::Client;
+use crate::client::via::Via;
+use crate::translate::rules::{self, Relabelling};
+use labels::ExternalLabel;
 use otlp::Exporter;
 pub use remote_write::Coding;
 use remote_write::{Lane, Metrics, Queue, QueueMetrics, Shards, Writer};
-pub use source::Source;
+
+/// What is sent.
+pub trait Source: Send + Sync {
+    /// Whose samples are in it.
+    fn via(&self) -> &'static Via;
+
+    /// Passes all families to a sink. It sees a group of series as it was before it was replaced,
+    /// or after that.
+    ///
+    /// # Errors
+    /// If the families are inconsistent.
+    fn visit(&self, sink: &mut dyn Sink) -> Result<(), quipu::Error>;
+}
 
 /// The settings of the outputs.
 #[derive(Debug, Clone, Default)]
@@ -46,7 +59,7 @@ pub struct Options {
     /// How requests of remote write are compressed.
     pub compression: Coding,
     /// Labels of all series, as name and value.
-    pub labels: Vec<crate::config::ExternalLabel>,
+    pub labels: Vec<ExternalLabel>,
     /// The file of rules for all series, which have these labels by then.
     pub relabel: Option<PathBuf>,
     /// Where requests wait for a receiver that takes nothing.
@@ -101,7 +114,11 @@ impl Outputs {
     ///
     /// # Errors
     /// [`Error`], which names the remedy.
-    pub fn start(options: &Options, source: Source, registry: &Registry) -> Result<Self, Error> {
+    pub fn start(
+        options: &Options,
+        source: Arc<dyn Source>,
+        registry: &Registry,
+    ) -> Result<Self, Error> {
         let mut all = Self(Vec::new());
         // Each is much code, of which a daemon that sends nothing runs none.
         if !options.receivers.is_empty() {
@@ -116,7 +133,7 @@ impl Outputs {
     fn start_remote_write(
         &mut self,
         options: &Options,
-        source: &Source,
+        source: &Arc<dyn Source>,
         registry: &Registry,
     ) -> Result<(), Error> {
         let scope = registry.prefix("quipu");
@@ -151,7 +168,7 @@ impl Outputs {
     fn start_otlp(
         &mut self,
         all: &Options,
-        source: &Source,
+        source: &Arc<dyn Source>,
         registry: &Registry,
     ) -> Result<(), Error> {
         let options = &all.otlp;

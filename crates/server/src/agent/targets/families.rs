@@ -24,7 +24,7 @@ use super::super::recorded::{Recorded, Recorder, is_escape_free};
 use super::form::{Draft, Form, Shape};
 use super::report;
 use super::turns::{Late, Turn};
-use crate::look::Text;
+use crate::client::Text;
 
 /// What an exposition has.
 #[derive(Debug)]

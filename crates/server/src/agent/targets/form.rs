@@ -24,7 +24,7 @@ use super::super::merged::Seen;
 use super::super::recorded::Recorded;
 use super::families::{Body, Reading, number};
 use super::turns::Turn;
-use crate::look::Text;
+use crate::client::Text;
 
 /// What a text has in common with the next one.
 #[derive(Debug)]

@@ -15,6 +15,7 @@ use super::Inputs;
 use super::body::{Piece, Pieces};
 use super::parameters::{Parameters, bad};
 use super::place::Place;
+use crate::client::exposition::text_format;
 use crate::http::{Reply, Request, Response, Steps};
 use crate::time::now_ms;
 use lines::{Extra, Lines};
@@ -108,15 +109,6 @@ impl Steps for Importing {
 fn format(request: &Request) -> Format {
     let given = request.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
     text_format(given.unwrap_or_default())
-}
-
-/// The format of a text of this content type.
-pub(crate) fn text_format(content_type: &str) -> Format {
-    let name = content_type.split(';').next().unwrap_or_default();
-    match name.trim().eq_ignore_ascii_case("application/openmetrics-text") {
-        true => Format::OpenMetrics,
-        false => Format::Prometheus,
-    }
 }
 
 impl Extra {

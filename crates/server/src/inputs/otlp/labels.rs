@@ -12,9 +12,9 @@ use std::ops::Range;
 use quipu::intake::{Limits, Refused};
 use quipu_wire::remote::{Attribute, Instrumentation, Value};
 
-use super::names::Translation;
 use super::points::Rejected;
 use super::values;
+use crate::translate::otlp::{INSTANCE, NAME, NAMESPACE, Translation};
 
 /// Labels in order of their addition. The texts are in one buffer, which is used again.
 #[derive(Debug, Default)]
@@ -265,12 +265,6 @@ pub(super) fn of_scope(
     }
     Ok(())
 }
-
-/// The attribute of a resource that becomes `job`, the one that comes before it with a slash, and
-/// the one that becomes `instance`.
-pub(crate) const NAME: &str = "service.name";
-pub(crate) const NAMESPACE: &str = "service.namespace";
-pub(crate) const INSTANCE: &str = "service.instance.id";
 
 #[cfg(test)]
 mod tests {

@@ -5,12 +5,10 @@
 //! | `encoding.rs` | the types of requests, and responses |
 //! | `points.rs` | data points as what an intake takes |
 //! | `labels.rs` | labels of resources, scopes and points |
-//! | `names.rs` | names of metrics, units and labels |
 //! | `values.rs` | values of attributes as texts |
 
 mod encoding;
 pub(crate) mod labels;
-mod names;
 mod points;
 mod values;
 
@@ -30,13 +28,12 @@ use super::place::Place;
 use super::refusals::Input;
 use super::{Inputs, source};
 use crate::address::Source;
+use crate::client::via::{Came, LOOP, Loop};
 use crate::http::{Reply, Request, Response, Steps};
-use crate::via::{Came, LOOP, Loop};
 use encoding::Encoding;
 use points::{Rejected, Translator};
 
-pub use names::Translation;
-pub(crate) use names::ucum;
+use crate::translate::otlp::Translation;
 
 /// How points become series.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use quipu_wire::remote::{
 };
 
 use super::labels::{self, Labels, Rules, Target};
-use super::names::Kind;
 use crate::address::Source;
 use crate::inputs::Shared;
 use crate::text::cut;
+use crate::translate::otlp::Kind;
 
 /// Why a data point was not taken.
 #[derive(Debug, Clone, PartialEq)]

@@ -48,12 +48,13 @@ use quipu_segment::printable;
 use serde::{Deserialize, Serialize};
 use tracing::{debug, info, warn};
 
-use super::client::Client;
 use super::schedule::{Backoff, Patience, Schedule};
 use super::{Headers, LAST, Source};
-use crate::config::{ExternalLabel, ReceiverUrl, ResourceAttribute};
+use crate::client::ReceiverUrl;
+use crate::client::sender::Client;
+use crate::client::via;
+use crate::outputs::labels::{ExternalLabel, ResourceAttribute};
 use crate::time::now_ns;
-use crate::via;
 use growth::{Growing, Totals};
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
@@ -107,7 +108,7 @@ pub enum Compression {
 /// Sends snapshots to a receiver.
 pub(super) struct Exporter {
     client: Client,
-    source: Source,
+    source: Arc<dyn Source>,
     labels: Vec<ExternalLabel>,
     resource: Arc<Given>,
     compression: Compression,
@@ -190,7 +191,7 @@ enum Attempt {
 impl Exporter {
     pub(super) fn new(
         client: Client,
-        source: Source,
+        source: Arc<dyn Source>,
         labels: &[ExternalLabel],
         options: &Options,
         metrics: ReceiverMetrics,

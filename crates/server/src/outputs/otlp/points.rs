@@ -17,9 +17,9 @@ use quipu_wire::remote::{
 
 use super::requests::{Requests, identity};
 use super::resources::Given;
-use crate::config::ExternalLabel;
-use crate::inputs::otlp::ucum;
+use crate::outputs::labels::ExternalLabel;
 use crate::time::now_ns;
+use crate::translate::otlp::ucum;
 
 /// Takes points as cumulative data. Those of a metric follow its beginning.
 pub(super) trait Points {

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{Attribute, MetricsWriter, Value};
 
-use crate::config::ResourceAttribute;
-use crate::inputs::otlp::labels::{INSTANCE, NAME, NAMESPACE};
+use crate::outputs::labels::ResourceAttribute;
+use crate::translate::otlp::{INSTANCE, NAME, NAMESPACE};
 
 /// What the user gives.
 #[derive(Debug, Default)]

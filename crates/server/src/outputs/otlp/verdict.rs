@@ -4,7 +4,7 @@ use hyper::header::CONTENT_TYPE;
 use quipu_segment::printable;
 use quipu_wire::remote::read_metrics_response;
 
-use crate::outputs::client::Answer;
+use crate::client::sender::Answer;
 use crate::text::cut;
 
 /// What a response means for the request.

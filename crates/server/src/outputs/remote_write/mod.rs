@@ -37,9 +37,9 @@ use quipu_wire::remote::WriteVersion;
 use tracing::debug;
 
 use super::LAST;
-use super::client::Client;
 use super::schedule::{Backoff, Patience, Schedule};
-use crate::via;
+use crate::client::sender::Client;
+use crate::client::via;
 use backlog::Backlog;
 pub use coding::Coding;
 pub(super) use metrics::Metrics;

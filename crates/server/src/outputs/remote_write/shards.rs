@@ -21,14 +21,14 @@ use super::negotiation::{Negotiation, Verdict};
 use super::parts::Parts;
 use super::series::Flattening;
 use super::snapshot::Requests;
-use crate::config::ExternalLabel;
-use crate::inputs::rules::Relabelling;
+use crate::outputs::labels::ExternalLabel;
 use crate::outputs::{Options, Source};
 use crate::time::now_ms;
+use crate::translate::rules::Relabelling;
 
 /// The shards of a receiver.
 pub(crate) struct Shards {
-    source: Source,
+    source: Arc<dyn Source>,
     labels: Vec<ExternalLabel>,
     relabelling: Option<Arc<Relabelling>>,
     count: usize,
@@ -79,7 +79,7 @@ struct Standings {
 impl Shards {
     /// The shards of a receiver.
     pub(crate) fn new(
-        source: Source,
+        source: Arc<dyn Source>,
         options: &Options,
         relabelling: Option<Arc<Relabelling>>,
         metrics: ReceiverMetrics,

@@ -9,7 +9,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 ///
 /// # Errors
 /// If there are none, with the reason and the remedy.
-pub(crate) fn of_system() -> Result<TlsConfig, String> {
+pub fn of_system() -> Result<TlsConfig, String> {
     let found = rustls_native_certs::load_native_certs();
     if found.certs.is_empty() {
         let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
@@ -22,7 +22,7 @@ pub(crate) fn of_system() -> Result<TlsConfig, String> {
 }
 
 /// TLS that trusts no server: for clients without it that a redirect may lead to.
-pub(crate) fn without_trust() -> TlsConfig {
+pub fn without_trust() -> TlsConfig {
     with(None)
 }
 

@@ -19,15 +19,15 @@ use ureq::{Error, Timeout};
 
 /// Connects to the socket at this path, whatever the host of the URL is.
 #[derive(Debug)]
-pub(super) struct UnixConnector(pub(super) PathBuf);
+pub struct UnixConnector(pub(crate) PathBuf);
 
 /// Looks up no name: there is no host.
 #[derive(Debug)]
-pub(super) struct NoHost;
+pub struct NoHost;
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct UnixTransport {
+pub struct UnixTransport {
     stream: UnixStream,
     buffers: LazyBuffers,
 }

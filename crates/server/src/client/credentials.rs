@@ -25,7 +25,7 @@ impl Credentials {
     ///
     /// # Errors
     /// What is wrong with the file, with its path and without what it has.
-    pub(crate) fn authorization(&self) -> Result<HeaderValue, String> {
+    pub fn authorization(&self) -> Result<HeaderValue, String> {
         let (Self::Bearer(path) | Self::Basic(path)) = self;
         let text = read(path)?;
         let secret = text.trim();
@@ -53,7 +53,7 @@ impl Credentials {
 ///
 /// # Errors
 /// As [`Credentials::authorization`].
-pub(crate) fn read(path: &Path) -> Result<String, String> {
+pub fn read(path: &Path) -> Result<String, String> {
     let mut text = String::new();
     // A pipe without a writer would hold up the thread for ever.
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;

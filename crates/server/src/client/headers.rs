@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use quipu_segment::printable;
 
-use crate::credentials::{self, Credentials};
+use crate::client::credentials::{self, Credentials};
 
 /// What requests have beside the fields that their protocol demands.
 #[derive(Debug, Clone, Default)]
@@ -60,7 +60,7 @@ impl Headers {
     ///
     /// # Errors
     /// What is wrong with a file, without what may be a secret.
-    pub(crate) fn read(&self) -> Result<Vec<Header>, String> {
+    pub fn read(&self) -> Result<Vec<Header>, String> {
         let mut all = self.fields.clone();
         if let Some(credentials) = &self.credentials {
             all.push(Header { name: AUTHORIZATION, value: credentials.authorization()? });
@@ -113,7 +113,7 @@ fn refusal(name: &HeaderName) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::via;
+    use crate::client::via;
 
     #[test]
     fn fields_are_checked_without_showing_their_values() {

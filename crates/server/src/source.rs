@@ -7,13 +7,13 @@ use std::time::Duration;
 use quipu::snapshot::Sink;
 
 use crate::agent::{All, Merged, Reading, Watched};
+use crate::client::via::Via;
 use crate::inputs::Shared;
 use crate::inputs::gate::Scraping;
+use crate::outputs;
 use crate::state::State;
-use crate::via::Via;
 
 /// What is watched, what came in, and the daemon's own metrics.
-#[derive(Clone)]
 pub struct Source {
     state: &'static State,
     shared: &'static Shared,
@@ -24,29 +24,6 @@ impl Source {
     /// What this state has, what the collectors of its registry show, and what is watched.
     pub fn new(state: &'static State, shared: &'static Shared, watched: Option<Watched>) -> Self {
         Self { state, shared, watched }
-    }
-
-    /// Whose samples are among them.
-    pub(super) fn via(&self) -> &'static Via {
-        &self.shared.via
-    }
-
-    /// Passes all families to a sink. It sees a group of series as it was before it was replaced,
-    /// or after that.
-    ///
-    /// # Errors
-    /// If the families of the state are inconsistent.
-    pub fn visit(&self, sink: &mut impl Sink) -> Result<(), quipu::Error> {
-        let Some(watched) = &self.watched else {
-            let _scraping = self.enter();
-            return self.state.intake.registry().visit(sink);
-        };
-        let (merged, scraping) = self.merge(watched);
-        let mut all = All::over(self.state.intake.registry(), &merged, &[])?;
-        while all.step_own(sink, |_| false) {}
-        drop(scraping);
-        while all.step_rest(sink, |_| false) {}
-        Ok(())
     }
 
     /// Merges the families of sources with those that came in, and waits until no group is being
@@ -76,6 +53,25 @@ impl Source {
                 thread::sleep(Duration::from_millis(1));
             }
         }
+    }
+}
+
+impl outputs::Source for Source {
+    fn via(&self) -> &'static Via {
+        &self.shared.via
+    }
+
+    fn visit(&self, mut sink: &mut dyn Sink) -> Result<(), quipu::Error> {
+        let Some(watched) = &self.watched else {
+            let _scraping = self.enter();
+            return self.state.intake.registry().visit(&mut sink);
+        };
+        let (merged, scraping) = self.merge(watched);
+        let mut all = All::over(self.state.intake.registry(), &merged, &[])?;
+        while all.step_own(sink, |_| false) {}
+        drop(scraping);
+        while all.step_rest(sink, |_| false) {}
+        Ok(())
     }
 }
 

@@ -7,14 +7,14 @@ use hyper::header::{HeaderMap, HeaderName, RETRY_AFTER};
 use quipu_segment::printable;
 use ureq::Agent;
 
-use super::Headers;
-use crate::config::ReceiverUrl;
-use crate::exchange::explained;
-use crate::tls;
+use super::headers::Headers;
+use crate::client::ReceiverUrl;
+use crate::client::exchange::explained;
+use crate::client::tls;
 
 /// The connection to a receiver.
 #[derive(Debug)]
-pub(super) struct Client {
+pub struct Client {
     agent: Agent,
     url: String,
     headers: Headers,
@@ -22,12 +22,12 @@ pub(super) struct Client {
 
 /// What a receiver responds.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) headers: HeaderMap,
-    pub(super) retry_after: Option<Duration>,
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub retry_after: Option<Duration>,
     /// The beginning of the body.
-    pub(super) body: Vec<u8>,
+    pub body: Vec<u8>,
 }
 
 /// The time limit of a request.
@@ -42,7 +42,7 @@ impl Client {
     ///
     /// # Errors
     /// If the connection is to be encrypted, and the system has no certificates.
-    pub(super) fn new(
+    pub fn new(
         receiver: &ReceiverUrl,
         interval: Duration,
         headers: &Headers,
@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// A client with a connection of its own to the same receiver.
-    pub(super) fn another(&self) -> Self {
+    pub fn another(&self) -> Self {
         Self {
             agent: self.agent.config().new_agent(),
             url: self.url.clone(),
@@ -79,7 +79,7 @@ impl Client {
     ///
     /// # Errors
     /// A text that says why there is no response.
-    pub(super) fn post(
+    pub fn post(
         &self,
         fields: &[(HeaderName, &str)],
         body: &[u8],
@@ -107,7 +107,7 @@ impl Client {
 
 impl Answer {
     /// The beginning of the body, as a text for logs.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let text = String::from_utf8_lossy(&self.body[..self.body.len().min(MOST_SHOWN)]);
         printable(text.trim()).to_string()
     }

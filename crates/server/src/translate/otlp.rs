@@ -1,4 +1,4 @@
-//! Names of metrics, units and attributes, as Prometheus translates them.
+//! Names of metrics, units and attributes of OTLP, as Prometheus translates them.
 //!
 //! This follows Prometheus' package `otlptranslator`, version 1.0.0, and so the rules of
 //! <https://opentelemetry.io/docs/specs/otel/compatibility/prometheus_and_openmetrics/>.
@@ -27,7 +27,7 @@ pub enum Translation {
 
 /// What a metric is, as far as its name depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     /// A sum that only grows.
     Counter,
     /// A gauge. A sum that goes up and down is none here.
@@ -49,7 +49,7 @@ impl Translation {
     }
 
     /// The name of a metric; `None` if nothing of its name is left.
-    pub(super) fn metric(self, name: &str, unit: &str, kind: Kind) -> Option<String> {
+    pub(crate) fn metric(self, name: &str, unit: &str, kind: Kind) -> Option<String> {
         if !self.escapes() {
             let named = if self.has_suffixes() { suffixed(name, unit, kind) } else { name.into() };
             return (!named.is_empty()).then_some(named);
@@ -68,7 +68,7 @@ impl Translation {
     }
 
     /// The unit as it is shown, such as `bytes_per_second`; empty if there is none.
-    pub(super) fn unit(self, unit: &str) -> String {
+    pub(crate) fn unit(self, unit: &str) -> String {
         let (main, per) = unit_suffixes(unit);
         let (main, per) = (clean_unit(&main), clean_unit(&per));
         let joined = match (main.is_empty(), per.is_empty()) {
@@ -81,7 +81,7 @@ impl Translation {
     }
 
     /// The name of a label for an attribute; `None` if nothing of the key is left.
-    pub(super) fn label(self, key: &str) -> Option<Cow<'_, str>> {
+    pub(crate) fn label(self, key: &str) -> Option<Cow<'_, str>> {
         let named = if self.escapes() { escaped_label(key) } else { Cow::Borrowed(key) };
         named.contains(|c| c != '_').then_some(named)
     }
@@ -268,6 +268,12 @@ const PER_UNITS: &[(&str, &str)] = &[
     ("mo", "month"),
     ("y", "year"),
 ];
+
+/// The attribute of a resource that becomes `job`, the one that comes before it with a slash, and
+/// the one that becomes `instance`.
+pub(crate) const NAME: &str = "service.name";
+pub(crate) const NAMESPACE: &str = "service.namespace";
+pub(crate) const INSTANCE: &str = "service.instance.id";
 
 #[cfg(test)]
 mod tests {

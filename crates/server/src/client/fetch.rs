@@ -13,10 +13,10 @@ use ureq::tls::TlsConfig;
 
 use super::Text;
 use super::unix::{NoHost, UnixConnector};
-use crate::credentials::Credentials;
-use crate::exchange::explained;
-use crate::tls;
-use crate::via::{Loop, Via};
+use crate::client::credentials::Credentials;
+use crate::client::exchange::explained;
+use crate::client::tls;
+use crate::client::via::{Loop, Via};
 
 /// The most bytes of a response that commands read.
 const MAX_BYTES: u64 = 256 << 20;
@@ -45,7 +45,7 @@ const PROTOBUF: &str = "application/vnd.google.protobuf;\
 const PATH: &str = "/metrics";
 
 /// The URL with the path of metrics, if it has none.
-pub(crate) fn with_path(url: &str) -> String {
+pub fn with_path(url: &str) -> String {
     // The authority follows the two slashes of the scheme.
     let authority = url.find("://").map_or(0, |at| at + 3);
     let rest = url[authority..].find(['/', '?', '#']).map_or(url.len(), |at| authority + at);
@@ -55,7 +55,7 @@ pub(crate) fn with_path(url: &str) -> String {
 
 /// Fetches expositions, over a new connection each.
 #[derive(Debug)]
-pub(crate) struct Fetcher {
+pub struct Fetcher {
     agent: Agent,
     timeout: Duration,
     most: u64,
@@ -65,15 +65,15 @@ pub(crate) struct Fetcher {
 
 /// Why there is no exposition.
 #[derive(Debug)]
-pub(crate) struct Fault {
+pub struct Fault {
     /// What failed, and what to do about it, without the URL.
-    pub(crate) what: String,
-    pub(crate) kind: FaultKind,
+    pub what: String,
+    pub kind: FaultKind,
 }
 
 /// The kind of a [`Fault`], whose text may differ each time: a server decides much of that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FaultKind {
+pub enum FaultKind {
     /// There is no connection, or no response that can be read.
     Exchange,
     Timeout,
@@ -94,7 +94,7 @@ impl From<String> for Fault {
 ///
 /// # Errors
 /// What failed, and what to do about it, without the URL.
-pub(crate) fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
+pub fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
     fetcher(url, timeout)?.fetch(url).map_err(|fault| fault.what)
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
 ///
 /// # Errors
 /// As [`fetch`].
-pub(super) fn fetch_protobuf(url: &str, timeout: Duration) -> Result<Option<Vec<u8>>, String> {
+pub fn fetch_protobuf(url: &str, timeout: Duration) -> Result<Option<Vec<u8>>, String> {
     let fetched = fetcher(url, timeout)?.fetch_as(url, PROTOBUF).map_err(|fault| fault.what);
     let is_protobuf = |of: &str| of.starts_with("application/vnd.google.protobuf");
     fetched.map(|(bytes, content_type)| is_protobuf(&content_type).then_some(bytes))
@@ -118,7 +118,7 @@ fn fetcher(url: &str, timeout: Duration) -> Result<Fetcher, String> {
 impl Fetcher {
     /// A client of this unix socket, or of the hosts of URLs. An exchange takes at most this time,
     /// and an exposition has at most that many bytes, also when it is expanded.
-    pub(crate) fn new(socket: Option<&Path>, tls: TlsConfig, timeout: Duration, most: u64) -> Self {
+    pub fn new(socket: Option<&Path>, tls: TlsConfig, timeout: Duration, most: u64) -> Self {
         let config = Agent::config_builder()
             .timeout_global(Some(timeout))
             .http_status_as_error(false)
@@ -141,12 +141,12 @@ impl Fetcher {
 
     /// For a daemon, which refuses an exposition that shows what it shows itself, and which the
     /// server may know by these credentials.
-    pub(crate) fn of_daemon(self, via: &'static Via, credentials: Option<Credentials>) -> Self {
+    pub fn of_daemon(self, via: &'static Via, credentials: Option<Credentials>) -> Self {
         Self { via: Some(via), credentials, ..self }
     }
 
     /// Fetches an exposition.
-    pub(crate) fn fetch(&self, url: &str) -> Result<Text, Fault> {
+    pub fn fetch(&self, url: &str) -> Result<Text, Fault> {
         let (bytes, content_type) = self.fetch_as(url, TEXT)?;
         Ok(Text::of_type(bytes, content_type))
     }

@@ -1,0 +1,46 @@
+//! An exposition with its format: Prometheus' text format or OpenMetrics.
+
+use quipu_wire::remote::exposition::text::Format;
+
+/// An exposition.
+#[derive(Debug)]
+pub struct Text {
+    pub bytes: Vec<u8>,
+    pub format: Format,
+    /// The content type, if it is from a server; empty if that gave none.
+    pub content_type: Option<String>,
+}
+
+impl Text {
+    /// A text of this content type.
+    pub fn of_type(bytes: Vec<u8>, content_type: String) -> Self {
+        Self { bytes, format: text_format(&content_type), content_type: Some(content_type) }
+    }
+
+    /// A text that says itself which format it has: OpenMetrics, if it has a line that Prometheus'
+    /// format does not know.
+    pub fn of_bytes(bytes: Vec<u8>) -> Self {
+        let mut lines = bytes.split(|byte| *byte == b'\n');
+        let format = match lines.any(is_openmetrics) {
+            true => Format::OpenMetrics,
+            false => Format::Prometheus,
+        };
+        Self { bytes, format, content_type: None }
+    }
+}
+
+/// The format of a text of this content type.
+pub fn text_format(content_type: &str) -> Format {
+    let name = content_type.split(';').next().unwrap_or_default();
+    match name.trim().eq_ignore_ascii_case("application/openmetrics-text") {
+        true => Format::OpenMetrics,
+        false => Format::Prometheus,
+    }
+}
+
+fn is_openmetrics(line: &[u8]) -> bool {
+    let kinds = [&b" info"[..], b" stateset", b" unknown", b" gaugehistogram"];
+    line == b"# EOF"
+        || line.starts_with(b"# UNIT ")
+        || line.starts_with(b"# TYPE ") && kinds.iter().any(|kind| line.ends_with(kind))
+}

@@ -1,0 +1,15 @@
+//! One way to reach other servers: their URLs, TLS, credentials, header fields, and requests.
+
+pub mod credentials;
+mod exchange;
+pub mod exposition;
+pub mod fetch;
+pub mod headers;
+pub mod sender;
+pub mod tls;
+mod unix;
+mod url;
+pub mod via;
+
+pub use exposition::Text;
+pub use url::{EXAMPLE, ReceiverUrl};

@@ -1,0 +1,90 @@
+//! URLs of receivers.
+
+use std::str::FromStr;
+
+use hyper::Uri;
+
+/// The URL of a receiver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReceiverUrl(String);
+
+impl ReceiverUrl {
+    /// The whole URL.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The URL without the query, which may have a secret: for logs and labels.
+    pub fn name(&self) -> &str {
+        self.0.split_once('?').map_or(&self.0, |(name, _)| name)
+    }
+
+    /// Whether the URL has no path, or that of the root alone.
+    pub fn is_without_path(&self) -> bool {
+        let name = self.name();
+        // The authority follows the two slashes of the scheme.
+        let rest = name.split_once("://").map_or(name, |(_, rest)| rest);
+        rest.split_once('/').is_none_or(|(_, path)| path.is_empty())
+    }
+
+    /// Whether the connection is encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.0.starts_with("https://")
+    }
+}
+
+impl FromStr for ReceiverUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        // The scheme is compared as it is written, since it is also looked for in the text. Without
+        // one, the error of the parser says nothing of use.
+        if !text.starts_with("http://") && !text.starts_with("https://") {
+            return Err(format!("it does not begin with http:// or https://; write {EXAMPLE}"));
+        }
+        let uri: Uri = text.parse().map_err(|error| format!("{error}; write {EXAMPLE}"))?;
+        match uri.authority() {
+            Some(authority) if !authority.host().is_empty() => Ok(Self(text.to_owned())),
+            _ => Err(format!("it has no host; write {EXAMPLE}")),
+        }
+    }
+}
+
+/// The form of a URL, for messages.
+pub const EXAMPLE: &str = "http://HOST:PORT/PATH, such as http://prometheus:9090/api/v1/write";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_are_checked() {
+        for text in ["http://a:1/api/v1/write", "https://a/w?token=x", "http://[::1]:9/"] {
+            assert_eq!(text.parse::<ReceiverUrl>().unwrap().as_str(), text);
+        }
+        assert_eq!("https://a/w?token=x".parse::<ReceiverUrl>().unwrap().name(), "https://a/w");
+        for (text, part) in [
+            ("", "such as http://prometheus:9090"),
+            ("localhost:9090", "does not begin with http://"),
+            ("localhost:9090/api/v1/write", "does not begin with http://"),
+            ("ftp://a/", "does not begin with"),
+            ("http:///w", "such as http://prometheus:9090"),
+        ] {
+            let error = text.parse::<ReceiverUrl>().unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        for (text, is_without) in [
+            ("http://a", true),
+            ("http://[::1]:9090/", true),
+            ("https://a?x=/w", true),
+            ("http://a/w", false),
+            ("http://a/w/", false),
+        ] {
+            assert_eq!(
+                text.parse::<ReceiverUrl>().unwrap().is_without_path(),
+                is_without,
+                "{text}"
+            );
+        }
+    }
+}
