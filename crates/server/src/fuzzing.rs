@@ -15,7 +15,7 @@ use quipu::intake::Intake;
 use quipu_segment::Segment;
 use quipu_window::{Bucketed, KeyedWindows};
 
-use crate::agent::{Filter, Labels, Merged, Seen, read_segment, targets};
+use crate::agent::{Filter, Merged, read_segment, targets};
 use crate::config::{Flags, Settings};
 use crate::exposing::Exposing;
 use crate::http::{Handler, Reply, Request, Response, Steps};
@@ -24,6 +24,7 @@ use crate::inputs::refusals::Refusals;
 use crate::inputs::{Inputs, Shared, graphite, statsd};
 use crate::metrics::{Metrics, Own};
 use crate::routes::Routes;
+use crate::sources::recorded::{Labels, Seen};
 use crate::state::State;
 use crate::top::Top;
 use crate::translate::otlp::Translation;

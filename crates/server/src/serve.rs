@@ -25,7 +25,7 @@ use crate::inputs::{Inputs, Shared, graphite, listeners, statsd};
 use crate::memory;
 use crate::metrics::{Metrics, Own};
 use crate::outputs::{self, Outputs};
-use crate::record::child::{self, Recorder};
+use crate::recording::{self, Recorder};
 use crate::routes::Routes;
 use crate::signals::{self, Signals};
 use crate::source::Source;
@@ -263,7 +263,7 @@ fn watch(
 fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Error> {
     let agent::Options { places, record, own, .. } = &settings.segments;
     let Some(count) = record.filter(|_| !places.is_empty()) else { return Ok(None) };
-    let options = child::Options { places: places.clone(), count, except: own.clone() };
+    let options = recording::Options { places: places.clone(), count, except: own.clone() };
     let recorder =
         Recorder::start(options).map_err(|error| Error::System("start a thread", error))?;
     let failed = |error| Error::Metrics(error, state::addresses(settings));

@@ -27,37 +27,8 @@ use quipu::snapshot::{Family, Kind, Series, Sink};
 use quipu_segment::printable;
 use tracing::warn;
 
-use super::labels::escaped_metric;
-use super::recorded::{Labels, Recorded, Recorder, Shown};
-
-/// What a source is.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
-    /// A segment file, or a directory with files of several processes.
-    #[default]
-    File,
-    /// A target that is scraped, or what is known of all targets.
-    Target,
-    /// The daemon itself.
-    Daemon,
-}
-
-/// What was last read of a source.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// What it is.
-    pub origin: Origin,
-    /// Its name: of a file, the label `segment` of all its series.
-    pub name: String,
-    /// Its absolute path; empty if it is not in a file.
-    pub path: PathBuf,
-    /// The labels of all its series.
-    pub labels: Labels,
-    /// Its families, with at least one series each; those of the daemon have none here.
-    pub families: Vec<Recorded>,
-    /// The number of all series.
-    pub series: usize,
-}
+use crate::sources::labels::{escaped_metric, suffix};
+use crate::sources::recorded::{Origin, Recorded, Recorder, Seen, Shown};
 
 /// The families of all sources at one moment.
 #[derive(Debug, Default)]
@@ -440,15 +411,6 @@ impl Named {
                 may_repeat: false,
             }),
         }
-    }
-}
-
-/// What the samples of a family have at the end of their names, and its own name has not.
-pub(crate) fn suffix(kind: Kind, bare: bool) -> &'static str {
-    match kind {
-        Kind::Counter if !bare => "_total",
-        Kind::Info => "_info",
-        _ => "",
     }
 }
 

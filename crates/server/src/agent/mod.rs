@@ -10,16 +10,12 @@
 //! Nor does that thread wait for a file system for long: each place that the settings name has a
 //! thread for that (`place.rs`).
 
-pub(crate) mod apart;
-mod labels;
 mod merged;
 mod notice;
 pub(crate) mod own;
 mod pace;
 mod pattern;
 mod place;
-pub(crate) mod places;
-mod recorded;
 mod retry;
 mod selection;
 mod source;
@@ -43,19 +39,15 @@ use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
+use crate::sources::places::Names;
 use notice::{Heard, Notice};
 pub use own::{OfTargets, Own};
 use pace::Pace;
-use places::Names;
 use table::Table;
 use targets::Scraped;
 
-pub(crate) use labels::flaw;
-pub(crate) use merged::suffix;
-pub use merged::{About, Conflict, Filter, LeftOut, Merged, Seen};
+pub use merged::{About, Conflict, Filter, LeftOut, Merged};
 pub use pattern::Pattern;
-pub use recorded::{Labels, Recorded};
-pub(crate) use recorded::{Recorder, Shown};
 #[cfg(any(test, fuzzing))]
 pub(crate) use source::read_segment;
 pub use walk::{All, Walk};

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 use quipu::collector::Collector;
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
-use super::merged::{About, Origin};
+use super::merged::About;
 use super::watched::Watched;
-use crate::segment_file::Header;
+use crate::sources::recorded::Origin;
+use crate::sources::segment_file::Header;
 
 /// What is known of the sources after a reading.
 #[derive(Debug, Default)]

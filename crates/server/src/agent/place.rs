@@ -14,14 +14,14 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::Options;
-use super::apart::Apart;
-use super::merged::Seen;
 use super::notice::Notice;
 use super::own::Shown;
-use super::places::{self, Found, Kind, Look};
 use super::source::{Budget, Source, Taken, Terms};
 use super::watched::STALE;
-use crate::segment_file::{SegmentFile, file_id};
+use crate::sources::apart::Apart;
+use crate::sources::places::{self, Found, Kind, Look};
+use crate::sources::recorded::Seen;
+use crate::sources::segment_file::{SegmentFile, file_id};
 
 /// Places, and what is known of their sources.
 #[derive(Debug)]

@@ -12,14 +12,14 @@ use quipu_segment::printable;
 use quipu_store::files::{Directories, Warning};
 use tracing::{info, warn};
 
-use super::merged::{Origin, Seen};
 use super::own::Shown;
 use super::place::Known;
-use super::places::{Found, Kind, explained, is_absent};
-use super::recorded::{Labels, Recorded, Recorder};
 use super::retry::{Retry, Stamp};
 use super::selection::Rank;
-use crate::segment_file::{FileId, Header, SegmentFile};
+use crate::sources::places::{Found, Kind, explained, is_absent};
+use crate::sources::recorded::{Labels, Recorded, Recorder};
+use crate::sources::recorded::{Origin, Seen};
+use crate::sources::segment_file::{FileId, Header, SegmentFile};
 
 /// A source that is watched.
 #[derive(Debug)]
@@ -491,8 +491,8 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
 
-    use super::super::places::{self, Look};
     use super::*;
+    use crate::sources::places::{self, Look};
 
     /// A source with a counter, the look that found it, and what both are of.
     fn source() -> (Source, Look, (tempfile::TempDir, quipu::Registry)) {

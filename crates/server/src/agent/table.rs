@@ -15,16 +15,17 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::Options;
-use super::merged::{About, Conflict, Merged, Origin, Seen};
+use super::merged::{About, Conflict, Merged};
 use super::notice::{Heard, Notice};
 use super::own::{Shown, Status};
 use super::pattern::{Matcher, SEGMENT};
 use super::place::{self, Files, Place};
-use super::places::{Found, Names};
-use super::recorded::Labels;
 use super::selection::{self, Candidate, Rank};
 use super::source::{Source, Terms};
 use super::turns;
+use crate::sources::places::{Found, Names};
+use crate::sources::recorded::Labels;
+use crate::sources::recorded::{Origin, Seen};
 
 /// The sources.
 #[derive(Debug)]

@@ -18,9 +18,10 @@ use quipu::exposition::ShownNames;
 use quipu::snapshot::{self, Family, Series, Sink, Value};
 use quipu_segment::hash::Seeded;
 
-use super::labels::{OVERFLOW, escaped};
-use super::merged::{Filter, Merged, Origin, Part, Shared};
-use super::recorded::{Labels, Recorded, Recorder, Shown, info};
+use super::merged::{Filter, Merged, Part, Shared};
+use crate::sources::labels::{OVERFLOW, escaped};
+use crate::sources::recorded::Origin;
+use crate::sources::recorded::{Labels, Recorded, Recorder, Shown, info};
 
 /// A walk over the families of sources.
 #[derive(Debug)]
@@ -376,8 +377,9 @@ mod tests {
     use quipu::exposition::{Encoder, Escaping, Format};
     use quipu::{CounterFamily, Description, Gauge, GaugeFamily, Info};
 
-    use super::super::merged::{About, Seen};
+    use super::super::merged::About;
     use super::*;
+    use crate::sources::recorded::Seen;
 
     /// What is in a file, or at a target with this number.
     fn seen(origin: Origin, number: u64, registry: &Registry) -> Arc<Seen> {

@@ -3,7 +3,7 @@
 use std::io;
 
 /// Describes why there was no response. Omits `io: `, with which the message of the client begins.
-pub fn explained(error: &ureq::Error) -> String {
+pub(super) fn explained(error: &ureq::Error) -> String {
     let ureq::Error::Io(error) = error else { return error.to_string() };
     match error.kind() {
         io::ErrorKind::ConnectionRefused => {

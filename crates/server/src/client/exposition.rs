@@ -5,7 +5,9 @@ use quipu_wire::remote::exposition::text::Format;
 /// An exposition.
 #[derive(Debug)]
 pub struct Text {
+    /// The text.
     pub bytes: Vec<u8>,
+    /// The format of the text.
     pub format: Format,
     /// The content type, if it is from a server; empty if that gave none.
     pub content_type: Option<String>,

@@ -68,6 +68,7 @@ pub struct Fetcher {
 pub struct Fault {
     /// What failed, and what to do about it, without the URL.
     pub what: String,
+    /// The kind of the fault.
     pub kind: FaultKind,
 }
 
@@ -76,7 +77,9 @@ pub struct Fault {
 pub enum FaultKind {
     /// There is no connection, or no response that can be read.
     Exchange,
+    /// The response was not complete in time.
     Timeout,
+    /// The status of the response is not a success.
     Status(u16),
     /// The exposition has too many bytes.
     TooLarge,

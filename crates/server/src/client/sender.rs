@@ -23,8 +23,11 @@ pub struct Client {
 /// What a receiver responds.
 #[derive(Debug)]
 pub struct Answer {
+    /// The status code.
     pub status: u16,
+    /// The header fields.
     pub headers: HeaderMap,
+    /// The time to wait before the next request, if the receiver asks for that.
     pub retry_after: Option<Duration>,
     /// The beginning of the body.
     pub body: Vec<u8>,

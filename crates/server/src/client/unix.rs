@@ -19,15 +19,15 @@ use ureq::{Error, Timeout};
 
 /// Connects to the socket at this path, whatever the host of the URL is.
 #[derive(Debug)]
-pub struct UnixConnector(pub(crate) PathBuf);
+pub(super) struct UnixConnector(pub(super) PathBuf);
 
 /// Looks up no name: there is no host.
 #[derive(Debug)]
-pub struct NoHost;
+pub(super) struct NoHost;
 
 /// A connection.
 #[derive(Debug)]
-pub struct UnixTransport {
+pub(super) struct UnixTransport {
     stream: UnixStream,
     buffers: LazyBuffers,
 }

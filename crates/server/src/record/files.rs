@@ -19,9 +19,9 @@ use rustix::fs::{OFlags, fstatvfs};
 use super::report::{Change, State};
 use super::rounds::{Event, Joined};
 use super::{LEAST_BYTES, Record};
-use crate::agent::places::{self, Found, Kind as PlaceKind};
 use crate::output::warn;
-use crate::segment_file::{FileId, file_id};
+use crate::sources::places::{self, Found, Kind as PlaceKind};
+use crate::sources::segment_file::{FileId, file_id};
 
 /// What is known of the files; the threads share it.
 #[derive(Debug, Default)]

@@ -8,12 +8,11 @@
 //! but a file system that hangs under one of them stops it. A file that is cut under it costs that
 //! recording alone.
 //!
-//! `child.rs` is the daemon's side: it starts the process, reads what that reports (`report.rs`),
-//! and ends one that is stuck.
+//! The daemon starts this as a process, reads what that reports (`report.rs`), and ends one that is
+//! stuck.
 
-pub mod child;
 mod files;
-mod report;
+pub mod report;
 mod rounds;
 
 use std::fmt;

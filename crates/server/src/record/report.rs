@@ -15,7 +15,7 @@ use super::files::Files;
 /// What is known of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum State {
+pub enum State {
     /// It is recorded.
     Recorded,
     /// Its program records it itself.
@@ -38,7 +38,7 @@ pub(super) enum State {
 
 impl State {
     /// All of them, in the order of their numbers.
-    pub(super) const ALL: [Self; 9] = [
+    pub const ALL: [Self; 9] = [
         Self::Recorded,
         Self::ByProgram,
         Self::Closed,
@@ -51,7 +51,7 @@ impl State {
     ];
 
     /// Its name in metrics.
-    pub(super) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Recorded => "recorded",
             Self::ByProgram => "by_program",
@@ -66,7 +66,7 @@ impl State {
     }
 
     /// How long a file in this state is left alone.
-    pub(super) fn patience(self) -> Duration {
+    pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Recorded | Self::Closed => 0,
             Self::ByProgram | Self::Exclusive | Self::Joined | Self::LeftOut => 10,
@@ -77,13 +77,15 @@ impl State {
 
 /// A file that is in another state than before.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Change {
+pub struct Change {
     /// Its path, for people.
-    pub(super) path: String,
-    pub(super) before: Option<State>,
-    pub(super) state: State,
+    pub path: String,
+    /// The state before, if there was one.
+    pub before: Option<State>,
+    /// The state from now on.
+    pub state: State,
     /// Why it is not recorded.
-    pub(super) what: String,
+    pub what: String,
 }
 
 impl fmt::Display for Change {
@@ -99,10 +101,11 @@ impl fmt::Display for Change {
 
 /// What the daemon reads.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub(super) struct Line {
+pub struct Line {
     /// In the order of [`State::ALL`].
-    pub(super) counts: [usize; State::ALL.len()],
-    pub(super) changes: Vec<Change>,
+    pub counts: [usize; State::ALL.len()],
+    /// The changes since the last line.
+    pub changes: Vec<Change>,
 }
 
 /// Writes what changes.

@@ -11,8 +11,8 @@ use quipu::snapshot::Sink;
 
 use super::sources::Sources;
 use super::{Error, warn};
-use crate::agent::apart::Apart;
-use crate::agent::{Labels, Recorded, Recorder, Shown};
+use crate::sources::apart::Apart;
+use crate::sources::recorded::{Labels, Recorded, Recorder, Shown};
 
 /// Sources with a thread.
 #[derive(Debug)]

@@ -19,12 +19,12 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Reader, Sample};
 use quipu_wire::remote::exposition::{self as wire, Families, FamilyError, Limits};
 
-use super::super::labels::escaped;
-use super::super::recorded::{Recorded, Recorder, is_escape_free};
 use super::form::{Draft, Form, Shape};
 use super::report;
 use super::turns::{Late, Turn};
 use crate::client::Text;
+use crate::sources::labels::escaped;
+use crate::sources::recorded::{Recorded, Recorder, is_escape_free};
 
 /// What an exposition has.
 #[derive(Debug)]

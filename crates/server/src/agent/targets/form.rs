@@ -20,11 +20,11 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::exposition::text::{self, Format, Item, LineError, Reason, value_and_time};
 use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 
-use super::super::merged::Seen;
-use super::super::recorded::Recorded;
 use super::families::{Body, Reading, number};
 use super::turns::Turn;
 use crate::client::Text;
+use crate::sources::recorded::Recorded;
+use crate::sources::recorded::Seen;
 
 /// What a text has in common with the next one.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl Draft {
         let before = self.blocks.last().map_or(0, |block| block.families);
         let is_plain = match recorded.get(before..) {
             Some([one]) => {
-                let is_whole = one.len() == metrics && metrics == self.samples;
+                let is_whole = one.series_count() == metrics && metrics == self.samples;
                 is_whole && !self.is_refused && one.is_of_numbers()
             }
             _ => false,
@@ -164,7 +164,7 @@ impl Draft {
         let begun = self.blocks.last().map_or(0, |block| block.lines);
         let is_rest_said = self.lines[begun..].iter().all(|line| !line.is_sample());
         // Families without series are not shown.
-        if !is_rest_said || recorded.iter().any(|family| family.len() == 0) {
+        if !is_rest_said || recorded.iter().any(|family| family.series_count() == 0) {
             return None;
         }
         let (mut bytes, mut rest) = (0, &text.bytes[..]);

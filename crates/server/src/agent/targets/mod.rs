@@ -25,11 +25,11 @@ use quipu_segment::hash::{Seeded, fnv1a};
 use quipu_segment::printable;
 use tracing::{info, warn};
 
-use super::merged::{Origin, Seen};
 use crate::client::credentials::Credentials;
 use crate::client::fetch::{Fault, FaultKind, Fetcher};
 use crate::client::tls;
 use crate::client::via::Via;
+use crate::sources::recorded::{Origin, Seen};
 pub use address::{Target, TargetFile};
 use families::{Body, Flaw};
 use form::{Form, Shape};

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
-use super::super::merged::{Origin, Seen};
-use super::super::recorded::Recorder;
 use super::{Options, Target};
+use crate::sources::recorded::Recorder;
+use crate::sources::recorded::{Origin, Seen};
 
 /// What came of the last scrape of a target.
 #[derive(Debug, Clone, Copy)]

@@ -9,10 +9,11 @@ use quipu::exposition::{Encoder, Escaping, Format as Shown, ShownNames};
 use quipu::{CounterFamily, Description, GaugeFamily, HistogramFamily, Info, Registry};
 use quipu_wire::remote::exposition::read_families;
 
-use super::super::super::merged::{Merged, Origin, Seen};
+use super::super::super::merged::Merged;
 use super::super::super::walk::All;
 use super::super::turns;
 use super::*;
+use crate::sources::recorded::{Origin, Seen};
 
 fn body(text: &str, content_type: &str) -> Result<Body, String> {
     let text = Text::of_type(text.as_bytes().into(), content_type.into());

@@ -9,10 +9,10 @@ use quipu::snapshot::{Family, Kind, Label};
 use super::recorded::Labels;
 
 /// The label of overflow series.
-pub(super) const OVERFLOW: &str = "quipu_overflow";
+pub const OVERFLOW: &str = "quipu_overflow";
 
 /// Why a reader would refuse a family beside these labels.
-pub(crate) fn flaw(family: &Family<'_>, beside: &Labels) -> Option<String> {
+pub fn flaw(family: &Family<'_>, beside: &Labels) -> Option<String> {
     let is_broken = |text: &str| text.contains(['\n', '\0']);
     if is_broken(family.name) {
         return Some("its name has a line feed or NUL".to_owned());
@@ -47,7 +47,7 @@ pub(crate) fn flaw(family: &Family<'_>, beside: &Labels) -> Option<String> {
 }
 
 /// The name of a metric as the text formats have it, for readers that need it escaped.
-pub(super) fn escaped_metric(name: &str) -> Cow<'_, str> {
+pub fn escaped_metric(name: &str) -> Cow<'_, str> {
     if is_legacy_name(name) {
         return Cow::Borrowed(name);
     }
@@ -57,10 +57,19 @@ pub(super) fn escaped_metric(name: &str) -> Cow<'_, str> {
 }
 
 /// The name of a label as the text formats have it.
-pub(super) fn escaped(name: &str) -> Cow<'_, str> {
+pub fn escaped(name: &str) -> Cow<'_, str> {
     // Names of metrics may have a colon, those of labels may not.
     match escaped_metric(name) {
         Cow::Borrowed(name) if !name.contains(':') => Cow::Borrowed(name),
         escaped => Cow::Owned(escaped.replace(':', "_")),
+    }
+}
+
+/// What the samples of a family have at the end of their names, and its own name has not.
+pub fn suffix(kind: Kind, bare: bool) -> &'static str {
+    match kind {
+        Kind::Counter if !bare => "_total",
+        Kind::Info => "_info",
+        _ => "",
     }
 }

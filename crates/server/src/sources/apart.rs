@@ -14,7 +14,7 @@ use tracing::error;
 
 /// A state that is here, or with its thread. Dropping it ends the thread, without waiting for it.
 #[derive(Debug)]
-pub(crate) struct Apart<S> {
+pub struct Apart<S> {
     /// `None` while the thread has it.
     state: Option<S>,
     errands: Sender<(S, Errand<S>)>,
@@ -32,7 +32,7 @@ impl<S: Send + 'static> Apart<S> {
     ///
     /// # Errors
     /// That of the system if it has no thread.
-    pub(crate) fn start(name: &str, state: S) -> io::Result<Self> {
+    pub fn start(name: &str, state: S) -> io::Result<Self> {
         let (errands, all) = channel::<(S, Errand<S>)>();
         let (done, back) = channel();
         let run = move || {
@@ -54,25 +54,25 @@ impl<S: Send + 'static> Apart<S> {
     }
 
     /// The state if it is here. One that came back is, once [`Apart::wait`] has taken it.
-    pub(crate) fn here(&self) -> Option<&S> {
+    pub fn here(&self) -> Option<&S> {
         self.state.as_ref()
     }
 
     /// As [`Apart::here`].
-    pub(crate) fn here_mut(&mut self) -> Option<&mut S> {
+    pub fn here_mut(&mut self) -> Option<&mut S> {
         self.state.as_mut()
     }
 
     /// Gives the state to its thread, for this errand. Returns false, and does nothing, if it is
     /// away.
-    pub(crate) fn send(&mut self, errand: impl FnOnce(&mut S) + Send + 'static) -> bool {
+    pub fn send(&mut self, errand: impl FnOnce(&mut S) + Send + 'static) -> bool {
         // The thread ends after this sender.
         let send = |state| self.errands.send((state, Box::new(errand))).is_ok();
         self.state.take().is_some_and(send)
     }
 
     /// Waits for the state until then, if it is away. Returns it if it is here now.
-    pub(crate) fn wait(&mut self, until: Instant) -> Option<&mut S> {
+    pub fn wait(&mut self, until: Instant) -> Option<&mut S> {
         if self.state.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if let Ok((state, is_done)) = self.back.recv_timeout(left) {
@@ -83,7 +83,7 @@ impl<S: Send + 'static> Apart<S> {
     }
 
     /// Whether the last errand failed that came back.
-    pub(crate) fn has_failed(&self) -> bool {
+    pub fn has_failed(&self) -> bool {
         self.has_failed
     }
 }

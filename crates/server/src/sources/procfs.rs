@@ -4,34 +4,34 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::segment_file::FileId;
+use super::segment_file::FileId;
 
 /// The numbers of all processes.
-pub(crate) fn processes() -> impl Iterator<Item = u32> {
+pub fn processes() -> impl Iterator<Item = u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
 }
 
 /// A file that a process has open.
 #[derive(Debug)]
-pub(crate) struct OpenFile {
+pub struct OpenFile {
     link: PathBuf,
 }
 
 /// The files that a process has open.
-pub(crate) fn open_files(pid: u32) -> impl Iterator<Item = OpenFile> {
+pub fn open_files(pid: u32) -> impl Iterator<Item = OpenFile> {
     let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     links.map(|entry| OpenFile { link: entry.path() })
 }
 
 impl OpenFile {
     /// What tells the file from others. It does not wait for the file system, which may hang.
-    pub(crate) fn id(&self) -> Option<FileId> {
+    pub fn id(&self) -> Option<FileId> {
         id_of(&self.link)
     }
 
     /// The link in `/proc`, which opens the file also if it was removed.
-    pub(crate) fn link(&self) -> &Path {
+    pub fn link(&self) -> &Path {
         &self.link
     }
 }
@@ -46,27 +46,27 @@ fn id_of(link: &Path) -> Option<FileId> {
 
 #[cfg(not(target_os = "linux"))]
 fn id_of(link: &Path) -> Option<FileId> {
-    fs::metadata(link).ok().as_ref().map(crate::segment_file::file_id)
+    fs::metadata(link).ok().as_ref().map(crate::sources::segment_file::file_id)
 }
 
 /// A line of `/proc/PID/maps`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Mapping<'a> {
+pub struct Mapping<'a> {
     /// The addresses of its first byte and after its last one, in hexadecimal, with a dash.
-    pub(crate) range: &'a str,
+    pub range: &'a str,
     /// Such as `rw-s`.
-    pub(crate) permissions: &'a str,
+    pub permissions: &'a str,
     /// The device in hexadecimal, such as `00:1b`.
-    pub(crate) device: &'a str,
+    pub device: &'a str,
     /// The inode number of the file; 0 if it is of none.
-    pub(crate) inode: u64,
+    pub inode: u64,
     /// The path of the file, or a name in brackets; may be empty.
-    pub(crate) path: &'a str,
+    pub path: &'a str,
 }
 
 impl<'a> Mapping<'a> {
     /// Reads a line.
-    pub(crate) fn parse(line: &'a str) -> Option<Self> {
+    pub fn parse(line: &'a str) -> Option<Self> {
         let mut rest = line;
         let mut field = || {
             let (field, after) = rest.trim_start().split_once(' ')?;
@@ -80,14 +80,14 @@ impl<'a> Mapping<'a> {
     }
 
     /// Whether it is of a file.
-    pub(crate) fn has_file(&self) -> bool {
+    pub fn has_file(&self) -> bool {
         self.inode != 0
     }
 
     /// What tells its file from others. Some file systems, such as btrfs and overlayfs, give their
     /// files another device elsewhere.
     #[cfg(target_os = "linux")]
-    pub(crate) fn file(&self) -> Option<FileId> {
+    pub fn file(&self) -> Option<FileId> {
         let (major, minor) = self.device.split_once(':')?;
         let number = |text| u32::from_str_radix(text, 16).ok();
         let device = rustix::fs::makedev(number(major)?, number(minor)?);
@@ -96,7 +96,7 @@ impl<'a> Mapping<'a> {
 
     /// As for Linux: other systems have no such lists.
     #[cfg(not(target_os = "linux"))]
-    pub(crate) fn file(&self) -> Option<FileId> {
+    pub fn file(&self) -> Option<FileId> {
         None
     }
 }
@@ -106,7 +106,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
-    use crate::segment_file::file_id;
+    use crate::sources::segment_file::file_id;
 
     #[test]
     fn lines_of_mappings_are_read() {

@@ -5,23 +5,20 @@ use quipu::snapshot::Number;
 use super::{OneSeries, OneValue, Recorded};
 
 impl Recorded {
-    /// How many series it has.
-    pub(in crate::agent) fn len(&self) -> usize {
+    /// The number of series.
+    pub fn series_count(&self) -> usize {
         self.series.len()
     }
 
     /// Whether each series has a number and nothing beside it.
-    pub(in crate::agent) fn is_of_numbers(&self) -> bool {
+    pub fn is_of_numbers(&self) -> bool {
         let mut values = self.series.iter().map(|one| &one.value);
         values.all(|value| matches!(value, OneValue::Number(_, None)))
     }
 
     /// The same family with other numbers, in the order of the series. `None` if there is no
     /// number for one of them.
-    pub(in crate::agent) fn with_numbers(
-        &self,
-        mut next: impl FnMut() -> Option<Number>,
-    ) -> Option<Self> {
+    pub fn with_numbers(&self, mut next: impl FnMut() -> Option<Number>) -> Option<Self> {
         let mut series = Vec::with_capacity(self.series.len());
         for one in &self.series {
             let value = OneValue::Number(next()?, None);
@@ -40,7 +37,7 @@ impl Recorded {
     }
 
     /// Whether the other has the same series, whatever their values are.
-    pub(in crate::agent) fn has_series_of(&self, other: &Self) -> bool {
+    pub fn has_series_of(&self, other: &Self) -> bool {
         let head = |one: &Self| (one.kind, one.bare, one.groups, one.overflows, one.series.len());
         head(self) == head(other)
             && (&self.name, &self.help, &self.unit) == (&other.name, &other.help, &other.unit)

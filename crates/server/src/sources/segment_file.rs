@@ -17,11 +17,11 @@ use quipu_store::files::open_below;
 use rustix::fs::OFlags;
 
 /// The device and the inode number of a file.
-pub(crate) type FileId = (u64, u64);
+pub type FileId = (u64, u64);
 
 /// An open segment file.
 #[derive(Debug)]
-pub(crate) struct SegmentFile {
+pub struct SegmentFile {
     path: PathBuf,
     file: File,
     id: FileId,
@@ -29,27 +29,27 @@ pub(crate) struct SegmentFile {
 
 /// What the header of a segment says, how much of it is in use, and what was not read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Header {
+pub struct Header {
     /// What tells the file from all others.
-    pub(crate) instance: [u8; 16],
+    pub instance: [u8; 16],
     /// Nanoseconds of Unix time at which it was made.
-    pub(crate) created: u64,
+    pub created: u64,
     /// The bytes in use.
-    pub(crate) used: u64,
+    pub used: u64,
     /// The series that the reading left out, since they changed again and again meanwhile.
-    pub(crate) left_out: u64,
+    pub left_out: u64,
 }
 
 impl SegmentFile {
     /// Opens a regular file for reading, by a path whose symbolic links are followed. Does not
     /// block on a pipe without a writer.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub fn open(path: &Path) -> io::Result<Self> {
         Self::open_below(path, path)
     }
 
     /// As [`Self::open`], but symbolic links are followed up to `root` alone, which the path begins
     /// with.
-    pub(crate) fn open_below(root: &Path, path: &Path) -> io::Result<Self> {
+    pub fn open_below(root: &Path, path: &Path) -> io::Result<Self> {
         let file = File::from(open_below(root, path, OFlags::RDONLY | OFlags::NONBLOCK)?);
         let data = file.metadata()?;
         if !data.is_file() {
@@ -59,43 +59,43 @@ impl SegmentFile {
     }
 
     /// What tells the file from others, whatever its name is.
-    pub(crate) fn id(&self) -> FileId {
+    pub fn id(&self) -> FileId {
         self.id
     }
 
     /// Whether a process has the file open as a segment; `None` if that is not known.
-    pub(crate) fn is_open(&self) -> Option<bool> {
+    pub fn is_open(&self) -> Option<bool> {
         inspect::is_open(&self.file)
     }
 
     /// Whether the file has no bytes.
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.file.metadata().is_ok_and(|data| data.len() == 0)
     }
 
     /// Whether it begins like a segment. One that is being created may still be empty.
-    pub(crate) fn is_segment(&self) -> io::Result<bool> {
+    pub fn is_segment(&self) -> io::Result<bool> {
         begins_like_one(&self.file)
     }
 
     /// The open file.
-    pub(crate) fn into_file(self) -> File {
+    pub fn into_file(self) -> File {
         self.file
     }
 
     /// Its length, and when the file was last changed, as far as the file system knows.
-    pub(crate) fn stamp(&self) -> (u64, Option<SystemTime>) {
+    pub fn stamp(&self) -> (u64, Option<SystemTime>) {
         let data = self.file.metadata();
         data.map_or((0, None), |data| (data.len(), data.modified().ok()))
     }
 
     /// The bytes of the file for which the file system has given it room.
-    pub(crate) fn allocated(&self) -> u64 {
+    pub fn allocated(&self) -> u64 {
         self.file.metadata().map_or(0, |data| data.len().min(data.blocks().saturating_mul(512)))
     }
 
     /// The bytes that its header says are in use; 0 if it has none.
-    pub(crate) fn used(&self) -> u64 {
+    pub fn used(&self) -> u64 {
         inspect::bytes_in_use(&self.file).unwrap_or(0)
     }
 
@@ -103,7 +103,7 @@ impl SegmentFile {
     ///
     /// # Errors
     /// A file that is not a segment, is damaged, or has more than `most` bytes in use: as text.
-    pub(crate) fn visit(&self, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
+    pub fn visit(&self, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
         let copy = Segment::copy_of(&self.path, &self.file, most);
         let copy = copy.map_err(|error| error.to_string())?;
         let (instance, created, used) = (copy.instance(), copy.created(), copy.used());
@@ -113,18 +113,18 @@ impl SegmentFile {
 }
 
 /// The device and the inode number of a file.
-pub(crate) fn file_id(data: &Metadata) -> FileId {
+pub fn file_id(data: &Metadata) -> FileId {
     (data.dev(), data.ino())
 }
 
 /// Whether a regular file begins like a segment. A segment that is being created may still be
 /// empty.
-pub(crate) fn is_segment(path: &Path) -> io::Result<bool> {
+pub fn is_segment(path: &Path) -> io::Result<bool> {
     begins_like_one(&inspect::open_regular(path)?)
 }
 
 /// As [`is_segment`], of an open file.
-pub(crate) fn begins_like_one(file: &File) -> io::Result<bool> {
+pub fn begins_like_one(file: &File) -> io::Result<bool> {
     let mut head = vec![0; quipu_segment::MAGIC.len()];
     match file.read_exact_at(&mut head, 0) {
         Ok(()) => Ok(head == quipu_segment::MAGIC),

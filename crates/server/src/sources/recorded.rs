@@ -8,6 +8,7 @@ mod numbers;
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use quipu::exposition::{ShownNames, is_legacy_name};
@@ -17,7 +18,6 @@ use quipu::snapshot::{
 };
 
 use super::labels::{OVERFLOW, escaped, flaw};
-use super::merged::Seen;
 
 /// As what a family is shown. Its name, its type and its help may be those of other sources.
 #[derive(Debug, Clone, Copy)]
@@ -35,9 +35,38 @@ pub struct Shown<'a> {
 /// Labels that all series of a source get: names and values.
 pub type Labels = Vec<(String, String)>;
 
+/// What a source is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A segment file, or a directory with files of several processes.
+    #[default]
+    File,
+    /// A target that is scraped, or what is known of all targets.
+    Target,
+    /// The daemon itself.
+    Daemon,
+}
+
+/// What was last read of a source.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// What it is.
+    pub origin: Origin,
+    /// Its name: of a file, the label `segment` of all its series.
+    pub name: String,
+    /// Its absolute path; empty if it is not in a file.
+    pub path: PathBuf,
+    /// The labels of all its series.
+    pub labels: Labels,
+    /// Its families, with at least one series each; those of the daemon have none here.
+    pub families: Vec<Recorded>,
+    /// The number of all series.
+    pub series: usize,
+}
+
 /// A sink that keeps what it gets.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     families: Vec<Recorded>,
     series: usize,
     /// The labels of the source, for what is read from files: its families are checked.
@@ -157,12 +186,12 @@ impl Default for Recorder {
 impl Recorder {
     /// For a file whose series get these labels. If they have more than `most` bytes of text, none
     /// is kept: a small file can have a long value of a label, which all of its series have.
-    pub(super) fn of_file(beside: &Labels, most: u64) -> Self {
+    pub fn of_file(beside: &Labels, most: u64) -> Self {
         Self { beside: Some(beside.clone()), most, ..Self::unchecked() }
     }
 
     /// For families whose labels were checked.
-    pub(crate) fn unchecked() -> Self {
+    pub fn unchecked() -> Self {
         Self {
             families: Vec::new(),
             series: 0,
@@ -177,7 +206,7 @@ impl Recorder {
     }
 
     /// Makes room for the number of series that the last recording of the same source has.
-    pub(super) fn after(self, before: &Arc<Seen>) -> Self {
+    pub fn after(self, before: &Arc<Seen>) -> Self {
         Self { before: Some((Arc::clone(before), 0)), ..self }
     }
 
@@ -192,22 +221,22 @@ impl Recorder {
     }
 
     /// The bytes that all series have as text, roughly.
-    pub(super) fn text(&self) -> u64 {
+    pub fn text(&self) -> u64 {
         self.text
     }
 
     /// Whether there was too much text.
-    pub(super) fn is_over(&self) -> bool {
+    pub fn is_over(&self) -> bool {
         self.text > self.most
     }
 
     /// What is wrong with the first family that was left out.
-    pub(super) fn flaw(&self) -> Option<&str> {
+    pub fn flaw(&self) -> Option<&str> {
         self.flaw.as_deref()
     }
 
     /// What was recorded: the families that have a series, and the number of all series.
-    pub(super) fn finish(mut self) -> (Vec<Recorded>, usize) {
+    pub fn finish(mut self) -> (Vec<Recorded>, usize) {
         self.families.retain(|family| !family.series.is_empty());
         if self.beside.is_some() {
             self.remove_copies();
@@ -220,12 +249,12 @@ impl Recorder {
     }
 
     /// What was recorded so far, also families without series.
-    pub(super) fn families(&self) -> &[Recorded] {
+    pub fn families(&self) -> &[Recorded] {
         &self.families
     }
 
     /// All families that were recorded, also those without series.
-    pub(crate) fn heads(self) -> Vec<Recorded> {
+    pub fn heads(self) -> Vec<Recorded> {
         self.families
     }
 
@@ -375,7 +404,7 @@ impl Sink for Recorder {
 impl Recorded {
     /// Whether it may have a series with the name and labels of another family. Both are of one
     /// source, and their names are shown alike.
-    pub(super) fn may_repeat(&self, other: &Self) -> bool {
+    pub fn may_repeat(&self, other: &Self) -> bool {
         (&self.name, self.kind) != (&other.name, other.kind) || self.has_empty || other.has_empty
     }
 
@@ -457,7 +486,7 @@ impl Recorded {
 }
 
 /// Whether no character of the text is one that the text formats escape.
-pub(super) fn is_escape_free(text: &str) -> bool {
+pub fn is_escape_free(text: &str) -> bool {
     // Without an early end, which would keep the compiler from looking at many bytes at once.
     let is_escaped = |byte: &u8| matches!(byte, b'"' | b'\\' | b'\n');
     !text.as_bytes().iter().fold(false, |any, byte| any | is_escaped(byte))
@@ -473,7 +502,7 @@ fn plain<'a>(kind: Kind, number: Number, exemplar: Option<Exemplar<'a>>) -> Valu
 }
 
 /// The value of an info. Where gauges are beside it, it is one.
-pub(super) fn info(kind: Kind) -> Value<'static> {
+pub fn info(kind: Kind) -> Value<'static> {
     match kind {
         Kind::Info => Value::Info,
         kind => plain(kind, Number::Unsigned(1), None),

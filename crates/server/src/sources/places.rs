@@ -21,29 +21,32 @@ use glob::{MatchOptions, Pattern};
 use quipu_store::files::{Directories, open_below};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat};
 
-use crate::segment_file::{FileId, file_id};
+use crate::sources::segment_file::{FileId, file_id};
 
 /// A source that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
-    pub(crate) path: PathBuf,
+pub struct Found {
+    /// Its path.
+    pub path: PathBuf,
     /// The beginning of the path, up to which symbolic links are followed.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// Its path inside of the place, without the end `.quipu`.
-    pub(crate) name: String,
+    pub name: String,
     /// The directory that it is or lies in, below the place; empty for the place itself.
-    pub(crate) branch: String,
-    pub(crate) kind: Kind,
+    pub branch: String,
+    /// Whether it is a segment or a directory.
+    pub kind: Kind,
     /// What was there.
-    pub(crate) id: FileId,
-    pub(crate) modified: Option<SystemTime>,
+    pub id: FileId,
+    /// When it was changed last.
+    pub modified: Option<SystemTime>,
     /// Whether its beginning was looked at, and is not that of a segment.
-    pub(crate) is_junk: bool,
+    pub is_junk: bool,
 }
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A segment file.
     Segment,
     /// A directory with files of several processes.
@@ -52,17 +55,17 @@ pub(crate) enum Kind {
 
 /// What a look at all places found.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub struct Look {
     /// In the order of the places, and of the names.
-    pub(crate) found: Vec<Found>,
+    pub found: Vec<Found>,
     /// The directories in which more may appear.
-    pub(crate) directories: BTreeSet<PathBuf>,
+    pub directories: BTreeSet<PathBuf>,
     /// What could not be looked at, and why.
-    pub(crate) faults: Vec<(PathBuf, String)>,
+    pub faults: Vec<(PathBuf, String)>,
     /// Whether there was more than a look takes.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
     /// Whether something may be there that was not seen.
-    pub(crate) is_incomplete: bool,
+    pub is_incomplete: bool,
     /// The entries of directories that may still be looked at.
     entries: usize,
 }
@@ -78,7 +81,7 @@ struct Place<'a> {
 }
 
 /// The fault of a place that does not exist, or not yet.
-pub(crate) const NOT_THERE: &str = "nothing is there";
+pub const NOT_THERE: &str = "nothing is there";
 const LINK: &str = "a pattern led to it, and it is a symbolic link; name it, or its target";
 /// How far below a directory segments are looked for.
 const DEPTH: usize = 2;
@@ -88,12 +91,12 @@ const MAX_ENTRIES: usize = 100_000;
 const MAX_DIRECTORIES: usize = 4096;
 
 /// Looks at all places.
-pub(crate) fn look(places: &[String]) -> Look {
+pub fn look(places: &[String]) -> Look {
     look_at_most(places, MAX_ENTRIES)
 }
 
 /// Looks at one path, whatever characters it has.
-pub(crate) fn look_at(path: &Path) -> Look {
+pub fn look_at(path: &Path) -> Look {
     let mut look = Look::at_most(MAX_ENTRIES);
     look.place(Place { path, base: path, root: path });
     look
@@ -114,7 +117,7 @@ fn look_at_most(places: &[String], entries: usize) -> Look {
 }
 
 /// The text of an error, with the way out if this user may not read a file or a directory.
-pub(crate) fn explained(error: &io::Error) -> String {
+pub fn explained(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!(
             "{error}: this user may not read it. Share a group with its owner, and create files \
@@ -127,13 +130,13 @@ pub(crate) fn explained(error: &io::Error) -> String {
 
 /// Whether nothing is at a path, by the error of a call that was to find it. Other errors say
 /// nothing.
-pub(crate) fn is_absent(error: &io::Error) -> bool {
+pub fn is_absent(error: &io::Error) -> bool {
     let is_loop = error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error());
     is_loop || matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Whether nothing is at a path.
-pub(crate) fn is_missing(path: &Path) -> bool {
+pub fn is_missing(path: &Path) -> bool {
     matches!(fs::symlink_metadata(path), Err(error) if is_absent(&error))
 }
 
@@ -152,11 +155,11 @@ fn base_of(pattern: &str) -> &Path {
 
 /// The names of files that a look may find.
 #[derive(Debug)]
-pub(crate) struct Names(Vec<Pattern>);
+pub struct Names(Vec<Pattern>);
 
 impl Names {
     /// Those of these places.
-    pub(crate) fn of(places: &[String]) -> Self {
+    pub fn of(places: &[String]) -> Self {
         let mut names = Vec::new();
         for place in places {
             let mut parts = place.split('/').filter(|part| !part.is_empty()).peekable();
@@ -173,7 +176,7 @@ impl Names {
     }
 
     /// Whether a file of that name may be found.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         let end = Path::new(name).extension().and_then(|end| end.to_str());
         matches!(end, Some("quipu" | "db" | "bin")) || self.0.iter().any(|one| one.matches(name))
     }
