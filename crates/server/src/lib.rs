@@ -15,6 +15,7 @@ pub mod compare;
 pub mod config;
 pub mod convert;
 pub mod count;
+pub(crate) mod decoders;
 pub mod diff;
 pub mod exposing;
 #[cfg(any(test, fuzzing))]

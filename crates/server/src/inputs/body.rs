@@ -15,6 +15,7 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use quipu_wire::remote;
 
+use crate::decoders::zstd_decoder;
 use crate::http::{Request, Response, text};
 use crate::text::cut;
 
@@ -260,16 +261,6 @@ pub(super) fn may_exceed(body: &[u8], bytes: usize) -> bool {
 
 /// What the framing format of Snappy begins with.
 const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
-
-/// The bytes of a body of zstd, whose window is bounded.
-pub(crate) fn zstd_decoder<R: BufRead>(body: R) -> io::Result<impl Read + use<R>> {
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
-    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-    Ok(decoder)
-}
-
-/// The largest window that zstd may have in HTTP: 8 MiB (RFC 9659).
-const ZSTD_WINDOW_LOG: u32 = 23;
 
 fn too_large(limit: usize) -> Response {
     let text_body = format!(
