@@ -1,5 +1,5 @@
-//! Segments and files of other programs: where they are, which processes have them open, reading them
-//! without any effect on those, and keeping what they show.
+//! Segments and files of other programs: where they are, which processes have them open, reading
+//! them without any effect on those, and keeping what they show.
 
 pub mod apart;
 pub mod labels;
