@@ -15,11 +15,11 @@ use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
 
 use crate::agent::{All, Asked, Filter, Merged, Reading, Walk, Watched};
-use crate::client::via;
 use crate::http::{Request, Response, Steps, text, unavailable};
 use crate::inputs::Inputs;
 use crate::inputs::gate::{Scraping, WaitingScrape};
 use crate::memory;
+use quipu_client::via;
 
 /// A scrape under way.
 pub struct Exposing {

@@ -10,7 +10,6 @@ pub mod address;
 pub mod agent;
 pub mod background;
 pub mod checkpoint;
-pub mod client;
 pub mod compare;
 pub mod config;
 pub mod convert;

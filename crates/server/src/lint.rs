@@ -22,11 +22,11 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
 
-use crate::client::Text;
-use crate::client::fetch::{fetch, with_path};
 use crate::output::{announce_input, print};
 use all::Names;
 use findings::{Findings, Rule};
+use quipu_client::Text;
+use quipu_client::fetch::{fetch, with_path};
 
 /// Arguments of `quipu check metrics`.
 #[derive(Args, Clone, Debug)]

@@ -274,7 +274,7 @@ impl Look {
 /// # Errors
 /// If not a single line can be read.
 #[cfg(test)]
-pub(crate) fn of_text(text: &crate::client::Text) -> Result<Look, String> {
+pub(crate) fn of_text(text: &quipu_client::Text) -> Result<Look, String> {
     let mut look = Look::default();
     exposition::read(text, &mut look)?;
     Ok(look)

@@ -7,11 +7,11 @@ use std::time::Duration;
 use quipu::snapshot::Sink;
 
 use crate::agent::{All, Merged, Reading, Watched};
-use crate::client::via::Via;
 use crate::inputs::Shared;
 use crate::inputs::gate::Scraping;
 use crate::outputs;
 use crate::state::State;
+use quipu_client::via::Via;
 
 /// What is watched, what came in, and the daemon's own metrics.
 pub struct Source {

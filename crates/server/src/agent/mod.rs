@@ -216,7 +216,7 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::via::Via;
+    use quipu_client::via::Via;
 
     #[test]
     fn a_flaw_ends_a_reading_and_not_the_thread() {

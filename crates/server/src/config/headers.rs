@@ -7,8 +7,8 @@ use hyper::header::AUTHORIZATION;
 use serde::{Deserialize, Serialize};
 
 use super::Error;
-use crate::client::credentials::Credentials;
-use crate::client::headers::{HIDDEN, Header, Headers};
+use quipu_client::credentials::Credentials;
+use quipu_client::headers::{HIDDEN, Header, Headers};
 
 /// A header field as it was given, `NAME: VALUE`. The value is not shown.
 ///

@@ -8,7 +8,7 @@ use quipu_segment::printable;
 use super::headers::check_credentials;
 use super::{Error, Flags, Time, at_least, number, set, urls};
 use crate::agent::targets::{Options, Target, TargetFile};
-use crate::client::credentials::Credentials;
+use quipu_client::credentials::Credentials;
 
 /// The settings of the targets.
 pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {

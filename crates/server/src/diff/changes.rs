@@ -308,8 +308,8 @@ mod tests {
     use quipu::{Counter, Description, Gauge, Histogram, Info, Registry, StateSet, Summary};
 
     use super::*;
-    use crate::client::Text;
     use crate::look::of_text;
+    use quipu_client::Text;
 
     type InfoFamily<L> = quipu::Family<Info, L>;
 

@@ -34,7 +34,6 @@ use std::time::Duration;
 use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 
-use crate::client::via::Via;
 use crate::http::Request;
 use crate::omitted::OmittedFamilies;
 use crate::translate::rules::Rules;
@@ -43,6 +42,7 @@ use gate::Gate;
 use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
 use place::Places;
 use push::Push;
+use quipu_client::via::Via;
 use rate::Rates;
 use refusals::Refusals;
 use write::Families;

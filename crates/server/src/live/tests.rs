@@ -10,7 +10,7 @@ use ratatui::style::Modifier;
 
 use super::app::Action;
 use super::*;
-use crate::client::Text;
+use quipu_client::Text;
 
 /// A terminal with the program on it.
 struct Screened {

@@ -6,8 +6,8 @@ use quipu_wire::remote::exposition::{self as wire, Families, Kind, Limits};
 
 use super::exponential::Exponential;
 use super::{Family, Look, Value};
-use crate::client::Text;
 use crate::inspect::value::Type;
+use quipu_client::Text;
 
 /// Adds the series of an exposition. Lines that cannot be read are left out, and reported.
 ///

@@ -8,8 +8,8 @@ use quipu_segment::MAGIC;
 use quipu_segment::inspect::open_regular;
 
 use super::{Look, exposition};
-use crate::client::Text;
 use crate::snapshot;
+use quipu_client::Text;
 
 /// The most bytes that are read of a file.
 const HEAD: u64 = 64 << 10;

@@ -25,14 +25,14 @@ use quipu_segment::hash::{Seeded, fnv1a};
 use quipu_segment::printable;
 use tracing::{info, warn};
 
-use crate::client::credentials::Credentials;
-use crate::client::fetch::{Fault, FaultKind, Fetcher};
-use crate::client::tls;
-use crate::client::via::Via;
 use crate::sources::recorded::{Origin, Seen};
 pub use address::{Target, TargetFile};
 use families::{Body, Flaw};
 use form::{Form, Shape};
+use quipu_client::credentials::Credentials;
+use quipu_client::fetch::{Fault, FaultKind, Fetcher};
+use quipu_client::tls;
+use quipu_client::via::Via;
 use report::Report;
 use schedule::Schedule;
 use turns::{Late, Turns};
@@ -300,7 +300,7 @@ fn too_late(timeout: Duration) -> Fault {
 /// fails.
 #[cfg(any(test, fuzzing))]
 pub(crate) fn read_exposition(number: usize, body: &[u8], content_type: &str) -> Option<Arc<Seen>> {
-    let text = crate::client::Text::of_type(body.to_vec(), content_type.to_owned());
+    let text = quipu_client::Text::of_type(body.to_vec(), content_type.to_owned());
     let turns = Turns::default();
     let turn = turns.take(body.len(), Instant::now() + Duration::from_secs(60)).ok()?;
     let read = families::read(&text, MAX_READ, &Seeded::default(), &turn, |_| false).ok()?;

@@ -15,10 +15,10 @@ use super::Inputs;
 use super::body::{Piece, Pieces};
 use super::parameters::{Parameters, bad};
 use super::place::Place;
-use crate::client::exposition::text_format;
 use crate::http::{Reply, Request, Response, Steps};
 use crate::time::now_ms;
 use lines::{Extra, Lines};
+use quipu_client::exposition::text_format;
 
 /// The names of the parameters.
 const TAKES: [&str; 2] = ["timestamp", "extra_label"];

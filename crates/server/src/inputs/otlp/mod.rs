@@ -28,10 +28,10 @@ use super::place::Place;
 use super::refusals::Input;
 use super::{Inputs, source};
 use crate::address::Source;
-use crate::client::via::{Came, LOOP, Loop};
 use crate::http::{Reply, Request, Response, Steps};
 use encoding::Encoding;
 use points::{Rejected, Translator};
+use quipu_client::via::{Came, LOOP, Loop};
 
 use crate::translate::otlp::Translation;
 

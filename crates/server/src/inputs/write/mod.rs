@@ -23,9 +23,9 @@ use self_cell::self_cell;
 use super::body::Pieces;
 use super::place::{Place, SMALL};
 use super::{Inputs, body};
-use crate::client::via::{Came, FIELD, LOOP, Loop, Via};
 use crate::http::{Reply, Request, Response, Steps, text};
 use crate::time::now_ms;
+use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
 
 pub use families::Families;
 use taking::{Step, Taking, Written};

@@ -4,8 +4,8 @@ use hyper::header::CONTENT_TYPE;
 use quipu_segment::printable;
 use quipu_wire::remote::read_metrics_response;
 
-use crate::client::sender::Answer;
 use crate::text::cut;
+use quipu_client::sender::Answer;
 
 /// What a response means for the request.
 #[derive(Debug, Clone, PartialEq, Eq)]

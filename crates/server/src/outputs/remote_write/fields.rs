@@ -4,7 +4,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName};
 use quipu_wire::remote::WriteVersion;
 
 use super::coding::Coding;
-use crate::client::via;
+use quipu_client::via;
 
 /// The fields of a request, with the way that its samples have gone.
 pub(super) fn of(version: WriteVersion, coding: Coding, via: &str) -> Vec<(HeaderName, &str)> {

@@ -38,8 +38,6 @@ use tracing::debug;
 
 use super::LAST;
 use super::schedule::{Backoff, Patience, Schedule};
-use crate::client::sender::Client;
-use crate::client::via;
 use backlog::Backlog;
 pub use coding::Coding;
 pub(super) use metrics::Metrics;
@@ -47,6 +45,8 @@ use metrics::ReceiverMetrics;
 use negotiation::Verdict;
 use queue::Id;
 pub(super) use queue::{Lane, Metrics as QueueMetrics, Queue};
+use quipu_client::sender::Client;
+use quipu_client::via;
 pub(super) use shards::Shards;
 use shards::{Standing, number};
 use snapshot::{Body, Requests, Snapshot};

@@ -8,9 +8,9 @@ use quipu_segment::printable;
 use ureq::Agent;
 
 use super::headers::Headers;
-use crate::client::ReceiverUrl;
-use crate::client::exchange::explained;
-use crate::client::tls;
+use crate::ReceiverUrl;
+use crate::exchange::explained;
+use crate::tls;
 
 /// The connection to a receiver.
 #[derive(Debug)]

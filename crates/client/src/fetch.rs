@@ -13,10 +13,10 @@ use ureq::tls::TlsConfig;
 
 use super::Text;
 use super::unix::{NoHost, UnixConnector};
-use crate::client::credentials::Credentials;
-use crate::client::exchange::explained;
-use crate::client::tls;
-use crate::client::via::{Loop, Via};
+use crate::credentials::Credentials;
+use crate::exchange::explained;
+use crate::tls;
+use crate::via::{Loop, Via};
 
 /// The most bytes of a response that commands read.
 const MAX_BYTES: u64 = 256 << 20;

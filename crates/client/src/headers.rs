@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hyper::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use quipu_segment::printable;
 
-use crate::client::credentials::{self, Credentials};
+use crate::credentials::{self, Credentials};
 
 /// What requests have beside the fields that their protocol demands.
 #[derive(Debug, Clone, Default)]
@@ -113,7 +113,7 @@ fn refusal(name: &HeaderName) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::via;
+    use crate::via;
 
     #[test]
     fn fields_are_checked_without_showing_their_values() {
