@@ -78,7 +78,7 @@ impl Client {
     }
 
     /// Sends a request with these header fields and those of the user, and reads the response. It
-    /// has at most this time, or [`TIMEOUT`].
+    /// has at most this time, or 30 seconds.
     ///
     /// # Errors
     /// A text that says why there is no response.
