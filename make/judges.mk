@@ -8,7 +8,7 @@ JUDGE_OTLP := $(CURDIR)/target/judge-otlp
 judge-otlp: ## OTLP beside Prometheus' translation of names and OpenTelemetry's telemetrygen
 	mkdir -p $(JUDGE_OTLP)
 	cd crates/server/tests/judges/otlp && go run . >$(JUDGE_OTLP)/names.jsonl
-	QUIPU_OTLP_NAMES=$(JUDGE_OTLP)/names.jsonl $(CARGO) test --locked --package quipu-server --lib \
+	QUIPU_OTLP_NAMES=$(JUDGE_OTLP)/names.jsonl $(CARGO) test --locked --package quipu-translate --lib \
 		prometheus_translates_names_alike -- --ignored --nocapture
 	GOBIN=$(JUDGE_OTLP) go install $(TELEMETRYGEN)
 	TELEMETRYGEN=$(JUDGE_OTLP)/telemetrygen $(CARGO) test --locked --package quipu-server --test daemon \
@@ -19,7 +19,7 @@ judge-relabel: ## Relabelling beside Prometheus' own package
 	mkdir -p target/judge-relabel
 	cd crates/server/tests/judges/relabel && go run . >$(CURDIR)/target/judge-relabel/samples.jsonl
 	QUIPU_RELABELLED=$(CURDIR)/target/judge-relabel/samples.jsonl $(CARGO) test --locked \
-		--package quipu-server --lib prometheus_relabels_alike -- --ignored --nocapture
+		--package quipu-translate --lib prometheus_relabels_alike -- --ignored --nocapture
 
 .PHONY: judge-statsd
 judge-statsd: ## Send the cases of statsd_exporter's tests to it and to the daemon, and compare /metrics

@@ -41,7 +41,7 @@ use crate::metrics::PREFIX;
 use crate::outputs::labels::{ExternalLabel, ResourceAttribute};
 use crate::record;
 use crate::time::Time;
-use crate::translate::rules::{self, Relabelling, Rules};
+use quipu_translate::rules::{self, Relabelling, Rules};
 
 /// The effective settings, checked and converted.
 #[derive(Debug, Clone)]

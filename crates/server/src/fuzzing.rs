@@ -27,7 +27,7 @@ use crate::routes::Routes;
 use crate::sources::recorded::{Labels, Seen};
 use crate::state::State;
 use crate::top::Top;
-use crate::translate::otlp::Translation;
+use quipu_translate::otlp::Translation;
 
 /// Takes packets of lines.
 type Lines = Box<dyn FnMut(&[u8])>;

@@ -50,5 +50,4 @@ mod temporary;
 mod text;
 pub mod time;
 pub mod top;
-pub mod translate;
 pub mod wire;

@@ -31,7 +31,7 @@ use crate::signals::{self, Signals};
 use crate::source::Source;
 use crate::state::{self, Starting, State};
 use crate::top::Top;
-use crate::translate::rules::{self, Rules};
+use quipu_translate::rules::{self, Rules};
 
 /// Why the daemon failed to start, or to shut down cleanly.
 #[derive(Debug)]

@@ -20,7 +20,7 @@ use crate::inputs::{listeners, push};
 use crate::outputs::Coding;
 use crate::outputs::otlp::{Compression, Temporality};
 use crate::record;
-use crate::translate::otlp::Translation;
+use quipu_translate::otlp::Translation;
 
 /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in
 /// the defaults.

@@ -36,13 +36,13 @@ use quipu::snapshot::Timestamp;
 
 use crate::http::Request;
 use crate::omitted::OmittedFamilies;
-use crate::translate::rules::Rules;
 use encoded::EncodedSeries;
 use gate::Gate;
 use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
 use place::Places;
 use push::Push;
 use quipu_client::via::Via;
+use quipu_translate::rules::Rules;
 use rate::Rates;
 use refusals::Refusals;
 use write::Families;

@@ -22,13 +22,13 @@ use quipu::Registry;
 use quipu::snapshot::Sink;
 use tracing::warn;
 
-use crate::translate::rules::{self, Relabelling};
 use labels::ExternalLabel;
 use otlp::Exporter;
 use quipu_client::ReceiverUrl;
 use quipu_client::headers::Headers;
 use quipu_client::sender::Client;
 use quipu_client::via::Via;
+use quipu_translate::rules::{self, Relabelling};
 pub use remote_write::Coding;
 use remote_write::{Lane, Metrics, Queue, QueueMetrics, Shards, Writer};
 

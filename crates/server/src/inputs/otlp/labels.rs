@@ -14,7 +14,7 @@ use quipu_wire::remote::{Attribute, Instrumentation, Value};
 
 use super::points::Rejected;
 use super::values;
-use crate::translate::otlp::{INSTANCE, NAME, NAMESPACE, Translation};
+use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE, Translation};
 
 /// Labels in order of their addition. The texts are in one buffer, which is used again.
 #[derive(Debug, Default)]

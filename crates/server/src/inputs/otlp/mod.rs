@@ -33,7 +33,7 @@ use encoding::Encoding;
 use points::{Rejected, Translator};
 use quipu_client::via::{Came, LOOP, Loop};
 
-use crate::translate::otlp::Translation;
+use quipu_translate::otlp::Translation;
 
 /// How points become series.
 #[derive(Debug, Clone, PartialEq, Eq)]

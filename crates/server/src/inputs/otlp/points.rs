@@ -13,7 +13,7 @@ use super::labels::{self, Labels, Rules, Target};
 use crate::address::Source;
 use crate::inputs::Shared;
 use crate::text::cut;
-use crate::translate::otlp::Kind;
+use quipu_translate::otlp::Kind;
 
 /// Why a data point was not taken.
 #[derive(Debug, Clone, PartialEq)]

@@ -19,7 +19,7 @@ use super::requests::{Requests, identity};
 use super::resources::Given;
 use crate::outputs::labels::ExternalLabel;
 use crate::time::now_ns;
-use crate::translate::otlp::ucum;
+use quipu_translate::otlp::ucum;
 
 /// Takes points as cumulative data. Those of a metric follow its beginning.
 pub(super) trait Points {

@@ -13,7 +13,7 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{Attribute, MetricsWriter, Value};
 
 use crate::outputs::labels::ResourceAttribute;
-use crate::translate::otlp::{INSTANCE, NAME, NAMESPACE};
+use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE};
 
 /// What the user gives.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use quipu_wire::remote::{Label, Metadata, WriteVersion};
 use super::coding::Coding;
 use super::placement;
 use super::snapshot::Requests;
-use crate::translate::rules::Relabelling;
+use quipu_translate::rules::Relabelling;
 
 /// Writes the parts of a snapshot.
 #[derive(Debug)]

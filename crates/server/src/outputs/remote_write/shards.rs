@@ -24,7 +24,7 @@ use super::snapshot::Requests;
 use crate::outputs::labels::ExternalLabel;
 use crate::outputs::{Options, Source};
 use crate::time::now_ms;
-use crate::translate::rules::Relabelling;
+use quipu_translate::rules::Relabelling;
 
 /// The shards of a receiver.
 pub(crate) struct Shards {

@@ -27,7 +27,7 @@ pub enum Translation {
 
 /// What a metric is, as far as its name depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// A sum that only grows.
     Counter,
     /// A gauge. A sum that goes up and down is none here.
@@ -49,7 +49,7 @@ impl Translation {
     }
 
     /// The name of a metric; `None` if nothing of its name is left.
-    pub(crate) fn metric(self, name: &str, unit: &str, kind: Kind) -> Option<String> {
+    pub fn metric(self, name: &str, unit: &str, kind: Kind) -> Option<String> {
         if !self.escapes() {
             let named = if self.has_suffixes() { suffixed(name, unit, kind) } else { name.into() };
             return (!named.is_empty()).then_some(named);
@@ -68,7 +68,7 @@ impl Translation {
     }
 
     /// The unit as it is shown, such as `bytes_per_second`; empty if there is none.
-    pub(crate) fn unit(self, unit: &str) -> String {
+    pub fn unit(self, unit: &str) -> String {
         let (main, per) = unit_suffixes(unit);
         let (main, per) = (clean_unit(&main), clean_unit(&per));
         let joined = match (main.is_empty(), per.is_empty()) {
@@ -81,7 +81,7 @@ impl Translation {
     }
 
     /// The name of a label for an attribute; `None` if nothing of the key is left.
-    pub(crate) fn label(self, key: &str) -> Option<Cow<'_, str>> {
+    pub fn label(self, key: &str) -> Option<Cow<'_, str>> {
         let named = if self.escapes() { escaped_label(key) } else { Cow::Borrowed(key) };
         named.contains(|c| c != '_').then_some(named)
     }
@@ -211,7 +211,7 @@ fn escaped_label(key: &str) -> Cow<'_, str> {
 }
 
 /// The unit of UCUM for words, such as `By/s` for `bytes_per_second`; other words are kept.
-pub(crate) fn ucum(unit: &str) -> Cow<'_, str> {
+pub fn ucum(unit: &str) -> Cow<'_, str> {
     let short = |units: &[(&'static str, &str)], unit: &str| {
         units.iter().find(|(_, word)| *word == unit).map(|(short, _)| *short)
     };
@@ -269,11 +269,12 @@ const PER_UNITS: &[(&str, &str)] = &[
     ("y", "year"),
 ];
 
-/// The attribute of a resource that becomes `job`, the one that comes before it with a slash, and
-/// the one that becomes `instance`.
-pub(crate) const NAME: &str = "service.name";
-pub(crate) const NAMESPACE: &str = "service.namespace";
-pub(crate) const INSTANCE: &str = "service.instance.id";
+/// The attribute of a resource that becomes `job`.
+pub const NAME: &str = "service.name";
+/// The attribute that comes before [`NAME`] in `job`, with a slash.
+pub const NAMESPACE: &str = "service.namespace";
+/// The attribute that becomes `instance`.
+pub const INSTANCE: &str = "service.instance.id";
 
 #[cfg(test)]
 mod tests {
