@@ -3,7 +3,7 @@
 that points the wrong way, or from one layer to another that it must not know.
 
 An arrow is a pair of files: one names a module or an item of the other, in a `use` or in a path.
-Tests are not read. `layers.txt` describes its own lines. `layers.py -v` prints all known violations.
+Tests are not read. `layers.txt` describes its own lines.
 """
 
 import re
@@ -34,18 +34,15 @@ class Layer:
         self.places: list[Path] = []
 
 
-def read_layers() -> tuple[dict[str, Layer], dict[tuple[str, str], int]]:
-    """The layers of `layers.txt` by name, and how many violations it admits from one to another."""
+def read_layers() -> dict[str, Layer]:
+    """The layers of `layers.txt` by name."""
     layers: dict[str, Layer] = {}
-    known: dict[tuple[str, str], int] = {}
     for number, line in enumerate(LAYERS.read_text().splitlines(), 1):
         words = line.split("#")[0].split()
         if not words:
             continue
         if line[0].isspace():
             last.places += [ROOT / words[0] / word for word in words[1:]]
-        elif words[0] == "known" and len(words) == 5 and words[2] == "->":
-            known[words[1], words[3]] = int(words[4])
         elif words[1:2] == ["->"] or len(words) == 1:
             for name in words[2:]:
                 if name not in layers:
@@ -58,7 +55,7 @@ def read_layers() -> tuple[dict[str, Layer], dict[tuple[str, str], int]]:
         for place in layer.places:
             if not place.exists() and not place.with_suffix(".rs").exists():
                 sys.exit(f"{LAYERS.name}: {layer.name}: {place.relative_to(ROOT)} does not exist")
-    return layers, known
+    return layers
 
 
 def tokens(text: str) -> list[tuple[str, int]]:
@@ -227,33 +224,23 @@ def layer_of_file(file: Path, layers: dict[str, Layer]) -> Layer:
 
 
 def main() -> int:
-    layers, known = read_layers()
+    layers = read_layers()
     crates = [Crate(toml.parent) for toml in sorted(ROOT.glob("crates/*/Cargo.toml"))]
     layer_of = {
         file: layer_of_file(file, layers) for crate in crates for file in crate.files.values()
     }
-    found: dict[tuple[str, str], dict[tuple[Path, Path], int]] = {}
+    found: dict[tuple[Path, Path], int] = {}
     for user, position, used in arrows(crates):
         upper, lower = layer_of[user], layer_of[used]
         if upper is not lower and lower.name not in upper.uses:
-            pairs = found.setdefault((upper.name, lower.name), {})
-            pairs.setdefault((user, used), position)
-    failed = False
-    for pair in sorted(found.keys() | known.keys()):
-        violations, allowed = found.get(pair, {}), known.get(pair, 0)
-        if len(violations) > allowed or "-v" in sys.argv[1:]:
-            for (user, used), position in sorted(violations.items()):
-                line = user.read_text().count("\n", 0, position) + 1
-                print(f"{user.relative_to(ROOT)}:{line} uses {used.relative_to(ROOT)}")
-        if len(violations) > allowed:
-            failed = True
-            print(f"  {pair[0]} -> {pair[1]}: {len(violations)} arrows, but {allowed} are known")
-        elif len(violations) < allowed:
-            failed = True
-            print(f"{LAYERS.name}: lower 'known {pair[0]} -> {pair[1]}' to {len(violations)}")
-    total = sum(map(len, found.values()))
-    print(f"{total} violations of {LAYERS.name}")
-    return int(failed)
+            found.setdefault((user, used), position)
+    for (user, used), position in sorted(found.items()):
+        line = user.read_text().count("\n", 0, position) + 1
+        pair = f"{layer_of[user].name} -> {layer_of[used].name}"
+        print(f"{user.relative_to(ROOT)}:{line} uses {used.relative_to(ROOT)}: {pair}")
+    if found:
+        print(f"{len(found)} imports violate {LAYERS.name}", file=sys.stderr)
+    return int(bool(found))
 
 
 if __name__ == "__main__":
