@@ -2,6 +2,8 @@
 
 use quipu_wire::remote::exposition::text::Format;
 
+use crate::media::Media;
+
 /// An exposition.
 #[derive(Debug)]
 pub struct Text {
@@ -16,7 +18,11 @@ pub struct Text {
 impl Text {
     /// A text of this content type.
     pub fn of_type(bytes: Vec<u8>, content_type: String) -> Self {
-        Self { bytes, format: text_format(&content_type), content_type: Some(content_type) }
+        Self {
+            bytes,
+            format: text_format(Media::new(&content_type)),
+            content_type: Some(content_type),
+        }
     }
 
     /// A text that says itself which format it has: OpenMetrics, if it has a line that Prometheus'
@@ -31,10 +37,9 @@ impl Text {
     }
 }
 
-/// The format of a text of this content type.
-pub fn text_format(content_type: &str) -> Format {
-    let name = content_type.split(';').next().unwrap_or_default();
-    match name.trim().eq_ignore_ascii_case("application/openmetrics-text") {
+/// The format of a text of this type.
+pub fn text_format(media: Media<'_>) -> Format {
+    match media.is("application/openmetrics-text") {
         true => Format::OpenMetrics,
         false => Format::Prometheus,
     }

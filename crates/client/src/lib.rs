@@ -5,6 +5,7 @@ mod exchange;
 pub mod exposition;
 pub mod fetch;
 pub mod headers;
+pub mod media;
 pub mod sender;
 pub mod tls;
 mod unix;

@@ -1,6 +1,5 @@
 //! The routes of the daemon, all served from memory.
 
-use std::path::PathBuf;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
@@ -13,7 +12,7 @@ use tracing::{debug, trace, warn};
 use crate::agent::{Filter, Watched};
 use crate::exposing::Exposing;
 use crate::http::{
-    Event, Handler, Refusal, Reply, Request, Response, Steps, method_not_allowed, text,
+    Event, Handler, Query, Refusal, Reply, Request, Response, Steps, method_not_allowed, text,
 };
 use crate::inputs::push::Push;
 use crate::inputs::refusals::Refusals;
@@ -125,13 +124,13 @@ impl Routes {
 
     /// `GET /rate?window=1s`: the events of a window that ends now. Does not count this request.
     fn rate(&self, request: &Request) -> Result<Reply, Refused> {
-        let query = Query::of(request, &["window", "format"])?;
+        let query = Query::only(request, &["window", "format"]).map_err(bad)?;
         let requests = &self.state.requests;
-        let over = match query.window()? {
+        let over = match window(&query)? {
             Some(window) => requests.over(window).map_err(bad)?,
             None => requests.own(),
         };
-        if !query.wants_json()? {
+        if !wants_json(&query)? {
             return Ok(number(requests.count_over(over)).into());
         }
         Ok(Reply::in_steps(Fullest { state: self.state, over, peak: requests.peak_over(over) }))
@@ -139,12 +138,12 @@ impl Routes {
 
     /// `GET /rate/{key}`: the events of a key; 0 for an unknown key.
     fn key_rate(&self, request: &Request, key: &str) -> Result<Response, Refused> {
-        let query = Query::of(request, &["window", "format"])?;
+        let query = Query::only(request, &["window", "format"]).map_err(bad)?;
         let keys = &self.state.keys;
         let key = decode(key)?;
-        let window = query.window()?.unwrap_or(keys.window());
+        let window = window(&query)?.unwrap_or(keys.window());
         let (count, rate) = keys.rate_over(&key, window).map_err(bad)?.unwrap_or((0, 0.0));
-        if !query.wants_json()? {
+        if !wants_json(&query)? {
             return Ok(number(count));
         }
         let object = serde_json::json!({
@@ -158,16 +157,16 @@ impl Routes {
 
     /// `POST /hit/{key}`: counts one event of a key, or `?n=` events.
     fn hit(&self, request: &Request, key: &str) -> Result<Response, Refused> {
-        let query = Query::of(request, &["n"])?;
-        let n = query.number("n")?.unwrap_or(1);
+        let query = Query::only(request, &["n"]).map_err(bad)?;
+        let n = whole(&query, "n")?.unwrap_or(1);
         let key = decode(key)?;
         Ok(number(self.state.keys.hit(&key, n).map_err(bad)?))
     }
 
     /// `GET /top?n=10`: the keys with the most events, one per line.
     fn top(&self, request: &Request) -> Result<Reply, Refused> {
-        let query = Query::of(request, &["n"])?;
-        let most = query.number("n")?.unwrap_or(10);
+        let query = Query::only(request, &["n"]).map_err(bad)?;
+        let most = whole(&query, "n")?.unwrap_or(10);
         let most = usize::try_from(most).ok().filter(|most| *most <= MAX_KEYS);
         let most = most.ok_or_else(|| bad(format!("n is too large; give at most {MAX_KEYS}")))?;
         let asked = match self.top.ask(&self.state.keys, most) {
@@ -329,16 +328,14 @@ fn log(event: Event) {
 /// What a scrape asks for. Other parameters are ignored: a scraper may add its own.
 fn filter(request: &Request) -> Result<Filter, Refused> {
     let mut filter = Filter::default();
-    for pair in request.query().unwrap_or_default().split('&') {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        match &*decoded(name, name)? {
-            "segment" => filter.source = Some(decoded(name, value)?),
+    for (name, value) in Query::of(request).map_err(bad)?.iter() {
+        match name {
+            "segment" => filter.source = Some(value.to_owned()),
             "directory" => {
-                let path = PathBuf::from(decoded(name, value)?);
                 let what = "the directory is empty; give the path of a watched one";
-                filter.directory = Some(std::path::absolute(path).map_err(|_| bad(what))?);
+                filter.directory = Some(std::path::absolute(value).map_err(|_| bad(what))?);
             }
-            "name[]" => filter.names.push(decoded(name, value)?),
+            "name[]" => filter.names.push(value.to_owned()),
             _ => {}
         }
     }
@@ -348,58 +345,22 @@ fn filter(request: &Request) -> Result<Filter, Refused> {
     Ok(filter)
 }
 
-/// The value of a parameter.
-fn decoded(name: &str, value: &str) -> Result<String, Refused> {
-    let value = value.replace('+', " ");
-    let value = percent_decode_str(&value).decode_utf8().map_err(|_| {
-        bad(format!(
-            "the parameter {name:?} is not UTF-8; percent-encode the bytes of a UTF-8 text"
-        ))
-    })?;
-    Ok(value.into_owned())
+fn window(query: &Query) -> Result<Option<std::time::Duration>, Refused> {
+    let parse = |text: &str| text.parse::<Time>().map(|time| time.0);
+    let parsed = query.one("window").map(parse).transpose();
+    parsed.map_err(|error| bad(format!("the window cannot be read: {error}")))
 }
 
-/// The query parameters of a request, with names checked and values decoded.
-struct Query<'a>(Vec<(&'a str, String)>);
+fn whole(query: &Query, name: &str) -> Result<Option<u64>, Refused> {
+    let parsed = query.one(name).map(str::parse).transpose();
+    parsed.map_err(|error| bad(format!("{name} cannot be read: {error}; give a whole number")))
+}
 
-impl<'a> Query<'a> {
-    fn of(request: &'a Request, known: &[&str]) -> Result<Self, Refused> {
-        let mut parameters = Vec::new();
-        for pair in request.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !known.contains(&name) {
-                return Err(bad(format!(
-                    "unknown parameter {name:?}; this route takes {}",
-                    known.join(", ")
-                )));
-            }
-            parameters.push((name, decoded(name, value)?));
-        }
-        Ok(Self(parameters))
-    }
-
-    fn get(&self, name: &str) -> Option<&str> {
-        let found = self.0.iter().find(|(other, _)| *other == name);
-        found.map(|(_, value)| value.as_str())
-    }
-
-    fn window(&self) -> Result<Option<std::time::Duration>, Refused> {
-        let parse = |text: &str| text.parse::<Time>().map(|time| time.0);
-        let parsed = self.get("window").map(parse).transpose();
-        parsed.map_err(|error| bad(format!("the window cannot be read: {error}")))
-    }
-
-    fn number(&self, name: &str) -> Result<Option<u64>, Refused> {
-        let parsed = self.get(name).map(str::parse).transpose();
-        parsed.map_err(|error| bad(format!("{name} cannot be read: {error}; give a whole number")))
-    }
-
-    fn wants_json(&self) -> Result<bool, Refused> {
-        match self.get("format") {
-            None | Some("text") => Ok(false),
-            Some("json") => Ok(true),
-            Some(other) => Err(bad(format!("unknown format {other:?}; give text or json"))),
-        }
+fn wants_json(query: &Query) -> Result<bool, Refused> {
+    match query.one("format") {
+        None | Some("text") => Ok(false),
+        Some("json") => Ok(true),
+        Some(other) => Err(bad(format!("unknown format {other:?}; give text or json"))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The interface between transport and daemon: the daemon handles requests, and is notified of
 //! events.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -204,6 +205,11 @@ pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
     response
+}
+
+/// A 400 response.
+pub fn bad_request(what: impl fmt::Display) -> Response {
+    text(StatusCode::BAD_REQUEST, format!("{what}\n"))
 }
 
 /// A 503 response, after which the client can try again in some seconds.

@@ -20,6 +20,7 @@ mod handler;
 mod host;
 mod limits;
 mod listener;
+mod query;
 mod refusal;
 mod room;
 mod server;
@@ -31,9 +32,11 @@ mod worker;
 pub use access::Access;
 pub use error::Error;
 pub use handler::{
-    Closed, Event, Handler, Reply, Request, Response, Steps, method_not_allowed, text, unavailable,
+    Closed, Event, Handler, Reply, Request, Response, Steps, bad_request, method_not_allowed, text,
+    unavailable,
 };
 pub use limits::Limits;
 pub use listener::Options;
+pub use query::Query;
 pub use refusal::Refusal;
 pub use server::{Server, Stopped};

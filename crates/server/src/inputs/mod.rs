@@ -15,7 +15,6 @@ pub mod ingest;
 pub mod listeners;
 pub mod order;
 pub mod otlp;
-pub mod parameters;
 pub mod place;
 pub mod push;
 pub mod rate;

@@ -8,17 +8,16 @@ mod lines;
 
 use std::time::{Duration, Instant};
 
-use hyper::header::CONTENT_TYPE;
 use quipu_wire::remote::exposition::text::{Format, Options, Stream, Visitor};
 
 use super::Inputs;
 use super::body::{Piece, Pieces};
-use super::parameters::{Parameters, bad};
 use super::place::Place;
-use crate::http::{Reply, Request, Response, Steps};
+use crate::http::{Query, Reply, Request, Response, Steps, bad_request};
 use crate::time::now_ms;
 use lines::{Extra, Lines};
 use quipu_client::exposition::text_format;
+use quipu_client::media::Media;
 
 /// The names of the parameters.
 const TAKES: [&str; 2] = ["timestamp", "extra_label"];
@@ -51,8 +50,8 @@ const STEP: Duration = Duration::from_micros(100);
 impl Importing {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
-        let parameters = Parameters::of(request, &TAKES)?;
-        let extra = Extra::of(&parameters)?;
+        let query = Query::only(request, &TAKES).map_err(bad_request)?;
+        let extra = Extra::of(&query)?;
         let format = format(request);
         let pieces = Pieces::new(request, inputs.shared().body_bytes)?;
         Ok(Self {
@@ -106,30 +105,31 @@ impl Steps for Importing {
     }
 }
 
+/// The format that the content type names.
 fn format(request: &Request) -> Format {
-    let given = request.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
-    text_format(given.unwrap_or_default())
+    text_format(Media::of(request.headers()))
 }
 
 impl Extra {
     /// The parameters: `timestamp`, in milliseconds since 1970, for lines without a time, and
     /// `extra_label=name=value`.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn of(parameters: &Parameters<'_>) -> Result<Self, Response> {
+    fn of(query: &Query) -> Result<Self, Response> {
         let mut extra = Self::default();
-        if let Some(given) = parameters.one("timestamp") {
+        if let Some(given) = query.one("timestamp") {
             let parsed = given.parse().map_err(|error| {
-                bad(&format!(
+                bad_request(format!(
                     "timestamp cannot be read: {error}; give a whole number of milliseconds since \
                      1970"
                 ))
             })?;
             extra.timestamp_ms = Some(parsed);
         }
-        for label in parameters.all("extra_label") {
+        let labels = query.iter().filter(|(name, _)| *name == "extra_label");
+        for (_, label) in labels {
             let (name, value) =
                 label.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(|| {
-                    bad(&format!("extra_label cannot be read: {label:?}; give name=value"))
+                    bad_request(format!("extra_label cannot be read: {label:?}; give name=value"))
                 })?;
             extra.labels.retain(|(other, _)| other != name);
             extra.labels.push((name.to_owned(), value.to_owned()));

@@ -15,9 +15,8 @@ use serde_json::json;
 
 use super::Inputs;
 use super::body::{Piece, Pieces};
-use super::parameters::{Parameters, bad};
 use super::place::Place;
-use crate::http::{Reply, Request, Response, Steps};
+use crate::http::{Query, Reply, Request, Response, Steps, bad_request};
 use crate::time::now_ms;
 use points::{Points, Unit};
 
@@ -55,8 +54,8 @@ const MAX_LINE: usize = 64 << 10;
 impl Writing {
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
-        let parameters = Parameters::of(request, &TAKES)?;
-        let unit = Unit::of(parameters.one("precision").unwrap_or_default())?;
+        let query = Query::only(request, &TAKES).map_err(bad_request)?;
+        let unit = Unit::of(query.one("precision").unwrap_or_default())?;
         let pieces = Pieces::new(request, inputs.shared().body_bytes)?;
         Ok(Self {
             place: Place::of(&inputs.shared().places, request),
@@ -130,7 +129,7 @@ impl Unit {
             "h" => Self::Multiple(3_600_000),
             other => {
                 let what = format!("precision {other:?} is not known; give ns, us, ms, s, m or h");
-                return Err(bad(&what));
+                return Err(bad_request(what));
             }
         })
     }

@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use hyper::StatusCode;
-use hyper::header::CONTENT_TYPE;
 use quipu::intake::Shape;
 use quipu_wire::{AnyFormat, Framing, Kind};
 
-use crate::http::{Request, Response, text};
-use crate::inputs::parameters::{Parameters, bad};
+use crate::http::{Query, Request, Response, bad_request, text};
+use quipu_client::media::Media;
 
 /// How the messages of a request are read, and what becomes of them.
 #[derive(Debug)]
@@ -50,15 +49,15 @@ impl Options {
     /// Reads the parameters and the content type.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub(super) fn of(request: &Request) -> Result<Self, Response> {
-        let parameters = Parameters::of(request, &TAKES)?;
-        let format = match parameters.one("format") {
+        let query = Query::only(request, &TAKES).map_err(bad_request)?;
+        let format = match query.one("format") {
             Some(name) => AnyFormat::named(name).ok_or_else(|| {
                 let all: Vec<_> = AnyFormat::all().map(|format| format.name()).collect();
-                bad(&format!("unknown format {name:?}; give one of {}", all.join(", ")))
+                bad_request(format!("unknown format {name:?}; give one of {}", all.join(", ")))
             })?,
             None => by_content_type(request)?,
         };
-        let kind = match parameters.one("message") {
+        let kind = match query.one("message") {
             None | Some("union") => Kind::MetricUnion,
             Some("counter") => Kind::Counter,
             Some("batch-timer") => Kind::BatchTimer,
@@ -67,14 +66,14 @@ impl Options {
                 return Err(unknown("message", other, "counter, batch-timer, gauge or union"));
             }
         };
-        let framing = match parameters.one("framing") {
+        let framing = match query.one("framing") {
             None | Some("own") => Framing::Own,
             Some("u32le") => Framing::U32Le,
             Some("varint") => Framing::Varint,
             Some("none") => Framing::None,
             Some(other) => return Err(unknown("framing", other, "own, u32le, varint or none")),
         };
-        let timers = match parameters.one("timers") {
+        let timers = match query.one("timers") {
             None | Some("summary") => Shape::Summary(QUANTILES.to_vec(), WINDOW),
             Some("histogram") => Shape::Classic(BOUNDS.to_vec()),
             Some("native") => Shape::Native(3, 160),
@@ -86,8 +85,7 @@ impl Options {
 
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
 fn by_content_type(request: &Request) -> Result<AnyFormat, Response> {
-    let given = request.headers().get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
-    let given = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+    let given = Media::of(request.headers()).name();
     let found = TYPES.iter().find(|(name, _)| given.eq_ignore_ascii_case(name));
     found.and_then(|(_, format)| AnyFormat::named(format)).ok_or_else(|| {
         let types: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();
@@ -102,7 +100,7 @@ fn by_content_type(request: &Request) -> Result<AnyFormat, Response> {
 }
 
 fn unknown(name: &str, value: &str, known: &str) -> Response {
-    bad(&format!("unknown {name} {value:?}; give {known}"))
+    bad_request(format!("unknown {name} {value:?}; give {known}"))
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::http::{Request, Response};
+use quipu_client::media::Media;
 
 /// An encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,14 +28,14 @@ impl Encoding {
     /// The response to a type that is not supported.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub(super) fn of(request: &Request) -> Result<Self, Response> {
-        let value = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let media = value.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        if media.eq_ignore_ascii_case(TYPES[0]) {
+        let media = Media::of(request.headers());
+        if media.is(TYPES[0]) {
             Ok(Self::Protobuf)
-        } else if media.eq_ignore_ascii_case(TYPES[1]) {
+        } else if media.is(TYPES[1]) {
             Ok(Self::Json)
         } else {
-            let is_grpc = media.get(..GRPC.len()).is_some_and(|m| m.eq_ignore_ascii_case(GRPC));
+            let is_grpc =
+                media.name().get(..GRPC.len()).is_some_and(|m| m.eq_ignore_ascii_case(GRPC));
             let way_out =
                 if is_grpc { ": set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" } else { "" };
             let what =

@@ -7,8 +7,8 @@ use super::apply::{self, Outcome, Work};
 use super::batch::Fault;
 use super::check::check;
 use super::groups::{Groups, Key, MAX_SHAPES};
-use super::routes::{Push, bad, now};
-use crate::http::{Response, Steps, text, unavailable};
+use super::routes::{Push, now};
+use crate::http::{Response, Steps, bad_request, text, unavailable};
 use crate::inputs::Inputs;
 use crate::inputs::gate::{Replacing, WaitingReplacement};
 use crate::inputs::refusals::Input;
@@ -108,7 +108,7 @@ impl Changing {
             && let Some(told) = group.told(id)
         {
             if let Some(what) = told {
-                self.change = Change::Nothing(bad(what));
+                self.change = Change::Nothing(bad_request(what));
             }
             return None;
         }
@@ -137,7 +137,7 @@ impl Changing {
                 Err(what) => {
                     let fault = Fault::Inconsistent(what);
                     refused(&fault);
-                    self.change = Change::Nothing(bad(fault));
+                    self.change = Change::Nothing(bad_request(fault));
                     Work::fail(&mut groups, push.key, push.now, push.expiry)
                 }
             }
@@ -178,7 +178,7 @@ impl Changing {
         let response = if outcome.is_full && may_come_again {
             unavailable(what + "\n", "1")
         } else {
-            bad(what)
+            bad_request(what)
         };
         self.change = Change::Fail(key, response);
     }

@@ -136,12 +136,13 @@ mod tests {
     use super::super::parse::Parser;
     use super::super::path::Grouping;
     use super::*;
+    use quipu_client::media::Media;
 
     fn read(path: &str, text: &str) -> (Key, Content) {
         let grouping = Grouping::parse(path).unwrap();
         let key = grouping.key().into();
         let mut batch = Batch::new(grouping, &Limits::default());
-        let mut parser = Parser::new("");
+        let mut parser = Parser::new(Media::new(""));
         parser.push(text.as_bytes(), &mut batch).unwrap();
         parser.finish(&mut batch).unwrap();
         (key, batch.finish().unwrap())

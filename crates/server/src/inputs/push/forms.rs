@@ -30,6 +30,7 @@ use super::content::{Amount, Content, Families, Held, Values};
 use super::known::Known;
 use super::parse::Parser;
 use super::path::Grouping;
+use quipu_client::media::Media;
 
 /// The forms that are known.
 #[derive(Debug)]
@@ -264,7 +265,7 @@ impl Form {
     /// is not one of these, or one that comes twice.
     fn of(body: &Scanned<'_>, content: &Content, batch: &Batch) -> Option<Self> {
         let mut again = Batch::new(batch.grouping().clone(), batch.limits());
-        let mut parser = Parser::new("");
+        let mut parser = Parser::new(Media::new(""));
         parser.push(body.numbered().as_bytes(), &mut again).ok()?;
         parser.finish(&mut again).ok()?;
         let numbered = again.finish().ok()?;
@@ -490,7 +491,7 @@ mod tests {
     /// The long way.
     fn read(path: &str, body: &str) -> (Batch, Result<Content, Fault>) {
         let mut batch = Batch::new(grouping(path), &Limits::default());
-        let mut parser = Parser::new("");
+        let mut parser = Parser::new(Media::new(""));
         let read = parser.push(body.as_bytes(), &mut batch);
         let read = read.and_then(|()| parser.finish(&mut batch)).and_then(|()| batch.finish());
         (batch, read)

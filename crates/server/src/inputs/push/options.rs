@@ -1,16 +1,14 @@
 //! How pushes are treated: by the settings of the daemon, and by the query of a push.
 
-use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
 use clap::ValueEnum;
-use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use super::path::Grouping;
-use crate::http::{Access, Request};
+use crate::http::{Access, Query, Request};
 use crate::time::Time;
 
 /// The settings of pushes.
@@ -84,17 +82,17 @@ impl Options {
         grouping: &Grouping,
         request: &Request,
     ) -> Result<Self, String> {
-        let asked = |name| query(request, name);
-        let mode = match asked("mode")?.map(|mode| choice("mode", &mode)).transpose()? {
+        let query = Query::of(request)?;
+        let mode = match query.one("mode").map(|mode| choice("mode", mode)).transpose()? {
             Some(mode) => mode,
             None if settings.add_jobs.iter().any(|pattern| matches(pattern, grouping.job())) => {
                 Mode::Add
             }
             None => settings.mode,
         };
-        let gauges = asked("gauges")?.map(|gauges| choice("gauges", &gauges)).transpose()?;
+        let gauges = query.one("gauges").map(|gauges| choice("gauges", gauges)).transpose()?;
         let gauges = gauges.unwrap_or(settings.gauges);
-        let ttl = asked("ttl")?.map(|ttl| ttl.parse::<Time>()).transpose();
+        let ttl = query.one("ttl").map(str::parse::<Time>).transpose();
         let ttl = ttl.map_err(|error| format!("the ttl cannot be read: {error}"))?;
         let id = request.headers().get(ID).map(|id| id.to_str()).transpose();
         let id = id.map_err(|_| format!("the header {ID} is not text: use ASCII"))?;
@@ -110,19 +108,6 @@ impl Options {
     pub(super) fn adds(&self) -> bool {
         self.mode == Mode::Add
     }
-}
-
-/// The value of a parameter of the query, decoded.
-fn query(request: &Request, name: &str) -> Result<Option<String>, String> {
-    let mut pairs = request.query().unwrap_or_default().split('&');
-    let value = pairs.find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='));
-    let decode = |value: &str| {
-        let value = value.replace('+', " ");
-        percent_decode_str(&value).decode_utf8().map(Cow::into_owned)
-    };
-    value.map(decode).transpose().map_err(|_| {
-        format!("the parameter {name:?} is not UTF-8; percent-encode the bytes of a UTF-8 text")
-    })
 }
 
 fn choice<T: ValueEnum>(name: &str, value: &str) -> Result<T, String> {

@@ -5,6 +5,7 @@ use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Str
 use quipu_wire::remote::exposition::{self, Families, FamilyError};
 
 use super::batch::{Batch, Fault};
+use quipu_client::media::Media;
 
 /// Reads a body.
 pub(super) struct Parser(Reading);
@@ -19,27 +20,18 @@ enum Reading {
 impl Parser {
     /// Begins to read a body of that content type. Other types than OpenMetrics and protobuf are
     /// text 0.0.4.
-    pub(super) fn new(content_type: &str) -> Self {
-        let mut parts = content_type.split(';').map(str::trim);
-        let media_type = parts.next().unwrap_or_default();
-        let parameter = |name: &str, value: &str| {
-            let mut parameters = content_type.split(';').skip(1);
-            parameters.any(|parameter| {
-                let (found, given) = parameter.split_once('=').unwrap_or_default();
-                found.trim().eq_ignore_ascii_case(name) && given.trim().trim_matches('"') == value
-            })
-        };
+    pub(super) fn new(media: Media<'_>) -> Self {
         let text = |format| {
             let options = Options::new(format).max_line(MAX_LINE);
             let families = Families::new(format, exposition::Limits::default());
             Reading::Text(Box::new((Stream::new(options), families)), format)
         };
-        let reading = if media_type.eq_ignore_ascii_case("application/vnd.google.protobuf")
-            && parameter("proto", "io.prometheus.client.MetricFamily")
-            && parameter("encoding", "delimited")
+        let reading = if media.is("application/vnd.google.protobuf")
+            && media.parameter("proto") == Some("io.prometheus.client.MetricFamily")
+            && media.parameter("encoding") == Some("delimited")
         {
             Reading::Protobuf(Vec::new(), 0)
-        } else if media_type.eq_ignore_ascii_case("application/openmetrics-text") {
+        } else if media.is("application/openmetrics-text") {
             text(Format::OpenMetrics)
         } else {
             text(Format::Prometheus)
@@ -202,7 +194,7 @@ mod tests {
     fn read(content_type: &str, body: &[u8]) -> Result<Content, Fault> {
         let grouping = Grouping::parse("job/a/zone/z").unwrap();
         let mut batch = Batch::new(grouping, &Limits::default());
-        let mut parser = Parser::new(content_type);
+        let mut parser = Parser::new(Media::new(content_type));
         for piece in body.chunks(7) {
             parser.push(piece, &mut batch)?;
         }

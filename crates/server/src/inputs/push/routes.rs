@@ -7,8 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::{Method, StatusCode};
+use hyper::Method;
+use hyper::header::HeaderValue;
 use quipu::intake::Intake;
 use tracing::warn;
 
@@ -23,12 +23,13 @@ use super::options::{Options, Settings};
 use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
-use crate::http::{Reply, Request, Response, Steps, text, unavailable};
+use crate::http::{Reply, Request, Response, Steps, bad_request, unavailable};
 use crate::inputs::admission::Admission;
 use crate::inputs::body::{Piece, Pieces};
 use crate::inputs::place::Place;
 use crate::inputs::refusals::{Input, Refusals};
 use crate::inputs::{Inputs, source};
+use quipu_client::media::Media;
 
 /// What all threads share of the API.
 #[derive(Debug)]
@@ -169,7 +170,7 @@ impl Push {
         let rest = path.strip_prefix("/metrics/").unwrap_or(path);
         let grouping = match Grouping::parse(rest) {
             Ok(grouping) => grouping,
-            Err(fault) => return bad(fault).into(),
+            Err(fault) => return bad_request(fault).into(),
         };
         if request.method() == Method::DELETE {
             let delete = Change::Delete(grouping.key().into());
@@ -186,11 +187,10 @@ impl Push {
             Ok(options) => options,
             Err(fault) => {
                 refuse(&fault);
-                return bad(fault).into();
+                return bad_request(fault).into();
             }
         };
-        let content_type = request.headers().get(CONTENT_TYPE).map(HeaderValue::to_str);
-        let parser = Parser::new(content_type.and_then(Result::ok).unwrap_or_default());
+        let parser = Parser::new(Media::of(request.headers()));
         let pieces = match Pieces::new(request, inputs.shared().body_bytes) {
             Ok(pieces) => pieces,
             Err(response) => {
@@ -330,10 +330,10 @@ impl Steps for Pushing {
                 let job = reading.batch.grouping().job();
                 inputs.refusals().refused(Input::Push, job, fault.reason(), &fault);
                 match fault {
-                    Fault::Malformed(_) => return Some(bad(fault)),
+                    Fault::Malformed(_) => return Some(bad_request(fault)),
                     Fault::Inconsistent(_) => {
                         admission.brought(reading.batch.len() as u64);
-                        Change::Fail(key, bad(fault))
+                        Change::Fail(key, bad_request(fault))
                     }
                 }
             }
@@ -406,11 +406,6 @@ const MOMENT: Duration = Duration::from_micros(50);
 
 /// How long a request may take at once.
 const TURN: Duration = Duration::from_micros(100);
-
-/// A 400 response.
-pub(super) fn bad(what: impl std::fmt::Display) -> Response {
-    text(StatusCode::BAD_REQUEST, format!("{what}\n"))
-}
 
 /// The time now.
 pub(super) fn now() -> Nanos {

@@ -25,6 +25,7 @@ use super::place::{Place, SMALL};
 use super::{Inputs, body};
 use crate::http::{Reply, Request, Response, Steps, text};
 use crate::time::now_ms;
+use quipu_client::media::Media;
 use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
 
 pub use families::Families;
@@ -92,15 +93,11 @@ fn is_own(via: &Via) -> Response {
 /// The version that the content type names. A type without parameters is 1.0, and so is none.
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
 fn version(request: &Request) -> Result<WriteVersion, Response> {
-    let Some(given) = request.headers().get(CONTENT_TYPE) else { return Ok(WriteVersion::One) };
-    let mut parts = given.to_str().unwrap_or_default().split(';').map(str::trim);
-    let is_protobuf =
-        parts.next().is_some_and(|name| name.eq_ignore_ascii_case("application/x-protobuf"));
-    let message = parts.find_map(|part| {
-        let (name, value) = part.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("proto").then(|| value.trim().trim_matches('"'))
-    });
-    match (is_protobuf, message) {
+    if !request.headers().contains_key(CONTENT_TYPE) {
+        return Ok(WriteVersion::One);
+    }
+    let media = Media::of(request.headers());
+    match (media.is("application/x-protobuf"), media.parameter("proto")) {
         (true, None | Some("prometheus.WriteRequest")) => Ok(WriteVersion::One),
         (true, Some("io.prometheus.write.v2.Request")) => Ok(WriteVersion::Two),
         _ => Err(unsupported(

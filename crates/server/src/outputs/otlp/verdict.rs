@@ -1,10 +1,10 @@
 //! What a response means, by <https://opentelemetry.io/docs/specs/otlp/#otlphttp-response>.
 
-use hyper::header::CONTENT_TYPE;
 use quipu_segment::printable;
 use quipu_wire::remote::read_metrics_response;
 
 use crate::text::cut;
+use quipu_client::media::Media;
 use quipu_client::sender::Answer;
 
 /// What a response means for the request.
@@ -29,9 +29,8 @@ pub(super) fn judge(answer: &Answer) -> Verdict {
 }
 
 fn taken(answer: &Answer) -> Verdict {
-    let media = answer.headers.get(CONTENT_TYPE).and_then(|media| media.to_str().ok());
-    let media = media.unwrap_or_default().split(';').next().unwrap_or_default().trim();
-    if media.eq_ignore_ascii_case("text/html") {
+    let media = Media::of(&answer.headers);
+    if media.is("text/html") {
         // A page for people: the URL is not that of a receiver.
         return Verdict::Refused;
     }
@@ -39,7 +38,7 @@ fn taken(answer: &Answer) -> Verdict {
         0 => Verdict::Taken,
         rejected => Verdict::Partly(rejected, printable(cut(message, MOST_SHOWN)).to_string()),
     };
-    if media.eq_ignore_ascii_case("application/json") {
+    if media.is("application/json") {
         let response: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
         let partial = &response["partialSuccess"];
         let rejected = &partial["rejectedDataPoints"];
@@ -59,7 +58,7 @@ const MOST_SHOWN: usize = 512;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hyper::header::{HeaderMap, HeaderValue};
+    use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 
     #[test]
     fn responses_are_judged_as_the_protocol_says() {
