@@ -24,9 +24,9 @@ use crate::inputs::refusals::Refusals;
 use crate::inputs::{Inputs, Shared, graphite, statsd};
 use crate::metrics::{Metrics, Own};
 use crate::routes::Routes;
-use crate::sources::recorded::{Labels, Seen};
 use crate::state::State;
 use crate::top::Top;
+use quipu_sources::recorded::{Labels, Seen};
 use quipu_translate::otlp::Translation;
 
 /// Takes packets of lines.

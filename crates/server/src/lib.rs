@@ -44,7 +44,6 @@ pub mod serve;
 pub mod signals;
 pub mod snapshot;
 pub mod source;
-pub mod sources;
 pub mod state;
 mod temporary;
 mod text;

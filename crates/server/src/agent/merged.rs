@@ -27,8 +27,8 @@ use quipu::snapshot::{Family, Kind, Series, Sink};
 use quipu_segment::printable;
 use tracing::warn;
 
-use crate::sources::labels::{escaped_metric, suffix};
-use crate::sources::recorded::{Origin, Recorded, Recorder, Seen, Shown};
+use quipu_sources::labels::{escaped_metric, suffix};
+use quipu_sources::recorded::{Origin, Recorded, Recorder, Seen, Shown};
 
 /// The families of all sources at one moment.
 #[derive(Debug, Default)]

@@ -39,10 +39,10 @@ use quipu::Registry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
-use crate::sources::places::Names;
 use notice::{Heard, Notice};
 pub use own::{OfTargets, Own};
 use pace::Pace;
+use quipu_sources::places::Names;
 use table::Table;
 use targets::Scraped;
 

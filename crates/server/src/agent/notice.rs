@@ -12,7 +12,7 @@ use std::{mem::MaybeUninit, os::fd::OwnedFd};
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
-use crate::sources::places::Names;
+use quipu_sources::places::Names;
 
 /// The most events that are taken at a time.
 #[cfg(target_os = "linux")]

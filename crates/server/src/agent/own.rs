@@ -7,8 +7,8 @@ use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
 use super::merged::About;
 use super::watched::Watched;
-use crate::sources::recorded::Origin;
-use crate::sources::segment_file::Header;
+use quipu_sources::recorded::Origin;
+use quipu_sources::segment_file::Header;
 
 /// What is known of the sources after a reading.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use quipu_segment::printable;
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use crate::sources::recorded::Labels;
+use quipu_sources::recorded::Labels;
 
 /// The label that all series of a source have: its name.
 pub(super) const SEGMENT: &str = "segment";

@@ -18,10 +18,10 @@ use super::notice::Notice;
 use super::own::Shown;
 use super::source::{Budget, Source, Taken, Terms};
 use super::watched::STALE;
-use crate::sources::apart::Apart;
-use crate::sources::places::{self, Found, Kind, Look};
-use crate::sources::recorded::Seen;
-use crate::sources::segment_file::{SegmentFile, file_id};
+use quipu_sources::apart::Apart;
+use quipu_sources::places::{self, Found, Kind, Look};
+use quipu_sources::recorded::Seen;
+use quipu_sources::segment_file::{SegmentFile, file_id};
 
 /// Places, and what is known of their sources.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use super::own::Shown;
 use super::place::Known;
 use super::retry::{Retry, Stamp};
 use super::selection::Rank;
-use crate::sources::places::{Found, Kind, explained, is_absent};
-use crate::sources::recorded::{Labels, Recorded, Recorder};
-use crate::sources::recorded::{Origin, Seen};
-use crate::sources::segment_file::{FileId, Header, SegmentFile};
+use quipu_sources::places::{Found, Kind, explained, is_absent};
+use quipu_sources::recorded::{Labels, Recorded, Recorder};
+use quipu_sources::recorded::{Origin, Seen};
+use quipu_sources::segment_file::{FileId, Header, SegmentFile};
 
 /// A source that is watched.
 #[derive(Debug)]
@@ -492,7 +492,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
-    use crate::sources::places::{self, Look};
+    use quipu_sources::places::{self, Look};
 
     /// A source with a counter, the look that found it, and what both are of.
     fn source() -> (Source, Look, (tempfile::TempDir, quipu::Registry)) {

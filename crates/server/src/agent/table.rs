@@ -23,9 +23,9 @@ use super::place::{self, Files, Place};
 use super::selection::{self, Candidate, Rank};
 use super::source::{Source, Terms};
 use super::turns;
-use crate::sources::places::{Found, Names};
-use crate::sources::recorded::Labels;
-use crate::sources::recorded::{Origin, Seen};
+use quipu_sources::places::{Found, Names};
+use quipu_sources::recorded::Labels;
+use quipu_sources::recorded::{Origin, Seen};
 
 /// The sources.
 #[derive(Debug)]

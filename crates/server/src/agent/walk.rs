@@ -19,9 +19,9 @@ use quipu::snapshot::{self, Family, Series, Sink, Value};
 use quipu_segment::hash::Seeded;
 
 use super::merged::{Filter, Merged, Part, Shared};
-use crate::sources::labels::{OVERFLOW, escaped};
-use crate::sources::recorded::Origin;
-use crate::sources::recorded::{Labels, Recorded, Recorder, Shown, info};
+use quipu_sources::labels::{OVERFLOW, escaped};
+use quipu_sources::recorded::Origin;
+use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown, info};
 
 /// A walk over the families of sources.
 #[derive(Debug)]
@@ -379,7 +379,7 @@ mod tests {
 
     use super::super::merged::About;
     use super::*;
-    use crate::sources::recorded::Seen;
+    use quipu_sources::recorded::Seen;
 
     /// What is in a file, or at a target with this number.
     fn seen(origin: Origin, number: u64, registry: &Registry) -> Arc<Seen> {

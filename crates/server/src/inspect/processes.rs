@@ -8,8 +8,8 @@ use std::path::Path;
 use quipu_segment::inspect::{Inspection, SeriesSeen};
 use quipu_segment::printable;
 
-use crate::sources::procfs;
-use crate::sources::segment_file::file_id;
+use quipu_sources::procfs;
+use quipu_sources::segment_file::file_id;
 
 /// A process that has the file open.
 #[derive(Debug)]

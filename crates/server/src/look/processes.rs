@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use quipu_segment::inspect::open_regular;
 
-use crate::sources::procfs::{self, Mapping};
-use crate::sources::segment_file::{FileId, file_id};
+use quipu_sources::procfs::{self, Mapping};
+use quipu_sources::segment_file::{FileId, file_id};
 
 /// The most bytes of a list that are read. A mapping takes about a hundred.
 const MAX_BYTES: u64 = 32 << 20;

@@ -11,10 +11,10 @@ use quipu_segment::printable;
 
 use super::files::Files;
 use super::{Look, exposition, processes, segment};
-use crate::sources::places::{self, Found, Kind};
-use crate::sources::segment_file::{SegmentFile, begins_like_one};
 use quipu_client::Text;
 use quipu_client::fetch::{fetch, fetch_protobuf, with_path};
+use quipu_sources::places::{self, Found, Kind};
+use quipu_sources::segment_file::{SegmentFile, begins_like_one};
 
 /// What an argument of the command line names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,8 +20,8 @@ use super::report::{Change, State};
 use super::rounds::{Event, Joined};
 use super::{LEAST_BYTES, Record};
 use crate::output::warn;
-use crate::sources::places::{self, Found, Kind as PlaceKind};
-use crate::sources::segment_file::{FileId, file_id};
+use quipu_sources::places::{self, Found, Kind as PlaceKind};
+use quipu_sources::segment_file::{FileId, file_id};
 
 /// What is known of the files; the threads share it.
 #[derive(Debug, Default)]

@@ -4,7 +4,7 @@ use quipu::exposition::ShownNames;
 use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
 use quipu_segment::printable;
 
-use crate::sources::labels::{flaw, suffix};
+use quipu_sources::labels::{flaw, suffix};
 
 /// Passes on a family only if no other one has one of the names under which it is shown. Families
 /// of one path with the same name are variants of one, which differ in their labels: they follow

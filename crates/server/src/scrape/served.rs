@@ -11,8 +11,8 @@ use quipu::snapshot::Sink;
 
 use super::sources::Sources;
 use super::{Error, warn};
-use crate::sources::apart::Apart;
-use crate::sources::recorded::{Labels, Recorded, Recorder, Shown};
+use quipu_sources::apart::Apart;
+use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown};
 
 /// Sources with a thread.
 #[derive(Debug)]

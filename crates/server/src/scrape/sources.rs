@@ -20,7 +20,7 @@ use rustix::fs::OFlags;
 
 use super::once::Once;
 use super::{Error, warn};
-use crate::sources::segment_file::{SegmentFile, file_id, is_segment};
+use quipu_sources::segment_file::{SegmentFile, file_id, is_segment};
 
 /// The directories and segments at the paths.
 pub(super) struct Sources {

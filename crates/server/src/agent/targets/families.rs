@@ -22,9 +22,9 @@ use quipu_wire::remote::exposition::{self as wire, Families, FamilyError, Limits
 use super::form::{Draft, Form, Shape};
 use super::report;
 use super::turns::{Late, Turn};
-use crate::sources::labels::escaped;
-use crate::sources::recorded::{Recorded, Recorder, is_escape_free};
 use quipu_client::Text;
+use quipu_sources::labels::escaped;
+use quipu_sources::recorded::{Recorded, Recorder, is_escape_free};
 
 /// What an exposition has.
 #[derive(Debug)]

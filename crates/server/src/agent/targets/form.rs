@@ -22,9 +22,9 @@ use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 
 use super::families::{Body, Reading, number};
 use super::turns::Turn;
-use crate::sources::recorded::Recorded;
-use crate::sources::recorded::Seen;
 use quipu_client::Text;
+use quipu_sources::recorded::Recorded;
+use quipu_sources::recorded::Seen;
 
 /// What a text has in common with the next one.
 #[derive(Debug)]

@@ -25,7 +25,6 @@ use quipu_segment::hash::{Seeded, fnv1a};
 use quipu_segment::printable;
 use tracing::{info, warn};
 
-use crate::sources::recorded::{Origin, Seen};
 pub use address::{Target, TargetFile};
 use families::{Body, Flaw};
 use form::{Form, Shape};
@@ -33,6 +32,7 @@ use quipu_client::credentials::Credentials;
 use quipu_client::fetch::{Fault, FaultKind, Fetcher};
 use quipu_client::tls;
 use quipu_client::via::Via;
+use quipu_sources::recorded::{Origin, Seen};
 use report::Report;
 use schedule::Schedule;
 use turns::{Late, Turns};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
 
 use super::{Options, Target};
-use crate::sources::recorded::Recorder;
-use crate::sources::recorded::{Origin, Seen};
+use quipu_sources::recorded::Recorder;
+use quipu_sources::recorded::{Origin, Seen};
 
 /// What came of the last scrape of a target.
 #[derive(Debug, Clone, Copy)]

@@ -13,7 +13,7 @@ use super::super::super::merged::Merged;
 use super::super::super::walk::All;
 use super::super::turns;
 use super::*;
-use crate::sources::recorded::{Origin, Seen};
+use quipu_sources::recorded::{Origin, Seen};
 
 fn body(text: &str, content_type: &str) -> Result<Body, String> {
     let text = Text::of_type(text.as_bytes().into(), content_type.into());

@@ -21,7 +21,7 @@ use glob::{MatchOptions, Pattern};
 use quipu_store::files::{Directories, open_below};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat};
 
-use crate::sources::segment_file::{FileId, file_id};
+use crate::segment_file::{FileId, file_id};
 
 /// A source that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -46,7 +46,7 @@ fn id_of(link: &Path) -> Option<FileId> {
 
 #[cfg(not(target_os = "linux"))]
 fn id_of(link: &Path) -> Option<FileId> {
-    fs::metadata(link).ok().as_ref().map(crate::sources::segment_file::file_id)
+    fs::metadata(link).ok().as_ref().map(crate::segment_file::file_id)
 }
 
 /// A line of `/proc/PID/maps`.
@@ -106,7 +106,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
-    use crate::sources::segment_file::file_id;
+    use crate::segment_file::file_id;
 
     #[test]
     fn lines_of_mappings_are_read() {
