@@ -154,14 +154,14 @@ impl Block {
 
 /// The records that claims name.
 #[derive(Debug, Default)]
-pub(crate) struct Named {
+pub(crate) struct NamedRecords {
     /// Sorted.
     records: Vec<WordOffset>,
     /// The number of words read.
     pub(crate) read: u64,
 }
 
-impl Named {
+impl NamedRecords {
     pub(crate) fn has(&self, record: WordOffset) -> bool {
         self.records.binary_search(&record).is_ok()
     }
@@ -266,9 +266,9 @@ impl<M: Memory> Blocks<'_, M> {
         &self,
         handles_only: bool,
         is_alive: impl Fn(u64) -> bool,
-    ) -> Option<Named> {
+    ) -> Option<NamedRecords> {
         let reaches_all = barrier::heavy();
-        let mut named = Named::default();
+        let mut named = NamedRecords::default();
         let mut known = BTreeMap::<u64, bool>::new();
         for block in self.iter() {
             let block = block.ok()?;
@@ -304,10 +304,10 @@ impl<M: Memory> Blocks<'_, M> {
 
 /// Words in a list, for tests.
 #[cfg(all(test, not(loom)))]
-pub(crate) struct Words(pub(crate) Vec<AtomicU64>);
+pub(crate) struct WordList(pub(crate) Vec<AtomicU64>);
 
 #[cfg(all(test, not(loom)))]
-impl Memory for Words {
+impl Memory for WordList {
     fn word(&self, at: WordOffset) -> &AtomicU64 {
         &self.0[at.get() as usize]
     }
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "it reads some 20,000 words one by one, which takes miri minutes")]
     fn a_list_of_blocks_in_a_circle_ends_before_it_has_more_words_than_there_are() {
-        let words = Words((0..5 * MAX_LINES * LINE / 2).map(|_| AtomicU64::new(0)).collect());
+        let words = WordList((0..5 * MAX_LINES * LINE / 2).map(|_| AtomicU64::new(0)).collect());
         let (root, end) = (AtomicU64::new(0), words.0.len() as u64);
         let blocks = Blocks { memory: &words, root: &root, end };
         let block = Block { at: WordOffset::new(LINE), lines: MAX_LINES };
@@ -340,7 +340,7 @@ mod tests {
 
     #[test]
     fn what_is_no_link_ends_a_stack() {
-        let words = Words((0..4).map(|_| AtomicU64::new(0)).collect());
+        let words = WordList((0..4).map(|_| AtomicU64::new(0)).collect());
         let stack = Stack::default();
         (1..4).for_each(|at| stack.push(&words, WordOffset::new(at)));
         words.word(WordOffset::new(2)).store(7, Ordering::Relaxed);

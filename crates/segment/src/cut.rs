@@ -15,7 +15,7 @@ use libc::{BUS_ADRERR, SA_SIGINFO, SIG_DFL, SIGBUS};
 
 /// A segment that is mapped, in the table of those that the handler knows, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Watched(&'static Mapping);
+pub(crate) struct WatchedMapping(&'static Mapping);
 
 #[derive(Debug)]
 struct Mapping {
@@ -74,7 +74,7 @@ impl Mapping {
     }
 }
 
-impl Watched {
+impl WatchedMapping {
     /// Adds a mapping to the table. `Ok(None)` if the handler is not in use.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedMapping {
     fn drop(&mut self) {
         self.0.end.store(0, Ordering::Relaxed);
         // Release: the entry has no end when it is free.

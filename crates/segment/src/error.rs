@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::layout::Kind;
-use crate::lock::Busy;
+use crate::lock::BusyReason;
 use crate::{Record, printable};
 
 /// An operation on a segment that failed.
@@ -152,13 +152,13 @@ impl Error {
     }
 
     /// Returns the error for a lock in `segment` that could not be taken.
-    pub(crate) fn held(segment: &crate::Segment, lock: &str, busy: Busy) -> Self {
+    pub(crate) fn held(segment: &crate::Segment, lock: &str, busy: BusyReason) -> Self {
         let what = match busy {
-            Busy::Held(waited) => format!(
+            BusyReason::Held(waited) => format!(
                 "a thread of a living process has held the lock of {lock} for at least {waited:?}; \
                  if that process is stopped, resume it or end it, and try again"
             ),
-            Busy::Interrupted => format!(
+            BusyReason::Interrupted => format!(
                 "this thread was interrupted by a signal handler while it held the lock of {lock}; \
                  do this outside the handler"
             ),

@@ -27,13 +27,13 @@ use crate::presence::{identity, is_locked, lock_byte};
 /// What holds the locks that were taken through the description of a file.
 #[derive(Debug)]
 pub(crate) struct Hold {
-    by: By,
+    by: HeldBy,
     /// The process that has it, if children of a fork do not: its generation and its id.
     owner: Option<(u32, u32)>,
 }
 
 #[derive(Debug)]
-enum By {
+enum HeldBy {
     /// A mapped page.
     Page(NonNull<c_void>),
     /// A descriptor, valid as long as it refers to that file, and what [`fork::keep`] returned for
@@ -64,7 +64,7 @@ impl Hold {
             return Self::page(&file);
         }
         let identity = identity(&file)?;
-        let by = By::Descriptor(ManuallyDrop::new(file), identity, None);
+        let by = HeldBy::Descriptor(ManuallyDrop::new(file), identity, None);
         Ok(Self { by, owner: None })
     }
 
@@ -73,11 +73,11 @@ impl Hold {
         if !by_mapping {
             let identity = identity(&file)?;
             let kept = fork::keep(file.as_raw_fd(), identity)?;
-            let by = By::Descriptor(ManuallyDrop::new(file), identity, Some(kept));
+            let by = HeldBy::Descriptor(ManuallyDrop::new(file), identity, Some(kept));
             return Ok(Self { by, owner: Some(process()) });
         }
         let mut hold = Self::page(&file)?;
-        if let By::Page(address) = hold.by {
+        if let HeldBy::Page(address) = hold.by {
             let (address, length) = (address.as_ptr(), rustix::param::page_size());
             // SAFETY: the page is this value's, and nothing reads or writes it.
             unsafe { rustix::mm::madvise(address, length, Advice::LinuxDontFork)? };
@@ -93,7 +93,7 @@ impl Hold {
             rustix::mm::mmap(ptr::null_mut(), length, ProtFlags::empty(), flags, file, 0)?
         };
         let address = NonNull::new(address).expect("mmap returns an address or an error");
-        Ok(Self { by: By::Page(address), owner: None })
+        Ok(Self { by: HeldBy::Page(address), owner: None })
     }
 }
 
@@ -105,12 +105,12 @@ impl Drop for Hold {
             return;
         }
         match &mut self.by {
-            By::Page(address) => {
+            HeldBy::Page(address) => {
                 let (address, length) = (address.as_ptr(), rustix::param::page_size());
                 // SAFETY: the page is this value's, and nothing refers to it.
                 let _ = unsafe { rustix::mm::munmap(address, length) };
             }
-            By::Descriptor(file, of, kept) => {
+            HeldBy::Descriptor(file, of, kept) => {
                 drop(kept.take());
                 // The program may have closed it, and have another file under its number.
                 if identity(file).is_ok_and(|found| found == *of) {

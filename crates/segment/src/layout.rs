@@ -161,7 +161,7 @@ impl Header {
 
 /// Where a record lies, and what its header says.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct RecordHeader {
     pub(crate) offset: u64,
     pub(crate) length: u64,
     pub(crate) kind: Kind,
@@ -169,7 +169,7 @@ pub(crate) struct Found {
     pub(crate) next: u64,
 }
 
-impl Found {
+impl RecordHeader {
     /// The byte offset of its first cell.
     pub(crate) fn cells(&self) -> ByteOffset {
         ByteOffset::new(self.offset + RECORD_BYTES)
@@ -252,7 +252,9 @@ pub(crate) fn is_left(left: u64, tokens: u64) -> bool {
 /// A circular list ends soon after a record comes up again (Brent 1980, "An improved Monte Carlo
 /// factorization algorithm", section 2). A list that another process changes meanwhile ends after
 /// at most the number of records that fit before the cursor.
-pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<Found, ErrorKind>> {
+pub(crate) fn walk<W: Words + ?Sized>(
+    words: &W,
+) -> impl Iterator<Item = Result<RecordHeader, ErrorKind>> {
     // The root first: others may publish meanwhile, and its record ends before a later cursor.
     let mut next = words.word(at::ROOT);
     let cursor = words.word(at::CURSOR);
@@ -287,12 +289,15 @@ pub(crate) fn walk<W: Words + ?Sized>(words: &W) -> impl Iterator<Item = Result<
 }
 
 /// The record at an offset that a walk has returned, validated again.
-pub(crate) fn check_at(words: &(impl Words + ?Sized), offset: u64) -> Result<Found, ErrorKind> {
+pub(crate) fn check_at(
+    words: &(impl Words + ?Sized),
+    offset: u64,
+) -> Result<RecordHeader, ErrorKind> {
     check_record(words, offset, words.word(at::CURSOR))
 }
 
 /// Validates every record: that it lies inside, names itself, and overlaps no other.
-pub(crate) fn check_records(words: &(impl Words + ?Sized)) -> Result<Vec<Found>, ErrorKind> {
+pub(crate) fn check_records(words: &(impl Words + ?Sized)) -> Result<Vec<RecordHeader>, ErrorKind> {
     let mut records = walk(words).collect::<Result<Vec<_>, _>>()?;
     records.sort_by_key(|record| record.offset);
     for pair in records.windows(2) {
@@ -310,7 +315,7 @@ fn check_record(
     words: &(impl Words + ?Sized),
     offset: u64,
     cursor: u64,
-) -> Result<Found, ErrorKind> {
+) -> Result<RecordHeader, ErrorKind> {
     let outside = |what: &str, value: u64| {
         ErrorKind::Damaged(format!(
             "its record at {offset} has {what} {value}, outside of the {cursor} bytes in use"
@@ -349,7 +354,7 @@ fn check_record(
         text.get(1..=name_length).and_then(|bytes| std::str::from_utf8(bytes).ok()).ok_or_else(
             || ErrorKind::Damaged(format!("its record at {offset} has no readable name")),
         )?;
-    Ok(Found { offset, length, kind, name: name.to_owned(), next })
+    Ok(RecordHeader { offset, length, kind, name: name.to_owned(), next })
 }
 
 /// Protects the few bytes of headers that are written once.

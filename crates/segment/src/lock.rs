@@ -33,7 +33,7 @@ pub(crate) struct Guard<'a> {
     /// Set when the work of a holder may be half done.
     broken: &'a AtomicU64,
     /// Dropped after the lock is released.
-    _taking: Taking,
+    _taking: LockNote,
 }
 
 impl Drop for Guard<'_> {
@@ -48,7 +48,7 @@ impl Drop for Guard<'_> {
 
 /// Why a lock could not be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Busy {
+pub(crate) enum BusyReason {
     /// Another thread, of a living process, has held it for all of this time.
     Held(Duration),
     /// A signal handler interrupted this thread while it had the lock or was about to take it.
@@ -58,14 +58,14 @@ pub(crate) enum Busy {
 /// What a process remembers of a lock whose owner did not release it in time, so that only the
 /// first of many updates waits for it.
 #[derive(Debug, Default)]
-pub(crate) struct Stuck {
+pub(crate) struct StuckLock {
     /// The mark in the lock's word of that owner; 0 for none.
     owner: AtomicU64,
     /// When this process gave up, in milliseconds since boot.
     since: AtomicU64,
 }
 
-impl Stuck {
+impl StuckLock {
     /// For how many milliseconds no update waits again for an owner that still has the lock.
     const PAUSE: u64 = 1000;
 
@@ -118,12 +118,12 @@ pub(crate) fn acquire<'a>(
     broken: &'a AtomicU64,
     token: u64,
     is_alive: impl Fn(u64) -> bool,
-    stuck: &Stuck,
+    stuck: &StuckLock,
     wait: Duration,
-) -> Result<(Guard<'a>, bool), Busy> {
+) -> Result<(Guard<'a>, bool), BusyReason> {
     debug_assert!(token != 0 && token == token_of(token));
     let mark = mark(token);
-    let taking = Taking::begin(word).ok_or(Busy::Interrupted)?;
+    let taking = LockNote::begin(word).ok_or(BusyReason::Interrupted)?;
     // Acquire: sees what the last owner wrote.
     let half_done = match word.compare_exchange(0, mark, Ordering::Acquire, Ordering::Relaxed) {
         Ok(_) => broken.load(Ordering::Relaxed) != 0,
@@ -139,9 +139,9 @@ fn contend(
     broken: &AtomicU64,
     mark: u64,
     is_alive: impl Fn(u64) -> bool,
-    stuck: &Stuck,
+    stuck: &StuckLock,
     wait: Duration,
-) -> Result<bool, Busy> {
+) -> Result<bool, BusyReason> {
     let yields = if wait.is_zero() { FEW_YIELDS } else { YIELDS };
     let (mut rounds, mut last) = (0_u32, None::<Instant>);
     // `waited`: the total wait. `since`, `asked`: its value when the current owner was first seen,
@@ -160,7 +160,7 @@ fn contend(
             }
         }
         if wait <= UPDATE && stuck.is_by(owner) && is_alive(token_of(owner)) {
-            return Err(Busy::Held(waited));
+            return Err(BusyReason::Held(waited));
         }
         rounds = rounds.saturating_add(1);
         if rounds < SPINS {
@@ -192,7 +192,7 @@ fn contend(
             if !wait.is_zero() {
                 stuck.remember(owner);
             }
-            return Err(Busy::Held(waited));
+            return Err(BusyReason::Held(waited));
         }
         std::thread::sleep(NAP);
         // Time in which this process was stopped itself does not count: the owner may have been
@@ -205,7 +205,7 @@ fn contend(
 
 /// Notes that this thread takes a lock, for a signal handler that interrupts it and wants the same
 /// lock.
-struct Taking {
+struct LockNote {
     /// The index of the note; the number of places if all are in use.
     place: usize,
     /// Not `Send`: the thread that takes the lock releases it.
@@ -218,7 +218,7 @@ thread_local! {
     static TAKEN: [Cell<usize>; 8] = const { [const { Cell::new(0) }; 8] };
 }
 
-impl Taking {
+impl LockNote {
     /// `None` if this thread has the lock already, or is taking it.
     fn begin(word: &AtomicU64) -> Option<Self> {
         let address = std::ptr::from_ref(word).addr();
@@ -239,7 +239,7 @@ impl Taking {
     }
 }
 
-impl Drop for Taking {
+impl Drop for LockNote {
     fn drop(&mut self) {
         std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         TAKEN.with(|taken| {
@@ -269,26 +269,30 @@ mod tests {
 
     fn take<'a>(
         words: &'a [AtomicU64; 2],
-        stuck: &Stuck,
+        stuck: &StuckLock,
         wait: Duration,
-    ) -> Result<(Guard<'a>, bool), Busy> {
+    ) -> Result<(Guard<'a>, bool), BusyReason> {
         acquire(&words[0], &words[1], 1, |token| token != 3, stuck, wait)
     }
 
     #[test]
     fn an_owner_that_lives_and_does_nothing_is_waited_for_once() {
-        let (words, stuck) = (<[AtomicU64; 2]>::default(), Stuck::default());
+        let (words, stuck) = (<[AtomicU64; 2]>::default(), StuckLock::default());
         words[0].store(2, Ordering::Relaxed);
         let wait = Duration::from_millis(20);
         assert!(wait < UPDATE);
-        assert!(matches!(take(&words, &stuck, wait), Err(Busy::Held(waited)) if waited >= wait));
+        assert!(
+            matches!(take(&words, &stuck, wait), Err(BusyReason::Held(waited)) if waited >= wait)
+        );
         for _ in 0..10 {
             let busy = take(&words, &stuck, UPDATE).err().unwrap();
-            assert_eq!(busy, Busy::Held(Duration::ZERO));
+            assert_eq!(busy, BusyReason::Held(Duration::ZERO));
         }
         // Another owner is waited for again, and a dead one not at all.
         words[0].store(4, Ordering::Relaxed);
-        assert!(matches!(take(&words, &stuck, wait), Err(Busy::Held(waited)) if waited >= wait));
+        assert!(
+            matches!(take(&words, &stuck, wait), Err(BusyReason::Held(waited)) if waited >= wait)
+        );
         words[0].store(3, Ordering::Relaxed);
         let (guard, half_done) = take(&words, &stuck, SCRAPE).unwrap();
         assert!(half_done);
@@ -298,22 +302,24 @@ mod tests {
 
     #[test]
     fn a_scrape_does_not_wait() {
-        let (words, stuck) = (<[AtomicU64; 2]>::default(), Stuck::default());
+        let (words, stuck) = (<[AtomicU64; 2]>::default(), StuckLock::default());
         words[0].store(2, Ordering::Relaxed);
-        assert_eq!(take(&words, &stuck, SCRAPE).err(), Some(Busy::Held(Duration::ZERO)));
+        assert_eq!(take(&words, &stuck, SCRAPE).err(), Some(BusyReason::Held(Duration::ZERO)));
         // Nor does a scrape keep an update from waiting.
         let wait = Duration::from_millis(1);
-        assert!(matches!(take(&words, &stuck, wait), Err(Busy::Held(waited)) if waited >= wait));
+        assert!(
+            matches!(take(&words, &stuck, wait), Err(BusyReason::Held(waited)) if waited >= wait)
+        );
     }
 
     #[test]
     fn a_thread_that_has_the_lock_is_told_so() {
-        let (words, stuck) = (<[AtomicU64; 2]>::default(), Stuck::default());
+        let (words, stuck) = (<[AtomicU64; 2]>::default(), StuckLock::default());
         let (guard, _) = take(&words, &stuck, SCRAPE).unwrap();
-        assert_eq!(take(&words, &stuck, REGISTRATION).err(), Some(Busy::Interrupted));
+        assert_eq!(take(&words, &stuck, REGISTRATION).err(), Some(BusyReason::Interrupted));
         std::thread::scope(|scope| {
             let other = scope.spawn(|| take(&words, &stuck, SCRAPE).err());
-            assert!(matches!(other.join().unwrap(), Some(Busy::Held(_))));
+            assert!(matches!(other.join().unwrap(), Some(BusyReason::Held(_))));
         });
         drop(guard);
         assert!(take(&words, &stuck, SCRAPE).is_ok());

@@ -20,7 +20,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The words that moved, counted from the start of the segment. A bit that is set stays set.
 #[derive(Debug)]
-pub(crate) struct Moved(Box<[AtomicU64]>);
+pub(crate) struct MovedWords(Box<[AtomicU64]>);
 
 /// One reading of the words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Pass {
 
 const BITS: u64 = u64::BITS as u64;
 
-impl Moved {
+impl MovedWords {
     /// For a segment of that many words.
     pub(crate) fn new(words: u64) -> Self {
         Self((0..words.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect())
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn what_differs_between_passes_has_moved() {
         const FIRST: u64 = 60;
-        let moved = Moved::new(200);
+        let moved = MovedWords::new(200);
         let cells: Vec<AtomicU64> = (0..100).map(|_| AtomicU64::new(0)).collect();
         let bytes = |changed: &[usize]| -> Vec<u8> {
             let word = |i: usize| if changed.contains(&i) { 1000 } else { i as u64 };
@@ -153,15 +153,15 @@ pub mod model {
     use crate::sync::fence;
 
     /// A copy of a few words.
-    pub struct Copied {
+    pub struct WordsCopy {
         cells: Cells,
-        moved: Moved,
+        moved: MovedWords,
     }
 
-    impl Copied {
+    impl WordsCopy {
         /// Copies the words in three passes, each of which reads them in no order.
         pub fn new(file: &Cells) -> Self {
-            let copied = Self { cells: Cells::private(file.len()), moved: Moved::new(64) };
+            let copied = Self { cells: Cells::private(file.len()), moved: MovedWords::new(64) };
             let all: Vec<usize> = (0..file.len()).collect();
             for pass in [Pass::First, Pass::Second, Pass::Third] {
                 copied.pass(pass, file, &all);

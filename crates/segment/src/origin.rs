@@ -12,7 +12,7 @@ use std::fs::File;
 use std::ops::Range;
 
 use crate::file::read_up_to;
-use crate::moved::{Moved, Pass};
+use crate::moved::{MovedWords, Pass};
 use crate::offset::{self, ByteOffset};
 use crate::region::Region;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -21,7 +21,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 #[derive(Debug)]
 pub(crate) struct Origin {
     pub(crate) file: File,
-    pub(crate) moved: Moved,
+    pub(crate) moved: MovedWords,
     /// The words that were copied. Those that the reader adds lie after them.
     copied: AtomicU64,
     /// The words of the header, as the file had them.
@@ -64,7 +64,7 @@ impl Origin {
     pub(crate) fn new(file: File, words: u64) -> Self {
         Self {
             file,
-            moved: Moved::new(words),
+            moved: MovedWords::new(words),
             copied: AtomicU64::new(0),
             head: Default::default(),
             readings: AtomicU64::new(0),

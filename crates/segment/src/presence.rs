@@ -20,14 +20,14 @@ use crate::file::kind_of;
 
 /// A file that this process has locked.
 #[derive(Debug)]
-pub(crate) struct Locked {
+pub(crate) struct LockedFile {
     pub(crate) file: File,
     /// Whether no other process has the file: then this one must validate it before it shares it.
     /// Otherwise the file was validated, and the processes that have it open keep it valid.
     pub(crate) is_first: bool,
 }
 
-impl Locked {
+impl LockedFile {
     /// Opens the file at `path` and locks it. `Ok(None)` if there is no file.
     pub(crate) fn open(
         path: &Path,

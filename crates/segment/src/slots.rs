@@ -27,13 +27,13 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 pub(crate) struct Slots {
     /// Unique among all segments that this process opens.
     id: u64,
-    own: AtomicPtr<Own>,
+    own: AtomicPtr<ProcessClaims>,
 }
 
 /// The claims of one process. A child of a fork begins with none, and keeps its parent's memory,
 /// which another thread may have been changing.
 #[derive(Debug)]
-struct Own {
+struct ProcessClaims {
     generation: u32,
     /// Whether the threads of this process rely on the barriers of others.
     relies: bool,
@@ -42,7 +42,7 @@ struct Own {
     handles: Stack,
     /// The number of lines in all.
     count: AtomicU64,
-    before: *mut Own,
+    before: *mut ProcessClaims,
 }
 
 /// The claim of a thread, until it is dropped.
@@ -58,7 +58,7 @@ pub(crate) struct Claim<'r> {
 
 /// What sets the claim of a thread.
 #[derive(Clone, Copy)]
-pub(crate) struct Hold<'r> {
+pub(crate) struct ClaimSetter<'r> {
     word: &'r AtomicU64,
     relies: bool,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Hold<'r> {
 pub(crate) struct HandleClaim(pub(crate) WordOffset);
 
 /// A cache of where this thread's line in a segment is.
-struct Slot {
+struct CachedLine {
     /// The id of the segment; 0 for none.
     id: Cell<u64>,
     generation: Cell<u32>,
@@ -88,7 +88,7 @@ struct OwnedLine {
 const SLOTS: usize = 4;
 
 thread_local! {
-    static NEAR: [Slot; SLOTS] = const { [const { Slot::new() }; SLOTS] };
+    static NEAR: [CachedLine; SLOTS] = const { [const { CachedLine::new() }; SLOTS] };
     /// Whether this thread is filling a slot of `NEAR`.
     static IS_FILLING: Cell<bool> = const { Cell::new(false) };
     static OWNED: RefCell<Vec<OwnedLine>> = const { RefCell::new(Vec::new()) };
@@ -105,12 +105,12 @@ impl<'r> Claim<'r> {
     /// What sets the claim. It does not refer to the claim, which so stays in registers; it must
     /// not be used after the claim is dropped.
     #[inline]
-    pub(crate) fn hold(&self) -> Hold<'r> {
-        Hold { word: self.word, relies: self.relies }
+    pub(crate) fn hold(&self) -> ClaimSetter<'r> {
+        ClaimSetter { word: self.word, relies: self.relies }
     }
 }
 
-impl Hold<'_> {
+impl ClaimSetter<'_> {
     /// As [`Claim::set`].
     #[inline]
     pub(crate) fn set(self, record: WordOffset) {
@@ -232,7 +232,7 @@ impl Segment {
     }
 
     /// The line of this thread; takes one if it has none.
-    fn own_line(&self, own: &Own, generation: u32) -> Option<WordOffset> {
+    fn own_line(&self, own: &ProcessClaims, generation: u32) -> Option<WordOffset> {
         let slots = &self.region.slots;
         let line = OWNED.try_with(|owned| {
             let mut owned = owned.try_borrow_mut().ok()?;
@@ -266,7 +266,7 @@ impl Segment {
         Some(line)
     }
 
-    fn take_handle(&self, own: &Own) -> Option<WordOffset> {
+    fn take_handle(&self, own: &ProcessClaims) -> Option<WordOffset> {
         own.handles.pop(&*self.region).or_else(|| {
             let line = self.take_line(own)?;
             words_of(line).skip(1).for_each(|at| own.handles.push(&*self.region, at));
@@ -274,7 +274,7 @@ impl Segment {
         })
     }
 
-    fn take_line(&self, own: &Own) -> Option<WordOffset> {
+    fn take_line(&self, own: &ProcessClaims) -> Option<WordOffset> {
         let region = &*self.region;
         // False only where another process wrote nonsense into a link.
         let is_line = |line: &WordOffset| {
@@ -303,7 +303,7 @@ impl Segment {
     }
 
     /// Takes a block for this process.
-    fn take_block(&self, own: &Own) -> Option<Block> {
+    fn take_block(&self, own: &ProcessClaims) -> Option<Block> {
         let (region, blocks) = (&*self.region, self.claim_blocks());
         let token = region.token().ok()?;
         let is_alive = |token| region.is_alive(token);
@@ -336,11 +336,11 @@ impl Slots {
     }
 
     #[inline]
-    fn near<'n>(&self, near: &'n [Slot; SLOTS]) -> &'n Slot {
+    fn near<'n>(&self, near: &'n [CachedLine; SLOTS]) -> &'n CachedLine {
         &near[self.id as usize % SLOTS]
     }
 
-    fn own(&self) -> &Own {
+    fn own(&self) -> &ProcessClaims {
         // Acquire: sees what the pointer refers to.
         let own = self.own.load(Ordering::Acquire);
         // SAFETY: what is stored here is not freed before `self` is dropped.
@@ -351,8 +351,8 @@ impl Slots {
     }
 
     #[cold]
-    fn renew(&self, before: *mut Own) -> &Own {
-        let own = Box::into_raw(Box::new(Own {
+    fn renew(&self, before: *mut ProcessClaims) -> &ProcessClaims {
+        let own = Box::into_raw(Box::new(ProcessClaims {
             generation: fork::generation(),
             relies: barrier::register(),
             lines: Stack::default(),
@@ -387,7 +387,7 @@ impl Drop for Slots {
     }
 }
 
-impl Slot {
+impl CachedLine {
     const fn new() -> Self {
         let (id, generation) = (Cell::new(0), Cell::new(0));
         Self { id, generation, relies: Cell::new(false), line: Cell::new(ptr::null()) }

@@ -161,7 +161,7 @@ pub(crate) fn size_limit() -> Option<u64> {
 #[doc(hidden)]
 pub fn without_size_signal<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
-    let _held = signal::Held::new();
+    let _held = signal::HeldSignal::new();
     work()
 }
 
@@ -172,13 +172,13 @@ mod signal {
 
     /// Blocks the signal in this thread while this lives. The kernel sends it to the thread that
     /// writes, and to no other.
-    pub(super) struct Held {
+    pub(super) struct HeldSignal {
         before: libc::sigset_t,
         /// Whether one was pending before, which then remains pending.
         was_pending: bool,
     }
 
-    impl Held {
+    impl HeldSignal {
         pub(super) fn new() -> Self {
             let (mut before, only) = (MaybeUninit::<libc::sigset_t>::uninit(), only());
             // SAFETY: both sets are valid for the call, which writes the second.
@@ -198,7 +198,7 @@ mod signal {
         }
     }
 
-    impl Drop for Held {
+    impl Drop for HeldSignal {
         fn drop(&mut self) {
             let (at_once, only) = (libc::timespec { tv_sec: 0, tv_nsec: 0 }, only());
             // SAFETY: all pointers are valid for the calls. Taking the signal fails if there is

@@ -18,7 +18,7 @@ pub fn spawn_without_signals<T: Send + 'static>(
     let thread = Builder::new().name(name.to_owned()).stack_size(STACK_BYTES);
     // The thread begins with the mask of the one that starts it, so that no signal comes between.
     #[cfg(all(any(target_os = "linux", target_os = "android"), not(miri)))]
-    let _blocked = signals::Blocked::new();
+    let _blocked = signals::BlockedSignals::new();
     thread.spawn(work)
 }
 
@@ -30,7 +30,7 @@ mod signals {
     use std::ptr;
 
     /// Blocks the signals in this thread while this lives.
-    pub(super) struct Blocked {
+    pub(super) struct BlockedSignals {
         before: libc::sigset_t,
     }
 
@@ -45,7 +45,7 @@ mod signals {
         libc::SIGTRAP,
     ];
 
-    impl Blocked {
+    impl BlockedSignals {
         pub(super) fn new() -> Self {
             let mut all = MaybeUninit::<libc::sigset_t>::uninit();
             let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -64,7 +64,7 @@ mod signals {
         }
     }
 
-    impl Drop for Blocked {
+    impl Drop for BlockedSignals {
         fn drop(&mut self) {
             // SAFETY: the set is the one that was read before; restoring it does not fail.
             unsafe {

@@ -12,8 +12,8 @@ use loom::sync::Arc;
 use loom::thread;
 use quipu_segment::history::model::Chunks;
 use quipu_segment::model::List;
-use quipu_segment::moved_model::Copied;
-use quipu_segment::series::model::{Process, Record, Shared, Small};
+use quipu_segment::moved_model::WordsCopy;
+use quipu_segment::series::model::{ModelRecord, Process, SharedMemory, SmallIndex};
 use quipu_segment::sync::Ordering;
 use quipu_segment::{Cells, Stripes};
 
@@ -75,7 +75,7 @@ fn one_line_gives_every_caller_a_sum_of_its_own() {
 #[test]
 fn a_slab_that_earns_lanes_loses_no_addition_and_doubles_none() {
     loom::model(|| {
-        let shared = Shared::default();
+        let shared = SharedMemory::default();
         let (mine, other) = (Process::open(&shared), Process::open(&shared));
         let adder = {
             let mine = mine.clone();
@@ -101,7 +101,7 @@ fn a_slab_that_earns_lanes_loses_no_addition_and_doubles_none() {
 #[test]
 fn two_threads_of_a_process_earn_the_same_lanes() {
     loom::model(|| {
-        let shared = Shared::default();
+        let shared = SharedMemory::default();
         let mine = Process::open(&shared);
         let threads: Vec<_> = [0, 1]
             .into_iter()
@@ -121,7 +121,7 @@ fn two_threads_of_a_process_earn_the_same_lanes() {
 #[test]
 fn a_sum_is_at_least_its_base_while_a_slab_earns_lanes() {
     loom::model(|| {
-        let shared = Shared::default();
+        let shared = SharedMemory::default();
         let (mine, other) = (Process::open(&shared), Process::open(&shared));
         let adder = thread::spawn(move || {
             mine.earn();
@@ -159,9 +159,9 @@ fn a_frame_that_is_read_is_of_its_lap() {
 ///
 /// The writer runs on the first thread. Loom remembers one access to each cell: a store after a
 /// load by the same thread would hide that another thread had read the cell before.
-fn index(records: u32, writer: fn(&Small), reader: fn(&Small)) {
+fn index(records: u32, writer: fn(&SmallIndex), reader: fn(&SmallIndex)) {
     loom::model(move || {
-        let index = Arc::new(Small::new(records));
+        let index = Arc::new(SmallIndex::new(records));
         index.insert(0, 1);
         index.insert(1, 2);
         let thread = {
@@ -240,7 +240,7 @@ fn a_lookup_finds_what_stays_while_others_go() {
 #[test]
 fn nothing_is_lost_by_a_move() {
     loom::model(|| {
-        let index = Arc::new(Small::new(3));
+        let index = Arc::new(SmallIndex::new(3));
         index.insert(0, 1);
         let thread = {
             let index = Arc::clone(&index);
@@ -261,7 +261,7 @@ fn nothing_is_lost_by_a_move() {
 #[test]
 fn an_addition_never_goes_to_another_series() {
     loom::model(|| {
-        let record = Record::new();
+        let record = ModelRecord::new();
         let adder = {
             let record = record.clone();
             thread::spawn(move || {
@@ -290,7 +290,7 @@ fn an_addition_never_goes_to_another_series() {
 #[test]
 fn a_record_that_was_used_again_is_found_as_what_it_is() {
     loom::model(|| {
-        let record = Record::new();
+        let record = ModelRecord::new();
         record.remove();
         let adder = {
             let record = record.clone();
@@ -319,7 +319,7 @@ fn claims_in_a_block_that_was_taken_over_are_seen() {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
     builder.check(|| {
-        let record = Record::new();
+        let record = ModelRecord::new();
         let adder = {
             let record = record.clone();
             thread::spawn(move || {
@@ -340,7 +340,7 @@ fn claims_in_a_block_that_was_taken_over_are_seen() {
 #[test]
 fn no_two_threads_have_the_same_word() {
     loom::model(|| {
-        let record = Record::new();
+        let record = ModelRecord::new();
         let first = record.take().unwrap();
         let other = {
             let record = record.clone();
@@ -362,7 +362,7 @@ fn no_two_threads_have_the_same_word() {
 fn copy_while(
     words: &'static [u64],
     writer: impl Fn(&Cells) + Send + Sync + Copy + 'static,
-    check: impl Fn(&Cells, &Copied) + Send + Sync + 'static,
+    check: impl Fn(&Cells, &WordsCopy) + Send + Sync + 'static,
 ) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(Some(3));
@@ -375,7 +375,7 @@ fn copy_while(
             let file = file.slice(0..file.len());
             thread::spawn(move || writer(&file))
         };
-        check(&file, &Copied::new(&file));
+        check(&file, &WordsCopy::new(&file));
         thread.join().unwrap();
     });
 }

@@ -62,7 +62,7 @@ pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
 pub use limits::{Limits, Usage};
 pub use located::Located;
 pub use moment::Moment;
-pub use prepared::{Prepared, Sought, Spot};
+pub use prepared::{Prepared, SeriesSearch, Spot};
 pub use refused::{Explained, Refused};
 
 use crate::error::Error;

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use quipu_segment::clock::Clock;
 use quipu_segment::series::{KeyWriter, SeriesCells};
-pub use quipu_segment::series::{Sought, Spot};
+pub use quipu_segment::series::{SeriesSearch, Spot};
 
 use super::given::{Given, Metric, Mode, Shape};
 use super::moment::Moment;
@@ -228,13 +228,13 @@ impl Prepared {
     /// [fetches](Prepared::fetch) all series, and then takes one value after the other; the memory
     /// comes meanwhile. `values` are as for [`Intake::take_prepared`].
     #[inline]
-    pub fn seek(&self, values: &[&str]) -> Sought {
+    pub fn seek(&self, values: &[&str]) -> SeriesSearch {
         self.entry.family.seek(|key| write(key, values))
     }
 
     /// Begins to fetch the series that [`Prepared::seek`] began to search.
     #[inline]
-    pub fn fetch(&self, sought: Sought) {
+    pub fn fetch(&self, sought: SeriesSearch) {
         self.entry.family.fetch(sought);
     }
 

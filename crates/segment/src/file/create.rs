@@ -35,7 +35,7 @@ impl MappedFile {
             return Ok(None);
         }
         let directory = parent(path);
-        let draft = Draft::new(directory, path).map_err(fail)?;
+        let draft = DraftFile::new(directory, path).map_err(fail)?;
         rights.give(&draft.file).map_err(|error| rights.refused(path, &error))?;
         draft.file.try_lock().map_err(|error| match error {
             TryLockError::WouldBlock => Error::new(Some(path), ErrorKind::Locked),
@@ -138,7 +138,7 @@ pub(crate) fn set_aside(
 }
 
 /// A file that has no name yet, or a temporary one.
-struct Draft {
+struct DraftFile {
     file: File,
     temporary: Option<Temporary>,
 }
@@ -153,7 +153,7 @@ impl Drop for Temporary {
     }
 }
 
-impl Draft {
+impl DraftFile {
     fn new(directory: &Path, path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).mode(0o600);

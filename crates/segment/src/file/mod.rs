@@ -36,7 +36,7 @@ use crate::fork::ForkSafeMutex;
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::hold::{Hold, Holder};
 use crate::layout::{HEADER_BYTES, Header, check_header};
-use crate::presence::{LockDeadline, Locked, cannot_lock, identity, share};
+use crate::presence::{LockDeadline, LockedFile, cannot_lock, identity, share};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::presence::{be_present, is_present};
 use crate::space::{self, allocate};
@@ -79,14 +79,14 @@ pub(crate) struct MappedFile {
     leaves_in_order: AtomicBool,
     /// Its entry in the table of the handler for files that are cut, if that is in use.
     #[cfg(target_os = "linux")]
-    watched: Option<cut::Watched>,
+    watched: Option<cut::WatchedMapping>,
 }
 
 impl MappedFile {
     /// Validates the header of a locked file, and maps it.
-    pub(crate) fn open(path: &Path, locked: Locked) -> Result<(Self, Header), Error> {
+    pub(crate) fn open(path: &Path, locked: LockedFile) -> Result<(Self, Header), Error> {
         let fail = |error: io::Error| Error::new(Some(path), kind_of(error, 0));
-        let Locked { file, is_first } = locked;
+        let LockedFile { file, is_first } = locked;
         let mut tries = if is_first { 1 } else { MAX_HEADER_READS };
         let (header, length) = loop {
             let mut head = [0; HEADER_BYTES as usize];
@@ -128,7 +128,7 @@ impl MappedFile {
         .map_err(|error| fail(error.into()))?;
         let base = NonNull::new(base.cast::<u8>()).expect("mmap returns an address or an error");
         #[cfg(target_os = "linux")]
-        let watched = cut::Watched::new(base.addr().get(), length).map_err(|()| {
+        let watched = cut::WatchedMapping::new(base.addr().get(), length).map_err(|()| {
             // SAFETY: it was mapped just now, and nothing refers to it.
             let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), length) };
             let what = format!("this process has {} segment files open; close some", cut::MOST);
@@ -297,12 +297,12 @@ impl MappedFile {
 
     /// The file; opened again if its descriptor was closed, whose number another file may have by
     /// now.
-    fn own_file(&self) -> io::Result<Own<'_>> {
+    fn own_file(&self) -> io::Result<FileRef<'_>> {
         if self.has_descriptor() {
-            return Ok(Own::Open(&self.file));
+            return Ok(FileRef::Open(&self.file));
         }
         let what = "its descriptor was closed by the program, and it cannot be opened again";
-        self.reopen().map(|(file, _)| Own::Again(file)).ok_or_else(|| io::Error::other(what))
+        self.reopen().map(|(file, _)| FileRef::Again(file)).ok_or_else(|| io::Error::other(what))
     }
 
     /// Opens the same file again, at least for reading: a worker may have given up the rights of
@@ -423,7 +423,7 @@ impl MappedFile {
     /// Whether a page was missing when it was touched, if the process survives that.
     pub(crate) fn was_cut(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return self.watched.as_ref().is_some_and(cut::Watched::is_cut);
+        return self.watched.as_ref().is_some_and(cut::WatchedMapping::is_cut);
         #[cfg(not(target_os = "linux"))]
         false
     }
@@ -468,12 +468,12 @@ impl Drop for MappedFile {
 }
 
 /// The open file of a segment, for a single use.
-enum Own<'f> {
+enum FileRef<'f> {
     Open(&'f File),
     Again(File),
 }
 
-impl Deref for Own<'_> {
+impl Deref for FileRef<'_> {
     type Target = File;
 
     fn deref(&self) -> &File {

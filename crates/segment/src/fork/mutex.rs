@@ -5,7 +5,7 @@
 //! their updates: see `lock.rs` of `quipu-store`.
 
 use super::generation;
-use crate::lock::{Busy, Guard, REGISTRATION, Stuck, acquire};
+use crate::lock::{BusyReason, Guard, REGISTRATION, StuckLock, acquire};
 use crate::sync::{AtomicU64, Ordering};
 
 /// A lock for the threads of one process. If a process forks while another of its threads holds the
@@ -14,7 +14,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct ForkSafeMutex {
     word: AtomicU64,
     broken: AtomicU64,
-    stuck: Stuck,
+    stuck: StuckLock,
 }
 
 impl ForkSafeMutex {
@@ -34,8 +34,8 @@ impl ForkSafeMutex {
             // A process is stopped with all of its threads, so a living holder will go on.
             match acquire(&self.word, &self.broken, own, is_alive, &self.stuck, REGISTRATION) {
                 Ok(taken) => return Some(taken),
-                Err(Busy::Interrupted) => return None,
-                Err(Busy::Held(_)) => {}
+                Err(BusyReason::Interrupted) => return None,
+                Err(BusyReason::Held(_)) => {}
             }
         }
     }

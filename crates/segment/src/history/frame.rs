@@ -59,7 +59,7 @@ impl Entry {
 
 /// The series of a tick, and their cells.
 #[derive(Debug, Clone, Default)]
-pub(super) struct List {
+pub(super) struct SeriesList {
     pub(super) entries: Vec<Entry>,
     /// The cells of all entries, one after the other.
     pub(super) values: Vec<u64>,
@@ -116,7 +116,7 @@ impl Changes {
     }
 }
 
-impl List {
+impl SeriesList {
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.values.clear();
@@ -245,7 +245,7 @@ type Last<'l> = &'l dyn Fn(u16) -> (u64, u64);
 
 /// Calls `visit` with each entry of the new list and, if it was in the old one, what it was there.
 fn carry(
-    old: &List,
+    old: &SeriesList,
     new: &[Entry],
     changes: &Changes,
     mut visit: impl FnMut(&Entry, Option<Last<'_>>) -> Option<()>,
@@ -321,14 +321,14 @@ mod tests {
         prop::collection::vec((0_u64..12, 0_u64..2, value), 0..10)
     }
 
-    fn list(tick: &[(u64, u64, u64)]) -> List {
+    fn list(tick: &[(u64, u64, u64)]) -> SeriesList {
         let mut tick: Vec<_> = tick
             .iter()
             .map(|&(number, generation, value)| (entry(number, generation), value))
             .collect();
         tick.sort_by_key(|(entry, _)| order(entry.series));
         tick.dedup_by_key(|(entry, _)| order(entry.series));
-        let mut list = List::default();
+        let mut list = SeriesList::default();
         for (entry, value) in tick {
             list.push(entry, (0..entry.cells).map(|cell| value.wrapping_mul(u64::from(cell) + 1)));
         }
@@ -338,7 +338,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_written_is_read(ticks in prop::collection::vec(tick(), 1..20), keys in any::<u32>()) {
-            let (mut old, mut read) = (List::default(), List::default());
+            let (mut old, mut read) = (SeriesList::default(), SeriesList::default());
             let (mut coder, mut frame, mut bytes) = (Coder::default(), Vec::new(), Vec::new());
             for (time, tick) in ticks.iter().enumerate() {
                 if keys >> time & 1 == 1 {
@@ -367,7 +367,7 @@ mod tests {
         ) {
             let mut list = list(&tick);
             let (mut coder, mut frame) = (Coder::default(), Vec::new());
-            list.encode(&List::default(), 1, order, &mut coder, &mut frame);
+            list.encode(&SeriesList::default(), 1, order, &mut coder, &mut frame);
             for mark in [0, KEY] {
                 let mut words = words.clone();
                 if let [first, _, third, ..] = &mut words[..] {
@@ -376,7 +376,7 @@ mod tests {
                 let mut bytes = Vec::new();
                 let _ = list.clone().decode(&words, &mut bytes, |_| true);
                 for end in 0..frame.len() {
-                    let read = List::default().decode(&frame[..end], &mut bytes, |_| true);
+                    let read = SeriesList::default().decode(&frame[..end], &mut bytes, |_| true);
                     prop_assert!(read.is_none() || list.entries.is_empty() || end + 1 == frame.len());
                 }
             }
@@ -392,15 +392,15 @@ mod tests {
         let mut frame = vec![KEY, 1, 1 << 32];
         frame.extend(entry(1, 0).pack());
         frame.extend(codes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)));
-        assert_eq!(List::default().decode(&frame, &mut Vec::new(), |_| true), None);
+        assert_eq!(SeriesList::default().decode(&frame, &mut Vec::new(), |_| true), None);
     }
 
     #[test]
     fn counters_that_grow_evenly_take_few_bytes() {
-        let mut old = List::default();
+        let mut old = SeriesList::default();
         let (mut coder, mut frame) = (Coder::default(), Vec::new());
         for time in 0..10_u64 {
-            let mut next = List::default();
+            let mut next = SeriesList::default();
             for number in 0..1000 {
                 let noise = (time + 1) * number * 7919 % 13;
                 next.push(

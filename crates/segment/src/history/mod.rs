@@ -28,7 +28,7 @@ pub use frame::SeriesId;
 #[cfg(not(loom))]
 pub use recorder::{Options, Recorder};
 #[cfg(not(loom))]
-pub use replay::{Replayed, Tick, replay};
+pub use replay::{RecordingInfo, Tick, replay};
 
 #[cfg(all(unix, not(loom)))]
 pub(crate) use replay::replay_words;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::HISTORY;
 use super::code::Coder;
-use super::frame::{Entry, List, MAX_ALL_CELLS, SeriesId, most_words};
+use super::frame::{Entry, MAX_ALL_CELLS, SeriesId, SeriesList, most_words};
 use super::ring::{Geometry, Position, head};
 use crate::cells::Cells;
 use crate::clock::{Clock, Precise};
@@ -139,8 +139,8 @@ impl Options {
             rest: None,
             families: Vec::new(),
             newest: 0,
-            last: List::default(),
-            next: List::default(),
+            last: SeriesList::default(),
+            next: SeriesList::default(),
             coder: Coder::default(),
             frame: Vec::new(),
             texts: Vec::new(),
@@ -253,8 +253,8 @@ pub struct Recorder {
     /// The newest record that was looked at.
     newest: u64,
     /// The last tick that was recorded; empty if the next frame has to be a key frame.
-    last: List,
-    next: List,
+    last: SeriesList,
+    next: SeriesList,
     coder: Coder,
     frame: Vec<u64>,
     texts: Vec<u8>,

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, RangeInclusive};
 
 use super::HISTORY;
-use super::frame::{List, SeriesId};
+use super::frame::{SeriesId, SeriesList};
 use super::ring::{Geometry, KEY, Lap, Load, head};
 use crate::error::Error;
 use crate::lease::leader;
@@ -16,7 +16,7 @@ pub struct Tick<'l> {
     pub time: u64,
     /// The wall clock's Unix time in nanoseconds, as it was set when the chunk of this tick began.
     pub unix: u64,
-    list: &'l List,
+    list: &'l SeriesList,
 }
 
 impl<'l> Tick<'l> {
@@ -39,7 +39,7 @@ impl<'l> Tick<'l> {
 
 /// What is known of a recording beside its ticks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Replayed {
+pub struct RecordingInfo {
     /// The number of ticks that were read.
     pub ticks: u64,
     /// The nanoseconds from one tick to the next, as the last writer set them.
@@ -67,7 +67,7 @@ pub fn replay(
     segment: &Segment,
     since: u64,
     mut visit: impl FnMut(&Tick<'_>),
-) -> Result<Option<Replayed>, Error> {
+) -> Result<Option<RecordingInfo>, Error> {
     let record = segment.find(HISTORY, "")?;
     let mut visit = |tick: &Tick<'_>| {
         visit(tick);
@@ -85,12 +85,12 @@ pub(crate) fn replay_words(
     memory: &impl Load,
     times: RangeInclusive<u64>,
     visit: &mut dyn FnMut(&Tick<'_>) -> ControlFlow<()>,
-) -> Replayed {
-    let mut replayed = Replayed {
+) -> RecordingInfo {
+    let mut replayed = RecordingInfo {
         interval: memory.load(head::INTERVAL),
         dropped: memory.load(head::DROPPED),
         owner: leader(memory.load(head::OWNER)),
-        ..Replayed::default()
+        ..RecordingInfo::default()
     };
     let geometry = Geometry::unpack(memory.load(head::GEOMETRY));
     let Some(geometry) = geometry else {
@@ -109,7 +109,7 @@ pub(crate) fn replay_words(
     let oldest = laps.iter().position(|lap| lap.first.is_some());
     replayed.begun = oldest.and_then(|oldest| begun[oldest]).unwrap_or(0);
     let mut budget = memory.words().saturating_mul(CELLS_PER_WORD);
-    let mut list = List::default();
+    let mut list = SeriesList::default();
     let mut bytes = Vec::new();
     for (i, lap) in laps.iter().enumerate() {
         if begun.get(i + 1).copied().flatten().is_some_and(|next| next < *times.start()) {

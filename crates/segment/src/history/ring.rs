@@ -149,7 +149,7 @@ impl Geometry {
     }
 
     /// Reads the chunk of a lap; `None` if the chunk belongs to another lap by now.
-    pub(super) fn read(self, memory: &impl Load, lap: u64) -> Option<Chunk> {
+    pub(super) fn read(self, memory: &impl Load, lap: u64) -> Option<ChunkCopy> {
         let at = self.chunk_of(lap);
         // Acquire, in `load`: sees what was stored before the lap began, and before each frame was
         // committed.
@@ -168,7 +168,7 @@ impl Geometry {
             return None;
         }
         let (time, unix) = (words[chunk::TIME], words[chunk::UNIX]);
-        Some(Chunk { at, lap, time, unix, is_whole, words: words.split_off(chunk::END) })
+        Some(ChunkCopy { at, lap, time, unix, is_whole, words: words.split_off(chunk::END) })
     }
 }
 
@@ -193,7 +193,7 @@ impl Lap {
 
 /// A copy of a chunk.
 #[derive(Debug)]
-pub(super) struct Chunk {
+pub(super) struct ChunkCopy {
     /// Where its head is in the record.
     at: usize,
     lap: u64,
@@ -213,7 +213,7 @@ pub(super) const KEY: u64 = 1 << 24;
 /// The word of a frame that has its time.
 const FRAME_TIME: usize = 1;
 
-impl Chunk {
+impl ChunkCopy {
     /// The time of its first frame, which is sound if `frames` visits one.
     pub(super) fn first(&self) -> Option<u64> {
         self.words.get(FRAME_TIME).copied()
@@ -384,12 +384,12 @@ mod tests {
 
     /// Memory that remembers all stores.
     #[derive(Default)]
-    struct Logged(RefCell<(Vec<u64>, Log)>);
+    struct LoggedMemory(RefCell<(Vec<u64>, Log)>);
 
     /// Where something was stored, and what.
     type Log = Vec<(usize, u64)>;
 
-    impl Load for Logged {
+    impl Load for LoggedMemory {
         fn load(&self, at: usize) -> u64 {
             self.0.borrow().0.get(at).copied().unwrap_or(0)
         }
@@ -403,7 +403,7 @@ mod tests {
         }
     }
 
-    impl Store for Logged {
+    impl Store for LoggedMemory {
         fn store(&self, at: usize, value: u64, _: Ordering) {
             let (words, log) = &mut *self.0.borrow_mut();
             words.resize(words.len().max(at + 1), 0);
@@ -444,10 +444,10 @@ mod tests {
 
     #[test]
     fn a_death_between_any_two_stores_loses_at_most_the_last_frame_and_the_oldest_chunk() {
-        let memory = Logged::default();
+        let memory = LoggedMemory::default();
         write(&memory, 1, 100);
         let log = memory.0.take().1;
-        let replayed = Logged::default();
+        let replayed = LoggedMemory::default();
         let mut last = 0;
         for (step, &(at, value)) in log.iter().enumerate() {
             replayed.store(at, value, Ordering::Relaxed);
@@ -461,7 +461,7 @@ mod tests {
             last = newest;
             // The next writer goes on from there.
             if step % 7 == 0 {
-                let next = Logged(RefCell::new((replayed.0.borrow().0.clone(), Vec::new())));
+                let next = LoggedMemory(RefCell::new((replayed.0.borrow().0.clone(), Vec::new())));
                 write(&next, newest + 1, 3);
                 assert_eq!(numbers(&next).last(), Some(&(newest + 3)));
             }
@@ -471,14 +471,14 @@ mod tests {
 
     #[test]
     fn what_is_damaged_ends_a_chunk() {
-        let memory = Logged::default();
+        let memory = LoggedMemory::default();
         write(&memory, 1, 5);
         let words = memory.0.take().0;
         for at in head::END..words.len() {
             for bit in [0, 3, 24, 40, 63] {
                 let mut words = words.clone();
                 words[at] ^= 1 << bit;
-                let memory = Logged(RefCell::new((words, Vec::new())));
+                let memory = LoggedMemory(RefCell::new((words, Vec::new())));
                 let mut seen = 0;
                 for lap in GEOMETRY.laps(&memory) {
                     let Some(chunk) = GEOMETRY.read(&memory, lap.number) else { continue };
@@ -495,7 +495,7 @@ mod tests {
 
     #[test]
     fn a_chunk_without_frames_is_not_continued() {
-        let memory = Logged::default();
+        let memory = LoggedMemory::default();
         write(&memory, 1, 1);
         Position::find(&memory, GEOMETRY).start(&memory, 50, 0);
         // Another writer, much later.
@@ -507,9 +507,9 @@ mod tests {
     }
 
     /// Memory in which a chunk starts over when its SEQUENCE, at this word, was loaded once.
-    struct Raced(Logged, std::cell::Cell<Option<usize>>);
+    struct RacedMemory(LoggedMemory, std::cell::Cell<Option<usize>>);
 
-    impl Load for Raced {
+    impl Load for RacedMemory {
         fn load(&self, at: usize) -> u64 {
             let word = self.0.load(at);
             if self.1.get() == Some(at) {
@@ -530,10 +530,10 @@ mod tests {
 
     #[test]
     fn a_chunk_that_starts_over_has_no_time_of_the_next_lap() {
-        let memory = Logged::default();
+        let memory = LoggedMemory::default();
         write(&memory, 1, 50);
         let laps = GEOMETRY.laps(&memory);
-        let raced = Raced(memory, std::cell::Cell::new(Some(laps[0].at + chunk::SEQUENCE)));
+        let raced = RacedMemory(memory, std::cell::Cell::new(Some(laps[0].at + chunk::SEQUENCE)));
         assert_eq!(GEOMETRY.laps(&raced), laps[1..]);
         assert_eq!(raced.1.get(), None);
     }

@@ -18,7 +18,7 @@ use crate::series::meta;
 use crate::sync::Ordering;
 
 /// A copy, and the file that it is a copy of.
-pub(super) struct Copied {
+pub(super) struct SegmentCopy {
     segment: Segment,
     /// How often words were read again when the last series was come to.
     readings: Cell<u64>,
@@ -56,7 +56,7 @@ impl Inspection {
     #[doc(hidden)]
     pub fn on_copy(file: &File, copy: Segment) -> std::io::Result<Self> {
         let length = file.metadata()?.len();
-        let copied = Copied { segment: copy, readings: Cell::new(0) };
+        let copied = SegmentCopy { segment: copy, readings: Cell::new(0) };
         let source = Source::of_copy(copied, length.min(MAX_LIMIT));
         Ok(Self::new(source, Some(file.try_clone()?), length))
     }
@@ -80,7 +80,7 @@ impl Inspection {
     }
 }
 
-impl Copied {
+impl SegmentCopy {
     fn origin(&self) -> &Origin {
         self.segment.region.origin().expect("it was made as a copy")
     }

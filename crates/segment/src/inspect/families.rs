@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::source::Source;
 use super::{Damage, Report};
-use crate::layout::Found;
+use crate::layout::RecordHeader;
 use crate::series::Schema;
 use crate::series::cells::{LANE_WORDS, is_float};
 use crate::series::dense::Dense;
@@ -80,7 +80,7 @@ pub struct SeriesSeen<'a> {
 
 /// What a walk over the series found.
 #[derive(Debug, Default)]
-pub(super) struct Walked {
+pub(super) struct WalkReport {
     series: u64,
     hidden: u64,
     series_words: u64,
@@ -96,7 +96,7 @@ const BLOCK_HEAD: u64 = 2;
 const LOW: u64 = u32::MAX as u64;
 
 /// Reads a family, and adds it to the report.
-pub(super) fn read(source: &Source, record: &Found, report: &mut Report) {
+pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) {
     let mut family = match FamilySeen::of(source, record) {
         Ok(family) => family,
         Err(what) => {
@@ -123,7 +123,7 @@ pub(super) fn read(source: &Source, record: &Found, report: &mut Report) {
 }
 
 impl FamilySeen {
-    fn of(source: &Source, record: &Found) -> Result<Self, String> {
+    fn of(source: &Source, record: &RecordHeader) -> Result<Self, String> {
         if record.kind.version() != FAMILY.version() {
             return Err(format!("its record is of version {}", record.kind.version()));
         }
@@ -211,8 +211,8 @@ impl FamilySeen {
         source: &Source,
         settle: bool,
         visit: impl FnMut(&SeriesSeen<'_>),
-    ) -> Walked {
-        let mut walked = Walked::default();
+    ) -> WalkReport {
+        let mut walked = WalkReport::default();
         if self.is_left_out || self.is_unsettled {
             return walked;
         }
@@ -231,7 +231,7 @@ impl FamilySeen {
         })
     }
 
-    fn damage(&self, walked: &mut Walked, word: u64, what: &str) {
+    fn damage(&self, walked: &mut WalkReport, word: u64, what: &str) {
         let what = format!("the family {:?}: {what}", self.schema.name);
         walked.damage.push(Damage { at: word.saturating_mul(8), what });
     }
@@ -264,7 +264,7 @@ impl FamilySeen {
         &self,
         source: &Source,
         settle: bool,
-        walked: &mut Walked,
+        walked: &mut WalkReport,
         mut visit: impl FnMut(&SeriesSeen<'_>),
     ) {
         let layout = Layout::unpack(self.head(source, at::DENSE));
@@ -292,7 +292,7 @@ impl FamilySeen {
         let slab_words = marks + mark_words - slabs;
         let (mut sums, mut plain) = (Vec::new(), Vec::new());
         // Of the slab that the loop is in.
-        let (mut earned, mut slab_bases) = (Earned::default(), Vec::new());
+        let (mut earned, mut slab_bases) = (EarnedWords::default(), Vec::new());
         for slot in 0..slots {
             let number = u64::from(slot);
             if number % per_slab == 0 && self.schema.additive {
@@ -307,7 +307,7 @@ impl FamilySeen {
                     let what = "the place of its lanes makes no sense: it is ignored";
                     self.damage(walked, slab_words + number / per_slab, what);
                 }
-                earned = Earned::of(layout, used);
+                earned = EarnedWords::of(layout, used);
                 if !source.has_words(earned.first, earned.words()) {
                     return self.damage(walked, earned.first, "its lanes lie outside of the file");
                 }
@@ -368,7 +368,7 @@ impl FamilySeen {
         &self,
         source: &Source,
         settle: bool,
-        walked: &mut Walked,
+        walked: &mut WalkReport,
         mut visit: impl FnMut(&SeriesSeen<'_>),
     ) {
         let mut block = self.head(source, head::FIRST_BLOCK) & LOW;
@@ -402,7 +402,7 @@ impl FamilySeen {
         source: &Source,
         settle: bool,
         mut words: Range<u64>,
-        walked: &mut Walked,
+        walked: &mut WalkReport,
         visit: &mut impl FnMut(&SeriesSeen<'_>),
     ) {
         let header = 2 + u64::from(self.schema.idle.is_some());
@@ -479,7 +479,7 @@ fn id_of(at: u64, meta: u64) -> u64 {
 
 /// The lanes that a slab earned: see `series/lanes.rs`.
 #[derive(Debug, Default)]
-struct Earned {
+struct EarnedWords {
     /// The first word of the lanes.
     first: u64,
     lanes: u64,
@@ -487,7 +487,7 @@ struct Earned {
     distance: u64,
 }
 
-impl Earned {
+impl EarnedWords {
     /// The lanes of a slab that uses `used` words of each; none if processes ignore the place.
     fn of(layout: Layout, used: u64) -> Self {
         if !layout.is_sound() {

@@ -4,7 +4,7 @@ use std::ops::{ControlFlow, RangeInclusive};
 
 use super::Inspection;
 use super::source::Source;
-use crate::history::{HISTORY, Load, Replayed, Tick, replay_words};
+use crate::history::{HISTORY, Load, RecordingInfo, Tick, replay_words};
 use crate::layout::RECORD_BYTES;
 use crate::sync::{Ordering, fence};
 
@@ -18,7 +18,7 @@ impl Inspection {
         &self,
         times: RangeInclusive<u64>,
         mut visit: impl FnMut(&Tick<'_>),
-    ) -> Option<Replayed> {
+    ) -> Option<RecordingInfo> {
         self.history_while(times, |tick| {
             visit(tick);
             ControlFlow::Continue(())
@@ -30,7 +30,7 @@ impl Inspection {
         &self,
         times: RangeInclusive<u64>,
         mut visit: impl FnMut(&Tick<'_>) -> ControlFlow<()>,
-    ) -> Option<Replayed> {
+    ) -> Option<RecordingInfo> {
         let is_recorder = |record: &&super::RecordSeen| record.kind.tag() == HISTORY.tag();
         let record = self.report.records.iter().rfind(is_recorder)?;
         if record.kind != HISTORY {
@@ -39,7 +39,10 @@ impl Inspection {
                 record.kind.version(),
                 HISTORY.version()
             );
-            return Some(Replayed { damage: vec![(record.at, what)], ..Replayed::default() });
+            return Some(RecordingInfo {
+                damage: vec![(record.at, what)],
+                ..RecordingInfo::default()
+            });
         }
         let first = (record.at + RECORD_BYTES) / 8;
         let words = record.bytes.saturating_sub(RECORD_BYTES) / 8;

@@ -6,7 +6,7 @@ use super::Report;
 use super::source::{CHUNK, Source};
 use crate::error::ErrorKind;
 use crate::layout::{
-    Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, RECORD_BYTES, at, check_at,
+    HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, RECORD_BYTES, RecordHeader, at, check_at,
     check_header, is_left, record_at, walk,
 };
 use crate::offset::ByteOffset;
@@ -54,16 +54,16 @@ pub struct RecordSeen {
 }
 
 impl RecordSeen {
-    pub(super) fn of(found: &Found) -> Self {
-        let Found { offset, length, kind, name, .. } = found;
+    pub(super) fn of(found: &RecordHeader) -> Self {
+        let RecordHeader { offset, length, kind, name, .. } = found;
         Self { kind: *kind, name: name.clone(), at: *offset, bytes: *length }
     }
 }
 
 /// An error as text.
-pub(super) struct Shown(pub(super) ErrorKind);
+pub(super) struct ErrorText(pub(super) ErrorKind);
 
-impl fmt::Display for Shown {
+impl fmt::Display for ErrorText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             ErrorKind::Damaged(what) => f.write_str(what),
@@ -73,12 +73,12 @@ impl fmt::Display for Shown {
 }
 
 /// Reads the header and lists the records, oldest first. `None` if the file has another layout.
-pub(super) fn read(source: &Source, report: &mut Report) -> Option<Vec<Found>> {
+pub(super) fn read(source: &Source, report: &mut Report) -> Option<Vec<RecordHeader>> {
     let mut head = Vec::new();
     source.bytes(0, source.length().min(HEADER_BYTES) / 8, &mut head);
     if let Err(error) = check_header(&head, report.length) {
         let is_other = matches!(error, ErrorKind::NotASegment | ErrorKind::Version { .. });
-        report.add_damage(0, Shown(error).to_string());
+        report.add_damage(0, ErrorText(error).to_string());
         if is_other {
             return None;
         }
@@ -114,7 +114,7 @@ fn sixteen(head: &[u8], at: ByteOffset) -> [u8; 16] {
 }
 
 /// The records, oldest first. If the list is broken, they are looked for in all lines.
-fn list(source: &Source, report: &mut Report) -> Vec<Found> {
+fn list(source: &Source, report: &mut Report) -> Vec<RecordHeader> {
     let mut found = Vec::new();
     let mut is_broken = false;
     for record in walk(source) {
@@ -122,8 +122,8 @@ fn list(source: &Source, report: &mut Report) -> Vec<Found> {
             Ok(record) => found.push(record),
             Err(error) => {
                 is_broken = true;
-                let at = found.last().map_or(at::ROOT.get(), |last: &Found| last.offset);
-                let what = Shown(error);
+                let at = found.last().map_or(at::ROOT.get(), |last: &RecordHeader| last.offset);
+                let what = ErrorText(error);
                 report.add_damage(at, format!("{what}: the list of records ends here"));
             }
         }
@@ -154,7 +154,7 @@ fn list(source: &Source, report: &mut Report) -> Vec<Found> {
 }
 
 /// The records that the list does not reach.
-pub(super) fn search(source: &Source, listed: &[Found]) -> Vec<Found> {
+pub(super) fn search(source: &Source, listed: &[RecordHeader]) -> Vec<RecordHeader> {
     let known: std::collections::HashSet<u64> = listed.iter().map(|one| one.offset).collect();
     let mut found = Vec::new();
     let mut offset = HEADER_BYTES;

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::copied::Copied;
+use super::copied::SegmentCopy;
 use crate::layout::Words;
 use crate::offset::ByteOffset;
 
@@ -55,15 +55,15 @@ impl ReadAt for Vec<u8> {
 }
 
 /// A chunk, and its number.
-type Chunk = (u64, Box<[u8]>);
+type NumberedChunk = (u64, Box<[u8]>);
 
 /// The bytes, and what may still be read of them.
 pub(super) struct Source {
     bytes: Box<dyn ReadAt>,
-    copied: Option<Copied>,
+    copied: Option<SegmentCopy>,
     length: u64,
     /// By the number of the chunk, modulo `CHUNKS`.
-    chunks: RefCell<Vec<Option<Chunk>>>,
+    chunks: RefCell<Vec<Option<NumberedChunk>>>,
     /// The words that may still be visited: parts of a damaged file may overlap, and would be read
     /// over and over.
     budget: Cell<u64>,
@@ -86,12 +86,12 @@ impl Source {
     }
 
     /// The words of a copy of a file of this length.
-    pub(super) fn of_copy(copied: Copied, length: u64) -> Self {
+    pub(super) fn of_copy(copied: SegmentCopy, length: u64) -> Self {
         Self { copied: Some(copied), ..Self::new(Box::new(Vec::<u8>::new()), length) }
     }
 
     /// The copy, if it is one.
-    pub(super) fn copied(&self) -> Option<&Copied> {
+    pub(super) fn copied(&self) -> Option<&SegmentCopy> {
         self.copied.as_ref()
     }
 
@@ -218,13 +218,13 @@ mod tests {
     use super::*;
 
     /// Bytes that are stored at one place of a long file.
-    struct Sparse {
+    struct SparseBytes {
         at: u64,
         bytes: Vec<u8>,
         readings: Rc<Cell<u64>>,
     }
 
-    impl ReadAt for Sparse {
+    impl ReadAt for SparseBytes {
         fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
             self.readings.set(self.readings.get() + 1);
             assert!(self.readings.get() < 100, "it reads through a hole");
@@ -246,7 +246,8 @@ mod tests {
     #[cfg_attr(miri, ignore = "it takes minutes")]
     fn a_search_for_records_skips_holes() {
         let readings = Rc::default();
-        let bytes = Sparse { at: 1 << 39, bytes: vec![1; 1 << 18], readings: Rc::clone(&readings) };
+        let bytes =
+            SparseBytes { at: 1 << 39, bytes: vec![1; 1 << 18], readings: Rc::clone(&readings) };
         let source = Source::new(Box::new(bytes), 1 << 40);
         assert!(super::super::records::search(&source, &[]).is_empty());
         assert_eq!(readings.get(), 4);

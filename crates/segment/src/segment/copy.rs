@@ -16,8 +16,8 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
-use super::open::FoundAs;
-use super::{Contents, Segment, Shared, anchor_cells};
+use super::open::InitialState;
+use super::{Contents, Segment, SharedFile, anchor_cells};
 use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 use crate::file::read_up_to;
@@ -131,7 +131,7 @@ fn copy(
     put_header(&region, &head, end);
     check_records(&region).map_err(fail)?;
     let (anchor, _) = anchor_cells(&region).resume(&readings);
-    let found = FoundAs::of(&header, readings.boot);
+    let found = InitialState::of(&header, readings.boot);
     let mut segment = Segment {
         region: Arc::new(region),
         anchor,
@@ -141,7 +141,7 @@ fn copy(
         torn: true,
         seen: u64::MAX,
         dirty: 0,
-        shared: Shared::new(Access::Exclusive, torn),
+        shared: SharedFile::new(Access::Exclusive, torn),
         contents,
         jobs: [].into(),
     };

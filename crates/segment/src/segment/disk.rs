@@ -17,7 +17,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// Whether the disk knows which records are on the list.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct DiskState {
     /// How often records were taken off the list: once by the processes before this one, which may
     /// have died before the disk knew, and then by this one.
     unlinkings: AtomicU64,
@@ -25,7 +25,7 @@ pub(super) struct Written {
     on_disk: AtomicU64,
 }
 
-impl Default for Written {
+impl Default for DiskState {
     fn default() -> Self {
         Self { unlinkings: AtomicU64::new(1), on_disk: AtomicU64::new(0) }
     }
@@ -48,7 +48,7 @@ impl Segment {
     /// # Errors
     /// The errors of the disk.
     pub(crate) fn write_unlinked(&self) -> Result<bool, Error> {
-        let Written { unlinkings, on_disk } = &self.shared.state.written;
+        let DiskState { unlinkings, on_disk } = &self.shared.state.written;
         let is_written = || on_disk.load(Ordering::Acquire) >= unlinkings.load(Ordering::Acquire);
         if !is_written() && unlinkings.load(Ordering::Acquire) < UNKNOWN {
             self.sync()?;

@@ -20,8 +20,8 @@ use std::time::Duration;
 pub(crate) use self::contents::{Contents, Job, ToDo};
 #[cfg(unix)]
 pub(crate) use self::copy::Steps;
-use self::disk::Written;
-use self::open::{DEFAULT_LOCK_TIMEOUT, FoundAs};
+use self::disk::DiskState;
+use self::open::{DEFAULT_LOCK_TIMEOUT, InitialState};
 pub use self::open::{Options, SetAside};
 pub use self::record::{Draft, Record};
 use crate::access::Access;
@@ -34,13 +34,13 @@ use crate::file::{self, MappedFile};
 use crate::fork;
 use crate::fork::ForkSafeMutex;
 use crate::layout::{
-    Found, HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT, NAME_BYTES,
-    RECORD_BYTES, TEXT_BYTES, at, check_at, checksum, record_at, record_checksum, walk,
+    HEADER_BYTES, Kind, LAYOUT_VERSION, LINE_BYTES, MAGIC, MAX_LIMIT, NAME_BYTES, RECORD_BYTES,
+    RecordHeader, TEXT_BYTES, at, check_at, checksum, record_at, record_checksum, walk,
 };
-use crate::lock::{self, Busy, Guard, Stuck};
+use crate::lock::{self, BusyReason, Guard, StuckLock};
 use crate::offset::{self, ByteOffset, CELL_BYTES, WordOffset};
 #[cfg(unix)]
-use crate::presence::{LockDeadline, Locked};
+use crate::presence::{LockDeadline, LockedFile};
 use crate::readings::Readings;
 use crate::region::Region;
 use crate::sync::{Arc, AtomicU64, Ordering};
@@ -53,14 +53,14 @@ pub struct Segment {
     anchor: Anchor,
     /// The boot of the machine that the anchor's cells should state.
     boot: [u8; 16],
-    found: FoundAs,
+    found: InitialState,
     /// Whether power may have been lost since the segment was last in use.
     torn: bool,
     /// After a reboot, the segment's time at the last sync before it. Otherwise the greatest one.
     seen: u64,
     /// The end of the bytes that may hold anything, and not zeros, when they are taken into use.
     dirty: u64,
-    shared: Shared,
+    shared: SharedFile,
     contents: Arc<dyn Contents>,
     /// What the contents left to be done before they are used.
     jobs: std::sync::Arc<[Job]>,
@@ -68,7 +68,7 @@ pub struct Segment {
 
 /// How the file is shared, and what is left to do before it is used.
 #[derive(Debug, Clone)]
-struct Shared {
+struct SharedFile {
     access: Access,
     state: Arc<State>,
 }
@@ -85,11 +85,11 @@ struct State {
     /// Held by the thread of this process that has, or is about to take, the lock of registration.
     registration: ForkSafeMutex,
     /// For the two locks in the segment: that of registration, and that of growth.
-    stuck: [Stuck; 2],
+    stuck: [StuckLock; 2],
     /// The size at which growth ahead of need failed.
     failed_growth: AtomicU64,
     /// What this handle knows to be on the disk.
-    written: Written,
+    written: DiskState,
 }
 
 impl State {
@@ -103,7 +103,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl SharedFile {
     fn new(access: Access, unmended: bool) -> Self {
         let unmended = AtomicBool::new(unmended);
         Self {
@@ -114,7 +114,7 @@ impl Shared {
                 registration: ForkSafeMutex::default(),
                 failed_growth: AtomicU64::new(0),
                 stuck: Default::default(),
-                written: Written::default(),
+                written: DiskState::default(),
             }),
         }
     }
@@ -166,8 +166,8 @@ impl Segment {
         contents: Arc<dyn Contents>,
     ) -> Self {
         let anchor = anchor_cells(&region).begin(readings);
-        let (found, boot) = (FoundAs::New, readings.boot);
-        let shared = Shared::new(access, false);
+        let (found, boot) = (InitialState::New, readings.boot);
+        let shared = SharedFile::new(access, false);
         let region = Arc::new(region);
         let (torn, seen, dirty, jobs) = (false, u64::MAX, 0, [].into());
         Self { region, anchor, boot, found, torn, seen, dirty, shared, contents, jobs }
@@ -192,7 +192,7 @@ impl Segment {
     ) -> Result<PathBuf, Error> {
         let path = path.as_ref();
         let locked =
-            Locked::open(path, Access::Exclusive, LockDeadline::after(DEFAULT_LOCK_TIMEOUT))?;
+            LockedFile::open(path, Access::Exclusive, LockDeadline::after(DEFAULT_LOCK_TIMEOUT))?;
         let locked = locked.ok_or_else(|| Error::new(Some(path), ErrorKind::NoDirectory))?;
         file::set_aside(path, &locked.file, names)
     }
@@ -264,7 +264,7 @@ impl Segment {
     /// The errors of the disk.
     pub fn mark_open(&self) -> Result<(), Error> {
         if self.is_unmended() {
-            let interrupted = || Error::held(self, "the segment", Busy::Interrupted);
+            let interrupted = || Error::held(self, "the segment", BusyReason::Interrupted);
             let _mending = self.shared.state.mending.lock().ok_or_else(interrupted)?;
             if self.is_unmended() {
                 self.mend()?;
@@ -315,14 +315,14 @@ impl Segment {
 
     /// Whether this handle created the segment.
     pub fn is_new(&self) -> bool {
-        self.found == FoundAs::New
+        self.found == InitialState::New
     }
 
     /// Whether the last process that had the segment open ended without [closing](Segment::close)
     /// it, or [leaving it in order](Segment::leave_in_order). Nothing is lost by that, unless
     /// the machine lost power as well.
     pub fn was_left_open(&self) -> bool {
-        self.found == FoundAs::Unclean
+        self.found == InitialState::Unclean
     }
 
     /// Whether the machine may have lost power while the segment was in use: it was left open, and
@@ -343,7 +343,7 @@ impl Segment {
         // shared with children of forks.
         let busy = |busy| Error::held(self, "metric registration", busy);
         let own = self.shared.state.registration.lock();
-        let own = own.ok_or_else(|| busy(Busy::Interrupted))?;
+        let own = own.ok_or_else(|| busy(BusyReason::Interrupted))?;
         if self.is_private() || (self.shared.access == Access::Exclusive && self.is_unmended()) {
             return Ok(RegistrationGuard { segment: self, _others: None, _own: own });
         }
@@ -462,7 +462,7 @@ impl Segment {
             word(record_at::NAME_LENGTH + offset::bytes(i as u64), u64::from_le_bytes(bytes));
         }
         word(record_at::CHECKSUM, record_checksum(length, kind, &text));
-        let found = Found { offset, length, kind, name: name.to_owned(), next: 0 };
+        let found = RecordHeader { offset, length, kind, name: name.to_owned(), next: 0 };
         let record = self.record(found).map_err(|kind| Error::new(self.path(), kind))?;
         Ok(Draft { segment: self.clone(), record })
     }
@@ -692,9 +692,9 @@ impl Segment {
         Ok(())
     }
 
-    pub(crate) fn record(&self, found: Found) -> Result<Record, ErrorKind> {
+    pub(crate) fn record(&self, found: RecordHeader) -> Result<Record, ErrorKind> {
         let outside = || {
-            let Found { offset, length, .. } = found;
+            let RecordHeader { offset, length, .. } = found;
             ErrorKind::Damaged(format!("a record of {length} bytes at {offset} lies outside of it"))
         };
         let cells = Cells::new(&self.region, found.cells(), found.cell_count());

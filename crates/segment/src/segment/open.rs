@@ -9,14 +9,14 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Contents, Segment, Shared, anchor_cells, header};
+use super::{Contents, Segment, SharedFile, anchor_cells, header};
 use crate::access::Access;
 use crate::error::{Error, ErrorKind};
 #[cfg(unix)]
 use crate::file::{self, MappedFile, Rights};
 use crate::layout::{HEADER_BYTES, Header, LINE_BYTES, MAX_LIMIT, check_records};
 #[cfg(unix)]
-use crate::presence::{LockDeadline, Locked};
+use crate::presence::{LockDeadline, LockedFile};
 use crate::printable;
 use crate::readings::Readings;
 use crate::region::Region;
@@ -24,7 +24,7 @@ use crate::sync::{Arc, Ordering};
 
 /// The state of a segment when it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FoundAs {
+pub(super) enum InitialState {
     New,
     Clean,
     /// Not synced, but the last process left it in order, and power was not lost since.
@@ -32,7 +32,7 @@ pub(super) enum FoundAs {
     Unclean,
 }
 
-impl FoundAs {
+impl InitialState {
     /// The state of a file with this header, in the current boot of the machine. After a reboot,
     /// power may have been lost, and with it pages that the last process had written.
     pub(super) fn of(header: &Header, boot: [u8; 16]) -> Self {
@@ -190,9 +190,9 @@ impl Options {
         // Others may create, rename or remove the file between two attempts.
         for _ in 0..ATTEMPTS {
             match self.open_existing(path, deadline, &names)? {
-                Opened::Segment(segment) => return Ok((*segment, aside)),
-                Opened::SetAside(renamed) => aside = Some(renamed),
-                Opened::Missing => {}
+                OpenOutcome::Segment(segment) => return Ok((*segment, aside)),
+                OpenOutcome::SetAside(renamed) => aside = Some(renamed),
+                OpenOutcome::Missing => {}
             }
             if let Some(segment) = self.create_new(path)? {
                 return Ok((segment, aside));
@@ -222,8 +222,8 @@ impl Options {
         let path = path.as_ref();
         let none = |_: &Error| None::<std::iter::Empty<PathBuf>>;
         match self.open_existing(path, LockDeadline::after(self.lock_timeout), &none)? {
-            Opened::Segment(segment) => Ok(*segment),
-            Opened::Missing | Opened::SetAside(_) => {
+            OpenOutcome::Segment(segment) => Ok(*segment),
+            OpenOutcome::Missing | OpenOutcome::SetAside(_) => {
                 let what = "there is no such file; name one that exists";
                 Err(Error::new(Some(path), ErrorKind::Request(what.into())))
             }
@@ -248,7 +248,7 @@ impl Options {
         let path = path.as_ref();
         check_endian(path)?;
         let options = self.clone().shared();
-        let segment = options.inspect_locked(path, Locked::join(path, file)?)?;
+        let segment = options.inspect_locked(path, LockedFile::join(path, file)?)?;
         options.finish(segment, LockDeadline::after(self.lock_timeout))
     }
 
@@ -258,11 +258,11 @@ impl Options {
         path: &Path,
         deadline: LockDeadline,
         names: &impl Fn(&Error) -> Option<N>,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenOutcome, Error> {
         check_endian(path)?;
         loop {
-            let Some(locked) = Locked::open(path, self.access, deadline)? else {
-                return Ok(Opened::Missing);
+            let Some(locked) = LockedFile::open(path, self.access, deadline)? else {
+                return Ok(OpenOutcome::Missing);
             };
             let may_be_first = !locked.is_first && deadline.may_be_freed(&locked.file);
             match self.open_locked(path, locked, deadline, names) {
@@ -277,10 +277,10 @@ impl Options {
     fn open_locked<N: Iterator<Item = PathBuf>>(
         &self,
         path: &Path,
-        locked: Locked,
+        locked: LockedFile,
         deadline: LockDeadline,
         names: &impl Fn(&Error) -> Option<N>,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenOutcome, Error> {
         // The same open file description: it keeps the lock when the segment is refused and
         // dropped.
         let locked_file = if locked.is_first { locked.file.try_clone().ok() } else { None };
@@ -298,11 +298,11 @@ impl Options {
             }
         });
         match inspected.and_then(|segment| self.finish(segment, deadline)) {
-            Ok(segment) => Ok(Opened::Segment(Box::new(segment))),
+            Ok(segment) => Ok(OpenOutcome::Segment(Box::new(segment))),
             Err(error) => match (locked_file, names(&error)) {
                 (Some(locked_file), Some(names)) => {
                     let name = file::set_aside(path, &locked_file, names)?;
-                    Ok(Opened::SetAside(SetAside { error, name }))
+                    Ok(OpenOutcome::SetAside(SetAside { error, name }))
                 }
                 _ => Err(error),
             },
@@ -310,7 +310,7 @@ impl Options {
     }
 
     #[cfg(unix)]
-    fn inspect_locked(&self, path: &Path, locked: Locked) -> Result<Segment, Error> {
+    fn inspect_locked(&self, path: &Path, locked: LockedFile) -> Result<Segment, Error> {
         let is_first = locked.is_first;
         let (file, header) = MappedFile::open(path, locked)?;
         let readings = self.now();
@@ -323,7 +323,7 @@ impl Options {
             None => header.size,
         };
         check_records(&region).map_err(|kind| Error::new(Some(path), kind))?;
-        let found = FoundAs::of(&header, readings.boot);
+        let found = InitialState::of(&header, readings.boot);
         let seen = anchor_cells(&region).seen_time.load(Ordering::Relaxed);
         let (anchor, rebooted) = if is_first {
             anchor_cells(&region).resume(&readings)
@@ -334,7 +334,7 @@ impl Options {
         let torn = rebooted && !header.clean;
         let seen = if rebooted { seen } else { u64::MAX };
         let boot = readings.boot;
-        let shared = Shared::new(self.access, is_first);
+        let shared = SharedFile::new(self.access, is_first);
         let region = Arc::new(region);
         let contents = (self.contents)();
         let jobs = [].into();
@@ -400,7 +400,7 @@ fn check_endian(path: &Path) -> Result<(), Error> {
 
 /// The outcome of opening a file.
 #[cfg(unix)]
-enum Opened {
+enum OpenOutcome {
     Segment(Box<Segment>),
     Missing,
     SetAside(SetAside),

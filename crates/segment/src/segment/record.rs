@@ -4,7 +4,7 @@
 use super::Segment;
 use crate::cells::Cells;
 use crate::error::Error;
-use crate::layout::{Found, Kind, at, record_at};
+use crate::layout::{Kind, RecordHeader, at, record_at};
 use crate::list;
 use crate::offset::{ByteOffset, CELL_BYTES};
 use crate::sync::Ordering;
@@ -27,7 +27,7 @@ impl Draft {
     /// [`Draft::publish_before`] has nothing to wait for.
     pub(crate) fn prepare(&self) -> Result<u64, Error> {
         let region = &self.segment.region;
-        let Found { offset, length, .. } = self.record.found;
+        let RecordHeader { offset, length, .. } = self.record.found;
         let newest = region.cell(at::ROOT).load(Ordering::Relaxed);
         region.cell(ByteOffset::new(offset + record_at::NEXT)).store(newest, Ordering::Relaxed);
         self.segment.sync_range(offset..offset + length)?;
@@ -45,7 +45,7 @@ impl Draft {
     /// after them: then they are lost. Nothing may use its cells any more.
     pub(crate) fn give_back(self) {
         let region = &self.segment.region;
-        let Found { offset, length, .. } = self.record.found;
+        let RecordHeader { offset, length, .. } = self.record.found;
         let end = offset + length;
         for at in (offset..end).step_by(CELL_BYTES as usize) {
             let cell = region.cell(ByteOffset::new(at));
@@ -67,7 +67,7 @@ impl Draft {
     /// The errors of the disk, if the segment lies in a file.
     pub fn publish(mut self) -> Result<Record, Error> {
         let region = &self.segment.region;
-        let Found { offset, length, .. } = self.record.found;
+        let RecordHeader { offset, length, .. } = self.record.found;
         let root = region.cell(at::ROOT);
         let next = region.cell(ByteOffset::new(offset + record_at::NEXT));
         let sync = || self.segment.sync_range(offset..offset + length);
@@ -79,7 +79,7 @@ impl Draft {
 /// A published record.
 #[derive(Debug, Clone)]
 pub struct Record {
-    pub(super) found: Found,
+    pub(super) found: RecordHeader,
     pub(super) cells: Cells,
 }
 

@@ -5,9 +5,9 @@
 //! remembers where the series was, and checks that it is still there.
 
 use super::cells::SeriesCells;
-use super::family::{By, Claimed, Family, Series};
+use super::family::{ClaimOrLock, ClaimedCells, Family, Series};
 use super::key::{KeyWriter, Texts, Values};
-use super::keyed::{DynamicSeries, Found};
+use super::keyed::{DynamicSeries, FoundRecord};
 use super::meta;
 use crate::error::Error;
 use crate::fork;
@@ -79,24 +79,31 @@ impl Family {
     /// cannot get a claim, since the segment is full. With
     /// [`ErrorKind::Held`](crate::ErrorKind::Held), another thread has the lock, and it is unknown
     /// whether the series is there.
-    pub fn find(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Result<Option<Claimed<'_>>, Error> {
+    pub fn find(
+        &self,
+        labels: impl Fn(&mut KeyWriter<'_>),
+    ) -> Result<Option<ClaimedCells<'_>>, Error> {
         let mut texts = Texts::new(self.inner.secrets());
         let mut writer = KeyWriter::new(&self.inner.sets, &mut texts);
         labels(&mut writer);
         Ok(match &self.inner.layout {
             Series::Dense(dense) => {
                 let slot = writer.group().filter(|&group| group < self.groups());
-                slot.map(|slot| Claimed::new(dense.cells_at(slot), By::Arithmetic))
+                slot.map(|slot| ClaimedCells::new(dense.cells_at(slot), ClaimOrLock::Arithmetic))
             }
             Series::Dynamic(keyed) => match writer.finish(keyed.secrets(), keyed.texts) {
                 Some(key) => match keyed.claim() {
                     Some(claim) => {
                         let found = keyed.find_surely(&key, |at| claim.set(at))?;
-                        found.map(|found| Claimed::new(keyed.cells_at(found.at), By::Claim(claim)))
+                        found.map(|found| {
+                            ClaimedCells::new(keyed.cells_at(found.at), ClaimOrLock::Claim(claim))
+                        })
                     }
                     None => {
                         let (found, lock) = keyed.find_and_lock(&key)?;
-                        found.map(|found| Claimed::new(keyed.cells_at(found.at), By::Lock(lock)))
+                        found.map(|found| {
+                            ClaimedCells::new(keyed.cells_at(found.at), ClaimOrLock::Lock(lock))
+                        })
                     }
                 },
                 None => None,
@@ -134,7 +141,7 @@ impl CachedSeries {
     }
 
     #[inline]
-    fn found(&self, keyed: &DynamicSeries, hold: impl Fn(WordOffset)) -> Option<Found> {
+    fn found(&self, keyed: &DynamicSeries, hold: impl Fn(WordOffset)) -> Option<FoundRecord> {
         // Acquire: a thread that sees the process sees the spot that it stored, and not its
         // parent's.
         if self.process.load(Ordering::Acquire) != u64::from(fork::generation()) + 1 {
@@ -145,7 +152,7 @@ impl CachedSeries {
         keyed.find_at(WordOffset::unpack(spot), (spot >> 32) as u32, hold)
     }
 
-    fn remember(&self, found: Found) {
+    fn remember(&self, found: FoundRecord) {
         let generation = u64::from(meta::generation_of(found.meta));
         self.spot.store(found.at.pack() | generation << 32, Ordering::Relaxed);
         // Release: as above.

@@ -13,7 +13,7 @@ use super::cells::SeriesCells;
 use super::dense::Dense;
 use super::handle::{SeriesHandle, pack_claim};
 use super::key::{Key, KeyWriter, Secrets, Texts};
-use super::keyed::{self, DynamicSeries, Found, Moment};
+use super::keyed::{self, DynamicSeries, FoundRecord, Moment};
 use super::lanes::Layout;
 use super::meta;
 use super::names::Names;
@@ -26,7 +26,7 @@ use crate::clock::{Clock, Manual};
 use crate::error::Error;
 use crate::fork;
 use crate::layout::{Kind, NAME_BYTES, RECORD_BYTES};
-use crate::lock::{self, Stuck};
+use crate::lock::{self, StuckLock};
 use crate::offset::WordOffset;
 use crate::segment::{Record, RegistrationGuard, Segment};
 use crate::slots::Claim;
@@ -72,7 +72,7 @@ pub(super) struct Inner {
     )]
     sides: std::sync::OnceLock<Arc<dyn SideAllocations>>,
     /// For the lock of [`Family::try_folding`].
-    pub(super) folding: Stuck,
+    pub(super) folding: StuckLock,
     /// The offset of its record, which is unique to it.
     id: u64,
 }
@@ -85,14 +85,14 @@ pub(super) enum Series {
 
 /// The cells of a series that was found. Until this is dropped, they belong to that series, or to
 /// no series once it is removed.
-pub struct Claimed<'f> {
+pub struct ClaimedCells<'f> {
     cells: SeriesCells<'f>,
-    _by: By<'f>,
+    _by: ClaimOrLock<'f>,
 }
 
 /// What keeps the record of a series from being reused.
 #[expect(dead_code, reason = "they are held until they are dropped")]
-pub(super) enum By<'f> {
+pub(super) enum ClaimOrLock<'f> {
     Claim(Claim<'f>),
     /// The family's lock, for a thread that cannot get a claim.
     Lock(lock::Guard<'f>),
@@ -100,13 +100,13 @@ pub(super) enum By<'f> {
     Arithmetic,
 }
 
-impl<'f> Claimed<'f> {
-    pub(super) fn new(cells: SeriesCells<'f>, by: By<'f>) -> Self {
+impl<'f> ClaimedCells<'f> {
+    pub(super) fn new(cells: SeriesCells<'f>, by: ClaimOrLock<'f>) -> Self {
         Self { cells, _by: by }
     }
 }
 
-impl<'f> std::ops::Deref for Claimed<'f> {
+impl<'f> std::ops::Deref for ClaimedCells<'f> {
     type Target = SeriesCells<'f>;
 
     fn deref(&self) -> &SeriesCells<'f> {
@@ -175,12 +175,12 @@ impl RegistrationGuard<'_> {
     /// # Errors
     /// Those of [`Segment::family`].
     pub fn family(&self, schema: &Schema) -> Result<Family, Error> {
-        Wanted::new(self.segment(), Cow::Borrowed(schema), None)?.find_or_make(self)
+        FamilyRequest::new(self.segment(), Cow::Borrowed(schema), None)?.find_or_make(self)
     }
 }
 
 /// A family that is to be opened, or else made. Its description was checked.
-pub(super) struct Wanted<'s> {
+pub(super) struct FamilyRequest<'s> {
     pub(super) schema: Cow<'s, Schema>,
     /// The number of combinations of its fixed label values.
     pub(super) groups: u32,
@@ -189,7 +189,7 @@ pub(super) struct Wanted<'s> {
     pub(super) clock: Option<Manual>,
 }
 
-impl<'s> Wanted<'s> {
+impl<'s> FamilyRequest<'s> {
     fn new(
         segment: &Segment,
         schema: Cow<'s, Schema>,
@@ -249,7 +249,7 @@ impl Family {
         schema: Cow<'_, Schema>,
         clock: Option<Manual>,
     ) -> Result<Self, Error> {
-        let wanted = Wanted::new(segment, schema, clock)?;
+        let wanted = FamilyRequest::new(segment, schema, clock)?;
         segment.ensure_marked_open()?;
         match wanted.find(segment)? {
             Some(family) => Ok(family),
@@ -306,7 +306,7 @@ impl Family {
         let head = record.cells().clone();
         let created = head[at::CREATED].load(Ordering::Relaxed);
         let (segment, id) = (segment.clone(), record.offset().get());
-        let (sides, folding) = (Default::default(), Stuck::default());
+        let (sides, folding) = (Default::default(), StuckLock::default());
         let inner = Inner {
             segment,
             head,
@@ -688,7 +688,7 @@ impl Family {
         keyed: &DynamicSeries,
         key: Option<Key<'_>>,
         hold: &dyn Fn(WordOffset),
-    ) -> Option<Found> {
+    ) -> Option<FoundRecord> {
         let key = key?;
         keyed
             .find_live(&key, hold)
@@ -703,7 +703,7 @@ impl Family {
         keyed: &DynamicSeries,
         key: Option<Key<'_>>,
         act: &dyn Fn(SeriesCells<'_>),
-    ) -> Option<Found> {
+    ) -> Option<FoundRecord> {
         if let Some(claim) = keyed.claim() {
             if let Some(found) = self.find_or_make(keyed, key, &|at| claim.set(at)) {
                 act(keyed.cells_at(found.at));
@@ -764,7 +764,7 @@ impl Inner {
     }
 
     #[cold]
-    pub(super) fn overflow_of(&self, keyed: &DynamicSeries) -> Found {
+    pub(super) fn overflow_of(&self, keyed: &DynamicSeries) -> FoundRecord {
         self.head[at::OVERFLOWED].fetch_add(1, Ordering::Relaxed);
         keyed.find_overflow()
     }

@@ -28,7 +28,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The freed families, as this process knows them.
 #[derive(Debug, Default)]
-pub(super) struct Freed {
+pub(super) struct FreedFamilies {
     /// The offsets of their records, by shape and by length.
     by_shape: BTreeMap<(Vec<u8>, u64), Vec<u64>>,
     /// The records before and after each one on the list; 0 at its ends.
@@ -165,7 +165,7 @@ impl Family {
     }
 }
 
-impl Freed {
+impl FreedFamilies {
     /// Reads the list. What follows an error is not used.
     pub(super) fn of(segment: &Segment) -> Self {
         let mut freed = Self::default();

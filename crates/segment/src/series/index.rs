@@ -322,7 +322,7 @@ impl<M: Memory> Index<'_, M> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::claims::Words;
+    use crate::claims::WordList;
 
     /// Entries whose home is at the end of a table and that wrap around lie after its first slots.
     /// This moves every possible number of those, and then searches for the entries that come after
@@ -331,7 +331,7 @@ mod tests {
     fn what_goes_round_is_found_behind_what_has_moved() {
         const BITS: u32 = 6;
         for moved in (0..64).step_by(if cfg!(miri) { 21 } else { 1 }) {
-            let memory = Words((0..3 * 64).map(|_| AtomicU64::new(0)).collect());
+            let memory = WordList((0..3 * 64).map(|_| AtomicU64::new(0)).collect());
             let head: [AtomicU64; 4] = Default::default();
             let [table, previous, migrated, entries] = &head;
             let index = Index { memory: &memory, table, previous, migrated, entries };
@@ -366,7 +366,7 @@ pub mod model {
     use crate::Cells;
 
     /// The words of the head, then the tables, then the records.
-    pub struct Small {
+    pub struct SmallIndex {
         cells: Cells,
         lock: Mutex<()>,
     }
@@ -379,7 +379,7 @@ pub mod model {
     /// A record has a state and a key.
     const RECORDS: u32 = 10;
 
-    impl Memory for Small {
+    impl Memory for SmallIndex {
         fn word(&self, at: WordOffset) -> &AtomicU64 {
             &self.cells[at.get() as usize]
         }
@@ -389,7 +389,7 @@ pub mod model {
         }
     }
 
-    impl Small {
+    impl SmallIndex {
         /// An index whose table has two slots.
         pub fn new(records: u32) -> Self {
             let cells = Cells::private((RECORDS + 2 * records) as usize);

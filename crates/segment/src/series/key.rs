@@ -353,14 +353,14 @@ impl Secrets {
     /// As [`Secrets::of`], and what else there is to know of the texts of a key that may be
     /// damaged: all by one look at each word. `None` if they are fewer.
     #[inline]
-    pub(crate) fn look(&self, group: u32, texts: usize, bytes: &[u8]) -> Option<Look> {
-        let (mut hash, mut rest, mut seen) = (self.seed, bytes, Seen::default());
+    pub(crate) fn look(&self, group: u32, texts: usize, bytes: &[u8]) -> Option<KeySummary> {
+        let (mut hash, mut rest, mut seen) = (self.seed, bytes, ByteClasses::default());
         for _ in 0..texts {
             let (text, behind) = next_text(rest)?;
             hash = hash_words(self.text, hash, text, |word| seen.add(word));
             rest = behind;
         }
-        Some(Look {
+        Some(KeySummary {
             hash: self.of_key(hash, group),
             end: bytes.len() - rest.len(),
             is_ascii: seen.all & TOPS == 0,
@@ -376,7 +376,7 @@ impl Secrets {
 
 /// What there is to know of the texts of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Look {
+pub(crate) struct KeySummary {
     /// The hash of the key.
     pub(crate) hash: u64,
     /// Where the texts end.
@@ -388,7 +388,7 @@ pub(crate) struct Look {
 
 /// What was seen in the words of texts, in the top bits of bytes.
 #[derive(Default)]
-struct Seen {
+struct ByteClasses {
     /// All words, by OR.
     all: u64,
     /// If there was a byte that needs an escape, the top bit of at least one byte is set.
@@ -398,7 +398,7 @@ struct Seen {
 /// The top bit of each byte.
 const TOPS: u64 = 0x8080_8080_8080_8080;
 
-impl Seen {
+impl ByteClasses {
     #[inline(always)]
     fn add(&mut self, word: u64) {
         self.all |= word;
@@ -548,7 +548,7 @@ mod tests {
                 let end = key.len();
                 key.extend_from_slice(b"\n\"\xff");
                 let is_special = matches!(byte, b'"' | b'\\' | b'\n');
-                let expected = Look {
+                let expected = KeySummary {
                     hash: secrets.of(3, 2, &key),
                     end,
                     is_ascii: byte.is_ascii(),

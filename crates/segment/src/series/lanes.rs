@@ -147,12 +147,12 @@ pub mod model {
 
     /// The memory that processes share: the word, the base, the first lane, and room for lanes.
     #[derive(Debug, Clone)]
-    pub struct Shared(Cells);
+    pub struct SharedMemory(Cells);
 
     /// A process.
     #[derive(Debug, Clone)]
     pub struct Process {
-        shared: Shared,
+        shared: SharedMemory,
         slab: Arc<(Reach, EarnedLanes)>,
     }
 
@@ -162,7 +162,7 @@ pub mod model {
     const ROOM: usize = 3;
     const LANES: Layout = Layout { first: WordOffset::new(ROOM as u32), cpus: 2, lanes: 3 };
 
-    impl Default for Shared {
+    impl Default for SharedMemory {
         fn default() -> Self {
             Self(Cells::private(ROOM + 3))
         }
@@ -170,7 +170,7 @@ pub mod model {
 
     impl Process {
         /// Opens the slab.
-        pub fn open(shared: &Shared) -> Self {
+        pub fn open(shared: &SharedMemory) -> Self {
             let home = HOME as u64;
             let place = AtomicU64::new(0);
             let lanes = EarnedLanes { place, home, words: 1, is_at_home: false };

@@ -3,7 +3,7 @@
 
 use super::dense::Dense;
 use super::family::{
-    FAMILY, Family, Series, Wanted, at, is_dense, moment, open_dense, record_name,
+    FAMILY, Family, FamilyRequest, Series, at, is_dense, moment, open_dense, record_name,
 };
 use super::freed;
 use super::keyed::{self, DynamicSeries};
@@ -15,7 +15,7 @@ use crate::sync::Ordering;
 
 impl Family {
     /// Makes a family. Requires the lock of registration.
-    pub(super) fn make(segment: &Segment, wanted: Wanted<'_>) -> Result<Self, Error> {
+    pub(super) fn make(segment: &Segment, wanted: FamilyRequest<'_>) -> Result<Self, Error> {
         let (schema, groups) = (&*wanted.schema, wanted.groups);
         let bytes = schema.encode();
         let is_dense = is_dense(schema, groups);

@@ -131,15 +131,15 @@ pub mod model {
 
     /// The record, the root of the blocks, and a block; and the family's lock.
     #[derive(Clone)]
-    pub struct Record(Arc<(Words, Mutex<()>, Stack)>);
+    pub struct ModelRecord(Arc<(ModelWords, Mutex<()>, Stack)>);
 
     /// A word for a claim.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ClaimWord(WordOffset);
 
-    struct Words(Cells);
+    struct ModelWords(Cells);
 
-    impl Memory for Words {
+    impl Memory for ModelWords {
         fn word(&self, at: WordOffset) -> &AtomicU64 {
             &self.0[at.get() as usize]
         }
@@ -157,16 +157,16 @@ pub mod model {
     /// The token of the process that has the block at first.
     pub const FIRST: u64 = 1;
 
-    impl Default for Record {
+    impl Default for ModelRecord {
         fn default() -> Self {
             Self::new()
         }
     }
 
-    impl Record {
+    impl ModelRecord {
         /// A live record with the key 1, whose cell is zero.
         pub fn new() -> Self {
-            let words = Words(Cells::private(BLOCK.range().end as usize));
+            let words = ModelWords(Cells::private(BLOCK.range().end as usize));
             words.word(RECORD).store(with_state(3, state::LIVE), Ordering::Relaxed);
             words.word(KEY).store(1, Ordering::Relaxed);
             let stack = Stack::default();
@@ -178,7 +178,7 @@ pub mod model {
             record
         }
 
-        fn words(&self) -> &Words {
+        fn words(&self) -> &ModelWords {
             &self.0.0
         }
 
@@ -186,7 +186,7 @@ pub mod model {
             self.words().word(at)
         }
 
-        fn blocks(&self) -> Blocks<'_, Words> {
+        fn blocks(&self) -> Blocks<'_, ModelWords> {
             let words = self.words();
             Blocks { memory: words, root: words.word(ROOT), end: BLOCK.range().end }
         }

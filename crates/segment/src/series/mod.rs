@@ -80,7 +80,7 @@ pub use cached::{CachedSeries, FoldGuard};
 #[cfg(not(loom))]
 pub use cells::SeriesCells;
 #[cfg(not(loom))]
-pub use family::{Claimed, Family};
+pub use family::{ClaimedCells, Family};
 #[cfg(not(loom))]
 pub use handle::SeriesHandle;
 #[cfg(not(loom))]
@@ -90,7 +90,7 @@ pub use schema::{Identity, Label, MAX_CELLS, Schema};
 #[cfg(not(loom))]
 pub use side::{SideAllocation, SideAllocations};
 #[cfg(not(loom))]
-pub use single::Sought;
+pub use single::SeriesSearch;
 #[cfg(not(loom))]
 pub use spot::Spot;
 #[cfg(not(loom))]
@@ -104,7 +104,7 @@ pub(crate) use names::Names;
 #[cfg(loom)]
 pub mod model {
     //! The parts that loom checks.
-    pub use super::index::model::Small;
-    pub use super::lanes::model::{Process, Shared};
-    pub use super::meta::model::Record;
+    pub use super::index::model::SmallIndex;
+    pub use super::lanes::model::{Process, SharedMemory};
+    pub use super::meta::model::ModelRecord;
 }

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::fmt;
 
 use super::dense::Slab;
-use super::freed::Freed;
+use super::freed::FreedFamilies;
 #[cfg(unix)]
 use super::settle;
 use super::{check, family};
@@ -17,18 +17,18 @@ use crate::error::{Error, ErrorKind};
 use crate::fork::ForkSafeMutex;
 use crate::hash::Seeded;
 use crate::layout::{RECORD_BYTES, check_at, walk};
-use crate::lock::Busy;
+use crate::lock::BusyReason;
 use crate::segment::{Contents, Job, Record, Segment};
 
 /// The records of families by name, and the slabs, as far as this process has seen them.
 #[derive(Default)]
 pub(crate) struct Names {
     mutex: ForkSafeMutex,
-    known: UnsafeCell<Known>,
+    known: UnsafeCell<NewestRecords>,
 }
 
 #[derive(Default)]
-struct Known {
+struct NewestRecords {
     /// The offset of the newest record that was seen; 0 before the first.
     newest: u64,
     /// The offset of the newest record of each name.
@@ -36,7 +36,7 @@ struct Known {
     /// The offsets of the newest slabs' records, oldest first.
     slabs: Vec<u64>,
     /// The families that were freed, once they are asked for.
-    freed: Option<Freed>,
+    freed: Option<FreedFamilies>,
     /// The number of records that were read.
     #[cfg(test)]
     steps: usize,
@@ -102,7 +102,7 @@ impl Names {
 
     /// Notes a slab that this thread published.
     pub(super) fn note_slab(&self, segment: &Segment, record: &Record) {
-        self.note(segment, record, Known::add_slab);
+        self.note(segment, record, NewestRecords::add_slab);
     }
 
     /// The newest slabs, newest first.
@@ -118,18 +118,24 @@ impl Names {
     pub(super) fn freed<R>(
         &self,
         segment: &Segment,
-        look: impl FnOnce(&mut Freed) -> R,
+        look: impl FnOnce(&mut FreedFamilies) -> R,
     ) -> Result<R, Error> {
-        self.with(segment, |known| look(known.freed.get_or_insert_with(|| Freed::of(segment))))
+        self.with(segment, |known| {
+            look(known.freed.get_or_insert_with(|| FreedFamilies::of(segment)))
+        })
     }
 
     /// Forgets what is known: families were freed.
     pub(super) fn forget(&self, segment: &Segment) -> Result<(), Error> {
-        self.with(segment, |known| *known = Known::default())
+        self.with(segment, |known| *known = NewestRecords::default())
     }
 
     /// Calls `look` with all that is known, brought up to date.
-    fn with<R>(&self, segment: &Segment, look: impl FnOnce(&mut Known) -> R) -> Result<R, Error> {
+    fn with<R>(
+        &self,
+        segment: &Segment,
+        look: impl FnOnce(&mut NewestRecords) -> R,
+    ) -> Result<R, Error> {
         self.with_earlier(segment, |known| {
             known.go_on(segment)?;
             Ok(look(known))
@@ -138,7 +144,7 @@ impl Names {
 
     /// Adds a record that this thread has published, if all records before it are known. Otherwise
     /// the next lookup reads it.
-    fn note(&self, segment: &Segment, record: &Record, add: impl FnOnce(&mut Known, u64)) {
+    fn note(&self, segment: &Segment, record: &Record, add: impl FnOnce(&mut NewestRecords, u64)) {
         let at = record.offset().get() - RECORD_BYTES;
         let _ = self.with_earlier(segment, |known| {
             if record.next() == known.newest {
@@ -152,9 +158,9 @@ impl Names {
     fn with_earlier<R>(
         &self,
         segment: &Segment,
-        look: impl FnOnce(&mut Known) -> R,
+        look: impl FnOnce(&mut NewestRecords) -> R,
     ) -> Result<R, Error> {
-        let interrupted = || Error::held(segment, "the names of families", Busy::Interrupted);
+        let interrupted = || Error::held(segment, "the names of families", BusyReason::Interrupted);
         let (_locked, was_left) = self.mutex.lock_or_take_over().ok_or_else(interrupted)?;
         // SAFETY: the mutex is held until the end.
         let known = unsafe { &mut *self.known.get() };
@@ -168,7 +174,7 @@ impl Names {
     }
 }
 
-impl Known {
+impl NewestRecords {
     /// Adds the records that were published since.
     fn go_on(&mut self, segment: &Segment) -> Result<(), Error> {
         let root = segment.root();
@@ -240,7 +246,7 @@ mod tests {
         let count = if cfg!(miri) { 20 } else { 1000 };
         let segment = Segment::private(16 << 20).unwrap();
         // The knowledge of another handle to the same segment.
-        let mut other = Known::default();
+        let mut other = NewestRecords::default();
         for _ in 0..2 {
             for i in 0..count {
                 let name = format!("family {i}");

@@ -9,7 +9,7 @@ use crate::lock;
 
 /// A search that [`Family::seek`] began.
 #[derive(Debug, Clone, Copy)]
-pub struct Sought(Option<u32>);
+pub struct SeriesSearch(Option<u32>);
 
 impl Family {
     /// Changes the cells of the series with the labels that `labels` writes, shown or not, if there
@@ -60,19 +60,21 @@ impl Family {
     /// mostly waits for memory. So they begin all searches, then [fetch](Family::fetch) all series,
     /// and then change one after the other. None of it changes or claims anything.
     #[inline]
-    pub fn seek(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> Sought {
+    pub fn seek(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> SeriesSearch {
         let inner = &*self.inner;
-        let Series::Dynamic(keyed) = &inner.layout else { return Sought(None) };
+        let Series::Dynamic(keyed) = &inner.layout else { return SeriesSearch(None) };
         let mut texts = Texts::new(keyed.secrets());
         let mut writer = KeyWriter::new(&inner.sets, &mut texts);
         labels(&mut writer);
-        Sought(writer.group().and_then(|group| keyed.seek(group, &mut texts)))
+        SeriesSearch(writer.group().and_then(|group| keyed.seek(group, &mut texts)))
     }
 
     /// Begins to fetch the series that [`Family::seek`] began to search.
     #[inline]
-    pub fn fetch(&self, sought: Sought) {
-        if let (Series::Dynamic(keyed), Sought(Some(fingerprint))) = (&self.inner.layout, sought) {
+    pub fn fetch(&self, sought: SeriesSearch) {
+        if let (Series::Dynamic(keyed), SeriesSearch(Some(fingerprint))) =
+            (&self.inner.layout, sought)
+        {
             keyed.fetch(fingerprint);
         }
     }

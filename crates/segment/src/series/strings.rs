@@ -9,7 +9,7 @@
 #[derive(Debug, Clone)]
 pub struct StringSet {
     /// Collisions go to the next slot.
-    slots: Box<[Slot]>,
+    slots: Box<[StringSlot]>,
     multiplier: u64,
     shift: u32,
     count: u32,
@@ -22,7 +22,7 @@ pub struct StringSet {
 /// A slot of the table, on a line of its own.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
-struct Slot {
+struct StringSlot {
     ends: Ends,
     /// The bytes between the ends of a text of 17 to 32 bytes, as two words which may overlap.
     middle: [u64; 2],
@@ -53,7 +53,7 @@ impl StringSet {
         let digests: Vec<u64> =
             texts.iter().map(|text| Ends::of(text.as_bytes()).digest(text.len())).collect();
         let multiplier = choose_multiplier(&digests, shift);
-        let empty = Slot { ends: Ends(0, 0), middle: [0; 2], length: EMPTY, index: 0 };
+        let empty = StringSlot { ends: Ends(0, 0), middle: [0; 2], length: EMPTY, index: 0 };
         let mut slots = vec![empty; 1 << bits].into_boxed_slice();
         let mut all = String::with_capacity(texts.iter().map(|text| text.len()).sum());
         let mut starts = Vec::with_capacity(texts.len() + 1);
@@ -74,7 +74,7 @@ impl StringSet {
                 }
                 at = (at + 1) & (slots.len() - 1);
             }
-            slots[at] = Slot { ends, middle, length, index };
+            slots[at] = StringSlot { ends, middle, length, index };
         }
         let count = texts.len() as u32;
         Ok(Self { slots, multiplier, shift, count, all: all.into(), starts: starts.into() })

@@ -31,7 +31,7 @@ impl Sums {
     /// Returns memory for sums if this way of adding up is faster: for several series in several
     /// lanes.
     #[inline]
-    pub(crate) fn of(dense: &Dense) -> Option<Self> {
+    pub(crate) fn for_family(dense: &Dense) -> Option<Self> {
         let cells = dense.cells();
         let pays = dense.slots() > 2 && 2 * cells <= WORDS && dense.lanes() > LANES;
         if !pays {

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use super::cells::SeriesCells;
 use super::dense::Dense;
 use super::family::{Family, Inner, Series};
-use super::keyed::{self, At, Records};
+use super::keyed::{self, Records, WalkPosition};
 use super::sums::Sums;
 
 /// A series, as a scrape sees it.
@@ -36,13 +36,13 @@ pub struct View<'a> {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cursor {
     slot: u32,
-    record: At,
+    record: WalkPosition,
     /// Whether it is after the last series.
     done: bool,
 }
 
 /// What a walk goes over.
-enum Source<'s, 'c> {
+enum WalkSource<'s, 'c> {
     Slots(&'s Dense),
     Records(Records<'s, 'c>),
 }
@@ -78,18 +78,18 @@ impl Family {
             }
         };
         let mut source = match &inner.layout {
-            Series::Dense(dense) => Source::Slots(dense),
-            Series::Dynamic(keyed) => Source::Records(keyed.records(&mut cursor.record)),
+            Series::Dense(dense) => WalkSource::Slots(dense),
+            Series::Dynamic(keyed) => WalkSource::Records(keyed.records(&mut cursor.record)),
         };
         let mut lock = None;
         let mut sums = match &source {
-            Source::Slots(dense) => Sums::of(dense),
-            Source::Records(_) => None,
+            WalkSource::Slots(dense) => Sums::for_family(dense),
+            WalkSource::Records(_) => None,
         };
         // One loop, so that there is one call of `visit`, which the compiler then inlines.
         while !cursor.done {
             let view = match &mut source {
-                Source::Slots(dense) => {
+                WalkSource::Slots(dense) => {
                     let slot = cursor.slot;
                     if slot >= dense.slots() {
                         break;
@@ -103,7 +103,7 @@ impl Family {
                         None => inner.view(dense, slot),
                     }
                 }
-                Source::Records(records) => {
+                WalkSource::Records(records) => {
                     let Some(record) = records.next() else {
                         cursor.done = true;
                         break;
@@ -164,7 +164,7 @@ impl Inner {
 }
 
 #[inline(always)]
-pub(super) fn keyed_view(seen: keyed::Seen<'_>) -> View<'_> {
+pub(super) fn keyed_view(seen: keyed::RecordReading<'_>) -> View<'_> {
     View {
         group: seen.group,
         texts: seen.texts,

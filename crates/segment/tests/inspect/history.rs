@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
-use quipu_segment::history::{Options as Recording, Recorder, Replayed, SeriesId, replay};
+use quipu_segment::history::{Options as Recording, Recorder, RecordingInfo, SeriesId, replay};
 use quipu_segment::inspect::Inspection;
 use quipu_segment::series::{Family, Schema};
 use quipu_segment::{Options, Segment};
@@ -19,7 +19,7 @@ const START: u64 = 1_700_000_000 * SECOND;
 /// The series of a tick by their family and id.
 type Seen = BTreeMap<(u64, u64), Vec<u64>>;
 
-fn see(segment: &Segment, since: u64) -> (Vec<(u64, Seen)>, Replayed) {
+fn see(segment: &Segment, since: u64) -> (Vec<(u64, Seen)>, RecordingInfo) {
     let mut ticks = Vec::new();
     let replayed = replay(segment, since, |tick| {
         let series = tick.series();
@@ -358,7 +358,7 @@ fn damage_ends_what_is_read() {
 }
 
 /// The times of all ticks, and those of the wall clock.
-fn times(bytes: &[u8], since: u64) -> (Vec<(u64, u64)>, Replayed) {
+fn times(bytes: &[u8], since: u64) -> (Vec<(u64, u64)>, RecordingInfo) {
     let mut times = Vec::new();
     let inspection = Inspection::of_bytes(bytes.to_vec());
     let replayed =

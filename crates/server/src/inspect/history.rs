@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use quipu_segment::history::{Replayed, SeriesId, Tick};
+use quipu_segment::history::{RecordingInfo, SeriesId, Tick};
 use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
 
 use super::FormatName;
@@ -30,7 +30,7 @@ pub(super) struct History {
     tracks: Vec<Track>,
     /// The nanoseconds from the first tick that the recorder holds to the last one.
     held: u64,
-    replayed: Replayed,
+    replayed: RecordingInfo,
     /// Whether the process that records lives; `None` if that is not known.
     is_alive: Option<bool>,
     damage: Vec<(u64, String)>,

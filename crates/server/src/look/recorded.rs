@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
-use quipu_segment::history::{Replayed, SeriesId, Tick};
+use quipu_segment::history::{RecordingInfo, SeriesId, Tick};
 use quipu_segment::inspect::{Inspection, SeriesSeen};
 use quipu_segment::printable;
 
@@ -24,7 +24,7 @@ pub(crate) struct Recorded {
     moments: Vec<Moment>,
     /// The series that were shown. What is removed in a file that is in use keeps its labels here.
     names: HashMap<SeriesId, Name>,
-    replayed: Replayed,
+    replayed: RecordingInfo,
 }
 
 /// When a tick was.
@@ -104,7 +104,7 @@ impl Recorded {
             families,
             moments: Vec::new(),
             names: HashMap::new(),
-            replayed: Replayed::default(),
+            replayed: RecordingInfo::default(),
         };
         recorded.read_moments(&|| false).map_err(with_name)?;
         match (&recorded.moments[..], recorded.replayed.damage.first()) {

@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{ControlFlow, Range};
 
 use quipu_segment::Error;
-use quipu_segment::series::{Claimed, Cursor, Family, SeriesCells, View};
+use quipu_segment::series::{ClaimedCells, Cursor, Family, SeriesCells, View};
 use quipu_segment::sync::Ordering;
 
 use super::cells::{
@@ -384,7 +384,11 @@ impl Processes {
     }
 
     /// The cells of an entry; `None` if its series was removed meanwhile.
-    fn cells_of<'f>(&self, family: &'f Family, entry: usize) -> Result<Option<Claimed<'f>>, Error> {
+    fn cells_of<'f>(
+        &self,
+        family: &'f Family,
+        entry: usize,
+    ) -> Result<Option<ClaimedCells<'f>>, Error> {
         let entry = &self.entries[entry];
         family.find(|key| key.series(entry.group, &self.texts[entry.texts.clone()]))
     }
@@ -580,7 +584,7 @@ mod tests {
     }
 
     /// The cells of the series of a process with this token, which is not alive.
-    fn cells_of(family: &Family, token: u64) -> Claimed<'_> {
+    fn cells_of(family: &Family, token: u64) -> ClaimedCells<'_> {
         let name = format!("{token:010x}{:08x}", 5);
         family.update_shown(|key| key.text(&name), |_| {});
         family.find(|key| key.text(&name)).unwrap().unwrap()
@@ -652,7 +656,8 @@ mod tests {
         let all: Vec<_> = (70..520).map(|token| cells_of(&family, token)).collect();
         let (from, to) = (&all[448], &all[449]);
         let values = [1.0, 2.0, 3.0].map(|value| encode_value(Some(value)));
-        let set = |cells: &Claimed<'_>, value| cells.plain(VALUE).store(value, Ordering::Release);
+        let set =
+            |cells: &ClaimedCells<'_>, value| cells.plain(VALUE).store(value, Ordering::Release);
         set(to, values[0]);
         set(from, values[1]);
         let at = [values[1], values[0]].map(|value| offset_of(&path, value));
@@ -749,7 +754,7 @@ mod tests {
             (from, VALUE, 0),
             (to, ABSORBED_PROCESS, 0),
         ];
-        let make = |stores: &[(&Claimed<'_>, usize, u64)]| {
+        let make = |stores: &[(&ClaimedCells<'_>, usize, u64)]| {
             for (cells, cell, value) in stores {
                 cells.plain(*cell).store(*value, Ordering::Release);
             }

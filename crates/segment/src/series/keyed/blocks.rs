@@ -15,7 +15,7 @@ use crate::sync::{AtomicU64, Ordering};
 
 /// The position of a walk over the records: a block, and a word in it.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct At {
+pub(crate) struct WalkPosition {
     pub(super) block: WordOffset,
     pub(super) word: u32,
     /// The words of the block that were in use when it was last looked at. All of them are in the
@@ -23,7 +23,7 @@ pub(crate) struct At {
     used: u32,
 }
 
-impl At {
+impl WalkPosition {
     /// A position that was kept as two numbers.
     pub(super) fn new(block: WordOffset, word: u32) -> Self {
         Self { block, word, used: 0 }
@@ -33,14 +33,14 @@ impl At {
 /// A walk over the records, with or without live series. Another walk may continue from its cursor.
 pub(crate) struct Records<'s, 'c> {
     pub(crate) series: &'s DynamicSeries,
-    cursor: &'c mut At,
+    cursor: &'c mut WalkPosition,
     /// The words of the block from the cursor on, as far as they were in use.
     rest: &'s [AtomicU64],
 }
 
 /// A record that a walk found.
 #[derive(Clone, Copy)]
-pub(crate) struct Record<'s> {
+pub(crate) struct BlockRecord<'s> {
     pub(super) at: WordOffset,
     /// Its meta word, origin, mark and cells.
     pub(super) head: &'s [AtomicU64],
@@ -51,14 +51,14 @@ pub(crate) struct Record<'s> {
 impl<'s> Records<'s, '_> {
     /// The next record.
     #[inline(always)]
-    pub(crate) fn next(&mut self) -> Option<Record<'s>> {
+    pub(crate) fn next(&mut self) -> Option<BlockRecord<'s>> {
         loop {
             if let Some((head, tail, rest)) = split(self.rest, self.series.before_key as usize) {
                 let at = self.cursor.block.plus(self.cursor.word);
                 // The words of a block are counted in 32 bits.
                 self.cursor.word += (self.rest.len() - rest.len()) as u32;
                 self.rest = rest;
-                return Some(Record { at, head, tail });
+                return Some(BlockRecord { at, head, tail });
             }
             self.rest = self.series.next_rest(self.cursor, self.rest)?;
         }
@@ -88,18 +88,18 @@ const MAX_BLOCK: u32 = 1 << 15;
 impl DynamicSeries {
     /// Continues a walk.
     #[inline]
-    pub(crate) fn records<'c>(&self, cursor: &'c mut At) -> Records<'_, 'c> {
+    pub(crate) fn records<'c>(&self, cursor: &'c mut WalkPosition) -> Records<'_, 'c> {
         Records { series: self, cursor, rest: &[] }
     }
 
     /// The next record of a walk, with or without a live series.
-    pub(crate) fn next_record(&self, cursor: &mut At) -> Option<WordOffset> {
+    pub(crate) fn next_record(&self, cursor: &mut WalkPosition) -> Option<WordOffset> {
         self.records(cursor).next().map(|record| record.at)
     }
 
     /// The words of a block from the cursor on, where a walk found no record in the words before.
     #[cold]
-    fn next_rest(&self, cursor: &mut At, before: &[AtomicU64]) -> Option<&[AtomicU64]> {
+    fn next_rest(&self, cursor: &mut WalkPosition, before: &[AtomicU64]) -> Option<&[AtomicU64]> {
         if !before.is_empty() {
             // Another process wrote nonsense into it: the rest of this block cannot be walked.
             cursor.word = u32::MAX;
@@ -115,12 +115,12 @@ impl DynamicSeries {
 
     /// Looks at the block of the cursor again, which may have more records by now, or else moves on
     /// to the next one. Returns false if there is none.
-    fn look_ahead(&self, cursor: &mut At) -> bool {
+    fn look_ahead(&self, cursor: &mut WalkPosition) -> bool {
         let region = self.region();
         if cursor.block == WordOffset::NONE {
             // Acquire: sees the blocks as they were linked.
             let first = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
-            *cursor = At::new(WordOffset::unpack(first), BLOCK_HEAD);
+            *cursor = WalkPosition::new(WordOffset::unpack(first), BLOCK_HEAD);
             if cursor.block == WordOffset::NONE {
                 return false;
             }
@@ -148,7 +148,7 @@ impl DynamicSeries {
         if next <= block {
             return false;
         }
-        *cursor = At::new(next, BLOCK_HEAD);
+        *cursor = WalkPosition::new(next, BLOCK_HEAD);
         true
     }
 

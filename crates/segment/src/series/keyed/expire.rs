@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use super::blocks::At;
-use super::record::Seen;
-use super::{DynamicSeries, Known, Moment, fingerprint};
+use super::blocks::WalkPosition;
+use super::record::RecordReading;
+use super::{DynamicSeries, FamilyWithSides, Moment, fingerprint};
 use crate::claims::Memory;
 use crate::error::Error;
 use crate::lock;
@@ -75,9 +75,12 @@ impl DynamicSeries {
 
     /// Removes the series for which `keep` returns false. It is called without the lock, so that it
     /// may use the family in any way.
-    pub(crate) fn retain(&self, mut keep: impl FnMut(&Seen<'_>) -> bool) -> Result<u64, Error> {
+    pub(crate) fn retain(
+        &self,
+        mut keep: impl FnMut(&RecordReading<'_>) -> bool,
+    ) -> Result<u64, Error> {
         let mut removed = 0;
-        let (mut cursor, mut words) = (At::default(), Vec::new());
+        let (mut cursor, mut words) = (WalkPosition::default(), Vec::new());
         let mut unwanted = Vec::new();
         loop {
             unwanted.clear();
@@ -109,10 +112,14 @@ impl DynamicSeries {
     }
 
     /// Removes all series except those that handles are bound to, which restart at zero.
-    pub(crate) fn reset(&self, now: Moment, sides: Option<Known<'_>>) -> Result<(), Error> {
+    pub(crate) fn reset(
+        &self,
+        now: Moment,
+        sides: Option<FamilyWithSides<'_>>,
+    ) -> Result<(), Error> {
         let is_offset = |cell: u32| sides.is_some_and(|(_, sides)| sides.is_offset(cell as usize));
         let bound = self.named(true);
-        let mut cursor = At::default();
+        let mut cursor = WalkPosition::default();
         loop {
             let _guard = self.lock_within(lock::REMOVAL)?;
             for _ in 0..BATCH {
@@ -174,7 +181,7 @@ impl DynamicSeries {
         let Some(idle) = self.idle else { return Ok(()) };
         let idle = tenths(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
         let tenth = mark_time(now);
-        let mut cursor = At::default();
+        let mut cursor = WalkPosition::default();
         loop {
             let _guard = match self.lock_within(lock::SCRAPE) {
                 // The next sweep inspects the rest.

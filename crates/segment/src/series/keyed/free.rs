@@ -2,10 +2,10 @@
 //!
 //! Ready records lie on lists by class, so that one that fits is found at once.
 
-use super::blocks::At;
+use super::blocks::WalkPosition;
 use super::head as at;
 use super::{DynamicSeries, fingerprint};
-use crate::claims::{Memory, Named};
+use crate::claims::{Memory, NamedRecords};
 use crate::error::Error;
 use crate::layout::HEADER_BYTES;
 use crate::offset::WordOffset;
@@ -111,7 +111,7 @@ impl DynamicSeries {
     }
 
     /// The records that claims name; `None` if that cannot be told.
-    pub(super) fn named(&self, handles_only: bool) -> Option<Named> {
+    pub(super) fn named(&self, handles_only: bool) -> Option<NamedRecords> {
         let region = self.region();
         self.segment.claim_blocks().named(handles_only, |token| region.is_alive(token))
     }
@@ -175,7 +175,7 @@ impl DynamicSeries {
         }
         let hand = self.hand.load(Ordering::Relaxed);
         // Truncation is meant: each half has 32 bits.
-        let mut cursor = At::new(WordOffset::unpack(hand >> 32), hand as u32);
+        let mut cursor = WalkPosition::new(WordOffset::unpack(hand >> 32), hand as u32);
         let mut is_second_round = false;
         loop {
             let Some(at) = self.next_record(&mut cursor) else {
@@ -185,7 +185,7 @@ impl DynamicSeries {
                     self.head[at::HIDDEN].store(0, Ordering::Relaxed);
                     return false;
                 }
-                (cursor, is_second_round) = (At::default(), true);
+                (cursor, is_second_round) = (WalkPosition::default(), true);
                 continue;
             };
             let meta = self.region().word(at).load(Ordering::Relaxed);

@@ -3,7 +3,7 @@
 //! What follows the first word that contradicts the layout is cut off, if no other process is
 //! counting. The lists of free records, the index, and the counts are rebuilt from the records.
 
-use super::blocks::At;
+use super::blocks::WalkPosition;
 use super::head as at;
 use super::tables::bits_for;
 use super::{DynamicSeries, Moment, fingerprint};
@@ -76,7 +76,7 @@ impl DynamicSeries {
         }
         self.head[at::HIDDEN].store(0, Ordering::Relaxed);
         if !self.has_overflow() {
-            let mut cursor = At::default();
+            let mut cursor = WalkPosition::default();
             let known = std::iter::from_fn(|| self.next_record(&mut cursor))
                 .find(|&at| self.may_be_overflow(at))
                 .unwrap_or(WordOffset::NONE);
@@ -84,7 +84,7 @@ impl DynamicSeries {
         }
         let mut live = 0_u64;
         let torn_series = if torn { self.torn_series() } else { Vec::new() };
-        let mut cursor = At::default();
+        let mut cursor = WalkPosition::default();
         while let Some(at) = self.next_record(&mut cursor) {
             let meta = region.word(at).load(Ordering::Relaxed);
             if self.is_overflow(at) {
@@ -166,7 +166,7 @@ impl DynamicSeries {
         let table = AtomicU64::new(in_use.pack());
         // No other thread sees it before it is complete.
         let index = Index { table: &table, ..self.index() };
-        let (mut cursor, mut buffer) = (At::default(), Vec::new());
+        let (mut cursor, mut buffer) = (WalkPosition::default(), Vec::new());
         while let Some(at) = self.next_record(&mut cursor) {
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if is_series(meta) && !self.is_overflow(at) {
@@ -188,7 +188,7 @@ impl DynamicSeries {
     /// the series that began last stays.
     fn torn_series(&self) -> Vec<WordOffset> {
         let (mut torn, mut whole) = (Vec::new(), Vec::new());
-        let (mut cursor, mut buffer) = (At::default(), Vec::new());
+        let (mut cursor, mut buffer) = (WalkPosition::default(), Vec::new());
         while let Some(at) = self.next_record(&mut cursor) {
             let meta = self.region().word(at).load(Ordering::Relaxed);
             if !is_series(meta) || self.is_overflow(at) {

@@ -25,9 +25,9 @@ use std::num::NonZeroU32;
 use std::ptr::NonNull;
 use std::time::Duration;
 
-pub(crate) use self::blocks::{At, Records};
+pub(crate) use self::blocks::{Records, WalkPosition};
 use self::head as at;
-pub(crate) use self::record::Seen;
+pub(crate) use self::record::RecordReading;
 use self::record::has_key;
 use self::tables::STEP;
 use super::cells::{Lanes, SeriesCells};
@@ -41,13 +41,13 @@ use crate::cells::Cells;
 use crate::claims::Memory;
 use crate::error::Error;
 use crate::layout::HEADER_BYTES;
-use crate::lock::{self, Stuck};
+use crate::lock::{self, StuckLock};
 use crate::offset::WordOffset;
 use crate::prefetch::prefetch;
 use crate::readings;
 use crate::region::Region;
 use crate::segment::Segment;
-use crate::slots::{Claim, HandleClaim, Hold};
+use crate::slots::{Claim, ClaimSetter, HandleClaim};
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// The words of a cache line.
@@ -78,17 +78,17 @@ pub(crate) struct DynamicSeries {
     /// Where the search for a hidden series continues: a block, and a word in it.
     hand: AtomicU64,
     /// For the family's lock.
-    stuck: Stuck,
+    stuck: StuckLock,
     /// Stands in for the cells of a record that is not there.
     nowhere: Box<[AtomicU64]>,
 }
 
 /// A family, and the code that knows the side allocations of its series.
-pub(super) type Known<'a> = (&'a Family, &'a dyn SideAllocations);
+pub(super) type FamilyWithSides<'a> = (&'a Family, &'a dyn SideAllocations);
 
 /// A record that was found.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     pub(crate) at: WordOffset,
     pub(crate) meta: u64,
 }
@@ -127,7 +127,7 @@ impl DynamicSeries {
             idle: schema.idle,
             additive: schema.additive,
             hand: AtomicU64::new(0),
-            stuck: Stuck::default(),
+            stuck: StuckLock::default(),
             nowhere: (0..schema.cells).map(|_| AtomicU64::new(0)).collect(),
         }
     }
@@ -154,7 +154,7 @@ impl DynamicSeries {
     /// Finds a series without a lock, and claims it by `hold`. It may miss one while the index
     /// changes, or if a process died and left it half changed.
     #[inline(always)]
-    fn find(&self, key: &Key<'_>, hold: impl Fn(WordOffset)) -> Option<Found> {
+    fn find(&self, key: &Key<'_>, hold: impl Fn(WordOffset)) -> Option<FoundRecord> {
         // A copy, so that the caller's key stays in registers.
         let key = *key;
         self.index().find(fingerprint(key.hash), move |at| {
@@ -171,7 +171,7 @@ impl DynamicSeries {
         &self,
         key: &Key<'_>,
         hold: impl Fn(WordOffset),
-    ) -> Result<Option<Found>, Error> {
+    ) -> Result<Option<FoundRecord>, Error> {
         let found = self.find(key, &hold);
         if found.is_some() || self.is_missing(key) {
             return Ok(found);
@@ -198,7 +198,7 @@ impl DynamicSeries {
     pub(crate) fn find_and_lock(
         &self,
         key: &Key<'_>,
-    ) -> Result<(Option<Found>, lock::Guard<'_>), Error> {
+    ) -> Result<(Option<FoundRecord>, lock::Guard<'_>), Error> {
         let guard = self.lock_within(lock::SCRAPE)?;
         Ok((self.find_locked(key), guard))
     }
@@ -209,14 +209,18 @@ impl DynamicSeries {
         self.lock_within(lock::SCRAPE).ok()
     }
 
-    fn find_locked(&self, key: &Key<'_>) -> Option<Found> {
+    fn find_locked(&self, key: &Key<'_>) -> Option<FoundRecord> {
         self.index().find_locked(fingerprint(key.hash), |at| self.matches(at, key))
     }
 
     /// Finds a series that is shown, without a lock, and claims it. It may miss one, as
     /// [`DynamicSeries::find`].
     #[inline(always)]
-    pub(crate) fn find_live(&self, key: &Key<'_>, hold: impl Fn(WordOffset)) -> Option<Found> {
+    pub(crate) fn find_live(
+        &self,
+        key: &Key<'_>,
+        hold: impl Fn(WordOffset),
+    ) -> Option<FoundRecord> {
         self.find(key, hold).filter(|found| state_of(found.meta) == state::LIVE)
     }
 
@@ -226,7 +230,7 @@ impl DynamicSeries {
         &self,
         group: u32,
         texts: &mut Texts,
-        hold: Hold<'_>,
+        hold: ClaimSetter<'_>,
     ) -> Option<SeriesCells<'_>> {
         let first = self.find_first_cell(group, texts, hold)?;
         // SAFETY: it is the first cell of a record, which has `self.cells` cells inside the region.
@@ -262,7 +266,7 @@ impl DynamicSeries {
         &self,
         group: u32,
         texts: &mut Texts,
-        hold: Hold<'_>,
+        hold: ClaimSetter<'_>,
     ) -> Option<NonNull<AtomicU64>> {
         if let Some(key) = texts.finish_short(group, &self.secrets, self.texts)
             && let Some(at) = self.index().first(fingerprint(key.hash))
@@ -284,7 +288,7 @@ impl DynamicSeries {
         &self,
         group: u32,
         texts: &mut Texts,
-        hold: Hold<'_>,
+        hold: ClaimSetter<'_>,
     ) -> Option<NonNull<AtomicU64>> {
         let key = texts.finish(group, &self.secrets, self.texts)?;
         let found = self.find_live(&key, |at| hold.set(at))?;
@@ -347,12 +351,12 @@ impl DynamicSeries {
         at: WordOffset,
         generation: u32,
         hold: impl Fn(WordOffset),
-    ) -> Option<Found> {
+    ) -> Option<FoundRecord> {
         hold(at);
         // Acquire: a thread that sees it live sees all of it.
         let meta = self.region().word(at).load(Ordering::Acquire);
         let is_it = meta::generation_of(meta) == generation && state_of(meta) == state::LIVE;
-        is_it.then_some(Found { at, meta })
+        is_it.then_some(FoundRecord { at, meta })
     }
 
     /// Begins to fetch a record, without its key.
@@ -376,7 +380,7 @@ impl DynamicSeries {
     }
 
     /// Whether a series is shown, or will be after the next sweep because it changed while hidden.
-    pub(crate) fn is_shown(&self, found: Found) -> bool {
+    pub(crate) fn is_shown(&self, found: FoundRecord) -> bool {
         state_of(found.meta) == state::LIVE || self.has_changed(found.at)
     }
 
@@ -387,19 +391,19 @@ impl DynamicSeries {
 
     /// The overflow series, which is shown from now on.
     #[cold]
-    pub(crate) fn find_overflow(&self) -> Found {
+    pub(crate) fn find_overflow(&self) -> FoundRecord {
         let at = self.overflow();
         let word = self.region().word(at);
         let meta = word.load(Ordering::Acquire);
         if state_of(meta) == state::LIVE {
-            return Found { at, meta };
+            return FoundRecord { at, meta };
         }
         if at == NO_RECORD {
             // Updates of these cells are counted as overflowed, and the cells are never shown.
-            return Found { at, meta };
+            return FoundRecord { at, meta };
         }
         let meta = with_state(meta::set_state(word, state::LIVE), state::LIVE);
-        Found { at, meta }
+        FoundRecord { at, meta }
     }
 
     /// Finds or makes, with the lock, the series of a key that was not found, claimed by `hold`.
@@ -410,8 +414,8 @@ impl DynamicSeries {
         key: &Key<'_>,
         hold: &dyn Fn(WordOffset),
         now: impl Fn() -> Moment,
-        sides: Option<Known<'_>>,
-    ) -> Option<Found> {
+        sides: Option<FamilyWithSides<'_>>,
+    ) -> Option<FoundRecord> {
         if self.is_full_without(key) {
             return None;
         }
@@ -429,7 +433,7 @@ impl DynamicSeries {
         &self,
         key: &Key<'_>,
         now: Moment,
-        sides: Option<Known<'_>>,
+        sides: Option<FamilyWithSides<'_>>,
         act: &dyn Fn(SeriesCells<'_>),
     ) -> bool {
         let update = || {
@@ -509,8 +513,8 @@ impl DynamicSeries {
         key: &Key<'_>,
         hold: &dyn Fn(WordOffset),
         now: Moment,
-        sides: Option<Known<'_>>,
-    ) -> Result<Found, Error> {
+        sides: Option<FamilyWithSides<'_>>,
+    ) -> Result<FoundRecord, Error> {
         if !self.is_key(key) {
             let what = "a series whose labels are not those of its family".into();
             return Err(Error::request(&self.segment, what));
@@ -524,8 +528,8 @@ impl DynamicSeries {
         key: &Key<'_>,
         hold: &dyn Fn(WordOffset),
         now: Moment,
-        sides: Option<Known<'_>>,
-    ) -> Result<Found, Error> {
+        sides: Option<FamilyWithSides<'_>>,
+    ) -> Result<FoundRecord, Error> {
         let fingerprint = fingerprint(key.hash);
         if let Some(found) = self.find_locked(key) {
             // With the lock held, no record is reused.
@@ -534,7 +538,7 @@ impl DynamicSeries {
                 self.show(found.at);
             }
             let meta = self.region().word(found.at).load(Ordering::Relaxed);
-            return Ok(Found { at: found.at, meta });
+            return Ok(FoundRecord { at: found.at, meta });
         }
         if self.head[at::LIVE].load(Ordering::Relaxed) >= self.limit && !self.forget_one() {
             self.move_some(STEP);
@@ -547,7 +551,7 @@ impl DynamicSeries {
         let meta = self.set_state(at, state::LIVE);
         self.head[at::LIVE].fetch_add(1, Ordering::Relaxed);
         self.move_some(STEP);
-        Ok(Found { at, meta })
+        Ok(FoundRecord { at, meta })
     }
 
     /// Marks the family as broken, because another process wrote nonsense where a part of it should
@@ -562,7 +566,7 @@ impl DynamicSeries {
     /// that.
     fn has_overflow(&self) -> bool {
         let overflow = self.head[at::OVERFLOW].load(Ordering::Relaxed);
-        let mut cursor = At::default();
+        let mut cursor = WalkPosition::default();
         std::iter::from_fn(|| self.next_record(&mut cursor))
             .any(|at| at.pack() == overflow && self.may_be_overflow(at))
     }

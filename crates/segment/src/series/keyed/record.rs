@@ -3,11 +3,11 @@
 //!
 //! A record is written while it is a draft, then shown, hidden or removed by a change of its state.
 
-use super::blocks::Record;
+use super::blocks::BlockRecord;
 use super::expire::{TENTH, mark_time, tenths};
 use super::free::MAX_WORDS;
 use super::head as at;
-use super::{DynamicSeries, Found, Known, Moment};
+use super::{DynamicSeries, FamilyWithSides, FoundRecord, Moment};
 use crate::claims::Memory;
 use crate::error::Error;
 use crate::offset::{self, CELL_BYTES, WordOffset};
@@ -19,7 +19,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 
 /// What a scrape sees of a record.
 #[derive(Clone, Copy)]
-pub(crate) struct Seen<'s> {
+pub(crate) struct RecordReading<'s> {
     pub(crate) group: u32,
     pub(crate) texts: &'s [u8],
     pub(crate) escape_free: bool,
@@ -64,11 +64,11 @@ impl DynamicSeries {
     #[inline(always)]
     pub(crate) fn see<'s>(
         &'s self,
-        Record { at, head, tail }: Record<'s>,
+        BlockRecord { at, head, tail }: BlockRecord<'s>,
         claim: Option<&Claim<'_>>,
         buffer: &'s mut Vec<u8>,
         hidden: bool,
-    ) -> Option<Seen<'s>> {
+    ) -> Option<RecordReading<'s>> {
         if let Some(claim) = claim {
             claim.set(at);
         }
@@ -100,7 +100,7 @@ impl DynamicSeries {
         // The overflow series has no texts.
         let overflow = key.is_empty() && self.is_overflow(at);
         let end = if overflow { 0 } else { texts_end(bytes, self.texts)? };
-        Some(Seen {
+        Some(RecordReading {
             group,
             texts: &bytes[..end],
             escape_free: meta & ESCAPE_FREE != 0,
@@ -125,7 +125,7 @@ impl DynamicSeries {
         &self,
         key: &Key<'_>,
         now: Moment,
-        sides: Option<Known<'_>>,
+        sides: Option<FamilyWithSides<'_>>,
     ) -> Result<WordOffset, Error> {
         let words = u64::from(self.before_key) + key.words.len() as u64;
         if words > MAX_WORDS.into() {
@@ -141,7 +141,7 @@ impl DynamicSeries {
             sides.renew(family, &self.cells_at(at));
         }
         for i in 2..self.before_key {
-            let is_offset = |(_, sides): Known<'_>| {
+            let is_offset = |(_, sides): FamilyWithSides<'_>| {
                 i.checked_sub(self.header).is_some_and(|cell| sides.is_offset(cell as usize))
             };
             if !sides.is_some_and(is_offset) {
@@ -206,13 +206,14 @@ impl DynamicSeries {
 
     /// Returns the record if it has this key.
     #[inline]
-    pub(super) fn matches(&self, at: WordOffset, key: &Key<'_>) -> Option<Found> {
+    pub(super) fn matches(&self, at: WordOffset, key: &Key<'_>) -> Option<FoundRecord> {
         let count = self.before_key as usize + key.words.len();
         let words = self.region().slice(at.byte(), count);
         let (head, texts) = words.split_at_checked(self.before_key as usize)?;
         // Acquire: a thread that sees it live sees all of it.
         let meta = head.first()?.load(Ordering::Acquire);
-        (meta::is_series(meta) && has_key(meta, head, texts, key)).then_some(Found { at, meta })
+        (meta::is_series(meta) && has_key(meta, head, texts, key))
+            .then_some(FoundRecord { at, meta })
     }
 
     /// The hash of a record's key.

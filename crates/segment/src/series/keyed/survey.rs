@@ -346,7 +346,7 @@ mod tests {
                     let meta = keyed.region().word(*at).load(Ordering::Relaxed);
                     state_of(meta) == state::LIVE && !keyed.is_overflow(*at)
                 };
-                let mut cursor = super::super::At::default();
+                let mut cursor = super::super::WalkPosition::default();
                 let mut records = std::iter::from_fn(|| keyed.next_record(&mut cursor));
                 let at = records.find(is_live).unwrap();
                 keyed.index().remove(fingerprint(keyed.hash(at)), at);

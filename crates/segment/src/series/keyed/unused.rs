@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::blocks::At;
+use super::blocks::WalkPosition;
 use super::expire::{mark_time, tenths};
 use super::head as at;
 use super::{DynamicSeries, Moment, NO_RECORD};
@@ -23,7 +23,7 @@ impl DynamicSeries {
         }
         let least = tenths(u64::try_from(least.as_nanos()).unwrap_or(u64::MAX));
         let tenth = mark_time(now);
-        let mut cursor = At::default();
+        let mut cursor = WalkPosition::default();
         while let Some(at) = self.next_record(&mut cursor) {
             let meta = self.region().word(at).load(Ordering::Acquire);
             if !is_series(meta) || self.is_overflow(at) {
