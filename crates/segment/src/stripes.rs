@@ -16,7 +16,7 @@ use crate::sync::Ordering;
 #[derive(Debug, Clone)]
 pub struct Stripes {
     lines: Cells,
-    cpus: usize,
+    cpus: u32,
     shared: usize,
     /// How this machine adds to a CPU's line, if it can and there are such lines.
     sequence: Option<Sequence>,
@@ -26,6 +26,7 @@ pub struct Stripes {
 const LINE: usize = 8;
 /// The bytes of a line, as a power of two.
 const SHIFT: u32 = 6;
+const MAX_LINES: usize = 1 << 20;
 
 impl Stripes {
     /// The number of cells of a counter with `cpus` CPU lines and `shared` shared lines.
@@ -36,11 +37,13 @@ impl Stripes {
     /// Makes a counter of cells that begin on a cache line.
     ///
     /// # Panics
-    /// If there are not exactly [`Stripes::cells`] of them, or no shared line.
+    /// If there are not exactly [`Stripes::cells`] of them, no shared line, or more than 2^20 lines.
     pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
-        assert!(shared > 0 && lines.len() == Self::cells(cpus, shared));
+        // More lines than this would be more than any address space has.
+        assert!(cpus <= MAX_LINES && (1..=MAX_LINES).contains(&shared), "{cpus} + {shared} lines");
+        assert_eq!(lines.len(), Self::cells(cpus, shared));
         let sequence = if cpus > 0 { Sequence::find() } else { None };
-        Self { lines, cpus, shared, sequence }
+        Self { lines, cpus: cpus as u32, shared, sequence }
     }
 
     /// The numbers of CPU lines and of shared lines that serve this machine best.
@@ -55,7 +58,7 @@ impl Stripes {
     pub fn add(&self, n: u64) {
         if let Some(sequence) = self.sequence {
             // SAFETY: `new` checked that these CPUs have the first lines.
-            if unsafe { sequence.add::<SHIFT>(self.lines.as_ptr(), self.cpus as u32, n) } {
+            if unsafe { sequence.add::<SHIFT>(self.lines.as_ptr(), self.cpus, n) } {
                 return;
             }
         }
@@ -92,9 +95,11 @@ impl Stripes {
         }
     }
 
-    #[inline]
+    #[cold]
+    #[inline(never)]
     fn add_shared(&self, n: u64) {
-        let line = self.cpus + if self.shared == 1 { 0 } else { thread_number() % self.shared };
+        let line =
+            self.cpus as usize + if self.shared == 1 { 0 } else { thread_number() % self.shared };
         // Release: a reader that sees the addition sees what this thread saw before.
         self.lines[line * LINE].fetch_add(n, Ordering::Release);
     }
