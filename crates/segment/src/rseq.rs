@@ -5,7 +5,7 @@
 pub(crate) use self::platform::Sequence;
 use crate::sync::{AtomicU64, Ordering};
 
-/// Tells a sequence where the cells of CPUs are, if they lie anywhere. The cell of CPU `n` lies
+/// Tells a sequence where the earned cells of CPUs are. The cell of CPU `n` lies
 /// `n * distance + offset` bytes after the origin, an address that the caller passes. Only this
 /// process can write to these words, because no other process may decide how far a write reaches.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ mod platform {
     /// Defines the three kinds of additions, for one way to find the place of a CPU.
     macro_rules! additions {
         (
-            $place:tt, $($shift:ident)?, ($($name:ident: $type:ty),+), ($($operand:tt)+);
+            $place:tt, [$($shift:ident)?], ($($name:ident: $type:ty),+), ($($operand:tt)+);
             $(#[$add_doc:meta])+ $add:ident;
             $(#[$float_doc:meta])+ $add_float:ident;
             $(#[$pair_doc:meta])+ $add_pair:ident;
@@ -248,7 +248,7 @@ mod platform {
 
         additions! {
             ["cmp eax, {cpus:e}", "jae {far}", "shl rax, {shift}"],
-            SHIFT, (cpus: u32), (cpus = in(reg) cpus, shift = const SHIFT);
+            [SHIFT], (cpus: u32), (cpus = in(reg) cpus, shift = const SHIFT);
 
             /// Adds `n` to the cell of this thread's CPU. Returns false, and adds nothing, if the
             /// CPU is not one of the first `cpus`, or the thread is not registered.
@@ -280,12 +280,13 @@ mod platform {
                 "jae {far}",
                 "imul rax, qword ptr [{reach} + 8]",
                 "add rax, qword ptr [{reach} + 16]"
-            ], , (reach: &Reach), (reach = in(reg) reach);
+            ], [], (reach: &Reach), (reach = in(reg) reach);
 
             /// As [`Sequence::add`], for the CPUs that have a cell within `reach`.
             ///
             /// # Safety
-            /// For each CPU within the reach, there is a cell that far from `first`.
+            /// For each CPU within the reach, there is a cell at the offset from `first` that the reach
+            /// states.
             add_within;
 
             /// As [`Sequence::add_within`], for a cell that holds the bits of a 64-bit float.
@@ -388,6 +389,64 @@ mod platform {
             _value: f64,
         ) -> bool {
             match self {}
+        }
+    }
+}
+
+#[cfg(all(
+    test,
+    target_os = "linux",
+    target_arch = "x86_64",
+    target_env = "gnu",
+    not(any(miri, loom))
+))]
+mod tests {
+    use super::*;
+
+    /// Keeps this thread on one CPU, and returns its number.
+    fn stay() -> u32 {
+        // SAFETY: both calls get a set of that size, and this thread.
+        unsafe {
+            let mut set: libc::cpu_set_t = std::mem::zeroed();
+            let size = size_of_val(&set);
+            assert_eq!(libc::sched_getaffinity(0, size, &raw mut set), 0);
+            let first = (0..libc::CPU_SETSIZE as usize).find(|&cpu| libc::CPU_ISSET(cpu, &set));
+            let cpu = first.expect("a thread may run somewhere");
+            set = std::mem::zeroed();
+            libc::CPU_SET(cpu, &mut set);
+            assert_eq!(libc::sched_setaffinity(0, size, &raw const set), 0);
+            cpu as u32
+        }
+    }
+
+    #[test]
+    fn a_cpu_without_a_cell_adds_nowhere() {
+        const SHIFT: u32 = 4;
+        let Some(sequence) = Sequence::find() else { return };
+        let cpu = stay();
+        let cells: Vec<AtomicU64> = (0..2 * (cpu + 2)).map(|_| AtomicU64::new(0)).collect();
+        let first = cells.as_ptr();
+        for cpus in [0, cpu, cpu + 1, u32::MAX] {
+            let reach = Reach::new(1 << SHIFT);
+            reach.raise(cpus.into(), 0);
+            // SAFETY: this thread stays on its CPU, which has a pair of cells.
+            let added = unsafe {
+                [
+                    sequence.add::<SHIFT>(first, cpus, 1),
+                    sequence.add_within(first, &reach, 1),
+                    sequence.add_float::<SHIFT>(first.add(1), cpus, 0.0),
+                    sequence.add_float_within(first.add(1), &reach, 0.0),
+                    sequence.add_pair::<SHIFT>(first, cpus, 1, 0.0),
+                    sequence.add_pair_within(first, &reach, 1, 0.0),
+                ]
+            };
+            assert_eq!(added, [cpus > cpu; 6], "{cpus} CPUs, on CPU {cpu}");
+            let own = 2 * cpu as usize;
+            let values: Vec<u64> = cells.iter().map(|cell| cell.load(Ordering::Relaxed)).collect();
+            let expected = if cpus > cpu { [2, 2] } else { [0, 0] };
+            assert_eq!(values[own..own + 2], expected);
+            assert_eq!(values.iter().sum::<u64>(), expected.iter().sum());
+            cells.iter().for_each(|cell| cell.store(0, Ordering::Relaxed));
         }
     }
 }

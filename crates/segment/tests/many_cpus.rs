@@ -319,7 +319,8 @@ mod cpus {
     #[test]
     fn additions_on_any_cpu_count_once() {
         let _machine = machine(CPUS);
-        for count in [65, 128, 1024] {
+        // Up to 16, the first lanes belong to CPUs.
+        for count in [2, 4, 16, 65, 128, 1024] {
             pretend_cpus(count);
             let segment = Segment::private(64 << 20).unwrap();
             let hits = family(&segment, "hits", 18);
@@ -329,7 +330,8 @@ mod cpus {
                     hits.stripe();
                 }
                 // The last ones have no lane.
-                for cpu in [0, 1, 63, 64, 127, 1023, 1024, 5000] {
+                let last = count as u32 - 1;
+                for cpu in [0, 1, 63, 64, 127, 1023, 1024, 5000, last, last + 1] {
                     let Some(more) = pretend_to_be_on(cpu, || add(&hits, 3, 2)) else { return };
                     calls += more;
                     let expected = (2 * calls, 2.0 * calls as f64, calls);

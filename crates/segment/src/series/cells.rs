@@ -26,29 +26,23 @@ pub(crate) const MAX_LANE_WORDS: u64 = 1 << 17;
 /// The lanes of a series.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Lanes {
-    /// A copy of the set's, because each addition needs it.
-    home: Home,
+    /// A copy of the set's home, because each addition needs it.
+    home: Option<Home>,
     /// `None` for a single lane: all threads add to it atomically.
     set: Option<NonNull<LaneSet>>,
 }
 
-/// The first lanes, if they serve the CPUs of this machine.
+/// The first lanes of CPUs, if sequences add to them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Home {
-    /// The sequence that adds to the lane of this thread's CPU, if one does.
-    pub(crate) sequence: Option<Sequence>,
+    pub(crate) sequence: Sequence,
     /// The CPUs that have a lane.
     pub(crate) cpus: u32,
 }
 
-impl Home {
-    /// No sequence adds to the first lanes.
-    pub(crate) const NONE: Self = Self { sequence: None, cpus: 0 };
-}
-
 impl Lanes {
     /// The lane of a series in a record of its own.
-    pub(crate) const ONE: Self = Self { home: Home::NONE, set: None };
+    pub(crate) const ONE: Self = Self { home: None, set: None };
 
     /// The lanes of a slab or of a side allocation.
     ///
@@ -222,14 +216,13 @@ impl<'a> SeriesCells<'a> {
         // SAFETY: the cell exists in each of the lanes, as `new` was promised.
         unsafe {
             let first = self.first.add(cell);
-            let Home { sequence, cpus } = self.lanes.home;
-            if let Some(sequence) = sequence
+            if let Some(Home { sequence, cpus }) = self.lanes.home
                 && sequence.add::<LANE_SHIFT>(first.as_ptr(), cpus, n)
             {
                 return;
             }
             match self.lanes.set() {
-                Some(set) => add_abroad(first, set, n),
+                Some(set) => add_earned(first, set, n),
                 // Release: as in `add_shared`.
                 None => _ = first.as_ref().fetch_add(n, Ordering::Release),
             }
@@ -246,13 +239,15 @@ impl<'a> SeriesCells<'a> {
         // SAFETY: as in `add`.
         unsafe {
             let first = self.first.add(cell);
-            let Home { sequence, cpus } = self.lanes.home;
-            if let Some(sequence) = sequence
+            if let Some(Home { sequence, cpus }) = self.lanes.home
                 && sequence.add_float::<LANE_SHIFT>(first.as_ptr(), cpus, n)
             {
                 return;
             }
-            add_float_abroad(first, self.lanes.set(), n);
+            match self.lanes.set() {
+                Some(set) => add_float_earned(first, set, n),
+                None => add_float_shared(first, None, n),
+            }
         }
     }
 
@@ -278,13 +273,15 @@ impl<'a> SeriesCells<'a> {
         // promised.
         unsafe {
             let first = self.first.add(2 * pair.min(last));
-            let Home { sequence, cpus } = self.lanes.home;
-            if let Some(sequence) = sequence
+            if let Some(Home { sequence, cpus }) = self.lanes.home
                 && sequence.add_pair::<LANE_SHIFT>(first.as_ptr(), cpus, n, value)
             {
                 return;
             }
-            add_pair_abroad(first, self.lanes.set(), n, value);
+            match self.lanes.set() {
+                Some(set) => add_pair_earned(first, set, n, value),
+                None => add_pair_shared(first, None, n, value),
+            }
         }
     }
 
@@ -475,10 +472,11 @@ pub(crate) fn is_float(floats: u64, cell: usize) -> bool {
 /// # Safety
 /// The cell exists in each of the lanes: in the first one at `first`.
 #[inline(never)]
-unsafe fn add_abroad(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
-    // SAFETY: as promised by the caller.
+unsafe fn add_earned(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
+    // SAFETY: `LaneSet::earned` checked that the lanes within the reach lie in the segment, and the
+    // caller promised that the cell is one of the words that the slab uses.
     unsafe {
-        if let Some((sequence, reach)) = set.abroad()
+        if let Some((sequence, reach)) = set.earned_sequence()
             && sequence.add_within(first.as_ptr(), reach, n)
         {
             return;
@@ -487,10 +485,11 @@ unsafe fn add_abroad(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
     }
 }
 
-/// Adds to a cell in a shared lane. Out of line, so [`add_abroad`] saves no registers.
+/// Adds to a cell in a shared lane. Out of line, so that [`add_earned`] need not push
+/// registers.
 ///
 /// # Safety
-/// As for [`add_abroad`].
+/// As for [`add_earned`].
 #[cold]
 #[inline(never)]
 unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
@@ -510,27 +509,28 @@ unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
     cell.fetch_add(n, Ordering::Release);
 }
 
-/// As [`add_abroad`], for the bits of a float.
+/// As [`add_earned`], for the bits of a float.
 ///
 /// # Safety
-/// As for [`add_abroad`].
+/// As for [`add_earned`].
 #[inline(never)]
-unsafe fn add_float_abroad(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: f64) {
-    // SAFETY: as promised by the caller.
+unsafe fn add_float_earned(first: NonNull<AtomicU64>, set: &LaneSet, n: f64) {
+    // SAFETY: `LaneSet::earned` checked that the lanes within the reach lie in the segment, and the
+    // caller promised that the cell is one of the words that the slab uses.
     unsafe {
-        if let Some((sequence, reach)) = set.and_then(LaneSet::abroad)
+        if let Some((sequence, reach)) = set.earned_sequence()
             && sequence.add_float_within(first.as_ptr(), reach, n)
         {
             return;
         }
-        add_float_shared(first, set, n);
+        add_float_shared(first, Some(set), n);
     }
 }
 
 /// As [`add_shared`], for the bits of a float.
 ///
 /// # Safety
-/// As for [`add_abroad`].
+/// As for [`add_earned`].
 #[inline(never)]
 unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: f64) {
     // SAFETY: as promised by the caller.
@@ -556,27 +556,28 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: 
     }
 }
 
-/// As [`add_abroad`], for a pair of a float sum at `first` and a count after it.
+/// As [`add_earned`], for a pair of a float sum at `first` and a count after it.
 ///
 /// # Safety
-/// As for [`add_abroad`], with both cells.
+/// As for [`add_earned`], with both cells.
 #[inline(never)]
-unsafe fn add_pair_abroad(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u64, value: f64) {
-    // SAFETY: as promised by the caller.
+unsafe fn add_pair_earned(first: NonNull<AtomicU64>, set: &LaneSet, n: u64, value: f64) {
+    // SAFETY: `LaneSet::earned` checked that the lanes within the reach lie in the segment, and the
+    // caller promised that the cell is one of the words that the slab uses.
     unsafe {
-        if let Some((sequence, reach)) = set.and_then(LaneSet::abroad)
+        if let Some((sequence, reach)) = set.earned_sequence()
             && sequence.add_pair_within(first.as_ptr(), reach, n, value)
         {
             return;
         }
-        add_pair_shared(first, set, n, value);
+        add_pair_shared(first, Some(set), n, value);
     }
 }
 
 /// As [`add_shared`], for a pair of a float sum at `first` and a count after it.
 ///
 /// # Safety
-/// As for [`add_abroad`], with both cells.
+/// As for [`add_earned`], with both cells.
 #[cold]
 #[inline(never)]
 unsafe fn add_pair_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u64, value: f64) {
@@ -595,7 +596,7 @@ unsafe fn add_pair_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: u
 /// earn lanes, and has none yet: then the threads of all CPUs share the lanes from the start.
 ///
 /// # Safety
-/// For 'a, as for [`add_abroad`].
+/// For 'a, as for [`add_earned`].
 #[inline]
 unsafe fn shared<'a>(first: NonNull<AtomicU64>, set: &LaneSet) -> (&'a AtomicU64, bool) {
     let may_earn = set.may_earn();

@@ -20,8 +20,8 @@ use crate::sync::{Arc, AtomicU64, Ordering};
 /// The lanes of a slab.
 #[derive(Debug)]
 pub(crate) struct LaneSet {
-    /// The lanes of CPUs among the first ones, if the threads of this machine use those.
-    home: Home,
+    /// The lanes of CPUs among the first ones, if sequences of this machine add to these lanes.
+    home: Option<Home>,
     /// The numbers of the slab's first lanes: of CPUs, and in all. At least one lane is shared.
     cpus: u16,
     count: u16,
@@ -43,15 +43,22 @@ pub(crate) struct Sides {
 /// The part of a slab's state that decides when the slab earns lanes.
 #[derive(Debug)]
 struct Demand {
+    adding: EarnedSequence,
     lanes: EarnedLanes,
-    /// The earned lanes of CPUs, for sequences. Empty if threads use the first lanes.
-    reach: Reach,
-    /// `None` if the machine has no sequences.
-    sequence: Option<Sequence>,
     /// The word that states their place.
     word: NonNull<AtomicU64>,
     segment: Segment,
     noted: Noted,
+}
+
+/// The words that each addition to an earned lane reads, on one line.
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct EarnedSequence {
+    /// The earned lanes of CPUs. Empty if threads use the first lanes.
+    reach: Reach,
+    /// `None` if the machine has no sequences.
+    sequence: Option<Sequence>,
 }
 
 /// Counts and times that threads note. They share no line with the words that each addition reads;
@@ -87,7 +94,7 @@ impl LaneSet {
     /// lane is shared.
     fn begun(cpus: u16, count: u16) -> Option<Self> {
         let sequence = if cpus > 0 { Sequence::find() } else { None };
-        let home = Home { sequence, cpus: cpus.into() };
+        let home = sequence.map(|sequence| Home { sequence, cpus: cpus.into() });
         let (demand, sides) = (None, None);
         (cpus < count).then_some(Self { home, cpus, count, demand, sides })
     }
@@ -110,7 +117,7 @@ impl LaneSet {
         // On a machine with many CPUs, a side allocation has a few shared lanes, because each takes
         // a page. A large family has too many series even for that.
         let begun = Self::begun(cpus, count)?;
-        let home = if is_at_home { begun.home } else { Home::NONE };
+        let home = begun.home.filter(|_| is_at_home);
         let few = Self::begun(0, cpus::SHARED as u16)?;
         let words = (slabs.len() * cpus::SHARED * LANE_WORDS) as u64;
         let has_few = !is_at_home && cpus::count() > cpus::FEW && words <= MAX_LANE_WORDS;
@@ -126,16 +133,16 @@ impl LaneSet {
     }
 
     #[inline]
-    pub(crate) fn home(&self) -> Home {
+    pub(crate) fn home(&self) -> Option<Home> {
         self.home
     }
 
     /// The sequence that adds to the earned lane of this thread's CPU, and the reach of these
     /// lanes.
     #[inline]
-    pub(crate) fn abroad(&self) -> Option<(Sequence, &Reach)> {
-        let demand = self.demand.as_ref()?;
-        Some((demand.sequence?, &demand.reach))
+    pub(crate) fn earned_sequence(&self) -> Option<(Sequence, &Reach)> {
+        let adding = &self.demand.as_ref()?.adding;
+        Some((adding.sequence?, &adding.reach))
     }
 
     /// The CPUs that have a lane from the start.
@@ -168,7 +175,7 @@ impl LaneSet {
     pub(crate) fn earned(&self) -> Option<Earned> {
         let demand = self.demand.as_ref()?;
         let lanes = &demand.lanes;
-        let place = lanes.find(&demand.reach, demand.word(), |place| {
+        let place = lanes.find(&demand.adding.reach, demand.word(), |place| {
             let words = usize::from(place.lanes) * lanes.words() as usize;
             demand.segment.region.cells(place.first.byte(), words).is_some()
         })?;
@@ -242,7 +249,7 @@ impl LaneSet {
     /// in its place. Then the slab stays as it is until the segment has grown for something else.
     pub(crate) fn make_room(&self) {
         if let Some(demand) = self.demand.as_ref().filter(|_| self.may_earn()) {
-            let words = demand.words_for(cpus::places(demand.sequence.is_some()));
+            let words = demand.words_for(cpus::places(demand.adding.sequence.is_some()));
             if demand.may_take(words) {
                 demand.segment.make_room(words);
             }
@@ -329,8 +336,8 @@ const WANTED: u64 = 2;
 impl Demand {
     fn new(lanes: EarnedLanes, word: NonNull<AtomicU64>, segment: &Segment) -> Self {
         let reach = Reach::new(u64::from(lanes.words()) * 8);
-        let (sequence, segment) = (Sequence::find(), segment.clone());
-        Self { lanes, reach, sequence, word, segment, noted: Noted::default() }
+        let adding = EarnedSequence { reach, sequence: Sequence::find() };
+        Self { adding, lanes, word, segment: segment.clone(), noted: Noted::default() }
     }
 
     /// The words to take for this many lanes of CPUs and shared ones.
