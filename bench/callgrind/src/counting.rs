@@ -45,6 +45,7 @@ cells! {
     counter: TURN;
     float_counter: TURN;
     two_enums: TURN;
+    two_enums_in_earned_lanes: TURN;
     enum_and_known_text: TURN;
     one_text_of_1000: TURN;
     three_labels_of_18000: TURN;
@@ -282,6 +283,17 @@ cell! { two_enums(family: CounterFamily<Enums>, input: Enums) { family.inc(&inpu
         inputs(|random| Enums { kind: random.kind(), route: random.route() }),
     )
 } }
+
+cell! {
+    two_enums_in_earned_lanes(family: CounterFamily<Enums>, input: Enums) { family.inc(&input) } {
+        quipu_segment::pretend_cpus(128);
+        let registry = Registry::new();
+        let family = registry.register::<CounterFamily<Enums>>(errors()).expect("a new registry");
+        let families = registry.segment().families().expect("a sound segment");
+        families.iter().for_each(quipu_segment::series::Family::stripe);
+        (family, inputs(|random| Enums { kind: random.kind(), route: random.route() }))
+    }
+}
 
 cell! {
     enum_and_known_text(family: CounterFamily<Routes<'static>>, input: Routes<'static>) {
