@@ -1,7 +1,7 @@
 # Benchmarks: quipu and its peers, whose figures are in docs/benchmarks.
 
 # Benchmarks of libraries are built and run twice: as Cargo builds a release by default, and with
-# link-time optimisation. The second time, without peers in other languages.
+# link-time optimisation, then without the peers in other languages.
 BENCH := target/default-release
 BENCH_LTO := target/release
 
