@@ -97,7 +97,7 @@ const LOW: u64 = u32::MAX as u64;
 
 /// Reads a family, and adds it to the report.
 pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) {
-    let mut family = match FamilySeen::of(source, record) {
+    let mut family = match FamilySeen::read(source, record) {
         Ok(family) => family,
         Err(what) => {
             let what = format!("the family {:?} is left out: {what}", record.name);
@@ -123,7 +123,7 @@ pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) 
 }
 
 impl FamilySeen {
-    fn of(source: &Source, record: &RecordHeader) -> Result<Self, String> {
+    fn read(source: &Source, record: &RecordHeader) -> Result<Self, String> {
         if record.kind.version() != FAMILY.version() {
             return Err(format!("its record is of version {}", record.kind.version()));
         }
@@ -307,7 +307,7 @@ impl FamilySeen {
                     let what = "the place of its lanes makes no sense: it is ignored";
                     self.damage(walked, slab_words + number / per_slab, what);
                 }
-                earned = EarnedWords::of(layout, used);
+                earned = EarnedWords::from_layout(layout, used);
                 if !source.has_words(earned.first, earned.words()) {
                     return self.damage(walked, earned.first, "its lanes lie outside of the file");
                 }
@@ -489,7 +489,7 @@ struct EarnedWords {
 
 impl EarnedWords {
     /// The lanes of a slab that uses `used` words of each; none if processes ignore the place.
-    fn of(layout: Layout, used: u64) -> Self {
+    fn from_layout(layout: Layout, used: u64) -> Self {
         if !layout.is_sound() {
             return Self::default();
         }

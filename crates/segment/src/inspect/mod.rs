@@ -147,7 +147,7 @@ impl Inspection {
             for record in found {
                 match record.kind == crate::series::family::FAMILY {
                     true => families::read(source, &record, report),
-                    false => report.records.push(RecordSeen::of(&record)),
+                    false => report.records.push(RecordSeen::from_header(&record)),
                 }
             }
             owners::read(source, file.as_ref(), report);

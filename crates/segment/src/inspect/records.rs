@@ -54,7 +54,7 @@ pub struct RecordSeen {
 }
 
 impl RecordSeen {
-    pub(super) fn of(found: &RecordHeader) -> Self {
+    pub(super) fn from_header(found: &RecordHeader) -> Self {
         let RecordHeader { offset, length, kind, name, .. } = found;
         Self { kind: *kind, name: name.clone(), at: *offset, bytes: *length }
     }

@@ -131,7 +131,7 @@ fn copy(
     put_header(&region, &head, end);
     check_records(&region).map_err(fail)?;
     let (anchor, _) = anchor_cells(&region).resume(&readings);
-    let found = InitialState::of(&header, readings.boot);
+    let found = InitialState::from_header(&header, readings.boot);
     let mut segment = Segment {
         region: Arc::new(region),
         anchor,

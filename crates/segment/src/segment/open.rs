@@ -35,7 +35,7 @@ pub(super) enum InitialState {
 impl InitialState {
     /// The state of a file with this header, in the current boot of the machine. After a reboot,
     /// power may have been lost, and with it pages that the last process had written.
-    pub(super) fn of(header: &Header, boot: [u8; 16]) -> Self {
+    pub(super) fn from_header(header: &Header, boot: [u8; 16]) -> Self {
         match (header.clean, header.left && !header.is_torn(boot)) {
             (true, _) => Self::Clean,
             (false, true) => Self::Left,
@@ -323,7 +323,7 @@ impl Options {
             None => header.size,
         };
         check_records(&region).map_err(|kind| Error::new(Some(path), kind))?;
-        let found = InitialState::of(&header, readings.boot);
+        let found = InitialState::from_header(&header, readings.boot);
         let seen = anchor_cells(&region).seen_time.load(Ordering::Relaxed);
         let (anchor, rebooted) = if is_first {
             anchor_cells(&region).resume(&readings)

@@ -40,7 +40,7 @@ pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
         let first = record.offset().words();
         let end = first + record.cells().len() as u64;
         let whole = first - offset::words(RECORD_BYTES)..end;
-        match Slab::of(&record) {
+        match Slab::from_record(&record) {
             Some(slab) => {
                 let lane = slab.lane();
                 extents.push(whole.start..lane.start);
@@ -116,7 +116,8 @@ pub(super) fn mend(segment: &Segment, jobs: &[Job]) -> Result<(), Error> {
     let (word, broken) = segment.registration_words();
     word.store(0, Ordering::Relaxed);
     broken.store(0, Ordering::Relaxed);
-    let slabs = segment.records().filter_map(|record| record.ok().as_ref().and_then(Slab::of));
+    let slabs =
+        segment.records().filter_map(|record| record.ok().as_ref().and_then(Slab::from_record));
     let slabs: Vec<Slab> = slabs.collect();
     for (job, family) in jobs.iter().zip(families) {
         match (&family.inner.layout, job.to_do) {

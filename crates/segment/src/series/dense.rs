@@ -41,7 +41,7 @@ pub(crate) struct Slab {
 
 impl Slab {
     /// The slab in a record, if the record is a slab and says how many lanes it has.
-    pub(crate) fn of(record: &Record) -> Option<Self> {
+    pub(crate) fn from_record(record: &Record) -> Option<Self> {
         let cells = record.cells();
         if record.kind() != SLAB || cells.len() < SLAB_HEAD {
             return None;
@@ -145,9 +145,9 @@ impl Dense {
             return Ok(Layout { first: segment.take(words, lock::REGISTRATION)?, cpus, lanes });
         }
         let numbers = u64::from(cpus) | u64::from(lanes) << 16;
-        for record in Names::of(segment).slabs(segment)? {
+        for record in Names::in_segment(segment).slabs(segment)? {
             let record = record?;
-            if Slab::of(&record).is_none_or(|slab| slab.numbers != numbers) {
+            if Slab::from_record(&record).is_none_or(|slab| slab.numbers != numbers) {
                 continue;
             }
             let cells = record.cells();
@@ -172,7 +172,7 @@ impl Dense {
         draft.cells()[0].store(used.into(), Ordering::Relaxed);
         draft.cells()[1].store(numbers, Ordering::Relaxed);
         let record = draft.publish()?;
-        Names::of(segment).note_slab(segment, &record);
+        Names::in_segment(segment).note_slab(segment, &record);
         let first = u32::try_from(record.offset().words() + SLAB_HEAD as u64);
         let first = first.map_err(|_| Error::full(segment, offset::bytes(count as u64)))?;
         Ok(Layout { first: WordOffset::new(first), cpus, lanes })

@@ -225,7 +225,7 @@ impl<'s> FamilyRequest<'s> {
     fn find(&self, segment: &Segment) -> Result<Option<Family>, Error> {
         let Some(name) = self.name() else { return Ok(None) };
         let short = record_name(&self.schema.name);
-        let Some(record) = Names::of(segment).family(segment, name, short)? else {
+        let Some(record) = Names::in_segment(segment).family(segment, name, short)? else {
             return Ok(None);
         };
         let family = Family::open(segment, &record, self.clock.clone())?;

@@ -70,7 +70,7 @@ impl Segment {
         }
         let unlinked = self.unlink(&records);
         self.note_unlinked();
-        Names::of(self).forget(self)?;
+        Names::in_segment(self).forget(self)?;
         // Before one of them is used again, the disk must know that they are unused.
         self.sync()?;
         unlinked
@@ -124,7 +124,7 @@ impl Segment {
         if self.freed_word().load(Ordering::Relaxed) == 0 {
             return Ok(0);
         }
-        Names::of(self).freed(self, |freed| freed.beside.len() as u64)
+        Names::in_segment(self).freed(self, |freed| freed.beside.len() as u64)
     }
 }
 
@@ -167,7 +167,7 @@ impl Family {
 
 impl FreedFamilies {
     /// Reads the list. What follows an error is not used.
-    pub(super) fn of(segment: &Segment) -> Self {
+    pub(super) fn read(segment: &Segment) -> Self {
         let mut freed = Self::default();
         let mut before = 0;
         for family in list(segment).map_while(Result::ok) {
@@ -217,7 +217,8 @@ pub(super) fn reuse(segment: &Segment, schema: &Schema, name: &str, words: usize
     }
     let (shape, length) = (shape(schema)?, Segment::record_bytes(words));
     segment.write_unlinked().ok().filter(|is_written| *is_written)?;
-    let taken = Names::of(segment).freed(segment, |freed| freed.take(segment, shape, length));
+    let taken =
+        Names::in_segment(segment).freed(segment, |freed| freed.take(segment, shape, length));
     let draft = segment.reuse(taken.ok()??, FAMILY, name).ok()?;
     Some(draft).filter(|draft| draft.cells().len() >= words)
 }

@@ -341,7 +341,7 @@ impl Secrets {
     }
 
     /// The hash of a key, which is that of its packed texts and of its group.
-    pub(crate) fn of(&self, group: u32, texts: usize, bytes: &[u8]) -> u64 {
+    pub(crate) fn hash(&self, group: u32, texts: usize, bytes: &[u8]) -> u64 {
         let (mut hash, mut rest) = (self.seed, bytes);
         for _ in 0..texts {
             let Some((text, behind)) = next_text(rest) else { break };
@@ -526,7 +526,7 @@ mod tests {
                 rest = behind;
             }
             assert!(rest.len() < 8 && rest.iter().all(|&byte| byte == 0));
-            assert_eq!(Secrets::new(7).of(group, texts.len(), &bytes), hash, "{count} bytes");
+            assert_eq!(Secrets::new(7).hash(group, texts.len(), &bytes), hash, "{count} bytes");
         }
     }
 
@@ -549,7 +549,7 @@ mod tests {
                 key.extend_from_slice(b"\n\"\xff");
                 let is_special = matches!(byte, b'"' | b'\\' | b'\n');
                 let expected = KeySummary {
-                    hash: secrets.of(3, 2, &key),
+                    hash: secrets.hash(3, 2, &key),
                     end,
                     is_ascii: byte.is_ascii(),
                     has_escape: is_special,

@@ -61,7 +61,7 @@ impl Family {
             Series::Dynamic(series)
         };
         let record = draft.publish()?;
-        Names::of(segment).note_family(segment, &record, wanted.name());
+        Names::in_segment(segment).note_family(segment, &record, wanted.name());
         // The description was checked, and is not read again from the record.
         let schema = (wanted.schema.into_owned(), groups);
         Ok(Self::with_series(segment, &record, schema, series, wanted.clock))

@@ -70,7 +70,7 @@ impl Contents for Names {
 
 impl Names {
     /// Those of a handle to a segment.
-    pub(crate) fn of(segment: &Segment) -> &Self {
+    pub(crate) fn in_segment(segment: &Segment) -> &Self {
         segment.contents().expect("`opening.rs` gives every segment its names")
     }
 
@@ -121,7 +121,7 @@ impl Names {
         look: impl FnOnce(&mut FreedFamilies) -> R,
     ) -> Result<R, Error> {
         self.with(segment, |known| {
-            look(known.freed.get_or_insert_with(|| FreedFamilies::of(segment)))
+            look(known.freed.get_or_insert_with(|| FreedFamilies::read(segment)))
         })
     }
 
@@ -206,7 +206,7 @@ impl NewestRecords {
             let record = segment.record(found).map_err(|kind| Error::new(segment.path(), kind))?;
             if let Some(name) = family::name_in(&record) {
                 self.families.insert(name.into(), offset);
-            } else if Slab::of(&record).is_some() {
+            } else if Slab::from_record(&record).is_some() {
                 self.add_slab(offset);
             }
         }
@@ -259,7 +259,7 @@ mod tests {
         let records = segment.records().count();
         assert!(records > count);
         assert_eq!(other.steps, records);
-        Names::of(&segment)
+        Names::in_segment(&segment)
             .with(&segment, |own| {
                 assert_eq!(own.steps, 0);
                 assert_eq!((own.newest, &own.slabs), (other.newest, &other.slabs));
@@ -272,7 +272,7 @@ mod tests {
     fn a_record_of_this_thread_after_an_unknown_one_is_read_as_well() {
         let segment = Segment::private(1 << 20).unwrap();
         let schema = |name: &str| Schema { name: name.into(), cells: 1, ..Schema::default() };
-        let names = Names::of(&segment);
+        let names = Names::in_segment(&segment);
         segment.family(&schema("first")).unwrap();
         let unknown = segment.reserve(crate::layout::Kind::new(*b"TEST", 1), "unknown", 8).unwrap();
         unknown.publish().unwrap();
@@ -296,11 +296,12 @@ mod tests {
         let schema = Schema { name: "requests".into(), cells: 1, ..Schema::default() };
         let id = segment.family(&schema).unwrap().id();
         let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            Names::of(&segment).with(&segment, |_| panic!("a thread that is gone"))
+            Names::in_segment(&segment).with(&segment, |_| panic!("a thread that is gone"))
         }));
         assert!(broken.is_err());
         assert_eq!(segment.family(&schema).unwrap().id(), id);
-        let known = Names::of(&segment).with(&segment, |known| known.families.len()).unwrap();
+        let known =
+            Names::in_segment(&segment).with(&segment, |known| known.families.len()).unwrap();
         assert_eq!((known, segment.families().unwrap().len()), (1, 1));
     }
 }

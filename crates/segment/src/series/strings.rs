@@ -51,7 +51,7 @@ impl StringSet {
         let bits = (2 * texts.len().max(1)).next_power_of_two().trailing_zeros();
         let shift = u64::BITS - bits;
         let digests: Vec<u64> =
-            texts.iter().map(|text| Ends::of(text.as_bytes()).digest(text.len())).collect();
+            texts.iter().map(|text| Ends::load(text.as_bytes()).digest(text.len())).collect();
         let multiplier = choose_multiplier(&digests, shift);
         let empty = StringSlot { ends: Ends(0, 0), middle: [0; 2], length: EMPTY, index: 0 };
         let mut slots = vec![empty; 1 << bits].into_boxed_slice();
@@ -62,7 +62,7 @@ impl StringSet {
             all.push_str(text);
             starts.push(all.len() as u32);
             let bytes = text.as_bytes();
-            let (ends, middle) = (Ends::of(bytes), middle(bytes).unwrap_or_default());
+            let (ends, middle) = (Ends::load(bytes), middle(bytes).unwrap_or_default());
             let length = if text.len() > MOST { LONG } else { text.len() as u64 };
             let mut at = (digest.wrapping_mul(multiplier) >> shift) as usize;
             while slots[at].length != EMPTY {
@@ -84,7 +84,7 @@ impl StringSet {
     #[inline(never)]
     pub fn find(&self, text: &str) -> Option<u32> {
         let bytes = text.as_bytes();
-        let ends = Ends::of(bytes);
+        let ends = Ends::load(bytes);
         let digest = ends.digest(bytes.len());
         let home = (digest.wrapping_mul(self.multiplier) >> self.shift) as usize;
         let slot = self.slots.get(home)?;
@@ -131,7 +131,7 @@ impl StringSet {
 impl Ends {
     /// Two loads, which overlap unless the text is long, so that they stay inside the text.
     #[inline]
-    fn of(text: &[u8]) -> Self {
+    fn load(text: &[u8]) -> Self {
         if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
             return Self(u64::from_le_bytes(*first), u64::from_le_bytes(*last));
         }

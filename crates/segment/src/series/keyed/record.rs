@@ -225,7 +225,7 @@ impl DynamicSeries {
     pub(super) fn hash_in(&self, at: WordOffset, buffer: &mut Vec<u8>) -> u64 {
         let meta = self.region().word(at).load(Ordering::Relaxed);
         let group = (self.word_of(at, 1).load(Ordering::Relaxed) >> 32) as u32;
-        self.secrets.of(group, self.texts, self.key_bytes(at, meta, buffer))
+        self.secrets.hash(group, self.texts, self.key_bytes(at, meta, buffer))
     }
 
     /// Copies the key of a record, whose meta word is `meta`, to `buffer`.

@@ -286,7 +286,7 @@ impl DynamicSeries {
         if self.key_words(meta) == 0 {
             // With dynamic labels, only the overflow series has no texts, and its group is 0.
             let is_sound = if self.texts == 0 { group < self.groups } else { group == 0 };
-            return is_sound.then(|| self.secrets.of(group, self.texts, bytes));
+            return is_sound.then(|| self.secrets.hash(group, self.texts, bytes));
         }
         let look = self.secrets.look(group, self.texts, bytes)?;
         let is_sound = group < self.groups
