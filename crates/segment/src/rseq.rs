@@ -285,8 +285,8 @@ mod platform {
             /// As [`Sequence::add`], for the CPUs that have a cell within `reach`.
             ///
             /// # Safety
-            /// For each CPU within the reach, there is a cell at the offset from `first` that the reach
-            /// states.
+            /// For each CPU within the reach, there is a cell at the offset from `first` that the
+            /// reach states.
             add_within;
 
             /// As [`Sequence::add_within`], for a cell that holds the bits of a 64-bit float.

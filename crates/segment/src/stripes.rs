@@ -37,7 +37,8 @@ impl Stripes {
     /// Makes a counter of cells that begin on a cache line.
     ///
     /// # Panics
-    /// If there are not exactly [`Stripes::cells`] of them, no shared line, or more than 2^20 lines.
+    /// If there are not exactly [`Stripes::cells`] of them, no shared line, or more than 2^20
+    /// lines.
     pub fn new(lines: Cells, cpus: usize, shared: usize) -> Self {
         // More lines than this would be more than any address space has.
         assert!(cpus <= MAX_LINES && (1..=MAX_LINES).contains(&shared), "{cpus} + {shared} lines");
