@@ -25,8 +25,8 @@ impl Text {
         }
     }
 
-    /// A text that says itself which format it has: OpenMetrics, if it has a line that Prometheus'
-    /// format does not know.
+    /// Wraps a page whose content determines its format: OpenMetrics if a line of it is not part of
+    /// Prometheus' format.
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let mut lines = bytes.split(|byte| *byte == b'\n');
         let format = match lines.any(is_openmetrics) {

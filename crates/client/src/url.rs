@@ -19,7 +19,7 @@ impl ReceiverUrl {
         self.0.split_once('?').map_or(&self.0, |(name, _)| name)
     }
 
-    /// Whether the URL has no path, or that of the root alone.
+    /// Whether the URL has no path, or only `/`.
     pub fn is_without_path(&self) -> bool {
         let name = self.name();
         // The authority follows the two slashes of the scheme.
@@ -37,8 +37,8 @@ impl FromStr for ReceiverUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        // The scheme is compared as it is written, since it is also looked for in the text. Without
-        // one, the error of the parser says nothing of use.
+        // The scheme is compared as it is written, because `is_encrypted` looks for it there.
+        // For a URL without a scheme, the error of the parser would not help.
         if !text.starts_with("http://") && !text.starts_with("https://") {
             return Err(format!("it does not begin with http:// or https://; write {EXAMPLE}"));
         }

@@ -254,8 +254,8 @@ mod platform {
             /// CPU is not one of the first `cpus`, or the thread is not registered.
             ///
             /// # Safety
-            /// For each of these CPUs, there is a cell `1 << SHIFT` bytes after that of the
-            /// previous one. The cell of CPU 0 is `first`.
+            /// Each of these CPUs has a cell. The cell of CPU 0 is `first`, and the next cells
+            /// follow at a distance of `1 << SHIFT` bytes.
             add;
 
             /// As [`Sequence::add`], for a cell that holds the bits of a 64-bit float.

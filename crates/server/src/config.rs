@@ -60,7 +60,7 @@ pub struct Settings {
     pub input_bytes: u64,
     /// What comes in at most.
     pub intake: intake::Limits,
-    /// What all inputs share.
+    /// The options that all inputs share.
     pub inputs: inputs::Options,
     /// The time after which a family is freed, if all of its series have expired.
     pub forget_names: Duration,

@@ -1,5 +1,5 @@
-//! Segments and files of other programs: where they are, which processes have them open, reading
-//! them without any effect on those, and keeping what they show.
+//! Segments and files of other programs. This crate finds them and the processes that have them
+//! open, reads them without any effect on these processes, and keeps their metrics.
 
 pub mod apart;
 pub mod labels;

@@ -35,7 +35,7 @@ pub struct Shown<'a> {
 /// Labels that all series of a source get: names and values.
 pub type Labels = Vec<(String, String)>;
 
-/// What a source is.
+/// The kind of a source.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// A segment file, or a directory with files of several processes.
@@ -47,10 +47,10 @@ pub enum Origin {
     Daemon,
 }
 
-/// What was last read of a source.
+/// The last reading of a source.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// What it is.
+    /// The kind of the source.
     pub origin: Origin,
     /// Its name: of a file, the label `segment` of all its series.
     pub name: String,

@@ -260,7 +260,7 @@ fn bound_text(bound: f64, is_open: bool) -> String {
     }
 }
 
-/// Whether readers without UTF-8 accept the name. Only metrics may have a colon in it.
+/// Whether readers without UTF-8 accept the name. Only names of metrics may contain a colon.
 fn is_legacy(name: &str, colon: bool) -> bool {
     let is_fine = |c: char| c.is_ascii_alphanumeric() || c == '_' || (colon && c == ':');
     !name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit()) && name.chars().all(is_fine)

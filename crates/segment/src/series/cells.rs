@@ -32,7 +32,7 @@ pub(crate) struct Lanes {
     set: Option<NonNull<LaneSet>>,
 }
 
-/// The first lanes of CPUs, if sequences add to them.
+/// The CPUs whose first lanes are added to by sequences.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Home {
     pub(crate) sequence: Sequence,
@@ -485,8 +485,7 @@ unsafe fn add_earned(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
     }
 }
 
-/// Adds to a cell in a shared lane. Out of line, so that [`add_earned`] need not push
-/// registers.
+/// Adds to a cell in a shared lane. Out of line, so that [`add_earned`] need not push registers.
 ///
 /// # Safety
 /// As for [`add_earned`].
@@ -515,8 +514,7 @@ unsafe fn add_shared(first: NonNull<AtomicU64>, set: &LaneSet, n: u64) {
 /// As for [`add_earned`].
 #[inline(never)]
 unsafe fn add_float_earned(first: NonNull<AtomicU64>, set: &LaneSet, n: f64) {
-    // SAFETY: `LaneSet::earned` checked that the lanes within the reach lie in the segment, and the
-    // caller promised that the cell is one of the words that the slab uses.
+    // SAFETY: as in `add_earned`.
     unsafe {
         if let Some((sequence, reach)) = set.earned_sequence()
             && sequence.add_float_within(first.as_ptr(), reach, n)
@@ -562,8 +560,7 @@ unsafe fn add_float_shared(first: NonNull<AtomicU64>, set: Option<&LaneSet>, n: 
 /// As for [`add_earned`], with both cells.
 #[inline(never)]
 unsafe fn add_pair_earned(first: NonNull<AtomicU64>, set: &LaneSet, n: u64, value: f64) {
-    // SAFETY: `LaneSet::earned` checked that the lanes within the reach lie in the segment, and the
-    // caller promised that the cell is one of the words that the slab uses.
+    // SAFETY: as in `add_earned`.
     unsafe {
         if let Some((sequence, reach)) = set.earned_sequence()
             && sequence.add_pair_within(first.as_ptr(), reach, n, value)

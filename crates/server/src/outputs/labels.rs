@@ -1,4 +1,4 @@
-//! What users add to all that is sent: labels of series, and attributes of resources.
+//! The additions of users to each request: labels of series, and attributes of resources.
 
 use std::fmt;
 use std::str::FromStr;
