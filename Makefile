@@ -15,7 +15,7 @@ help: ## List the targets
 
 .PHONY: run
 run: ## Build the daemon and start it on 127.0.0.1:8081, with its state in state.quipu
-	$(CARGO) build --profile quick --locked --package quipu-server
+	$(CARGO) build --profile quick --locked --package quipu-cli
 	exec target/quick/quipu serve
 
 # The stages of `make test`. Each is a target: a stage that failed can be run again by its name. Both

@@ -29,7 +29,7 @@ mod outputs;
 #[path = "targets/exposition_program.rs"]
 mod program;
 #[allow(dead_code, reason = "the fuzz target has the rest")]
-#[path = "../crates/server/src/outputs/remote_write/queue/records.rs"]
+#[path = "../crates/outputs/src/remote_write/queue/records.rs"]
 mod records;
 #[path = "targets/wire_shared.rs"]
 mod wire_shared;

@@ -20,7 +20,7 @@ pages: ## All pages of docs/benchmarks and the figures of README.md, from their 
 
 .PHONY: bench-rates
 bench-rates: tools bench-build ## The windows and the daemon, compared to the Go packages and their server
-	$(CARGO) build --release --locked --package quipu-server
+	$(CARGO) build --release --locked --package quipu-cli
 	$(BENCH)/rates
 	$(BENCH_LTO)/rates --alone
 	$(REPORT) rates
@@ -78,7 +78,7 @@ bench-stores: tools bench-wheel ## Stores from Rust, Ruby and Python, compared t
 		DEBIAN_FRONTEND=noninteractive $$sudo apt-get install -y -qq --no-install-recommends \
 			$(STORES_PACKAGES) >/dev/null; \
 	fi
-	$(CARGO) build --release --locked --package quipu-bench --package quipu-server
+	$(CARGO) build --release --locked --package quipu-bench --package quipu-cli
 	cd bindings/ruby && rake compile
 	target/release/stores $(if $(CLIENT_RUBY),--client-ruby $(CLIENT_RUBY))
 	$(REPORT) stores
@@ -104,7 +104,7 @@ bench-daemon: TOOLS += node:nodejs npm:npm
 # What is measured are other processes, so the program that loads them is built once.
 .PHONY: bench-daemon
 bench-daemon: tools $(DAEMON_PEERS)/complete ## The daemon, compared to bridges, gateways and agents
-	$(CARGO) build --release --locked --package quipu-server
+	$(CARGO) build --release --locked --package quipu-cli
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(BENCH)/daemon
 	$(REPORT) daemon
@@ -135,7 +135,7 @@ AGENT_FLAGS ?=
 
 .PHONY: bench-agent
 bench-agent: tools $(DAEMON_PEERS)/vmagent $(DAEMON_PEERS)/node_exporter $(AGENT_PYTHON)/complete ## Segments watched, inspected, shown, sent, recorded, and on a busy disk, compared to other agents
-	$(CARGO) build --release --locked --package quipu-server
+	$(CARGO) build --release --locked --package quipu-cli
 	$(CARGO) build --profile default-release --locked --package quipu-bench
 	$(BENCH)/agent $(AGENT_FLAGS)
 	$(REPORT) agent

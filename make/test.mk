@@ -41,7 +41,7 @@ QUIPU_COMMAND := target/debug/quipu
 $(QUIPU_COMMAND):
 	$(CARGO) build $(WORKSPACE) --bin quipu
 
-GO_MODULES := bench/peers/go crates/quipu/tests/judges/textparse crates/server/tests/judges/statsd
+GO_MODULES := bench/peers/go crates/quipu/tests/judges/textparse crates/cli/tests/judges/statsd
 
 .PHONY: test-go
 test-go: ## The Go peers of the benchmarks, and the Go judges of the tests

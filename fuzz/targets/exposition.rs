@@ -28,7 +28,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use libfuzzer_sys::{Corpus, fuzz_target};
 use quipu::Registry;
 use quipu::exposition::{Escaping, Format};
-use quipu_server::fuzzing::{Daemon, Options};
+use quipu_cli::fuzzing::{Daemon, Options};
 
 use program::{families, flags, op, segment, words};
 

@@ -7,7 +7,7 @@
 mod fixed_seed;
 #[path = "queue_outputs.rs"]
 mod outputs;
-#[path = "../../crates/server/src/outputs/remote_write/queue/records.rs"]
+#[path = "../../crates/outputs/src/remote_write/queue/records.rs"]
 mod records;
 
 use libfuzzer_sys::fuzz_target;

@@ -48,7 +48,7 @@ def history():
     root = pathlib.Path(__file__).parents[3]
     command = os.environ.get("QUIPU") or str(root / "target" / "debug" / "quipu")
     if not os.path.exists(command):
-        pytest.skip("NOT RUN: needs the command quipu: cargo build --package quipu-server")
+        pytest.skip("NOT RUN: needs the command quipu: cargo build --package quipu-cli")
 
     def history(file):
         arguments = [command, "inspect", "--history", "--format", "json", str(file)]

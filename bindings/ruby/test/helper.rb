@@ -38,7 +38,7 @@ module Helper
   # What the flight recorder of a file recorded, as `quipu inspect` shows it; nil if it has none.
   def history_of(path)
     unless File.executable?(COMMAND)
-      skip "NOT RUN: needs the command quipu: cargo build --package quipu-server"
+      skip "NOT RUN: needs the command quipu: cargo build --package quipu-cli"
     end
     out, err, status = Open3.capture3(COMMAND, "inspect", "--history", "--format", "json", path)
     return if err.include?("no flight recorder")

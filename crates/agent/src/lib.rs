@@ -12,7 +12,7 @@
 
 mod merged;
 mod notice;
-pub(crate) mod own;
+pub mod own;
 mod pace;
 mod pattern;
 mod place;
@@ -48,8 +48,8 @@ use targets::Scraped;
 
 pub use merged::{About, Conflict, Filter, LeftOut, Merged};
 pub use pattern::Pattern;
-#[cfg(any(test, fuzzing))]
-pub(crate) use source::read_segment;
+#[doc(hidden)]
+pub use source::read_segment;
 pub use walk::{All, Walk};
 pub use watched::{Asked, Reading, Watched};
 

@@ -180,7 +180,7 @@ fn put_conflicts(
 }
 
 /// Passes on a series with these values of its labels.
-pub(crate) fn put(family: &Family<'_>, labels: &[&str], value: Value<'_>, sink: &mut dyn Sink) {
+pub fn put(family: &Family<'_>, labels: &[&str], value: Value<'_>, sink: &mut dyn Sink) {
     let mut texts = Vec::new();
     labels.iter().for_each(|label| Texts::push(&mut texts, label));
     let escape_free = !labels.iter().any(|label| label.contains(['"', '\\', '\n']));
@@ -202,7 +202,7 @@ const STATES: [State; 4] = [
 ];
 
 /// A family of gauges.
-pub(crate) const fn gauge(
+pub const fn gauge(
     name: &'static str,
     help: &'static str,
     labels: &'static [Label<'static>],

@@ -466,8 +466,8 @@ fn open(found: &Found) -> Result<SegmentFile, String> {
 }
 
 /// Reads a segment as a source of this name does.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn read_segment(
+#[doc(hidden)]
+pub fn read_segment(
     path: &std::path::Path,
     name: String,
     shown_path: std::path::PathBuf,

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use quipu_segment::ErrorKind;
 use tracing::{debug, error, info};
 
-use crate::background::Background;
 use crate::metrics::Metrics;
 use crate::state::State;
+use quipu_process::background::Background;
 
 /// The running checkpoint thread. Dropping this stops the thread and waits for it.
 #[derive(Debug)]

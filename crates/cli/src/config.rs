@@ -32,15 +32,15 @@ pub use outputs::Queue;
 pub use urls::UrlText;
 pub use values::{Damaged, LogFormat, LogLevel, Switch};
 
-use crate::address::with_host;
-use crate::agent;
-use crate::http;
-use crate::inputs::listeners::mapping::{self, Mapping};
-use crate::inputs::{self, graphite, listeners, otlp, push, statsd};
 use crate::metrics::PREFIX;
-use crate::outputs::labels::{ExternalLabel, ResourceAttribute};
-use crate::record;
-use crate::time::Time;
+use quipu_agent as agent;
+use quipu_commands::record;
+use quipu_http as http;
+use quipu_intake::listeners::mapping::{self, Mapping};
+use quipu_intake::{self as inputs, graphite, listeners, otlp, push, statsd};
+use quipu_outputs::labels::{ExternalLabel, ResourceAttribute};
+use quipu_process::address::with_host;
+use quipu_process::time::Time;
 use quipu_translate::rules::{self, Relabelling, Rules};
 
 /// The effective settings, checked and converted.
@@ -81,7 +81,7 @@ pub struct Settings {
     /// What is scraped.
     pub targets: agent::targets::Options,
     /// What is sent to others.
-    pub outputs: crate::outputs::Options,
+    pub outputs: quipu_outputs::Options,
     /// The format of log lines.
     pub log_format: LogFormat,
     /// The lowest severity that is logged.
@@ -127,7 +127,8 @@ pub fn strange<'n>(
 }
 
 /// Variables that the Python and Ruby libraries read, and those of the commands that count.
-const OTHERS: [&str; 3] = ["QUIPU_DIR", crate::count::FILE_VARIABLE, crate::count::MODE_VARIABLE];
+const OTHERS: [&str; 3] =
+    ["QUIPU_DIR", quipu_commands::count::FILE_VARIABLE, quipu_commands::count::MODE_VARIABLE];
 
 impl Settings {
     /// Fills in the defaults and validates the settings together.

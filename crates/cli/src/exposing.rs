@@ -14,12 +14,12 @@ use quipu::exposition::{
 use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
 
-use crate::agent::{All, Asked, Filter, Merged, Reading, Walk, Watched};
-use crate::http::{Request, Response, Steps, text, unavailable};
-use crate::inputs::Inputs;
-use crate::inputs::gate::{Scraping, WaitingScrape};
-use crate::memory;
+use quipu_agent::{All, Asked, Filter, Merged, Reading, Walk, Watched};
 use quipu_client::via;
+use quipu_http::{Request, Response, Steps, text, unavailable};
+use quipu_intake::Inputs;
+use quipu_intake::gate::{Scraping, WaitingScrape};
+use quipu_process::memory;
 
 /// A scrape under way.
 pub struct Exposing {

@@ -15,17 +15,17 @@ use quipu::intake::Intake;
 use quipu_segment::Segment;
 use quipu_window::{Bucketed, KeyedWindows};
 
-use crate::agent::{Filter, Merged, read_segment, targets};
 use crate::config::{Flags, Settings};
 use crate::exposing::Exposing;
-use crate::http::{Handler, Reply, Request, Response, Steps};
-use crate::inputs::push::Push;
-use crate::inputs::refusals::Refusals;
-use crate::inputs::{Inputs, Shared, graphite, statsd};
 use crate::metrics::{Metrics, Own};
 use crate::routes::Routes;
 use crate::state::State;
 use crate::top::Top;
+use quipu_agent::{Filter, Merged, read_segment, targets};
+use quipu_http::{Handler, Reply, Request, Response, Steps};
+use quipu_intake::push::Push;
+use quipu_intake::refusals::Refusals;
+use quipu_intake::{Inputs, Shared, graphite, statsd};
 use quipu_sources::recorded::{Labels, Seen};
 use quipu_translate::otlp::Translation;
 

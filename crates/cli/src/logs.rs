@@ -13,7 +13,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
 use crate::config::{LogFormat, LogLevel};
-use crate::json;
+use quipu_process::json;
 
 /// Starts the log of this process. Later calls have no effect.
 pub fn start(format: LogFormat, level: LogLevel) {

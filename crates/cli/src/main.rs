@@ -8,17 +8,16 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
+use quipu_cli::config::{self, Flags, Settings};
+use quipu_cli::{logs, serve};
+use quipu_commands::compare::Compare;
+use quipu_commands::convert::Convert;
+use quipu_commands::output::{self, Coverage, print, warn, warn_lines};
+use quipu_commands::record::{self, Record};
+use quipu_commands::scrape::Scrape;
+use quipu_commands::snapshot::{Restore, Snapshot};
+use quipu_commands::{compare, convert, count, diff, inspect, lint, live, scrape, snapshot, wire};
 use quipu_segment::printable;
-use quipu_server::compare::Compare;
-use quipu_server::config::{self, Flags, Settings};
-use quipu_server::convert::Convert;
-use quipu_server::output::{self, Coverage, print, warn, warn_lines};
-use quipu_server::record::{self, Record};
-use quipu_server::scrape::Scrape;
-use quipu_server::snapshot::{Restore, Snapshot};
-use quipu_server::{
-    compare, convert, count, diff, inspect, lint, live, logs, scrape, serve, snapshot, wire,
-};
 
 /// Crash-safe metrics: count in shared files, watch them live, and run a daemon that collects and
 /// forwards them
@@ -278,7 +277,7 @@ fn printed(result: Result<Option<()>, output::Error>) -> ExitCode {
     result.map_or_else(|error| fail(&error, 1), |_| ExitCode::SUCCESS)
 }
 
-fn settings(arguments: &Serve) -> Result<Settings, quipu_server::config::Error> {
+fn settings(arguments: &Serve) -> Result<Settings, quipu_cli::config::Error> {
     let file = match &arguments.config {
         Some(path) => Flags::read(path)?,
         None => Flags::default(),

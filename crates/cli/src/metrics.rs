@@ -11,9 +11,9 @@ use quipu::{
 use quipu_segment::Segment;
 use quipu_window::Window;
 
-use crate::http::{Closed, Event, Refusal};
-use crate::memory::take_room;
 use crate::state::State;
+use quipu_http::{Closed, Event, Refusal};
+use quipu_process::memory::take_room;
 
 /// The daemon's own metrics.
 #[derive(Debug)]

@@ -20,8 +20,8 @@ use quipu::snapshot::{Family, Kind, Label, Number, Sink, Value};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 
-use crate::agent::own::{gauge, put};
-use crate::record::report::{Change, Line, State};
+use quipu_agent::own::{gauge, put};
+use quipu_commands::record::report::{Change, Line, State};
 
 /// What is recorded.
 #[derive(Debug, Clone)]

@@ -9,20 +9,20 @@ use percent_encoding::percent_decode_str;
 use quipu_window::{Over, Peak, Window};
 use tracing::{debug, trace, warn};
 
-use crate::agent::{Filter, Watched};
 use crate::exposing::Exposing;
-use crate::http::{
+use crate::metrics::Metrics;
+use crate::state::State;
+use crate::top::{Asked, MAX_KEYS, Page, Top};
+use quipu_agent::{Filter, Watched};
+use quipu_http::routing::{self, ROWS, Route, Row};
+use quipu_http::{
     Event, Handler, Query, Refusal, Reply, Request, Response, Steps, method_not_allowed, text,
 };
-use crate::inputs::push::Push;
-use crate::inputs::refusals::Refusals;
-use crate::inputs::{self, Inputs, otlp};
-use crate::metrics::Metrics;
-use crate::routing::{self, ROWS, Route, Row};
-use crate::seldom::Seldom;
-use crate::state::State;
-use crate::time::Time;
-use crate::top::{Asked, MAX_KEYS, Page, Top};
+use quipu_intake::push::Push;
+use quipu_intake::refusals::Refusals;
+use quipu_intake::{self as inputs, Inputs, otlp};
+use quipu_process::seldom::Seldom;
+use quipu_process::time::Time;
 
 /// The request handler. Each server thread has its own, and all share the same state.
 #[derive(Clone)]

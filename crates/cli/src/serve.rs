@@ -12,25 +12,25 @@ use quipu_segment::printable;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
-use crate::agent::targets::{self, Targets};
-use crate::agent::{self, Agent};
 use crate::checkpoint::Checkpoints;
 use crate::config::Settings;
-use crate::http::{self, Server};
-use crate::inputs::listeners::{Listeners, Running};
-use crate::inputs::push::Push;
-use crate::inputs::refusals::Refusals;
-use crate::inputs::sweep::Sweeps;
-use crate::inputs::{Inputs, Shared, graphite, listeners, statsd};
-use crate::memory;
 use crate::metrics::{Metrics, Own};
-use crate::outputs::{self, Outputs};
 use crate::recording::{self, Recorder};
 use crate::routes::Routes;
-use crate::signals::{self, Signals};
 use crate::source::Source;
 use crate::state::{self, Starting, State};
 use crate::top::Top;
+use quipu_agent::targets::{self, Targets};
+use quipu_agent::{self as agent, Agent};
+use quipu_http::{self as http, Server};
+use quipu_intake::listeners::{Listeners, Running};
+use quipu_intake::push::Push;
+use quipu_intake::refusals::Refusals;
+use quipu_intake::sweep::Sweeps;
+use quipu_intake::{Inputs, Shared, graphite, listeners, statsd};
+use quipu_outputs::{self as outputs, Outputs};
+use quipu_process::memory;
+use quipu_process::signals::{self, Signals};
 use quipu_translate::rules::{self, Rules};
 
 /// Why the daemon failed to start, or to shut down cleanly.

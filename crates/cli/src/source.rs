@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use quipu::snapshot::Sink;
 
-use crate::agent::{All, Merged, Reading, Watched};
-use crate::inputs::Shared;
-use crate::inputs::gate::Scraping;
-use crate::outputs;
 use crate::state::State;
+use quipu_agent::{All, Merged, Reading, Watched};
 use quipu_client::via::Via;
+use quipu_intake::Shared;
+use quipu_intake::gate::Scraping;
+use quipu_outputs as outputs;
 
 /// What is watched, what came in, and the daemon's own metrics.
 pub struct Source {

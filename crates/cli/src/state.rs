@@ -12,7 +12,7 @@ use quipu_window::{Bucketed, KeyedWindows};
 use tracing::{info, warn};
 
 use crate::config::{Damaged, Settings};
-use crate::memory::has_room;
+use quipu_process::memory::has_room;
 
 /// The open state.
 pub struct State {

@@ -13,8 +13,8 @@ use clap::{Args, ValueEnum};
 
 use crate::look::{Look, Source, Target};
 use crate::output::{Coverage, print, warn};
-use crate::time::Time;
 use changes::Changes;
+use quipu_process::time::Time;
 
 /// Arguments of `quipu diff`.
 #[derive(Args, Clone, Debug)]

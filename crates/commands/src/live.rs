@@ -26,10 +26,10 @@ use quipu_segment::printable;
 
 use crate::look::{Source, Target};
 use crate::output::{Coverage, print, warn};
-use crate::time::Time;
 use app::{App, INTERVALS};
 use history::Levels;
 use list::{FamilyKey, Place};
+use quipu_process::time::Time;
 use reader::Reader;
 use replay::{At, Replay};
 

@@ -15,9 +15,9 @@ use quipu::exposition::{Escaping, Format};
 use quipu_store::Kind;
 use quipu_store::files::Hint;
 
-use crate::address::with_host;
 use crate::output::{Coverage, print, warn};
-use crate::signals::Signals;
+use quipu_process::address::with_host;
+use quipu_process::signals::Signals;
 use served::Served;
 use sources::Sources;
 

@@ -33,7 +33,7 @@ use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
 
 use crate::look::foreign;
 use crate::output::{announce_input, print};
-use crate::temporary::{Temporary, sync_directory};
+use quipu_process::temporary::{Temporary, sync_directory};
 
 /// Arguments of `quipu snapshot`.
 #[derive(Args, Clone, Debug)]

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
-use crate::memory;
+use quipu_process::memory;
 
 use super::access::Access;
 use super::limits::{Limits, Place, Places};

@@ -9,7 +9,6 @@ use quipu_segment::printable;
 
 /// A failure to listen or to run. The message names the remedy and, if there is one, the address.
 #[derive(Debug)]
-#[non_exhaustive]
 pub enum Error {
     /// The text is not `host:port`, or its host has no address.
     Address {

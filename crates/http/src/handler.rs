@@ -106,12 +106,8 @@ pub struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(
-        head: Parts,
-        body: Bytes,
-        started: Instant,
-        client: Option<IpAddr>,
-    ) -> Request {
+    /// A request with this head and body, that came in at `started` from `client`.
+    pub fn new(head: Parts, body: Bytes, started: Instant, client: Option<IpAddr>) -> Request {
         Request { head, body, started, client }
     }
 
@@ -158,7 +154,6 @@ impl Request {
 
 /// An event of the transport.
 #[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
 pub enum Event {
     /// A connection was accepted and counts as open.
     Accepted,
@@ -180,7 +175,6 @@ pub enum Event {
 
 /// Why a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Closed {
     /// One side asked to close after the last response, or the client left between requests.
     Finished,

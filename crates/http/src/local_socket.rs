@@ -5,17 +5,17 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use quipu::http::local_socket;
-pub(crate) use quipu::http::local_socket::BoundPath;
+pub use quipu::http::local_socket::BoundPath;
 use quipu_segment::printable;
 use tracing::info;
 
 /// A socket for connections, of which the kernel queues `backlog`.
-pub(crate) fn listen_at(path: &Path, backlog: i32) -> io::Result<(OwnedFd, BoundPath)> {
+pub fn listen_at(path: &Path, backlog: i32) -> io::Result<(OwnedFd, BoundPath)> {
     local_socket::listen_at(path, backlog).inspect(log)
 }
 
 /// A socket for datagrams.
-pub(crate) fn receive_at(path: &Path) -> io::Result<(OwnedFd, BoundPath)> {
+pub fn receive_at(path: &Path) -> io::Result<(OwnedFd, BoundPath)> {
     local_socket::receive_at(path).inspect(log)
 }
 

@@ -8,7 +8,6 @@ use super::limits::Limits;
 
 /// Why the handler did not respond to a request. Every refusal closes its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum Refusal {
     /// 400: the request is not HTTP/1; or an HTTP/1.1 request has no `Host`; or a request has
     /// several or an invalid one.

@@ -4,7 +4,7 @@ use hyper::Method;
 
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Route {
+pub enum Route {
     /// Counts this request.
     Count,
     /// The rate of `Count`.
@@ -43,14 +43,15 @@ pub(crate) enum Route {
 
 /// A row of the table.
 #[derive(Debug)]
-pub(crate) struct Row {
+pub struct Row {
     /// The path, or its beginning if a parameter follows.
-    pub(crate) start: &'static str,
+    pub start: &'static str,
     /// The parameter, which is the rest of the path; empty for none.
-    pub(crate) parameter: &'static str,
+    pub parameter: &'static str,
     /// The methods, as in `Allow`.
-    pub(crate) methods: &'static str,
-    pub(crate) route: Route,
+    pub methods: &'static str,
+    /// The route that requests to it are counted under.
+    pub route: Route,
 }
 
 impl Row {
@@ -64,21 +65,21 @@ impl Row {
     }
 
     /// Whether the route has the method.
-    pub(crate) fn takes(&self, method: &Method) -> bool {
+    pub fn takes(&self, method: &Method) -> bool {
         self.methods.split(',').any(|name| name.trim_start() == method.as_str())
     }
 }
 
 impl Route {
     /// Whether its requests bring metrics in their bodies.
-    pub(crate) fn brings_metrics(self) -> bool {
+    pub fn brings_metrics(self) -> bool {
         use Route::{Group, Import, Influx, Ingest, Otlp, RemoteWrite};
         matches!(self, Group | RemoteWrite | Import | Influx | Otlp | Ingest)
     }
 }
 
 /// Finds the row of a path, and what the path has as its parameter.
-pub(crate) fn find(path: &str) -> Option<(&'static Row, &str)> {
+pub fn find(path: &str) -> Option<(&'static Row, &str)> {
     ROWS.iter().find_map(|row| {
         let rest = path.strip_prefix(row.start)?;
         (rest.is_empty() || !row.parameter.is_empty()).then_some((row, rest))
@@ -86,7 +87,7 @@ pub(crate) fn find(path: &str) -> Option<(&'static Row, &str)> {
 }
 
 /// The table. The busiest routes are first.
-pub(crate) static ROWS: [Row; 20] = [
+pub static ROWS: [Row; 20] = [
     Row::new("/", "", READ, Route::Count),
     Row::new("/rate", "", READ, Route::Rate),
     Row::new("/rate/", "{key}", READ, Route::KeyRate),

@@ -34,7 +34,6 @@ pub struct Server {
 
 /// How a server ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Stopped {
     /// Connections that were cut at the end of the drain timeout.
     pub cut: usize,

@@ -21,7 +21,7 @@ use super::host::is_host;
 use super::refusal::Refusal;
 use super::room::Share;
 use super::wire::{Phase, Wire};
-use crate::memory;
+use quipu_process::memory;
 
 /// The service that hyper calls for each request of one connection.
 pub(super) struct Service<H> {
@@ -415,7 +415,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
-    use crate::http::{Limits, Options, Server};
+    use crate::{Limits, Options, Server};
 
     /// What a handler has seen.
     #[derive(Clone, Default)]

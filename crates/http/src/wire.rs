@@ -35,7 +35,7 @@ use super::access::Reach;
 use super::connections::Connections;
 use super::limits::Place;
 use super::room::Share;
-use crate::address;
+use quipu_process::address;
 
 /// A nonblocking connected socket, shared by hyper, its connection task and the sweep.
 pub(super) struct Wire {

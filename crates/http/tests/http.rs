@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu_server::http::{Closed, Error, Limits, Options, Refusal, Server};
+use quipu_http::{Closed, Error, Limits, Options, Refusal, Server};
 
 use support::{Client, LARGE, Recorder, Running};
 

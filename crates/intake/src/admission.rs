@@ -7,7 +7,7 @@
 use super::Inputs;
 use super::rate::{Allowance, Excess};
 use super::refusals::Input;
-use crate::http::Response;
+use quipu_http::Response;
 
 /// What the source of a request may bring.
 pub struct Admission {

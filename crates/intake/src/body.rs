@@ -15,9 +15,9 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use quipu_wire::remote;
 
-use crate::decoders::zstd_decoder;
-use crate::http::{Request, Response, text};
-use crate::text::cut;
+use quipu_http::{Request, Response, text};
+use quipu_process::decoders::zstd_decoder;
+use quipu_process::text::cut;
 
 /// The coding in the header of a request, in lower case; empty without one.
 ///

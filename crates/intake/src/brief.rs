@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Write};
 
-use crate::text::cut;
+use quipu_process::text::cut;
 
 /// Appends the beginning of a text, at most `limit` bytes of it. Returns whether that is all of it.
 pub(super) fn push_brief(out: &mut String, what: &dyn fmt::Display, limit: usize) -> bool {
@@ -44,7 +44,7 @@ pub(super) mod tests {
 
     /// Writes "a\u{e9}" a million times, and counts how often it was asked to.
     #[derive(Default)]
-    pub(in crate::inputs) struct Long(pub(in crate::inputs) Cell<u32>);
+    pub(crate) struct Long(pub(crate) Cell<u32>);
 
     impl fmt::Display for Long {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -33,14 +33,14 @@ use std::time::Duration;
 use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::Timestamp;
 
-use crate::http::Request;
-use crate::omitted::OmittedFamilies;
 use encoded::EncodedSeries;
 use gate::Gate;
 use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
 use place::Places;
 use push::Push;
 use quipu_client::via::Via;
+use quipu_http::Request;
+use quipu_process::omitted::OmittedFamilies;
 use quipu_translate::rules::Rules;
 use rate::Rates;
 use refusals::Refusals;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::header::CONTENT_ENCODING;
 
-use crate::http::Request;
+use quipu_http::Request;
 
 /// The places that all ways in share.
 #[derive(Debug, Default)]

@@ -18,7 +18,7 @@ use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
 use quipu_segment::hash::Seeded;
 
-use crate::http::{Response, text};
+use quipu_http::{Response, text};
 
 /// The rates, and until when what was brought is paid for.
 pub struct Rates {

@@ -12,7 +12,7 @@ use quipu_segment::printable;
 use tracing::warn;
 
 use super::brief::brief;
-use crate::seldom::Seldom;
+use quipu_process::seldom::Seldom;
 
 /// A way in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, LabelValue)]

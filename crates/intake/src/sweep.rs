@@ -8,7 +8,7 @@ use quipu::intake::Intake;
 use tracing::warn;
 
 use super::Shared;
-use crate::background::Background;
+use quipu_process::background::Background;
 
 /// The running thread. Dropping this stops the thread and waits for it.
 #[derive(Debug)]

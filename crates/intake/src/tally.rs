@@ -9,8 +9,8 @@ use super::admission::Admission;
 use super::brief::push_brief;
 use super::refusals::{Input, Refusals};
 use super::{Inputs, source};
-use crate::http::{Request, Response, text, unavailable};
-use crate::text::cut;
+use quipu_http::{Request, Response, text, unavailable};
+use quipu_process::text::cut;
 
 /// Counts one request.
 pub struct Tally {

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError};
 use std::time::{Duration, Instant};
 
-use crate::time::now_ms;
+use quipu_process::time::now_ms;
 
 /// The daemon stops.
 #[derive(Debug)]

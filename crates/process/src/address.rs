@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 /// The address that identifies a client. For an IPv6 address, it is the network of 64 bits: a
 /// client may have all addresses of that network.
-pub(crate) fn identity(address: IpAddr) -> IpAddr {
+pub fn identity(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {
             Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
@@ -16,7 +16,7 @@ pub(crate) fn identity(address: IpAddr) -> IpAddr {
 
 /// What the limits on a source count by.
 #[derive(Debug, Hash)]
-pub(crate) enum Source<'a> {
+pub enum Source<'a> {
     /// The identity of a client, whatever way it takes in.
     Client(IpAddr),
     /// A listener whose clients have no address.
@@ -27,7 +27,7 @@ pub(crate) enum Source<'a> {
 
 impl<'a> Source<'a> {
     /// A client by the text of its identity, or a listener by its name.
-    pub(crate) fn named(text: &'a str) -> Self {
+    pub fn named(text: &'a str) -> Self {
         text.parse().map_or(Self::Listener(text), Self::Client)
     }
 }

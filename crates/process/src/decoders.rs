@@ -3,7 +3,7 @@
 use std::io::{self, BufRead, Read};
 
 /// The bytes of a body of zstd, whose window is bounded.
-pub(crate) fn zstd_decoder<R: BufRead>(body: R) -> io::Result<impl Read + use<R>> {
+pub fn zstd_decoder<R: BufRead>(body: R) -> io::Result<impl Read + use<R>> {
     let mut decoder = zstd::stream::read::Decoder::with_buffer(body)?;
     decoder.window_log_max(ZSTD_WINDOW_LOG)?;
     Ok(decoder)

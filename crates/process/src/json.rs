@@ -9,7 +9,7 @@ use quipu_segment::is_printable;
 /// parts of the JSON.
 ///
 /// These characters occur only in strings, so the result is the same JSON for a parser.
-pub(crate) fn escaped(json: &(impl Display + ?Sized)) -> String {
+pub fn escaped(json: &(impl Display + ?Sized)) -> String {
     let json = json.to_string();
     let is_plain = |c: char| is_printable(c) || c == '\n';
     if json.chars().all(is_plain) {

@@ -15,13 +15,13 @@ const LARGE_AT_START: i32 = 32 << 10;
 const SPARE: i32 = 16 << 20;
 
 /// Address space that is taken, and given back when this is dropped.
-pub(crate) struct Room {
+pub struct Room {
     _bytes: Vec<u8>,
 }
 
 /// Takes address space for this many bytes in one piece. None if the process finds no such piece:
 /// most allocations then end it.
-pub(crate) fn take_room(bytes: usize) -> Option<Room> {
+pub fn take_room(bytes: usize) -> Option<Room> {
     let mut room: Vec<u8> = Vec::new();
     let taken = room.try_reserve_exact(bytes);
     // The compiler may leave out an allocation that nothing uses, and take it to succeed.
@@ -30,13 +30,13 @@ pub(crate) fn take_room(bytes: usize) -> Option<Room> {
 }
 
 /// Whether the process finds address space for this many bytes in one piece.
-pub(crate) fn has_room(bytes: usize) -> bool {
+pub fn has_room(bytes: usize) -> bool {
     take_room(bytes).is_some()
 }
 
 /// Makes room for more bytes in a buffer. Returns false if the process would then find too little
 /// address space for anything else: an allocation that fails ends it.
-pub(crate) fn reserve(buffer: &mut Vec<u8>, more: usize) -> bool {
+pub fn reserve(buffer: &mut Vec<u8>, more: usize) -> bool {
     let whole = buffer.len().saturating_add(more);
     if whole <= buffer.capacity() {
         return true;
@@ -54,7 +54,7 @@ const FOR_OTHERS: usize = 8 << 20;
 
 /// Gives the tables that the daemon makes at its start pages of their own: those that begin with
 /// zeros then take memory only where they are used.
-pub(crate) fn spread_tables() {
+pub fn spread_tables() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: As in `return_large`.
     unsafe {
@@ -65,7 +65,7 @@ pub(crate) fn spread_tables() {
 /// Lets all threads share one heap if the process may not have as much address space as it likes.
 /// glibc's allocator otherwise reserves 64 MiB and more for each thread that finds the heap in use,
 /// and a start would go well or not by chance. Has to be called before threads start.
-pub(crate) fn share_heap_if_limited() {
+pub fn share_heap_if_limited() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if getrlimit(Resource::As).current.is_some() {
         // SAFETY: As in `return_large`.
@@ -78,7 +78,7 @@ pub(crate) fn share_heap_if_limited() {
 /// Gives large allocations pages of their own, for good. glibc's allocator otherwise takes those of
 /// up to 32 MiB from the heap as soon as it has seen one of that size, and the heap keeps them: the
 /// daemon would be as large as its largest response for ever.
-pub(crate) fn return_large() {
+pub fn return_large() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: The calls take no pointers. They change how the allocator works from now on, and what
     // it has given out stays valid.
@@ -91,7 +91,7 @@ pub(crate) fn return_large() {
 /// Returns the free pages of the heap to the system. glibc's allocator otherwise keeps them as long
 /// as anything above them in the heap is in use: after 10,000 connections, a single one that is
 /// left would hold the memory of all.
-pub(crate) fn trim() {
+pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: The call takes no pointers, and locks the heap as an allocation does.
     unsafe {

@@ -49,7 +49,7 @@ impl Signals {
 
 /// Returns the signals that this process does not ignore. A process that `nohup` or a shell started
 /// with an ignored signal is not meant to react to this signal.
-pub(crate) fn not_ignored(signals: &[i32]) -> Vec<i32> {
+pub fn not_ignored(signals: &[i32]) -> Vec<i32> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);

@@ -16,7 +16,7 @@ use crate::signals::not_ignored;
 
 /// A file that is removed when this is dropped, or when the process gets SIGINT, SIGTERM or SIGHUP.
 #[derive(Debug)]
-pub(crate) struct Temporary(PathBuf);
+pub struct Temporary(PathBuf);
 
 impl Temporary {
     /// Creates a file next to another one, which only this user may read.
@@ -24,7 +24,7 @@ impl Temporary {
     /// # Errors
     /// The errors of the system, without a path: name the other file, because a user does not know
     /// the temporary name.
-    pub(crate) fn next_to(path: &Path) -> io::Result<(Self, File)> {
+    pub fn next_to(path: &Path) -> io::Result<(Self, File)> {
         watch()?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true).mode(0o600);
@@ -49,7 +49,7 @@ impl Temporary {
     }
 
     /// Its path. The file can be renamed, or get another name.
-    pub(crate) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.0
     }
 }
@@ -103,7 +103,7 @@ fn start() -> io::Result<()> {
 }
 
 /// Makes a new name of a file last over a power loss.
-pub(crate) fn sync_directory(path: &Path) -> io::Result<()> {
+pub fn sync_directory(path: &Path) -> io::Result<()> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }

@@ -56,13 +56,13 @@ impl fmt::Display for Time {
 }
 
 /// The time now, in nanoseconds since 1970.
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The time now, in milliseconds since 1970.
-pub(crate) fn now_ms() -> i64 {
+pub fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -48,7 +48,7 @@ impl Target {
     }
 
     /// The URL to get. With a socket, its host means nothing.
-    pub(crate) fn url(&self) -> &str {
+    pub fn url(&self) -> &str {
         &self.url
     }
 

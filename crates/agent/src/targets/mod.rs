@@ -298,8 +298,8 @@ fn too_late(timeout: Duration) -> Fault {
 
 /// Reads an exposition like a scrape of the target with this number. Returns `None` if the scrape
 /// fails.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn read_exposition(number: usize, body: &[u8], content_type: &str) -> Option<Arc<Seen>> {
+#[doc(hidden)]
+pub fn read_exposition(number: usize, body: &[u8], content_type: &str) -> Option<Arc<Seen>> {
     let text = quipu_client::Text::of_type(body.to_vec(), content_type.to_owned());
     let turns = Turns::default();
     let turn = turns.take(body.len(), Instant::now() + Duration::from_secs(60)).ok()?;
@@ -313,8 +313,8 @@ pub(crate) fn read_exposition(number: usize, body: &[u8], content_type: &str) ->
 }
 
 /// The sources of targets, with the report of their scrapes.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn with_reports(targets: &[Arc<Seen>]) -> Vec<Arc<Seen>> {
+#[doc(hidden)]
+pub fn with_reports(targets: &[Arc<Seen>]) -> Vec<Arc<Seen>> {
     let Some(first) = targets.first() else { return Vec::new() };
     let url = format!("http://{}/metrics", first.name);
     let options = Options { targets: url.parse().into_iter().collect(), ..Options::default() };
@@ -326,7 +326,6 @@ pub(crate) fn with_reports(targets: &[Arc<Seen>]) -> Vec<Arc<Seen>> {
 }
 
 /// The most samples that [`read_exposition`] reads.
-#[cfg(any(test, fuzzing))]
 const MAX_READ: usize = 10_000;
 
 /// No change of what is locked can panic half way.

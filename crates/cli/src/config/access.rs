@@ -1,7 +1,7 @@
 //! The hosts and the origins that requests may name.
 
 use super::{Error, Flags};
-use crate::http::Access;
+use quipu_http::Access;
 
 /// The names of the settings, and of the addresses to listen on.
 pub(super) fn resolve(flags: &Flags, listen: &[String]) -> Result<Access, Error> {

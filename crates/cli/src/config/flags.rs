@@ -13,13 +13,13 @@ use super::{
     Damaged, Error, ExternalLabel, HeaderText, LogFormat, LogLevel, Queue, ResourceAttribute,
     Switch, Time, UrlText, fault, given, headings,
 };
-use crate::agent;
-use crate::agent::targets::TargetFile;
-use crate::http;
-use crate::inputs::{listeners, push};
-use crate::outputs::Coding;
-use crate::outputs::otlp::{Compression, Temporality};
-use crate::record;
+use quipu_agent as agent;
+use quipu_agent::targets::TargetFile;
+use quipu_commands::record;
+use quipu_http as http;
+use quipu_intake::{listeners, push};
+use quipu_outputs::Coding;
+use quipu_outputs::otlp::{Compression, Temporality};
 use quipu_translate::otlp::Translation;
 
 /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve) fills in

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use super::headers::{self, Given};
 use super::urls::{self, UrlText};
 use super::{Error, Flags, ResourceAttribute, Switch, at_least, set};
-use crate::outputs::{Options, QueueOptions, otlp};
 use quipu_client::{EXAMPLE, ReceiverUrl};
+use quipu_outputs::{Options, QueueOptions, otlp};
 
 /// What is kept for a receiver that takes nothing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]

@@ -7,7 +7,7 @@ use quipu_segment::printable;
 
 use super::headers::check_credentials;
 use super::{Error, Flags, Time, at_least, number, set, urls};
-use crate::agent::targets::{Options, Target, TargetFile};
+use quipu_agent::targets::{Options, Target, TargetFile};
 use quipu_client::credentials::Credentials;
 
 /// The settings of the targets.

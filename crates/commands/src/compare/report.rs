@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::measure::{Entry, Refusal};
 use super::sample::Sample;
-use crate::json::escaped;
 use crate::wire::{count, messages};
+use quipu_process::json::escaped;
 
 /// The result of a comparison, as it is printed.
 #[derive(Serialize)]

@@ -15,7 +15,7 @@ use signal_hook::iterator::SignalsInfo;
 use signal_hook::iterator::exfiltrator::WithOrigin;
 use signal_hook::low_level::siginfo::{Cause, Origin};
 
-use crate::signals::not_ignored;
+use quipu_process::signals::not_ignored;
 
 /// What became of a command.
 pub(super) struct Ended {

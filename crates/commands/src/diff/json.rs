@@ -7,8 +7,8 @@ use serde_json::{Map, Value as Json, json};
 
 use super::changes::{Changes, FamilyChange, SeriesChange};
 use crate::inspect::json::float;
-use crate::json::escaped;
 use crate::look::{Value, labels};
+use quipu_process::json::escaped;
 
 /// Writes the object: families one after the other.
 pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<()> {

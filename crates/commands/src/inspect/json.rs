@@ -11,7 +11,7 @@ use super::openmetrics::{ALONE, number};
 use super::processes;
 use super::text::hex;
 use super::value::{Type, Value, each_series, identity, kind_name, value};
-use crate::json::escaped;
+use quipu_process::json::escaped;
 
 /// Writes the object: families and series one after the other, everything else at once. Returns
 /// whether the file is sound.

@@ -7,7 +7,7 @@ use quipu_segment::printable;
 use serde_json::{Value as Json, json};
 
 use super::findings::{Finding, Findings, Unreadable};
-use crate::json::escaped;
+use quipu_process::json::escaped;
 
 /// How it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -50,7 +50,7 @@ pub(super) struct Row {
     /// How often it started again from zero.
     pub(super) resets: u32,
     /// Nanoseconds of Unix time since which it counts.
-    pub(super) start: Option<u64>,
+    pub start: Option<u64>,
     /// Its last points. `None` if all of them were the same.
     history: Option<History>,
     /// How many points it had: one for each look since the first one that has any.

@@ -28,8 +28,8 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, iterator};
 
-use crate::time::Time;
 use files::{Files, Looks};
+use quipu_process::time::Time;
 use report::Report;
 use rounds::{Event, Rounds};
 

@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
 
-use quipu_server::http::{Closed, Limits, Options};
+use quipu_http::{Closed, Limits, Options};
 
 use crate::support::{Client, LARGE, Running, large};
 

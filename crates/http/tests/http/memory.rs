@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quipu_server::http::{Closed, Limits, Refusal};
+use quipu_http::{Closed, Limits, Refusal};
 
 use crate::support::{Client, LARGE, Running, large};
 

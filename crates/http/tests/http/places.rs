@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu_server::http::{Closed, Limits, Options, Refusal};
+use quipu_http::{Closed, Limits, Options, Refusal};
 
 use super::support::{Client, Running};
 

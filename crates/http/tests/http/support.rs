@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use quipu_server::http::{
+use quipu_http::{
     Closed, Error, Event, Handler, Limits, Options, Refusal, Reply, Request, Response, Server,
     Steps, Stopped, method_not_allowed, text,
 };

@@ -17,7 +17,7 @@ use super::listeners::{
 };
 use super::order::NotFollowed;
 use super::refusals::Input;
-use crate::time::now_ms;
+use quipu_process::time::now_ms;
 
 /// The protocol.
 pub const GRAPHITE: Protocol = Protocol { name: "Graphite", flag: "graphite" };
@@ -44,8 +44,8 @@ pub fn start(
 }
 
 /// Takes packets without a socket.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn lines(
+#[doc(hidden)]
+pub fn lines(
     intake: &Intake,
     shared: &'static Shared,
     registry: &Registry,

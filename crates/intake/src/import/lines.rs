@@ -13,13 +13,13 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
 
-use crate::address::Source;
-use crate::http::{Request, Response};
-use crate::inputs::encoded::{self, EncodedSeries, NameType, Timed};
-use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
-use crate::inputs::refusals::Input;
-use crate::inputs::tally::{Shown, Tally};
-use crate::inputs::{Inputs, types};
+use crate::encoded::{self, EncodedSeries, NameType, Timed};
+use crate::order::{Arrival, Class, NotFollowed, Turn};
+use crate::refusals::Input;
+use crate::tally::{Shown, Tally};
+use crate::{Inputs, types};
+use quipu_http::{Request, Response};
+use quipu_process::address::Source;
 
 /// What the parameters of a request add to its lines.
 #[derive(Debug, Default)]

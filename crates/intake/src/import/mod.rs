@@ -13,11 +13,11 @@ use quipu_wire::remote::exposition::text::{Format, Options, Stream, Visitor};
 use super::Inputs;
 use super::body::{Piece, Pieces};
 use super::place::Place;
-use crate::http::{Query, Reply, Request, Response, Steps, bad_request};
-use crate::time::now_ms;
 use lines::{Extra, Lines};
 use quipu_client::exposition::text_format;
 use quipu_client::media::Media;
+use quipu_http::{Query, Reply, Request, Response, Steps, bad_request};
+use quipu_process::time::now_ms;
 
 /// The names of the parameters.
 const TAKES: [&str; 2] = ["timestamp", "extra_label"];

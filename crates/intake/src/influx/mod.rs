@@ -16,9 +16,9 @@ use serde_json::json;
 use super::Inputs;
 use super::body::{Piece, Pieces};
 use super::place::Place;
-use crate::http::{Query, Reply, Request, Response, Steps, bad_request};
-use crate::time::now_ms;
 use points::{Points, Unit};
+use quipu_http::{Query, Reply, Request, Response, Steps, bad_request};
+use quipu_process::time::now_ms;
 
 /// The names of the parameters of both versions. Only the precision counts.
 const TAKES: [&str; 9] =

@@ -7,12 +7,12 @@ use quipu::intake::{Given, Intake, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::influx::{Lines, Point, Value};
 
-use crate::address::Source;
-use crate::http::{Request, Response};
-use crate::inputs::Inputs;
-use crate::inputs::order::NotFollowed;
-use crate::inputs::refusals::Input;
-use crate::inputs::tally::{Shown, Tally};
+use crate::Inputs;
+use crate::order::NotFollowed;
+use crate::refusals::Input;
+use crate::tally::{Shown, Tally};
+use quipu_http::{Request, Response};
+use quipu_process::address::Source;
 
 /// The unit of times, to milliseconds.
 #[derive(Debug, Clone, Copy)]

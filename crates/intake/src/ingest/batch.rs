@@ -6,7 +6,7 @@ use quipu::intake::{Intake, Refused, Shape};
 use quipu_wire::BatchTimer;
 
 use super::{Fault, STEP, id};
-use crate::inputs::Inputs;
+use crate::Inputs;
 
 /// A timer that is being taken.
 pub(super) struct Batch {

@@ -19,11 +19,11 @@ use super::body::{Piece, Pieces};
 use super::place::Place;
 use super::refusals::Input;
 use super::tally::Tally;
-use crate::address::Source;
-use crate::http::{Reply, Request, Response, Steps};
-use crate::text::cut;
 use batch::{AT_ONCE, Batch};
 use options::Options;
+use quipu_http::{Reply, Request, Response, Steps};
+use quipu_process::address::Source;
+use quipu_process::text::cut;
 
 /// Takes messages.
 pub fn respond(inputs: &Inputs, request: &Request) -> Reply {

@@ -6,8 +6,8 @@ use hyper::StatusCode;
 use quipu::intake::Shape;
 use quipu_wire::{AnyFormat, Framing, Kind};
 
-use crate::http::{Query, Request, Response, bad_request, text};
 use quipu_client::media::Media;
+use quipu_http::{Query, Request, Response, bad_request, text};
 
 /// How the messages of a request are read, and what becomes of them.
 #[derive(Debug)]

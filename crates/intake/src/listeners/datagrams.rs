@@ -17,7 +17,7 @@ use super::metrics::ListenerMetrics;
 use super::receiver::{Reader, Receiver, Sender};
 use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
-use crate::{address, memory};
+use quipu_process::{address, memory};
 
 /// Receives until it is stopped, and then what the socket still holds.
 pub(super) fn run<R: Reader>(

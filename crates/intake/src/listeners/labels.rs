@@ -7,17 +7,17 @@ use super::names::{Found, escaped, is_name};
 
 /// What was found in the tags of a line.
 #[derive(Debug, Default)]
-pub(in crate::inputs) struct TagsFound {
+pub(crate) struct TagsFound {
     /// Tags that have no name or no value.
-    pub(in crate::inputs) faults: u64,
+    pub(crate) faults: u64,
     /// Whether there are more tags than were read.
-    pub(in crate::inputs) are_cut: bool,
+    pub(crate) are_cut: bool,
 }
 
 /// Fills `labels` with the tags of a line, up to one more than `most`, which the intake then
 /// refuses, and with the labels of its rule. `strange` is memory for names that change.
 #[inline]
-pub(in crate::inputs) fn put_labels<'s, 'a: 's, I>(
+pub(crate) fn put_labels<'s, 'a: 's, I>(
     found: &Found<'s>,
     tags: impl Fn() -> I,
     most: usize,
@@ -106,9 +106,7 @@ fn set_label<'a, N: Ord>(labels: &mut Vec<(N, &'a str)>, name: N, value: &'a str
 }
 
 /// An empty vector in the memory of a vector of shorter-lived elements.
-pub(in crate::inputs) fn recycle(
-    mut labels: Vec<(&str, &str)>,
-) -> Vec<(&'static str, &'static str)> {
+pub(crate) fn recycle(mut labels: Vec<(&str, &str)>) -> Vec<(&'static str, &'static str)> {
     labels.clear();
     // The standard library collects in place, so this neither loops nor allocates.
     labels.into_iter().map(|_| ("", "")).collect()

@@ -56,12 +56,12 @@ pub(super) struct ListenerMetrics {
 
 /// What was counted and is not in the metrics yet.
 #[derive(Debug, Default)]
-pub(in crate::inputs) struct Counts {
+pub(crate) struct Counts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
-    pub(in crate::inputs) lines: u64,
-    pub(in crate::inputs) tag_errors: u64,
-    pub(in crate::inputs) dropped: u64,
+    pub(crate) lines: u64,
+    pub(crate) tag_errors: u64,
+    pub(crate) dropped: u64,
 }
 
 impl Families {

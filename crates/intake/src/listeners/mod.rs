@@ -38,7 +38,7 @@ use sockets::{Socket, Transport};
 use stop::Stop;
 use streams::MAX_CONNECTIONS;
 
-use crate::inputs::Shared;
+use crate::Shared;
 
 /// What listeners are for.
 #[derive(Debug, Clone, Copy)]
@@ -182,11 +182,10 @@ impl Listeners {
 }
 
 /// Takes a packet.
-#[cfg(any(test, fuzzing))]
-pub(crate) type TakePacket = Box<dyn FnMut(&[u8])>;
+#[doc(hidden)]
+pub type TakePacket = Box<dyn FnMut(&[u8])>;
 
 /// Takes packets like a listener, without a socket.
-#[cfg(any(test, fuzzing))]
 pub(super) fn lines<R: Reader, F: Fn(Names) -> R>(
     protocol: Protocol,
     intake: &Intake,

@@ -12,7 +12,7 @@ use super::recent::Recent;
 
 /// Finds what names become. Each listener has its own.
 #[derive(Debug)]
-pub(in crate::inputs) struct Names {
+pub(crate) struct Names {
     mapping: Option<Arc<Mapping>>,
     /// Whether all counters end in `_total`.
     suffixes: bool,
@@ -28,15 +28,15 @@ pub(in crate::inputs) struct Names {
 
 /// What a name becomes.
 #[derive(Debug)]
-pub(in crate::inputs) struct Found<'a> {
+pub(crate) struct Found<'a> {
     /// The name of the metric; empty if a rule makes an empty one.
-    pub(in crate::inputs) name: &'a str,
+    pub(crate) name: &'a str,
     /// The labels that a rule adds.
-    pub(in crate::inputs) labels: &'a [(String, String)],
+    pub(crate) labels: &'a [(String, String)],
     /// Whether a tag outweighs a label of that rule.
-    pub(in crate::inputs) honors_labels: bool,
+    pub(crate) honors_labels: bool,
     /// How the metric is kept; none if a rule drops it.
-    pub(in crate::inputs) treatment: Option<&'a Treatment>,
+    pub(crate) treatment: Option<&'a Treatment>,
 }
 
 impl Names {
@@ -56,7 +56,7 @@ impl Names {
 
     /// What a name becomes.
     #[inline]
-    pub(in crate::inputs) fn find<'a>(&'a mut self, name: Name<'a>, class: Class) -> Found<'a> {
+    pub(crate) fn find<'a>(&'a mut self, name: Name<'a>, class: Class) -> Found<'a> {
         let suffix = if self.suffixes && class == Class::Counter { "_total" } else { "" };
         if let Some(mapping) = &self.mapping {
             self.key.clear();
@@ -101,7 +101,7 @@ impl Names {
 
 /// Whether a name stays as it is.
 #[inline]
-pub(in crate::inputs) fn is_name(name: &str) -> bool {
+pub(crate) fn is_name(name: &str) -> bool {
     !name.starts_with(|first: char| first.is_ascii_digit()) && traits(name) == 0
 }
 

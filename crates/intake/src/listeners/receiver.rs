@@ -10,13 +10,13 @@ use quipu_wire::remote::Cut;
 use super::mapping::Treatment;
 use super::metrics::{Counts, ListenerMetrics};
 use super::names::Found;
-use crate::address::Source;
-use crate::inputs::Shared;
-use crate::inputs::refusals::{Input, Refusals};
+use crate::Shared;
+use crate::refusals::{Input, Refusals};
+use quipu_process::address::Source;
 
 /// Puts lines of one form into the intake. A line or a value that is refused is reported, and does
 /// not take its neighbours along.
-pub(in crate::inputs) trait Reader: Send + 'static {
+pub(crate) trait Reader: Send + 'static {
     /// The way in.
     const INPUT: Input;
     /// Whether clients write packets after their length to connections.
@@ -31,11 +31,11 @@ pub(in crate::inputs) trait Reader: Send + 'static {
 }
 
 /// What readers of all forms need.
-pub(in crate::inputs) struct Common {
-    pub(in crate::inputs) intake: Intake,
-    pub(in crate::inputs) shared: &'static Shared,
+pub(crate) struct Common {
+    pub(crate) intake: Intake,
+    pub(crate) shared: &'static Shared,
     /// What was counted since the last flush.
-    pub(in crate::inputs) counts: Counts,
+    pub(crate) counts: Counts,
 }
 
 /// Takes the lines of one listener in.
@@ -58,7 +58,7 @@ impl Sender for String {
 }
 
 /// Where refusals are reported, and for which client.
-pub(in crate::inputs) struct Report<'a> {
+pub(crate) struct Report<'a> {
     refusals: &'static Refusals,
     input: Input,
     source: &'a dyn Display,
@@ -145,7 +145,7 @@ impl Common {
     /// The metric of a line with this name, and how it is kept. None if a rule drops the line,
     /// which is counted, or makes an empty name, which is reported.
     #[inline]
-    pub(in crate::inputs) fn metric<'a>(
+    pub(crate) fn metric<'a>(
         &mut self,
         name: &dyn Display,
         found: &Found<'a>,
@@ -168,7 +168,7 @@ impl Common {
 impl Report<'_> {
     /// Reports something that was refused: a word for the reason, and the beginning of what it was.
     #[cold]
-    pub(in crate::inputs) fn refused(&self, reason: &'static str, what: &dyn Display) {
+    pub(crate) fn refused(&self, reason: &'static str, what: &dyn Display) {
         self.refusals.refused(self.input, &self.source.to_string(), reason, what);
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Recent<V> {
 
 /// Counts what finds no room in a full table.
 #[derive(Debug, Default)]
-pub(in crate::inputs) struct Turns {
+pub(crate) struct Turns {
     turned_away: usize,
 }
 
@@ -71,7 +71,7 @@ impl<V> Default for Recent<V> {
 impl Turns {
     /// Counts something that finds no room. Returns whether the table is to begin again, with new
     /// turns.
-    pub(in crate::inputs) fn turn_away(&mut self) -> bool {
+    pub(crate) fn turn_away(&mut self) -> bool {
         self.turned_away += 1;
         self.turned_away >= PATIENCE
     }

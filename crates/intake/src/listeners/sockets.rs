@@ -12,7 +12,7 @@ use tracing::{info, warn};
 
 use super::Protocol;
 use super::address::{Address, resolve};
-use crate::local_socket::{self, BoundPath};
+use quipu_http::local_socket::{self, BoundPath};
 
 /// A bound socket.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use super::receiver::{Reader, Receiver, Sender};
 use super::shares::{Client, Peer, Share, Shares, Use};
 use super::sockets::{Socket, Transport};
 use super::stop::Stop;
-use crate::address;
+use quipu_process::address;
 
 /// Accepts and reads until it is stopped, and then what the sockets still hold.
 /// At most `most` connections are open at a time.

@@ -6,8 +6,8 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 
-use crate::http::{Request, Response};
 use quipu_client::media::Media;
+use quipu_http::{Request, Response};
 
 /// An encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

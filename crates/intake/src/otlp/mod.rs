@@ -27,11 +27,11 @@ use super::body::Pieces;
 use super::place::Place;
 use super::refusals::Input;
 use super::{Inputs, source};
-use crate::address::Source;
-use crate::http::{Reply, Request, Response, Steps};
 use encoding::Encoding;
 use points::{Rejected, Translator};
 use quipu_client::via::{Came, LOOP, Loop};
+use quipu_http::{Reply, Request, Response, Steps};
+use quipu_process::address::Source;
 
 use quipu_translate::otlp::Translation;
 

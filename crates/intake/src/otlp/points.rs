@@ -10,9 +10,9 @@ use quipu_wire::remote::{
 };
 
 use super::labels::{self, Labels, Rules, Target};
-use crate::address::Source;
-use crate::inputs::Shared;
-use crate::text::cut;
+use crate::Shared;
+use quipu_process::address::Source;
+use quipu_process::text::cut;
 use quipu_translate::otlp::Kind;
 
 /// Why a data point was not taken.

@@ -17,8 +17,8 @@ use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
 use super::spots::{Learnt, Spots, Spotting};
 use super::values;
-use crate::address::Source;
-use crate::inputs::refusals::{Input, Refusals};
+use crate::refusals::{Input, Refusals};
+use quipu_process::address::Source;
 
 /// A change that has begun. It must be brought to its end.
 #[derive(Debug, Default)]
@@ -524,7 +524,7 @@ impl Coming {
 }
 
 /// Whether a value without a type is a total by its name, as in
-/// [`types::class`](crate::inputs::types::class).
+/// [`types::class`](crate::types::class).
 fn is_total(family: &Family, held: &Held) -> bool {
     let Amount::Untyped(value) = held.amount else { return false };
     family.name.ends_with("_total") && value >= 0.0 && value.is_finite()

@@ -8,10 +8,10 @@ use super::batch::Fault;
 use super::check::check;
 use super::groups::{Groups, Key, MAX_SHAPES};
 use super::routes::{Push, now};
-use crate::http::{Response, Steps, bad_request, text, unavailable};
-use crate::inputs::Inputs;
-use crate::inputs::gate::{Replacing, WaitingReplacement};
-use crate::inputs::refusals::Input;
+use crate::Inputs;
+use crate::gate::{Replacing, WaitingReplacement};
+use crate::refusals::Input;
+use quipu_http::{Response, Steps, bad_request, text, unavailable};
 
 /// What is to change.
 pub(super) enum Change {

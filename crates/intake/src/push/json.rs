@@ -16,8 +16,8 @@ use super::batch::{FAILURE_HELP, FAILURE_TIME, PUSH_HELP, PUSH_TIME};
 use super::groups::{Family, Group, Groups, Key, Nanos};
 use super::packed;
 use super::values;
-use crate::http::{Response, text};
-use crate::memory;
+use quipu_http::{Response, text};
+use quipu_process::memory;
 
 /// The response to `GET /api/v1/metrics`, made group by group.
 #[derive(Debug)]

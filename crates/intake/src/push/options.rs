@@ -8,8 +8,8 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::path::Grouping;
-use crate::http::{Access, Query, Request};
-use crate::time::Time;
+use quipu_http::{Access, Query, Request};
+use quipu_process::time::Time;
 
 /// The settings of pushes.
 #[derive(Debug, Clone)]

@@ -23,13 +23,13 @@ use super::options::{Options, Settings};
 use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
-use crate::http::{Reply, Request, Response, Steps, bad_request, unavailable};
-use crate::inputs::admission::Admission;
-use crate::inputs::body::{Piece, Pieces};
-use crate::inputs::place::Place;
-use crate::inputs::refusals::{Input, Refusals};
-use crate::inputs::{Inputs, source};
+use crate::admission::Admission;
+use crate::body::{Piece, Pieces};
+use crate::place::Place;
+use crate::refusals::{Input, Refusals};
+use crate::{Inputs, source};
 use quipu_client::media::Media;
+use quipu_http::{Reply, Request, Response, Steps, bad_request, unavailable};
 
 /// What all threads share of the API.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Push {
     }
 
     /// Takes over the groups that are in the segment.
-    pub(crate) fn restore_now(&self, intake: &mut Intake) {
+    pub fn restore_now(&self, intake: &mut Intake) {
         match restore::restore(intake, self.settings.expiry) {
             Ok(groups) => *self.groups() = groups,
             Err(error) => warn!(%error, "cannot read the groups of pushed metrics"),

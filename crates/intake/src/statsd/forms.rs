@@ -17,8 +17,8 @@ use quipu::intake::Prepared;
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::statsd::Sample;
 
-use crate::inputs::listeners::Turns;
-use crate::inputs::listeners::mapping::Class;
+use crate::listeners::Turns;
+use crate::listeners::mapping::Class;
 
 /// The forms of the lines of one listener.
 #[derive(Default)]

@@ -37,8 +37,8 @@ pub fn start(
 }
 
 /// Takes packets without a socket.
-#[cfg(any(test, fuzzing))]
-pub(crate) fn lines(
+#[doc(hidden)]
+pub fn lines(
     intake: &Intake,
     shared: &'static Shared,
     registry: &Registry,

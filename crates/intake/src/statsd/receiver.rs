@@ -12,10 +12,10 @@ use quipu_wire::remote::statsd::{Line, Lines, Sample, Tags, Type, Value};
 
 use super::forms::{Forms, TagValues};
 use super::metrics::{Counts, Samples};
-use crate::inputs::Shared;
-use crate::inputs::listeners::mapping::{Class, Treatment, scaled};
-use crate::inputs::listeners::{Common, Names, Reader, Report, put_labels, recycle};
-use crate::inputs::refusals::Input;
+use crate::Shared;
+use crate::listeners::mapping::{Class, Treatment, scaled};
+use crate::listeners::{Common, Names, Reader, Report, put_labels, recycle};
+use crate::refusals::Input;
 
 /// Takes the samples of the lines of one listener.
 pub(super) struct Receiver {

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use quipu_wire::remote::{FamilyMetadata, SeriesType};
 
-use crate::inputs::types;
+use crate::types;
 
 /// What is known of families, by name. All threads share it.
 #[derive(Default)]

@@ -23,10 +23,10 @@ use self_cell::self_cell;
 use super::body::Pieces;
 use super::place::{Place, SMALL};
 use super::{Inputs, body};
-use crate::http::{Reply, Request, Response, Steps, text};
-use crate::time::now_ms;
 use quipu_client::media::Media;
 use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
+use quipu_http::{Reply, Request, Response, Steps, text};
+use quipu_process::time::now_ms;
 
 pub use families::Families;
 use taking::{Step, Taking, Written};

@@ -11,13 +11,13 @@ use quipu_wire::remote::{
 };
 
 use super::families::Known;
-use crate::address::Source;
-use crate::http::{Request, Response};
-use crate::inputs::encoded::{self, EncodedSeries, NameType, Timed, Version};
-use crate::inputs::order::{Arrival, Class, NotFollowed, Turn};
-use crate::inputs::refusals::Input;
-use crate::inputs::tally::{Shown, Tally};
-use crate::inputs::{Inputs, Shared, types};
+use crate::encoded::{self, EncodedSeries, NameType, Timed, Version};
+use crate::order::{Arrival, Class, NotFollowed, Turn};
+use crate::refusals::Input;
+use crate::tally::{Shown, Tally};
+use crate::{Inputs, Shared, types};
+use quipu_http::{Request, Response};
+use quipu_process::address::Source;
 
 /// What a request has brought so far.
 pub(super) struct Taking {

@@ -444,7 +444,7 @@ fn delta(value: PointValue<'_>) -> PointValue<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outputs::otlp::requests::identity;
+    use crate::otlp::requests::identity;
 
     /// What is sent, as start and value, when these points were read.
     fn step(

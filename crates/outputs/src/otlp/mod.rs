@@ -50,8 +50,7 @@ use tracing::{debug, info, warn};
 
 use super::schedule::{Backoff, Patience, Schedule};
 use super::{Headers, LAST, Source};
-use crate::outputs::labels::{ExternalLabel, ResourceAttribute};
-use crate::time::now_ns;
+use crate::labels::{ExternalLabel, ResourceAttribute};
 use growth::{Growing, Totals};
 pub(super) use metrics::Metrics;
 use metrics::ReceiverMetrics;
@@ -60,6 +59,7 @@ use points::Translation;
 use quipu_client::ReceiverUrl;
 use quipu_client::sender::Client;
 use quipu_client::via;
+use quipu_process::time::now_ns;
 use requests::{Body, Requests, Snapshot};
 use resources::Given;
 use verdict::{Verdict, judge};

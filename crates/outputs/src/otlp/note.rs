@@ -19,8 +19,8 @@ use quipu_segment::hash::fnv1a;
 
 use super::Compression;
 use super::requests::Body;
-use crate::outputs::files::{plain, writable};
-use crate::temporary::sync_directory;
+use crate::files::{plain, writable};
+use quipu_process::temporary::sync_directory;
 
 /// The file of a receiver.
 #[derive(Debug)]

@@ -17,8 +17,8 @@ use quipu_wire::remote::{
 
 use super::requests::{Requests, identity};
 use super::resources::Given;
-use crate::outputs::labels::ExternalLabel;
-use crate::time::now_ns;
+use crate::labels::ExternalLabel;
+use quipu_process::time::now_ns;
 use quipu_translate::otlp::ucum;
 
 /// Takes points as cumulative data. Those of a metric follow its beginning.

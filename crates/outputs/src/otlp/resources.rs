@@ -12,7 +12,7 @@ use std::sync::Arc;
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{Attribute, MetricsWriter, Value};
 
-use crate::outputs::labels::ResourceAttribute;
+use crate::labels::ResourceAttribute;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE};
 
 /// What the user gives.

@@ -3,9 +3,9 @@
 use quipu_segment::printable;
 use quipu_wire::remote::read_metrics_response;
 
-use crate::text::cut;
 use quipu_client::media::Media;
 use quipu_client::sender::Answer;
+use quipu_process::text::cut;
 
 /// What a response means for the request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use tracing::warn;
 use super::queue::{Id, Lane};
 use super::snapshot::Snapshot;
 use super::{Attempt, Course, Refusal, Sending, Standing, Writer};
-use crate::outputs::schedule::{Backoff, Patience, Stopped};
+use crate::schedule::{Backoff, Patience, Stopped};
 
 /// The queue of a shard, and when it may be sent.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use zstd::bulk;
 use zstd::zstd_safe::compress_bound;
 
-use crate::decoders::zstd_decoder;
+use quipu_process::decoders::zstd_decoder;
 
 /// How requests are compressed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]

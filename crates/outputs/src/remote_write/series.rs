@@ -12,7 +12,7 @@ use quipu::snapshot::{Exemplar, Family, Histogram, Kind, Series, Sink, Timestamp
 use quipu_wire::remote::{Label, Metadata, SeriesType};
 
 use super::parts::Parts;
-use crate::outputs::labels::ExternalLabel;
+use crate::labels::ExternalLabel;
 
 /// Writes families to the parts of a snapshot.
 #[derive(Debug)]

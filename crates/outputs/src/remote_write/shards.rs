@@ -21,9 +21,9 @@ use super::negotiation::{Negotiation, Verdict};
 use super::parts::Parts;
 use super::series::Flattening;
 use super::snapshot::Requests;
-use crate::outputs::labels::ExternalLabel;
-use crate::outputs::{Options, Source};
-use crate::time::now_ms;
+use crate::labels::ExternalLabel;
+use crate::{Options, Source};
+use quipu_process::time::now_ms;
 use quipu_translate::rules::Relabelling;
 
 /// The shards of a receiver.

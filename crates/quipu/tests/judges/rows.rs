@@ -18,7 +18,7 @@ pub(crate) struct Row {
     help: String,
     unit: String,
     /// The start time in milliseconds; 0 if there is none.
-    start: u64,
+    pub start: u64,
     exemplars: Vec<(BTreeMap<String, String>, String, u64)>,
 }
 

@@ -8,7 +8,7 @@ use quipu_segment::printable;
 use serde_json::{Value as Json, json};
 
 use super::{History, SampleKind};
-use crate::json::escaped;
+use quipu_process::json::escaped;
 
 /// Writes a line of names, and then one for each tick: seconds of Unix time, and the values. A
 /// value that is not there is empty (RFC 4180).

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Id, Queue};
-use crate::outputs::remote_write::snapshot::Body;
+use crate::remote_write::snapshot::Body;
 
 /// The requests of one shard.
 #[derive(Debug)]
@@ -21,36 +21,32 @@ impl Lane {
     }
 
     /// [`Queue::push`]
-    pub(in crate::outputs::remote_write) fn push(
-        &self,
-        timestamp_ms: i64,
-        body: &Body,
-    ) -> Option<Id> {
+    pub(in crate::remote_write) fn push(&self, timestamp_ms: i64, body: &Body) -> Option<Id> {
         self.lock().push(self.shard, timestamp_ms, body)
     }
 
     /// [`Queue::front`]
-    pub(in crate::outputs::remote_write) fn front(&self) -> Option<(Id, Body)> {
+    pub(in crate::remote_write) fn front(&self) -> Option<(Id, Body)> {
         self.lock().front(self.shard)
     }
 
     /// [`Queue::finish`]
-    pub(in crate::outputs::remote_write) fn finish(&self, id: Id) {
+    pub(in crate::remote_write) fn finish(&self, id: Id) {
         self.lock().finish(id);
     }
 
     /// [`Queue::blame`]
-    pub(in crate::outputs::remote_write) fn blame(&self, id: Id) {
+    pub(in crate::remote_write) fn blame(&self, id: Id) {
         self.lock().blame(id);
     }
 
     /// [`Queue::count_refused`]
-    pub(in crate::outputs::remote_write) fn count_refused(&self, samples: u64) {
+    pub(in crate::remote_write) fn count_refused(&self, samples: u64) {
         self.lock().count_refused(samples);
     }
 
     /// [`Queue::show_age`]
-    pub(in crate::outputs::remote_write) fn show_age(&self, now_ms: i64) {
+    pub(in crate::remote_write) fn show_age(&self, now_ms: i64) {
         self.lock().show_age(now_ms);
     }
 

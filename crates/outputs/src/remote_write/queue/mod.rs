@@ -29,7 +29,7 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::snapshot::Body;
-use crate::outputs::files::{plain, writable};
+use crate::files::{plain, writable};
 pub(crate) use lane::Lane;
 pub(crate) use metrics::{Metrics, ReceiverMetrics};
 use records::{DONE, HEADER, Kind, PREFIX, Record, Records};

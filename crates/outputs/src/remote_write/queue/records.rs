@@ -6,7 +6,7 @@
 
 use quipu_wire::remote::WriteVersion;
 
-use crate::outputs::remote_write::coding::Coding;
+use crate::remote_write::coding::Coding;
 
 /// A request that waits, or that waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

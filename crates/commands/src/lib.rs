@@ -1,0 +1,15 @@
+//! The commands: each file is one, except for `look` and `output`, which several of them use.
+
+pub mod compare;
+pub mod convert;
+pub mod count;
+pub mod diff;
+pub mod inspect;
+pub mod lint;
+pub mod live;
+mod look;
+pub mod output;
+pub mod record;
+pub mod scrape;
+pub mod snapshot;
+pub mod wire;

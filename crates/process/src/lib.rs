@@ -1,0 +1,14 @@
+//! What each part of the daemon and its commands needs from the process: addresses, times, signals,
+//! threads, memory, temporary files.
+
+pub mod address;
+pub mod background;
+pub mod decoders;
+pub mod json;
+pub mod memory;
+pub mod omitted;
+pub mod seldom;
+pub mod signals;
+pub mod temporary;
+pub mod text;
+pub mod time;
