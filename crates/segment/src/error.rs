@@ -126,8 +126,8 @@ impl Error {
     }
 
     /// Returns the error for a record in `segment` that its reader cannot use.
-    pub fn mismatch(segment: &crate::Segment, what: impl Into<String>) -> Self {
-        Self::new(segment.path(), ErrorKind::Mismatch(what.into()))
+    pub fn mismatch(segment: &crate::Segment, message: impl Into<String>) -> Self {
+        Self::new(segment.path(), ErrorKind::Mismatch(message.into()))
     }
 
     /// Returns the error for a record in `segment` of another version than this program reads.
@@ -137,13 +137,13 @@ impl Error {
     }
 
     /// Returns the error for a record in `segment` that contradicts itself.
-    pub fn damaged(segment: &crate::Segment, what: impl Into<String>) -> Self {
-        Self::new(segment.path(), ErrorKind::Damaged(what.into()))
+    pub fn damaged(segment: &crate::Segment, message: impl Into<String>) -> Self {
+        Self::new(segment.path(), ErrorKind::Damaged(message.into()))
     }
 
     /// Returns the error for a request to `segment` that cannot be met.
-    pub(crate) fn request(segment: &crate::Segment, what: String) -> Self {
-        Self::new(segment.path(), ErrorKind::Request(what))
+    pub(crate) fn request(segment: &crate::Segment, message: String) -> Self {
+        Self::new(segment.path(), ErrorKind::Request(message))
     }
 
     /// Returns the error for bytes that do not fit into `segment`.
@@ -153,7 +153,7 @@ impl Error {
 
     /// Returns the error for a lock in `segment` that could not be taken.
     pub(crate) fn held(segment: &crate::Segment, lock: &str, busy: BusyReason) -> Self {
-        let what = match busy {
+        let reason = match busy {
             BusyReason::Held(waited) => format!(
                 "a thread of a living process has held the lock of {lock} for at least {waited:?}; \
                  if that process is stopped, resume it or end it, and try again"
@@ -163,7 +163,7 @@ impl Error {
                  do this outside the handler"
             ),
         };
-        Self::new(segment.path(), ErrorKind::Held(what))
+        Self::new(segment.path(), ErrorKind::Held(reason))
     }
 
     /// The cause.

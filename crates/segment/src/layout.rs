@@ -269,8 +269,8 @@ pub(crate) fn walk<W: Words + ?Sized>(
         }
         let offset = std::mem::take(&mut next);
         if !is_inside {
-            let what = format!("its allocation cursor {cursor} points outside of its bytes");
-            return Some(Err(ErrorKind::Damaged(what)));
+            let reason = format!("its allocation cursor {cursor} points outside of its bytes");
+            return Some(Err(ErrorKind::Damaged(reason)));
         }
         if left == 0 || offset == met {
             return Some(Err(ErrorKind::Damaged("its list of records is circular".into())));
@@ -316,9 +316,9 @@ fn check_record(
     offset: u64,
     cursor: u64,
 ) -> Result<RecordHeader, ErrorKind> {
-    let outside = |what: &str, value: u64| {
+    let outside = |message: &str, value: u64| {
         ErrorKind::Damaged(format!(
-            "its record at {offset} has {what} {value}, outside of the {cursor} bytes in use"
+            "its record at {offset} has {message} {value}, outside of the {cursor} bytes in use"
         ))
     };
     if offset < HEADER_BYTES
@@ -346,8 +346,8 @@ fn check_record(
     }
     // A flipped bit in a kind or a name would make the record another one, which nothing looks for.
     if field(record_at::CHECKSUM) != record_checksum(length, kind, &text) {
-        let what = format!("the checksum of its record at {offset} does not match");
-        return Err(ErrorKind::Damaged(what));
+        let reason = format!("the checksum of its record at {offset} does not match");
+        return Err(ErrorKind::Damaged(reason));
     }
     let name_length = usize::from(text[0]);
     let name =

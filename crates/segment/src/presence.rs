@@ -95,14 +95,15 @@ impl LockedFile {
 
 /// Refuses what is neither a file nor a directory, which cannot be opened for writing.
 fn check_type(path: &Path, file_type: FileType) -> Result<(), Error> {
-    let what = match file_type {
+    let file_kind = match file_type {
         _ if file_type.is_file() || file_type.is_dir() => return Ok(()),
         _ if file_type.is_socket() => "a socket",
         _ if file_type.is_fifo() => "a pipe",
         _ => "a device",
     };
-    let what = format!("it is {what}, not a regular file; name a file, or a path without one");
-    Err(Error::new(Some(path), ErrorKind::Request(what)))
+    let reason =
+        format!("it is {file_kind}, not a regular file; name a file, or a path without one");
+    Err(Error::new(Some(path), ErrorKind::Request(reason)))
 }
 
 /// Locks the file if that is possible at once. Returns whether this process is the first.
@@ -146,8 +147,8 @@ pub(crate) fn share(path: &Path, file: &File, deadline: LockDeadline) -> Result<
 }
 
 pub(crate) fn cannot_lock(path: &Path, error: &io::Error) -> Error {
-    let what = format!("its file system cannot lock it ({error}); name a file on a local disk");
-    Error::new(Some(path), ErrorKind::Request(what))
+    let reason = format!("its file system cannot lock it ({error}); name a file on a local disk");
+    Error::new(Some(path), ErrorKind::Request(reason))
 }
 
 /// Until when a process waits for another one that has the file locked.

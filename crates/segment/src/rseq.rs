@@ -35,7 +35,7 @@ impl Reach {
 
     /// The offset that a sequence on a CPU finds; `None` if the CPU has no cell.
     #[cfg(loom)]
-    pub(crate) fn of(&self, cpu: u64) -> Option<u64> {
+    pub(crate) fn offset_of(&self, cpu: u64) -> Option<u64> {
         // Acquire: every load of x86-64 is one.
         let has_cell = cpu < self.cpus.load(Ordering::Acquire);
         let distance = self.distance.load(Ordering::Relaxed);

@@ -76,9 +76,9 @@ impl MappedFile {
         let mapped = Self::map(None, file, limit)?;
         if mapped.reopen().is_none() {
             // Without a lock of its own, no process could tell which of the others live.
-            let what = "a segment without a file needs /proc, through which each process opens \
+            let reason = "a segment without a file needs /proc, through which each process opens \
                         it again; mount /proc, or open a segment in a file";
-            return Err(Error::new(None, ErrorKind::Request(what.into())));
+            return Err(Error::new(None, ErrorKind::Request(reason.into())));
         }
         Ok(mapped)
     }
@@ -103,12 +103,12 @@ impl Rights {
 
     fn refused(self, path: &Path, error: &io::Error) -> Error {
         let group = self.group.map_or_else(String::new, |group| format!(" and the group {group}"));
-        let what = format!(
+        let reason = format!(
             "it cannot be given the mode {:o}{group} ({error}); ask for another mode or group, or \
              name a file on another file system",
             self.mode
         );
-        Error::new(Some(path), ErrorKind::Request(what))
+        Error::new(Some(path), ErrorKind::Request(reason))
     }
 }
 
@@ -226,15 +226,16 @@ fn memory_file() -> Result<File, Error> {
     use rustix::fs::MemfdFlags;
 
     let file = rustix::fs::memfd_create("quipu", MemfdFlags::CLOEXEC).map_err(|error| {
-        let what = format!("the system cannot make files in memory ({error}); name a file instead");
-        Error::new(None, ErrorKind::Request(what))
+        let reason =
+            format!("the system cannot make files in memory ({error}); name a file instead");
+        Error::new(None, ErrorKind::Request(reason))
     })?;
     Ok(file.into())
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn memory_file() -> Result<File, Error> {
-    let what = "this system has no files in memory that processes can share; name a file instead";
+    let reason = "this system has no files in memory that processes can share; name a file instead";
     Err(Error::new(None, ErrorKind::Request(what.into())))
 }
 

@@ -131,8 +131,8 @@ impl MappedFile {
         let watched = cut::WatchedMapping::new(base.addr().get(), length).map_err(|()| {
             // SAFETY: it was mapped just now, and nothing refers to it.
             let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), length) };
-            let what = format!("this process has {} segment files open; close some", cut::MOST);
-            Error::new(path, ErrorKind::Request(what))
+            let message = format!("this process has {} segment files open; close some", cut::MOST);
+            Error::new(path, ErrorKind::Request(message))
         })?;
         Ok(Self {
             path: path.map(Path::to_owned),
@@ -301,8 +301,8 @@ impl MappedFile {
         if self.has_descriptor() {
             return Ok(FileRef::Open(&self.file));
         }
-        let what = "its descriptor was closed by the program, and it cannot be opened again";
-        self.reopen().map(|(file, _)| FileRef::Again(file)).ok_or_else(|| io::Error::other(what))
+        let message = "its descriptor was closed by the program, and it cannot be opened again";
+        self.reopen().map(|(file, _)| FileRef::Again(file)).ok_or_else(|| io::Error::other(message))
     }
 
     /// Opens the same file again, at least for reading: a worker may have given up the rights of

@@ -46,8 +46,9 @@ impl MappedFile {
     #[cold]
     fn make_token(&self) -> io::Result<u64> {
         let Some(_registration) = self.registration.lock() else {
-            let what = "a signal handler interrupted this thread while it registered its process";
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, what));
+            let message =
+                "a signal handler interrupted this thread while it registered its process";
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, message));
         };
         if let Some(token) = self.own_token() {
             return Ok(token);

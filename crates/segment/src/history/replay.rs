@@ -94,14 +94,14 @@ pub(crate) fn replay_words(
     };
     let geometry = Geometry::unpack(memory.load(head::GEOMETRY));
     let Some(geometry) = geometry else {
-        let what = "the flight recorder's chunks cannot be: it is left out";
-        replayed.damage.push((0, what.to_owned()));
+        let reason = "the flight recorder's chunks cannot be: it is left out";
+        replayed.damage.push((0, reason.to_owned()));
         return replayed;
     };
     if geometry.all_words() > memory.words() {
-        let what =
+        let reason =
             "the flight recorder's chunks do not all lie in its record: the others are left out";
-        replayed.damage.push((0, what.to_owned()));
+        replayed.damage.push((0, reason.to_owned()));
     }
     let laps = geometry.laps(memory);
     let begun = begun(&laps, &mut replayed.damage);
@@ -143,11 +143,11 @@ pub(crate) fn replay_words(
             break;
         }
         if let Err(at) = ended {
-            let what = match budget {
+            let reason = match budget {
                 0 => "too many cells in too few bytes: the ticks from there on are left out",
                 _ => "a tick contradicts itself: the rest of its chunk is left out",
             };
-            replayed.damage.push((at as u64 * 8, what.to_owned()));
+            replayed.damage.push((at as u64 * 8, reason.to_owned()));
         }
     }
     replayed
@@ -160,9 +160,9 @@ fn begun(laps: &[Lap], damage: &mut Vec<(u64, String)>) -> Vec<Option<u64>> {
     let times = laps.iter().map(|lap| {
         let first = lap.first?;
         if lap.time != first || lap.time < last {
-            let what = "a chunk began at another time than its first tick, or before an earlier \
+            let reason = "a chunk began at another time than its first tick, or before an earlier \
                         chunk: that time is not used";
-            damage.push((lap.time_at() as u64 * 8, what.to_owned()));
+            damage.push((lap.time_at() as u64 * 8, reason.to_owned()));
             return None;
         }
         last = lap.time;

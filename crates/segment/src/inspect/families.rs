@@ -99,9 +99,9 @@ const LOW: u64 = u32::MAX as u64;
 pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) {
     let mut family = match FamilySeen::read(source, record) {
         Ok(family) => family,
-        Err(what) => {
-            let what = format!("the family {:?} is left out: {what}", record.name);
-            return report.add_damage(record.offset, what);
+        Err(reason) => {
+            let reason = format!("the family {:?} is left out: {reason}", record.name);
+            return report.add_damage(record.offset, reason);
         }
     };
     let walked = family.visit(source, false, |_| {});
@@ -231,9 +231,9 @@ impl FamilySeen {
         })
     }
 
-    fn damage(&self, walked: &mut WalkReport, word: u64, what: &str) {
-        let what = format!("the family {:?}: {what}", self.schema.name);
-        walked.damage.push(Damage { at: word.saturating_mul(8), what });
+    fn damage(&self, walked: &mut WalkReport, word: u64, reason: &str) {
+        let reason = format!("the family {:?}: {reason}", self.schema.name);
+        walked.damage.push(Damage { at: word.saturating_mul(8), what: reason });
     }
 
     /// The values of the labels of fixed cardinality are those of the group; the others are texts.
@@ -304,8 +304,8 @@ impl FamilySeen {
                 let stated = source.at(slab_words + number / per_slab);
                 let layout = Layout::unpack(stated);
                 if stated != 0 && !layout.is_sound() {
-                    let what = "the place of its lanes makes no sense: it is ignored";
-                    self.damage(walked, slab_words + number / per_slab, what);
+                    let reason = "the place of its lanes makes no sense: it is ignored";
+                    self.damage(walked, slab_words + number / per_slab, reason);
                 }
                 earned = EarnedWords::from_layout(layout, used);
                 if !source.has_words(earned.first, earned.words()) {
@@ -379,9 +379,9 @@ impl FamilySeen {
             let is_sound =
                 block >= end && (BLOCK_HEAD..=own).contains(&used) && source.has_words(block, own);
             if !is_sound {
-                let what = "a block of its series contradicts the layout: the series from there on \
+                let reason = "a block of its series contradicts the layout: the series from there on \
                             are left out";
-                return self.damage(walked, block, what);
+                return self.damage(walked, block, reason);
             }
             if !source.spend(own) {
                 walked.is_exhausted = true;
@@ -418,9 +418,9 @@ impl FamilySeen {
                 return;
             }
             if length < header + cells || length > words.end - at {
-                let what = "the length of a series' record contradicts the layout: the rest of its \
+                let reason = "the length of a series' record contradicts the layout: the rest of its \
                             block is left out";
-                return self.damage(walked, at, what);
+                return self.damage(walked, at, reason);
             }
             words.start += length;
             if !meta::is_series(meta) {

@@ -34,13 +34,13 @@ impl Inspection {
         let is_recorder = |record: &&super::RecordSeen| record.kind.tag() == HISTORY.tag();
         let record = self.report.records.iter().rfind(is_recorder)?;
         if record.kind != HISTORY {
-            let what = format!(
+            let reason = format!(
                 "the flight recorder is of version {}, and this program reads version {}",
                 record.kind.version(),
                 HISTORY.version()
             );
             return Some(RecordingInfo {
-                damage: vec![(record.at, what)],
+                damage: vec![(record.at, reason)],
                 ..RecordingInfo::default()
             });
         }

@@ -123,8 +123,8 @@ fn list(source: &Source, report: &mut Report) -> Vec<RecordHeader> {
             Err(error) => {
                 is_broken = true;
                 let at = found.last().map_or(at::ROOT.get(), |last: &RecordHeader| last.offset);
-                let what = ErrorText(error);
-                report.add_damage(at, format!("{what}: the list of records ends here"));
+                let error = ErrorText(error);
+                report.add_damage(at, format!("{error}: the list of records ends here"));
             }
         }
     }
@@ -132,11 +132,11 @@ fn list(source: &Source, report: &mut Report) -> Vec<RecordHeader> {
     if is_broken {
         let searched = search(source, &found);
         if !searched.is_empty() {
-            let what = format!(
+            let reason = format!(
                 "{} older records were found by their checksums alone, and may have been replaced",
                 searched.len()
             );
-            report.add_damage(HEADER_BYTES, what);
+            report.add_damage(HEADER_BYTES, reason);
         }
         found.splice(0..0, searched);
     }

@@ -108,8 +108,8 @@ fn copy(
     let torn = header.is_torn(readings.boot);
     let used = head[..].word(at::CURSOR);
     if used > most {
-        let what = format!("it has {used} bytes in use, and at most {most} are read");
-        return Err(fail(ErrorKind::Request(what)));
+        let reason = format!("it has {used} bytes in use, and at most {most} are read");
+        return Err(fail(ErrorKind::Request(reason)));
     }
     if used > length && !torn {
         return Err(fail(ErrorKind::Cut { length, expected: used }));
@@ -215,9 +215,9 @@ impl Passes<'_, '_> {
             }
             let used = head[..].word(at::CURSOR);
             if !used.is_multiple_of(LINE_BYTES) || used > self.region.limit() - ROOM / 2 {
-                let what =
+                let reason =
                     format!("its allocation cursor went from {end} to {used} in the meantime");
-                return Err(ErrorKind::Damaged(what));
+                return Err(ErrorKind::Damaged(reason));
             }
             if used <= end {
                 return Ok(end);

@@ -128,8 +128,8 @@ impl Segment {
     ) -> Result<Self, Error> {
         let limit = limit.checked_next_multiple_of(LINE_BYTES).filter(|&limit| limit <= MAX_LIMIT);
         let Some(limit) = limit.filter(|&limit| limit >= HEADER_BYTES) else {
-            let what = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
-            return Err(Error::new(None, ErrorKind::Request(what)));
+            let message = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
+            return Err(Error::new(None, ErrorKind::Request(message)));
         };
         let Some(region) = Region::private(limit) else {
             return Err(Error::new(None, ErrorKind::NoMemory { wanted: limit }));
@@ -148,8 +148,8 @@ impl Segment {
         let limit = limit.checked_next_multiple_of(LINE_BYTES);
         let limit = limit.filter(|limit| (HEADER_BYTES..=MAX_LIMIT).contains(limit));
         let Some(limit) = limit else {
-            let what = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
-            return Err(Error::new(None, ErrorKind::Request(what)));
+            let message = format!("its limit must be {HEADER_BYTES} to {MAX_LIMIT} bytes");
+            return Err(Error::new(None, ErrorKind::Request(message)));
         };
         let readings = Readings::now();
         let head = header(HEADER_BYTES, limit, &readings);
@@ -415,11 +415,11 @@ impl Segment {
     /// A name longer than [`NAME_BYTES`], a record that does not fit under the limit, a full disk.
     pub fn reserve(&self, kind: Kind, name: &str, cells: usize) -> Result<Draft, Error> {
         if name.len() > NAME_BYTES {
-            let what = format!(
+            let message = format!(
                 "the record name {name:?} has {} bytes; at most {NAME_BYTES} fit",
                 name.len()
             );
-            return Err(Error::new(self.path(), ErrorKind::Request(what)));
+            return Err(Error::new(self.path(), ErrorKind::Request(message)));
         }
         if self.region.cell(at::CLEAN).load(Ordering::Relaxed) != 0 {
             self.mark_open()?;
@@ -441,8 +441,8 @@ impl Segment {
         let found = check_at(&*self.region, offset);
         let found = found.map_err(|kind| Error::new(self.path(), kind))?;
         if found.kind != kind || name.len() > NAME_BYTES {
-            let what = format!("the record {:?} at {offset} cannot be used again", found.name);
-            return Err(Error::damaged(self, what));
+            let message = format!("the record {:?} at {offset} cannot be used again", found.name);
+            return Err(Error::damaged(self, message));
         }
         self.draft(offset, found.length, kind, name)
     }
@@ -619,8 +619,8 @@ impl Segment {
         let mut offset = cursor.load(Ordering::Relaxed);
         loop {
             if offset < HEADER_BYTES || !offset.is_multiple_of(LINE_BYTES) {
-                let what = format!("its allocation cursor {offset} is not at a cache line");
-                return Err(Error::new(self.path(), ErrorKind::Damaged(what)));
+                let message = format!("its allocation cursor {offset} is not at a cache line");
+                return Err(Error::new(self.path(), ErrorKind::Damaged(message)));
             }
             let end =
                 offset.checked_add(length).filter(|&end| end <= self.limit()).ok_or_else(|| {

@@ -198,7 +198,7 @@ impl Options {
                 return Ok((segment, aside));
             }
         }
-        let what = match path.read_link() {
+        let message = match path.read_link() {
             Ok(target) => format!(
                 "it is a symbolic link to {}, which does not exist; name that file, or remove the \
                  link",
@@ -210,7 +210,7 @@ impl Options {
                     .into()
             }
         };
-        Err(Error::new(Some(path), ErrorKind::Request(what)))
+        Err(Error::new(Some(path), ErrorKind::Request(message)))
     }
 
     /// Opens the file at `path`, and never creates one.
@@ -224,8 +224,8 @@ impl Options {
         match self.open_existing(path, LockDeadline::after(self.lock_timeout), &none)? {
             OpenOutcome::Segment(segment) => Ok(*segment),
             OpenOutcome::Missing | OpenOutcome::SetAside(_) => {
-                let what = "there is no such file; name one that exists";
-                Err(Error::new(Some(path), ErrorKind::Request(what.into())))
+                let message = "there is no such file; name one that exists";
+                Err(Error::new(Some(path), ErrorKind::Request(message.into())))
             }
         }
     }
@@ -369,9 +369,9 @@ impl Options {
         let readings = self.now();
         let head = header(size, self.limit, &readings);
         if self.mode & !0o777 != 0 {
-            let what =
+            let message =
                 format!("the mode {:o} has more than permission bits; use 0 to 777", self.mode);
-            return Err(fail(what));
+            return Err(fail(message));
         }
         let rights = Rights { mode: self.mode, group: self.group };
         let Some(file) = MappedFile::create(path, &head, size, self.limit, rights)? else {
@@ -391,9 +391,9 @@ impl Options {
 #[cfg(unix)]
 fn check_endian(path: &Path) -> Result<(), Error> {
     if cfg!(target_endian = "big") {
-        let what = "segment files are little-endian, and this machine is big-endian; use \
+        let message = "segment files are little-endian, and this machine is big-endian; use \
                     memory without a file";
-        return Err(Error::new(Some(path), ErrorKind::Request(what.into())));
+        return Err(Error::new(Some(path), ErrorKind::Request(message.into())));
     }
     Ok(())
 }

@@ -27,8 +27,9 @@ pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
         for block in segment.claim_blocks().iter() {
             let block = block.map_err(|at| {
                 let at = offset::bytes(at);
-                let what = format!("its block of claims at {at} lies outside of the bytes in use");
-                Error::damaged(segment, what)
+                let reason =
+                    format!("its block of claims at {at} lies outside of the bytes in use");
+                Error::damaged(segment, reason)
             })?;
             extents.push(block.range());
         }
@@ -64,15 +65,15 @@ pub(super) fn inspect(segment: &Segment) -> Result<Vec<Job>, Error> {
                 let has_lost = slabs.iter().any(|slab| slab.has_lost(dense)) || has_lost_lanes;
                 has_lost.then_some(ToDo::Mend)
             }
-            Series::Dynamic(keyed) => keyed.inspect(torn, &mut extents).map_err(|what| {
-                let what = format!("its family {:?}: {what}", family.inner.schema.name);
-                Error::damaged(segment, what)
+            Series::Dynamic(keyed) => keyed.inspect(torn, &mut extents).map_err(|reason| {
+                let reason = format!("its family {:?}: {reason}", family.inner.schema.name);
+                Error::damaged(segment, reason)
             })?,
         };
         jobs.extend(to_do.map(|to_do| Job { to_do, record: family.id() - RECORD_BYTES }));
     }
-    if let Some(what) = overlap(segment, &mut extents) {
-        return Err(Error::damaged(segment, what));
+    if let Some(reason) = overlap(segment, &mut extents) {
+        return Err(Error::damaged(segment, reason));
     }
     let freed = freed::inspect(segment, &slabs, &mut extents);
     match freed.filter(|_| overlap(segment, &mut extents).is_none()) {

@@ -195,8 +195,9 @@ impl<'s> FamilyRequest<'s> {
         schema: Cow<'s, Schema>,
         clock: Option<Manual>,
     ) -> Result<Self, Error> {
-        let fail =
-            |what: String| Error::request(segment, format!("the family {:?}: {what}", schema.name));
+        let fail = |message: String| {
+            Error::request(segment, format!("the family {:?}: {message}", schema.name))
+        };
         let groups = schema.check().map_err(fail)?;
         let is_variant = schema.identity == Identity::Variant;
         let variant = is_variant.then(|| schema.found_by().into_owned());
@@ -235,9 +236,10 @@ impl<'s> FamilyRequest<'s> {
         }
         match family.inner.schema.contradiction(&self.schema) {
             None => Ok(Some(family)),
-            Some(what) => {
-                let what = format!("the family {:?} exists already, and {what}", self.schema.name);
-                Err(Error::mismatch(segment, what))
+            Some(difference) => {
+                let message =
+                    format!("the family {:?} exists already, and {difference}", self.schema.name);
+                Err(Error::mismatch(segment, message))
             }
         }
     }
@@ -262,8 +264,9 @@ impl Family {
         record: &Record,
         clock: Option<Manual>,
     ) -> Result<Self, Error> {
-        let fail =
-            |what: &str| Error::damaged(segment, format!("its family {:?}: {what}", record.name()));
+        let fail = |message: &str| {
+            Error::damaged(segment, format!("its family {:?}: {message}", record.name()))
+        };
         if record.kind() != FAMILY {
             return Err(Error::record_version(segment, record, FAMILY));
         }
@@ -274,7 +277,8 @@ impl Family {
         let layout = head[at::DENSE].load(Ordering::Relaxed);
         let bytes = schema_bytes(head, layout != 0)
             .ok_or_else(|| fail("its description is longer than its record"))?;
-        let (schema, groups) = Schema::decode_with_groups(&bytes).map_err(|what| fail(&what))?;
+        let (schema, groups) =
+            Schema::decode_with_groups(&bytes).map_err(|reason| fail(&reason))?;
         if is_dense(&schema, groups) != (layout != 0) {
             return Err(fail("the layout of its series contradicts its labels"));
         }

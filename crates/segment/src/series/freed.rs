@@ -53,9 +53,9 @@ impl Segment {
             return Ok(0);
         }
         if !self.is_alone() {
-            let what = "families are freed in a segment of one process alone: open it without \
+            let reason = "families are freed in a segment of one process alone: open it without \
                         sharing it, and before any fork";
-            return Err(Error::request(self, what.into()));
+            return Err(Error::request(self, reason.into()));
         }
         self.ensure_marked_open()?;
         let _registration = self.lock_registration()?;

@@ -48,7 +48,7 @@ struct Demand {
     /// The word that states their place.
     word: NonNull<AtomicU64>,
     segment: Segment,
-    noted: Noted,
+    noted: LaneNotes,
 }
 
 /// The words that each addition to an earned lane reads, on one line.
@@ -65,7 +65,7 @@ struct EarnedSequence {
 /// processors fetch two lines at once.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Noted {
+struct LaneNotes {
     /// The number of additions of this process that collided with another one.
     collisions: AtomicU64,
     /// The time of the last check of the collisions, in milliseconds since boot.
@@ -172,7 +172,7 @@ impl LaneSet {
 
     /// The lanes that the slab earned, in any process.
     #[inline]
-    pub(crate) fn earned(&self) -> Option<Earned> {
+    pub(crate) fn earned(&self) -> Option<EarnedReach> {
         let demand = self.demand.as_ref()?;
         let lanes = &demand.lanes;
         let place = lanes.find(&demand.adding.reach, demand.word(), |place| {
@@ -181,7 +181,7 @@ impl LaneSet {
         })?;
         let Layout { cpus, lanes: count, .. } = place;
         let (offset, distance) = (lanes.offset(place), lanes.words() as usize);
-        Some(Earned { offset, distance, cpus, lanes: count })
+        Some(EarnedReach { offset, distance, cpus, lanes: count })
     }
 
     /// Whether the threads of this machine use the slab's earned lanes.
@@ -322,7 +322,7 @@ fn is_round(old: u64, n: u64) -> bool {
     (old ^ old.wrapping_add(n)).checked_shr(bit).unwrap_or(0) != 0
 }
 
-/// A state of [`Noted::taking`], with the number of forks in the upper half. So a child of a fork
+/// A state of [`LaneNotes::taking`], with the number of forks in the upper half. So a child of a fork
 /// ignores the states of its parent: the thread that would change them is not there.
 fn state(state: u64) -> u64 {
     u64::from(fork::generation()) << 32 | state
@@ -337,7 +337,7 @@ impl Demand {
     fn new(lanes: EarnedLanes, word: NonNull<AtomicU64>, segment: &Segment) -> Self {
         let reach = Reach::new(u64::from(lanes.words()) * 8);
         let adding = EarnedSequence { reach, sequence: Sequence::find() };
-        Self { adding, lanes, word, segment: segment.clone(), noted: Noted::default() }
+        Self { adding, lanes, word, segment: segment.clone(), noted: LaneNotes::default() }
     }
 
     /// The words to take for this many lanes of CPUs and shared ones.
@@ -368,7 +368,7 @@ impl Demand {
 
 /// The lanes that a slab earned.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Earned {
+pub(crate) struct EarnedReach {
     /// The bytes from a cell of the slab to the same cell in the first one of the lanes, modulo
     /// 2^64.
     offset: u64,
@@ -378,7 +378,7 @@ pub(crate) struct Earned {
     pub(crate) lanes: u16,
 }
 
-impl Earned {
+impl EarnedReach {
     /// The cell in a lane.
     ///
     /// # Safety
@@ -396,7 +396,7 @@ impl Earned {
     /// The cells in all lanes.
     ///
     /// # Safety
-    /// As for [`Earned::cell`].
+    /// As for [`EarnedReach::cell`].
     #[inline]
     pub(crate) unsafe fn cells(
         self,

@@ -191,7 +191,7 @@ pub mod model {
         /// Adds 1 on a CPU.
         pub fn add(&self, cpu: u64) {
             let at = |offset: u64| &self.shared.0[HOME + (offset / 8) as usize];
-            let cell = match self.slab.0.of(cpu) {
+            let cell = match self.slab.0.offset_of(cpu) {
                 Some(offset) => at(offset),
                 None => match self.earned() {
                     Some(place) => at(self.slab.1.offset(place) + u64::from(place.cpus) * 8),

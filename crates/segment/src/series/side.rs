@@ -117,8 +117,8 @@ impl Family {
         let at = segment.take(u64::from(HEAD) + shared + cell_words, lock::UPDATE)?;
         let head = segment.region.slice(at.byte(), HEAD as usize);
         let [_, _, sizes, lanes_word, _, _, owner, _] = head else {
-            let what = format!("words at byte {} that were just taken are not there", at.byte());
-            return Err(Error::damaged(segment, what));
+            let reason = format!("words at byte {} that were just taken are not there", at.byte());
+            return Err(Error::damaged(segment, reason));
         };
         sizes.store(u64::from(words) | u64::from(cells) << 32, Ordering::Relaxed);
         lanes_word.store(u64::from(cpus) | u64::from(lanes) << 32, Ordering::Relaxed);

@@ -516,8 +516,8 @@ impl DynamicSeries {
         sides: Option<FamilyWithSides<'_>>,
     ) -> Result<FoundRecord, Error> {
         if !self.is_key(key) {
-            let what = "a series whose labels are not those of its family".into();
-            return Err(Error::request(&self.segment, what));
+            let reason = "a series whose labels are not those of its family".into();
+            return Err(Error::request(&self.segment, reason));
         }
         let _guard = self.lock()?;
         self.make_locked(key, hold, now, sides)

@@ -217,7 +217,7 @@ impl DynamicSeries {
         let region = self.region();
         let end = self.end();
         let mut survey = Survey { last: WordOffset::NONE, used: 0, flaw: None };
-        let flaw = |at: u64, what: &str| Some(format!("{what}, at byte {}", offset::bytes(at)));
+        let flaw = |at: u64, reason: &str| Some(format!("{reason}, at byte {}", offset::bytes(at)));
         let mut block = self.head[at::FIRST_BLOCK].load(Ordering::Acquire);
         // No block is shorter than MIN_BLOCK, so a circular list ends.
         let mut left = end / u64::from(MIN_BLOCK) + 1;
@@ -359,11 +359,11 @@ mod tests {
         keyed.unclaim_alone();
         assert_eq!(to_do(keyed), None);
         let count = family.len();
-        let is_mended = |what: &str| {
-            assert_eq!(to_do(keyed), Some(ToDo::Mend), "{what}");
+        let is_mended = |case: &str| {
+            assert_eq!(to_do(keyed), Some(ToDo::Mend), "{case}");
             keyed.mend_alone(Moment::now(&segment)).unwrap();
-            assert_eq!(to_do(keyed), None, "{what}");
-            assert_eq!(family.len(), count, "{what}");
+            assert_eq!(to_do(keyed), None, "{case}");
+            assert_eq!(family.len(), count, "{case}");
         };
         for at in words {
             store(keyed, at, |word| word + 1);
