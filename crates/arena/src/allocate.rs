@@ -11,7 +11,7 @@ use core::ptr::{self, NonNull};
 use allocator_api2::alloc::{AllocError, Allocator};
 
 use crate::arena::{Arena, out_of_memory};
-use crate::arithmetic::Known;
+use crate::arithmetic::StaticFacts;
 use crate::policy::Policy;
 
 /// Refuses, at build time, a type whose values would never be dropped.
@@ -37,7 +37,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         if size_of::<T>() == 0 {
             return Some(NonNull::dangling());
         }
-        self.place(size_of::<T>(), align_of::<T>(), Known::Alignment)
+        self.place(size_of::<T>(), align_of::<T>(), StaticFacts::Alignment)
             // SAFETY: The place was just found.
             .map(|place| unsafe { self.commit(place) }.cast())
     }
@@ -49,7 +49,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
         if size_of::<T>() == 0 {
             return Some(NonNull::dangling());
         }
-        self.place(size_of_val(source), align_of::<T>(), Known::Alignment)
+        self.place(size_of_val(source), align_of::<T>(), StaticFacts::Alignment)
             // SAFETY: The place was just found.
             .map(|place| unsafe { self.commit(place) }.cast())
     }
@@ -142,7 +142,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     /// Allocates a block.
     #[inline(always)]
     pub(crate) fn block(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
-        match self.place(layout.size(), layout.align(), Known::Nothing) {
+        match self.place(layout.size(), layout.align(), StaticFacts::Nothing) {
             // SAFETY: The place was just found.
             Some(place) => Ok(unsafe { self.commit(place) }),
             None => self.block_slow(layout),
@@ -168,7 +168,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
             return Ok(NonNull::dangling());
         }
         let Ok(layout) = Layout::array::<T>(len) else { return Err(AllocError) };
-        match self.place(layout.size(), align_of::<T>(), Known::Alignment) {
+        match self.place(layout.size(), align_of::<T>(), StaticFacts::Alignment) {
             // SAFETY: The place was just found.
             Some(place) => Ok(unsafe { self.commit(place) }.cast()),
             None => match self.block_slow(layout) {

@@ -31,7 +31,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     #[inline(always)]
     pub(crate) fn allocate_block(&self, layout: Layout) -> Result<NonNull<[u8]>, AllocError> {
-        match self.place(layout.size(), layout.align(), arithmetic::Known::Nothing) {
+        match self.place(layout.size(), layout.align(), arithmetic::StaticFacts::Nothing) {
             // SAFETY: The place was just found.
             Some(place) => unsafe {
                 Ok(NonNull::slice_from_raw_parts(self.commit(place), layout.size()))

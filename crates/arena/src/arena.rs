@@ -12,7 +12,7 @@ use core::ptr::{self, NonNull};
 
 use allocator_api2::alloc::{AllocError, Allocator};
 
-use crate::arithmetic::{self, Known, LOW, Place};
+use crate::arithmetic::{self, LOW, Place, StaticFacts};
 use crate::base::{DefaultBase, InBuffer};
 use crate::chunk::{self, Chunks, Header};
 use crate::policy::{Policy, Up};
@@ -419,7 +419,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
 
     /// Where a block fits in the current chunk.
     #[inline(always)]
-    pub(crate) fn place(&self, size: usize, align: usize, known: Known) -> Option<Place> {
+    pub(crate) fn place(&self, size: usize, align: usize, known: StaticFacts) -> Option<Place> {
         let (pos, limit) = (self.pos(), self.limit());
         if P::UP {
             arithmetic::upwards::<LOW>(pos, limit, size, align, P::MIN_ALIGN, known)
@@ -463,7 +463,7 @@ impl<P: Policy, A: Allocator> Arena<P, A> {
     #[inline(never)]
     pub(crate) fn block_slow(&self, layout: Layout) -> Result<NonNull<u8>, AllocError> {
         match self.next_chunk(layout) {
-            Some(()) => match self.place(layout.size(), layout.align(), Known::Nothing) {
+            Some(()) => match self.place(layout.size(), layout.align(), StaticFacts::Nothing) {
                 // SAFETY: The place was just found.
                 Some(place) => Ok(unsafe { self.commit(place) }),
                 None => Err(AllocError),

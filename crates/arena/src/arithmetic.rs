@@ -32,7 +32,7 @@ pub struct Place {
 ///
 /// Checking at run time would cost more than it saves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum StaticFacts {
     /// Nothing.
     Nothing,
     /// The alignment, and that the size is a multiple of it: a type or a slice.
@@ -53,15 +53,15 @@ pub const fn upwards<const LOW: bool>(
     size: usize,
     align: usize,
     min: usize,
-    known: Known,
+    known: StaticFacts,
 ) -> Option<Place> {
     let start = match known {
-        Known::Alignment if align <= min => pos,
+        StaticFacts::Alignment if align <= min => pos,
         _ => round_up(pos, align),
     };
     // A size that is a multiple of an alignment of at least `min` needs no rounding.
     let size = match known {
-        Known::Alignment if align >= min => size,
+        StaticFacts::Alignment if align >= min => size,
         _ => round_up(size, min),
     };
     let end = start.wrapping_add(size);
@@ -80,13 +80,13 @@ pub const fn downwards<const LOW: bool>(
     size: usize,
     align: usize,
     min: usize,
-    known: Known,
+    known: StaticFacts,
 ) -> Option<Place> {
     let start = match known {
-        Known::Alignment if align == min => pos.wrapping_sub(size),
-        Known::Alignment if align < min => pos.wrapping_sub(round_up(size, min)),
-        Known::Alignment => pos.wrapping_sub(size) & align.wrapping_neg(),
-        Known::Nothing => pos.wrapping_sub(size) & align.wrapping_neg() & min.wrapping_neg(),
+        StaticFacts::Alignment if align == min => pos.wrapping_sub(size),
+        StaticFacts::Alignment if align < min => pos.wrapping_sub(round_up(size, min)),
+        StaticFacts::Alignment => pos.wrapping_sub(size) & align.wrapping_neg(),
+        StaticFacts::Nothing => pos.wrapping_sub(size) & align.wrapping_neg() & min.wrapping_neg(),
     };
     // LOW: `pos - size` is a signed number, and rounding it down stops at `isize::MIN`. Otherwise
     // the distance, which is below `isize::MAX + min`, is compared.
@@ -117,7 +117,7 @@ pub const fn grown_downwards<const LOW: bool>(
     align: usize,
     min: usize,
 ) -> Option<usize> {
-    match downwards::<LOW>(start, limit, more, align, min, Known::Nothing) {
+    match downwards::<LOW>(start, limit, more, align, min, StaticFacts::Nothing) {
         Some(place) => Some(place.start),
         None => None,
     }

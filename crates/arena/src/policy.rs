@@ -55,7 +55,7 @@ pub struct Keep<P: Policy>(PhantomData<P>);
 
 /// How an arena allocates: [`Up`], [`Down`], or [`Reclaim`] or [`Keep`] of them. Of several, the
 /// outermost decides what shrinking and freeing do.
-pub trait Policy: sealed::Sealed + 'static {
+pub trait Policy: sealed::SealedPolicy + 'static {
     /// Every allocation starts at a multiple of this number of bytes, a power of two up to 128.
     /// Zero-sized values are the exception: they occupy no memory.
     const MIN_ALIGN: usize;
@@ -133,10 +133,10 @@ const fn checked(min_align: usize) -> usize {
 mod sealed {
     use super::{Down, Keep, Pieces, Policy, Reclaim, Up};
 
-    pub trait Sealed {}
-    impl<const MIN_ALIGN: usize> Sealed for Up<MIN_ALIGN> {}
-    impl<const MIN_ALIGN: usize> Sealed for Down<MIN_ALIGN> {}
-    impl<P: Policy> Sealed for Reclaim<P> {}
-    impl<P: Policy> Sealed for Keep<P> {}
-    impl Sealed for Pieces {}
+    pub trait SealedPolicy {}
+    impl<const MIN_ALIGN: usize> SealedPolicy for Up<MIN_ALIGN> {}
+    impl<const MIN_ALIGN: usize> SealedPolicy for Down<MIN_ALIGN> {}
+    impl<P: Policy> SealedPolicy for Reclaim<P> {}
+    impl<P: Policy> SealedPolicy for Keep<P> {}
+    impl SealedPolicy for Pieces {}
 }

@@ -40,7 +40,7 @@ use crate::scope::Scope;
 /// # Safety
 ///
 /// Allocations there live as long as `'a`.
-pub unsafe trait Within<'a>: Copy + sealed::Sealed {
+pub unsafe trait Within<'a>: Copy + sealed::SealedTarget {
     /// The arena's policy.
     type Policy: Policy;
     /// The arena's base allocator.
@@ -75,11 +75,11 @@ unsafe impl<'a, P: Policy, A: Allocator> Within<'a> for &Scope<'a, P, A> {
 mod sealed {
     use super::{Allocator, Arena, Policy, Scope};
 
-    pub trait Sealed {}
-    impl<P: Policy, A: Allocator> Sealed for &Arena<P, A> {}
-    impl<P: Policy, A: Allocator> Sealed for &Scope<'_, P, A> {}
+    pub trait SealedTarget {}
+    impl<P: Policy, A: Allocator> SealedTarget for &Arena<P, A> {}
+    impl<P: Policy, A: Allocator> SealedTarget for &Scope<'_, P, A> {}
     #[cfg(feature = "alloc")]
-    impl<A: Allocator> Sealed for &crate::Batch<'_, A> {}
+    impl<A: Allocator> SealedTarget for &crate::Batch<'_, A> {}
 }
 
 // SAFETY: Allocations of a batch live as long as the shared arena.

@@ -3,7 +3,7 @@
 #![allow(unreachable_pub)]
 
 use quipu_arena::arithmetic::{
-    Known, Place, downwards, grown_downwards, grown_upwards, round_up, upwards,
+    Place, StaticFacts, downwards, grown_downwards, grown_upwards, round_up, upwards,
 };
 
 /// A request that an arena could make, with arbitrary numbers.
@@ -46,9 +46,9 @@ impl Request {
         let end = start + up(size as u128, min as u128);
         let expected =
             (end <= limit as u128).then_some(Place { start: start as usize, pos: end as usize });
-        assert_eq!(upwards::<LOW>(pos, limit, size, align, min, Known::Nothing), expected);
+        assert_eq!(upwards::<LOW>(pos, limit, size, align, min, StaticFacts::Nothing), expected);
         if size.is_multiple_of(align) {
-            let known = upwards::<LOW>(pos, limit, size, align, min, Known::Alignment);
+            let known = upwards::<LOW>(pos, limit, size, align, min, StaticFacts::Alignment);
             assert_eq!(known, expected, "{self:?}");
         }
         let grown = pos as u128 + up(size as u128, min as u128);
@@ -66,9 +66,9 @@ impl Request {
             let start = (start - ZERO) as usize;
             Place { start, pos: start }
         });
-        assert_eq!(downwards::<LOW>(pos, limit, size, align, min, Known::Nothing), expected);
+        assert_eq!(downwards::<LOW>(pos, limit, size, align, min, StaticFacts::Nothing), expected);
         if size.is_multiple_of(align) {
-            let known = downwards::<LOW>(pos, limit, size, align, min, Known::Alignment);
+            let known = downwards::<LOW>(pos, limit, size, align, min, StaticFacts::Alignment);
             assert_eq!(known, expected, "{self:?}");
         }
         let grown = grown_downwards::<LOW>(pos, limit, size, align, min);
