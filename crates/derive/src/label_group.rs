@@ -52,9 +52,9 @@ pub(crate) fn expand(input: &DeriveInput) -> Result<TokenStream, Error> {
         }
         checks.push(assertion(&krate, "assert_label", &name, span));
         if let Some(other) = seen.insert(name.clone(), ident.clone()) {
-            let what =
+            let reason =
                 format!("duplicate label {name:?}: the field {other} already has this label");
-            return Err(Error::new(span, what));
+            return Err(Error::new(span, reason));
         }
         parts.push(Part { ident, ty: &field.ty, name: Some(name) });
     }

@@ -48,8 +48,8 @@ fn variants(
     let mut values = Vec::new();
     for variant in &data.variants {
         if !matches!(variant.fields, Fields::Unit) {
-            let what = format!("the variant has fields, but LabelValue is for {WANTED}");
-            return Err(Error::new_spanned(variant, what));
+            let reason = format!("the variant has fields, but LabelValue is for {WANTED}");
+            return Err(Error::new_spanned(variant, reason));
         }
         let mut value = case.apply(&variant.ident.to_string());
         let mut span = variant.ident.span();
@@ -62,11 +62,11 @@ fn variants(
             Ok(true)
         })?;
         if let Some(other) = seen.insert(value.clone(), &variant.ident) {
-            let what = format!(
+            let reason = format!(
                 "{value:?} is already the value of {other}: rename one of them with \
                  #[label(rename = \"...\")]"
             );
-            return Err(Error::new(span, what));
+            return Err(Error::new(span, reason));
         }
         values.push(value);
     }

@@ -82,9 +82,9 @@ fn group(field: &Field) -> Result<Option<Group>, Error> {
         None => Ok(None),
         Some(_) if flatten => Ok(Some(group)),
         Some(attribute) => {
-            let what = "#[metrics(...)] on a field is for a group of metrics: add `flatten`, or \
+            let reason = "#[metrics(...)] on a field is for a group of metrics: add `flatten`, or \
                         use #[metric(...)] for a single metric";
-            Err(Error::new_spanned(attribute, what))
+            Err(Error::new_spanned(attribute, reason))
         }
     }
 }
@@ -128,14 +128,14 @@ fn register_metric(
         Ok(true)
     })?;
     if help.is_empty() {
-        let what = format!(
+        let reason = format!(
             "the metric {name:?} has no help: write a doc comment, or #[metric(help = \"...\")]"
         );
-        return Err(Error::new(ident.span(), what));
+        return Err(Error::new(ident.span(), reason));
     }
     if let Some(other) = seen.insert(name.clone(), ident.clone()) {
-        let what = format!("duplicate metric {name:?}: the field {other} already has this name");
-        return Err(Error::new(span, what));
+        let reason = format!("duplicate metric {name:?}: the field {other} already has this name");
+        return Err(Error::new(span, reason));
     }
     checks.push(assertion(krate, "assert_metric", &name, span));
     let ty = &field.ty;
