@@ -124,8 +124,9 @@ impl BucketedOptions {
             Some(record) => {
                 let ring = open_ring(segment, name, record.cells(), span)?;
                 if !ring.fits(clock.settle()) {
-                    let what = format!("window {name:?} is more than its span ahead of the clock");
-                    return Err(Error::Segment(quipu_segment::Error::damaged(segment, what)));
+                    let reason =
+                        format!("window {name:?} is more than its span ahead of the clock");
+                    return Err(Error::Segment(quipu_segment::Error::damaged(segment, reason)));
                 }
                 if segment.may_have_lost_power() {
                     ring.mend();
@@ -425,8 +426,11 @@ fn lay_ring(cells: &Cells, span: Shape, lines: Lines) -> Ring {
 
 /// Opens the ring of an existing record. Its cells may contain anything.
 fn open_ring(segment: &Segment, name: &str, cells: &Cells, span: Shape) -> Result<Ring, Error> {
-    let mismatch = |what: String| {
-        Error::Segment(quipu_segment::Error::mismatch(segment, format!("window {name:?} {what}")))
+    let mismatch = |message: String| {
+        Error::Segment(quipu_segment::Error::mismatch(
+            segment,
+            format!("window {name:?} {message}"),
+        ))
     };
     if cells.len() < LINE_CELLS {
         return Err(mismatch("has no room for its settings".into()));

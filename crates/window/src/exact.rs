@@ -419,7 +419,7 @@ impl<C: Clock> Window for Exact<C> {
     fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, Error> {
         let (now, unix) = (self.clock.now(), self.clock.unix());
         let mut loaded = Loaded::default();
-        let mut times = Times { limit: self.limit, ..Times::default() };
+        let mut times = WindowTimes { limit: self.limit, ..WindowTimes::default() };
         let mut buffer = vec![0; BUFFER];
         let mut kept = 0;
         loop {
@@ -459,13 +459,13 @@ impl<C: Clock> Window for Exact<C> {
 
 /// Times as they are loaded: a log as long as they are in order, then a list to be sorted.
 #[derive(Default)]
-struct Times {
+struct WindowTimes {
     state: State,
     list: Vec<u64>,
     limit: usize,
 }
 
-impl Times {
+impl WindowTimes {
     #[inline]
     fn push(&mut self, time: u64) {
         if self.list.is_empty() && time >= self.state.log.last() {
@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[derive(Debug, Clone)]
-    enum Step {
+    enum WindowStep {
         Wait(u64),
         /// Adds at a time before that of the clock.
         Add {
@@ -543,19 +543,19 @@ mod tests {
         SaveAndLoad,
     }
 
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
+    fn steps() -> impl Strategy<Value = Vec<WindowStep>> {
         let back = prop_oneof![3 => Just(0), 1 => 0..300u64];
         let step = prop_oneof![
-            4 => (0..200u64).prop_map(Step::Wait),
-            8 => (0..STRIPES, back, 0..4u64).prop_map(|(stripe, back, n)| Step::Add {
+            4 => (0..200u64).prop_map(WindowStep::Wait),
+            8 => (0..STRIPES, back, 0..4u64).prop_map(|(stripe, back, n)| WindowStep::Add {
                 stripe,
                 back,
                 n
             }),
-            2 => (0..4u64).prop_map(Step::AddAndCount),
-            2 => Just(Step::Count),
-            1 => (1..1000u64).prop_map(Step::Over),
-            1 => prop_oneof![Just(Step::Reset), Just(Step::SaveAndLoad)],
+            2 => (0..4u64).prop_map(WindowStep::AddAndCount),
+            2 => Just(WindowStep::Count),
+            1 => (1..1000u64).prop_map(WindowStep::Over),
+            1 => prop_oneof![Just(WindowStep::Reset), Just(WindowStep::SaveAndLoad)],
         ];
         prop::collection::vec(step, 1..if cfg!(miri) { 30 } else { 200 })
     }
@@ -574,8 +574,8 @@ mod tests {
                     events.iter().filter(|&&time| time > latest - window).count() as u64
                 };
                 match step {
-                    Step::Wait(by) => clock.advance(Duration::from_nanos(by)),
-                    Step::Add { stripe, back, n } => {
+                    WindowStep::Wait(by) => clock.advance(Duration::from_nanos(by)),
+                    WindowStep::Add { stripe, back, n } => {
                         OWN.set(stripe);
                         let last = lasts[stripe].max(now - back);
                         counter.add_at(now - back, n);
@@ -584,24 +584,24 @@ mod tests {
                         }
                         events.extend((0..n).map(|_| last));
                     }
-                    Step::AddAndCount(n) => {
+                    WindowStep::AddAndCount(n) => {
                         events.extend((0..n).map(|_| latest));
                         if n > 0 {
                             lasts[0] = latest;
                         }
                         prop_assert_eq!(counter.add_and_count(n), younger(&events, WINDOW));
                     }
-                    Step::Count => prop_assert_eq!(counter.count(), younger(&events, WINDOW)),
-                    Step::Over(window) => {
+                    WindowStep::Count => prop_assert_eq!(counter.count(), younger(&events, WINDOW)),
+                    WindowStep::Over(window) => {
                         let count = counter.count_over(Duration::from_nanos(window)).unwrap();
                         prop_assert_eq!(count, younger(&events, window));
                     }
-                    Step::Reset => {
+                    WindowStep::Reset => {
                         counter.reset();
                         prop_assert_eq!(counter.count(), 0);
                         events.clear();
                     }
-                    Step::SaveAndLoad => {
+                    WindowStep::SaveAndLoad => {
                         events.retain(|time| *time > latest - WINDOW);
                         events.sort_unstable();
                         let times = saved(&counter);

@@ -50,7 +50,7 @@ pub struct KeyedWindows<C = Coarse> {
         clippy::disallowed_types,
         reason = "a child of a fork makes windows of its own, as the page says"
     )]
-    state: Mutex<State>,
+    state: Mutex<KeyedState>,
 }
 
 /// The cells of a table, and their layout.
@@ -69,7 +69,7 @@ pub const MAX_EVENTS: u64 = 1 << 32;
 
 /// The index of the keys. It is rebuilt from the table whenever the table is opened.
 #[derive(Debug)]
-struct State {
+struct KeyedState {
     /// The slots that have ever had a key. A table that is not full touches no other memory.
     slots: Vec<Slot>,
     index: HashTable<u32>,
@@ -241,9 +241,9 @@ impl KeyedOptions {
 
     /// Checks an existing record, which may contain anything.
     fn check(&self, segment: &Segment, record: &Record, span: Shape) -> Result<(), Error> {
-        let mismatch = |what: String| {
-            let what = format!("key table {:?} {what}", record.name());
-            Error::Segment(quipu_segment::Error::mismatch(segment, what))
+        let mismatch = |message: String| {
+            let message = format!("key table {:?} {message}", record.name());
+            Error::Segment(quipu_segment::Error::mismatch(segment, message))
         };
         if record.cells().len() < LINE_CELLS {
             return Err(mismatch("has no room for its settings".into()));
@@ -272,9 +272,9 @@ impl KeyedOptions {
     }
 
     /// Builds the index of a table: its keys, and the order of their last uses.
-    fn index(&self, table: &Table, hasher: &Seeded, now: u64, torn: bool) -> State {
+    fn index(&self, table: &Table, hasher: &Seeded, now: u64, torn: bool) -> KeyedState {
         let begun = self.begun(&table.cells);
-        let mut state = State {
+        let mut state = KeyedState {
             slots: (0..begun).map(|number| table.slot(number)).collect(),
             index: HashTable::new(),
             free: Vec::new(),
@@ -476,7 +476,7 @@ impl<C: Clock> KeyedWindows<C> {
     }
 
     /// Assigns a slot to a new key, if necessary by evicting the least recently used key.
-    fn admit(&self, state: &mut State, hash: u64, key: &[u8]) -> u32 {
+    fn admit(&self, state: &mut KeyedState, hash: u64, key: &[u8]) -> u32 {
         let number = match state.free.pop() {
             Some(number) => number,
             None if state.slots.len() < self.capacity() => {
@@ -524,7 +524,7 @@ impl<C: Clock> KeyedWindows<C> {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, KeyedState> {
         self.state.lock()
     }
 }
@@ -540,12 +540,12 @@ pub struct Ranking {
     /// The number of slots visited so far.
     seen: usize,
     /// The keys with the most events so far; the least of them is popped first.
-    best: BinaryHeap<Reverse<Ranked>>,
+    best: BinaryHeap<Reverse<RankedKey>>,
 }
 
 /// A key of a ranking, ordered by its events.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Ranked {
+struct RankedKey {
     count: u64,
     number: u32,
     key: Vec<u8>,
@@ -571,7 +571,7 @@ impl Ranking {
         if self.best.len() < self.most {
             let mut key = Vec::new();
             slot.read_key(&mut key);
-            self.best.push(Reverse(Ranked { count, number, key }));
+            self.best.push(Reverse(RankedKey { count, number, key }));
         } else if let Some(mut least) = self.best.peek_mut()
             && (least.0.count, least.0.number) < (count, number)
         {
@@ -582,7 +582,7 @@ impl Ranking {
     }
 }
 
-impl State {
+impl KeyedState {
     fn find(&self, hash: u64, key: &[u8]) -> Option<u32> {
         self.index
             .find(hash, |&number| {

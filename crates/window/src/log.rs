@@ -26,7 +26,7 @@ pub(crate) struct Log {
     sealed_events: u64,
     /// The number of events of all blocks, including the dropped ones of the oldest block.
     held: u64,
-    open: Open,
+    open: OpenBlock,
     head: Cursor,
 }
 
@@ -47,7 +47,7 @@ struct Block {
 
 /// The block that is still written to.
 #[derive(Debug)]
-struct Open {
+struct OpenBlock {
     base: u64,
     last: u64,
     codes: u32,
@@ -99,7 +99,7 @@ impl Default for Log {
 
 impl Log {
     pub(crate) fn new() -> Self {
-        let open = Open {
+        let open = OpenBlock {
             base: 0,
             last: 0,
             codes: 0,
@@ -322,7 +322,7 @@ impl Log {
     }
 }
 
-impl Open {
+impl OpenBlock {
     /// Starts a new block, which is sealed with `full` codes.
     fn begin(&mut self, full: u32) {
         self.bits.clear();

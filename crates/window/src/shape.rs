@@ -50,12 +50,12 @@ impl Shape {
 }
 
 /// The nanoseconds of a window or an accuracy, at least 1 and at most `i64::MAX`.
-pub(crate) fn nanoseconds(what: &'static str, value: Duration) -> Result<u64, Error> {
+pub(crate) fn nanoseconds(name: &'static str, value: Duration) -> Result<u64, Error> {
     if value.is_zero() {
-        return Err(Error::Zero(what));
+        return Err(Error::Zero(name));
     }
     if value > LONGEST {
-        return Err(Error::TooLong(what, value));
+        return Err(Error::TooLong(name, value));
     }
     // At most LONGEST, so it fits.
     Ok(value.as_nanos() as u64)
