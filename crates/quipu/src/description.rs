@@ -28,7 +28,7 @@ pub struct Description {
     pub(crate) help: String,
     pub(crate) unit: String,
     pub(crate) buckets: Option<Vec<f64>>,
-    pub(crate) native: Option<Native>,
+    pub(crate) native: Option<NativeSettings>,
     pub(crate) quantiles: Option<Vec<f64>>,
     pub(crate) window: Option<Duration>,
     pub(crate) accuracy: Option<Duration>,
@@ -89,7 +89,7 @@ impl Setting {
 
 /// The settings of exponential buckets.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Native {
+pub(crate) struct NativeSettings {
     pub(crate) schema: i8,
     pub(crate) buckets: u16,
     pub(crate) zero_threshold: f64,
@@ -304,8 +304,8 @@ impl Description {
         Err(Error::invalid(name, fault))
     }
 
-    fn native_mut(&mut self) -> &mut Native {
-        self.native.get_or_insert(Native {
+    fn native_mut(&mut self) -> &mut NativeSettings {
+        self.native.get_or_insert(NativeSettings {
             schema: 3,
             buckets: 160,
             zero_threshold: DEFAULT_ZERO_THRESHOLD,

@@ -29,8 +29,8 @@ enum ErrorKind {
 }
 
 impl Error {
-    pub(crate) fn invalid(metric: &str, what: impl Into<String>) -> Self {
-        Self { metric: metric.to_owned(), kind: ErrorKind::Invalid(what.into()) }
+    pub(crate) fn invalid(metric: &str, reason: impl Into<String>) -> Self {
+        Self { metric: metric.to_owned(), kind: ErrorKind::Invalid(reason.into()) }
     }
 
     pub(crate) fn duplicate(metric: &str) -> Self {

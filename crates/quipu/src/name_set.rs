@@ -25,9 +25,9 @@ pub(crate) struct NameSet {
 }
 
 /// The names whose hashes end in the same bits.
-type List = Option<Arc<Entry>>;
+type List = Option<Arc<NameEntry>>;
 
-struct Entry {
+struct NameEntry {
     hash: u64,
     name: Arc<str>,
     next: List,
@@ -86,7 +86,7 @@ impl NameSet {
             let mut grown: Vec<List> = iter::repeat_with(|| None).take(2 * lists).collect();
             for list in table {
                 list.read(|list| {
-                    for Entry { hash, name, .. } in entries(list) {
+                    for NameEntry { hash, name, .. } in entries(list) {
                         let list = &mut grown[index(*hash, 2 * lists)];
                         *list = push(list.take(), *hash, Arc::clone(name));
                     }
@@ -110,20 +110,20 @@ fn index(hash: u64, lists: usize) -> usize {
     hash as usize & (lists - 1)
 }
 
-fn entries(list: &List) -> impl Iterator<Item = &Entry> {
+fn entries(list: &List) -> impl Iterator<Item = &NameEntry> {
     iter::successors(list.as_deref(), |entry| entry.next.as_deref())
 }
 
-fn find<'l>(list: &'l List, hash: u64, name: &str) -> Option<&'l Entry> {
+fn find<'l>(list: &'l List, hash: u64, name: &str) -> Option<&'l NameEntry> {
     entries(list).find(|entry| entry.hash == hash && *entry.name == *name)
 }
 
 fn push(next: List, hash: u64, name: Arc<str>) -> List {
-    Some(Arc::new(Entry { hash, name, next }))
+    Some(Arc::new(NameEntry { hash, name, next }))
 }
 
 /// A list without one of its entries. The entries after it are shared.
-fn without(list: &List, gone: &Entry) -> List {
+fn without(list: &List, gone: &NameEntry) -> List {
     let before = entries(list).take_while(|entry| !std::ptr::eq(*entry, gone));
     before.fold(gone.next.clone(), |rest, entry| push(rest, entry.hash, Arc::clone(&entry.name)))
 }

@@ -27,14 +27,14 @@ pub struct Recording {
 
 #[derive(Debug)]
 struct Worker {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerState>,
     thread: JoinHandle<Recorder>,
     /// Of the process that has the thread.
     generation: u32,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct WorkerState {
     step: AtomicU8,
     is_writing: AtomicBool,
 }
@@ -95,7 +95,7 @@ impl Registry {
 
 /// Whether scrapes show the family.
 fn is_shown(schema: &Schema) -> bool {
-    schema.identity != Identity::Apart && Class::of(schema).role == Role::Shown
+    schema.identity != Identity::Apart && Class::from_schema(schema).role == Role::Shown
 }
 
 impl Recording {
@@ -163,15 +163,15 @@ impl Drop for Recording {
 
 impl Worker {
     fn start(recorder: Recorder) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WorkerState::default());
         let its = Arc::clone(&shared);
         let thread = spawn_without_signals("quipu recorder", move || run(recorder, &its));
         let thread = thread.map_err(|error| {
-            let what = format!(
+            let reason = format!(
                 "the thread of the flight recorder cannot be started ({error}): raise the limits on \
                  threads and memory (ulimit -u, ulimit -v)"
             );
-            std::io::Error::new(error.kind(), what)
+            std::io::Error::new(error.kind(), reason)
         })?;
         Ok(Self { shared, thread, generation: generation() })
     }
@@ -206,7 +206,7 @@ impl Worker {
     }
 }
 
-impl Shared {
+impl WorkerState {
     /// Changes one step into another; returns the one before.
     fn step(&self, from: u8, to: u8) -> u8 {
         // Relaxed: the thread hands the recorder over by its end.
@@ -215,7 +215,7 @@ impl Shared {
     }
 }
 
-fn run(mut recorder: Recorder, shared: &Shared) -> Recorder {
+fn run(mut recorder: Recorder, shared: &WorkerState) -> Recorder {
     while shared.step(ENDS, ENDED) != ENDS {
         // If a family cannot be read, the others are recorded. If this process cannot lead now, it
         // may in a second.

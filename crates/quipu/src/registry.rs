@@ -28,10 +28,10 @@ use crate::snapshot;
 /// A forked child may use it whatever other threads of its parent were doing at the time.
 #[derive(Clone)]
 pub struct Registry {
-    inner: Arc<Inner>,
+    inner: Arc<RegistryInner>,
 }
 
-struct Inner {
+struct RegistryInner {
     segment: Segment,
     /// The registered names.
     names: NameSet,
@@ -67,7 +67,7 @@ impl Registry {
     /// Creates a registry on an existing segment: one with another limit, for example, or in a file
     /// that only this process opens.
     pub fn on(segment: Segment) -> Self {
-        let inner = Inner {
+        let inner = RegistryInner {
             segment,
             names: NameSet::default(),
             escaped: NameSet::default(),
@@ -228,7 +228,7 @@ impl Registry {
     /// # Errors
     /// If the families of the segment are inconsistent, or its locks cannot be taken.
     pub fn reset(&self) -> Result<(), Error> {
-        for reader in self.inner.readers.of(&self.inner.segment)?.all() {
+        for reader in self.inner.readers.list(&self.inner.segment)?.all() {
             reader.reset()?;
         }
         for collector in self.collectors().iter() {
@@ -287,7 +287,7 @@ impl Registry {
         more: impl IntoIterator<Item = snapshot::Source>,
         sink: &mut impl snapshot::Sink,
     ) -> Result<(), Error> {
-        let own = self.inner.readers.of(&self.inner.segment)?;
+        let own = self.inner.readers.list(&self.inner.segment)?;
         let own = own.iter().filter(|reader| is_wanted(reader.name())).cloned();
         Walk::over(own.chain(more.into_iter().map(snapshot::Source::into_reader)))
             .step(sink, |_| false);
@@ -347,11 +347,11 @@ impl Registry {
             if is_claimed && shown != name {
                 self.inner.escaped.release(&shown);
             }
-            let what = format!(
+            let reason = format!(
                 "another metric has the same name once escaped for readers without UTF-8 names, \
                  {shown:?}: rename one of the two"
             );
-            return Err(Error::invalid(name, what));
+            return Err(Error::invalid(name, reason));
         }
         self.inner.hidden.replace(|hidden| match find(hidden, name) {
             Ok(at) => (Some(without(hidden, at).into()), ()),

@@ -158,11 +158,11 @@ impl<'r> Scope<'r> {
         schema.additive &= description.striped.unwrap_or(true);
         if count != label::ANY && labels.len() + description.labels.len() != count {
             let (given, names) = (labels.len() + description.labels.len(), count);
-            let what = format!(
+            let reason = format!(
                 "it has {given} labels, but its label type has {names} values: name one label for \
                  each value"
             );
-            return Err(Error::invalid(&name, what));
+            return Err(Error::invalid(&name, reason));
         }
         schema.labels =
             self.labels(&name, description, labels, std::mem::take(&mut schema.labels))?;
@@ -202,12 +202,13 @@ impl<'r> Scope<'r> {
         for (name, values) in &description.values {
             let label = all.iter_mut().find(|label| label.name == *name);
             let label = label.ok_or_else(|| {
-                let what = format!("values are given for {name:?}, which is not one of its labels");
-                Error::invalid(metric, what)
+                let reason =
+                    format!("values are given for {name:?}, which is not one of its labels");
+                Error::invalid(metric, reason)
             })?;
             if label.values.is_some() {
-                let what = format!("the type of the label {name:?} sets its values: omit them");
-                return Err(Error::invalid(metric, what));
+                let reason = format!("the type of the label {name:?} sets its values: omit them");
+                return Err(Error::invalid(metric, reason));
             }
             label.values = Some(values.clone());
         }
@@ -219,7 +220,7 @@ impl<'r> Scope<'r> {
             let shown = underscored_label(&label.name);
             let is_alike = |other: &&Label| underscored_label(&other.name) == shown;
             if let Some(other) = all[..i].iter().find(is_alike) {
-                let what = match other.name == label.name {
+                let reason = match other.name == label.name {
                     true => format!("the label {:?} appears twice: rename one", label.name),
                     false => format!(
                         "the labels {:?} and {:?} are one label for readers without UTF-8 names: \
@@ -227,7 +228,7 @@ impl<'r> Scope<'r> {
                         other.name, label.name
                     ),
                 };
-                return Err(Error::invalid(metric, what));
+                return Err(Error::invalid(metric, reason));
             }
         }
         Ok(all)

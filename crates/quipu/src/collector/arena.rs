@@ -33,11 +33,11 @@ pub struct Arenas {
     arenas: Vec<(Box<str>, Box<Measure>)>,
 }
 
-type Measure = dyn Fn() -> Usage + Send + Sync;
+type Measure = dyn Fn() -> ArenaUsage + Send + Sync;
 
 /// The memory of one arena, in bytes. Unknown values are not shown.
 #[derive(Clone, Copy, Debug, Default)]
-struct Usage {
+struct ArenaUsage {
     reserved: Option<usize>,
     allocated: Option<usize>,
     peak: Option<usize>,
@@ -45,8 +45,8 @@ struct Usage {
 }
 
 /// An arena whose memory a scrape can read.
-pub trait MeasuredArena: sealed::MeasuredArena {}
-impl<T: sealed::MeasuredArena> MeasuredArena for T {}
+pub trait MeasuredArena: sealed::ArenaMeasure {}
+impl<T: sealed::ArenaMeasure> MeasuredArena for T {}
 
 impl Arenas {
     /// Creates a collector without arenas.
@@ -80,8 +80,8 @@ impl Collector for Arenas {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let usages: Vec<Usage> = self.arenas.iter().map(|(_, measure)| measure()).collect();
-        let values: [fn(&Usage) -> Option<usize>; 4] = [
+        let usages: Vec<ArenaUsage> = self.arenas.iter().map(|(_, measure)| measure()).collect();
+        let values: [fn(&ArenaUsage) -> Option<usize>; 4] = [
             |usage| usage.reserved,
             |usage| usage.allocated,
             |usage| usage.peak,
@@ -125,19 +125,19 @@ const FAMILIES: [Family<'static>; 4] = [
 ];
 
 mod sealed {
-    use super::{Allocator, Limited, Policy, Pool, SharedArena, Usage};
+    use super::{Allocator, ArenaUsage, Limited, Policy, Pool, SharedArena};
 
-    pub trait MeasuredArena {
+    pub trait ArenaMeasure {
         #[doc(hidden)]
         #[expect(private_interfaces)]
-        fn usage(&self) -> Usage;
+        fn usage(&self) -> ArenaUsage;
     }
 
     #[expect(private_interfaces)]
-    impl<A> MeasuredArena for Limited<A> {
-        fn usage(&self) -> Usage {
+    impl<A> ArenaMeasure for Limited<A> {
+        fn usage(&self) -> ArenaUsage {
             let (reserved, peak, limit) = (self.used(), self.peak(), self.limit());
-            Usage {
+            ArenaUsage {
                 reserved: Some(reserved),
                 allocated: None,
                 peak: Some(peak),
@@ -148,19 +148,19 @@ mod sealed {
     }
 
     #[expect(private_interfaces)]
-    impl<A: Allocator> MeasuredArena for SharedArena<A> {
-        fn usage(&self) -> Usage {
+    impl<A: Allocator> ArenaMeasure for SharedArena<A> {
+        fn usage(&self) -> ArenaUsage {
             let stats = self.stats();
             let (reserved, allocated) = (Some(stats.reserved), Some(stats.allocated));
-            Usage { reserved, allocated, ..Usage::default() }
+            ArenaUsage { reserved, allocated, ..ArenaUsage::default() }
         }
     }
 
     /// For a pool, the memory of the idle arenas: those in use belong to their users.
     #[expect(private_interfaces)]
-    impl<P: Policy, A: Allocator + Clone> MeasuredArena for Pool<P, A> {
-        fn usage(&self) -> Usage {
-            Usage { reserved: Some(self.reserved()), ..Usage::default() }
+    impl<P: Policy, A: Allocator + Clone> ArenaMeasure for Pool<P, A> {
+        fn usage(&self) -> ArenaUsage {
+            ArenaUsage { reserved: Some(self.reserved()), ..ArenaUsage::default() }
         }
     }
 }

@@ -40,9 +40,9 @@ impl Compression {
 }
 
 /// Compresses pieces one after the other.
-pub struct Compressor(Inner);
+pub struct Compressor(CompressionStream);
 
-enum Inner {
+enum CompressionStream {
     #[cfg(not(any(feature = "gzip", feature = "zstd")))]
     #[expect(dead_code, reason = "there is no compressor to make")]
     Never(std::convert::Infallible),
@@ -58,14 +58,14 @@ impl Compressor {
         match compression {
             // A low level: scrapes are frequent, and their text is repetitive.
             #[cfg(feature = "gzip")]
-            Compression::Gzip => Some(Self(Inner::Gzip(flate2::write::GzEncoder::new(
-                Vec::new(),
-                flate2::Compression::fast(),
-            )))),
+            Compression::Gzip => Some(Self(CompressionStream::Gzip(
+                flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()),
+            ))),
             #[cfg(feature = "zstd")]
-            Compression::Zstd => {
-                zstd::stream::write::Encoder::new(Vec::new(), 1).ok().map(Inner::Zstd).map(Self)
-            }
+            Compression::Zstd => zstd::stream::write::Encoder::new(Vec::new(), 1)
+                .ok()
+                .map(CompressionStream::Zstd)
+                .map(Self),
             _ => None,
         }
     }
@@ -76,14 +76,14 @@ impl Compressor {
         // Writing to memory does not fail.
         match &mut self.0 {
             #[cfg(not(any(feature = "gzip", feature = "zstd")))]
-            Inner::Never(never) => match *never {},
+            CompressionStream::Never(never) => match *never {},
             #[cfg(feature = "gzip")]
-            Inner::Gzip(encoder) => {
+            CompressionStream::Gzip(encoder) => {
                 let _ = encoder.write_all(piece);
                 out.append(encoder.get_mut());
             }
             #[cfg(feature = "zstd")]
-            Inner::Zstd(encoder) => {
+            CompressionStream::Zstd(encoder) => {
                 let _ = encoder.write_all(piece);
                 out.append(encoder.get_mut());
             }
@@ -95,14 +95,14 @@ impl Compressor {
         let _ = &out;
         match &mut self.0 {
             #[cfg(not(any(feature = "gzip", feature = "zstd")))]
-            Inner::Never(never) => match *never {},
+            CompressionStream::Never(never) => match *never {},
             #[cfg(feature = "gzip")]
-            Inner::Gzip(encoder) => {
+            CompressionStream::Gzip(encoder) => {
                 let _ = encoder.try_finish();
                 out.append(encoder.get_mut());
             }
             #[cfg(feature = "zstd")]
-            Inner::Zstd(encoder) => {
+            CompressionStream::Zstd(encoder) => {
                 let _ = encoder.do_finish();
                 out.append(encoder.get_mut());
             }

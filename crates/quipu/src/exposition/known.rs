@@ -4,7 +4,7 @@
 //! this order, because a family is then found without a search. After a change, a page is checked
 //! and rendered again from the changed family on.
 
-use super::page::{Checked, Relation};
+use super::page::{FamilyCheck, Relation};
 use super::text::Text;
 use crate::snapshot::FamilyKey;
 
@@ -14,7 +14,7 @@ pub(super) struct RenderedFamily {
     key: Option<FamilyKey>,
     /// How it continued the family before it, which its parts depend on.
     relation: Relation,
-    pub(super) checked: Checked,
+    pub(super) checked: FamilyCheck,
     pub(super) text: Text,
     /// The memory that is counted in [`KnownFamilies::size`].
     size: usize,

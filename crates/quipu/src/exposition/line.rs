@@ -6,7 +6,7 @@ const BLOCK: usize = 32;
 /// The most bytes that are copied without a call.
 const MAX_INLINE: usize = 256;
 
-/// The start and end of a rendered text in [`Rendered`].
+/// The start and end of a rendered text in [`RenderedTexts`].
 pub(super) type Range = (u32, u32);
 /// No text.
 pub(super) const NOT_YET: Range = (u32::MAX, 0);
@@ -14,13 +14,13 @@ pub(super) const NOT_YET: Range = (u32::MAX, 0);
 /// Texts that are rendered once and written often. A block of zeros follows the last one, so that a
 /// whole block can be read from any byte of a text.
 #[derive(Debug, Default)]
-pub(super) struct Rendered(Vec<u8>);
+pub(super) struct RenderedTexts(Vec<u8>);
 
 /// A rendered text, and the block of other bytes after it.
 #[derive(Clone, Copy)]
-pub(super) struct Padded<'r>(&'r [u8]);
+pub(super) struct PaddedText<'r>(&'r [u8]);
 
-impl Rendered {
+impl RenderedTexts {
     pub(super) fn clear(&mut self) {
         self.0.clear();
     }
@@ -43,17 +43,17 @@ impl Rendered {
 
     /// The text at a range; `None` for [`NOT_YET`].
     #[inline(always)]
-    pub(super) fn padded(&self, (start, end): Range) -> Option<Padded<'_>> {
-        self.0.get(start as usize..end as usize + BLOCK).map(Padded)
+    pub(super) fn padded(&self, (start, end): Range) -> Option<PaddedText<'_>> {
+        self.0.get(start as usize..end as usize + BLOCK).map(PaddedText)
     }
 
-    /// As [`Rendered::padded`], without the block; empty for [`NOT_YET`].
+    /// As [`RenderedTexts::padded`], without the block; empty for [`NOT_YET`].
     pub(super) fn text(&self, range: Range) -> &[u8] {
-        self.padded(range).map_or(&[], Padded::text)
+        self.padded(range).map_or(&[], PaddedText::text)
     }
 }
 
-impl<'r> Padded<'r> {
+impl<'r> PaddedText<'r> {
     #[inline(always)]
     pub(super) fn len(self) -> usize {
         self.0.len() - BLOCK
@@ -87,7 +87,7 @@ impl<'o> Line<'o> {
     /// # Safety
     /// The line has room for the text, besides the parts before it.
     #[inline(always)]
-    pub(super) unsafe fn put_padded(&mut self, text: Padded<'_>) {
+    pub(super) unsafe fn put_padded(&mut self, text: PaddedText<'_>) {
         let (from, count) = (text.0.as_ptr(), text.len());
         let mut at = 0;
         // SAFETY: each block begins within the first `count` bytes, or at 0, and so ends at most a
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn texts_of_all_lengths_are_copied() {
         let bytes: Vec<u8> = (0..=255).cycle().take(600).collect();
-        let mut rendered = Rendered::default();
+        let mut rendered = RenderedTexts::default();
         assert!(rendered.padded(NOT_YET).is_none());
         let ranges: Vec<Range> = (0..300)
             .map(|length| rendered.render(|out| out.extend_from_slice(&bytes[length..][..length])))

@@ -24,7 +24,7 @@ impl Default for Digits {
 impl Digits {
     /// The value of a sample, of at most [`MAX_LENGTH`] bytes.
     #[inline(always)]
-    pub(super) fn of(&mut self, number: Number) -> &[u8] {
+    pub(super) fn format(&mut self, number: Number) -> &[u8] {
         let text = match number {
             Number::Unsigned(n) => self.whole.format(n).as_bytes(),
             Number::Signed(n) => self.whole.format(n).as_bytes(),
@@ -55,7 +55,7 @@ impl Digits {
 /// Appends the value of a sample.
 #[inline]
 pub(super) fn put(number: Number, out: &mut Vec<u8>) {
-    append(Digits::default().of(number), out);
+    append(Digits::default().format(number), out);
 }
 
 #[inline]

@@ -122,7 +122,7 @@ pub(super) struct Start {
 
 /// The result of the checks that concern a single family and its [`Relation`] to the family before.
 #[derive(Debug)]
-pub(super) struct Checked {
+pub(super) struct FamilyCheck {
     /// Whether its name is written as it is, without escapes and quotes.
     pub(super) is_plain: bool,
     /// Whether its unit is shown.
@@ -136,7 +136,7 @@ pub(super) struct Checked {
     count: usize,
 }
 
-impl Default for Checked {
+impl Default for FamilyCheck {
     fn default() -> Self {
         let labels = Err(Rule::Name);
         let (is_plain, has_unit, is_named) = (false, false, false);
@@ -224,7 +224,7 @@ impl Page {
     }
 
     /// Checks the current family.
-    pub(super) fn check(&mut self, family: &Family<'_>) -> Checked {
+    pub(super) fn check(&mut self, family: &Family<'_>) -> FamilyCheck {
         let is_plain = escape::is_unchanged(family.name, self.rules.escaping);
         let labels = match (family.name, family.labels) {
             ("", _) => Err(Rule::Name),
@@ -232,7 +232,7 @@ impl Page {
             _ => self.label_set(family),
         };
         let (names, count) = self.hashes(family, is_plain);
-        Checked {
+        FamilyCheck {
             is_plain,
             has_unit: !family.unit.is_empty() && self.has_unit(family),
             labels,
@@ -244,7 +244,7 @@ impl Page {
 
     /// Whether the header of the current family can be written.
     #[inline]
-    pub(super) fn admits_family(&mut self, family: &Family<'_>, checked: &Checked) -> bool {
+    pub(super) fn admits_family(&mut self, family: &Family<'_>, checked: &FamilyCheck) -> bool {
         let is_admitted = self.admit(family, checked).is_ok();
         self.is_begun |= is_admitted;
         is_admitted
@@ -255,7 +255,7 @@ impl Page {
     pub(super) fn admits(
         &mut self,
         family: &Family<'_>,
-        checked: &Checked,
+        checked: &FamilyCheck,
         series: &Series<'_>,
     ) -> bool {
         let verdict = self.admit(family, checked).and_then(|()| match &series.value {
@@ -280,7 +280,7 @@ impl Page {
     }
 
     #[inline]
-    fn admit(&mut self, family: &Family<'_>, checked: &Checked) -> Result<(), Rule> {
+    fn admit(&mut self, family: &Family<'_>, checked: &FamilyCheck) -> Result<(), Rule> {
         if let Some(verdict) = self.verdict {
             return verdict;
         }
@@ -291,7 +291,7 @@ impl Page {
 
     /// Takes the names of a family.
     #[inline(never)]
-    fn enter(&mut self, family: &Family<'_>, checked: &Checked) -> Result<(), Rule> {
+    fn enter(&mut self, family: &Family<'_>, checked: &FamilyCheck) -> Result<(), Rule> {
         let (labels, is_named) = (checked.labels?, checked.is_named);
         match self.start.relation {
             Relation::Same if is_named && self.has_second => return Err(Rule::LabelNames),

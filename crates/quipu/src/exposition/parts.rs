@@ -8,9 +8,9 @@
 //! column.
 
 use super::escape::{self, Escaping, is_legacy_name};
-use super::line::{Line, NOT_YET, Padded, Range, Rendered, append};
+use super::line::{Line, NOT_YET, PaddedText, Range, RenderedTexts, append};
 use super::number;
-use super::page::{Checked, Relation};
+use super::page::{FamilyCheck, Relation};
 use super::style::{Dialect, Style};
 use super::text::Suffix;
 use crate::snapshot::{Family, Kind, Number, Series};
@@ -28,7 +28,7 @@ pub(super) struct Parts {
     pub(super) has_labels: bool,
     /// The suffix of most of the family's samples.
     pub(super) main: Suffix,
-    rendered: Rendered,
+    rendered: RenderedTexts,
     header: Range,
     /// The heads of lines with labels, by suffix: the name and an opening brace; or an opening
     /// brace, the quoted name, and a comma. [`NOT_YET`] until a series needs it, like all parts.
@@ -84,7 +84,7 @@ impl Parts {
         style: Style,
         family: &Family<'_>,
         relation: Relation,
-        checked: &Checked,
+        checked: &FamilyCheck,
     ) {
         self.clear();
         self.style = style;
@@ -250,7 +250,7 @@ impl Parts {
 
     /// The text at a place; `None` if it is not rendered or not kept.
     #[inline(always)]
-    fn padded(&self, ranges: &[Range], at: usize) -> Option<Padded<'_>> {
+    fn padded(&self, ranges: &[Range], at: usize) -> Option<PaddedText<'_>> {
         self.rendered.padded(*ranges.get(at)?)
     }
 
@@ -292,7 +292,7 @@ impl Parts {
         match start.and_then(|start| start.text().get(head..)) {
             Some(labels) => {
                 append(labels, out);
-                let column = column.map_or(&[][..], Padded::text);
+                let column = column.map_or(&[][..], PaddedText::text);
                 append(column.strip_suffix(CLOSE).unwrap_or(column), out);
             }
             None => self.put_group(family, series.group, out),
@@ -470,7 +470,7 @@ unsafe fn put_value(line: &mut Line<'_>, value: Number) {
             // Less than 10: the digit is a byte.
             Number::Unsigned(n @ 0..10) => line.put_array([b'0' + n as u8, b'\n']),
             value => {
-                line.put(number::Digits::default().of(value));
+                line.put(number::Digits::default().format(value));
                 line.put_array(*b"\n");
             }
         }

@@ -3,7 +3,7 @@
 //! histograms and start times.
 
 use super::escape::{self, Escaping};
-use super::page::{Checked, Relation, is_exemplar};
+use super::page::{FamilyCheck, Relation, is_exemplar};
 use crate::snapshot::{Exemplar, Family, Histogram, Kind, Native, Series, Timestamp, Value};
 
 /// Writes one message per family. The message of the current family is buffered, since its length
@@ -66,7 +66,7 @@ impl Protobuf {
         &mut self,
         family: &Family<'_>,
         relation: Relation,
-        checked: &Checked,
+        checked: &FamilyCheck,
         out: &mut Vec<u8>,
     ) {
         if self.is_begun && relation == Relation::Same {

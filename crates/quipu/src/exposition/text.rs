@@ -6,7 +6,7 @@
 use super::escape;
 use super::line::{append, join};
 use super::number;
-use super::page::{Checked, Relation, is_exemplar};
+use super::page::{FamilyCheck, Relation, is_exemplar};
 use super::parts::{Parts, close_head};
 use super::style::{Dialect, Style};
 use crate::snapshot::{
@@ -28,7 +28,7 @@ pub(super) enum Suffix {
 impl Suffix {
     /// Those of the samples of a value.
     #[inline]
-    fn of(value: &Value<'_>, bare: bool) -> &'static [Self] {
+    fn for_value(value: &Value<'_>, bare: bool) -> &'static [Self] {
         match value {
             Value::Counter { .. } if bare => &[Self::None],
             Value::Counter { .. } => &[Self::Total],
@@ -88,7 +88,7 @@ impl Text {
         style: Style,
         family: &Family<'_>,
         relation: Relation,
-        checked: &Checked,
+        checked: &FamilyCheck,
     ) {
         self.style = style;
         self.parts.start(style, family, relation, checked);
@@ -138,7 +138,7 @@ impl Text {
             return;
         }
         let bare = self.parts.is_bare(family);
-        for &suffix in Suffix::of(&series.value, bare) {
+        for &suffix in Suffix::for_value(&series.value, bare) {
             self.parts.render_head(family, suffix);
         }
         match &series.value {

@@ -119,7 +119,7 @@ fn with_way_out(error: Errno) -> io::Error {
 ///
 /// Does not block: a process whose queue of connections is full listens, too.
 fn remove_stale(path: &Path, address: &SocketAddrUnix, kind: SocketType) -> io::Result<bool> {
-    let other = |what: String| Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+    let other = |reason: String| Err(io::Error::new(io::ErrorKind::AddrInUse, reason));
     let is_socket = match fs::symlink_metadata(path) {
         Ok(file) => file.file_type().is_socket(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),

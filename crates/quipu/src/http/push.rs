@@ -95,17 +95,17 @@ impl Push {
     }
 
     fn check(&self, result: Result<http::Response<ureq::Body>, ureq::Error>) -> Result<(), Error> {
-        let fail = |what: String| {
-            Error::from(std::io::Error::other(format!("pushing to {}: {what}", self.url)))
+        let fail = |reason: String| {
+            Error::from(std::io::Error::other(format!("pushing to {}: {reason}", self.url)))
         };
         let mut response = result.map_err(|error| fail(error.to_string()))?;
         if response.status().is_success() {
             return Ok(());
         }
         // The response is untrusted: read no more of it than a message needs.
-        let answer = response.body_mut().with_config().limit(4096).read_to_string();
+        let text = response.body_mut().with_config().limit(4096).read_to_string();
         let status = response.status();
-        Err(fail(format!("the gateway returned {status}: {}", answer.unwrap_or_default().trim())))
+        Err(fail(format!("the gateway returned {status}: {}", text.unwrap_or_default().trim())))
     }
 }
 

@@ -38,7 +38,7 @@ use crate::registry::Registry;
 #[must_use = "the server stops when this is dropped"]
 pub struct Server {
     address: SocketAddr,
-    _running: Running,
+    _running: ServerThread,
 }
 
 /// A server at a unix socket, which runs until it is dropped.
@@ -48,7 +48,7 @@ pub struct Server {
 pub struct UnixServer {
     /// Dropped before the listener is closed, as it has to be.
     path: BoundPath,
-    _running: Running,
+    _running: ServerThread,
 }
 
 /// How long a client may take to send the head of a request, and how long it may go without reading
@@ -82,8 +82,8 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
     let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
     let listener = TcpListener::bind(&*addresses).map_err(|error| {
         let names: Vec<String> = addresses.iter().map(ToString::to_string).collect();
-        let what = format!("cannot listen on {}: {error}; use a free address", names.join(", "));
-        io::Error::new(error.kind(), what)
+        let reason = format!("cannot listen on {}: {error}; use a free address", names.join(", "));
+        io::Error::new(error.kind(), reason)
     })?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
@@ -112,8 +112,8 @@ pub fn serve(address: impl ToSocketAddrs, registry: &Registry) -> Result<Server,
 pub fn serve_unix(path: impl AsRef<Path>, registry: &Registry) -> Result<UnixServer, crate::Error> {
     let path = path.as_ref();
     let (listener, path) = local_socket::listen_at(path, BACKLOG).map_err(|error| {
-        let what = format!("cannot listen on unix:{}: {error}", quipu_segment::printable(path));
-        io::Error::new(error.kind(), what)
+        let reason = format!("cannot listen on unix:{}: {error}", quipu_segment::printable(path));
+        io::Error::new(error.kind(), reason)
     })?;
     let listener = std::os::unix::net::UnixListener::from(listener);
     let running = start(registry, || tokio::net::UnixListener::from_std(listener))?;
@@ -129,7 +129,7 @@ const BACKLOG: i32 = 128;
 fn start<L: Listener>(
     registry: &Registry,
     listener: impl FnOnce() -> io::Result<L>,
-) -> Result<Running, crate::Error> {
+) -> Result<ServerThread, crate::Error> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listener = {
         // Registered here, where an error can still be returned.
@@ -148,7 +148,7 @@ fn start<L: Listener>(
             }
         });
     })?;
-    Ok(Running { stop: Some(stop), thread: Some(thread), generation })
+    Ok(ServerThread { stop: Some(stop), thread: Some(thread), generation })
 }
 
 /// What accepts connections.
@@ -208,7 +208,7 @@ async fn connection<S>(socket: S, registry: Registry, progress: Arc<Progress>)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let answer = service_fn(|request: http::Request<hyper::body::Incoming>| {
+    let service = service_fn(|request: http::Request<hyper::body::Incoming>| {
         progress.note(true);
         let response = match request.uri().path() {
             "/metrics" => respond(&registry, request.method(), request.headers()),
@@ -218,14 +218,14 @@ where
                 response
             }
         };
-        let response = response.map(|body| Watched { body, progress: progress.clone() });
+        let response = response.map(|body| WatchedBody { body, progress: progress.clone() });
         std::future::ready(Ok::<_, Infallible>(response))
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
     tokio::select! {
         // Errors of a connection are the client's problem.
-        _ = server.serve_connection(TokioIo::new(socket), answer) => {}
+        _ = server.serve_connection(TokioIo::new(socket), service) => {}
         () = progress.stalled() => {}
     }
 }
@@ -301,12 +301,12 @@ impl Progress {
 }
 
 /// The body of a response, which notes when the client accepts a part of it.
-struct Watched {
+struct WatchedBody {
     body: Body,
     progress: Arc<Progress>,
 }
 
-impl http_body::Body for Watched {
+impl http_body::Body for WatchedBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -323,7 +323,7 @@ impl http_body::Body for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedBody {
     fn drop(&mut self) {
         self.progress.note(false);
     }
@@ -346,13 +346,13 @@ impl UnixServer {
 
 /// The thread of a server, which ends when this is dropped.
 #[derive(Debug)]
-struct Running {
+struct ServerThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
     generation: u32,
 }
 
-impl Drop for Running {
+impl Drop for ServerThread {
     fn drop(&mut self) {
         let (stop, thread) = (self.stop.take(), self.thread.take());
         if self.generation != quipu_segment::generation() {
@@ -392,13 +392,16 @@ mod tests {
         socket.set_nonblocking(true).unwrap();
         client.write_all(&[b'x'; 100_000]).unwrap();
         let reader = std::thread::spawn(move || {
-            let mut answer = String::new();
-            client.read_to_string(&mut answer).map(|_| answer)
+            let mut response = String::new();
+            client.read_to_string(&mut response).map(|_| response)
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async { refuse(TcpStream::from_std(socket).unwrap()).await });
-        let answer = reader.join().unwrap().unwrap();
-        assert!(answer.starts_with("HTTP/1.1 503 ") && answer.ends_with("\r\n\r\n"), "{answer}");
+        let response = reader.join().unwrap().unwrap();
+        assert!(
+            response.starts_with("HTTP/1.1 503 ") && response.ends_with("\r\n\r\n"),
+            "{response}"
+        );
     }
 
     #[test]

@@ -55,15 +55,15 @@ pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Res
     let Negotiated { format, escaping } = negotiate(&all(headers, &ACCEPT));
     let compression = negotiate_compression(&all(headers, &ACCEPT_ENCODING));
     let scrape = registry.scrape().format(format, escaping);
-    let answer = response.headers_mut();
+    let headers = response.headers_mut();
     let content_type = scrape.content_type();
     // Content types have no characters that are invalid in a header.
     if let Ok(value) = HeaderValue::from_str(&content_type) {
-        answer.insert(CONTENT_TYPE, value);
+        headers.insert(CONTENT_TYPE, value);
     }
-    answer.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
+    headers.insert(VARY, HeaderValue::from_static("accept, accept-encoding"));
     if compression != Compression::Identity {
-        answer.insert(CONTENT_ENCODING, HeaderValue::from_static(compression.name()));
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(compression.name()));
     }
     if method == Method::GET {
         *response.body_mut() = Body::new(scrape, compression);

@@ -47,7 +47,7 @@ impl Role {
 
 impl Class {
     /// That of a schema.
-    pub(crate) fn of(schema: &Schema) -> Self {
+    pub(crate) fn from_schema(schema: &Schema) -> Self {
         if schema.identity != Identity::Variant {
             return Self::default();
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use quipu_segment::series::SeriesCells;
 
 use super::class::{Class, Role};
-use super::table::{Entry, MAX_LABELS, Sorted};
+use super::table::{FamilyEntry, MAX_LABELS, SortedLabels};
 use super::{Intake, change};
 use crate::error::Error;
 use crate::exposition::is_legacy_name;
@@ -65,15 +65,15 @@ impl Intake {
         exemplar: &GivenExemplar<'_>,
     ) -> Result<bool, Error> {
         self.table.refresh(self.registry.segment())?;
-        let Ok(labels) = Sorted::new(labels, MAX_LABELS, false) else { return Ok(false) };
+        let Ok(labels) = SortedLabels::new(labels, MAX_LABELS, false) else { return Ok(false) };
         if !are_distinct(exemplar.labels) {
             return Ok(false);
         }
         let reserve = self.limits.bytes_for_series;
         let (mut is_kept, mut left_out) = (false, 0);
         for entry in self.table.of_labels(Role::Shown, name, &labels) {
-            if !Class::of(entry.family.schema()).grouped {
-                let mut act = |entry: &Entry, cells: &SeriesCells<'_>| match keep(
+            if !Class::from_schema(entry.family.schema()).grouped {
+                let mut act = |entry: &FamilyEntry, cells: &SeriesCells<'_>| match keep(
                     entry, cells, exemplar, reserve,
                 ) {
                     Some(kept) => is_kept |= kept,
@@ -98,7 +98,7 @@ fn are_distinct(labels: &[(&str, &str)]) -> bool {
 
 /// Keeps an exemplar. `None` if there is no room for it beside the bytes for series.
 fn keep(
-    entry: &Entry,
+    entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
     exemplar: &GivenExemplar<'_>,
     reserve: u64,
@@ -146,14 +146,19 @@ mod tests {
         assert!(intake.exemplify("level", &[], &of(1.0)).unwrap());
         // Another writer has begun, or has gone on.
         let advance = |intake: &Intake| {
-            let labels = Sorted::new(&[], MAX_LABELS, false).unwrap();
+            let labels = SortedLabels::new(&[], MAX_LABELS, false).unwrap();
             let entry = intake.table.of_labels(Role::Shown, "level", &labels).into_iter().next();
-            change(&entry.unwrap(), &labels, &mut |entry: &Entry, cells: &SeriesCells<'_>| {
-                let word = |at: &AtomicU64| at.load(Ordering::Relaxed) as u32;
-                let table = entry.family.side(cells, word(cells.plain(GAUGE_EXEMPLAR))).unwrap();
-                let slot = entry.family.side(cells, word(&table.words()[0])).unwrap();
-                slot.words()[0].fetch_add(1, Ordering::Relaxed);
-            });
+            change(
+                &entry.unwrap(),
+                &labels,
+                &mut |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
+                    let word = |at: &AtomicU64| at.load(Ordering::Relaxed) as u32;
+                    let table =
+                        entry.family.side(cells, word(cells.plain(GAUGE_EXEMPLAR))).unwrap();
+                    let slot = entry.family.side(cells, word(&table.words()[0])).unwrap();
+                    slot.words()[0].fetch_add(1, Ordering::Relaxed);
+                },
+            );
         };
         advance(&intake);
         assert!(!intake.exemplify("level", &[], &of(2.0)).unwrap());

@@ -15,7 +15,7 @@ use quipu_segment::series::{KeyWriter, Schema, SeriesCells};
 
 use super::class::{Class, Role};
 use super::given::{Change, Metric, Mode, Shape};
-use super::table::{Entry, Sorted, Wanted};
+use super::table::{FamilyEntry, FamilyNeeds, SortedLabels};
 use super::{Given, Intake, Refused};
 use crate::error::Error;
 use crate::kind::{
@@ -53,7 +53,7 @@ impl Intake {
     ) -> Result<bool, Error> {
         let name = metric.name;
         self.table.refresh(self.registry.segment())?;
-        let sorted = Sorted::new(labels, self.limits.labels, false);
+        let sorted = SortedLabels::new(labels, self.limits.labels, false);
         let sorted = sorted.map_err(|refused| self.invalid(name, refused))?;
         let checked = self.check_names(name, &sorted, Role::Shown);
         checked.map_err(|refused| self.invalid(name, refused))?;
@@ -94,19 +94,19 @@ impl Intake {
     /// Makes a variant that differs from `like` in its labels alone, and changes a series of it.
     fn change_beside(
         &mut self,
-        like: &Arc<Entry>,
+        like: &Arc<FamilyEntry>,
         metric: Metric<'_>,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         change: &Change<'_>,
     ) -> Result<bool, Error> {
         check(like, metric.name, change)?;
         let schema = like.family.schema();
         if !can_be_made(schema.kind) {
-            let what = format!("it has {}: give these, or use another name", label_names(schema));
-            return Err(Error::invalid(metric.name, what));
+            let reason = format!("it has {}: give these, or use another name", label_names(schema));
+            return Err(Error::invalid(metric.name, reason));
         }
-        let class = Class { alone: false, ..Class::of(schema) };
-        let wanted = Wanted {
+        let class = Class { alone: false, ..Class::from_schema(schema) };
+        let wanted = FamilyNeeds {
             name: &schema.name,
             kind: schema.kind,
             shown: like.kind.snapshot_kind(),
@@ -126,7 +126,7 @@ impl Intake {
             streams: false,
         };
         let now = self.clock.now();
-        let act = |entry: &Entry, cells: &SeriesCells<'_>| apply(entry, cells, change, now);
+        let act = |entry: &FamilyEntry, cells: &SeriesCells<'_>| apply(entry, cells, change, now);
         let made = self.update(&metric, &wanted, labels, act);
         made.map_err(|refused| self.invalid(metric.name, refused)).map(|()| true)
     }
@@ -151,9 +151,9 @@ fn can_be_made(kind: u8) -> bool {
 }
 
 /// Whether the labels of a family are these, in any order.
-fn has_labels(entry: &Entry, labels: &Sorted<'_>) -> bool {
+fn has_labels(entry: &FamilyEntry, labels: &SortedLabels<'_>) -> bool {
     let schema = entry.family.schema();
-    if Class::of(schema).alone {
+    if Class::from_schema(schema).alone {
         return labels.is_empty();
     }
     let is_there = |name: &str| schema.labels.iter().any(|label| label.name == name);
@@ -163,7 +163,7 @@ fn has_labels(entry: &Entry, labels: &Sorted<'_>) -> bool {
 
 /// Changes a series of a family.
 fn change_in(
-    entry: &Entry,
+    entry: &FamilyEntry,
     name: &str,
     labels: &[(&str, &str)],
     change: &Change<'_>,
@@ -194,10 +194,10 @@ fn values_of<'v>(
     name: &str,
     labels: &[(&str, &'v str)],
 ) -> Result<Vec<&'v str>, Error> {
-    if Class::of(schema).alone {
+    if Class::from_schema(schema).alone {
         return Ok(vec![""]);
     }
-    let fail = |what: String| Error::invalid(name, what);
+    let fail = |message: String| Error::invalid(name, message);
     let is_unknown =
         |(name, _): &&(&str, &str)| !schema.labels.iter().any(|label| label.name == *name);
     if let Some((other, _)) = labels.iter().find(is_unknown) {
@@ -238,15 +238,15 @@ fn label_names(schema: &Schema) -> String {
     let names: Vec<_> = schema.labels.iter().map(|label| format!("{:?}", label.name)).collect();
     match &names[..] {
         [] => "no labels".into(),
-        _ if Class::of(schema).alone => "no labels".into(),
+        _ if Class::from_schema(schema).alone => "no labels".into(),
         [one] => format!("the label {one}"),
         many => format!("the labels {}", many.join(", ")),
     }
 }
 
 /// Checks that the metric can take the change.
-fn check(entry: &Entry, name: &str, change: &Change<'_>) -> Result<(), Error> {
-    let fail = |what: String| Err(Error::invalid(name, what));
+fn check(entry: &FamilyEntry, name: &str, change: &Change<'_>) -> Result<(), Error> {
+    let fail = |message: String| Err(Error::invalid(name, message));
     match (change, &entry.kind) {
         (Change::Add(n) | Change::Set(n) | Change::Observe(n, _), _) if n.is_nan() => {
             if matches!((change, &entry.kind), (Change::Set(_), AnyKind::Gauge(_))) {
@@ -306,7 +306,7 @@ fn is_counter(kind: &AnyKind) -> bool {
     )
 }
 
-fn described(entry: &Entry) -> &'static str {
+fn described(entry: &FamilyEntry) -> &'static str {
     match &entry.kind {
         AnyKind::RelayHistogram(_) => "a histogram of totals that another program sends",
         AnyKind::RelaySummary(_) => "a summary of totals that another program sends",
@@ -314,7 +314,7 @@ fn described(entry: &Entry) -> &'static str {
     }
 }
 
-fn remedy(entry: &Entry) -> &'static str {
+fn remedy(entry: &FamilyEntry) -> &'static str {
     match &entry.kind {
         AnyKind::Histogram(_) | AnyKind::Summary(_) => "observe values in it, or use another name",
         AnyKind::Gauge(_) | AnyKind::IntGauge(_) => "set it, or use another name",
@@ -331,7 +331,7 @@ fn whole(n: f64) -> Option<i64> {
 }
 
 /// Changes the cells of a series. `check` let the change through.
-fn apply(entry: &Entry, cells: &SeriesCells<'_>, change: &Change<'_>, now: u64) {
+fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>, now: u64) {
     match (&entry.kind, *change) {
         (AnyKind::Counter(_) | AnyKind::IntGauge(_), Change::Add(n)) => {
             cells.add(0, whole(n).unwrap_or(0).cast_unsigned());
@@ -365,7 +365,7 @@ fn apply(entry: &Entry, cells: &SeriesCells<'_>, change: &Change<'_>, now: u64) 
 }
 
 /// Notes the time of the update of a gauge from outside.
-fn stamp(entry: &Entry, cells: &SeriesCells<'_>, now: u64) {
+fn stamp(entry: &FamilyEntry, cells: &SeriesCells<'_>, now: u64) {
     if usize::from(entry.family.schema().cells) > GAUGE_STAMP {
         cells.plain(GAUGE_STAMP).store(now, Ordering::Relaxed);
     }
@@ -380,7 +380,7 @@ impl super::given::Buckets<'_> {
     }
 
     /// Whether a histogram or a summary may have this shape.
-    fn is_of(&self, entry: &Entry) -> bool {
+    fn is_of(&self, entry: &FamilyEntry) -> bool {
         let Self::Only(Shape::Classic(wanted)) = self else {
             return matches!(self, Self::OrElse(_));
         };

@@ -16,9 +16,9 @@ use quipu_segment::series::SeriesCells;
 use super::class::{Class, Role};
 use super::given::{Given, Metric, Mode};
 use super::refused::Refused;
-use super::table::{Entry, MAX_LABELS, Sorted};
+use super::table::{FamilyEntry, MAX_LABELS, SortedLabels};
 use super::{Intake, change, settings};
-use crate::kind::{AnyKind, Relay, RelayCounter, Stored, Times};
+use crate::kind::{AnyKind, FollowResult, Relay, RelayCounter, Times};
 use crate::snapshot::Timestamp;
 
 /// What a sample is to the last one of its series. There are no other cases.
@@ -54,7 +54,7 @@ impl Intake {
         settings::check(&given, Mode::Follow)?;
         let times = self.times(&metric, start, Mode::Follow, self.clock.now());
         let Some(sample) = times.sample.filter(|_| !metric.grouped) else { return Ok(None) };
-        let labels = Sorted::new(labels, self.limits.labels, false)?;
+        let labels = SortedLabels::new(labels, self.limits.labels, false)?;
         let mut settings = std::mem::take(&mut self.settings);
         let wanted = settings::of_given(&metric, &given, Mode::Follow, &mut settings);
         let followed = wanted.and_then(|wanted| {
@@ -64,7 +64,7 @@ impl Intake {
                 return Ok(None);
             }
             let mut followed = Ok(None);
-            change(entry, &labels, &mut |entry: &Entry, cells: &SeriesCells<'_>| {
+            change(entry, &labels, &mut |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
                 followed = follow_in(entry, &RelayCounter::relay(*cells), total, times, sample);
             });
             followed
@@ -78,13 +78,13 @@ impl Intake {
     /// known.
     pub fn last_sample(&mut self, name: &str, labels: &[(&str, &str)]) -> Option<Timestamp> {
         self.table.refresh(self.registry.segment()).ok()?;
-        let labels = Sorted::new(labels, MAX_LABELS, false).ok()?;
+        let labels = SortedLabels::new(labels, MAX_LABELS, false).ok()?;
         let (mut last, latest) = (0, self.moment().latest);
         let followed = [Role::Shown, Role::Beside];
         for entry in followed.map(|role| self.table.of_labels(role, name, &labels)).concat() {
-            let is_grouped = Class::of(entry.family.schema()).grouped;
+            let is_grouped = Class::from_schema(entry.family.schema()).grouped;
             if matches!(entry.kind, AnyKind::RelayCounter(_)) && !is_grouped {
-                change(&entry, &labels, &mut |_: &Entry, cells: &SeriesCells<'_>| {
+                change(&entry, &labels, &mut |_: &FamilyEntry, cells: &SeriesCells<'_>| {
                     let time = RelayCounter::relay(*cells).last_sample(latest);
                     last = last.max(time.unwrap_or(0));
                 });
@@ -95,7 +95,7 @@ impl Intake {
 }
 
 pub(super) fn follow_in(
-    entry: &Entry,
+    entry: &FamilyEntry,
     relay: &Relay<'_>,
     total: f64,
     times: Times,
@@ -106,10 +106,10 @@ pub(super) fn follow_in(
         Followed::Late(Duration::from_nanos(last - sample))
     } else if sample > last {
         match relay.follow(entry.family.segment(), times, |_| total) {
-            Stored::Done => Followed::Next,
-            Stored::Locked => return Err(Refused::Full),
+            FollowResult::Done => Followed::Next,
+            FollowResult::Locked => return Err(Refused::Full),
             // Only `Intake::take` follows several senders.
-            Stored::Other(_) => return Ok(None),
+            FollowResult::Other(_) => return Ok(None),
         }
     } else if relay.is_last(|_| total) {
         Followed::Again

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::class::Class;
 #[cfg(doc)]
 use super::refused::Refused;
-use super::table::Entry;
+use super::table::FamilyEntry;
 use crate::snapshot::{Kind, Native, Timestamp, Value};
 
 /// The metric that a value belongs to.
@@ -127,7 +127,7 @@ pub struct Taken<'a> {
 
 impl<'a> Taken<'a> {
     pub(super) fn new(
-        entry: &'a Entry,
+        entry: &'a FamilyEntry,
         labels: &'a [(&'a str, &'a str)],
         value: &'a Value<'a>,
     ) -> Self {
@@ -137,7 +137,7 @@ impl<'a> Taken<'a> {
             help: &schema.help,
             unit: &schema.unit,
             kind: entry.kind.snapshot_kind(),
-            grouped: Class::of(schema).grouped,
+            grouped: Class::from_schema(schema).grouped,
             labels,
             value,
         }

@@ -14,9 +14,9 @@ use quipu_segment::clock::Clock;
 
 use super::class::Role;
 use super::given::{Given, Metric, Mode};
-use super::put::{self, Put};
-use super::senders::Sent;
-use super::table::Sorted;
+use super::put::{self, PutResult};
+use super::senders::SentTotal;
+use super::table::SortedLabels;
 use super::{Intake, Refused};
 use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{Growth, RelaySummary, Times};
@@ -77,7 +77,7 @@ impl Intake {
             return Err(Refused::Value);
         }
         let metric = Metric { grouped: false, ..metric };
-        let labels = Sorted::new(labels, self.limits.labels, false)?;
+        let labels = SortedLabels::new(labels, self.limits.labels, false)?;
         let times = self.times(&metric, start, Mode::Follow, self.clock.now());
         match given {
             Given::Native { buckets, sum } => {
@@ -105,21 +105,21 @@ impl Intake {
             return Err(Refused::Value);
         }
         let metric = Metric { grouped: false, ..metric };
-        let sorted = Sorted::new(labels, self.limits.labels, false)?;
+        let sorted = SortedLabels::new(labels, self.limits.labels, false)?;
         self.in_step(|intake| {
             let hidden = Metric { help: "", ..metric };
-            let (mut done, mut mean) = (Put::Done, None);
+            let (mut done, mut mean) = (PutResult::Done, None);
             let value = (&given, Mode::Add);
             intake.with_cells(&hidden, Role::Apart, &sorted, value, |entry, cells| {
                 done = put::put(entry, cells, &given, Mode::Add, NO_TIMES);
                 mean = RelaySummary::mean(cells);
             })?;
             match (done, mean) {
-                (Put::Done, Some(mean)) => {
+                (PutResult::Done, Some(mean)) => {
                     intake.take(metric, labels, &Given::Gauge(mean), Mode::Set, None)
                 }
                 // All weights are zero.
-                (Put::Done, None) => Ok(()),
+                (PutResult::Done, None) => Ok(()),
                 _ => Err(Refused::Full),
             }
         })
@@ -129,7 +129,7 @@ impl Intake {
     pub(super) fn follow_beside(
         &mut self,
         metric: &Metric<'_>,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         given: &Given<'_>,
         times: Times,
     ) -> Result<(), Refused> {
@@ -142,11 +142,11 @@ impl Intake {
     pub(super) fn add_beside(
         &mut self,
         metric: &Metric<'_>,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         grown: &Given<'_>,
     ) -> Result<(), Refused> {
         let put = self.put(metric, Role::Shown, labels, grown, Mode::Add, NO_TIMES)?;
-        if matches!(put, Put::Done) { Ok(()) } else { Err(Refused::Full) }
+        if matches!(put, PutResult::Done) { Ok(()) } else { Err(Refused::Full) }
     }
 
     /// Follows a native histogram. Its count and its sum are followed as those of a summary, whose
@@ -156,7 +156,7 @@ impl Intake {
     fn follow_native(
         &mut self,
         metric: &Metric<'_>,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         (buckets, sum): (&Native<'_>, f64),
         times: Times,
         give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
@@ -203,7 +203,7 @@ impl Intake {
                 return Ok(());
             }
             match intake.put(&hidden, Role::Apart, labels, &total, Mode::Follow, times)? {
-                Put::Done => Ok(()),
+                PutResult::Done => Ok(()),
                 _ => Err(Refused::Full),
             }
         })
@@ -213,7 +213,7 @@ impl Intake {
         &mut self,
         metric: &Metric<'_>,
         role: Role,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         given: &Given<'_>,
         times: Times,
         give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
@@ -229,13 +229,13 @@ impl Intake {
                 Growth::Late => return Ok(()),
                 Growth::Locked => return Err(Refused::Full),
                 Growth::Other(known) => {
-                    let sent = Sent { metric, role, labels, given, times };
+                    let sent = SentTotal { metric, role, labels, given, times };
                     return intake.take_of_other(&sent, known, give);
                 }
             }
             put::with_increment(given, &growth.1, |grown| give(intake, grown))?;
             match intake.put(&hidden, role, labels, given, Mode::Follow, times)? {
-                Put::Done => Ok(()),
+                PutResult::Done => Ok(()),
                 _ => Err(Refused::Full),
             }
         })

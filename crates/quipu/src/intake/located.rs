@@ -13,8 +13,8 @@ use quipu_segment::series::Spot;
 use super::following::{Followed, follow_in};
 use super::given::{Given, Metric, Mode};
 use super::moment::Moment;
-use super::put::{Put, put};
-use super::table::{Entry, Sorted};
+use super::put::{PutResult, put};
+use super::table::{FamilyEntry, SortedLabels};
 use super::{Intake, settings};
 use crate::kind::{AnyKind, RelayCounter, Times};
 use crate::snapshot::Timestamp;
@@ -23,7 +23,7 @@ use crate::snapshot::Timestamp;
 /// used with any intake of that registry.
 #[derive(Clone)]
 pub struct Located {
-    entry: Arc<Entry>,
+    entry: Arc<FamilyEntry>,
     spot: Spot,
 }
 
@@ -61,7 +61,7 @@ impl Intake {
             // What is taken shows a series of a group again.
             return None;
         }
-        let labels = Sorted::new(labels, self.limits.labels, false).ok()?;
+        let labels = SortedLabels::new(labels, self.limits.labels, false).ok()?;
         let mut settings = std::mem::take(&mut self.settings);
         let wanted = settings::of_given(&metric, given, mode, &mut settings).ok();
         let entry = wanted.and_then(|wanted| self.table.find(&wanted, &labels).map(Arc::clone));
@@ -114,11 +114,11 @@ impl Intake {
             return false;
         }
         let times = Times::unknown(moment.stamp);
-        let mut done = Put::Locked;
+        let mut done = PutResult::Locked;
         entry.family.change_at(located.spot, |cells| {
             done = put(entry, &cells, given, mode, times);
         });
-        done == Put::Done
+        done == PutResult::Done
     }
 }
 

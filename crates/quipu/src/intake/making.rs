@@ -14,7 +14,7 @@ use quipu_segment::series::{Family, KeyWriter};
 use super::class::Role;
 use super::given::Metric;
 use super::senders::{PLACE, TIME};
-use super::table::{Entry, Sorted, Wanted, label_names};
+use super::table::{FamilyEntry, FamilyNeeds, SortedLabels, label_names};
 use super::{Intake, Refused};
 use crate::exposition::{is_legacy_label, underscored_label, underscored_name};
 use crate::names;
@@ -24,7 +24,7 @@ impl Intake {
     pub(super) fn check_names(
         &mut self,
         name: &str,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         role: Role,
     ) -> Result<(), Refused> {
         let limits = &self.limits;
@@ -59,9 +59,9 @@ impl Intake {
     /// The family that has what is wanted, also if another thread made it.
     pub(super) fn family(
         &mut self,
-        wanted: &Wanted<'_>,
-        labels: &Sorted<'_>,
-    ) -> Result<Option<Arc<Entry>>, Refused> {
+        wanted: &FamilyNeeds<'_>,
+        labels: &SortedLabels<'_>,
+    ) -> Result<Option<Arc<FamilyEntry>>, Refused> {
         if let Some(entry) = self.table.find(wanted, labels) {
             return Ok(Some(Arc::clone(entry)));
         }
@@ -73,11 +73,11 @@ impl Intake {
     /// none. Returns the family, and whether the series is new.
     pub(super) fn make(
         &mut self,
-        known: Option<Arc<Entry>>,
+        known: Option<Arc<FamilyEntry>>,
         metric: &Metric<'_>,
-        wanted: &Wanted<'_>,
-        labels: &Sorted<'_>,
-    ) -> Result<(Arc<Entry>, bool), Refused> {
+        wanted: &FamilyNeeds<'_>,
+        labels: &SortedLabels<'_>,
+    ) -> Result<(Arc<FamilyEntry>, bool), Refused> {
         let key = |key: &mut KeyWriter<'_>| labels.write(key);
         if known.is_none() {
             self.check_family_room()?;
@@ -99,9 +99,9 @@ impl Intake {
     fn make_first(
         &mut self,
         metric: &Metric<'_>,
-        wanted: &Wanted<'_>,
-        labels: &Sorted<'_>,
-    ) -> Result<(Arc<Entry>, bool), Refused> {
+        wanted: &FamilyNeeds<'_>,
+        labels: &SortedLabels<'_>,
+    ) -> Result<(Arc<FamilyEntry>, bool), Refused> {
         let registry = self.registry.clone();
         let segment = registry.segment();
         step::reach(step::Step::BeforeLock);
@@ -135,7 +135,7 @@ impl Intake {
     /// that are shown contradict the family. `key` writes the labels.
     pub(super) fn make_in(
         &mut self,
-        entry: &Entry,
+        entry: &FamilyEntry,
         key: impl Fn(&mut KeyWriter<'_>) + Copy,
     ) -> Result<(), Refused> {
         let registry = self.registry.clone();

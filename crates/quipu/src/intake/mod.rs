@@ -72,10 +72,10 @@ use crate::registry::Registry;
 use crate::snapshot::{Kind, Texts, Timestamp};
 use class::{Class, Role};
 use prepared::is_stamped;
-use put::{Put, put_observation};
-use senders::Sent;
-use sources::{Source, Sources};
-use table::{Entry, Sorted, Table, Wanted};
+use put::{PutResult, put_observation};
+use senders::SentTotal;
+use sources::{SourceHash, Sources};
+use table::{FamilyEntry, FamilyNeeds, SortedLabels, Table};
 
 /// Takes in metrics from outside. Each thread has its own; clones share the registry, the limits,
 /// and what was used of them.
@@ -85,8 +85,8 @@ pub struct Intake {
     limits: Limits,
     table: Table,
     clock: Coarse,
-    used: Arc<Used>,
-    source: Source,
+    used: Arc<IntakeUsage>,
+    source: SourceHash,
     /// Scratch memory for settings.
     settings: Vec<u8>,
     /// The state of the numbers by which fractions of a weight are rounded.
@@ -99,7 +99,7 @@ pub struct Intake {
 
 /// What all intakes of a registry have made.
 #[derive(Debug, Default)]
-struct Used {
+struct IntakeUsage {
     series: AtomicU64,
     /// As of the last sweep.
     families: AtomicU64,
@@ -125,11 +125,14 @@ impl Intake {
         table.refresh(segment)?;
         let intake = Self {
             registry: registry.clone(),
-            used: Arc::new(Used { sources: Sources::new(&limits), ..Used::default() }),
+            used: Arc::new(IntakeUsage {
+                sources: Sources::new(&limits),
+                ..IntakeUsage::default()
+            }),
             limits,
             table,
             clock: Coarse::anchored(segment.anchor()),
-            source: Source::default(),
+            source: SourceHash::default(),
             settings: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
             is_in_step: false,
@@ -230,18 +233,18 @@ impl Intake {
         start: Option<Timestamp>,
     ) -> Result<(), Refused> {
         settings::check(given, mode)?;
-        let labels = Sorted::new(labels, self.limits.labels, metric.grouped)?;
+        let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped)?;
         let stamp = if is_stamped(given, mode) { self.clock.now() } else { 0 };
         let times = self.times(&metric, start, mode, stamp);
         match self.put(&metric, Role::Shown, &labels, given, mode, times)? {
-            Put::Done => Ok(()),
-            Put::Locked => Err(Refused::Full),
-            Put::Added => self.follow_beside(&metric, &labels, given, times),
-            Put::Again => Err(Refused::Duplicate),
-            Put::Untimed => self.add_untimed(&metric, &labels, given, times),
-            Put::Other(known) => {
+            PutResult::Done => Ok(()),
+            PutResult::Locked => Err(Refused::Full),
+            PutResult::Added => self.follow_beside(&metric, &labels, given, times),
+            PutResult::Again => Err(Refused::Duplicate),
+            PutResult::Untimed => self.add_untimed(&metric, &labels, given, times),
+            PutResult::Other(known) => {
                 let (metric, labels, role) = (&metric, &labels, Role::Shown);
-                let sent = Sent { metric, role, labels, given, times };
+                let sent = SentTotal { metric, role, labels, given, times };
                 self.take_of_other(&sent, known, |intake, grown| {
                     // Quantiles of several senders cannot be added, so the last ones are shown.
                     let grown = match (given, grown) {
@@ -270,7 +273,7 @@ impl Intake {
         weight: f64,
     ) -> Result<(), Refused> {
         let times = self.times_of(value, weight)?;
-        let labels = Sorted::new(labels, self.limits.labels, metric.grouped)?;
+        let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped)?;
         let mut settings = std::mem::take(&mut self.settings);
         let mut is_done = true;
         let taken = settings::of_shape(&metric, shape, &mut settings).and_then(|wanted| {
@@ -309,7 +312,7 @@ impl Intake {
         let mut scratch = Scratch::default();
         for entry in self.table.entries() {
             let schema = entry.family.schema();
-            let class = Class::of(schema);
+            let class = Class::from_schema(schema);
             if !class.grouped {
                 continue;
             }
@@ -345,12 +348,14 @@ impl Intake {
         let mut scratch = Scratch::default();
         let mut count = 0;
         for grouped in [false, true] {
-            let Ok(sorted) = Sorted::new(labels, table::MAX_LABELS, grouped) else { continue };
+            let Ok(sorted) = SortedLabels::new(labels, table::MAX_LABELS, grouped) else {
+                continue;
+            };
             for entry in self.table.of_labels(Role::Shown, name, &sorted) {
-                if Class::of(entry.family.schema()).grouped != grouped {
+                if Class::from_schema(entry.family.schema()).grouped != grouped {
                     continue;
                 }
-                let mut act = |entry: &Entry, cells: &SeriesCells<'_>| {
+                let mut act = |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
                     entry.kind.read(&entry.family, cells, &mut scratch, |value| {
                         read(&Taken::new(entry, labels, &value));
                     });
@@ -368,7 +373,7 @@ impl Intake {
     /// # Errors
     /// Those of a segment in a file.
     pub fn hide_grouped(&mut self, name: &str, labels: &[(&str, &str)]) -> Result<u64, Error> {
-        let hide = |entry: &Entry, labels: &Sorted<'_>| {
+        let hide = |entry: &FamilyEntry, labels: &SortedLabels<'_>| {
             entry.family.set_shown(|key| labels.write(key), false)
         };
         self.for_each(Role::Shown, name, labels, true, hide)
@@ -397,13 +402,15 @@ impl Intake {
         name: &str,
         labels: &[(&str, &str)],
         grouped: bool,
-        act: impl Fn(&Entry, &Sorted<'_>) -> Result<bool, quipu_segment::Error>,
+        act: impl Fn(&FamilyEntry, &SortedLabels<'_>) -> Result<bool, quipu_segment::Error>,
     ) -> Result<u64, Error> {
         self.table.refresh(self.registry.segment())?;
-        let Ok(labels) = Sorted::new(labels, table::MAX_LABELS, grouped) else { return Ok(0) };
+        let Ok(labels) = SortedLabels::new(labels, table::MAX_LABELS, grouped) else {
+            return Ok(0);
+        };
         let mut count = 0;
         for entry in self.table.of_labels(role, name, &labels) {
-            if Class::of(entry.family.schema()).grouped == grouped {
+            if Class::from_schema(entry.family.schema()).grouped == grouped {
                 let acted = act(&entry, &labels);
                 count += u64::from(acted.map_err(|error| Error::segment(name, error))?);
             }
@@ -420,8 +427,9 @@ impl Intake {
         labels: &[(&str, &str)],
         grouped: bool,
     ) -> Result<u64, Error> {
-        let remove =
-            |entry: &Entry, labels: &Sorted<'_>| entry.family.remove(|key| labels.write(key));
+        let remove = |entry: &FamilyEntry, labels: &SortedLabels<'_>| {
+            entry.family.remove(|key| labels.write(key))
+        };
         let beside = self.for_each(Role::Beside, name, labels, grouped, remove)?;
         self.release(beside);
         if !grouped {
@@ -460,12 +468,12 @@ impl Intake {
         &mut self,
         metric: &Metric<'_>,
         role: Role,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         given: &Given<'_>,
         mode: Mode,
         times: Times,
-    ) -> Result<Put, Refused> {
-        let mut done = Put::Done;
+    ) -> Result<PutResult, Refused> {
+        let mut done = PutResult::Done;
         self.with_cells(metric, role, labels, (given, mode), |entry, cells| {
             done = put::put(entry, cells, given, mode, times);
         })?;
@@ -477,13 +485,13 @@ impl Intake {
         &mut self,
         metric: &Metric<'_>,
         role: Role,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         (given, mode): (&Given<'_>, Mode),
-        act: impl FnMut(&Entry, &SeriesCells<'_>),
+        act: impl FnMut(&FamilyEntry, &SeriesCells<'_>),
     ) -> Result<(), Refused> {
         let mut settings = std::mem::take(&mut self.settings);
         let updated = settings::of_given(metric, given, mode, &mut settings).and_then(|wanted| {
-            let wanted = Wanted { class: Class { role, ..wanted.class }, ..wanted };
+            let wanted = FamilyNeeds { class: Class { role, ..wanted.class }, ..wanted };
             self.update(metric, &wanted, labels, act)
         });
         self.settings = settings;
@@ -494,9 +502,9 @@ impl Intake {
     fn update(
         &mut self,
         metric: &Metric<'_>,
-        wanted: &Wanted<'_>,
-        labels: &Sorted<'_>,
-        mut act: impl FnMut(&Entry, &SeriesCells<'_>),
+        wanted: &FamilyNeeds<'_>,
+        labels: &SortedLabels<'_>,
+        mut act: impl FnMut(&FamilyEntry, &SeriesCells<'_>),
     ) -> Result<(), Refused> {
         if let Some(entry) = self.table.find(wanted, labels)
             && !entry.is_dormant()
@@ -545,7 +553,7 @@ impl Intake {
 
     /// Keeps the help of a name whose families were made without one. It is not kept if there is no
     /// room for it; one that a source has no room for may come from another one.
-    fn keep_help(&mut self, entry: &Entry, metric: &Metric<'_>) {
+    fn keep_help(&mut self, entry: &FamilyEntry, metric: &Metric<'_>) {
         let families = self.used.sources.families();
         let has_room = families.is_none_or(|families| families.has_room(self.source));
         if !has_room && !self.table.has_help(metric.name) {
@@ -566,13 +574,13 @@ impl Intake {
     /// Removes the series of these labels from the other families, if they are of groups as this
     /// one, or not: a series that comes with another type or with other buckets replaces the old
     /// one.
-    fn replace_others(&mut self, entry: &Entry, labels: &Sorted<'_>) {
+    fn replace_others(&mut self, entry: &FamilyEntry, labels: &SortedLabels<'_>) {
         // Another thread may have made one of them. If they cannot be read, the next one tries
         // again.
         let _ = self.table.refresh(self.registry.segment());
-        let class = Class::of(entry.family.schema());
+        let class = Class::from_schema(entry.family.schema());
         for other in self.table.of_labels(Role::Shown, &entry.family.schema().name, labels) {
-            let is_alike = Class::of(other.family.schema()).grouped == class.grouped;
+            let is_alike = Class::from_schema(other.family.schema()).grouped == class.grouped;
             let is_replaced =
                 class.grouped || other.kind.snapshot_kind() == entry.kind.snapshot_kind();
             if is_alike && is_replaced && other.family.id() != entry.family.id() {
@@ -631,9 +639,9 @@ const MAX_WEIGHT: f64 = 1e15;
 /// Changes the cells of a series, if it is there.
 #[inline]
 fn change(
-    entry: &Entry,
-    labels: &Sorted<'_>,
-    act: &mut impl FnMut(&Entry, &SeriesCells<'_>),
+    entry: &FamilyEntry,
+    labels: &SortedLabels<'_>,
+    act: &mut impl FnMut(&FamilyEntry, &SeriesCells<'_>),
 ) -> bool {
     let act = std::cell::RefCell::new(act);
     let once = |cells: SeriesCells<'_>| {
@@ -647,8 +655,8 @@ fn change(
 
 /// Shows a series of a group again, if it was hidden.
 #[inline]
-fn show(entry: &Entry, labels: &Sorted<'_>) -> Result<(), Refused> {
-    if entry.family.hidden() == 0 || !Class::of(entry.family.schema()).grouped {
+fn show(entry: &FamilyEntry, labels: &SortedLabels<'_>) -> Result<(), Refused> {
+    if entry.family.hidden() == 0 || !Class::from_schema(entry.family.schema()).grouped {
         return Ok(());
     }
     let shown = entry.family.set_shown(|key| labels.write(key), true);

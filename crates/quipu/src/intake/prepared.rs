@@ -18,9 +18,9 @@ pub use quipu_segment::series::{SeriesSearch, Spot};
 
 use super::given::{Given, Metric, Mode, Shape};
 use super::moment::Moment;
-use super::put::{Put, put, put_observation};
+use super::put::{PutResult, put, put_observation};
 use super::refused::Refused;
-use super::table::{Entry, Sorted, Wanted};
+use super::table::{FamilyEntry, FamilyNeeds, SortedLabels};
 use super::{Intake, settings};
 use crate::kind::{AnyKind, Times};
 
@@ -28,7 +28,7 @@ use crate::kind::{AnyKind, Times};
 /// prepared it, and may be used with any intake of that registry.
 #[derive(Clone)]
 pub struct Prepared {
-    entry: Arc<Entry>,
+    entry: Arc<FamilyEntry>,
     /// The number of its labels.
     labels: usize,
 }
@@ -90,10 +90,10 @@ impl Intake {
     fn find_prepared(
         &mut self,
         metric: &Metric<'_>,
-        wanted: &Wanted<'_>,
+        wanted: &FamilyNeeds<'_>,
         labels: &[(&str, &str)],
     ) -> Option<Prepared> {
-        let labels = Sorted::new(labels, self.limits.labels, metric.grouped).ok()?;
+        let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped).ok()?;
         let entry = self.table.find(wanted, &labels)?;
         Some(Prepared { entry: Arc::clone(entry), labels: labels.iter().count() })
     }
@@ -124,11 +124,11 @@ impl Intake {
         settings::check(given, mode)?;
         let stamp = if is_stamped(given, mode) { self.clock.now() } else { 0 };
         let times = Times::unknown(stamp);
-        let done = Cell::new(Put::Done);
+        let done = Cell::new(PutResult::Done);
         let is_there =
             prepared.change(values, |cells| done.set(put(entry, cells, given, mode, times)));
         match done.get() {
-            Put::Done => Ok(is_there),
+            PutResult::Done => Ok(is_there),
             // It was not changed. The value has no times, so it is none of the others.
             _ => Err(Refused::Full),
         }
@@ -171,9 +171,9 @@ impl Intake {
             return false;
         }
         let times = Times::unknown(if is_stamped(given, mode) { moment.stamp } else { 0 });
-        let mut done = Put::Locked;
+        let mut done = PutResult::Locked;
         entry.family.change_at(spot, |cells| done = put(entry, &cells, given, mode, times));
-        done == Put::Done
+        done == PutResult::Done
     }
 
     /// Observes a value as [`Intake::observe`] does, if its series is there; returns false, and
@@ -201,7 +201,7 @@ impl Intake {
 
 /// Whether values of that sort are put into the cells of this family by a few additions or stores,
 /// and need nothing else.
-fn is_plain(entry: &Entry, given: &Given<'_>, mode: Mode) -> bool {
+fn is_plain(entry: &FamilyEntry, given: &Given<'_>, mode: Mode) -> bool {
     match (given, &entry.kind) {
         (Given::Counter(_), AnyKind::MixedCounter(_)) => mode == Mode::Add,
         // A group has its series for itself.

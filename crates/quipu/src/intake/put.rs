@@ -6,16 +6,16 @@ use quipu_segment::series::SeriesCells;
 
 use super::class::Class;
 use super::given::{Given, Mode};
-use super::table::Entry;
+use super::table::FamilyEntry;
 use crate::kind::{
-    AnyKind, GAUGE_STAMP, GAUGE_VALUE, Growth, MixedCounter, NativeGrowth, Relay, RelayCounter,
-    RelayHistogram, RelaySummary, Stored, Times,
+    AnyKind, FollowResult, GAUGE_STAMP, GAUGE_VALUE, Growth, MixedCounter, NativeGrowth, Relay,
+    RelayCounter, RelayHistogram, RelaySummary, Times,
 };
 use crate::snapshot::Native;
 
 /// What became of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Put {
+pub(super) enum PutResult {
     /// It was stored.
     Done,
     /// A lock that it needs cannot be had in time.
@@ -32,17 +32,17 @@ pub(super) enum Put {
 
 /// Stores a value.
 pub(super) fn put(
-    entry: &Entry,
+    entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
     given: &Given<'_>,
     mode: Mode,
     times: Times,
-) -> Put {
+) -> PutResult {
     let segment = entry.family.segment();
     if let (Mode::Add, Some(time)) = (mode, times.sample) {
-        let Some(cell) = entry.time else { return Put::Untimed };
+        let Some(cell) = entry.time else { return PutResult::Untimed };
         if !advance(cells, cell, time, times.latest) {
-            return Put::Again;
+            return PutResult::Again;
         }
     }
     if let Some(relay) = relay(entry, cells, given) {
@@ -52,13 +52,13 @@ pub(super) fn put(
         let value = |i| value(given, i);
         return done(match mode {
             Mode::Follow => match relay.follow(segment, times, value) {
-                Stored::Done => true,
-                Stored::Locked => false,
-                Stored::Other(start) => return Put::Other(start),
+                FollowResult::Done => true,
+                FollowResult::Locked => false,
+                FollowResult::Other(start) => return PutResult::Other(start),
             },
             Mode::Set => relay.set(segment, times, value),
             // A push that adds to a group has it for itself.
-            Mode::Add if Class::of(entry.family.schema()).grouped => {
+            Mode::Add if Class::from_schema(entry.family.schema()).grouped => {
                 relay.add(segment, times, value)
             }
             Mode::Add => relay.add_beside(segment, times, value),
@@ -69,7 +69,7 @@ pub(super) fn put(
         | (AnyKind::Histogram(_), Given::Histogram { .. })
             if mode != Mode::Add =>
         {
-            return Put::Added;
+            return PutResult::Added;
         }
         (AnyKind::MixedCounter(_), Given::Counter(n)) => MixedCounter::add_to(*cells, *n),
         (AnyKind::Gauge(_) | AnyKind::Unknown(_), Given::Gauge(n) | Given::Unknown(n)) => {
@@ -89,7 +89,7 @@ pub(super) fn put(
             Mode::Add => layout.add_native(&entry.family, cells, buckets, *sum),
             mode => {
                 // Two threads that follow one source would both add what is missing.
-                let Ok(_guard) = segment.lock_registration() else { return Put::Locked };
+                let Ok(_guard) = segment.lock_registration() else { return PutResult::Locked };
                 match mode {
                     Mode::Follow => layout.follow_native(&entry.family, cells, buckets, *sum),
                     _ => layout.set_native(&entry.family, cells, buckets, *sum),
@@ -99,7 +99,7 @@ pub(super) fn put(
         // `settings` chose the kind for the value.
         _ => {}
     }
-    Put::Done
+    PutResult::Done
 }
 
 /// Makes a time the last one of a series, before the increment with that time is added. Returns
@@ -113,7 +113,7 @@ fn advance(cells: &SeriesCells<'_>, cell: usize, time: u64, latest: u64) -> bool
 /// Counts an observation. Returns false if a lock that it needs cannot be had in time.
 #[inline]
 pub(super) fn put_observation(
-    entry: &Entry,
+    entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
     value: f64,
     times: u64,
@@ -132,7 +132,7 @@ pub(super) fn put_observation(
 
 /// By how much a total has grown since it was followed last: a value for each of the series'.
 pub(super) fn growth(
-    entry: &Entry,
+    entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
     given: &Given<'_>,
     times: Times,
@@ -146,7 +146,7 @@ pub(super) fn growth(
 /// What the buckets of a native histogram have grown by since they were followed last: as
 /// `HistogramLayout::native_growth`.
 pub(super) fn native_growth(
-    entry: &Entry,
+    entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
     given: &Native<'_>,
     most: u64,
@@ -179,7 +179,7 @@ pub(super) fn with_increment<R>(
 
 /// The values of a series that is relayed, if the given value is one for it.
 pub(super) fn relay<'c>(
-    entry: &Entry,
+    entry: &FamilyEntry,
     cells: &SeriesCells<'c>,
     given: &Given<'_>,
 ) -> Option<Relay<'c>> {
@@ -209,6 +209,6 @@ pub(super) fn value(given: &Given<'_>, i: usize) -> f64 {
     }
 }
 
-fn done(is_done: bool) -> Put {
-    if is_done { Put::Done } else { Put::Locked }
+fn done(is_done: bool) -> PutResult {
+    if is_done { PutResult::Done } else { PutResult::Locked }
 }

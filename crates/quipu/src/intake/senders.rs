@@ -26,8 +26,8 @@ use quipu_segment::series::SeriesCells;
 
 use super::class::Role;
 use super::given::{Given, Metric, Mode};
-use super::put::{self, Put, relay};
-use super::table::{Entry, Sorted, Wanted};
+use super::put::{self, PutResult, relay};
+use super::table::{FamilyEntry, FamilyNeeds, SortedLabels};
 use super::{Intake, Refused, change, settings};
 use crate::kind::{LastTotal, Times};
 
@@ -49,11 +49,11 @@ const SILENT: u64 = 15 * 60 * 1_000_000_000;
 
 /// A total of a sender.
 #[derive(Clone, Copy)]
-pub(super) struct Sent<'a> {
+pub(super) struct SentTotal<'a> {
     pub(super) metric: &'a Metric<'a>,
     /// The role of the series that is followed.
     pub(super) role: Role,
-    pub(super) labels: &'a Sorted<'a>,
+    pub(super) labels: &'a SortedLabels<'a>,
     pub(super) given: &'a Given<'a>,
     pub(super) times: Times,
 }
@@ -111,7 +111,7 @@ impl Intake {
         let stamp = self.clock.now();
         let times = self.times(&metric, None, Mode::Add, stamp);
         // The labels that are too many may be dropped where it is added.
-        match Sorted::new(labels, self.limits.labels, false) {
+        match SortedLabels::new(labels, self.limits.labels, false) {
             Ok(labels) => self.give_once(&metric, &labels, times, give),
             Err(_) => give(self),
         }
@@ -121,14 +121,14 @@ impl Intake {
     pub(super) fn add_untimed(
         &mut self,
         metric: &Metric<'_>,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         given: &Given<'_>,
         times: Times,
     ) -> Result<(), Refused> {
         self.give_once(metric, labels, times, |intake| {
             let times = Times::unknown(times.stamp);
             match intake.put(metric, Role::Shown, labels, given, Mode::Add, times)? {
-                Put::Done => Ok(()),
+                PutResult::Done => Ok(()),
                 _ => Err(Refused::Full),
             }
         })
@@ -137,7 +137,7 @@ impl Intake {
     fn give_once(
         &mut self,
         metric: &Metric<'_>,
-        labels: &Sorted<'_>,
+        labels: &SortedLabels<'_>,
         times: Times,
         give: impl FnOnce(&mut Self) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
@@ -166,17 +166,17 @@ impl Intake {
     /// `give` adds an increment to the series, beside what is followed.
     pub(super) fn take_of_other(
         &mut self,
-        sent: &Sent<'_>,
+        sent: &SentTotal<'_>,
         known: u64,
         give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         self.in_step(|intake| {
             let known = if sent.role == Role::Shown {
                 // Another thread may have begun to follow this sender before the step.
-                let Sent { metric, role, labels, given, times } = *sent;
+                let SentTotal { metric, role, labels, given, times } = *sent;
                 match intake.put(metric, role, labels, given, Mode::Follow, times)? {
-                    Put::Done => return Ok(()),
-                    Put::Other(known) => known,
+                    PutResult::Done => return Ok(()),
+                    PutResult::Other(known) => known,
                     _ => return Err(Refused::Full),
                 }
             } else {
@@ -193,11 +193,11 @@ impl Intake {
     /// Adds the growth of a sender that started before the one that is followed.
     fn add_growth(
         &mut self,
-        sent: &Sent<'_>,
+        sent: &SentTotal<'_>,
         known: u64,
         give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
-        let Sent { metric, role, labels, given, times } = *sent;
+        let SentTotal { metric, role, labels, given, times } = *sent;
         let (place, is_new) = match self.place_of(sent, times.start) {
             Place::Own(place) => (place, false),
             Place::Free(place) => (place, true),
@@ -221,10 +221,10 @@ impl Intake {
     /// Follows another sender from now on.
     fn change_sender(
         &mut self,
-        sent: &Sent<'_>,
+        sent: &SentTotal<'_>,
         give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
-        let Sent { metric, role, labels, given, times } = *sent;
+        let SentTotal { metric, role, labels, given, times } = *sent;
         let hidden = Metric { help: "", ..*metric };
         let metric = if role == Role::Shown { metric } else { &hidden };
         let value = (given, Mode::Follow);
@@ -277,7 +277,7 @@ impl Intake {
     }
 
     /// The place of the sender with that start.
-    fn place_of(&mut self, sent: &Sent<'_>, start: u64) -> Place {
+    fn place_of(&mut self, sent: &SentTotal<'_>, start: u64) -> Place {
         let (mut free, mut oldest) = (None, None);
         for place in 0..PLACES {
             let [other, time] = self.in_that_place(sent, place).unwrap_or([0; 2]);
@@ -297,8 +297,8 @@ impl Intake {
 
     /// The start of the sender that has a place, and the time of its last sample. `None` if no
     /// sender ever had the place.
-    fn in_that_place(&mut self, sent: &Sent<'_>, place: usize) -> Option<[u64; 2]> {
-        let Sent { metric, role, labels, given, .. } = *sent;
+    fn in_that_place(&mut self, sent: &SentTotal<'_>, place: usize) -> Option<[u64; 2]> {
+        let SentTotal { metric, role, labels, given, .. } = *sent;
         let registry = self.registry.clone();
         // Another thread may have made the first place of this series.
         self.table.refresh(registry.segment()).ok()?;
@@ -308,8 +308,8 @@ impl Intake {
         let _ = in_place(labels, (PLACE, &place_name(role, place)), |labels| {
             let wanted = settings::of_given(&metric, given, Mode::Follow, &mut settings)?;
             let class = super::class::Class { role: Role::Apart, ..wanted.class };
-            if let Some(entry) = self.table.find(&Wanted { class, ..wanted }, labels) {
-                change(entry, labels, &mut |entry: &Entry, cells: &SeriesCells<'_>| {
+            if let Some(entry) = self.table.find(&FamilyNeeds { class, ..wanted }, labels) {
+                change(entry, labels, &mut |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
                     found = relay(entry, cells, given).map(|relay| relay.turn());
                 });
             }
@@ -322,7 +322,7 @@ impl Intake {
     /// Stores the last total of the sender that is followed in a place.
     fn store_last(
         &mut self,
-        sent: &Sent<'_>,
+        sent: &SentTotal<'_>,
         place: usize,
         last: &LastTotal,
     ) -> Result<(), Refused> {
@@ -334,8 +334,8 @@ impl Intake {
     /// Stores a total as the last one of the sender that has a place.
     fn store_in_place(
         &mut self,
-        sent: &Sent<'_>,
-        labels: &Sorted<'_>,
+        sent: &SentTotal<'_>,
+        labels: &SortedLabels<'_>,
         total: &LastTotal,
     ) -> Result<(), Refused> {
         let value = (sent.given, Mode::Follow);
@@ -349,7 +349,7 @@ impl Intake {
 
     /// Removes the places of a series, and the time of its last increment.
     pub(super) fn remove_places(&mut self, name: &str, labels: &[(&str, &str)]) {
-        let Ok(labels) = Sorted::new(labels, self.limits.labels, false) else { return };
+        let Ok(labels) = SortedLabels::new(labels, self.limits.labels, false) else { return };
         self.remove_place(name, &labels, LAST_INCREMENT);
         for place in 0..PLACES {
             for role in [Role::Shown, Role::Apart] {
@@ -361,10 +361,10 @@ impl Intake {
     }
 
     /// Removes a place of a series. Returns false if there are no places for these labels.
-    fn remove_place(&mut self, name: &str, labels: &Sorted<'_>, place: (&str, &str)) -> bool {
+    fn remove_place(&mut self, name: &str, labels: &SortedLabels<'_>, place: (&str, &str)) -> bool {
         let found = in_place(labels, place, |labels| {
             let entries = self.table.of_labels(Role::Apart, name, labels);
-            let remove = |entry: &std::sync::Arc<Entry>| {
+            let remove = |entry: &std::sync::Arc<FamilyEntry>| {
                 // A place that cannot be locked is free after a day.
                 entry.family.remove(|key| labels.write(key)).unwrap_or(false)
             };
@@ -389,12 +389,12 @@ fn place_name(role: Role, place: usize) -> String {
 
 /// Calls `act` with the labels of a place of the series with these labels.
 fn in_place<R>(
-    labels: &Sorted<'_>,
+    labels: &SortedLabels<'_>,
     place: (&str, &str),
-    act: impl FnOnce(&Sorted<'_>) -> Result<R, Refused>,
+    act: impl FnOnce(&SortedLabels<'_>) -> Result<R, Refused>,
 ) -> Result<R, Refused> {
     let labels: Vec<(&str, &str)> = labels.iter().chain([place]).collect();
-    act(&Sorted::new(&labels, super::table::MAX_LABELS, false)?)
+    act(&SortedLabels::new(&labels, super::table::MAX_LABELS, false)?)
 }
 
 #[cfg(test)]
@@ -411,7 +411,7 @@ mod tests {
     fn a_sender_that_another_thread_follows_already_takes_over_once() {
         let registry = Registry::new();
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
-        let labels = Sorted::new(&[], 1, false).unwrap();
+        let labels = SortedLabels::new(&[], 1, false).unwrap();
         let metric =
             |time| Metric { streams: true, time: Some(Timestamp(time)), ..Metric::new("c_total") };
         for (total, start, time) in [(5.0, 100, 150), (2.0, 200, 250)] {
@@ -422,7 +422,7 @@ mod tests {
         let (metric, given) = (metric(260), Given::Counter(3.0));
         let times = intake.times(&metric, Some(Timestamp(200)), Mode::Follow, 1);
         let (metric, role, labels, given) = (&metric, Role::Shown, &labels, &given);
-        let sent = Sent { metric, role, labels, given, times };
+        let sent = SentTotal { metric, role, labels, given, times };
         intake.take_of_other(&sent, 100, |_, _| Err(Refused::Value)).unwrap();
         assert!(registry.text().contains("c_total 8\n"), "{}", registry.text());
     }

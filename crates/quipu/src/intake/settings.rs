@@ -3,7 +3,7 @@
 use super::class::Class;
 use super::given::{Given, Metric, Mode, Shape};
 use super::refused::Refused;
-use super::table::Wanted;
+use super::table::FamilyNeeds;
 use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{
     AnyKind, FINEST, GAUGE_EXEMPLAR, GAUGE_STAMP, GAUGE_VALUE, GaugeKind, HistogramLayout,
@@ -30,7 +30,7 @@ pub(super) fn of_given<'a>(
     given: &Given<'_>,
     mode: Mode,
     settings: &'a mut Vec<u8>,
-) -> Result<Wanted<'a>, Refused> {
+) -> Result<FamilyNeeds<'a>, Refused> {
     settings.clear();
     // In groups, one series is added to and another of the same family is replaced.
     let adds = mode == Mode::Add && !metric.grouped;
@@ -73,7 +73,7 @@ pub(super) fn of_shape<'a>(
     metric: &Metric<'a>,
     shape: &Shape,
     settings: &'a mut Vec<u8>,
-) -> Result<Wanted<'a>, Refused> {
+) -> Result<FamilyNeeds<'a>, Refused> {
     settings.clear();
     let (kind, cells, floats) = match shape {
         Shape::Classic(bounds) => {
@@ -110,7 +110,7 @@ fn wanted<'a>(
     cells: usize,
     floats: u64,
     (adds, settings): (bool, &'a mut Vec<u8>),
-) -> Result<Wanted<'a>, Refused> {
+) -> Result<FamilyNeeds<'a>, Refused> {
     let has_no_exemplars = [SummaryLayout::NUMBER, RelaySummary::NUMBER].contains(&kind);
     let keeps_exemplars = metric.exemplars && !has_no_exemplars;
     let keeps_time = metric.streams && adds && keeps_exemplars;
@@ -128,7 +128,7 @@ fn wanted<'a>(
     let class = Class { bare: is_counter, grouped: metric.grouped, ..Class::default() };
     // At most MAX_CELLS.
     let (shown, cells) = (shown(kind), cells as u16);
-    Ok(Wanted { name: metric.name, kind, shown, cells, floats, class, settings })
+    Ok(FamilyNeeds { name: metric.name, kind, shown, cells, floats, class, settings })
 }
 
 /// The cell of the time of the last increment, in a family with that many cells, if it keeps that.
@@ -147,7 +147,7 @@ pub(super) fn time_cell(kind: &AnyKind, cells: u16) -> Option<usize> {
 
 /// The other kind that takes values of the same type, with its settings: a family is added to, or
 /// it follows totals.
-pub(super) fn other_kind(wanted: &Wanted<'_>) -> Option<(u8, Vec<u8>)> {
+pub(super) fn other_kind(wanted: &FamilyNeeds<'_>) -> Option<(u8, Vec<u8>)> {
     match wanted.kind {
         MixedCounter::NUMBER => Some((RelayCounter::NUMBER, Vec::new())),
         RelayCounter::NUMBER => Some((MixedCounter::NUMBER, Vec::new())),

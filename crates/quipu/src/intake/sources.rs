@@ -24,7 +24,7 @@ pub(super) struct Sources {
 
 /// A source, by its hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Source(u64);
+pub(super) struct SourceHash(u64);
 
 /// Counts of sources, up to a limit.
 #[derive(Debug)]
@@ -53,11 +53,11 @@ impl Sources {
 
     /// The source of that name or address.
     #[inline]
-    pub(super) fn find(&self, source: &(impl Hash + ?Sized)) -> Source {
+    pub(super) fn find(&self, source: &(impl Hash + ?Sized)) -> SourceHash {
         if self.series.is_none() && self.families.is_none() {
-            return Source::default();
+            return SourceHash::default();
         }
-        Source(self.hash.hash_one(source))
+        SourceHash(self.hash.hash_one(source))
     }
 
     /// The series that sources made, if there is a limit.
@@ -78,13 +78,13 @@ impl Sketch {
     }
 
     /// Whether the source may make one more. Threads that ask at the same time may each make one.
-    pub(super) fn has_room(&self, source: Source) -> bool {
+    pub(super) fn has_room(&self, source: SourceHash) -> bool {
         let made = self.words(source).map(|word| word.load(Ordering::Relaxed));
         made.min().is_none_or(|made| u64::from(made) < self.most && made < u32::MAX)
     }
 
     /// Notes that the source has made one.
-    pub(super) fn add(&self, source: Source) {
+    pub(super) fn add(&self, source: SourceHash) {
         for word in self.words(source) {
             let more = |made: u32| made.checked_add(1);
             // At its greatest value, it stays.
@@ -112,7 +112,7 @@ impl Sketch {
         }
     }
 
-    fn words(&self, Source(hash): Source) -> impl Iterator<Item = &AtomicU32> {
+    fn words(&self, SourceHash(hash): SourceHash) -> impl Iterator<Item = &AtomicU32> {
         // Truncation is meant: each row takes other bits of the hash.
         let at = [hash as usize, (hash >> 32) as usize];
         self.rows.iter().zip(at).filter_map(|(row, at)| row.get(at % row.len()))

@@ -28,7 +28,7 @@ use crate::kind::{AnyKind, InfoKind, MetricKind};
 use crate::snapshot::Kind;
 
 /// A family, with the meaning of its cells.
-pub(super) struct Entry {
+pub(super) struct FamilyEntry {
     pub(super) family: Family,
     pub(super) kind: AnyKind,
     pub(super) class: Class,
@@ -40,7 +40,7 @@ pub(super) struct Entry {
 
 /// What a value needs of its family.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct FamilyNeeds<'a> {
     pub(super) name: &'a str,
     /// The number of the kind.
     pub(super) kind: u8,
@@ -54,7 +54,7 @@ pub(super) struct Wanted<'a> {
 
 /// Labels sorted by name, without those that have no value.
 #[derive(Clone, Copy)]
-pub(super) struct Sorted<'a> {
+pub(super) struct SortedLabels<'a> {
     labels: &'a [(&'a str, &'a str)],
     order: [u8; MAX_LABELS],
     count: usize,
@@ -66,19 +66,19 @@ pub(super) const MAX_LABELS: usize = 64;
 /// The families by what is wanted of them, and by role, name and label names alone.
 #[derive(Clone, Default)]
 pub(super) struct Table {
-    entries: Vec<Arc<Entry>>,
-    by_wanted: HashMap<Box<[u8]>, u32, Seeded>,
+    entries: Vec<Arc<FamilyEntry>>,
+    by_wanted: HashMap<Box<[u8]>, u32, TableHash>,
     /// The family that was found last. Most senders put the series of a family together.
     last: usize,
     /// By role, name and label names.
     by_labels: HashMap<Box<[u8]>, Vec<u32>>,
     /// The shown families with a label whose name is escaped for readers without UTF-8 names, by
     /// role, name and escaped label names.
-    escaped: HashMap<Box<[u8]>, Vec<u32>, Seeded>,
+    escaped: HashMap<Box<[u8]>, Vec<u32>, TableHash>,
     /// The newest family of each name.
     by_name: HashMap<Box<str>, u32>,
     /// The families that applications registered under their name alone.
-    registered: HashMap<String, Arc<Entry>>,
+    registered: HashMap<String, Arc<FamilyEntry>>,
     /// The numbers of all families.
     known: HashSet<u64>,
     /// The names that have a help.
@@ -86,7 +86,7 @@ pub(super) struct Table {
     /// The number of families that have nothing but a help.
     helps: usize,
     /// The names of all samples, each with the families that have it.
-    samples: HashMap<String, Vec<Arc<Entry>>>,
+    samples: HashMap<String, Vec<Arc<FamilyEntry>>>,
     /// Why the last series that cannot be shown was refused.
     collision: Option<Collision>,
     /// The newest record of the segment that the table has seen.
@@ -153,14 +153,14 @@ impl fmt::Display for Collision {
     }
 }
 
-impl Entry {
+impl FamilyEntry {
     /// `None` if the kind of the family is unknown to this version, or its settings damaged.
     fn new(family: Family) -> Option<Self> {
         let kind = AnyKind::decode(&family).ok()?;
         if let Some(sides) = kind.side_allocations() {
             family.set_side_allocations(sides);
         }
-        let class = Class::of(family.schema());
+        let class = Class::from_schema(family.schema());
         let has_help = AtomicBool::new(!family.schema().help.is_empty());
         let time = settings::time_cell(&kind, family.schema().cells);
         Some(Self { family, kind, class, time, has_help })
@@ -197,7 +197,7 @@ impl Entry {
 
     /// Whether the family has what is wanted: then [`put_wanted`] writes the same bytes for both.
     #[inline]
-    fn has(&self, wanted: &Wanted<'_>, labels: &Sorted<'_>) -> bool {
+    fn has(&self, wanted: &FamilyNeeds<'_>, labels: &SortedLabels<'_>) -> bool {
         let schema = self.family.schema();
         let count = if self.class.alone { 0 } else { schema.labels.len() };
         schema.kind == wanted.kind
@@ -210,7 +210,7 @@ impl Entry {
     }
 }
 
-impl<'a> Sorted<'a> {
+impl<'a> SortedLabels<'a> {
     /// Sorts labels, of which at most `most` may be there. Those without a value are left out,
     /// unless `keeps_empty`.
     pub(super) fn new(
@@ -281,13 +281,17 @@ impl Table {
     }
 
     /// All families.
-    pub(super) fn entries(&self) -> &[Arc<Entry>] {
+    pub(super) fn entries(&self) -> &[Arc<FamilyEntry>] {
         &self.entries
     }
 
     /// The family that has what is wanted, if the table knows it.
     #[inline]
-    pub(super) fn find(&mut self, wanted: &Wanted<'_>, labels: &Sorted<'_>) -> Option<&Arc<Entry>> {
+    pub(super) fn find(
+        &mut self,
+        wanted: &FamilyNeeds<'_>,
+        labels: &SortedLabels<'_>,
+    ) -> Option<&Arc<FamilyEntry>> {
         if !self.entries.get(self.last).is_some_and(|entry| entry.has(wanted, labels)) {
             put_wanted(wanted, labels.iter().map(|(name, _)| name), &mut self.bytes);
             self.last = *self.by_wanted.get(&*self.bytes)? as usize;
@@ -296,12 +300,17 @@ impl Table {
     }
 
     /// The newest family of that name.
-    pub(super) fn newest_of(&self, name: &str) -> Option<&Arc<Entry>> {
+    pub(super) fn newest_of(&self, name: &str) -> Option<&Arc<FamilyEntry>> {
         self.entries.get(*self.by_name.get(name)? as usize)
     }
 
     /// The families of that role and name that have these labels, whatever their kind.
-    pub(super) fn of_labels(&self, role: Role, name: &str, labels: &Sorted<'_>) -> Vec<Arc<Entry>> {
+    pub(super) fn of_labels(
+        &self,
+        role: Role,
+        name: &str,
+        labels: &SortedLabels<'_>,
+    ) -> Vec<Arc<FamilyEntry>> {
         let mut bytes = vec![role as u8];
         put_names(name, labels.iter().map(|(name, _)| name), &mut bytes);
         let found = self.by_labels.get(&*bytes).into_iter().flatten();
@@ -310,7 +319,7 @@ impl Table {
 
     /// The family that an application registered under a name, with or without the `_total` that
     /// formats add to counters.
-    pub(super) fn registered_as(&self, name: &str) -> Option<Arc<Entry>> {
+    pub(super) fn registered_as(&self, name: &str) -> Option<Arc<FamilyEntry>> {
         let found = self.registered.get(name).or_else(|| {
             let counter = self.registered.get(name.strip_suffix("_total")?);
             counter.filter(|entry| entry.kind.snapshot_kind() == Kind::Counter)
@@ -320,10 +329,10 @@ impl Table {
 
     /// The families of single series that are shown under a name, in the order in which they were
     /// made.
-    pub(super) fn variants_of(&self, name: &str) -> Vec<Arc<Entry>> {
-        let is_of = |entry: &&Arc<Entry>| {
+    pub(super) fn variants_of(&self, name: &str) -> Vec<Arc<FamilyEntry>> {
+        let is_of = |entry: &&Arc<FamilyEntry>| {
             let (schema, kind) = (entry.family.schema(), entry.kind.snapshot_kind());
-            let class = Class::of(schema);
+            let class = Class::from_schema(schema);
             let is_suffixed = kind == Kind::Counter && !class.bare;
             let base = name.strip_suffix("_total").filter(|_| is_suffixed);
             let is_single = !class.grouped && class.role == Role::Shown;
@@ -359,7 +368,7 @@ impl Table {
         labels: impl Iterator<Item = &'n str>,
     ) -> Result<(), Refused> {
         let base = base_of(name, kind);
-        let is_other = |entry: &Arc<Entry>| {
+        let is_other = |entry: &Arc<FamilyEntry>| {
             let schema = entry.family.schema();
             let is_there = schema.identity == Identity::Name || entry.has_shown();
             is_there && base_of(&schema.name, entry.kind.snapshot_kind()) != base
@@ -411,8 +420,8 @@ impl Table {
     pub(super) fn make(
         &mut self,
         registration: &RegistrationGuard<'_>,
-        wanted: &Wanted<'_>,
-        labels: &Sorted<'_>,
+        wanted: &FamilyNeeds<'_>,
+        labels: &SortedLabels<'_>,
         about: &super::Metric<'_>,
     ) -> Result<(), Refused> {
         let named = |name: &str| Label { name: name.to_owned(), values: None };
@@ -476,7 +485,7 @@ impl Table {
         if self.known.contains(&family.id()) {
             return true;
         }
-        let Some(entry) = Entry::new(family) else { return false };
+        let Some(entry) = FamilyEntry::new(family) else { return false };
         let (schema, class) = (entry.family.schema(), entry.class);
         self.known.insert(entry.family.id());
         if entry.has_help() && class.role != Role::Beside && class.role != Role::Apart {
@@ -515,9 +524,9 @@ impl Table {
 
     /// Makes a family the one for what it is wanted for: also for the values of the other kind of
     /// its type, unless a family of that kind was made before it.
-    fn put_first(&mut self, entry: &Entry, at: u32) {
+    fn put_first(&mut self, entry: &FamilyEntry, at: u32) {
         let (schema, class) = (entry.family.schema(), entry.class);
-        let mut wanted = Wanted {
+        let mut wanted = FamilyNeeds {
             name: &schema.name,
             kind: schema.kind,
             shown: entry.kind.snapshot_kind(),
@@ -536,13 +545,13 @@ impl Table {
         }
     }
 
-    fn put_key(&mut self, wanted: &Wanted<'_>, entry: &Entry, at: u32) {
+    fn put_key(&mut self, wanted: &FamilyNeeds<'_>, entry: &FamilyEntry, at: u32) {
         put_wanted(wanted, label_names(entry.family.schema()), &mut self.bytes);
         let before = self.by_wanted.get(&*self.bytes);
         let before = before.and_then(|&before| self.entries.get(before as usize));
         // All tables agree which one is the first. A record that another family had may lie before
         // older ones.
-        let age = |entry: &Entry| (entry.family.created(), entry.family.id());
+        let age = |entry: &FamilyEntry| (entry.family.created(), entry.family.id());
         if before.is_none_or(|before| age(before) > age(entry)) {
             self.by_wanted.insert(self.bytes.as_slice().into(), at);
         }
@@ -550,14 +559,14 @@ impl Table {
 
     fn put_registered(&mut self, family: Family) {
         // One of a kind that this version does not know takes no change.
-        let Some(entry) = Entry::new(family) else { return };
+        let Some(entry) = FamilyEntry::new(family) else { return };
         let entry = Arc::new(entry);
         self.take_samples(&entry);
         self.registered.insert(entry.family.schema().name.clone(), entry);
     }
 
     /// Notes the names of the samples of a metric.
-    fn take_samples(&mut self, entry: &Arc<Entry>) {
+    fn take_samples(&mut self, entry: &Arc<FamilyEntry>) {
         let shown = entry.kind.snapshot_kind();
         for name in ShownNames::of(base_of(&entry.family.schema().name, shown), shown) {
             self.samples.entry(name).or_default().push(Arc::clone(entry));
@@ -567,7 +576,11 @@ impl Table {
 
 /// Writes what is wanted as bytes: different families have different ones.
 #[inline]
-fn put_wanted<'n>(wanted: &Wanted<'_>, names: impl Iterator<Item = &'n str>, out: &mut Vec<u8>) {
+fn put_wanted<'n>(
+    wanted: &FamilyNeeds<'_>,
+    names: impl Iterator<Item = &'n str>,
+    out: &mut Vec<u8>,
+) {
     out.clear();
     out.extend_from_slice(&[wanted.kind, wanted.class.number() & !ALONE_IN_CLASS]);
     let settings = settings::identity(wanted.kind, wanted.settings);
@@ -587,12 +600,12 @@ fn escaped_key<'n>(name: &str, labels: impl Iterator<Item = &'n str>) -> Box<[u8
 
 /// The names of the labels that are shown.
 pub(super) fn label_names(schema: &Schema) -> impl Iterator<Item = &str> + Clone {
-    let is_alone = Class::of(schema).alone;
+    let is_alone = Class::from_schema(schema).alone;
     let names = schema.labels.iter().map(|label| &*label.name);
     names.filter(move |name| !(is_alone && *name == ALONE))
 }
 
-fn schema_name(entry: &Entry) -> Box<str> {
+fn schema_name(entry: &FamilyEntry) -> Box<str> {
     entry.family.schema().name.as_str().into()
 }
 
@@ -625,19 +638,19 @@ fn is_set(kind: u8) -> bool {
 /// Hashes the bytes of what is wanted with rapidhash and random secrets: no sender can choose names
 /// that collide. (The hash of the standard library takes twice as long.)
 #[derive(Clone, Copy)]
-pub(super) struct Seeded(RapidSecrets);
+pub(super) struct TableHash(RapidSecrets);
 
 /// The hash so far.
 pub(super) struct Hash(RapidSecrets, u64);
 
-impl Default for Seeded {
+impl Default for TableHash {
     fn default() -> Self {
         // The standard library's hasher is the source of random numbers that each system has.
         Self(RapidSecrets::seed(RandomState::new().hash_one(0_u8)))
     }
 }
 
-impl BuildHasher for Seeded {
+impl BuildHasher for TableHash {
     type Hasher = Hash;
 
     #[inline]

@@ -52,7 +52,7 @@ impl Intake {
         let ours: Vec<(Role, &Family)> = families
             .iter()
             .filter(is_taken_in)
-            .map(|family| (Class::of(family.schema()).role, family))
+            .map(|family| (Class::from_schema(family.schema()).role, family))
             .collect();
         let is_kept =
             |&(role, family): &(Role, &Family)| role == Role::Shown && !family.is_unused(least);

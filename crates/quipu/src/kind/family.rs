@@ -204,8 +204,9 @@ pub(crate) fn single<I: Instrument>(
     let own = kind.own_label();
     let is_open = |label: &&Label| label.values.is_none() && Some(&*label.name) != own;
     if let Some(label) = family.schema().labels.iter().find(is_open) {
-        let what = format!("it has the label {:?} without a value: register a family", label.name);
-        return Err(Error::invalid(&family.schema().name, what));
+        let reason =
+            format!("it has the label {:?} without a value: register a family", label.name);
+        return Err(Error::invalid(&family.schema().name, reason));
     }
     // Each constant label of the scope has a single value, of index 0.
     let constant = family.schema().labels.iter().filter(|label| label.values.is_some()).count();

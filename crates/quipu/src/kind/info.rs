@@ -70,9 +70,9 @@ impl Register for Info {
     fn register(scope: &Scope<'_>, mut description: Description) -> Result<Self, Error> {
         description.labels = description.values.iter().map(|(name, _)| name.clone()).collect();
         if let Some((label, values)) = description.values.iter().find(|(_, v)| v.len() != 1) {
-            let what =
+            let reason =
                 format!("the label {label:?} of an info has {} values: give it one", values.len());
-            return Err(Error::invalid(&description.full_name(), what));
+            return Err(Error::invalid(&description.full_name(), reason));
         }
         super::family::single(scope, &description)
     }

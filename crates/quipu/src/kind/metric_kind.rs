@@ -125,9 +125,9 @@ fn is_ascending(numbers: &[f64]) -> bool {
 
 /// The error for a family whose record contradicts its kind.
 pub(crate) fn damaged(schema: &Schema) -> Error {
-    let what = "its settings in the segment are damaged: restore the file, or move it away to \
+    let reason = "its settings in the segment are damaged: restore the file, or move it away to \
                 start afresh";
-    Error::invalid(&schema.name, what)
+    Error::invalid(&schema.name, reason)
 }
 
 /// Declares the enum of all kinds, which dispatches to them without a virtual call.
@@ -149,8 +149,8 @@ macro_rules! kinds {
                         <$kind as MetricKind>::decode(family).map(|kind| Self::$name(kind.into()))
                     })+
                     _ => {
-                        let what = "its kind is unknown to this version: use a later one";
-                        Err(crate::error::Error::invalid(&schema.name, what))
+                        let reason = "its kind is unknown to this version: use a later one";
+                        Err(crate::error::Error::invalid(&schema.name, reason))
                     }
                 }
             }

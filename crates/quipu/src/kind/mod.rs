@@ -55,15 +55,15 @@ pub use window::Window;
 pub(crate) use gauge::{
     EXEMPLAR as GAUGE_EXEMPLAR, GaugeKind, STAMP as GAUGE_STAMP, VALUE as GAUGE_VALUE,
 };
-pub(crate) use histogram::{KEEPS_EXEMPLARS, KEEPS_TIMES, Layout as HistogramLayout, MAX_BOUNDS};
+pub(crate) use histogram::{HistogramLayout, KEEPS_EXEMPLARS, KEEPS_TIMES, MAX_BOUNDS};
 pub(crate) use info::InfoKind;
 pub(crate) use metric_kind::{MetricKind, Scratch};
 pub(crate) use native::{FINEST, NativeGrowth, SCHEMAS, last_index};
 pub(crate) use process_gauge::Processes;
 pub(crate) use relay::{
-    Growth, LastTotal, Relay, RelayCounter, RelayHistogram, RelaySummary, Stored, Times,
+    FollowResult, Growth, LastTotal, Relay, RelayCounter, RelayHistogram, RelaySummary, Times,
 };
-pub(crate) use summary::{COUNT as SUMMARY_COUNT, Layout as SummaryLayout, SUM as SUMMARY_SUM};
+pub(crate) use summary::{COUNT as SUMMARY_COUNT, SUM as SUMMARY_SUM, SummaryLayout};
 pub(crate) use total::Total;
 pub(crate) use unknown::UnknownKind;
 
@@ -72,11 +72,11 @@ metric_kind::kinds! {
     FloatCounter: total::TotalKind<FloatCounter>,
     Gauge: gauge::GaugeKind,
     IntGauge: int_gauge::IntGaugeKind,
-    Histogram: histogram::Layout,
-    Summary: summary::Layout,
+    Histogram: histogram::HistogramLayout,
+    Summary: summary::SummaryLayout,
     Info: info::InfoKind,
     StateSet: state_set::StateSetKind,
-    ProcessGauge: process_gauge::Layout,
+    ProcessGauge: process_gauge::ProcessGaugeLayout,
     MixedCounter: total::TotalKind<MixedCounter>,
     Unknown: unknown::UnknownKind,
     RelayCounter: relay::RelayCounter,

@@ -89,7 +89,7 @@ enum Next {
 
 /// The result of following a total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stored {
+pub(crate) enum FollowResult {
     /// It was stored, or arrived late.
     Done,
     /// A lock cannot be had in time. Nothing was changed.
@@ -141,22 +141,22 @@ impl<'c> Relay<'c> {
         segment: &Segment,
         times: Times,
         value: impl Fn(usize) -> f64,
-    ) -> Stored {
+    ) -> FollowResult {
         match self.compare(times, &value) {
-            Next::Late => return Stored::Done,
-            Next::Other(start) => return Stored::Other(start),
+            Next::Late => return FollowResult::Done,
+            Next::Other(start) => return FollowResult::Other(start),
             Next::Same if self.phase().is_multiple_of(2) => {
                 self.pass_last(times);
                 self.store(times, value);
             }
             _ => {
-                let Ok(_guard) = segment.lock_registration() else { return Stored::Locked };
+                let Ok(_guard) = segment.lock_registration() else { return FollowResult::Locked };
                 self.complete();
                 // Another thread may have noted the same restart meanwhile.
                 let next = self.compare(times, &value);
                 match next {
-                    Next::Late => return Stored::Done,
-                    Next::Other(start) => return Stored::Other(start),
+                    Next::Late => return FollowResult::Done,
+                    Next::Other(start) => return FollowResult::Other(start),
                     Next::Same | Next::Restarted => {}
                 }
                 self.pass_last(times);
@@ -166,7 +166,7 @@ impl<'c> Relay<'c> {
                 self.store(times, value);
             }
         }
-        Stored::Done
+        FollowResult::Done
     }
 
     /// Returns the last total of the sender that is followed, and ends its turn: later totals with
@@ -756,7 +756,7 @@ mod tests {
                 // The same update again, as a sender would that got no response.
                 for _ in 0..2 {
                     let stored = relay.follow(segment, Times::unknown(1), |i| [3.0, 4.0][i]);
-                    assert_eq!(stored, Stored::Done);
+                    assert_eq!(stored, FollowResult::Done);
                     assert_eq!(shown(relay), [9.0, 13.0], "{point:?}");
                 }
             }
@@ -771,7 +771,7 @@ mod tests {
                 store(relay, ([0.0; 2], [0.0; 2], [0.0; 2], 0));
                 relay.cells.plain(TIME).store(0, Ordering::Relaxed);
                 let at = |sample| Times { sample: Some(sample), ..Times::unknown(1) };
-                assert_eq!(relay.follow(segment, at(100), |_| last), Stored::Done);
+                assert_eq!(relay.follow(segment, at(100), |_| last), FollowResult::Done);
                 assert_eq!(relay.last_sample(u64::MAX), Some(100));
                 let followed = relay.follow(segment, at(200), |_| {
                     // What the cells contain now is what a death leaves.
@@ -779,7 +779,7 @@ mod tests {
                     assert!(is_last || relay.last_sample(u64::MAX) == Some(101), "{next}");
                     next
                 });
-                assert_eq!(followed, Stored::Done);
+                assert_eq!(followed, FollowResult::Done);
                 assert_eq!(relay.last_sample(u64::MAX), Some(200));
             }
         });
@@ -790,17 +790,17 @@ mod tests {
     fn a_death_between_two_turns_counts_no_total_in_full_again() {
         with_summary(|segment, relay| {
             let of = |start| Times { start, by_start: true, ..Times::unknown(1) };
-            assert_eq!(relay.follow(segment, of(100), |_| 5.0), Stored::Done);
-            assert_eq!(relay.follow(segment, of(200), |_| 2.0), Stored::Other(100));
+            assert_eq!(relay.follow(segment, of(100), |_| 5.0), FollowResult::Done);
+            assert_eq!(relay.follow(segment, of(200), |_| 2.0), FollowResult::Other(100));
             let last = relay.end_turn(segment).unwrap();
             assert_eq!(last, LastTotal { start: 100, time: 0, values: vec![5.0; 2] });
             for start in [100, 200] {
-                assert_eq!(relay.follow(segment, of(start), |_| 6.0), Stored::Other(101));
+                assert_eq!(relay.follow(segment, of(start), |_| 6.0), FollowResult::Other(101));
             }
             assert_eq!(shown(relay), [5.0; 2]);
             assert!(relay.begin_turn(segment, &last, of(200), |_| 2.0));
             assert_eq!(shown(relay), [7.0; 2]);
-            assert_eq!(relay.follow(segment, of(200), |_| 3.0), Stored::Done);
+            assert_eq!(relay.follow(segment, of(200), |_| 3.0), FollowResult::Done);
             assert_eq!(shown(relay), [8.0; 2]);
         });
     }
@@ -812,7 +812,7 @@ mod tests {
             let follow = |start, sample, latest, value: f64| {
                 let sample = Some(sample);
                 let times = Times { start, sample, latest, ..Times::unknown(1) };
-                assert_eq!(relay.follow(segment, times, |_| value), Stored::Done);
+                assert_eq!(relay.follow(segment, times, |_| value), FollowResult::Done);
                 assert_eq!(shown(relay), [value; 2]);
                 assert_eq!(relay.last_sample(latest), sample);
             };

@@ -97,7 +97,7 @@ impl<S: LabelValue> Instrument for StateSet<S> {
     const SETTINGS: &'static [Setting] = &[Setting::States];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
-        let fail = |what: &str| Err(Error::invalid(&description.full_name(), what));
+        let fail = |message: &str| Err(Error::invalid(&description.full_name(), message));
         let named: Vec<&str> = description.states.iter().map(String::as_str).collect();
         if S::VALUES.is_some() && !named.is_empty() {
             return fail("the type of its states names them: omit them in the description");
@@ -108,9 +108,9 @@ impl<S: LabelValue> Instrument for StateSet<S> {
         }
         let is_wrong = |state: &&str| state.is_empty() || state.contains('\0');
         if !(1..=512).contains(&states.len()) || states.iter().any(is_wrong) {
-            let what = "it needs 1 to 512 states whose names are not empty and have no NUL: use an \
+            let reason = "it needs 1 to 512 states whose names are not empty and have no NUL: use an \
                         enum that derives LabelValue, or name them in the description";
-            return fail(what);
+            return fail(reason);
         }
         // At most 512.
         schema.cells = states.len() as u16;

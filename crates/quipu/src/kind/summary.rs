@@ -31,7 +31,7 @@ use crate::snapshot::{self, Value};
 #[derive(Debug, Clone)]
 pub struct Summary {
     bound: SeriesHandle,
-    layout: Arc<Layout>,
+    layout: Arc<SummaryLayout>,
 }
 
 /// Summaries by label.
@@ -39,7 +39,7 @@ pub type SummaryFamily<L> = Family<Summary, L>;
 
 /// What all series of a summary share.
 #[derive(Debug)]
-pub struct Layout {
+pub struct SummaryLayout {
     quantiles: Box<[f64]>,
     /// The nanoseconds of an age: at least a millisecond.
     width: u64,
@@ -64,7 +64,7 @@ const MAX_BUCKETS: u16 = 384;
 const DEFAULT_WINDOW: Duration = Duration::from_secs(600);
 const DEFAULT_QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
-impl Layout {
+impl SummaryLayout {
     /// The cells of a series.
     pub(crate) const CELLS: u16 = CELLS;
     /// The shortest window.
@@ -221,9 +221,9 @@ impl Summary {
     /// Calls `work`, and observes how many seconds it took.
     pub fn time<T>(&self, work: impl FnOnce() -> T) -> T {
         let start = std::time::Instant::now();
-        let answer = work();
+        let result = work();
         self.observe(start.elapsed().as_secs_f64());
-        answer
+        result
     }
 
     /// Returns the sum of all observations, including those before the window.
@@ -254,11 +254,11 @@ impl<L: LabelGroup> Family<Summary, L> {
 }
 
 impl Instrument for Summary {
-    type Kind = Layout;
+    type Kind = SummaryLayout;
     const SETTINGS: &'static [Setting] = &[Setting::Quantiles, Setting::Window];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
-        let fail = |what: String| Err(Error::invalid(&description.full_name(), what));
+        let fail = |reason: String| Err(Error::invalid(&description.full_name(), reason));
         let quantiles = description.quantiles.as_deref().unwrap_or(&DEFAULT_QUANTILES);
         if let Some(wrong) = quantiles.iter().find(|q| !(0.0..=1.0).contains(*q)) {
             return fail(format!("quantile {wrong} is out of range: use 0 to 1"));
@@ -279,12 +279,12 @@ impl Instrument for Summary {
         Ok(())
     }
 
-    fn from_handle(handle: SeriesHandle, layout: &Arc<Layout>) -> Self {
+    fn from_handle(handle: SeriesHandle, layout: &Arc<SummaryLayout>) -> Self {
         Self { bound: handle, layout: Arc::clone(layout) }
     }
 }
 
-impl MetricKind for Layout {
+impl MetricKind for SummaryLayout {
     const NUMBER: u8 = 6;
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Summary;
 
@@ -325,7 +325,7 @@ impl MetricKind for Layout {
     }
 }
 
-impl SideAllocations for Layout {
+impl SideAllocations for SummaryLayout {
     fn is_offset(&self, cell: usize) -> bool {
         cell >= FIRST_AGE && (cell - FIRST_AGE) % AGE_CELLS == TABLE
     }

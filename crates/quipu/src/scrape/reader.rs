@@ -21,11 +21,11 @@ use crate::snapshot::{
 /// The readers of a segment's families, cached until the segment gets a new family.
 #[derive(Default)]
 pub(crate) struct Readers {
-    known: ForkSafeCell<Known>,
+    known: ForkSafeCell<ReadFamilies>,
 }
 
 #[derive(Default)]
-struct Known {
+struct ReadFamilies {
     newest: u64,
     readers: Arc<ReaderList>,
 }
@@ -77,7 +77,7 @@ impl ReaderList {
     }
 
     /// Readers in this order, which are not found by name.
-    pub(crate) fn of(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
+    pub(crate) fn from_readers(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
         Self { readers: readers.into_iter().collect(), ..Self::default() }
     }
 
@@ -91,7 +91,7 @@ impl ReaderList {
         };
         let mut is_shown = |family: &series::Family| {
             let schema = family.schema();
-            let role = Class::of(schema).role;
+            let role = Class::from_schema(schema).role;
             if role == Role::Help {
                 list.helps.insert(schema.name.clone(), schema.help.clone());
             }
@@ -185,7 +185,7 @@ impl Deref for ReaderList {
 
 impl Readers {
     /// The readers of all families.
-    pub(crate) fn of(&self, segment: &Segment) -> Result<Arc<ReaderList>, Error> {
+    pub(crate) fn list(&self, segment: &Segment) -> Result<Arc<ReaderList>, Error> {
         let (last, readers) = self.known.read(|known| (known.newest, Arc::clone(&known.readers)));
         // Which of several contradicting variants are shown depends on which have series.
         if segment.newest() == last && !readers.has_contradictions() {
@@ -195,7 +195,7 @@ impl Readers {
         let (families, newest) = segment.families_since(last)?;
         let readers = Arc::new(readers.with(families));
         self.known.replace(|known| {
-            let next = Known { newest, readers: Arc::clone(&readers) };
+            let next = ReadFamilies { newest, readers: Arc::clone(&readers) };
             // Offsets of records do not tell which list is newer: a family is reserved before its
             // slab, and published after it.
             let is_longer = readers.all().count() >= known.readers.all().count();
@@ -255,7 +255,7 @@ impl Reader {
         if let Some(allocations) = kind.side_allocations() {
             family.set_side_allocations(allocations);
         }
-        let class = Class::of(family.schema());
+        let class = Class::from_schema(family.schema());
         let hidden = if class.alone { Some(class::ALONE) } else { kind.hidden_label() };
         let labels = Labels::new(&family, hidden);
         let mut overflow = Vec::new();
@@ -328,7 +328,7 @@ impl Reader {
     /// Then returns whether it is of groups.
     fn shares_labels(&self) -> Option<bool> {
         let is_relayed = matches!(self.kind, AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_));
-        let is_grouped = Class::of(self.family.schema()).grouped;
+        let is_grouped = Class::from_schema(self.family.schema()).grouped;
         (is_relayed || is_grouped).then_some(is_grouped)
     }
 
@@ -618,12 +618,12 @@ mod tests {
         registry.counter("one", "").unwrap();
         let family = segment.reserve(kind, "reserved first", 8).unwrap();
         segment.reserve(kind, "published first", 8).unwrap().publish().unwrap();
-        let between = readers.of(segment).unwrap();
+        let between = readers.list(segment).unwrap();
         family.publish().unwrap();
-        let after = readers.of(segment).unwrap();
+        let after = readers.list(segment).unwrap();
         assert!(!Arc::ptr_eq(&between, &after));
-        assert!(Arc::ptr_eq(&after, &readers.of(segment).unwrap()));
+        assert!(Arc::ptr_eq(&after, &readers.list(segment).unwrap()));
         registry.counter("two", "").unwrap();
-        assert_eq!(readers.of(segment).unwrap().len(), 2);
+        assert_eq!(readers.list(segment).unwrap().len(), 2);
     }
 }

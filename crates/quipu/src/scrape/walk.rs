@@ -52,7 +52,7 @@ impl Walk {
     /// Like [`Walk::begin`], but without collectors, and including the families that this process
     /// hides.
     pub(crate) fn begin_segment(&mut self, registry: &Registry) -> Result<(), Error> {
-        self.readers = Some(registry.readers().of(registry.segment())?);
+        self.readers = Some(registry.readers().list(registry.segment())?);
         self.collectors = Arc::default();
         self.hidden = Arc::default();
         self.wanted = None;
@@ -65,7 +65,7 @@ impl Walk {
 
     /// A walk over these families.
     pub(crate) fn over(readers: impl IntoIterator<Item = Arc<Reader>>) -> Self {
-        Self { readers: Some(Arc::new(ReaderList::of(readers))), ..Self::default() }
+        Self { readers: Some(Arc::new(ReaderList::from_readers(readers))), ..Self::default() }
     }
 
     /// Restricts the walk to the families of that name, hidden or not. False if there are none.

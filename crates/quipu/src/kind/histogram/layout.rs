@@ -5,7 +5,7 @@ use std::sync::Arc;
 use quipu_segment::series::{Family, Schema, SeriesCells, SideAllocations};
 
 use super::bounds::{Bounds, FEW};
-use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, Native};
+use crate::description::{DEFAULT_ZERO_THRESHOLD, Description, NativeSettings};
 use crate::error::Error;
 use crate::kind::exemplar::{self, ReadExemplar};
 use crate::kind::metric_kind::{MetricKind, Scratch, add_count, are_bounds, damaged};
@@ -24,10 +24,10 @@ use crate::snapshot::{self, Bucket, Histogram, Value};
 /// other layout. An unused cell follows the exemplar cell, because the pairs of the next series
 /// have to be aligned.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Layout {
+pub struct HistogramLayout {
     bounds: Bounds,
     is_paired: bool,
-    pub(crate) native: Option<Native>,
+    pub(crate) native: Option<NativeSettings>,
     pub(crate) exemplars: bool,
     pub(crate) times: bool,
 }
@@ -40,13 +40,13 @@ pub(crate) const SUM: usize = 0;
 /// The cell of the first bucket's count.
 const FIRST_BUCKET: usize = 1;
 
-impl Layout {
+impl HistogramLayout {
     /// The cells that hold floats, as bits, if it is not paired.
     pub(crate) const FLOATS: u64 = 1 << SUM;
 
     /// Checks the settings of a description.
     pub(super) fn new(description: &Description) -> Result<Self, Error> {
-        let fail = |what: String| Err(Error::invalid(&description.full_name(), what));
+        let fail = |reason: String| Err(Error::invalid(&description.full_name(), reason));
         let bounds = match (&description.buckets, &description.native) {
             (Some(bounds), _) => bounds.clone(),
             (None, Some(_)) => Vec::new(),
@@ -113,13 +113,13 @@ impl Layout {
             return None;
         }
         let schema_number = head[2].cast_signed();
-        let native = Native {
+        let native = NativeSettings {
             schema: schema_number,
             buckets: u16::from_le_bytes([head[4], head[5]]),
             zero_threshold: float(&head[8..16]),
         };
         let native = (head[1] == 1).then_some(native);
-        let is_wrong = |native: Native| {
+        let is_wrong = |native: NativeSettings| {
             !native::SCHEMAS.contains(&native.schema)
                 || !NATIVE_BUCKETS.contains(&native.buckets)
                 || native.zero_threshold < 0.0
@@ -169,7 +169,7 @@ impl Layout {
         let bit = |keeps: bool, bit: u8| if keeps { bit } else { 0 };
         let kept = bit(self.exemplars, KEEPS_EXEMPLARS) | bit(self.times, KEEPS_TIMES);
         let mut out = vec![kept, u8::from(self.native.is_some())];
-        let native = self.native.unwrap_or(Native {
+        let native = self.native.unwrap_or(NativeSettings {
             schema: 0,
             buckets: 0,
             zero_threshold: DEFAULT_ZERO_THRESHOLD,
@@ -226,7 +226,7 @@ impl Layout {
     #[inline(never)]
     fn observe_native(
         &self,
-        native: &Native,
+        native: &NativeSettings,
         sides: &impl Sides,
         cells: &SeriesCells<'_>,
         value: f64,
@@ -408,7 +408,7 @@ impl Layout {
         family: &Family,
         cells: &SeriesCells<'_>,
         scratch: &mut Scratch,
-    ) -> Option<(Native, i8)> {
+    ) -> Option<(NativeSettings, i8)> {
         let native = self.native?;
         let Scratch { positive, negative, .. } = scratch;
         let (table, finest, most) = (self.table(), native.schema, native.buckets);
@@ -459,7 +459,7 @@ impl Layout {
     }
 }
 
-impl MetricKind for Layout {
+impl MetricKind for HistogramLayout {
     const NUMBER: u8 = 5;
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Histogram;
 
@@ -537,7 +537,7 @@ fn fit(buckets: &mut [Bucket<'_>], count: u64) {
     }
 }
 
-impl SideAllocations for Layout {
+impl SideAllocations for HistogramLayout {
     fn is_offset(&self, cell: usize) -> bool {
         (self.native.is_some() && cell == self.table()) || cell == self.exemplar()
     }

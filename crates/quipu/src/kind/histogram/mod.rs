@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 
-pub(crate) use layout::{KEEPS_EXEMPLARS, KEEPS_TIMES, Layout, MAX_BOUNDS};
+pub(crate) use layout::{HistogramLayout, KEEPS_EXEMPLARS, KEEPS_TIMES, MAX_BOUNDS};
 
 /// Counts observations in buckets, and adds them up.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     bound: SeriesHandle,
-    layout: Arc<Layout>,
+    layout: Arc<HistogramLayout>,
 }
 
 /// Histograms by label.
@@ -78,7 +78,7 @@ impl Histogram {
         self.layout.count(self.bound.family(), self.bound.cells())
     }
 
-    pub(crate) fn layout(&self) -> &Layout {
+    pub(crate) fn layout(&self) -> &HistogramLayout {
         &self.layout
     }
 }
@@ -105,24 +105,24 @@ impl<L: LabelGroup> Family<Histogram, L> {
 }
 
 impl Instrument for Histogram {
-    type Kind = Layout;
+    type Kind = HistogramLayout;
     const SETTINGS: &'static [Setting] = &[Setting::Buckets, Setting::Native, Setting::Exemplars];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
-        let layout = Layout::new(description)?;
+        let layout = HistogramLayout::new(description)?;
         // At most 505: `new` checked it.
         schema.cells = layout.cells() as u16;
-        schema.floats = Layout::FLOATS;
+        schema.floats = HistogramLayout::FLOATS;
         schema.additive = true;
         schema.settings = layout.encode();
         Ok(())
     }
 
     fn arrange(schema: &mut Schema) {
-        Layout::pair(schema);
+        HistogramLayout::pair(schema);
     }
 
-    fn from_handle(handle: SeriesHandle, layout: &Arc<Layout>) -> Self {
+    fn from_handle(handle: SeriesHandle, layout: &Arc<HistogramLayout>) -> Self {
         Self { bound: handle, layout: Arc::clone(layout) }
     }
 }

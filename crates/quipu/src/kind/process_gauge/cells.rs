@@ -14,7 +14,7 @@ use crate::snapshot::{self, Number, Value};
 
 /// What all series of a family share.
 #[derive(Debug)]
-pub struct Layout {
+pub struct ProcessGaugeLayout {
     pub(super) aggregation: Aggregation,
     /// The fork generation of the process that `name` is for, plus one; 0 if there is no name yet.
     known: AtomicU64,
@@ -60,7 +60,7 @@ pub(super) fn read_name(name: &[u8]) -> Option<(u64, u32)> {
     Some((u64::from_str_radix(token, 16).ok()?, u32::from_str_radix(id, 16).ok()?))
 }
 
-impl Layout {
+impl ProcessGaugeLayout {
     /// Whether all processes share one value.
     pub(crate) fn is_shared(&self) -> bool {
         self.aggregation == Aggregation::MostRecent
@@ -143,7 +143,7 @@ impl Layout {
     }
 }
 
-impl MetricKind for Layout {
+impl MetricKind for ProcessGaugeLayout {
     const NUMBER: u8 = 9;
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Gauge;
 

@@ -20,8 +20,8 @@ use quipu_segment::series::{ClaimedCells, Cursor, Family, SeriesCells, View};
 use quipu_segment::sync::Ordering;
 
 use super::cells::{
-    ABSORBED_PROCESS, Layout, NAME_LENGTH, PENDING_SUM, TIME, VALUE, decode, encode_value,
-    read_name,
+    ABSORBED_PROCESS, NAME_LENGTH, PENDING_SUM, ProcessGaugeLayout, TIME, VALUE, decode,
+    encode_value, read_name,
 };
 use crate::kind::aggregation::Aggregation;
 use crate::snapshot::{Number, Series, Texts, Timestamp, Value};
@@ -29,10 +29,10 @@ use crate::snapshot::{Number, Series, Texts, Timestamp, Value};
 /// The series of one family's processes, and memory that is reused for the next family.
 #[derive(Default)]
 pub(crate) struct Processes {
-    entries: Vec<Entry>,
+    entries: Vec<ProcessEntry>,
     /// The texts of the entries, followed by those of the shown series.
     texts: Vec<u8>,
-    shown: Vec<Shown>,
+    shown: Vec<ShownSeries>,
     /// The processes checked so far, and whether each is alive, sorted by token.
     liveness: Vec<(u64, bool)>,
     /// The buffer for the texts of a walk over the family.
@@ -43,7 +43,7 @@ pub(crate) struct Processes {
 
 /// A series of one process.
 #[derive(Debug, Clone)]
-struct Entry {
+struct ProcessEntry {
     group: u32,
     overflow: bool,
     escape_free: bool,
@@ -70,7 +70,7 @@ struct Entry {
 
 /// A series that is shown.
 #[derive(Debug, Clone)]
-struct Shown {
+struct ShownSeries {
     group: u32,
     overflow: bool,
     escape_free: bool,
@@ -193,7 +193,7 @@ impl Processes {
     }
 
     /// Leaves out the groups with such an entry.
-    fn leave_out(&mut self, family: &Family, is_such: impl Fn(&Entry) -> bool) {
+    fn leave_out(&mut self, family: &Family, is_such: impl Fn(&ProcessEntry) -> bool) {
         let mut begin = 0;
         while begin < self.entries.len() {
             let group = self.group(begin);
@@ -244,7 +244,7 @@ impl Processes {
                 true => Texts::new(view.texts).checked(),
                 false => (Cow::Borrowed(view.texts), view.escape_free),
             };
-            let mut entry = Entry {
+            let mut entry = ProcessEntry {
                 group: view.group,
                 overflow: view.overflow,
                 escape_free,
@@ -298,9 +298,9 @@ impl Processes {
         });
         let texts = &*texts;
         entries.sort_unstable_by(|a, b| {
-            let group = |entry: &Entry| (entry.overflow, entry.group);
-            let own = |entry: &Entry| &texts[entry.label_texts.clone()];
-            let process = |entry: &Entry| match aggregation {
+            let group = |entry: &ProcessEntry| (entry.overflow, entry.group);
+            let own = |entry: &ProcessEntry| &texts[entry.label_texts.clone()];
+            let process = |entry: &ProcessEntry| match aggregation {
                 Aggregation::All | Aggregation::LiveAll => (entry.id, entry.token),
                 _ => (0, entry.token),
             };
@@ -318,7 +318,7 @@ impl Processes {
         begin..begin + others.take_while(|entry| self.is_same_group(first, entry)).count()
     }
 
-    fn is_same_group(&self, one: &Entry, other: &Entry) -> bool {
+    fn is_same_group(&self, one: &ProcessEntry, other: &ProcessEntry) -> bool {
         (one.overflow, one.group) == (other.overflow, other.group)
             && self.texts[one.label_texts.clone()] == self.texts[other.label_texts.clone()]
     }
@@ -415,13 +415,13 @@ impl Processes {
 
     /// All entries of an entry's group.
     fn group_of(&self, entry: usize) -> Range<usize> {
-        let is_same = |other: &&Entry| self.is_same_group(&self.entries[entry], other);
+        let is_same = |other: &&ProcessEntry| self.is_same_group(&self.entries[entry], other);
         let before = self.entries[..entry].iter().rev().take_while(is_same).count();
         self.group(entry - before)
     }
 
     /// Removes series from the family and from the entries.
-    fn remove(&mut self, family: &Family, mut is_unwanted: impl FnMut(&Entry) -> bool) {
+    fn remove(&mut self, family: &Family, mut is_unwanted: impl FnMut(&ProcessEntry) -> bool) {
         let texts = &self.texts;
         self.entries.retain(|entry| {
             if entry.overflow || !is_unwanted(entry) {
@@ -442,8 +442,9 @@ impl Processes {
         while begin < self.entries.len() {
             let group = self.group(begin);
             begin = group.end;
-            let counts =
-                |entry: &Entry| entry.value.is_some() && (entry.is_alive || !aggregation.is_live());
+            let counts = |entry: &ProcessEntry| {
+                entry.value.is_some() && (entry.is_alive || !aggregation.is_live())
+            };
             let is_each = matches!(aggregation, Aggregation::All | Aggregation::LiveAll);
             if is_each || self.entries[group.start].overflow {
                 for i in group.clone() {
@@ -478,7 +479,7 @@ impl Processes {
     fn show(&mut self, entry: usize, value: Option<f64>, start: u64, with_id: bool) {
         let Some(value) = value else { return };
         let entry = &self.entries[entry];
-        let Entry { group, overflow, escape_free, id, .. } = *entry;
+        let ProcessEntry { group, overflow, escape_free, id, .. } = *entry;
         let mut texts = entry.label_texts.clone();
         if with_id && !overflow {
             let begin = self.texts.len();
@@ -486,12 +487,12 @@ impl Processes {
             Texts::push(&mut self.texts, itoa::Buffer::new().format(id));
             texts = begin..self.texts.len();
         }
-        self.shown.push(Shown { group, overflow, escape_free, texts, start, value });
+        self.shown.push(ShownSeries { group, overflow, escape_free, texts, start, value });
     }
 }
 
 /// Folds the series of ended processes, if the family has many series and the lock is free.
-pub(crate) fn tidy(family: &Family, layout: &Layout) {
+pub(crate) fn tidy(family: &Family, layout: &ProcessGaugeLayout) {
     if layout.is_shared() || family.len() < MIN_TIDIED {
         return;
     }

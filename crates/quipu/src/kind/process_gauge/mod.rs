@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 
-pub(crate) use cells::Layout;
+pub(crate) use cells::ProcessGaugeLayout;
 pub(crate) use fold::Processes;
 
 use cells::{NAME_LENGTH, VALUE};
@@ -59,7 +59,12 @@ pub type ProcessGaugeFamily<L> = Family<ProcessGauge, L>;
 
 enum Handle {
     Shared(SeriesHandle),
-    Own { family: series::Family, layout: Arc<Layout>, values: Values, cached: CachedSeries },
+    Own {
+        family: series::Family,
+        layout: Arc<ProcessGaugeLayout>,
+        values: Values,
+        cached: CachedSeries,
+    },
 }
 
 fn now() -> f64 {
@@ -130,7 +135,12 @@ impl ProcessGauge {
     }
 }
 
-fn write(family: &series::Family, layout: &Layout, values: &Values, key: &mut KeyWriter<'_>) {
+fn write(
+    family: &series::Family,
+    layout: &ProcessGaugeLayout,
+    values: &Values,
+    key: &mut KeyWriter<'_>,
+) {
     key.kept(values);
     layout.write(family, key);
 }
@@ -215,7 +225,7 @@ impl fmt::Debug for ProcessGauge {
 }
 
 impl Instrument for ProcessGauge {
-    type Kind = Layout;
+    type Kind = ProcessGaugeLayout;
     const SETTINGS: &'static [Setting] = &[Setting::Aggregation];
 
     fn describe(description: &Description, schema: &mut Schema) -> Result<(), Error> {
@@ -232,13 +242,13 @@ impl Instrument for ProcessGauge {
         Ok(())
     }
 
-    fn from_handle(handle: SeriesHandle, _: &Arc<Layout>) -> Self {
+    fn from_handle(handle: SeriesHandle, _: &Arc<ProcessGaugeLayout>) -> Self {
         Self(Handle::Shared(handle))
     }
 
     fn bind(
         family: &series::Family,
-        layout: &Arc<Layout>,
+        layout: &Arc<ProcessGaugeLayout>,
         labels: impl Fn(&mut KeyWriter<'_>),
     ) -> Self {
         if layout.is_shared() {
@@ -250,7 +260,7 @@ impl Instrument for ProcessGauge {
 
     fn remove(
         family: &series::Family,
-        layout: &Arc<Layout>,
+        layout: &Arc<ProcessGaugeLayout>,
         labels: impl Fn(&mut KeyWriter<'_>),
     ) -> Result<bool, quipu_segment::Error> {
         if layout.is_shared() {
