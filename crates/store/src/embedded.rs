@@ -25,12 +25,12 @@ use quipu_segment::{printable, without_size_signal};
 
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
-use crate::lock::{Lock, Locked};
+use crate::lock::{Lock, LockedValue};
 use crate::table::Table;
 
 /// Metrics in an LMDB database. All processes that open its directory share them.
 pub struct Embedded {
-    shared: Arc<Shared>,
+    shared: Arc<EmbeddedInner>,
     metrics: Table<EmbeddedMetric>,
 }
 
@@ -52,14 +52,14 @@ const LOCK_FILE: &str = "lock.mdb";
 const DATA_FILE: &str = "data.mdb";
 
 /// What the metrics of a store share with each other and with the fork handlers.
-struct Shared {
+struct EmbeddedInner {
     directory: PathBuf,
     options: EmbeddedOptions,
-    open: Locked<Option<Open>>,
+    open: LockedValue<Option<OpenDatabase>>,
     dropped: AtomicU64,
 }
 
-struct Open {
+struct OpenDatabase {
     env: Env<WithoutTls>,
     values: Database<Bytes, Bytes>,
 }
@@ -70,7 +70,7 @@ struct EmbeddedMetric {
     /// The prefix of all of its keys.
     prefix: Vec<u8>,
     synchronizing: Lock,
-    shared: Arc<Shared>,
+    shared: Arc<EmbeddedInner>,
 }
 
 impl EmbeddedOptions {
@@ -105,11 +105,11 @@ impl EmbeddedOptions {
         let fail = |error| cannot(&directory, error);
         let _no_fork = forks::none();
         std::fs::create_dir_all(&directory).map_err(|error| fail(error.into()))?;
-        let open = Open::new(&directory, self).map_err(fail)?;
-        let shared = Arc::new(Shared {
+        let open = OpenDatabase::new(&directory, self).map_err(fail)?;
+        let shared = Arc::new(EmbeddedInner {
             directory,
             options: self.clone(),
-            open: Locked::new(Some(open)),
+            open: LockedValue::new(Some(open)),
             dropped: AtomicU64::new(0),
         });
         forks::close_before(&shared);
@@ -157,9 +157,9 @@ impl Store for Embedded {
                 (_, Some(aggregation)) => aggregation == Aggregation::Sum,
             };
             if !is_shared {
-                let what = "a database keeps one value for all processes; omit the aggregation, \
+                let reason = "a database keeps one value for all processes; omit the aggregation, \
                             or use a segment";
-                return Err(Error::new(format!("metric {:?}", spec.name), what));
+                return Err(Error::new(format!("metric {:?}", spec.name), reason));
             }
             let prefix = prefix(spec);
             let (spec, shared) = (spec.clone(), Arc::clone(&self.shared));
@@ -256,7 +256,7 @@ impl EmbeddedMetric {
     }
 }
 
-impl Drop for Shared {
+impl Drop for EmbeddedInner {
     fn drop(&mut self) {
         let _no_fork = forks::none();
         // Bypasses the lock: a fork handler may have taken it while other handles existed, and can
@@ -265,9 +265,9 @@ impl Drop for Shared {
     }
 }
 
-impl Shared {
+impl EmbeddedInner {
     /// Calls `work` with the database, which is opened first if a fork has closed it.
-    fn with<R>(&self, work: impl Fn(&Open) -> heed::Result<R>) -> heed::Result<R> {
+    fn with<R>(&self, work: impl Fn(&OpenDatabase) -> heed::Result<R>) -> heed::Result<R> {
         let done = self.open.with(|place| {
             let mut result = self.once(place, &work);
             if matches!(&result, Err(heed::Error::Mdb(MdbError::MapResized))) {
@@ -282,18 +282,21 @@ impl Shared {
 
     fn once<R>(
         &self,
-        place: &mut Option<Open>,
-        work: impl Fn(&Open) -> heed::Result<R>,
+        place: &mut Option<OpenDatabase>,
+        work: impl Fn(&OpenDatabase) -> heed::Result<R>,
     ) -> heed::Result<R> {
         let open = match place {
             Some(open) => open,
-            None => place.insert(Open::new(&self.directory, &self.options)?),
+            None => place.insert(OpenDatabase::new(&self.directory, &self.options)?),
         };
         work(open)
     }
 
     /// Calls `work` in a write transaction.
-    fn write<R>(&self, work: impl Fn(&Open, &mut RwTxn<'_>) -> heed::Result<R>) -> heed::Result<R> {
+    fn write<R>(
+        &self,
+        work: impl Fn(&OpenDatabase, &mut RwTxn<'_>) -> heed::Result<R>,
+    ) -> heed::Result<R> {
         let attempt = || {
             self.with(|open| {
                 without_size_signal(|| {
@@ -315,7 +318,7 @@ impl Shared {
     }
 }
 
-impl Open {
+impl OpenDatabase {
     fn new(directory: &Path, options: &EmbeddedOptions) -> heed::Result<Self> {
         without_size_signal(|| Self::make(directory, options))
     }
@@ -333,11 +336,11 @@ impl Open {
         let env = unsafe { open.open(directory)? };
         let used = (env.info().last_page_number as u64 + 1).saturating_mul(page_size());
         if env.real_disk_size()? < used {
-            let what = format!(
+            let reason = format!(
                 "{DATA_FILE} is shorter than the {used} bytes that are in use: it was truncated; \
                  restore it, or move it away to start afresh"
             );
-            return Err(std::io::Error::other(what).into());
+            return Err(std::io::Error::other(reason).into());
         }
         env.clear_stale_readers()?;
         let mut txn = env.write_txn()?;
@@ -402,7 +405,7 @@ fn float(bytes: &[u8]) -> Option<f64> {
 }
 
 fn cannot(directory: &Path, error: heed::Error) -> Error {
-    let what = match &error {
+    let reason = match &error {
         heed::Error::EnvAlreadyOpened => {
             "this process already has the database open; share the store that opened it"
         }
@@ -412,7 +415,7 @@ fn cannot(directory: &Path, error: heed::Error) -> Error {
         }
         _ => "the database cannot be used; check that the directory is writable and has space",
     };
-    Error::because(printable(directory).to_string(), what, error)
+    Error::because(printable(directory).to_string(), reason, error)
 }
 
 /// Fork handlers, which close all databases before a fork.
@@ -420,16 +423,16 @@ mod forks {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Weak};
 
-    use super::Shared;
-    use crate::lock::{Guard, Lock, Locked};
+    use super::EmbeddedInner;
+    use crate::lock::{Lock, LockGuard, LockedValue};
 
-    static OPEN: Locked<Vec<Weak<Shared>>> = Locked::new(Vec::new());
+    static OPEN: LockedValue<Vec<Weak<EmbeddedInner>>> = LockedValue::new(Vec::new());
     /// Held from before a fork until after it, in the parent.
     static FORKING: Lock = Lock::new();
 
     /// Keeps forks from starting until the returned guard is dropped. That includes the first
     /// call: heed then initializes shared state under a lock, which a child would find locked.
-    pub(super) fn none() -> Guard<'static> {
+    pub(super) fn none() -> LockGuard<'static> {
         static WATCHED: AtomicBool = AtomicBool::new(false);
         // Acquire pairs with the Release below: a thread that sees the flag has the handlers run at
         // its forks. If two threads register them, each fork takes the locks twice, which these
@@ -445,14 +448,14 @@ mod forks {
         FORKING.lock()
     }
 
-    pub(super) fn close_before(shared: &Arc<Shared>) {
+    pub(super) fn close_before(shared: &Arc<EmbeddedInner>) {
         OPEN.with(|open| {
             open.retain(|shared| shared.strong_count() > 0);
             open.push(Arc::downgrade(shared));
         });
     }
 
-    fn each(work: impl Fn(&Shared)) {
+    fn each(work: impl Fn(&EmbeddedInner)) {
         let all = OPEN.with(|open| open.clone()).unwrap_or_default();
         all.iter().filter_map(Weak::upgrade).for_each(|shared| work(&shared));
     }

@@ -7,23 +7,23 @@ use std::fmt;
 pub struct Error {
     /// The input that failed: a metric, a directory, an address.
     subject: String,
-    what: String,
+    message: String,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
 impl Error {
-    /// `what` says what is wrong with `subject`, and what to do.
-    pub(crate) fn new(subject: impl Into<String>, what: impl Into<String>) -> Self {
-        Self { subject: subject.into(), what: what.into(), source: None }
+    /// `message` says what is wrong with `subject`, and what to do.
+    pub(crate) fn new(subject: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { subject: subject.into(), message: reason.into(), source: None }
     }
 
     /// As [`Error::new`], with the underlying error.
     pub(crate) fn because(
         subject: impl Into<String>,
-        what: impl Into<String>,
+        message: impl Into<String>,
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> Self {
-        Self { subject: subject.into(), what: what.into(), source: Some(source.into()) }
+        Self { subject: subject.into(), message: message.into(), source: Some(source.into()) }
     }
 
     /// Whether the name was registered before in the same store.
@@ -35,7 +35,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.subject, self.what)?;
+        write!(f, "{}: {}", self.subject, self.message)?;
         match &self.source {
             Some(source) => write!(f, ": {source}"),
             None => Ok(()),

@@ -76,12 +76,12 @@ impl Spec {
         }
         for (i, label) in self.labels.iter().enumerate() {
             if label.is_empty() || label.contains(['\n', '\0']) || label.starts_with("__") {
-                let what = format!("the label name {label:?} is reserved or invalid; rename it");
-                return Err(Error::new(subject(), what));
+                let reason = format!("the label name {label:?} is reserved or invalid; rename it");
+                return Err(Error::new(subject(), reason));
             }
             if self.labels[..i].contains(label) {
-                let what = format!("duplicate label {label:?}; rename one");
-                return Err(Error::new(subject(), what));
+                let reason = format!("duplicate label {label:?}; rename one");
+                return Err(Error::new(subject(), reason));
             }
         }
         Ok(())

@@ -7,7 +7,7 @@
 //! their thread vanishes. This one is for every update of a store, and differs in this:
 //!
 //! - Its owner is a thread, which may take it again, as nested calls of Ruby's `synchronize` do.
-//! - Nothing is mended. A child that takes over a [`Locked`] value starts with the default value.
+//! - Nothing is mended. A child that takes over a [`LockedValue`] value starts with the default value.
 //! - A fork handler may hold it from before a fork until after it.
 
 use std::cell::UnsafeCell;
@@ -24,7 +24,7 @@ pub(crate) struct Lock {
 
 /// Holds the lock until it is dropped.
 #[must_use]
-pub(crate) struct Guard<'l> {
+pub(crate) struct LockGuard<'l> {
     lock: &'l Lock,
     own: u64,
     /// Whether the lock was taken from a thread that did not survive the fork. The value may be in
@@ -34,13 +34,13 @@ pub(crate) struct Guard<'l> {
 
 /// A value under a lock.
 #[derive(Debug, Default)]
-pub(crate) struct Locked<T> {
+pub(crate) struct LockedValue<T> {
     lock: Lock,
     value: UnsafeCell<T>,
 }
 
 // SAFETY: `with` lets only one thread at a time reach the value.
-unsafe impl<T: Send> Sync for Locked<T> {}
+unsafe impl<T: Send> Sync for LockedValue<T> {}
 
 const SPINS: u32 = 64;
 const YIELDS: u32 = 256;
@@ -60,12 +60,12 @@ impl Lock {
     /// Releases what `hold` took. Does nothing in a child that was forked since.
     #[cfg(all(feature = "lmdb", target_os = "linux"))]
     pub(crate) fn release(&self) {
-        drop(Guard { lock: self, own: this_thread(), inherited: false });
+        drop(LockGuard { lock: self, own: this_thread(), inherited: false });
     }
 
     /// Waits until no other thread holds the lock, and takes it.
     #[inline]
-    pub(crate) fn lock(&self) -> Guard<'_> {
+    pub(crate) fn lock(&self) -> LockGuard<'_> {
         let own = this_thread();
         let mut inherited = false;
         // Acquire: sees what the last owner wrote.
@@ -76,7 +76,7 @@ impl Lock {
             }
             Err(_) => inherited = self.wait(own),
         }
-        Guard { lock: self, own, inherited }
+        LockGuard { lock: self, own, inherited }
     }
 
     #[cold]
@@ -111,7 +111,7 @@ impl Lock {
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for LockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         // In a child that was forked under the lock, another thread may have taken it over.
@@ -127,7 +127,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-impl<T> Locked<T> {
+impl<T> LockedValue<T> {
     #[cfg(any(test, all(feature = "lmdb", target_os = "linux")))]
     pub(crate) const fn new(value: T) -> Self {
         Self { lock: Lock::new(), value: UnsafeCell::new(value) }
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn one_thread_at_a_time_is_in() {
-        let (locked, inside) = (Locked::new(0_u64), AtomicUsize::new(0));
+        let (locked, inside) = (LockedValue::new(0_u64), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -241,7 +241,7 @@ mod tests {
             drop(outer);
             waiter.join().unwrap();
         });
-        let locked = Locked::new(1);
+        let locked = LockedValue::new(1);
         assert_eq!(locked.with(|_| locked.with(|value| *value)), Some(None));
         assert_eq!(locked.with(|value| *value), Some(1));
     }

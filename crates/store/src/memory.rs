@@ -15,7 +15,7 @@ use quipu_segment::hash::Seeded;
 
 use crate::error::Error;
 use crate::interface::{Metric, Spec, Store};
-use crate::lock::{Lock, Locked};
+use crate::lock::{Lock, LockedValue};
 use crate::table::Table;
 
 /// A store for one thread, the cheapest of the in-memory stores. Other threads may use it too, one
@@ -26,7 +26,7 @@ pub struct Local(Memory<Busy>);
 
 /// A store for all threads of a process: a map under a lock for each metric.
 #[derive(Default)]
-pub struct Synchronized(Memory<Locked<Series>>);
+pub struct Synchronized(Memory<LockedValue<MemorySeries>>);
 
 impl Local {
     /// An empty store.
@@ -63,15 +63,15 @@ impl Store for Synchronized {
 }
 
 /// The values of a metric, by label values.
-type Series = HashMap<Box<[Box<str>]>, f64, Seeded>;
+type MemorySeries = HashMap<Box<[Box<str>]>, f64, Seeded>;
 
 /// Guards the values of a metric against concurrent access.
-trait Guarded: Default + Send + Sync {
+trait ValueGuard: Default + Send + Sync {
     /// Whether `synchronize` keeps other threads out.
     const EXCLUDES: bool;
 
     /// Calls `work` with the values. Returns `None` if they are in use.
-    fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R>;
+    fn with<R>(&self, work: impl FnOnce(&mut MemorySeries) -> R) -> Option<R>;
 }
 
 struct Memory<G> {
@@ -93,7 +93,7 @@ struct MemoryMetric<G> {
     dropped: Arc<AtomicU64>,
 }
 
-impl<G: Guarded> Memory<G> {
+impl<G: ValueGuard> Memory<G> {
     fn metric(&self, spec: &Spec) -> Result<Arc<dyn Metric>, Error>
     where
         G: 'static,
@@ -106,7 +106,7 @@ impl<G: Guarded> Memory<G> {
     }
 }
 
-impl<G: Guarded> MemoryMetric<G> {
+impl<G: ValueGuard> MemoryMetric<G> {
     /// Calls `change` with the value of these labels, if `is_right`. Otherwise, or if the value
     /// cannot be reached, counts the update as dropped.
     #[inline]
@@ -120,7 +120,7 @@ impl<G: Guarded> MemoryMetric<G> {
     }
 }
 
-impl<G: Guarded> Metric for MemoryMetric<G> {
+impl<G: ValueGuard> Metric for MemoryMetric<G> {
     fn spec(&self) -> &Spec {
         &self.spec
     }
@@ -167,7 +167,7 @@ impl<G: Guarded> Metric for MemoryMetric<G> {
 
 /// Changes the value of these labels. A new series starts at 0.
 #[inline]
-fn update(series: &mut Series, labels: &[&str], change: impl FnOnce(&mut f64)) {
+fn update(series: &mut MemorySeries, labels: &[&str], change: impl FnOnce(&mut f64)) {
     if let Some(value) = series.get_mut(&BorrowedLabels(labels)) {
         return change(value);
     }
@@ -194,12 +194,12 @@ impl Equivalent<Box<[Box<str>]>> for BorrowedLabels<'_> {
     }
 }
 
-impl Guarded for Locked<Series> {
+impl ValueGuard for LockedValue<MemorySeries> {
     const EXCLUDES: bool = true;
 
     #[inline]
-    fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R> {
-        Locked::with(self, work)
+    fn with<R>(&self, work: impl FnOnce(&mut MemorySeries) -> R) -> Option<R> {
+        LockedValue::with(self, work)
     }
 }
 
@@ -208,17 +208,17 @@ impl Guarded for Locked<Series> {
 struct Busy {
     /// The generation of the process whose thread uses the values, plus one; 0 for none.
     busy: AtomicU32,
-    series: UnsafeCell<Series>,
+    series: UnsafeCell<MemorySeries>,
 }
 
 // SAFETY: the mark `busy` lets only one thread at a time reach the values.
 unsafe impl Sync for Busy {}
 
-impl Guarded for Busy {
+impl ValueGuard for Busy {
     const EXCLUDES: bool = false;
 
     #[inline]
-    fn with<R>(&self, work: impl FnOnce(&mut Series) -> R) -> Option<R> {
+    fn with<R>(&self, work: impl FnOnce(&mut MemorySeries) -> R) -> Option<R> {
         let own = quipu_segment::generation().wrapping_add(1);
         // Acquire: sees what the last thread wrote.
         let take =
@@ -230,7 +230,7 @@ impl Guarded for Busy {
                 return None;
             }
             // SAFETY: as below. The old values are not dropped, because dropping would read them.
-            unsafe { self.series.get().write(Series::default()) };
+            unsafe { self.series.get().write(MemorySeries::default()) };
         }
         let _done = ClearOnDrop(&self.busy);
         // SAFETY: this thread has set the mark, which was not set: there is no other reference.

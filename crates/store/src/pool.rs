@@ -125,9 +125,9 @@ impl Registries {
                 Err(error) => return self.register_in_private_memory(name, register, error),
             }
         }
-        let what = "too many applications describe it differently in one directory; give each a \
+        let reason = "too many applications describe it differently in one directory; give each a \
                     directory of its own, or remove the files while none of them runs";
-        Err(Error::new(name, what))
+        Err(Error::new(name, reason))
     }
 
     /// Registers in private memory what was refused with the error `why`. Either there was no room,
@@ -216,8 +216,8 @@ impl SegmentOptions {
     /// Creates a segment in private memory.
     pub(crate) fn in_private_memory(&self) -> Result<Segment, Error> {
         with_largest_limit(self.limit, Segment::private).map_err(|error| {
-            let what = "not enough memory; raise the limits of this process";
-            Error::because("segment", what, error)
+            let reason = "not enough memory; raise the limits of this process";
+            Error::because("segment", reason, error)
         })
     }
 }

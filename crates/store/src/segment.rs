@@ -43,7 +43,7 @@ use crate::table::{Table, register};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SegmentStore {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
     metrics: Table<SegmentMetric>,
 }
 
@@ -60,7 +60,7 @@ pub struct SegmentOptions {
 type Warn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// What the metrics of a store share.
-struct Inner {
+struct StoreInner {
     registries: Registries,
     updates: Arc<Updates>,
     /// The generation of the process that created the store.
@@ -82,7 +82,7 @@ struct SegmentMetric {
     registry: Registry,
     cells: Cells,
     synchronizing: Lock,
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
 }
 
 /// The instruments that a metric counts in.
@@ -160,8 +160,9 @@ impl SegmentOptions {
         let path = path.as_ref();
         let file = if path.is_dir() || path.extension().is_none() {
             if let Err(error) = fs::create_dir_all(path) {
-                let what = format!("the directory {} cannot be created: {error}", printable(path));
-                return Ok(self.on(self.in_memory(Some(&what))?));
+                let reason =
+                    format!("the directory {} cannot be created: {error}", printable(path));
+                return Ok(self.on(self.in_memory(Some(&reason))?));
             }
             path.join(FILE)
         } else {
@@ -214,7 +215,7 @@ impl SegmentStore {
     }
 
     fn new(registries: Registries, updates: Arc<Updates>) -> Self {
-        let inner = Inner { registries, updates, generation: quipu_segment::generation() };
+        let inner = StoreInner { registries, updates, generation: quipu_segment::generation() };
         Self { inner: Arc::new(inner), metrics: Table::default() }
     }
 
@@ -292,7 +293,7 @@ impl Store for SegmentStore {
     }
 }
 
-impl Inner {
+impl StoreInner {
     fn register(
         &self,
         registry: &Registry,

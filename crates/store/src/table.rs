@@ -7,16 +7,16 @@ use quipu::Registry;
 
 use crate::error::Error;
 use crate::interface::{Metric, Spec};
-use crate::lock::Locked;
+use crate::lock::LockedValue;
 
 /// The metrics of a store by name; a process creates each once.
 pub(crate) struct Table<M> {
-    metrics: Locked<HashMap<String, Arc<M>>>,
+    metrics: LockedValue<HashMap<String, Arc<M>>>,
 }
 
 impl<M> Default for Table<M> {
     fn default() -> Self {
-        Self { metrics: Locked::default() }
+        Self { metrics: LockedValue::default() }
     }
 }
 
@@ -32,9 +32,10 @@ impl<M: Metric> Table<M> {
             if let Some(metric) = metrics.get(&spec.name) {
                 return match metric.spec().contradiction(spec) {
                     None => Ok(Arc::clone(metric)),
-                    Some(what) => {
-                        let what = format!("{what}; use the existing metric, or rename one");
-                        Err(Error::new(format!("metric {:?}", spec.name), what))
+                    Some(difference) => {
+                        let reason =
+                            format!("{difference}; use the existing metric, or rename one");
+                        Err(Error::new(format!("metric {:?}", spec.name), reason))
                     }
                 };
             }

@@ -24,10 +24,10 @@ use super::below::{open_below, open_in};
 use super::emit::emit;
 use super::families::{Families, Hint, fold};
 use super::name::{Content, Name, is_candidate};
-use super::table::{Keys, Place, Table};
+use super::table::{Keys, Place, RowTable};
 use super::walk::{Entry, Flaw, Layout, Window, walk};
 use crate::error::Error;
-use crate::lock::Locked;
+use crate::lock::LockedValue;
 
 /// A collector of the metrics that processes of other applications keep in files.
 ///
@@ -47,18 +47,18 @@ pub struct Directories {
     /// See [`Self::below`].
     root: Option<PathBuf>,
     hints: HashMap<String, Hint>,
-    warn: Option<Warn>,
+    warn: Option<WarningHandler>,
     threads: usize,
-    state: Locked<State>,
+    state: LockedValue<ScrapeState>,
 }
 
-type Warn = Box<dyn Fn(&Warning) + Send + Sync>;
+type WarningHandler = Box<dyn Fn(&Warning) + Send + Sync>;
 
 /// A file or directory that could not be used in full.
 #[derive(Debug)]
 pub struct Warning {
     path: PathBuf,
-    what: String,
+    message: String,
 }
 
 impl Warning {
@@ -70,14 +70,14 @@ impl Warning {
 
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", printable(&self.path), self.what)
+        write!(f, "{}: {}", printable(&self.path), self.message)
     }
 }
 
 /// What is kept between scrapes.
 #[derive(Default)]
-struct State {
-    workers: Vec<Worker>,
+struct ScrapeState {
+    workers: Vec<FileBuffers>,
     /// The number of files that were left out, in whole or in part, by reason.
     skipped: BTreeMap<&'static str, u64>,
     /// The number of entries that were left out because their key cannot be used.
@@ -89,23 +89,23 @@ struct State {
 
 /// The buffers that a thread needs to read files.
 #[derive(Default)]
-struct Worker {
+struct FileBuffers {
     keys: Keys,
     window: Window,
 }
 
 /// A file that was found.
-struct Found {
+struct FoundFile {
     /// The number of its directory.
     directory: usize,
     name: String,
 }
 
 /// A file that cannot be used in full.
-struct Skipped {
+struct SkippedFile {
     path: PathBuf,
     reason: &'static str,
-    what: String,
+    message: String,
 }
 
 /// The maximum number of threads that read files: more would wait for each other in the kernel.
@@ -126,7 +126,7 @@ impl Directories {
             hints: HashMap::new(),
             warn: None,
             threads: threads.min(MAX_THREADS),
-            state: Locked::default(),
+            state: LockedValue::default(),
         }
     }
 
@@ -171,7 +171,7 @@ impl Directories {
         for path in &self.paths {
             let names =
                 self.open(path).and_then(|opened| list_opened(&opened)).map_err(|error| {
-                    let what = match error.kind() {
+                    let message = match error.kind() {
                         ErrorKind::NotFound => "there is no such directory; name an existing one",
                         ErrorKind::NotADirectory => {
                             "it is not a directory; name the one that has the files"
@@ -181,7 +181,7 @@ impl Directories {
                         }
                         _ => "it cannot be read",
                     };
-                    Error::because(printable(path).to_string(), what, error)
+                    Error::because(printable(path).to_string(), message, error)
                 })?;
             count += names.iter().filter(|name| as_name(name).is_some()).count();
         }
@@ -195,7 +195,7 @@ impl Directories {
 
     /// Finds all files, in order of directory and name. Adds those that no client writes to
     /// `skipped`.
-    fn find(&self, skipped: &mut Vec<Skipped>) -> (Vec<Found>, Vec<Option<OwnedFd>>) {
+    fn find(&self, skipped: &mut Vec<SkippedFile>) -> (Vec<FoundFile>, Vec<Option<OwnedFd>>) {
         let (mut found, mut opened) = (Vec::new(), Vec::new());
         for (directory, path) in self.paths.iter().enumerate() {
             let one = match self.opened.get(directory) {
@@ -210,8 +210,8 @@ impl Directories {
                 }
                 Err(error) => {
                     opened.push(None);
-                    let what = format!("the directory cannot be read: {error}");
-                    skipped.push(Skipped { path: path.clone(), reason: "unreadable", what });
+                    let message = format!("the directory cannot be read: {error}");
+                    skipped.push(SkippedFile { path: path.clone(), reason: "unreadable", message });
                     continue;
                 }
             };
@@ -219,12 +219,17 @@ impl Directories {
             for name in names {
                 if as_name(&name).is_some() {
                     let name = name.to_string_lossy().into_owned();
-                    found.push(Found { directory, name });
+                    found.push(FoundFile { directory, name });
                 } else if is_candidate(&name.to_string_lossy()) {
-                    let what = "neither prometheus_client nor client_ruby uses such a file name; \
+                    let message =
+                        "neither prometheus_client nor client_ruby uses such a file name; \
                                 move it out of the directory"
-                        .to_owned();
-                    skipped.push(Skipped { path: path.join(&name), reason: "foreign", what });
+                            .to_owned();
+                    skipped.push(SkippedFile {
+                        path: path.join(&name),
+                        reason: "foreign",
+                        message,
+                    });
                 }
             }
         }
@@ -238,15 +243,15 @@ impl Directories {
         open_below(root, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK)
     }
 
-    fn path(&self, found: &Found) -> PathBuf {
+    fn path(&self, found: &FoundFile) -> PathBuf {
         self.paths[found.directory].join(&found.name)
     }
 
-    fn read(&self, state: &mut State, sink: &mut dyn Sink) {
+    fn read(&self, state: &mut ScrapeState, sink: &mut dyn Sink) {
         let (mut skipped, mut used) = (Vec::new(), 0);
         let (found, opened) = self.find(&mut skipped);
         let threads = found.len().div_ceil(FILES_PER_THREAD).clamp(1, self.threads);
-        state.workers.resize_with(threads.max(state.workers.len()), Worker::default);
+        state.workers.resize_with(threads.max(state.workers.len()), FileBuffers::default);
         let mut workers = state.workers.iter_mut().take(threads);
         let Some(first) = workers.next() else { return };
         let (mut families, mut bad) = (Families::default(), HashMap::<u32, u64>::new());
@@ -261,7 +266,7 @@ impl Directories {
             for (worker, at) in workers.zip(1..) {
                 let spawned = Builder::new().spawn_scoped(threads_scope, move || {
                     worker.keys.reset();
-                    let Worker { keys, window } = worker;
+                    let FileBuffers { keys, window } = worker;
                     let scope = keys.as_scope();
                     let (mut skipped, mut used) = (Vec::new(), 0);
                     let files = numbered(found).skip(at).step_by(threads);
@@ -286,7 +291,7 @@ impl Directories {
                 for (content, table) in more {
                     tables
                         .entry(content)
-                        .or_insert_with(|| Table::new(table.fold))
+                        .or_insert_with(|| RowTable::new(table.fold))
                         .merge(&table, &scope);
                 }
             }
@@ -303,15 +308,15 @@ impl Directories {
         for (file, count) in bad {
             state.entries += count;
             let Some(found) = found.get(file as usize) else { continue };
-            let what = format!(
+            let message = format!(
                 "{count} of its entries have a key that is damaged or contradicts another entry; \
                  they are left out"
             );
-            self.warn(&mut state.warned, self.path(found), "key", what);
+            self.warn(&mut state.warned, self.path(found), "key", message);
         }
-        for Skipped { path, reason, what } in skipped {
+        for SkippedFile { path, reason, message } in skipped {
             *state.skipped.entry(reason).or_default() += 1;
-            self.warn(&mut state.warned, path, reason, what);
+            self.warn(&mut state.warned, path, reason, message);
         }
         state.used = used;
         emit(&mut families, sink);
@@ -321,20 +326,20 @@ impl Directories {
     /// Reads files into one table for each content.
     fn tables<'f, 'a>(
         &self,
-        files: impl Iterator<Item = (u32, &'f Found)>,
+        files: impl Iterator<Item = (u32, &'f FoundFile)>,
         opened: &[Option<OwnedFd>],
         window: &mut Window,
         scope: &Scope<'a>,
-        skipped: &mut Vec<Skipped>,
+        skipped: &mut Vec<SkippedFile>,
         used: &mut usize,
-    ) -> BTreeMap<Content<'f>, Table<'a>> {
+    ) -> BTreeMap<Content<'f>, RowTable<'a>> {
         let mut tables = BTreeMap::new();
         for (number, found) in files {
             let Some(name) = Name::parse(&found.name) else { continue };
             let Some(directory) = &opened[found.directory] else { continue };
             let table = tables
                 .entry(name.content)
-                .or_insert_with(|| Table::new(fold(name.content, &self.hints)));
+                .or_insert_with(|| RowTable::new(fold(name.content, &self.hints)));
             let (mut place, mut has_entries) = (Place::new(number), false);
             let file = open_in(directory, &*found.name, OFlags::RDONLY | OFlags::NONBLOCK);
             let file = file.and_then(regular).map_err(Flaw::Unreadable);
@@ -350,8 +355,8 @@ impl Directories {
                 // Its process has exited and removed it since the directory was listed.
                 Err(Flaw::Unreadable(error)) if error.kind() == ErrorKind::NotFound => {}
                 Err(flaw) => {
-                    let (reason, what) = (flaw.reason(), flaw.to_string());
-                    skipped.push(Skipped { path: self.path(found), reason, what });
+                    let (reason, message) = (flaw.reason(), flaw.to_string());
+                    skipped.push(SkippedFile { path: self.path(found), reason, message });
                 }
             }
         }
@@ -363,19 +368,19 @@ impl Directories {
         warned: &mut HashSet<(PathBuf, &'static str)>,
         path: PathBuf,
         reason: &'static str,
-        what: String,
+        message: String,
     ) {
         let Some(warn) = &self.warn else { return };
         if warned.len() >= MAX_WARNED {
             warned.clear();
         }
         if warned.insert((path.clone(), reason)) {
-            warn(&Warning { path, what });
+            warn(&Warning { path, message });
         }
     }
 }
 
-fn numbered(found: &[Found]) -> impl Iterator<Item = (u32, &Found)> {
+fn numbered(found: &[FoundFile]) -> impl Iterator<Item = (u32, &FoundFile)> {
     (0..).zip(found)
 }
 
@@ -416,7 +421,7 @@ fn read_opened(
     visit: impl FnMut(Entry<'_>),
 ) -> Result<(), Flaw> {
     if let Content::Ruby(_) = content {
-        let _guard = Guard::new(file);
+        let _guard = SharedFileLock::new(file);
         walk(file, Layout::Ruby, window, visit)
     } else {
         walk(file, Layout::Python, window, visit)
@@ -438,9 +443,9 @@ fn regular(file: OwnedFd) -> io::Result<File> {
 
 /// The file lock that Ruby's client holds while it updates several values that belong together. A
 /// reader that does not get it within about a millisecond reads without it.
-struct Guard<'a>(&'a File);
+struct SharedFileLock<'a>(&'a File);
 
-impl<'a> Guard<'a> {
+impl<'a> SharedFileLock<'a> {
     fn new(file: &'a File) -> Option<Self> {
         for _ in 0..10 {
             if flock(file, FlockOperation::NonBlockingLockShared).is_ok() {
@@ -452,7 +457,7 @@ impl<'a> Guard<'a> {
     }
 }
 
-impl Drop for Guard<'_> {
+impl Drop for SharedFileLock<'_> {
     fn drop(&mut self) {
         let _ = flock(self.0, FlockOperation::Unlock);
     }
@@ -476,9 +481,9 @@ impl fmt::Debug for Directories {
 }
 
 /// Emits the collector's own metrics.
-fn emit_own(found: &[Found], state: &State, sink: &mut dyn Sink) {
+fn emit_own(found: &[FoundFile], state: &ScrapeState, sink: &mut dyn Sink) {
     let count = |is_ruby: bool| {
-        let is_of = |found: &&Found| found.name.ends_with(".bin") == is_ruby;
+        let is_of = |found: &&FoundFile| found.name.ends_with(".bin") == is_ruby;
         Number::Unsigned(found.iter().filter(is_of).count() as u64)
     };
     sink.family(&FILES);

@@ -8,7 +8,7 @@ use quipu_arena::Arena;
 use super::emit::emit;
 use super::families::{Families, fold};
 use super::name::{Content, Name};
-use super::table::{Place, Table};
+use super::table::{Place, RowTable};
 use super::walk::{Layout, Window, walk};
 
 /// Returns the exposition of files with these names and bytes, and the number of files that could
@@ -22,14 +22,14 @@ pub fn exposition<'n>(
     let scope = arena.as_scope();
     let (mut families, hints) = (Families::default(), HashMap::new());
     let (mut window, mut sound) = (Window::default(), 0);
-    let mut tables: Vec<(Name<'_>, Table<'_>)> = Vec::new();
+    let mut tables: Vec<(Name<'_>, RowTable<'_>)> = Vec::new();
     for (name, bytes) in files {
         let Some(name) = Name::parse(name) else { continue };
         let layout = match name.content {
             Content::Ruby(_) => Layout::Ruby,
             _ => Layout::Python,
         };
-        let mut table = Table::new(fold(name.content, &hints));
+        let mut table = RowTable::new(fold(name.content, &hints));
         let mut place = Place::new(0);
         let result = walk(bytes, layout, &mut window, |entry| {
             table.add(&mut place, entry.key, entry.reading, &scope);

@@ -12,7 +12,7 @@ use quipu::snapshot::Kind;
 
 use super::key::{Labels, PythonKey, parse_query};
 use super::name::{Content, Mode};
-use super::table::{Fold, Reading, Row, Table};
+use super::table::{Fold, Reading, Row, RowTable};
 
 /// The kind and the aggregation of a metric whose files do not tell them, as those of Ruby's client
 /// do not.
@@ -38,14 +38,14 @@ pub(super) struct Family {
     pub(super) help: String,
     pub(super) kind: Kind,
     fold: Fold,
-    pub(super) series: Vec<Series>,
+    pub(super) series: Vec<FileSeries>,
     /// Labels that some series have with an empty value, which is the same as not having them.
     pub(super) empty: BTreeSet<String>,
     index: HashMap<Labels, usize>,
 }
 
 #[derive(Debug)]
-pub(super) struct Series {
+pub(super) struct FileSeries {
     pub(super) labels: Labels,
     pub(super) value: Value,
     /// The number of a file that has this series.
@@ -91,7 +91,7 @@ impl Histogram {
 }
 
 /// The role of a row in its family.
-enum Part {
+enum RowRole {
     Number,
     Bucket(f64, String),
     Count,
@@ -136,7 +136,7 @@ impl Families {
     pub(super) fn add_table<'f>(
         &mut self,
         content: Content<'_>,
-        table: &Table<'_>,
+        table: &RowTable<'_>,
         hints: &HashMap<String, Hint>,
         pid: impl Fn(u32) -> &'f str,
         mut bad: impl FnMut(FileNumber),
@@ -173,22 +173,22 @@ impl Families {
         let PythonKey { metric, sample, mut labels, help } = PythonKey::parse(row.key)?;
         let suffix = sample.strip_prefix(&*metric);
         let (kind, part) = match (content, suffix) {
-            (Content::Counters, Some("_total")) => (Kind::Counter, Part::Number),
+            (Content::Counters, Some("_total")) => (Kind::Counter, RowRole::Number),
             (Content::Counters, Some("")) if metric.ends_with("_total") => {
-                (Kind::Counter, Part::Number)
+                (Kind::Counter, RowRole::Number)
             }
-            (Content::Gauges(_), Some("")) => (Kind::Gauge, Part::Number),
+            (Content::Gauges(_), Some("")) => (Kind::Gauge, RowRole::Number),
             (Content::Histograms, _) if labels.contains_key("le") => {
                 let le = labels.remove("le").unwrap_or_default();
-                (Kind::Histogram, Part::Bucket(bound(&le)?, le))
+                (Kind::Histogram, RowRole::Bucket(bound(&le)?, le))
             }
-            (Content::Histograms, Some("_sum")) => (Kind::Histogram, Part::Sum),
+            (Content::Histograms, Some("_sum")) => (Kind::Histogram, RowRole::Sum),
             // The sum of all buckets takes its place.
             (Content::Histograms, Some("_count")) => return Some(Vec::new()),
-            (Content::Summaries, Some("_sum")) => (Kind::Summary, Part::Sum),
-            (Content::Summaries, Some("_count")) => (Kind::Summary, Part::Count),
+            (Content::Summaries, Some("_sum")) => (Kind::Summary, RowRole::Sum),
+            (Content::Summaries, Some("_count")) => (Kind::Summary, RowRole::Count),
             // A sample whose name does not come from its metric.
-            _ => (Kind::Unknown, Part::Number),
+            _ => (Kind::Unknown, RowRole::Number),
         };
         let name = match kind {
             Kind::Unknown => sample,
@@ -219,20 +219,20 @@ impl Families {
         let quantile = labels.get("quantile").map(String::as_str);
         let (kind, part) = match (hinted, labels.get("le"), quantile) {
             (None | Some(crate::Kind::Histogram), Some(le), _) => match &**le {
-                "sum" => (Kind::Histogram, Part::Sum),
-                le => (Kind::Histogram, Part::Bucket(bound(le)?, le.to_owned())),
+                "sum" => (Kind::Histogram, RowRole::Sum),
+                le => (Kind::Histogram, RowRole::Bucket(bound(le)?, le.to_owned())),
             },
             (Some(crate::Kind::Histogram), ..) => return None,
             (None | Some(crate::Kind::Summary), None, Some("count")) => {
-                (Kind::Summary, Part::Count)
+                (Kind::Summary, RowRole::Count)
             }
-            (None | Some(crate::Kind::Summary), None, Some("sum")) => (Kind::Summary, Part::Sum),
+            (None | Some(crate::Kind::Summary), None, Some("sum")) => (Kind::Summary, RowRole::Sum),
             (Some(crate::Kind::Summary), ..) => return None,
-            (Some(crate::Kind::Gauge), ..) => (Kind::Gauge, Part::Number),
-            (None, ..) if labels.contains_key("pid") => (Kind::Gauge, Part::Number),
+            (Some(crate::Kind::Gauge), ..) => (Kind::Gauge, RowRole::Number),
+            (None, ..) if labels.contains_key("pid") => (Kind::Gauge, RowRole::Number),
             // All formats give counters this suffix. A metric without it keeps its name, untyped.
-            _ if metric.ends_with("_total") => (Kind::Counter, Part::Number),
-            _ => (Kind::Unknown, Part::Number),
+            _ if metric.ends_with("_total") => (Kind::Counter, RowRole::Number),
+            _ => (Kind::Unknown, RowRole::Number),
         };
         match kind {
             Kind::Histogram => labels.remove("le"),
@@ -262,7 +262,7 @@ impl Families {
         fold: Fold,
         mut labels: Labels,
         file: u32,
-    ) -> Option<(&mut Series, Vec<FileNumber>)> {
+    ) -> Option<(&mut FileSeries, Vec<FileNumber>)> {
         // A summary has a label `quantile` of its own, which must be a number.
         let is_reserved = |label: &str| match label {
             "" | "__name__" => true,
@@ -300,7 +300,7 @@ impl Families {
                 _ if fold == Fold::Each => Value::Each(BTreeMap::new()),
                 _ => Value::Number(Reading { value: f64::NAN, time: -1.0 }),
             };
-            series.push(Series { labels: labels.clone(), value, file });
+            series.push(FileSeries { labels: labels.clone(), value, file });
             series.len() - 1
         });
         Some((family.series.get_mut(at)?, replaced))
@@ -357,26 +357,26 @@ fn escaped(name: &str) -> String {
     escaped
 }
 
-impl Series {
+impl FileSeries {
     fn add(
         &mut self,
-        part: Part,
+        part: RowRole,
         fold: Fold,
         reading: Reading,
         each: &[(&str, f64)],
     ) -> Option<()> {
         match (&mut self.value, part) {
-            (Value::Number(number), Part::Number) if number.time < 0.0 => *number = reading,
-            (Value::Number(number), Part::Number) => fold.add(number, reading),
-            (Value::Each(values), Part::Number) => {
+            (Value::Number(number), RowRole::Number) if number.time < 0.0 => *number = reading,
+            (Value::Number(number), RowRole::Number) => fold.add(number, reading),
+            (Value::Each(values), RowRole::Number) => {
                 values.extend(each.iter().map(|&(pid, value)| (pid.to_owned(), value)));
             }
-            (Value::Histogram(histogram), Part::Bucket(bound, text)) => {
+            (Value::Histogram(histogram), RowRole::Bucket(bound, text)) => {
                 histogram.buckets.push((bound, text, reading.value));
             }
-            (Value::Histogram(histogram), Part::Sum) => histogram.sum += reading.value,
-            (Value::Summary { sum, .. }, Part::Sum) => *sum += reading.value,
-            (Value::Summary { count, .. }, Part::Count) => *count += reading.value,
+            (Value::Histogram(histogram), RowRole::Sum) => histogram.sum += reading.value,
+            (Value::Summary { sum, .. }, RowRole::Sum) => *sum += reading.value,
+            (Value::Summary { count, .. }, RowRole::Count) => *count += reading.value,
             _ => return None,
         }
         Some(())
@@ -393,7 +393,7 @@ pub(super) fn fold(content: Content<'_>, hints: &HashMap<String, Hint>) -> Fold 
         Content::Gauges(mode) => gauge_fold(mode),
         Content::Ruby(metric) => {
             let aggregation = hints.get(metric).and_then(|hint| hint.aggregation);
-            match aggregation.map(of) {
+            match aggregation.map(fold_for) {
                 // In these files the pid is one of the labels, which keeps processes apart.
                 None | Some(Fold::Each) => Fold::Sum,
                 Some(fold) => fold,
@@ -404,10 +404,10 @@ pub(super) fn fold(content: Content<'_>, hints: &HashMap<String, Hint>) -> Fold 
 }
 
 fn gauge_fold(mode: Mode) -> Fold {
-    of(mode.aggregation())
+    fold_for(mode.aggregation())
 }
 
-pub(super) fn of(aggregation: Aggregation) -> Fold {
+pub(super) fn fold_for(aggregation: Aggregation) -> Fold {
     match aggregation {
         Aggregation::All | Aggregation::LiveAll => Fold::Each,
         Aggregation::Min | Aggregation::LiveMin => Fold::Min,

@@ -11,15 +11,15 @@ use quipu_segment::printable;
 use rustix::fs::{Access, access};
 
 use super::directories::{as_name, list, read_file};
-use super::families::of;
+use super::families::fold_for;
 use super::key::{parse_query, push_query};
 use super::name::Content;
-use super::table::{Fold, Place, Table};
+use super::table::{Fold, Place, RowTable};
 use super::walk::Window;
 use super::writer::Writer;
 use crate::error::Error;
 use crate::interface::{Kind, Metric, Spec, Store};
-use crate::lock::{Lock, Locked};
+use crate::lock::{Lock, LockedValue};
 use crate::table;
 
 /// A store that keeps each metric of each process in a separate file, as the `DirectFileStore` of
@@ -34,11 +34,11 @@ use crate::table;
 /// a missing directory is counted in [`Store::dropped`]. If a file cannot be created, the store
 /// tries again after a second.
 pub struct FileStore {
-    shared: Arc<Shared>,
+    shared: Arc<FileStoreInner>,
     metrics: table::Table<FileMetric>,
 }
 
-struct Shared {
+struct FileStoreInner {
     directory: PathBuf,
     dropped: AtomicU64,
 }
@@ -49,14 +49,14 @@ struct FileMetric {
     fold: Option<Fold>,
     /// The indexes of the labels, in order of their names. The index after the last is the pid.
     order: Vec<usize>,
-    shared: Arc<Shared>,
+    shared: Arc<FileStoreInner>,
     synchronizing: Lock,
-    state: Locked<State>,
+    state: LockedValue<ProcessPart>,
 }
 
 /// This process's part of a metric.
 #[derive(Default)]
-struct State {
+struct ProcessPart {
     /// The generation of the process that it belongs to.
     generation: u32,
     writer: Option<Writer>,
@@ -81,13 +81,13 @@ impl FileStore {
     pub fn new(directory: impl AsRef<Path>) -> Result<Self, Error> {
         let directory = directory.as_ref();
         let failed = |error: std::io::Error| {
-            let what = "the directory cannot be written to; use one that this user may write to";
-            Error::because(printable(&directory).to_string(), what, error)
+            let reason = "the directory cannot be written to; use one that this user may write to";
+            Error::because(printable(&directory).to_string(), reason, error)
         };
         std::fs::create_dir_all(directory).map_err(failed)?;
         access(directory, Access::WRITE_OK | Access::EXEC_OK).map_err(|e| failed(e.into()))?;
         let (directory, dropped) = (directory.to_owned(), AtomicU64::new(0));
-        let shared = Arc::new(Shared { directory, dropped });
+        let shared = Arc::new(FileStoreInner { directory, dropped });
         Ok(Self { shared, metrics: table::Table::default() })
     }
 }
@@ -105,40 +105,40 @@ impl Store for FileStore {
 }
 
 impl FileMetric {
-    fn new(spec: &Spec, shared: &Arc<Shared>) -> Result<Self, Error> {
-        let refuse = |what: String| Err(Error::new(format!("metric {:?}", spec.name), what));
+    fn new(spec: &Spec, shared: &Arc<FileStoreInner>) -> Result<Self, Error> {
+        let refuse = |message: String| Err(Error::new(format!("metric {:?}", spec.name), message));
         if spec.name.contains('/') || spec.name.len() > MAX_NAME {
-            let what = format!(
+            let reason = format!(
                 "the name cannot be part of a file name; use at most {MAX_NAME} bytes and no slash"
             );
-            return refuse(what);
+            return refuse(reason);
         }
         let default = if spec.kind == Kind::Gauge { Aggregation::All } else { Aggregation::Sum };
         let aggregation = spec.aggregation.unwrap_or(default);
         if aggregation.is_live() {
-            let what = format!(
+            let reason = format!(
                 "files do not record which processes are alive; use {} instead of {aggregation}, \
                  or use another store",
                 &aggregation.name()["live".len()..]
             );
-            return refuse(what);
+            return refuse(reason);
         }
         if aggregation == Aggregation::MostRecent && spec.kind != Kind::Gauge {
             return refuse("only a gauge can show the most recent value; use the sum".into());
         }
-        let fold = Some(of(aggregation)).filter(|&fold| fold != Fold::Each);
+        let fold = Some(fold_for(aggregation)).filter(|&fold| fold != Fold::Each);
         let mut names: Vec<&str> = spec.labels.iter().map(String::as_str).collect();
         if fold.is_none() {
             if names.contains(&PID) {
-                let what = "the store adds a label \"pid\" to each series; rename yours".into();
-                return refuse(what);
+                let reason = "the store adds a label \"pid\" to each series; rename yours".into();
+                return refuse(reason);
             }
             names.push(PID);
         }
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_unstable_by_key(|&at| names[at]);
         let (spec, shared) = (spec.clone(), Arc::clone(shared));
-        let (synchronizing, state) = (Lock::new(), Locked::default());
+        let (synchronizing, state) = (Lock::new(), LockedValue::default());
         Ok(Self { spec, fold, order, shared, synchronizing, state })
     }
 
@@ -154,7 +154,7 @@ impl FileMetric {
         }
         let done = self.state.with(|state| {
             state.open(&self.shared.directory, &self.spec.name);
-            let State { writer: Some(writer), key, .. } = state else { return None };
+            let ProcessPart { writer: Some(writer), key, .. } = state else { return None };
             key.clear();
             for &at in &self.order {
                 match (self.spec.labels.get(at), labels.get(at)) {
@@ -176,7 +176,7 @@ impl FileMetric {
     }
 }
 
-impl State {
+impl ProcessPart {
     fn open(&mut self, directory: &Path, metric: &str) {
         let generation = quipu_segment::generation();
         if self.generation != generation {
@@ -211,14 +211,14 @@ impl Metric for FileMetric {
     fn all_values(&self, visit: &mut dyn FnMut(&[&str], f64)) -> Result<(), Error> {
         let directory = &self.shared.directory;
         let mut names = list(directory).map_err(|error| {
-            let what = "the directory cannot be read; it may have been removed";
-            Error::because(printable(&directory).to_string(), what, error)
+            let reason = "the directory cannot be read; it may have been removed";
+            Error::because(printable(&directory).to_string(), reason, error)
         })?;
         names.sort_unstable();
         let mut arena: Arena = Arena::new();
         let scope = arena.as_scope();
         let mut window = Window::default();
-        let mut table = Table::new(self.fold.unwrap_or(Fold::Sum));
+        let mut table = RowTable::new(self.fold.unwrap_or(Fold::Sum));
         let wanted = Content::Ruby(&self.spec.name);
         for (number, name) in (0..).zip(&names) {
             if as_name(name).is_none_or(|name| name.content != wanted) {

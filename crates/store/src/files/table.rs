@@ -1,4 +1,4 @@
-//! [`Table`] aggregates the entries of many files: one row per key, regardless of the number of
+//! [`RowTable`] aggregates the entries of many files: one row per key, regardless of the number of
 //! files.
 //!
 //! A key is identified by its bytes, and parsed once, after all files are read. Most files have the
@@ -62,7 +62,7 @@ pub(crate) struct ProcessValue {
     pub(crate) value: f64,
 }
 
-pub(crate) struct Table<'a> {
+pub(crate) struct RowTable<'a> {
     pub(crate) fold: Fold,
     pub(crate) rows: Vec<Row<'a>>,
     /// With [`Fold::Each`], the values of all files; otherwise empty.
@@ -88,7 +88,7 @@ impl Place {
     }
 }
 
-impl<'a> Table<'a> {
+impl<'a> RowTable<'a> {
     pub(crate) fn new(fold: Fold) -> Self {
         Self {
             fold,
@@ -153,7 +153,7 @@ impl<'a> Table<'a> {
     }
 
     /// Adds all rows of another table, which has the same fold.
-    pub(crate) fn merge(&mut self, other: &Table<'_>, scope: &Scope<'a>) {
+    pub(crate) fn merge(&mut self, other: &RowTable<'_>, scope: &Scope<'a>) {
         let mut place = Place::new(NONE);
         let mut rows = Vec::with_capacity(other.rows.len());
         for row in &other.rows {
@@ -191,8 +191,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn table<'a>(fold: Fold, scope: &Scope<'a>, files: &[&[(&str, f64, f64)]]) -> Table<'a> {
-        let mut table = Table::new(fold);
+    fn table<'a>(fold: Fold, scope: &Scope<'a>, files: &[&[(&str, f64, f64)]]) -> RowTable<'a> {
+        let mut table = RowTable::new(fold);
         for (file, entries) in files.iter().enumerate() {
             let mut place = Place::new(u32::try_from(file).unwrap());
             for &(key, value, time) in *entries {
@@ -202,7 +202,7 @@ mod tests {
         table
     }
 
-    fn values(table: &Table<'_>) -> Vec<(String, f64)> {
+    fn values(table: &RowTable<'_>) -> Vec<(String, f64)> {
         let text = |row: &Row<'_>| String::from_utf8_lossy(row.key).into_owned();
         table.rows.iter().map(|row| (text(row), row.reading.value)).collect()
     }

@@ -104,17 +104,17 @@ impl fmt::Display for Flaw {
 }
 
 /// A source of bytes that can be read at any offset.
-pub(crate) trait Source {
+pub(crate) trait ByteSource {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
-impl Source for File {
+impl ByteSource for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         FileExt::read_at(self, buffer, offset)
     }
 }
 
-impl Source for [u8] {
+impl ByteSource for [u8] {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let rest = usize::try_from(offset).ok().and_then(|at| self.get(at..)).unwrap_or_default();
         let count = rest.len().min(buffer.len());
@@ -210,7 +210,7 @@ impl Layout {
 /// # Errors
 /// The reason why the walk ended early. The entries that were visited before are sound.
 #[inline]
-pub(crate) fn walk<S: Source + ?Sized>(
+pub(crate) fn walk<S: ByteSource + ?Sized>(
     source: &S,
     layout: Layout,
     window: &mut Window,
@@ -319,7 +319,7 @@ fn is_timeless(bytes: &[u8], is_whole: bool) -> bool {
 }
 
 /// Reads until the buffer is full or the file ends.
-fn fill<S: Source + ?Sized>(source: &S, buffer: &mut [u8], offset: u64) -> Result<usize, Flaw> {
+fn fill<S: ByteSource + ?Sized>(source: &S, buffer: &mut [u8], offset: u64) -> Result<usize, Flaw> {
     let mut filled = 0;
     while filled < buffer.len() {
         match source.read_at(&mut buffer[filled..], offset + filled as u64) {

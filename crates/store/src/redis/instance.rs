@@ -38,7 +38,7 @@ pub(super) struct Instance {
 
 impl Instance {
     /// Finds the instance of a namespace in the segment, or creates it.
-    pub(super) fn of(segment: &Segment, namespace: &str) -> Result<Self, Error> {
+    pub(super) fn find_or_create(segment: &Segment, namespace: &str) -> Result<Self, Error> {
         let fail = |error| Error::because("redis", "the instance's record in the segment", error);
         let name = record_name(namespace);
         // If the lock cannot be taken, go on without it: `oldest` settles the race.
@@ -58,9 +58,9 @@ impl Instance {
             cells = oldest(segment, &name).map_err(fail)?;
         }
         let Some(cells) = cells.filter(|cells| cells.len() >= at::END) else {
-            let what = "the instance's record in the segment is too short: restore the file, or \
+            let reason = "the instance's record in the segment is too short: restore the file, or \
                         move it away to start afresh";
-            return Err(Error::new("redis", what));
+            return Err(Error::new("redis", reason));
         };
         let half = |at: usize| cells[at].load(Ordering::Relaxed);
         let id = format!("{:016x}{:016x}", half(at::ID), half(at::ID + 1));
@@ -214,8 +214,8 @@ mod tests {
         let segment = Segment::private(1 << 20).unwrap();
         let later = Kind::new(*b"RDIS", 3);
         segment.reserve(later, &record_name("shop"), at::END).unwrap().publish().unwrap();
-        assert!(Instance::of(&segment, "shop").is_err());
-        assert!(Instance::of(&segment, "other").is_ok());
+        assert!(Instance::find_or_create(&segment, "shop").is_err());
+        assert!(Instance::find_or_create(&segment, "other").is_ok());
         assert_eq!(segment.records().count(), 2);
     }
 }

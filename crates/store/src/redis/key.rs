@@ -62,7 +62,7 @@ impl MetricKeys {
         }
     }
 
-    pub(super) fn of(&self, instance: &str) -> String {
+    pub(super) fn instance_key(&self, instance: &str) -> String {
         format!("{}{instance}", self.prefix)
     }
 
@@ -72,7 +72,7 @@ impl MetricKeys {
 
     /// The keys passed to scripts on a metric of an instance.
     pub(super) fn of_scripts(&self, instance: &str) -> [String; 5] {
-        let own = (self.of(instance), self.instances.clone());
+        let own = (self.instance_key(instance), self.instances.clone());
         [own.0, own.1, self.folded(instance), self.archive.clone(), self.meta.clone()]
     }
 }

@@ -8,7 +8,7 @@ use ::redis::{
 };
 
 use super::options::Options;
-use super::script::Source;
+use super::script::Script;
 
 /// A connection to one server or to a cluster. After any error, its user drops it.
 pub(super) enum Link {
@@ -41,11 +41,11 @@ pub(super) struct Failure {
 /// A command or a script call. Arguments are appended one by one.
 pub(super) struct Call {
     command: Cmd,
-    script: Option<&'static Source>,
+    script: Option<&'static Script>,
 }
 
 impl Call {
-    pub(super) fn new<K: AsRef<str>>(script: &'static Source, keys: &[K]) -> Self {
+    pub(super) fn new<K: AsRef<str>>(script: &'static Script, keys: &[K]) -> Self {
         let mut command = Cmd::new();
         command.arg("EVALSHA").arg(script.hash()).arg(keys.len());
         keys.iter().for_each(|key| {
@@ -56,7 +56,7 @@ impl Call {
 
     /// As [`Call::new`], but sends the script's text. Needed if later calls in the pipeline rely on
     /// this one: a server that does not know its hash would fail it, and still run the later ones.
-    pub(super) fn in_order<K: AsRef<str>>(script: &Source, keys: &[K]) -> Self {
+    pub(super) fn in_order<K: AsRef<str>>(script: &Script, keys: &[K]) -> Self {
         let mut command = Cmd::new();
         command.arg("EVAL").arg(script.text).arg(keys.len());
         keys.iter().for_each(|key| {
@@ -93,7 +93,7 @@ impl Call {
 impl Link {
     pub(super) fn connect(options: &Options) -> Result<Self, Failure> {
         let fail = |error: RedisError| {
-            let cause = match Cause::of(&error) {
+            let cause = match Cause::from_error(&error) {
                 Cause::Other | Cause::Lost => Cause::Connect,
                 cause => cause,
             };
@@ -128,8 +128,8 @@ impl Link {
         if calls.is_empty() {
             return Ok(Vec::new());
         }
-        let answer = self.pipe(calls.iter().map(|call| call.command.clone()));
-        match answer {
+        let result = self.pipe(calls.iter().map(|call| call.command.clone()));
+        match result {
             // Repeating the pipeline is safe: every script may run again.
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 self.pipe(calls.iter().map(Call::in_full))
@@ -203,7 +203,7 @@ impl Cause {
         }
     }
 
-    fn of(error: &RedisError) -> Self {
+    fn from_error(error: &RedisError) -> Self {
         use ServerErrorKind as Server;
 
         match error.kind() {
@@ -244,22 +244,22 @@ impl Cause {
 impl Failure {
     /// Another segment writes as this instance.
     pub(super) fn copied() -> Self {
-        let what = "another segment writes as this instance, because its file was copied: stop one \
+        let reason = "another segment writes as this instance, because its file was copied: stop one \
                     of them, or give it a new file. Counting goes on; if the other is silent until \
                     it is declared dead, this one replaces its values";
-        Self { cause: Cause::Copied, ..Self::other(what) }
+        Self { cause: Cause::Copied, ..Self::other(reason) }
     }
 
     /// An error that does not come from a server.
-    pub(super) fn other(what: &str) -> Self {
-        let error = RedisError::from((ErrorKind::Client, "not written", what.to_owned()));
+    pub(super) fn other(message: &str) -> Self {
+        let error = RedisError::from((ErrorKind::Client, "not written", message.to_owned()));
         Self { cause: Cause::Other, error }
     }
 }
 
 impl From<RedisError> for Failure {
     fn from(error: RedisError) -> Self {
-        Self { cause: Cause::of(&error), error }
+        Self { cause: Cause::from_error(&error), error }
     }
 }
 

@@ -82,7 +82,7 @@ impl How {
 
 impl Meta {
     /// The description of a family of the registry.
-    pub(super) fn of(family: &Family<'_>, spec: Option<How>) -> Self {
+    pub(super) fn from_family(family: &Family<'_>, spec: Option<How>) -> Self {
         let (kind, how) = match (family.kind, spec) {
             (_, Some(How::Parts)) => (Kind::Unknown, How::Parts),
             (Kind::Gauge | Kind::Unknown, Some(how)) => (family.kind, how),

@@ -20,13 +20,13 @@ pub(super) struct Specs(GaugeFamily<Values<'static>>);
 /// A metric.
 pub(super) struct RedisMetric {
     spec: Spec,
-    series: Series,
+    series: RedisSeries,
     together: Lock,
     worker: Arc<Worker>,
     totals: Totals,
 }
 
-enum Series {
+enum RedisSeries {
     Sums(MixedCounterFamily<Values<'static>>),
     /// Gauges, the only series that may decrease. Negative increments of histogram and summary
     /// parts are so rare that these share the counters' cells, and drop such increments.
@@ -63,17 +63,17 @@ impl RedisMetric {
     ) -> Result<Self, Error> {
         let subject = || format!("metric {:?}", spec.name);
         if spec.is_cumulative() && !matches!(spec.aggregation, None | Some(Aggregation::Sum)) {
-            let what = "only gauges can have an aggregation other than the sum; leave it out";
-            return Err(Error::new(subject(), what));
+            let reason = "only gauges can have an aggregation other than the sum; leave it out";
+            return Err(Error::new(subject(), reason));
         }
         let description = Description::new(&spec.name, &spec.help);
         let description = description.labels(spec.labels.iter().cloned()).verbatim();
         let once = |registry: &Registry| {
             let description = description.clone();
             if spec.kind == Kind::Gauge {
-                registry.register(description).map(Series::Gauges)
+                registry.register(description).map(RedisSeries::Gauges)
             } else {
-                registry.register(description).map(Series::Sums)
+                registry.register(description).map(RedisSeries::Sums)
             }
         };
         let series = register(registry, generation, once);
@@ -101,12 +101,12 @@ impl Metric for RedisMetric {
     #[inline]
     fn increment(&self, labels: &[&str], by: f64) {
         match &self.series {
-            Series::Sums(series) => {
+            RedisSeries::Sums(series) => {
                 if self.is_right(labels, by >= 0.0) {
                     series.inc_by(&Values(labels), by);
                 }
             }
-            Series::Gauges(series) => {
+            RedisSeries::Gauges(series) => {
                 if self.is_right(labels, self.spec.accepts(by)) {
                     series.add(&Values(labels), by);
                 }
@@ -119,8 +119,8 @@ impl Metric for RedisMetric {
             return;
         }
         match &self.series {
-            Series::Sums(series) => series.raise(&Values(labels), value),
-            Series::Gauges(series) => series.set(&Values(labels), value),
+            RedisSeries::Sums(series) => series.raise(&Values(labels), value),
+            RedisSeries::Gauges(series) => series.set(&Values(labels), value),
         }
     }
 
@@ -130,8 +130,8 @@ impl Metric for RedisMetric {
         }
         let labels = Values(labels);
         let found = match &self.series {
-            Series::Sums(series) => series.get(&labels),
-            Series::Gauges(series) => series.get(&labels),
+            RedisSeries::Sums(series) => series.get(&labels),
+            RedisSeries::Gauges(series) => series.get(&labels),
         };
         found.unwrap_or(0.0)
     }
@@ -163,8 +163,8 @@ impl Metric for RedisMetric {
             return false;
         }
         let removed = match &self.series {
-            Series::Sums(series) => series.remove(&Values(labels)),
-            Series::Gauges(series) => series.remove(&Values(labels)),
+            RedisSeries::Sums(series) => series.remove(&Values(labels)),
+            RedisSeries::Gauges(series) => series.remove(&Values(labels)),
         };
         removed.unwrap_or(false)
     }

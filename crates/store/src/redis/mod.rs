@@ -52,10 +52,10 @@ use crate::table::Table;
 /// A store of totals in Redis. Clones share it; dropping the last one flushes once more.
 #[derive(Clone)]
 pub struct Redis {
-    inner: Arc<Inner>,
+    inner: Arc<RedisInner>,
 }
 
-struct Inner {
+struct RedisInner {
     options: Options,
     registry: Registry,
     metrics: Table<RedisMetric>,
@@ -76,16 +76,16 @@ impl Redis {
             return Err(Error::new("redis", "no server address is given; give at least one"));
         }
         if registry.segment().is_private() {
-            let what = "its registry is in private memory, which a fork would turn into two \
+            let reason = "its registry is in private memory, which a fork would turn into two \
                         instances of one name; use a file, or Segment::anonymous";
-            return Err(Error::new("redis", what));
+            return Err(Error::new("redis", reason));
         }
-        let instance = Arc::new(Instance::of(registry.segment(), &options.namespace)?);
+        let instance = Arc::new(Instance::find_or_create(registry.segment(), &options.namespace)?);
         let specs = metric::Specs::register(&registry)?;
         let worker = Arc::new(Worker::new(options.clone(), registry.clone(), instance)?);
         worker.ensure_started();
         let (metrics, generation) = (Table::default(), quipu_segment::generation());
-        let inner = Inner { options, registry, metrics, worker, specs, generation };
+        let inner = RedisInner { options, registry, metrics, worker, specs, generation };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -143,7 +143,7 @@ impl std::fmt::Debug for Redis {
     }
 }
 
-impl Drop for Inner {
+impl Drop for RedisInner {
     fn drop(&mut self) {
         self.worker.stop();
     }

@@ -61,7 +61,7 @@ pub struct Part {
     pub value: Number,
 }
 
-type Labels = Vec<(String, String)>;
+type LabelPairs = Vec<(String, String)>;
 
 impl Totals {
     pub(super) fn new(options: Options) -> Self {
@@ -86,8 +86,8 @@ impl Totals {
     }
 
     fn error(&self, failure: Failure) -> Error {
-        let what = format!("the totals cannot be read ({})", failure.cause.name());
-        Error::because("redis", what, failure.error)
+        let reason = format!("the totals cannot be read ({})", failure.cause.name());
+        Error::because("redis", reason, failure.error)
     }
 
     fn try_read(&self, only: Option<&str>) -> Result<Vec<Total>, Failure> {
@@ -95,9 +95,9 @@ impl Totals {
         let global = NamespaceKeys::new(&self.options.namespace);
         let mut head = Call::new(&LIST, &[&global.instances, &global.metrics]);
         head.arg(&self.options.dead_after.as_millis().to_string());
-        let answer = link.run(&[head])?;
-        let answer = answer.first().map(items).unwrap_or_default();
-        let list = |at: usize| answer.get(at).map(items).unwrap_or_default().iter();
+        let replies = link.run(&[head])?;
+        let reply = replies.first().map(items).unwrap_or_default();
+        let list = |at: usize| reply.get(at).map(items).unwrap_or_default().iter();
         let live: HashSet<&str> = list(0).filter_map(text).collect();
         let mut names: Vec<&str> =
             list(1).filter_map(text).filter(|name| only.is_none_or(|only| only == *name)).collect();
@@ -123,7 +123,7 @@ impl Totals {
 fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
     let hash = |at: usize| pairs(answer.get(at));
     let meta = Meta::read(hash(0));
-    let mut all: BTreeMap<(Labels, String), Combined> = BTreeMap::new();
+    let mut all: BTreeMap<(LabelPairs, String), CombinedValues> = BTreeMap::new();
     let mut add = |field: &str, value: &str, instance: Option<&str>| {
         let Some(mut field) = read_field(field) else { return };
         if let Some(id) = instance {
@@ -160,13 +160,13 @@ fn total(name: &str, answer: &[Value], live: &HashSet<&str>) -> Total {
 
 /// The values of several instances.
 #[derive(Default)]
-struct Combined {
+struct CombinedValues {
     sum: Sum,
     /// The value that counts and its time, for aggregations that pick one value.
     one: Option<(u64, Number)>,
 }
 
-impl Combined {
+impl CombinedValues {
     fn add(&mut self, how: How, text: &str) {
         use Aggregation as A;
 

@@ -9,12 +9,12 @@ use super::sha1::hexadecimal;
 /// A script, and the hash by which a server knows it once it was sent. Both are constants: a lazily
 /// initialized value could block a forked child forever, if another thread of its parent was
 /// initializing it.
-pub(super) struct Source {
+pub(super) struct Script {
     pub(super) text: &'static str,
     hash: [u8; 40],
 }
 
-impl Source {
+impl Script {
     const fn new(text: &'static str) -> Self {
         Self { text, hash: hexadecimal(text.as_bytes()) }
     }
@@ -101,7 +101,7 @@ end
 /// they cannot show whether the list was applied. Instead, the numbers of applied lists are noted
 /// under `!`, by the call that applies them, and a list that is noted there is skipped. A reset
 /// whose field does not exist was already moved, as the field of a series that was gone.
-pub(super) static WRITE: Source = Source::new(concat!(
+pub(super) static WRITE: Script = Script::new(concat!(
     common!(),
     r"
 local how, seq = ARGV[2], tonumber(ARGV[3])
@@ -144,7 +144,7 @@ return {redis.call('HLEN', inst) - 1 - redis.call('HEXISTS', inst, '!'), 0}
 /// values that it had at that time from the archive, as far as the archive has them.
 ///
 /// `ARGV`: the id, then pairs of a field and the value that it had.
-pub(super) static ADOPT: Source = Source::new(concat!(
+pub(super) static ADOPT: Script = Script::new(concat!(
     common!(),
     r"
 come_back('sum')
@@ -166,7 +166,7 @@ return 0
 
 /// Adds the values of a dead instance to the archive, and keeps a copy for as long as the instance
 /// may come back. `ARGV`: the id, and the time to keep the copy in milliseconds.
-pub(super) static FOLD: Source = Source::new(concat!(
+pub(super) static FOLD: Script = Script::new(concat!(
     common!(),
     r"
 redis.call('SREM', ids, id)
@@ -193,7 +193,7 @@ return 1
 ///
 /// Otherwise returns the time of the previous heartbeat (empty for none), the current time, and the
 /// ids of dead instances for the caller to fold. For 10 seconds, no other caller gets these ids.
-pub(super) static HEARTBEAT: Source = Source::new(
+pub(super) static HEARTBEAT: Script = Script::new(
     r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -228,7 +228,7 @@ return answer
 /// between a heartbeat and a write, and have died after that write. `KEYS` as for [`HEARTBEAT`].
 /// `ARGV`: the id, the silence in milliseconds after which an instance is dead, and 1 if there was
 /// something to fold.
-pub(super) static FORGET: Source = Source::new(
+pub(super) static FORGET: Script = Script::new(
     r"
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -248,7 +248,7 @@ return 0
 
 /// Lists the live instances, and the metrics. `KEYS`: the instances, and the metrics. `ARGV`: the
 /// silence in milliseconds after which an instance is dead.
-pub(super) static LIST: Source = Source::new(
+pub(super) static LIST: Script = Script::new(
     r"
 local t = redis.call('TIME')
 local cut = t[1] * 1000 + math.floor(t[2] / 1000) - tonumber(ARGV[1])
@@ -259,7 +259,7 @@ return {live, redis.call('SMEMBERS', KEYS[2])}
 
 /// Reads a metric atomically, so that an instance being folded is neither missed nor seen twice.
 /// `KEYS`: its description, its archive, and its instances. `ARGV`: the prefix of instances' keys.
-pub(super) static READ: Source = Source::new(
+pub(super) static READ: Script = Script::new(
     r"
 local answer = {redis.call('HGETALL', KEYS[1]), redis.call('HGETALL', KEYS[2])}
 for _, id in ipairs(redis.call('SMEMBERS', KEYS[3])) do

@@ -19,7 +19,7 @@ use super::link::{Cause, Failure};
 use super::options::Options;
 use super::own;
 use crate::error::Error;
-use crate::lock::Locked;
+use crate::lock::LockedValue;
 
 /// The state that the thread and the store share.
 pub(super) struct Worker {
@@ -28,12 +28,12 @@ pub(super) struct Worker {
     instance: Arc<Instance>,
     /// The generation of the process in which the thread runs, plus one; 0 for none.
     runs: AtomicU32,
-    thread: Locked<Option<Thread>>,
+    thread: LockedValue<Option<Thread>>,
     /// When the system last refused to start a thread.
-    refused: Locked<Option<Instant>>,
+    refused: LockedValue<Option<Instant>>,
     is_stopping: AtomicBool,
     dropped: AtomicU64,
-    last_error: Locked<Option<String>>,
+    last_error: LockedValue<Option<String>>,
     metrics: Metrics,
 }
 
@@ -65,11 +65,11 @@ impl Worker {
             registry,
             instance,
             runs: AtomicU32::new(0),
-            thread: Locked::default(),
-            refused: Locked::default(),
+            thread: LockedValue::default(),
+            refused: LockedValue::default(),
             is_stopping: AtomicBool::new(false),
             dropped: AtomicU64::new(0),
-            last_error: Locked::default(),
+            last_error: LockedValue::default(),
             metrics,
         })
     }
@@ -198,7 +198,7 @@ impl Worker {
         self.wake();
         while self.instance.done() < requested {
             if begin.elapsed() >= deadline {
-                let what = match self.last_error.with(|last| last.clone()).flatten() {
+                let reason = match self.last_error.with(|last| last.clone()).flatten() {
                     Some(error) => {
                         format!("not everything was written within {deadline:?}: {error}")
                     }
@@ -206,7 +206,7 @@ impl Worker {
                         format!("not everything was written within {deadline:?}; allow more time")
                     }
                 };
-                return Err(Error::new("redis", what));
+                return Err(Error::new("redis", reason));
             }
             std::thread::sleep(DONE_CHECK_INTERVAL);
         }

@@ -3,7 +3,7 @@
 use ::redis::Value;
 use quipu::snapshot::Number;
 
-use super::diff::{Change, Handle, Metric, State};
+use super::diff::{Change, Handle, SentMetric, SentState};
 use super::{MAX_CALLS, MAX_PAIRS};
 use crate::redis::instance::Instance;
 use crate::redis::key::NamespaceKeys;
@@ -103,7 +103,7 @@ impl<'f> Calls<'f> {
 
     /// Turns the chunk into a call that writes it to a metric. The last call for a metric checks
     /// its number of fields.
-    pub(super) fn write(&mut self, state: &mut State, handle: Handle, is_last: bool) {
+    pub(super) fn write(&mut self, state: &mut SentState, handle: Handle, is_last: bool) {
         let metric = &mut state[handle];
         if !metric.is_known {
             metric.is_known = true;
@@ -129,7 +129,7 @@ impl<'f> Calls<'f> {
     }
 
     /// Repeats the resets that the server may not have applied.
-    pub(super) fn reset_again(&mut self, state: &mut State) {
+    pub(super) fn reset_again(&mut self, state: &mut SentState) {
         let (id, sequence) = (self.id(), self.sequence);
         let all = state.metrics().flat_map(|metric| {
             let how = metric.meta.how.fold();
@@ -142,7 +142,7 @@ impl<'f> Calls<'f> {
     }
 
     /// Sends the remaining calls. Returns the first error of the flush.
-    pub(super) fn finish(mut self, state: &mut State) -> Result<(), Failure> {
+    pub(super) fn finish(mut self, state: &mut SentState) -> Result<(), Failure> {
         self.send(state);
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -158,7 +158,7 @@ impl<'f> Calls<'f> {
     }
 
     /// Writes the description of a metric, and adds the metric to the list of all.
-    fn describe(&mut self, metric: &Metric) {
+    fn describe(&mut self, metric: &SentMetric) {
         let mut describe = Call::plain("HSET", &metric.keys[4]);
         metric.meta.fields().iter().for_each(|(name, text)| {
             describe.arg(name).arg(text);
@@ -170,7 +170,7 @@ impl<'f> Calls<'f> {
     }
 
     /// Takes what the chunk's fields had before out of the archive.
-    fn adopt(&mut self, metric: &Metric) {
+    fn adopt(&mut self, metric: &SentMetric) {
         let mut adopt = Call::in_order(&ADOPT, &metric.keys);
         adopt.arg(self.id());
         let mut number = String::new();
@@ -190,13 +190,13 @@ impl<'f> Calls<'f> {
         self.of.push(of);
     }
 
-    fn send_if_full(&mut self, state: &mut State) {
+    fn send_if_full(&mut self, state: &mut SentState) {
         if self.calls.len() >= MAX_CALLS {
             self.send(state);
         }
     }
 
-    fn send(&mut self, state: &mut State) {
+    fn send(&mut self, state: &mut SentState) {
         let (calls, of) = (std::mem::take(&mut self.calls), std::mem::take(&mut self.of));
         if self.has_failed() {
             return;
@@ -248,7 +248,7 @@ impl Chunk {
     }
 }
 
-impl Metric {
+impl SentMetric {
     /// A call of [`WRITE`]; the caller appends fields and values.
     pub(super) fn write(
         &self,

@@ -14,8 +14,8 @@ use crate::redis::number::{float_text, is_same};
 
 /// What was last sent to the server.
 #[derive(Default)]
-pub(super) struct State {
-    metrics: Vec<Metric>,
+pub(super) struct SentState {
+    metrics: Vec<SentMetric>,
     handles: HashMap<Box<str>, Handle>,
     /// How gauges are combined, from the registry's metric [`METRICS`].
     specs: HashMap<Box<str>, How>,
@@ -23,18 +23,18 @@ pub(super) struct State {
     round: u32,
 }
 
-/// The place of a metric in a [`State`]. A metric keeps its place, so a walk looks up its name
+/// The place of a metric in a [`SentState`]. A metric keeps its place, so a walk looks up its name
 /// once, when its family begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Handle(usize);
 
 /// A metric, and the values that were last sent to the server.
-pub(super) struct Metric {
+pub(super) struct SentMetric {
     pub(super) name: Box<str>,
     pub(super) keys: [String; 5],
     pub(super) meta: Meta,
     /// The values by the keys that [`Walk`] writes.
-    pub(super) sent: HashMap<Box<[u8]>, Sent>,
+    pub(super) sent: HashMap<Box<[u8]>, SentValue>,
     /// The number of fields of its series that the walk has visited so far.
     live: u64,
     /// Whether the server has the metric's description.
@@ -52,7 +52,7 @@ pub(super) struct Metric {
 }
 
 /// A value that was sent to the server.
-pub(super) struct Sent {
+pub(super) struct SentValue {
     value: Number,
     /// Whether the series no longer exists, but the server still has its field.
     pub(super) is_gone: bool,
@@ -77,7 +77,7 @@ pub(super) struct Change {
 
 /// One of the numbers of a series: histograms and summaries have several.
 #[derive(Clone, Copy)]
-struct Part {
+struct SeriesPart {
     /// Distinguishes it from the other parts of the series.
     number: u32,
     name: &'static str,
@@ -87,7 +87,7 @@ struct Part {
 
 /// The sink of a walk over the segment: passes on the values that changed, to be written.
 pub(super) struct Walk<'f> {
-    state: &'f mut State,
+    state: &'f mut SentState,
     calls: Calls<'f>,
     namespace: &'f str,
     /// The families that hide idle series.
@@ -104,10 +104,10 @@ pub(super) struct Walk<'f> {
     series: u64,
 }
 
-impl State {
+impl SentState {
     /// Assumes that the server has nothing.
     pub(super) fn distrust(&mut self) {
-        self.metrics.iter_mut().for_each(Metric::distrust);
+        self.metrics.iter_mut().for_each(SentMetric::distrust);
     }
 
     /// Forgets the resets, which the server has applied.
@@ -115,7 +115,7 @@ impl State {
         self.metrics.iter_mut().for_each(|metric| metric.resets.clear());
     }
 
-    pub(super) fn metrics(&self) -> impl Iterator<Item = &Metric> {
+    pub(super) fn metrics(&self) -> impl Iterator<Item = &SentMetric> {
         self.metrics.iter()
     }
 
@@ -138,7 +138,7 @@ impl State {
     }
 
     /// Finds the metric of a family by name; `make` creates it if it does not exist.
-    fn find(&mut self, name: &str, make: impl FnOnce() -> Metric) -> Handle {
+    fn find(&mut self, name: &str, make: impl FnOnce() -> SentMetric) -> Handle {
         if let Some(&handle) = self.handles.get(name) {
             return handle;
         }
@@ -149,21 +149,21 @@ impl State {
     }
 }
 
-impl Index<Handle> for State {
-    type Output = Metric;
+impl Index<Handle> for SentState {
+    type Output = SentMetric;
 
-    fn index(&self, handle: Handle) -> &Metric {
+    fn index(&self, handle: Handle) -> &SentMetric {
         &self.metrics[handle.0]
     }
 }
 
-impl IndexMut<Handle> for State {
-    fn index_mut(&mut self, handle: Handle) -> &mut Metric {
+impl IndexMut<Handle> for SentState {
+    fn index_mut(&mut self, handle: Handle) -> &mut SentMetric {
         &mut self.metrics[handle.0]
     }
 }
 
-impl Metric {
+impl SentMetric {
     fn new(name: &str, keys: [String; 5], meta: Meta) -> Self {
         Self {
             name: name.into(),
@@ -196,11 +196,18 @@ impl Metric {
     }
 
     /// Compares a value with the one that was last sent, and notes it as written: if the flush
-    /// fails, [`Metric::distrust`] undoes that.
-    fn update(&mut self, key: &[u8], part: Part, value: Number, round: u32, now: u64) -> Change {
+    /// fails, [`SentMetric::distrust`] undoes that.
+    fn update(
+        &mut self,
+        key: &[u8],
+        part: SeriesPart,
+        value: Number,
+        round: u32,
+        now: u64,
+    ) -> Change {
         self.live += 1;
         let Some(sent) = self.sent.get_mut(key) else {
-            let sent = Sent { value, is_gone: false, time: now, round, is_written: true };
+            let sent = SentValue { value, is_gone: false, time: now, round, is_written: true };
             self.sent.insert(key.into(), sent);
             return Change { is_due: true, before: None, ended: None, time: now };
         };
@@ -208,12 +215,12 @@ impl Metric {
         let is_new = !is_same(before, value);
         let is_again = sent.is_gone && !self.keeps_strays;
         // Observations below zero lower a sum, too.
-        let only_grows = self.meta.how == How::Counter && part.number != Part::SUM.number;
+        let only_grows = self.meta.how == How::Counter && part.number != SeriesPart::SUM.number;
         let has_fallen = only_grows && value.as_f64() < before.as_f64();
         let has_ended = self.meta.how.is_sum() && (is_again || has_fallen);
         let is_due = is_new || !sent.is_written || has_ended;
         let time = if is_new { now } else { sent.time };
-        *sent = Sent { value, is_gone: false, time, round, is_written: true };
+        *sent = SentValue { value, is_gone: false, time, round, is_written: true };
         Change { is_due, before: Some(before), ended: has_ended.then_some(before), time }
     }
 
@@ -236,7 +243,7 @@ impl Metric {
     }
 }
 
-impl Part {
+impl SeriesPart {
     const ONLY: Self = Self { number: 0, name: "", bound: None };
     const SUM: Self = Self { number: u32::MAX, name: "sum", bound: None };
     const COUNT: Self = Self { number: u32::MAX - 1, name: "count", bound: None };
@@ -250,7 +257,7 @@ impl Part {
 impl<'f> Walk<'f> {
     /// Begins a walk. `now` is the time by the server's clock.
     pub(super) fn new(
-        state: &'f mut State,
+        state: &'f mut SentState,
         mut calls: Calls<'f>,
         namespace: &'f str,
         hiding: HashSet<String>,
@@ -270,7 +277,7 @@ impl<'f> Walk<'f> {
         Ok(self.series)
     }
 
-    fn value(&mut self, family: &Family<'_>, series: &Series<'_>, part: Part, value: Number) {
+    fn value(&mut self, family: &Family<'_>, series: &Series<'_>, part: SeriesPart, value: Number) {
         let Some(handle) = self.metric else { return };
         let round = self.state.round;
         let metric = &mut self.state[handle];
@@ -300,13 +307,13 @@ impl<'f> Walk<'f> {
 
     fn histogram(&mut self, family: &Family<'_>, series: &Series<'_>, histogram: &Histogram<'_>) {
         for (i, bucket) in histogram.buckets.iter().enumerate() {
-            let part = Part::bucket(i, bucket.bound);
+            let part = SeriesPart::bucket(i, bucket.bound);
             self.value(family, series, part, Number::Unsigned(bucket.count));
         }
         if histogram.buckets.is_empty() {
-            self.value(family, series, Part::COUNT, Number::Unsigned(histogram.count));
+            self.value(family, series, SeriesPart::COUNT, Number::Unsigned(histogram.count));
         }
-        self.value(family, series, Part::SUM, Number::Float(histogram.sum));
+        self.value(family, series, SeriesPart::SUM, Number::Float(histogram.sum));
     }
 
     /// Ends a family: writes its last chunk, and marks the series that no longer exist.
@@ -326,10 +333,10 @@ impl Sink for Walk<'_> {
         if !is_written(family) || self.calls.has_failed() {
             return;
         }
-        let meta = Meta::of(family, self.state.specs.get(family.name).copied());
+        let meta = Meta::from_family(family, self.state.specs.get(family.name).copied());
         let handle = self.state.find(family.name, || {
             let keys = MetricKeys::new(self.namespace, family.name).of_scripts(self.calls.id());
-            Metric::new(family.name, keys, meta.clone())
+            SentMetric::new(family.name, keys, meta.clone())
         });
         let metric = &mut self.state[handle];
         metric.begin(meta, self.hiding.contains(family.name));
@@ -350,11 +357,11 @@ impl Sink for Walk<'_> {
         match series.value {
             Value::Counter { total: number, .. }
             | Value::Gauge(number)
-            | Value::Unknown(number) => self.value(family, series, Part::ONLY, number),
+            | Value::Unknown(number) => self.value(family, series, SeriesPart::ONLY, number),
             Value::Histogram(histogram) => self.histogram(family, series, &histogram),
             Value::Summary { count, sum, .. } => {
-                self.value(family, series, Part::COUNT, Number::Unsigned(count));
-                self.value(family, series, Part::SUM, Number::Float(sum));
+                self.value(family, series, SeriesPart::COUNT, Number::Unsigned(count));
+                self.value(family, series, SeriesPart::SUM, Number::Float(sum));
             }
             _ => {}
         }
@@ -372,7 +379,7 @@ fn is_written(family: &Family<'_>) -> bool {
 }
 
 /// Replaces the key by that of a part of a series.
-fn write_key(key: &mut Vec<u8>, series: &Series<'_>, part: Part, start: Option<u64>) {
+fn write_key(key: &mut Vec<u8>, series: &Series<'_>, part: SeriesPart, start: Option<u64>) {
     key.clear();
     key.extend_from_slice(&series.group.to_le_bytes());
     key.extend_from_slice(&part.number.to_le_bytes());
@@ -388,7 +395,7 @@ fn push_field(
     out: &mut String,
     family: &Family<'_>,
     series: &Series<'_>,
-    part: Part,
+    part: SeriesPart,
     start: Option<u64>,
 ) {
     let bound = part.bound.map(float_text);

@@ -22,8 +22,8 @@ impl Flusher {
         // If they were not collected yet, the next flush collects them.
         let Some(fields) = metric.fields.take() else { return Ok(()) };
         metric.has_strays = false;
-        let answer = link.run(&[Call::plain("HKEYS", &metric.keys[0])])?;
-        let all = answer.first().map(items).unwrap_or_default().iter().filter_map(text);
+        let replies = link.run(&[Call::plain("HKEYS", &metric.keys[0])])?;
+        let all = replies.first().map(items).unwrap_or_default().iter().filter_map(text);
         let gone: Vec<&str> =
             all.filter(|field| !is_note(field) && !fields.contains(*field)).collect();
         for gone in gone.chunks(MAX_PAIRS) {
@@ -57,9 +57,9 @@ impl Flusher {
     /// Folds a dead instance. Returns whether there was anything to fold. If this process dies
     /// meanwhile, another one folds the rest.
     fn fold_one(&self, link: &mut Link, id: &str) -> Result<bool, Failure> {
-        let answer = link.run(&[Call::plain("SMEMBERS", &self.global.metrics)])?;
+        let replies = link.run(&[Call::plain("SMEMBERS", &self.global.metrics)])?;
         let metrics: Vec<&str> =
-            answer.first().map(items).unwrap_or_default().iter().filter_map(text).collect();
+            replies.first().map(items).unwrap_or_default().iter().filter_map(text).collect();
         let keep = millis(self.options.keep).max(1).to_string();
         let mut was_there = false;
         for metrics in metrics.chunks(MAX_CALLS) {

@@ -19,7 +19,7 @@ use ::redis::Value;
 use quipu::Registry;
 
 use self::calls::Calls;
-use self::diff::{State, Walk};
+use self::diff::{SentState, Walk};
 use super::instance::{Instance, heartbeat_id_text};
 use super::key::NamespaceKeys;
 use super::link::{Call, Failure, Link, items, text};
@@ -40,7 +40,7 @@ pub(super) struct Flusher {
     instance: Arc<Instance>,
     global: NamespaceKeys,
     link: Option<Link>,
-    state: State,
+    state: SentState,
     /// The time of this instance's last heartbeat, by the server's clock.
     heartbeat: u64,
     refreshed: Instant,
@@ -60,7 +60,7 @@ pub(super) struct Done {
 impl Flusher {
     pub(super) fn new(options: Options, instance: Arc<Instance>) -> Self {
         let global = NamespaceKeys::new(&options.namespace);
-        let (link, state, heartbeat, refreshed) = (None, State::default(), 0, Instant::now());
+        let (link, state, heartbeat, refreshed) = (None, SentState::default(), 0, Instant::now());
         Self { options, instance, global, link, state, heartbeat, refreshed, newest: 0 }
     }
 
@@ -104,13 +104,13 @@ impl Flusher {
         heartbeat.arg(self.instance.id());
         heartbeat.arg(&millis(self.options.dead_after).to_string()).arg(&MAX_FOLDED.to_string());
         heartbeat.arg(&heartbeat_id_text(acked)).arg(&heartbeat_id_text(next));
-        let answer = link.run(&[heartbeat])?;
-        if answer.first() == Some(&Value::Int(-1)) {
+        let replies = link.run(&[heartbeat])?;
+        if replies.first() == Some(&Value::Int(-1)) {
             return Err(Failure::copied());
         }
         self.instance.acknowledge_heartbeat(next);
-        let answer = answer.first().map(items).unwrap_or_default();
-        let time = |at: usize| answer.get(at).and_then(text)?.parse::<u64>().ok();
+        let reply = replies.first().map(items).unwrap_or_default();
+        let time = |at: usize| reply.get(at).and_then(text)?.parse::<u64>().ok();
         // Another time than that of the last heartbeat means that the server has lost its data, or
         // has gone back to an older state.
         let is_lost = time(0).unwrap_or(0) != self.heartbeat;
@@ -119,7 +119,7 @@ impl Flusher {
             self.refreshed = Instant::now();
         }
         self.heartbeat = time(1).unwrap_or(0);
-        Ok(answer.iter().skip(2).filter_map(text).map(str::to_owned).collect())
+        Ok(reply.iter().skip(2).filter_map(text).map(str::to_owned).collect())
     }
 
     /// Writes the values that changed. Returns their number.
