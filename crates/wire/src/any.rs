@@ -22,7 +22,7 @@ use crate::stream::{Decoder, Encoder, Framing};
 /// }
 /// ```
 #[derive(Clone, Copy)]
-pub struct AnyFormat(&'static dyn Erased);
+pub struct AnyFormat(&'static dyn ErasedFormat);
 
 impl AnyFormat {
     /// All formats of this build.
@@ -35,7 +35,7 @@ impl AnyFormat {
         AnyFormat::all().find(|format| format.name() == name)
     }
 
-    pub(crate) const fn of<F: Format>() -> AnyFormat {
+    pub(crate) const fn for_format<F: Format>() -> AnyFormat {
         AnyFormat(&This::<F>(PhantomData))
     }
 
@@ -184,7 +184,7 @@ impl fmt::Debug for AnyDecoder {
 
 struct This<F>(PhantomData<fn() -> F>);
 
-trait Erased: Sync {
+trait ErasedFormat: Sync {
     fn name(&self) -> &'static str;
     fn is_delimited(&self) -> bool;
     fn encode(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Error>;
@@ -198,7 +198,7 @@ trait Erased: Sync {
     fn decoder(&self, kind: Kind, framing: Framing) -> Box<dyn ErasedDecoder>;
 }
 
-impl<F: Format> Erased for This<F> {
+impl<F: Format> ErasedFormat for This<F> {
     fn name(&self) -> &'static str {
         F::NAME
     }

@@ -113,7 +113,7 @@ impl Dialect for CapnpPacked {
 
     #[inline(always)]
     fn write<const N: usize>(out: &mut Vec<u8>, head: [u64; N], id: &[u8], values: &[f64]) {
-        append(out, packing::Packed { head, id, values });
+        append(out, packing::PackedWords { head, id, values });
     }
 
     #[inline(always)]

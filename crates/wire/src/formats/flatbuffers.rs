@@ -305,31 +305,31 @@ unsafe impl Piece for Head {
 #[inline(always)]
 fn message<'m, T>(
     input: &mut Reader<'m>,
-    read: impl FnOnce(Table<'m>) -> Result<T, Misplaced>,
+    read: impl FnOnce(Table<'m>) -> Result<T, PlacedFault>,
 ) -> Result<T, Fault> {
     let (at, result) = match Table::root(input.rest()).and_then(read) {
         Ok(message) => (input.len(), Ok(message)),
-        Err(Misplaced { at, fault }) => (at, Err(fault)),
+        Err(PlacedFault { at, fault }) => (at, Err(fault)),
     };
     input.take(at, "the bytes of a fault")?;
     result
 }
 
 /// A fault, and where it is.
-struct Misplaced {
+struct PlacedFault {
     at: usize,
     fault: Fault,
 }
 
-impl Misplaced {
+impl PlacedFault {
     #[cold]
-    fn malformed(at: usize, expected: &'static str) -> Misplaced {
-        Misplaced { at, fault: Fault::malformed(expected) }
+    fn malformed(at: usize, expected: &'static str) -> PlacedFault {
+        PlacedFault { at, fault: Fault::malformed(expected) }
     }
 
     #[cold]
-    fn incomplete(at: usize, expected: &'static str) -> Misplaced {
-        Misplaced { at, fault: Fault::incomplete(expected) }
+    fn incomplete(at: usize, expected: &'static str) -> PlacedFault {
+        PlacedFault { at, fault: Fault::incomplete(expected) }
     }
 }
 
@@ -348,26 +348,26 @@ struct Table<'m> {
 
 impl<'m> Table<'m> {
     #[inline(always)]
-    fn root(input: &'m [u8]) -> Result<Table<'m>, Misplaced> {
+    fn root(input: &'m [u8]) -> Result<Table<'m>, PlacedFault> {
         const ROOT: &str = "the offset of a table";
         const VTABLE: &str = "the offset of the table's fields";
         const SIZE: &str = "the size of the table's fields";
-        let incomplete = |at, expected| move || Misplaced::incomplete(at, expected);
+        let incomplete = |at, expected| move || PlacedFault::incomplete(at, expected);
         let root = array(input, 0).ok_or_else(incomplete(0, ROOT))?;
         let start = u32::from_le_bytes(root) as usize;
         if start < 4 {
-            return Err(Misplaced::malformed(0, ROOT));
+            return Err(PlacedFault::malformed(0, ROOT));
         }
         let back = array(input, start).ok_or_else(incomplete(0, ROOT))?;
         let vtable = start as i64 - i64::from(i32::from_le_bytes(back));
         let Ok(vtable) = usize::try_from(vtable) else {
-            return Err(Misplaced::malformed(start, VTABLE));
+            return Err(PlacedFault::malformed(start, VTABLE));
         };
         let [a, b, c, d] = array(input, vtable).ok_or_else(incomplete(start, VTABLE))?;
         let len = usize::from(u16::from_le_bytes([a, b]));
         let size = usize::from(u16::from_le_bytes([c, d]));
         if len < 4 || len % 2 != 0 || size < 4 {
-            return Err(Misplaced::malformed(vtable, SIZE));
+            return Err(PlacedFault::malformed(vtable, SIZE));
         }
         let fields = slice(input, vtable + 4, len - 4).ok_or_else(incomplete(vtable, SIZE))?;
         let table = slice(input, start, size).ok_or_else(incomplete(vtable, SIZE))?;
@@ -376,7 +376,7 @@ impl<'m> Table<'m> {
 
     /// A field of `N` bytes, and where it is. `None` when it was left out.
     #[inline(always)]
-    fn field<const N: usize>(&self, index: usize) -> Result<Option<(usize, [u8; N])>, Misplaced> {
+    fn field<const N: usize>(&self, index: usize) -> Result<Option<(usize, [u8; N])>, PlacedFault> {
         let offset = match array(self.fields, 2 * index) {
             Some(offset) => usize::from(u16::from_le_bytes(offset)),
             None => 0,
@@ -387,7 +387,7 @@ impl<'m> Table<'m> {
         match array(self.table, offset) {
             // The table begins with the offset of its vtable.
             Some(bytes) if offset >= 4 => Ok(Some((self.start + offset, bytes))),
-            _ => Err(Misplaced::malformed(
+            _ => Err(PlacedFault::malformed(
                 self.vtable + 4 + 2 * index,
                 "the offset of a field within its table",
             )),
@@ -396,32 +396,32 @@ impl<'m> Table<'m> {
 
     /// A number of `N` bytes.
     #[inline(always)]
-    fn number<const N: usize>(&self, index: usize) -> Result<[u8; N], Misplaced> {
+    fn number<const N: usize>(&self, index: usize) -> Result<[u8; N], PlacedFault> {
         Ok(self.field(index)?.map_or([0; N], |(_, bytes)| bytes))
     }
 
     /// A vector of items of `size` bytes.
     #[inline(always)]
-    fn vector(&self, index: usize, size: usize) -> Result<&'m [u8], Misplaced> {
+    fn vector(&self, index: usize, size: usize) -> Result<&'m [u8], PlacedFault> {
         const OFFSET: &str = "the offset of a vector";
         let Some((at, offset)) = self.field(index)? else { return Ok(&[]) };
         let offset = u32::from_le_bytes(offset) as usize;
         if offset < 4 {
-            return Err(Misplaced::malformed(at, OFFSET));
+            return Err(PlacedFault::malformed(at, OFFSET));
         }
         let start = at.saturating_add(offset);
         let Some(len) = array(self.input, start) else {
-            return Err(Misplaced::incomplete(at, OFFSET));
+            return Err(PlacedFault::incomplete(at, OFFSET));
         };
         let len = u32::from_le_bytes(len) as usize;
         slice(self.input, start + 4, len.saturating_mul(size))
-            .ok_or_else(|| Misplaced::incomplete(start, "a vector as long as its length says"))
+            .ok_or_else(|| PlacedFault::incomplete(start, "a vector as long as its length says"))
     }
 
     #[inline(always)]
-    fn doubles(&self, index: usize, scope: &Scope<'m>) -> Result<&'m [f64], Misplaced> {
+    fn doubles(&self, index: usize, scope: &Scope<'m>) -> Result<&'m [f64], PlacedFault> {
         values::little_endian(self.vector(index, 8)?, scope)
-            .map_err(|fault| Misplaced { at: self.start, fault })
+            .map_err(|fault| PlacedFault { at: self.start, fault })
     }
 }
 

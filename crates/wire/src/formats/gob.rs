@@ -38,8 +38,8 @@ mod pieces;
 mod tests;
 mod types;
 
-use pieces::{Delimited, Fields};
-use types::{Reading, Slot};
+use pieces::{DelimitedMessage, FieldCursor};
+use types::{FieldTarget, ReaderState};
 
 /// gob as Go's own library writes structures: fields that are zero are left out, -0 too. The ids
 /// are those of a program that uses the four types in this order and no others.
@@ -63,8 +63,8 @@ impl sealed::Sealed for Gob {}
 
 impl Format for Gob {
     const NAME: &'static str = "gob";
-    type WriterState = Sent;
-    type ReaderState = Reading;
+    type WriterState = SentDefinitions;
+    type ReaderState = ReaderState;
 
     #[inline(always)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -114,7 +114,11 @@ impl Format for Gob {
     }
 
     #[inline(always)]
-    fn write_next(sent: &mut Sent, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
+    fn write_next(
+        sent: &mut SentDefinitions,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
         let definitions = sent.missing(message.kind());
         match message {
             Message::Counter(message) => write(out, definitions, counter(message)),
@@ -128,7 +132,7 @@ impl Format for Gob {
 
     #[inline(always)]
     fn read_next<'m>(
-        state: &'m mut Reading,
+        state: &'m mut ReaderState,
         kind: Kind,
         input: &mut Reader<'m>,
         scope: &Scope<'m>,
@@ -171,23 +175,28 @@ const METRIC_UNION: &[u8; 89] =
       \x01\x02ID\x01\x0a\0\x01\x0aCounterVal\x01\x04\0\
       \x01\x0dBatchTimerVal\x01\xff\x84\0\x01\x08GaugeVal\x01\x08\0\0\0";
 
-const COUNTER_SLOTS: &[Slot] = &[Slot::Id, Slot::Counter];
-const BATCH_TIMER_SLOTS: &[Slot] = &[Slot::Id, Slot::Timer];
-const GAUGE_SLOTS: &[Slot] = &[Slot::Id, Slot::Gauge];
-const METRIC_UNION_SLOTS: &[Slot] =
-    &[Slot::Type, Slot::Id, Slot::Counter, Slot::Timer, Slot::Gauge];
+const COUNTER_SLOTS: &[FieldTarget] = &[FieldTarget::Id, FieldTarget::Counter];
+const BATCH_TIMER_SLOTS: &[FieldTarget] = &[FieldTarget::Id, FieldTarget::Timer];
+const GAUGE_SLOTS: &[FieldTarget] = &[FieldTarget::Id, FieldTarget::Gauge];
+const METRIC_UNION_SLOTS: &[FieldTarget] = &[
+    FieldTarget::Type,
+    FieldTarget::Id,
+    FieldTarget::Counter,
+    FieldTarget::Timer,
+    FieldTarget::Gauge,
+];
 
 /// Messages of 8 GiB are too large for Go.
 const TOO_LARGE: u64 = 1 << 33;
 
 /// Which definitions a stream has.
 #[derive(Debug, Default)]
-pub struct Sent {
+pub struct SentDefinitions {
     kinds: u8,
     doubles: bool,
 }
 
-impl Sent {
+impl SentDefinitions {
     #[inline(always)]
     fn missing(&self, kind: Kind) -> impl Piece + use<> {
         let definition: &'static [u8] = if self.kinds >> kind as u8 & 1 == 1 {
@@ -220,35 +229,35 @@ fn write(out: &mut Vec<u8>, definitions: impl Piece, value: impl Piece) -> Resul
     if value.bound() as u64 >= TOO_LARGE {
         return Err(Fault::unwritable("a message must have less than 8 GiB"));
     }
-    append(out, (definitions, Delimited(value)));
+    append(out, (definitions, DelimitedMessage(value)));
     Ok(())
 }
 
 #[inline(always)]
 fn counter<'a>(message: &Counter<'a>) -> impl Piece + use<'a> {
     let Counter { id, value } = *message;
-    let mut fields = Fields(0);
+    let mut fields = FieldCursor(0);
     (Literal(b"\xff\x80"), fields.id(1, id), fields.int(2, value), Byte(0))
 }
 
 #[inline(always)]
 fn batch_timer<'a>(message: &BatchTimer<'a>) -> impl Piece + use<'a> {
     let BatchTimer { id, values } = *message;
-    let mut fields = Fields(0);
+    let mut fields = FieldCursor(0);
     (Literal(b"\xff\x82"), fields.id(1, id), fields.doubles(2, values), Byte(0))
 }
 
 #[inline(always)]
 fn gauge<'a>(message: &Gauge<'a>) -> impl Piece + use<'a> {
     let Gauge { id, value } = *message;
-    let mut fields = Fields(0);
+    let mut fields = FieldCursor(0);
     (Literal(b"\xff\x86"), fields.id(1, id), fields.double(2, value), Byte(0))
 }
 
 #[inline(always)]
 fn union<'a>(message: &MetricUnion<'a>) -> impl Piece + use<'a> {
     let MetricUnion { metric_type: MetricType(metric_type), id, counter, timer, gauge } = *message;
-    let mut fields = Fields(0);
+    let mut fields = FieldCursor(0);
     (
         Literal(b"\xff\x88"),
         fields.int(1, i64::from(metric_type)),
@@ -280,7 +289,7 @@ fn to_gauge(union: MetricUnion<'_>) -> Gauge<'_> {
 #[inline(always)]
 fn read_alone<'m>(
     kind: Kind,
-    (first, second, id, slots): (&[u8], &[u8], u64, &[Slot]),
+    (first, second, id, slots): (&[u8], &[u8], u64, &[FieldTarget]),
     input: &mut Reader<'m>,
     scope: &Scope<'m>,
 ) -> Result<MetricUnion<'m>, Fault> {
@@ -306,14 +315,14 @@ fn read_unusual<'m>(
     input: &mut Reader<'m>,
     scope: &Scope<'m>,
 ) -> Result<MetricUnion<'m>, Fault> {
-    Reading::default().read(kind, input, scope)
+    ReaderState::default().read(kind, input, scope)
 }
 
 /// Reads a value of a type without unusual fields. Otherwise the input is left unchanged.
 #[inline(always)]
 fn read_usual<'m>(
     id: u64,
-    slots: &[Slot],
+    slots: &[FieldTarget],
     input: &mut Reader<'m>,
     scope: &Scope<'m>,
 ) -> Option<MetricUnion<'m>> {
@@ -345,10 +354,10 @@ fn message<'m>(input: &mut Reader<'m>) -> Result<&'m [u8], Fault> {
 /// Reads a structure. Fields that take more than a few lines are left to the function.
 #[inline(always)]
 fn fields<'m>(
-    slots: &[Slot],
+    slots: &[FieldTarget],
     message: &mut Reader<'m>,
     scope: &Scope<'m>,
-    mut unusual: impl FnMut(&mut Reader<'m>, &mut MetricUnion<'m>, Slot) -> Result<(), Fault>,
+    mut unusual: impl FnMut(&mut Reader<'m>, &mut MetricUnion<'m>, FieldTarget) -> Result<(), Fault>,
 ) -> Result<MetricUnion<'m>, Fault> {
     let mut union = MetricUnion::ZERO;
     let mut left = slots;
@@ -359,17 +368,17 @@ fn fields<'m>(
             return Ok(union);
         }
         let index = usize::try_from(step - 1).unwrap_or(usize::MAX);
-        let Some((slot, behind)) = left.get(index..).and_then(<[Slot]>::split_first) else {
+        let Some((slot, behind)) = left.get(index..).and_then(<[FieldTarget]>::split_first) else {
             *message = before;
             return Err(Fault::malformed("a field that the type has"));
         };
         left = behind;
         match *slot {
-            Slot::Id => union.id = bytes(message)?,
-            Slot::Type => union.metric_type = metric_type(message)?,
-            Slot::Counter => union.counter = int(message)?,
-            Slot::Timer => union.timer = doubles(message, scope)?,
-            Slot::Gauge => union.gauge = double(message)?,
+            FieldTarget::Id => union.id = bytes(message)?,
+            FieldTarget::Type => union.metric_type = metric_type(message)?,
+            FieldTarget::Counter => union.counter = int(message)?,
+            FieldTarget::Timer => union.timer = doubles(message, scope)?,
+            FieldTarget::Gauge => union.gauge = double(message)?,
             other => unusual(message, &mut union, other)?,
         }
     }

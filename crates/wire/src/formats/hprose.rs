@@ -58,14 +58,14 @@ impl Sealed for Hprose {}
 
 impl Format for Hprose {
     const NAME: &'static str = "hprose";
-    type WriterState = Written;
+    type WriterState = WrittenClasses;
     type ReaderState = Classes;
 
     forward!(Codec);
 
     #[inline]
     fn write_next(
-        written: &mut Written,
+        written: &mut WrittenClasses,
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> Result<(), Fault> {
@@ -108,7 +108,7 @@ impl Format for Hprose {
 
 /// The classes that a stream has defined, and their numbers.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct WrittenClasses {
     numbers: [Option<u8>; Kind::ALL.len()],
     len: u8,
 }
@@ -124,7 +124,7 @@ struct Head {
 /// The head of a message that stands alone.
 const ALONE: Head = Head { number: 0, define: true };
 
-impl Written {
+impl WrittenClasses {
     fn head(&mut self, kind: Kind) -> Head {
         match &mut self.numbers[kind as usize] {
             Some(number) => Head { number: *number, define: false },
@@ -140,7 +140,7 @@ impl Written {
 impl Head {
     /// With the class's definition.
     #[inline(always)]
-    fn of<const N: usize>(self, class: &'static [u8; N]) -> impl Piece {
+    fn with_class<const N: usize>(self, class: &'static [u8; N]) -> impl Piece {
         let number = Byte(b'0' + self.number);
         (self.define.then_some(Literal(class)), Byte(b'o'), number, Byte(b'{'))
     }
@@ -155,19 +155,19 @@ const METRIC_UNION_CLASS: &[u8; 78] =
 #[inline(always)]
 fn counter(head: Head, message: &Counter<'_>, out: &mut Vec<u8>) {
     let Counter { id, value } = *message;
-    append(out, (head.of(COUNTER_CLASS), id_list(id), Integer(value), Byte(b'}')));
+    append(out, (head.with_class(COUNTER_CLASS), id_list(id), Integer(value), Byte(b'}')));
 }
 
 #[inline(always)]
 fn batch_timer(head: Head, message: &BatchTimer<'_>, out: &mut Vec<u8>) {
     let BatchTimer { id, values } = *message;
-    append(out, (head.of(BATCH_TIMER_CLASS), id_list(id), floats(values), Byte(b'}')));
+    append(out, (head.with_class(BATCH_TIMER_CLASS), id_list(id), floats(values), Byte(b'}')));
 }
 
 #[inline(always)]
 fn gauge(head: Head, message: &Gauge<'_>, out: &mut Vec<u8>) {
     let Gauge { id, value } = *message;
-    append(out, (head.of(GAUGE_CLASS), id_list(id), Float(value), Byte(b'}')));
+    append(out, (head.with_class(GAUGE_CLASS), id_list(id), Float(value), Byte(b'}')));
 }
 
 #[inline(always)]
@@ -176,7 +176,7 @@ fn union(head: Head, message: &MetricUnion<'_>, out: &mut Vec<u8>) {
     append(
         out,
         (
-            head.of(METRIC_UNION_CLASS),
+            head.with_class(METRIC_UNION_CLASS),
             Integer(i64::from(metric_type)),
             id_list(id),
             Integer(counter),

@@ -49,7 +49,7 @@ macro_rules! formats {
 
         /// Every format of this build.
         pub(crate) const ALL: &[AnyFormat] = &[
-            $($(#[cfg(feature = $feature)] AnyFormat::of::<$format>(),)*)*
+            $($(#[cfg(feature = $feature)] AnyFormat::for_format::<$format>(),)*)*
         ];
     };
 }

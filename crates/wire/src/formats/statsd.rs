@@ -34,7 +34,7 @@ use core::marker::PhantomData;
 
 use quipu_arena::{ArenaVec, Scope};
 
-use self::line::{EVENT, Line, Type, not_at};
+use self::line::{EVENT, MessageLine, MessageType, not_at};
 use crate::error::Fault;
 use crate::format::{Format, forward, sealed};
 use crate::message::{BatchTimer, Counter, Gauge, Kind, Message, MetricUnion};
@@ -219,19 +219,19 @@ impl<D: Dialect> Codec<D> {
     /// Reads lines of one id up to the end of the input; anything else is left.
     fn read_datagram<'m>(input: &mut Reader<'m>, scope: &Scope<'m>) -> Result<Message<'m>, Fault> {
         skip_empty_lines(input);
-        let first = Line::read::<D>(input)?;
+        let first = MessageLine::read::<D>(input)?;
         let message = match first.metric {
-            Type::Counter => {
+            MessageType::Counter => {
                 Message::Counter(Counter { value: first.sum(input)?, id: first.id(scope)? })
             }
-            Type::Gauge => {
+            MessageType::Gauge => {
                 let mut value = first.gauge::<D>(None, input)?;
                 while let Some(next) = Self::next_of(&first, input)? {
                     value = next.gauge::<D>(Some(value), input)?;
                 }
                 Message::Gauge(Gauge { id: first.id(scope)?, value })
             }
-            Type::Timer => {
+            MessageType::Timer => {
                 let mut values = ArenaVec::new_in(scope);
                 first.timed(&mut values, input)?;
                 while let Some(next) = Self::next_of(&first, input)? {
@@ -248,13 +248,16 @@ impl<D: Dialect> Codec<D> {
     }
 
     /// Reads the next line, if it continues the first: the same id, tags and type.
-    fn next_of<'m>(first: &Line<'m>, input: &mut Reader<'m>) -> Result<Option<Line<'m>>, Fault> {
+    fn next_of<'m>(
+        first: &MessageLine<'m>,
+        input: &mut Reader<'m>,
+    ) -> Result<Option<MessageLine<'m>>, Fault> {
         let before = *input;
         skip_empty_lines(input);
         if input.is_empty() {
             return Ok(None);
         }
-        let next = Line::read::<D>(input)?;
+        let next = MessageLine::read::<D>(input)?;
         let same = (next.name, next.tags, next.metric) == (first.name, first.tags, first.metric);
         if !same {
             *input = before;
@@ -279,15 +282,15 @@ impl<D: Dialect> Codec<D> {
             return Err(Fault::incomplete(LINE_FEED));
         }
         let before = *input;
-        let line = Line::read::<D>(input)?;
+        let line = MessageLine::read::<D>(input)?;
         let id = line.id(scope)?;
         let message = match line.metric {
-            Type::Counter => Message::Counter(Counter { id, value: line.sum(input)? }),
-            Type::Gauge => {
+            MessageType::Counter => Message::Counter(Counter { id, value: line.sum(input)? }),
+            MessageType::Gauge => {
                 let known = (last.id == id).then_some(last.value);
                 Message::Gauge(Gauge { id, value: line.gauge::<D>(known, input)? })
             }
-            Type::Timer => {
+            MessageType::Timer => {
                 let mut values = ArenaVec::new_in(scope);
                 line.timed(&mut values, input)?;
                 Message::BatchTimer(BatchTimer { id, values: values.into_slice() })

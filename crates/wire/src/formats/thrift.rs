@@ -527,7 +527,7 @@ impl<D: Dialect> Codec<D> {
 
 /// A value that is being skipped.
 #[derive(Clone, Copy)]
-enum Skipped {
+enum PendingSkip {
     /// Fields of a struct, after the one with this id.
     Struct(i16),
     /// Items of one type, and how many are left.
@@ -541,7 +541,7 @@ enum Skipped {
 #[inline(never)]
 fn skip<D: Dialect>(input: &mut Reader<'_>, kind: Type) -> Result<(), Fault> {
     const DEPTH: usize = 64;
-    let mut open = [Skipped::Struct(0); DEPTH];
+    let mut open = [PendingSkip::Struct(0); DEPTH];
     let mut depth = 0;
     let mut next = Some(kind);
     loop {
@@ -565,16 +565,16 @@ fn skip<D: Dialect>(input: &mut Reader<'_>, kind: Type) -> Result<(), Fault> {
                     input.take_long(len, "bytes as long as their length says")?;
                     None
                 }
-                Type::Struct => Some(Skipped::Struct(0)),
+                Type::Struct => Some(PendingSkip::Struct(0)),
                 Type::List | Type::Set => {
                     let (element, count) = D::list(input)?;
                     let count = input.count(count, 1, "the announced number of items")?;
-                    Some(Skipped::Items(element, count as u64))
+                    Some(PendingSkip::Items(element, count as u64))
                 }
                 Type::Map => {
                     let (key, value, count) = D::map(input)?;
                     let count = input.count(count, 2, "the announced number of pairs")?;
-                    Some(Skipped::Pairs(key, value, count as u64, true))
+                    Some(PendingSkip::Pairs(key, value, count as u64, true))
                 }
             };
             if let Some(inner) = inner {
@@ -587,19 +587,19 @@ fn skip<D: Dialect>(input: &mut Reader<'_>, kind: Type) -> Result<(), Fault> {
         }
         let Some(top) = depth.checked_sub(1) else { return Ok(()) };
         match &mut open[top] {
-            Skipped::Struct(last) => match D::field(input, *last)? {
+            PendingSkip::Struct(last) => match D::field(input, *last)? {
                 Some((kind, field)) => {
                     *last = field;
                     next = Some(kind);
                 }
                 None => depth = top,
             },
-            Skipped::Items(_, 0) | Skipped::Pairs(_, _, 0, true) => depth = top,
-            Skipped::Items(kind, left) => {
+            PendingSkip::Items(_, 0) | PendingSkip::Pairs(_, _, 0, true) => depth = top,
+            PendingSkip::Items(kind, left) => {
                 *left -= 1;
                 next = Some(in_list(*kind));
             }
-            Skipped::Pairs(key, value, left, is_key) => {
+            PendingSkip::Pairs(key, value, left, is_key) => {
                 next = Some(in_list(if *is_key { *key } else { *value }));
                 if !*is_key {
                     *left -= 1;

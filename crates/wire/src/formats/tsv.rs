@@ -94,7 +94,7 @@ impl Codec {
     #[inline(always)]
     fn write_counter(message: &Counter<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         let Counter { id, value } = *message;
-        let value = Decimal::of(value);
+        let value = Decimal::from_int(value);
         append(
             out,
             (Literal(b"Counter\t-\t"), hex(id), Byte(b'\t'), value.digits(), END_OF_COUNTER),
@@ -123,8 +123,8 @@ impl Codec {
     #[inline(always)]
     fn write_union(message: &MetricUnion<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
         let MetricUnion { metric_type, id, counter, timer, gauge } = *message;
-        let metric_type = Decimal::of(i64::from(metric_type.0));
-        let counter = Decimal::of(counter);
+        let metric_type = Decimal::from_int(i64::from(metric_type.0));
+        let counter = Decimal::from_int(counter);
         append(
             out,
             (
@@ -233,7 +233,7 @@ struct Decimal {
 
 impl Decimal {
     #[inline(always)]
-    fn of(value: i64) -> Decimal {
+    fn from_int(value: i64) -> Decimal {
         let mut decimal = Decimal { text: [b'0'; 20], start: 20 };
         let mut rest = value.unsigned_abs();
         loop {

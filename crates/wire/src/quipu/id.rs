@@ -44,13 +44,13 @@ pub(super) fn width(id: &[u8]) -> Option<usize> {
 
 /// An id whose characters all have a code of `width` bits.
 #[derive(Clone, Copy)]
-pub(super) struct Packed<'a> {
+pub(super) struct PackedId<'a> {
     pub(super) id: &'a [u8],
     pub(super) width: usize,
 }
 
 // SAFETY: 6 bits are less than a byte, and 8 bytes are written where the last begins.
-unsafe impl Piece for Packed<'_> {
+unsafe impl Piece for PackedId<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
         self.id.len().saturating_add(8)
@@ -144,7 +144,7 @@ mod tests {
                 let Some(width) = width(&id) else { panic!() };
                 assert!(width <= bits);
                 let mut out = Vec::new();
-                append(&mut out, Packed { id: &id, width });
+                append(&mut out, PackedId { id: &id, width });
                 assert_eq!(out.len(), (len / 8) * width + (len % 8 * width).div_ceil(8));
                 let mut input = Reader::new(&out);
                 assert_eq!(read(&mut input, len as u64, width, &scope).unwrap(), id);

@@ -28,8 +28,8 @@ use core::marker::PhantomData;
 
 use quipu_arena::{Scope, ScopeGuard};
 
-use super::id::{self, Packed};
-use super::number::{Double, Whole, read_double, read_whole};
+use super::id::{self, PackedId};
+use super::number::{CompactDouble, Whole, read_double, read_whole};
 use super::stream::{StreamReader, StreamWriter};
 use super::values::{self, Values};
 use crate::error::Fault;
@@ -110,7 +110,7 @@ impl<D: Dialect> Codec<D> {
 
     #[inline(always)]
     fn write_gauge(message: &Gauge<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
-        Self::message(GAUGE, message.id, Double(message.value), out)
+        Self::message(GAUGE, message.id, CompactDouble(message.value), out)
     }
 
     #[inline(always)]
@@ -130,7 +130,7 @@ impl<D: Dialect> Codec<D> {
             && let Some(width) = id::width(id)
         {
             let head = Byte(kind << 6 | if width == 5 { PACKED_5 } else { PACKED_6 });
-            append(out, (head, Varint(id.len() as u64), Packed { id, width }, body));
+            append(out, (head, Varint(id.len() as u64), PackedId { id, width }, body));
             return Ok(());
         }
         append(out, (Head { kind, id_len: id.len() }, Bytes(id), body));
@@ -216,7 +216,7 @@ pub(super) fn union_body<'m>(message: &MetricUnion<'m>) -> impl Piece + use<'m> 
     let MetricUnion { metric_type, counter, timer, gauge, .. } = *message;
     let counter = (counter != 0).then_some(Whole(counter));
     let timer = (!timer.is_empty()).then(|| Values::new(timer));
-    let gauge = (gauge.to_bits() != 0).then_some(Double(gauge));
+    let gauge = (gauge.to_bits() != 0).then_some(CompactDouble(gauge));
     let present = if counter.is_some() { HAS_COUNTER } else { 0 }
         | if timer.is_some() { HAS_TIMER } else { 0 }
         | if gauge.is_some() { HAS_GAUGE } else { 0 };

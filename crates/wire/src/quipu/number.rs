@@ -89,15 +89,15 @@ pub(super) fn whole_len(number: i64) -> usize {
 
 /// A double.
 #[derive(Clone, Copy)]
-pub(super) struct Double(pub(super) f64);
+pub(super) struct CompactDouble(pub(super) f64);
 
 // SAFETY: That is its bound.
-unsafe impl FixedPiece for Double {
+unsafe impl FixedPiece for CompactDouble {
     const BOUND: usize = 10;
 }
 
 // SAFETY: The longest form is a decimal: a whole number after one byte.
-unsafe impl Piece for Double {
+unsafe impl Piece for CompactDouble {
     #[inline(always)]
     fn bound(&self) -> usize {
         Self::BOUND
@@ -354,7 +354,7 @@ mod tests {
 
     fn round_trip(value: f64) -> Vec<u8> {
         let mut out = Vec::new();
-        append(&mut out, Double(value));
+        append(&mut out, CompactDouble(value));
         assert_eq!(out.len(), double_len(value), "{value}");
         let mut input = Reader::new(&out);
         let read = read_double(&mut input, "a number").unwrap();

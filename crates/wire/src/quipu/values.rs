@@ -26,7 +26,7 @@ use core::mem::MaybeUninit;
 use quipu_arena::Scope;
 
 use super::number::{
-    Double, EXACT, POWERS, decimal, double_len, known_mantissa, mantissa, read_double, round,
+    CompactDouble, EXACT, POWERS, decimal, double_len, known_mantissa, mantissa, read_double, round,
 };
 use crate::error::Fault;
 use crate::pieces::{Byte, Each, FixedPiece, Le16, Le32, Le64, LeDoubles, Piece, Varint};
@@ -93,7 +93,7 @@ unsafe impl Piece for Values<'_> {
     #[inline(always)]
     fn bound(&self) -> usize {
         // A slice has at most `isize::MAX` bytes, so the product does not overflow.
-        (self.values.len() * Double::BOUND).saturating_add(20)
+        (self.values.len() * CompactDouble::BOUND).saturating_add(20)
     }
 
     #[inline(always)]
@@ -192,7 +192,7 @@ unsafe fn put_others(values: &[f64], places: &mut u8, at: *mut u8) -> *mut u8 {
                 Each(values, |value| Le32(known_mantissa(value, 0) as u32)).put(at)
             }
             Form::Decimals { places, width } => put_decimals(values, places, width, at),
-            Form::Numbers => Each(values, Double).put(put_count(NUMBERS, values, at)),
+            Form::Numbers => Each(values, CompactDouble).put(put_count(NUMBERS, values, at)),
             Form::Raw => LeDoubles(values).put(put_count(RAW, values, at)),
         }
     }

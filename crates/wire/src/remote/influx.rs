@@ -118,7 +118,7 @@ pub enum Reason {
 }
 
 /// Where a line is wrong, and why.
-type Fault = (usize, Reason);
+type InfluxFault = (usize, Reason);
 
 impl<'a> Lines<'a> {
     /// Reads these lines.
@@ -158,7 +158,7 @@ impl<'a> Iterator for Lines<'a> {
 }
 
 impl<'a> Point<'a> {
-    fn read(line: &'a str) -> Result<Self, Fault> {
+    fn read(line: &'a str) -> Result<Self, InfluxFault> {
         let bytes = line.as_bytes();
         let end = plain(bytes, 0, *b", ");
         if end == 0 {
@@ -201,7 +201,7 @@ impl<'a> Point<'a> {
 /// What a function reads of a text that was checked, one item after another.
 fn items<'a, T>(
     text: &'a str,
-    read: impl Fn(&'a str, usize) -> Result<(T, usize), Fault>,
+    read: impl Fn(&'a str, usize) -> Result<(T, usize), InfluxFault>,
 ) -> impl Iterator<Item = T> {
     let mut at = 0;
     core::iter::from_fn(move || {
@@ -215,7 +215,7 @@ fn items<'a, T>(
 }
 
 /// Reads a tag, and returns where it ends.
-fn tag(line: &str, at: usize) -> Result<((Text<'_>, Text<'_>), usize), Fault> {
+fn tag(line: &str, at: usize) -> Result<((Text<'_>, Text<'_>), usize), InfluxFault> {
     let bytes = line.as_bytes();
     let equals = plain(bytes, at, *b"=, ");
     let end = match bytes.get(equals) {
@@ -230,7 +230,7 @@ fn tag(line: &str, at: usize) -> Result<((Text<'_>, Text<'_>), usize), Fault> {
 }
 
 /// Reads a field, and returns where it ends.
-fn field(line: &str, at: usize) -> Result<((Text<'_>, Value), usize), Fault> {
+fn field(line: &str, at: usize) -> Result<((Text<'_>, Value), usize), InfluxFault> {
     let bytes = line.as_bytes();
     let equals = plain(bytes, at, *b"=, ");
     if equals == at || bytes.get(equals) != Some(&b'=') {

@@ -354,7 +354,9 @@ impl Histograms {
                 let left = left.saturating_sub(self.negative.len());
                 self.positive.field(tag - 0x58, input, left)
             }
-            0x70 => input.varint("a hint").map(|hint| numbers.reset_hint = ResetHint::of(hint)),
+            0x70 => {
+                input.varint("a hint").map(|hint| numbers.reset_hint = ResetHint::from_number(hint))
+            }
             0x78 => input.varint("a time").map(|time| numbers.timestamp_ms = time.cast_signed()),
             0x81 => bound(input),
             0x82 => nested(input, |input| {
@@ -371,7 +373,7 @@ impl Histograms {
 }
 
 impl ResetHint {
-    fn of(number: u64) -> ResetHint {
+    fn from_number(number: u64) -> ResetHint {
         match number {
             1 => ResetHint::Yes,
             2 => ResetHint::No,

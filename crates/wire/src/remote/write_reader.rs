@@ -225,11 +225,11 @@ impl<'a> WriteReader<'a> {
             let read = self.read(&mut input);
             self.input = input;
             match read {
-                Ok(Found::Nothing) => {}
-                Ok(Found::Series(metadata)) => {
+                Ok(FoundField::Nothing) => {}
+                Ok(FoundField::Series(metadata)) => {
                     return Some(Ok(Entry::Series(self.room.series(metadata))));
                 }
-                Ok(Found::Family(family)) => return Some(Ok(Entry::Family(family))),
+                Ok(FoundField::Family(family)) => return Some(Ok(Entry::Family(family))),
                 Err(fault) => {
                     self.has_ended = true;
                     return Some(Err(self.version.error(&self.input, fault)));
@@ -304,25 +304,29 @@ impl<'a> WriteReader<'a> {
         Ok(())
     }
 
-    fn read(&mut self, input: &mut Reader<'a>) -> Result<Found<'a>, Fault> {
+    fn read(&mut self, input: &mut Reader<'a>) -> Result<FoundField<'a>, Fault> {
         let WriteReader { version, symbols, room, .. } = self;
         one_field(input, |tag, input| match (*version, tag) {
             (WriteVersion::One, 0x0a) => {
                 nested(input, |input| room.read_1(input))?;
-                Ok(Found::Series(Metadata::default()))
+                Ok(FoundField::Series(Metadata::default()))
             }
-            (WriteVersion::One, 0x1a) => nested(input, family).map(Found::Family),
-            (WriteVersion::One, tag) => skip_unknown(input, tag, 0b1010).map(|()| Found::Nothing),
+            (WriteVersion::One, 0x1a) => nested(input, family).map(FoundField::Family),
+            (WriteVersion::One, tag) => {
+                skip_unknown(input, tag, 0b1010).map(|()| FoundField::Nothing)
+            }
             (WriteVersion::Two, 0x2a) => {
-                nested(input, |input| room.read_2(input, symbols)).map(Found::Series)
+                nested(input, |input| room.read_2(input, symbols)).map(FoundField::Series)
             }
-            (WriteVersion::Two, 0x22) => bytes(input).map(|_| Found::Nothing),
-            (WriteVersion::Two, tag) => skip_unknown(input, tag, 0b110000).map(|()| Found::Nothing),
+            (WriteVersion::Two, 0x22) => bytes(input).map(|_| FoundField::Nothing),
+            (WriteVersion::Two, tag) => {
+                skip_unknown(input, tag, 0b110000).map(|()| FoundField::Nothing)
+            }
         })
     }
 }
 
-enum Found<'a> {
+enum FoundField<'a> {
     Nothing,
     /// A series, which is in the room.
     Series(Metadata<'a>),
@@ -725,7 +729,7 @@ fn family<'a>(input: &mut Reader<'a>) -> Result<FamilyMetadata<'a>, Fault> {
     let mut family = FamilyMetadata { name: "", metadata: Metadata::default() };
     each_field(input, |tag, input| {
         match tag {
-            0x08 => family.metadata.series_type = SeriesType::of(input.varint("a type")?),
+            0x08 => family.metadata.series_type = SeriesType::from_number(input.varint("a type")?),
             0x12 => family.name = text(input)?,
             0x22 => family.metadata.help = text(input)?,
             0x2a => family.metadata.unit = text(input)?,
@@ -743,7 +747,7 @@ fn read_metadata<'a>(
 ) -> Result<(), Fault> {
     each_field(input, |tag, input| {
         match tag {
-            0x08 => metadata.series_type = SeriesType::of(input.varint("a type")?),
+            0x08 => metadata.series_type = SeriesType::from_number(input.varint("a type")?),
             0x18 => metadata.help = symbol(input, symbols)?,
             0x20 => metadata.unit = symbol(input, symbols)?,
             tag => skip_unknown(input, tag, 0b11010)?,
@@ -766,7 +770,7 @@ fn symbol<'a>(input: &mut Reader<'_>, symbols: &[&'a str]) -> Result<&'a str, Fa
 }
 
 impl SeriesType {
-    fn of(number: u64) -> SeriesType {
+    fn from_number(number: u64) -> SeriesType {
         match number {
             1 => SeriesType::Counter,
             2 => SeriesType::Gauge,

@@ -18,7 +18,7 @@ use crate::reader::Reader;
 use crate::values;
 
 /// A message that is packed as it is written: words, an id that is padded to a word, values.
-pub(super) struct Packed<'a, const N: usize> {
+pub(super) struct PackedWords<'a, const N: usize> {
     pub(super) head: [u64; N],
     pub(super) id: &'a [u8],
     pub(super) values: &'a [f64],
@@ -26,7 +26,7 @@ pub(super) struct Packed<'a, const N: usize> {
 
 // SAFETY: A word takes at most 10 bytes, with its tag and the length of a run. Bytes that are
 // written beyond its end are within these 10 bytes, too.
-unsafe impl<const N: usize> Piece for Packed<'_, N> {
+unsafe impl<const N: usize> Piece for PackedWords<'_, N> {
     #[inline(always)]
     fn bound(&self) -> usize {
         let words = N + self.id.len().div_ceil(8);
@@ -452,7 +452,7 @@ pub(super) mod tests {
             let expected = pack(&bytes);
             let values: Vec<f64> = all[1..].iter().map(|word| f64::from_bits(*word)).collect();
             let mut out = Vec::new();
-            append(&mut out, Packed { head: [all[0]], id: &[], values: &values });
+            append(&mut out, PackedWords { head: [all[0]], id: &[], values: &values });
             assert!(out == expected, "{seed}");
             for cut in 0..8 {
                 let id = &bytes[8..bytes.len().max(16 + cut) - 8 - cut];
@@ -460,7 +460,7 @@ pub(super) mod tests {
                 bytes.resize(bytes.len().next_multiple_of(8), 0);
                 bytes.extend(1f64.to_le_bytes());
                 out.clear();
-                append(&mut out, Packed { head: [all[0]], id, values: &[1.0] });
+                append(&mut out, PackedWords { head: [all[0]], id, values: &[1.0] });
                 assert!(out == pack(&bytes), "{seed} {cut}");
             }
             let mut arena = Arena::new();

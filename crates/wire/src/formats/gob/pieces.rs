@@ -3,9 +3,9 @@
 use crate::pieces::{Byte, Bytes, FixedPiece, Le64, Piece};
 
 /// The number of the last field that was written, counted from 1.
-pub(super) struct Fields(pub(super) u8);
+pub(super) struct FieldCursor(pub(super) u8);
 
-impl Fields {
+impl FieldCursor {
     /// What precedes a field.
     #[inline(always)]
     fn step(&mut self, number: u8) -> Byte {
@@ -119,11 +119,11 @@ unsafe impl Piece for Doubles<'_> {
 }
 
 /// A message after its length.
-pub(super) struct Delimited<P>(pub(super) P);
+pub(super) struct DelimitedMessage<P>(pub(super) P);
 
 // SAFETY: The message is written a few bytes after the start, and is moved to the end of its
 // length, which has at most 9 bytes.
-unsafe impl<P: Piece> Piece for Delimited<P> {
+unsafe impl<P: Piece> Piece for DelimitedMessage<P> {
     #[inline(always)]
     fn bound(&self) -> usize {
         self.0.bound().saturating_add(Uint::BOUND)

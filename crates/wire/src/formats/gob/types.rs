@@ -24,7 +24,7 @@ use crate::values;
 
 /// A reader at some place in a stream.
 #[derive(Debug, Default)]
-pub struct Reading {
+pub struct ReaderState {
     types: Types,
     /// How to read values of the last value's type.
     plan: Option<Plan>,
@@ -70,14 +70,14 @@ struct Plan {
     kind: Kind,
     id: i64,
     /// One for each field.
-    slots: Vec<Slot>,
+    slots: Vec<FieldTarget>,
     /// Whether all fields are the message's, in the types that they have here.
     usual: bool,
 }
 
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum FieldTarget {
     /// The id, of bytes or text.
     Id,
     /// The union's type, of an int.
@@ -89,14 +89,14 @@ pub(super) enum Slot {
     /// A gauge's value, of a double.
     Gauge,
     /// A number or values of another type, which must have the same value in the type of the field.
-    Converted(Field, Number),
+    Converted(NumberField, NumberType),
     /// A field that the message does not have, by its type.
     Skipped(i64),
 }
 
 /// A field of the message that has numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
+pub(super) enum NumberField {
     Type,
     Counter,
     Timer,
@@ -105,7 +105,7 @@ pub(super) enum Field {
 
 /// A type of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Number {
+pub(super) enum NumberType {
     Int,
     Uint,
     Double,
@@ -129,10 +129,10 @@ const MAX_TYPES: usize = 1000;
 const MAX_FIELDS: usize = 1000;
 const MAX_LEVELS: usize = 100;
 
-impl Reading {
+impl ReaderState {
     /// The type of the last value, as encoded in a message, and its fields, if all are usual.
     #[inline(always)]
-    pub(super) fn usual(&self, kind: Kind) -> Option<(u64, &[Slot])> {
+    pub(super) fn usual(&self, kind: Kind) -> Option<(u64, &[FieldTarget])> {
         let plan = self.plan.as_ref()?;
         (plan.usual && plan.kind == kind).then_some(((plan.id as u64) << 1, &plan.slots))
     }
@@ -169,7 +169,7 @@ impl Reading {
         message: &mut Reader<'m>,
         scope: &Scope<'m>,
     ) -> Result<MetricUnion<'m>, Fault> {
-        let Reading { types, plan } = self;
+        let ReaderState { types, plan } = self;
         stream.next(message)?;
         let mut before = *message;
         let mut id = int(message)?;
@@ -190,8 +190,8 @@ impl Reading {
         };
         let slots = plan.map_or(&[][..], |plan| &plan.slots);
         let union = fields(slots, message, scope, |message, union, slot| match slot {
-            Slot::Skipped(id) => types.skip(id, stream, message, MAX_LEVELS),
-            Slot::Converted(field, number) => convert(field, number, message, union, scope),
+            FieldTarget::Skipped(id) => types.skip(id, stream, message, MAX_LEVELS),
+            FieldTarget::Converted(field, number) => convert(field, number, message, union, scope),
             _ => Err(Fault::malformed(FIELD)),
         })?;
         end(message)?;
@@ -285,44 +285,48 @@ impl Types {
             .iter()
             .map(|(name, id)| self.slot(kind, *name, *id))
             .collect::<Result<Vec<_>, _>>()?;
-        let is_ours = |slot: &Slot| !matches!(slot, Slot::Skipped(_));
+        let is_ours = |slot: &FieldTarget| !matches!(slot, FieldTarget::Skipped(_));
         if !slots.is_empty() && !slots.iter().any(is_ours) {
             return Err(Fault::malformed("a structure with a field of the message"));
         }
-        let is_usual = |slot: &Slot| !matches!(slot, Slot::Skipped(_) | Slot::Converted(..));
+        let is_usual = |slot: &FieldTarget| {
+            !matches!(slot, FieldTarget::Skipped(_) | FieldTarget::Converted(..))
+        };
         let usual = slots.iter().all(is_usual);
         Ok(Plan { kind, id, slots, usual })
     }
 
-    fn slot(&self, kind: Kind, name: Name, id: i64) -> Result<Slot, Fault> {
+    fn slot(&self, kind: Kind, name: Name, id: i64) -> Result<FieldTarget, Fault> {
         let field = match (kind, name) {
             (_, Name::Id) => {
                 return match id {
-                    BYTES | TEXT => Ok(Slot::Id),
+                    BYTES | TEXT => Ok(FieldTarget::Id),
                     _ => Err(Fault::malformed("an id of the type bytes or string")),
                 };
             }
-            (Kind::Counter, Name::Value) | (Kind::MetricUnion, Name::CounterVal) => Field::Counter,
-            (Kind::Gauge, Name::Value) | (Kind::MetricUnion, Name::GaugeVal) => Field::Gauge,
-            (Kind::MetricUnion, Name::Type) => Field::Type,
-            (Kind::BatchTimer, Name::Values) | (Kind::MetricUnion, Name::BatchTimerVal) => {
-                Field::Timer
+            (Kind::Counter, Name::Value) | (Kind::MetricUnion, Name::CounterVal) => {
+                NumberField::Counter
             }
-            _ => return Ok(Slot::Skipped(id)),
+            (Kind::Gauge, Name::Value) | (Kind::MetricUnion, Name::GaugeVal) => NumberField::Gauge,
+            (Kind::MetricUnion, Name::Type) => NumberField::Type,
+            (Kind::BatchTimer, Name::Values) | (Kind::MetricUnion, Name::BatchTimerVal) => {
+                NumberField::Timer
+            }
+            _ => return Ok(FieldTarget::Skipped(id)),
         };
         let id = match (field, self.get(id)) {
-            (Field::Timer, Some(Definition::List(item))) => *item,
-            (Field::Timer, _) => return Err(Fault::malformed("values in a list of numbers")),
+            (NumberField::Timer, Some(Definition::List(item))) => *item,
+            (NumberField::Timer, _) => return Err(Fault::malformed("values in a list of numbers")),
             _ => id,
         };
         match (field, id) {
-            (Field::Type, INT) => Ok(Slot::Type),
-            (Field::Counter, INT) => Ok(Slot::Counter),
-            (Field::Timer, FLOAT) => Ok(Slot::Timer),
-            (Field::Gauge, FLOAT) => Ok(Slot::Gauge),
-            (_, INT) => Ok(Slot::Converted(field, Number::Int)),
-            (_, UINT) => Ok(Slot::Converted(field, Number::Uint)),
-            (_, FLOAT) => Ok(Slot::Converted(field, Number::Double)),
+            (NumberField::Type, INT) => Ok(FieldTarget::Type),
+            (NumberField::Counter, INT) => Ok(FieldTarget::Counter),
+            (NumberField::Timer, FLOAT) => Ok(FieldTarget::Timer),
+            (NumberField::Gauge, FLOAT) => Ok(FieldTarget::Gauge),
+            (_, INT) => Ok(FieldTarget::Converted(field, NumberType::Int)),
+            (_, UINT) => Ok(FieldTarget::Converted(field, NumberType::Uint)),
+            (_, FLOAT) => Ok(FieldTarget::Converted(field, NumberType::Double)),
             _ => Err(Fault::malformed("a value of a type of numbers")),
         }
     }
@@ -503,21 +507,21 @@ fn name_and_type(message: &mut Reader<'_>) -> Result<(Name, i64), Fault> {
 
 #[cold]
 fn convert<'m>(
-    field: Field,
-    number: Number,
+    field: NumberField,
+    number: NumberType,
     message: &mut Reader<'m>,
     union: &mut MetricUnion<'m>,
     scope: &Scope<'m>,
 ) -> Result<(), Fault> {
     let before = *message;
     match field {
-        Field::Type => {
+        NumberField::Type => {
             let number = integer(number, message)?;
             union.metric_type = message.metric_type(number, before)?;
         }
-        Field::Counter => union.counter = integer(number, message)?,
-        Field::Gauge => union.gauge = real(number, message)?,
-        Field::Timer => {
+        NumberField::Counter => union.counter = integer(number, message)?,
+        NumberField::Gauge => union.gauge = real(number, message)?,
+        NumberField::Timer => {
             let count = count(message)?;
             union.timer = values::fill(count, scope, || real(number, message))?;
         }
@@ -525,12 +529,12 @@ fn convert<'m>(
     Ok(())
 }
 
-fn integer(number: Number, message: &mut Reader<'_>) -> Result<i64, Fault> {
+fn integer(number: NumberType, message: &mut Reader<'_>) -> Result<i64, Fault> {
     let before = *message;
     let integer = match number {
-        Number::Int => Some(int(message)?),
-        Number::Uint => i64::try_from(uint(message)?).ok(),
-        Number::Double => {
+        NumberType::Int => Some(int(message)?),
+        NumberType::Uint => i64::try_from(uint(message)?).ok(),
+        NumberType::Double => {
             let value = double(message)?;
             let integer = value as i64;
             // The first double that is too large is 2^63.
@@ -543,12 +547,12 @@ fn integer(number: Number, message: &mut Reader<'_>) -> Result<i64, Fault> {
     })
 }
 
-fn real(number: Number, message: &mut Reader<'_>) -> Result<f64, Fault> {
+fn real(number: NumberType, message: &mut Reader<'_>) -> Result<f64, Fault> {
     let before = *message;
     let number = match number {
-        Number::Int => i128::from(int(message)?),
-        Number::Uint => i128::from(uint(message)?),
-        Number::Double => return double(message),
+        NumberType::Int => i128::from(int(message)?),
+        NumberType::Uint => i128::from(uint(message)?),
+        NumberType::Double => return double(message),
     };
     let value = number as f64;
     if value as i128 != number {

@@ -9,10 +9,10 @@ use crate::reader::Reader;
 use crate::values;
 
 /// The fields that a message has, by their names.
-pub(super) type Fields = &'static [(&'static str, Field)];
+pub(super) type ObjectFields = &'static [(&'static str, ObjectField)];
 
 #[derive(Clone, Copy)]
-pub(super) enum Field {
+pub(super) enum ObjectField {
     Type,
     Id,
     Counter,
@@ -20,15 +20,17 @@ pub(super) enum Field {
     Gauge,
 }
 
-pub(super) const COUNTER: Fields = &[("iD", Field::Id), ("value", Field::Counter)];
-pub(super) const BATCH_TIMER: Fields = &[("iD", Field::Id), ("values", Field::Timer)];
-pub(super) const GAUGE: Fields = &[("iD", Field::Id), ("value", Field::Gauge)];
-pub(super) const METRIC_UNION: Fields = &[
-    ("type", Field::Type),
-    ("iD", Field::Id),
-    ("counterVal", Field::Counter),
-    ("batchTimerVal", Field::Timer),
-    ("gaugeVal", Field::Gauge),
+pub(super) const COUNTER: ObjectFields =
+    &[("iD", ObjectField::Id), ("value", ObjectField::Counter)];
+pub(super) const BATCH_TIMER: ObjectFields =
+    &[("iD", ObjectField::Id), ("values", ObjectField::Timer)];
+pub(super) const GAUGE: ObjectFields = &[("iD", ObjectField::Id), ("value", ObjectField::Gauge)];
+pub(super) const METRIC_UNION: ObjectFields = &[
+    ("type", ObjectField::Type),
+    ("iD", ObjectField::Id),
+    ("counterVal", ObjectField::Counter),
+    ("batchTimerVal", ObjectField::Timer),
+    ("gaugeVal", ObjectField::Gauge),
 ];
 
 /// The classes that were defined so far. A writer of the four messages defines at most four.
@@ -52,7 +54,7 @@ impl Classes {
     #[inline(never)]
     pub(super) fn object<'m>(
         &mut self,
-        fields: Fields,
+        fields: ObjectFields,
         input: &mut Reader<'m>,
         scope: &Scope<'m>,
     ) -> Result<MetricUnion<'m>, Fault> {
@@ -71,11 +73,11 @@ impl Classes {
         for place in 1..=class.len {
             let field = class.places.iter().position(|other| *other == place);
             match field.and_then(|index| fields.get(index)) {
-                Some((_, Field::Type)) => message.metric_type = metric_type(input)?,
-                Some((_, Field::Id)) => message.id = id(input, scope)?,
-                Some((_, Field::Counter)) => message.counter = integer(input)?,
-                Some((_, Field::Timer)) => message.timer = list(input, scope)?,
-                Some((_, Field::Gauge)) => message.gauge = float(input)?,
+                Some((_, ObjectField::Type)) => message.metric_type = metric_type(input)?,
+                Some((_, ObjectField::Id)) => message.id = id(input, scope)?,
+                Some((_, ObjectField::Counter)) => message.counter = integer(input)?,
+                Some((_, ObjectField::Timer)) => message.timer = list(input, scope)?,
+                Some((_, ObjectField::Gauge)) => message.gauge = float(input)?,
                 None => self.skip(fields, input)?,
             }
         }
@@ -83,7 +85,7 @@ impl Classes {
     }
 
     /// Reads the definition of a class.
-    fn define(&mut self, fields: Fields, input: &mut Reader<'_>) -> Result<(), Fault> {
+    fn define(&mut self, fields: ObjectFields, input: &mut Reader<'_>) -> Result<(), Fault> {
         input.literal(b"c", "a class")?;
         text(input)?;
         let len = count(input, b'{')?;
@@ -110,7 +112,7 @@ impl Classes {
     /// Skips a value. Nested values need no stack, since everything that is open ends with a brace.
     #[cold]
     #[inline(never)]
-    fn skip(&mut self, fields: Fields, input: &mut Reader<'_>) -> Result<(), Fault> {
+    fn skip(&mut self, fields: ObjectFields, input: &mut Reader<'_>) -> Result<(), Fault> {
         let mut depth = 0u64;
         loop {
             let before = *input;

@@ -54,7 +54,8 @@ pub(super) fn any_form<'m>(
     scope: &Scope<'m>,
     members: Members,
 ) -> Result<MetricUnion<'m>, Fault> {
-    let reading = Reading { scope, members, expected: Cell::new(OBJECT), memory: Cell::new(false) };
+    let reading =
+        VisitorState { scope, members, expected: Cell::new(OBJECT), memory: Cell::new(false) };
     let mut json = serde_json::Deserializer::from_slice(input.rest());
     match Object(&reading).deserialize(&mut json) {
         Ok(message) => {
@@ -95,7 +96,7 @@ fn place(error: &serde_json::Error, text: &[u8]) -> usize {
 const OBJECT: &str = "a JSON object";
 
 /// What the visitors share.
-struct Reading<'r, 'm> {
+struct VisitorState<'r, 'm> {
     scope: &'r Scope<'m>,
     members: Members,
     /// What was expected, if there is a fault.
@@ -104,20 +105,20 @@ struct Reading<'r, 'm> {
     memory: Cell<bool>,
 }
 
-impl<'m> Reading<'_, 'm> {
+impl<'m> VisitorState<'_, 'm> {
     fn error<E: Error>(&self, fault: Fault) -> E {
         self.memory.set(fault == Fault::memory());
         E::custom("")
     }
 }
 
-/// Visitors are their own seeds, and tell what they expect in [`Reading::expected`].
+/// Visitors are their own seeds, and tell what they expect in [`VisitorState::expected`].
 macro_rules! visitor {
     ($name:ident -> $value:ty, $expected:expr, { $($functions:tt)* }) => {
         visitor!($name -> $value, $expected, deserialize_any, { $($functions)* });
     };
     ($name:ident -> $value:ty, $expected:expr, $ask:ident, { $($functions:tt)* }) => {
-        struct $name<'r, 'm>(&'r Reading<'r, 'm>);
+        struct $name<'r, 'm>(&'r VisitorState<'r, 'm>);
 
         impl<'m> DeserializeSeed<'m> for $name<'_, 'm> {
             type Value = $value;

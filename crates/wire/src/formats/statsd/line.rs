@@ -7,20 +7,20 @@ use crate::error::Fault;
 use crate::reader::Reader;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Type {
+pub(super) enum MessageType {
     Counter,
     Gauge,
     Timer,
 }
 
 /// The parts of a line.
-pub(super) struct Line<'m> {
+pub(super) struct MessageLine<'m> {
     pub(super) name: &'m [u8],
     /// Numbers with colons between them.
     values: &'m [u8],
     /// The input at the values.
     at: Reader<'m>,
-    pub(super) metric: Type,
+    pub(super) metric: MessageType,
     rate: f64,
     pub(super) tags: &'m [u8],
 }
@@ -29,9 +29,9 @@ pub(super) struct Line<'m> {
 pub(super) const EVENT: &[u8] = b"_e{";
 const VALUE: &str = "a finite number";
 
-impl<'m> Line<'m> {
+impl<'m> MessageLine<'m> {
     /// Reads up to the line feed, or the end of the input.
-    pub(super) fn read<D: Dialect>(input: &mut Reader<'m>) -> Result<Line<'m>, Fault> {
+    pub(super) fn read<D: Dialect>(input: &mut Reader<'m>) -> Result<MessageLine<'m>, Fault> {
         if input.rest().starts_with(EVENT) {
             return Err(Fault::malformed("a metric: there is no message for events"));
         }
@@ -48,7 +48,7 @@ impl<'m> Line<'m> {
         let values = until(input, b"|\n");
         input.literal(b"|", "a bar after the value")?;
         let metric = metric_type(input)?;
-        let mut line = Line { name, values, at, metric, rate: 1.0, tags: &[] };
+        let mut line = MessageLine { name, values, at, metric, rate: 1.0, tags: &[] };
         while input.skip_literal(b"|") {
             line.read_field::<D>(input)?;
         }
@@ -139,12 +139,12 @@ impl<'m> Line<'m> {
     }
 }
 
-fn metric_type(input: &mut Reader<'_>) -> Result<Type, Fault> {
+fn metric_type(input: &mut Reader<'_>) -> Result<MessageType, Fault> {
     let before = *input;
     match until(input, b"|\n") {
-        b"c" => Ok(Type::Counter),
-        b"g" => Ok(Type::Gauge),
-        b"ms" | b"h" | b"d" => Ok(Type::Timer),
+        b"c" => Ok(MessageType::Counter),
+        b"g" => Ok(MessageType::Gauge),
+        b"ms" | b"h" | b"d" => Ok(MessageType::Timer),
         b"s" => Err(not_at(input, before, "`c`, `g`, `ms`, `h` or `d`; sets have no message")),
         other => {
             let cut = matches!(other, [] | [b'm']);

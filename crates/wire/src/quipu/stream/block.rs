@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use quipu_arena::Scope;
 
-use super::dictionary::{Dictionary, Known, prefetch, read_decimal};
+use super::dictionary::{Dictionary, KnownSeries, prefetch, read_decimal};
 use super::header::Header;
 use super::lists::{self, Lists};
 use super::{BATCH_TIMER, COUNTER, GAUGE, KINDS, MAX_MESSAGES, UNION, bits};
@@ -265,14 +265,14 @@ impl Block {
         match of {
             COUNTER => {
                 let value = known.add(unzigzag(self.changes[index]));
-                Some(counter(ids.of(known), value, kind))
+                Some(counter(ids.id(known), value, kind))
             }
-            BATCH_TIMER => Some(batch_timer(ids.of(known), self.list(index), kind)),
+            BATCH_TIMER => Some(batch_timer(ids.id(known), self.list(index), kind)),
             GAUGE => {
                 let value = self.gauge(index, known);
-                Some(gauge(ids.of(known), value, kind))
+                Some(gauge(ids.id(known), value, kind))
             }
-            _ => self.union(index, ids.of(known)).to_kind(kind),
+            _ => self.union(index, ids.id(known)).to_kind(kind),
         }
     }
 
@@ -295,21 +295,21 @@ impl Block {
             self.look_ahead(index, of_counters, |known| ids.prefetch(known));
             let Some(known) = of_counters.get_mut(self.numbers[index] as usize) else { return };
             let value = known.add(unzigzag(self.changes[index]));
-            take(counter(ids.of(known), value, kind));
+            take(counter(ids.id(known), value, kind));
         }
         for index in timers {
             let Some(known) = of_timers.get(self.numbers[index] as usize) else { return };
-            take(batch_timer(ids.of(known), self.list(index), kind));
+            take(batch_timer(ids.id(known), self.list(index), kind));
         }
         for index in gauges {
             self.look_ahead(index, of_gauges, |known| ids.prefetch(known));
             let Some(known) = of_gauges.get_mut(self.numbers[index] as usize) else { return };
             let value = self.gauge(index, known);
-            take(gauge(ids.of(known), value, kind));
+            take(gauge(ids.id(known), value, kind));
         }
         for index in unions {
             let Some(known) = of_unions.get(self.numbers[index] as usize) else { return };
-            if let Some(message) = self.union(index, ids.of(known)).to_kind(kind) {
+            if let Some(message) = self.union(index, ids.id(known)).to_kind(kind) {
                 take(message);
             }
         }
@@ -317,7 +317,7 @@ impl Block {
 
     /// Prefetches a series that is needed soon, and the id of one that is needed sooner.
     #[inline(always)]
-    fn look_ahead(&self, index: usize, series: &[Known], id: impl Fn(&Known)) {
+    fn look_ahead(&self, index: usize, series: &[KnownSeries], id: impl Fn(&KnownSeries)) {
         // Numbers of another kind or block are harmless.
         let number = |ahead: usize| self.numbers[index + ahead] as usize;
         if let Some(known) = series.get(number(AHEAD)) {
@@ -329,7 +329,7 @@ impl Block {
     }
 
     #[inline(always)]
-    fn gauge(&mut self, index: usize, known: &mut Known) -> f64 {
+    fn gauge(&mut self, index: usize, known: &mut KnownSeries) -> f64 {
         match self.exceptions.get(self.next_exception) {
             Some(exception) if exception.index == index => {
                 self.next_exception += 1;

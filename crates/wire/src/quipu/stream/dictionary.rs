@@ -11,7 +11,7 @@ use crate::reader::Reader;
 /// The series of a stream, by kind and number.
 #[derive(Debug, Default)]
 pub(super) struct Dictionary {
-    pub(super) series: [Vec<Known>; 4],
+    pub(super) series: [Vec<KnownSeries>; 4],
     pub(super) ids: Ids,
     /// The place of the id that was defined last.
     last: Range<usize>,
@@ -23,7 +23,7 @@ pub(super) struct Ids(Vec<u8>);
 
 /// The state of a series: 16 bytes, because a reader reads them at random.
 #[derive(Debug)]
-pub(super) struct Known {
+pub(super) struct KnownSeries {
     /// The last value of a counter, or the last whole number of a gauge.
     last: i64,
     id_start: u32,
@@ -34,7 +34,7 @@ pub(super) struct Known {
 /// An id has at most 2^26 bytes.
 const LEN_BITS: u32 = 27;
 
-impl Known {
+impl KnownSeries {
     #[inline(always)]
     pub(super) fn places(&self) -> u8 {
         (self.len_and_places >> LEN_BITS) as u8
@@ -76,14 +76,14 @@ impl Known {
 impl Ids {
     /// The id of a series.
     #[inline(always)]
-    pub(super) fn of(&self, series: &Known) -> &[u8] {
+    pub(super) fn id(&self, series: &KnownSeries) -> &[u8] {
         self.0.get(series.id()).unwrap_or_default()
     }
 
     /// Prefetches the ends of a series' id. A long id has more cache lines, whose use a processor
     /// foresees.
     #[inline(always)]
-    pub(super) fn prefetch(&self, series: &Known) {
+    pub(super) fn prefetch(&self, series: &KnownSeries) {
         let id = series.id();
         prefetch(self.0.as_ptr().wrapping_add(id.start));
         prefetch(self.0.as_ptr().wrapping_add(id.end));
@@ -131,7 +131,7 @@ impl Dictionary {
         self.ids.0.extend_from_slice(rest);
         self.last = start..self.ids.0.len();
         let len_and_places = self.last.len() as u32 | u32::from(places) << LEN_BITS;
-        self.series[kind].push(Known { last, id_start: start as u32, len_and_places });
+        self.series[kind].push(KnownSeries { last, id_start: start as u32, len_and_places });
         Ok(())
     }
 }

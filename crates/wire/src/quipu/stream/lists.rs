@@ -27,17 +27,17 @@ const AHEAD: usize = (FEW - 1) * NARROW as usize / 8 + 8;
 
 /// A short list of decimals: its values as whole numbers. The eighth number is 0.
 #[derive(Clone, Copy)]
-struct Short {
+struct ShortList {
     numbers: [u64; 8],
     count: usize,
     width: u32,
 }
 
-impl Short {
+impl ShortList {
     /// `None` if the list is not short, or has values that are not decimals of these places, are
     /// negative or have too many bits.
     #[inline(always)]
-    fn of(values: &[f64], places: u8) -> Option<Short> {
+    fn from_values(values: &[f64], places: u8) -> Option<ShortList> {
         let last = values.len().checked_sub(1).filter(|last| *last < FEW)?;
         let (mut bits, mut rest) = (0, 0);
         let mut numbers = [0; 8];
@@ -51,12 +51,12 @@ impl Short {
             *place = if index <= last { number as u64 } else { 0 };
         }
         let width = 64 - bits.leading_zeros();
-        (rest == 0 && width <= NARROW).then_some(Short { numbers, count: last + 1, width })
+        (rest == 0 && width <= NARROW).then_some(ShortList { numbers, count: last + 1, width })
     }
 }
 
 // SAFETY: `put_eight` needs 32 bytes, and seven numbers of 31 bits take 28.
-unsafe impl Piece for Short {
+unsafe impl Piece for ShortList {
     #[inline(always)]
     fn bound(&self) -> usize {
         32
@@ -75,7 +75,7 @@ unsafe impl Piece for Short {
 /// Appends a list if it is a short one of these places, and returns its shape.
 #[inline(always)]
 pub(super) fn write_short(values: &[f64], places: u8, out: &mut Vec<u8>) -> Option<u8> {
-    let short = Short::of(values, places)?;
+    let short = ShortList::from_values(values, places)?;
     append(out, short);
     Some((short.count as u8) << 5 | short.width as u8)
 }

@@ -50,7 +50,7 @@ const DEFINITIONS: usize = 16;
 /// ```
 pub struct StreamWriter {
     /// The state of each series. Names are in the index, because only definitions read them.
-    sent: Vec<Sent>,
+    sent: Vec<SentSeries>,
     index: Index,
     /// Counts how often all series were forgotten.
     generation: u32,
@@ -73,7 +73,7 @@ pub struct StreamWriter {
 }
 
 /// The state of a series: 16 bytes, because a writer reads them at random.
-struct Sent {
+struct SentSeries {
     /// The last value of a counter, or the last whole number of a gauge.
     last: i64,
     number: u32,
@@ -281,7 +281,13 @@ impl StreamWriter {
             self.restart();
         }
         let index = self.index.insert(kind, id, hash);
-        self.sent.push(Sent { last: 0, number: 0, epoch: 0, places: 0, kind: code(kind) as u8 });
+        self.sent.push(SentSeries {
+            last: 0,
+            number: 0,
+            epoch: 0,
+            places: 0,
+            kind: code(kind) as u8,
+        });
         Ok(Series { index, generation: self.generation })
     }
 
@@ -397,7 +403,7 @@ impl StreamWriter {
         self.last_defined = Some(index);
         let number = self.next_numbers[kind];
         self.next_numbers[kind] += 1;
-        *sent = Sent { last: whole, number, epoch: self.epoch, places, kind: sent.kind };
+        *sent = SentSeries { last: whole, number, epoch: self.epoch, places, kind: sent.kind };
     }
 }
 

@@ -6,7 +6,7 @@ use core::fmt;
 use hashbrown::HashTable;
 
 use super::family::Family;
-use super::store::{ExemplarSlot, Full, Mark, Point, Slot, Span, Store, Twice};
+use super::store::{ExemplarSlot, Full, Mark, MetricSlot, PointSlot, Span, Store, Twice};
 use super::text::{Exemplar, Format, Item, Label, Sample, Text};
 use super::{Kind, Limits};
 use crate::hash::Secrets;
@@ -263,8 +263,8 @@ impl Families {
     fn slot(&mut self, labels: Span, mark: Mark) -> u32 {
         let Families { store, table, secrets, .. } = self;
         let is_same = |store: &Store, index: u32| {
-            let other = store.slots[index as usize].labels.of(&store.pairs);
-            let labels = labels.of(&store.pairs);
+            let other = store.slots[index as usize].labels.slice(&store.pairs);
+            let labels = labels.slice(&store.pairs);
             let mut pairs = other.iter().zip(labels);
             other.len() == labels.len()
                 && pairs.all(|(a, b)| a.0.len == b.0.len && store.pair(*a) == store.pair(*b))
@@ -281,7 +281,7 @@ impl Families {
             return index;
         }
         let index = store.slots.len() as u32;
-        store.slots.push(Slot::new(labels, store.kind.form()));
+        store.slots.push(MetricSlot::new(labels, store.kind.form()));
         let rehash = |index: &u32| self::hash(store, secrets, store.slots[*index as usize].labels);
         table.insert_unique(hash, index, rehash);
         index
@@ -308,7 +308,7 @@ impl Families {
             // A time beyond the range of milliseconds is the nearest one within.
             Part::Created => set(&mut slot.created_ms, (sample.value * 1000.0) as i64)?,
             Part::Bucket | Part::Quantile => {
-                store.points.push(Point { slot: index, bound, value: sample.value, exemplar });
+                store.points.push(PointSlot { slot: index, bound, value: sample.value, exemplar });
             }
         }
         slot.timestamp_ms = sample.timestamp_ms.or(slot.timestamp_ms);
@@ -332,7 +332,7 @@ fn hash(store: &Store, secrets: &Secrets, labels: Span) -> u64 {
         let hash = secrets.hash(store.bytes(text));
         (all ^ hash).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
     };
-    let pairs = labels.of(&store.pairs).iter();
+    let pairs = labels.slice(&store.pairs).iter();
     pairs.fold(0, |all, (name, value)| chain(chain(all, *name), *value))
 }
 

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::Kind;
-use super::store::{Form, Point, Slot, Span, Store};
+use super::store::{Form, MetricSlot, PointSlot, Span, Store};
 
 /// A family: the metrics of one name, which differ in their labels. It borrows from what read it.
 #[derive(Clone, Copy)]
@@ -15,7 +15,7 @@ pub struct Family<'f> {
 #[derive(Clone, Copy)]
 pub struct Metric<'f> {
     store: &'f Store,
-    slot: &'f Slot,
+    slot: &'f MetricSlot,
 }
 
 /// The value of a metric.
@@ -51,7 +51,7 @@ pub struct Histogram<'f> {
     /// The native part.
     pub native: Option<Native<'f>>,
     store: &'f Store,
-    points: &'f [Point],
+    points: &'f [PointSlot],
 }
 
 /// A bucket of a classic histogram.
@@ -92,7 +92,7 @@ pub struct Summary<'f> {
     pub count: Option<f64>,
     /// Their sum.
     pub sum: Option<f64>,
-    points: &'f [Point],
+    points: &'f [PointSlot],
 }
 
 /// An example of the events that a metric counts.
@@ -154,7 +154,7 @@ impl<'f> Metric<'f> {
     /// The value.
     pub fn value(self) -> Value<'f> {
         let Metric { store, slot } = self;
-        let points = slot.points.of(&store.points);
+        let points = slot.points.slice(&store.points);
         match slot.form {
             Form::Counter => Value::Counter {
                 total: slot.value,
@@ -183,8 +183,8 @@ impl<'f> Metric<'f> {
             schema: native.schema,
             zero_threshold: native.zero_threshold,
             zero_count: native.zero_count,
-            negative: native.negative.of(&store.native_buckets),
-            positive: native.positive.of(&store.native_buckets),
+            negative: native.negative.slice(&store.native_buckets),
+            positive: native.positive.slice(&store.native_buckets),
             store,
             exemplars: native.exemplars,
         })
@@ -227,7 +227,7 @@ impl<'f> Exemplar<'f> {
 
 impl Store {
     fn labels(&self, labels: Span) -> impl ExactSizeIterator<Item = (&str, &str)> {
-        let pairs = labels.of(&self.pairs).iter();
+        let pairs = labels.slice(&self.pairs).iter();
         pairs.map(|(name, value)| (self.text(*name), self.text(*value)))
     }
 

@@ -2,7 +2,7 @@
 //! `prometheus/client_model`), each with its length before it.
 
 use super::family::Family;
-use super::store::{ExemplarSlot, Form, Full, NativeSlot, Point, Slot, Span, Store};
+use super::store::{ExemplarSlot, Form, Full, MetricSlot, NativeSlot, PointSlot, Span, Store};
 use super::{Kind, Limits};
 use crate::error::{Error, Fault};
 use crate::protobuf::{bytes, double};
@@ -117,7 +117,7 @@ impl Room {
         let index = self.store.slots.len() as u32;
         let mark = self.store.mark();
         let mut form = None;
-        let mut slot = Slot::new(Span::default(), Form::Unknown);
+        let mut slot = MetricSlot::new(Span::default(), Form::Unknown);
         // Labels are together in the store, so that exemplars, which have labels of their own,
         // are read afterwards.
         let mut labels = *input;
@@ -183,7 +183,7 @@ impl Room {
         Ok(())
     }
 
-    fn counter(&mut self, input: &mut Reader<'_>, slot: &mut Slot) -> Read {
+    fn counter(&mut self, input: &mut Reader<'_>, slot: &mut MetricSlot) -> Read {
         each_field(input, |tag, input| match tag {
             0x09 => double(input).map(|value| slot.value = value),
             0x12 => {
@@ -195,7 +195,7 @@ impl Room {
         })
     }
 
-    fn summary(&mut self, input: &mut Reader<'_>, slot: &mut Slot, index: u32) -> Read {
+    fn summary(&mut self, input: &mut Reader<'_>, slot: &mut MetricSlot, index: u32) -> Read {
         (slot.count, slot.sum) = (Some(0.0), Some(0.0));
         each_field(input, |tag, input| match tag {
             0x08 => input.varint("a count").map(|count| slot.count = Some(count as f64)),
@@ -210,7 +210,7 @@ impl Room {
                         tag => skip_unknown(input, tag, 0b110),
                     })
                 })?;
-                self.store.points.push(Point { slot: index, bound, value, exemplar: None });
+                self.store.points.push(PointSlot { slot: index, bound, value, exemplar: None });
                 Ok(())
             }
             0x22 => nested(input, time).map(|time| slot.created_ms = Some(time)),
@@ -218,7 +218,7 @@ impl Room {
         })
     }
 
-    fn histogram(&mut self, input: &mut Reader<'_>, slot: &mut Slot, index: u32) -> Read {
+    fn histogram(&mut self, input: &mut Reader<'_>, slot: &mut MetricSlot, index: u32) -> Read {
         let start = *input;
         self.negative.clear();
         self.positive.clear();
@@ -292,7 +292,7 @@ impl Room {
             tag => skip_unknown(input, tag, 0b11110),
         })?;
         let value = either(count, count_float);
-        self.store.points.push(Point { slot: index, bound, value, exemplar });
+        self.store.points.push(PointSlot { slot: index, bound, value, exemplar });
         Ok(())
     }
 
@@ -349,7 +349,7 @@ fn family_type(input: &mut Reader<'_>) -> Read<Kind> {
 }
 
 /// Reads a message with a value alone: of a gauge, or of a metric whose type is not known.
-fn number(input: &mut Reader<'_>, slot: &mut Slot) -> Read {
+fn number(input: &mut Reader<'_>, slot: &mut MetricSlot) -> Read {
     each_field(input, |tag, input| match tag {
         0x09 => double(input).map(|value| slot.value = value),
         tag => skip_unknown(input, tag, 0b10),

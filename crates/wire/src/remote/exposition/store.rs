@@ -13,9 +13,9 @@ pub(super) struct Store {
     pub(super) help: Span,
     pub(super) unit: Span,
     pub(super) kind: Kind,
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Vec<MetricSlot>,
     /// Buckets and quantiles. When the family is complete, those of a metric are together.
-    pub(super) points: Vec<Point>,
+    pub(super) points: Vec<PointSlot>,
     pub(super) exemplars: Vec<ExemplarSlot>,
     pub(super) natives: Vec<NativeSlot>,
     pub(super) native_buckets: Vec<(i32, f64)>,
@@ -35,7 +35,7 @@ pub(super) struct Span {
 
 /// A metric.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Slot {
+pub(super) struct MetricSlot {
     pub(super) labels: Span,
     pub(super) form: Form,
     pub(super) value: f64,
@@ -61,7 +61,7 @@ pub(super) enum Form {
 
 /// A bucket or a quantile.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Point {
+pub(super) struct PointSlot {
     /// The metric.
     pub(super) slot: u32,
     pub(super) bound: f64,
@@ -103,7 +103,7 @@ pub(super) struct Mark {
 }
 
 impl Span {
-    pub(super) fn of<T>(self, list: &[T]) -> &[T] {
+    pub(super) fn slice<T>(self, list: &[T]) -> &[T] {
         let start = self.start as usize;
         list.get(start..start + self.len as usize).unwrap_or_default()
     }
@@ -126,9 +126,9 @@ impl Kind {
     }
 }
 
-impl Slot {
-    pub(super) fn new(labels: Span, form: Form) -> Slot {
-        Slot {
+impl MetricSlot {
+    pub(super) fn new(labels: Span, form: Form) -> MetricSlot {
+        MetricSlot {
             labels,
             form,
             value: 0.0,
@@ -174,7 +174,7 @@ impl Store {
     /// The bytes of a text, for comparisons.
     #[inline(always)]
     pub(super) fn bytes(&self, span: Span) -> &[u8] {
-        span.of(self.texts.as_bytes())
+        span.slice(self.texts.as_bytes())
     }
 
     /// The bytes of a label, name and value.
@@ -232,7 +232,7 @@ impl Store {
     /// Puts the labels that were added since in order.
     pub(super) fn sort_labels(&mut self, since: Mark) -> Result<Span, Twice> {
         let Store { pairs, texts, .. } = self;
-        let name = |pair: &(Span, Span)| pair.0.of(texts.as_bytes());
+        let name = |pair: &(Span, Span)| pair.0.slice(texts.as_bytes());
         let added = &mut pairs[since.pairs..];
         if !added.is_sorted_by(|a, b| name(a) < name(b)) {
             added.sort_unstable_by(|a, b| name(a).cmp(name(b)));
@@ -250,7 +250,7 @@ impl Store {
         if !matches!(self.kind.form(), Form::Histogram | Form::Summary) {
             slots.retain(|slot| slot.has_value);
         }
-        let order = |a: &Point, b: &Point| {
+        let order = |a: &PointSlot, b: &PointSlot| {
             // Bounds are numbers.
             a.slot.cmp(&b.slot).then(a.bound.total_cmp(&b.bound))
         };

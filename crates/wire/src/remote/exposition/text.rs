@@ -238,7 +238,7 @@ enum Escapes {
 pub type LineError = crate::remote::LineError<Reason>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fault {
+struct TextFault {
     offset: usize,
     reason: Reason,
 }

@@ -14,7 +14,7 @@ use serde_core::de::{
     DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
 };
 
-use super::schema::{Field, Kind, Message, REQUEST};
+use super::schema::{FieldType, REQUEST, SchemaField, SchemaMessage};
 use crate::base64;
 use crate::reader::zigzag;
 
@@ -48,7 +48,7 @@ impl core::error::Error for JsonError {}
 
 /// Reads the object of a message, and appends its fields.
 struct Fields<'o> {
-    message: &'static Message,
+    message: &'static SchemaMessage,
     out: &'o mut Vec<u8>,
 }
 
@@ -73,10 +73,10 @@ impl<'de> Visitor<'de> for Fields<'_> {
 }
 
 /// Finds the field of a key.
-struct Key(&'static Message);
+struct Key(&'static SchemaMessage);
 
 impl<'de> DeserializeSeed<'de> for Key {
-    type Value = Option<&'static Field>;
+    type Value = Option<&'static SchemaField>;
 
     fn deserialize<D: Deserializer<'de>>(self, input: D) -> Result<Self::Value, D::Error> {
         input.deserialize_str(self)
@@ -84,7 +84,7 @@ impl<'de> DeserializeSeed<'de> for Key {
 }
 
 impl Visitor<'_> for Key {
-    type Value = Option<&'static Field>;
+    type Value = Option<&'static SchemaField>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
@@ -97,7 +97,7 @@ impl Visitor<'_> for Key {
 
 /// Reads the value of a field, and appends the field. Null is the same as nothing.
 struct Contents<'o> {
-    field: &'static Field,
+    field: &'static SchemaField,
     out: &'o mut Vec<u8>,
     in_list: bool,
 }
@@ -141,14 +141,14 @@ impl Contents<'_> {
         let unsigned = u64::try_from(number);
         let signed = i64::try_from(number);
         match self.field.kind {
-            Kind::Unsigned => unsigned.map(|number| self.varint(number)).is_ok(),
-            Kind::Fixed => unsigned.map(|number| self.fixed(number)).is_ok(),
-            Kind::Int => signed.map(|number| self.varint(number as u64)).is_ok(),
-            Kind::SignedFixed => signed.map(|number| self.fixed(number as u64)).is_ok(),
-            Kind::Signed => {
+            FieldType::Unsigned => unsigned.map(|number| self.varint(number)).is_ok(),
+            FieldType::Fixed => unsigned.map(|number| self.fixed(number)).is_ok(),
+            FieldType::Int => signed.map(|number| self.varint(number as u64)).is_ok(),
+            FieldType::SignedFixed => signed.map(|number| self.fixed(number as u64)).is_ok(),
+            FieldType::Signed => {
                 i32::try_from(number).map(|number| self.varint(zigzag(i64::from(number)))).is_ok()
             }
-            Kind::Double => {
+            FieldType::Double => {
                 self.fixed((number as f64).to_bits());
                 true
             }
@@ -157,7 +157,7 @@ impl Contents<'_> {
     }
 
     fn double(&mut self, number: f64) -> bool {
-        if self.field.kind == Kind::Double {
+        if self.field.kind == FieldType::Double {
             self.fixed(number.to_bits());
             return true;
         }
@@ -168,18 +168,18 @@ impl Contents<'_> {
 
     fn text(&mut self, text: &str) -> bool {
         match self.field.kind {
-            Kind::Text => self.bytes(text.as_bytes()),
-            Kind::Hex => match from_hex(text) {
+            FieldType::Text => self.bytes(text.as_bytes()),
+            FieldType::Hex => match from_hex(text) {
                 Some(bytes) => self.bytes(&bytes),
                 None => return false,
             },
-            Kind::Base64 => {
+            FieldType::Base64 => {
                 return Arena::new().scoped(|scope| {
                     let bytes = base64::decode(text.as_bytes(), &scope);
                     bytes.map(|bytes| self.bytes(bytes)).is_ok()
                 });
             }
-            Kind::Double => {
+            FieldType::Double => {
                 let number = match text {
                     "Infinity" => Ok(f64::INFINITY),
                     "-Infinity" => Ok(f64::NEG_INFINITY),
@@ -187,7 +187,7 @@ impl Contents<'_> {
                 };
                 return number.is_ok_and(|number| self.double(number));
             }
-            Kind::Unsigned if self.field.is_enum => return false,
+            FieldType::Unsigned if self.field.is_enum => return false,
             _ => {
                 return text.parse().is_ok_and(|number: i64| self.integer(number.into()))
                     || text.parse().is_ok_and(|number: u64| self.integer(number.into()));
@@ -201,10 +201,12 @@ impl<'de> Visitor<'de> for Contents<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Field { name, kind, .. } = self.field;
+        let SchemaField { name, kind, .. } = self.field;
         match (self.is_one(), kind) {
             (false, _) => write!(f, "a list for {name}"),
-            (true, Kind::Message(message)) => write!(f, "an object, the message {}", message.name),
+            (true, FieldType::Message(message)) => {
+                write!(f, "an object, the message {}", message.name)
+            }
             (true, kind) => write!(f, "{} for {name}", kind.expected()),
         }
     }
@@ -214,7 +216,7 @@ impl<'de> Visitor<'de> for Contents<'_> {
     }
 
     fn visit_bool<E: serde_core::de::Error>(mut self, value: bool) -> Result<(), E> {
-        if self.is_one() && self.field.kind == Kind::Bool {
+        if self.is_one() && self.field.kind == FieldType::Bool {
             self.varint(u64::from(value));
             return Ok(());
         }
@@ -260,7 +262,7 @@ impl<'de> Visitor<'de> for Contents<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, map: A) -> Result<(), A::Error> {
-        let Kind::Message(message) = self.field.kind else {
+        let FieldType::Message(message) = self.field.kind else {
             return Err(A::Error::invalid_type(Unexpected::Map, &self));
         };
         if !self.is_one() {

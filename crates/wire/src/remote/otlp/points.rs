@@ -242,7 +242,7 @@ impl<'a> Room<'a> {
 }
 
 impl Temporality {
-    pub(super) fn of(number: u64) -> Temporality {
+    pub(super) fn from_number(number: u64) -> Temporality {
         match number {
             1 => Temporality::Delta,
             2 => Temporality::Cumulative,

@@ -54,7 +54,7 @@ pub struct NewExemplar<'p> {
 #[derive(Debug, Default)]
 pub struct MetricsWriter {
     /// The resources of the request, and which one points are of; `None` before the first.
-    resources: Vec<Resource>,
+    resources: Vec<WrittenResource>,
     resource: Option<usize>,
     /// The encoded attributes of all resources.
     attributes: Vec<u8>,
@@ -67,7 +67,7 @@ pub struct MetricsWriter {
     described: Vec<u8>,
     /// All points, encoded, and what each one is.
     points: Vec<u8>,
-    written: Vec<Written>,
+    written: Vec<WrittenPoint>,
     /// How many bytes describe metrics and resources.
     heads: usize,
     /// Buffers.
@@ -78,26 +78,26 @@ pub struct MetricsWriter {
 
 /// A resource of a request.
 #[derive(Clone, Debug)]
-struct Resource {
+struct WrittenResource {
     /// Where its encoded attributes are.
     attributes: Range<usize>,
     /// What its last point is.
-    last: Option<(usize, Kind)>,
+    last: Option<(usize, MetricForm)>,
 }
 
 /// A point of a request.
 #[derive(Clone, Debug)]
-struct Written {
+struct WrittenPoint {
     resource: usize,
     metric: usize,
-    kind: Kind,
+    kind: MetricForm,
     /// Where it is among the encoded points.
     place: Range<usize>,
 }
 
 /// What the points of a metric have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind {
+struct MetricForm {
     /// The tag of the data.
     tag: u8,
     temporality: Temporality,
@@ -135,7 +135,7 @@ impl MetricsWriter {
 
     fn add_resource(&mut self, attributes: Range<usize>) -> usize {
         let number = self.resources.len();
-        self.resources.push(Resource { attributes, last: None });
+        self.resources.push(WrittenResource { attributes, last: None });
         self.resource = Some(number);
         number
     }
@@ -162,7 +162,7 @@ impl MetricsWriter {
     /// Adds a point to the metric. One that is of another kind or temporality than the point before
     /// of its resource begins another metric of the same name.
     pub fn push(&mut self, point: &NewPoint<'_>) {
-        let kind = Kind::of(&point.value);
+        let kind = MetricForm::from_value(&point.value);
         self.point.clear();
         match &point.value {
             PointValue::Gauge(value) | PointValue::Sum { value, .. } => self.number(point, *value),
@@ -174,12 +174,12 @@ impl MetricsWriter {
         field(&mut self.points, 0x0a, &self.point);
         let (resource, metric) = self.place(kind);
         let place = start..self.points.len();
-        self.written.push(Written { resource, metric, kind, place });
+        self.written.push(WrittenPoint { resource, metric, kind, place });
     }
 
     /// The numbers of the resource and the metric, which are described where they differ from those
     /// of the point before.
-    fn place(&mut self, kind: Kind) -> (usize, usize) {
+    fn place(&mut self, kind: MetricForm) -> (usize, usize) {
         let number = match self.resource {
             Some(number) => number,
             None => self.add_resource(0..0),
@@ -358,7 +358,7 @@ impl MetricsWriter {
     }
 
     /// Writes a resource with its points.
-    fn resource_to(&self, out: &mut Vec<u8>, points: &[Written]) {
+    fn resource_to(&self, out: &mut Vec<u8>, points: &[WrittenPoint]) {
         let Some(first) = points.first() else { return };
         let attributes = &self.attributes[self.resources[first.resource].attributes.clone()];
         let metrics =
@@ -377,8 +377,8 @@ impl MetricsWriter {
     }
 
     /// Writes a metric with its points, which are of one kind.
-    fn metric_to(&self, out: &mut Vec<u8>, points: &[Written]) {
-        let Some(Written { metric, kind, .. }) = points.first() else { return };
+    fn metric_to(&self, out: &mut Vec<u8>, points: &[WrittenPoint]) {
+        let Some(WrittenPoint { metric, kind, .. }) = points.first() else { return };
         let (data, length) = self.metric_len(points);
         let description = &self.descriptions[self.metrics[*metric].clone()];
         append(out, (Byte(0x12), Varint(length as u64), Bytes(description)));
@@ -390,8 +390,8 @@ impl MetricsWriter {
     }
 
     /// How many bytes a metric with these points has: its data, and all of it.
-    fn metric_len(&self, points: &[Written]) -> (usize, usize) {
-        let Some(Written { metric, kind, .. }) = points.first() else { return (0, 0) };
+    fn metric_len(&self, points: &[WrittenPoint]) -> (usize, usize) {
+        let Some(WrittenPoint { metric, kind, .. }) = points.first() else { return (0, 0) };
         let after = 2 * usize::from(kind.temporality().is_some()) + 2 * usize::from(kind.monotonic);
         let data = after + points.iter().map(|point| point.place.len()).sum::<usize>();
         (data, self.metrics[*metric].len() + field_len(data))
@@ -401,14 +401,14 @@ impl MetricsWriter {
 /// About how many bytes a resource or a metric takes beside its attributes or its description.
 const HEAD: usize = 8;
 
-impl Written {
-    fn metric_and_kind(&self) -> (usize, Kind) {
+impl WrittenPoint {
+    fn metric_and_kind(&self) -> (usize, MetricForm) {
         (self.metric, self.kind)
     }
 }
 
-impl Kind {
-    fn of(value: &PointValue<'_>) -> Self {
+impl MetricForm {
+    fn from_value(value: &PointValue<'_>) -> Self {
         let (tag, temporality, monotonic) = match *value {
             PointValue::Gauge(_) => (0x2a, Temporality::Unknown, false),
             PointValue::Sum { monotonic, temporality, .. } => (0x3a, temporality, monotonic),

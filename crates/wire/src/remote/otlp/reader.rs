@@ -262,7 +262,7 @@ impl<'a> MetricsReader<'a> {
         each_field(input, |tag, input| {
             match tag {
                 0x0a => drop(bytes(input)?),
-                0x10 => self.temporality = Temporality::of(input.varint("a temporality")?),
+                0x10 => self.temporality = Temporality::from_number(input.varint("a temporality")?),
                 0x18 => self.monotonic = input.varint("a boolean")? != 0,
                 tag => skip_unknown(input, tag, KNOWN[4])?,
             }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    Escapes, Exemplar, Fault, Format, Item, Label, LineError, Reader, Reason, Sample, Text,
+    Escapes, Exemplar, Format, Item, Label, LineError, Reader, Reason, Sample, Text, TextFault,
 };
 use crate::remote::exposition::Kind;
 use crate::remote::lines::{find, float, name_end};
@@ -43,12 +43,12 @@ impl<'a> Reader<'a> {
                 line.sample(labels, exemplar_labels, max_labels)
             }
         };
-        item.map_err(|Fault { offset, reason }| LineError { line: number, offset, reason })
+        item.map_err(|TextFault { offset, reason }| LineError { line: number, offset, reason })
     }
 }
 
 impl<'a> Line<'a> {
-    fn comment<'r>(&mut self) -> Result<Item<'r, 'a>, Fault> {
+    fn comment<'r>(&mut self) -> Result<Item<'r, 'a>, TextFault> {
         let rest = &self.line[self.at + 1..];
         let word = rest.trim_start_matches([' ', '\t']);
         let spaces = rest.len() - word.len();
@@ -74,7 +74,7 @@ impl<'a> Line<'a> {
     }
 
     /// Reads the name and the text of a comment with a meaning.
-    fn metadata<'r>(&mut self, word: &str) -> Result<Item<'r, 'a>, Fault> {
+    fn metadata<'r>(&mut self, word: &str) -> Result<Item<'r, 'a>, TextFault> {
         self.space(Reason::MalformedName)?;
         let name = match self.peek() {
             Some(b'"') => self.quoted(Reason::MalformedName)?,
@@ -134,7 +134,7 @@ impl<'a> Line<'a> {
         labels: &'r mut Vec<Label<'a>>,
         exemplar_labels: &'r mut Vec<Label<'a>>,
         max_labels: usize,
-    ) -> Result<Item<'r, 'a>, Fault> {
+    ) -> Result<Item<'r, 'a>, TextFault> {
         labels.clear();
         let mut name = self.plain::<true>(Reason::MalformedName)?;
         if !matches!(self.peek(), None | Some(b' ' | b'\t' | b'{')) {
@@ -167,7 +167,7 @@ impl<'a> Line<'a> {
         sample: &mut Sample<'r, 'a>,
         exemplar_labels: &'r mut Vec<Label<'a>>,
         max_labels: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TextFault> {
         if self.format == Format::Prometheus {
             let end = self.token_end();
             let time = self.line[self.at..end].parse();
@@ -191,7 +191,7 @@ impl<'a> Line<'a> {
         &mut self,
         labels: &'r mut Vec<Label<'a>>,
         max_labels: usize,
-    ) -> Result<Exemplar<'r, 'a>, Fault> {
+    ) -> Result<Exemplar<'r, 'a>, TextFault> {
         const REASON: Reason = Reason::MalformedExemplar;
         labels.clear();
         let mut no_name = Text { raw: "", escapes: Escapes::None };
@@ -216,7 +216,7 @@ impl<'a> Line<'a> {
         name: &mut Text<'a>,
         labels: &mut Vec<Label<'a>>,
         max_labels: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), TextFault> {
         const REASON: Reason = Reason::MalformedLabels;
         self.at += 1;
         loop {
@@ -229,7 +229,7 @@ impl<'a> Line<'a> {
                     self.skip_spaces();
                     if braces == Braces::OfSample && matches!(self.peek(), Some(b',' | b'}')) {
                         if !name.raw.is_empty() || text.raw.is_empty() {
-                            return Err(Fault { offset: start, reason: Reason::MalformedName });
+                            return Err(TextFault { offset: start, reason: Reason::MalformedName });
                         }
                         *name = text;
                         self.at += usize::from(self.peek() == Some(b','));
@@ -240,17 +240,17 @@ impl<'a> Line<'a> {
                 _ => self.plain::<false>(REASON)?,
             };
             if label.raw.is_empty() || label.raw == "__name__" {
-                return Err(Fault { offset: start, reason: REASON });
+                return Err(TextFault { offset: start, reason: REASON });
             }
             self.skip_spaces();
             self.expect(b'=', REASON)?;
             self.skip_spaces();
             if labels.len() == max_labels {
-                return Err(Fault { offset: start, reason: Reason::TooManyLabels });
+                return Err(TextFault { offset: start, reason: Reason::TooManyLabels });
             }
             let value = self.quoted(REASON)?;
             if labels.iter().any(|other| other.name == label) {
-                return Err(Fault { offset: start, reason: Reason::DuplicateLabel });
+                return Err(TextFault { offset: start, reason: Reason::DuplicateLabel });
             }
             labels.push(Label { name: label, value });
             self.skip_spaces();
@@ -265,7 +265,7 @@ impl<'a> Line<'a> {
 
     /// Reads text in quotes.
     #[inline(always)]
-    fn quoted(&mut self, reason: Reason) -> Result<Text<'a>, Fault> {
+    fn quoted(&mut self, reason: Reason) -> Result<Text<'a>, TextFault> {
         self.expect(b'"', reason)?;
         let start = self.at;
         let bytes = self.line.as_bytes();
@@ -277,7 +277,7 @@ impl<'a> Line<'a> {
             end = find(bytes, (end + 2).min(bytes.len()), *b"\"\\");
         }
         if end == bytes.len() {
-            return Err(Fault { offset: end, reason });
+            return Err(TextFault { offset: end, reason });
         }
         self.at = end + 1;
         Ok(Text { raw: &self.line[start..end], escapes })
@@ -285,7 +285,7 @@ impl<'a> Line<'a> {
 
     /// Reads a name that is not in quotes. It does not begin with a digit, and may be empty.
     #[inline(always)]
-    fn plain<const COLONS: bool>(&mut self, reason: Reason) -> Result<Text<'a>, Fault> {
+    fn plain<const COLONS: bool>(&mut self, reason: Reason) -> Result<Text<'a>, TextFault> {
         if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             return Err(self.fault(reason));
         }
@@ -297,7 +297,7 @@ impl<'a> Line<'a> {
 
     /// Reads a number, up to the next space.
     #[inline(always)]
-    fn number(&mut self, reason: Reason) -> Result<f64, Fault> {
+    fn number(&mut self, reason: Reason) -> Result<f64, TextFault> {
         let end = self.token_end();
         let number = float(&self.line[self.at..end]).ok_or_else(|| self.fault(reason))?;
         self.at = end;
@@ -305,12 +305,12 @@ impl<'a> Line<'a> {
     }
 
     /// Reads seconds as milliseconds.
-    fn seconds(&mut self, reason: Reason) -> Result<i64, Fault> {
+    fn seconds(&mut self, reason: Reason) -> Result<i64, TextFault> {
         const LIMIT: f64 = (1_u64 << 63) as f64;
         let start = self.at;
         let ms = self.number(reason)? * 1000.0;
         if !(-LIMIT..LIMIT).contains(&ms) {
-            return Err(Fault { offset: start, reason });
+            return Err(TextFault { offset: start, reason });
         }
         let whole = ms as i64;
         let fraction = ms - whole as f64;
@@ -336,7 +336,7 @@ impl<'a> Line<'a> {
     /// Skips the space that OpenMetrics has between the parts of a line; in Prometheus' format,
     /// any number of them.
     #[inline(always)]
-    fn space(&mut self, reason: Reason) -> Result<(), Fault> {
+    fn space(&mut self, reason: Reason) -> Result<(), TextFault> {
         match self.format {
             Format::Prometheus => self.skip_spaces(),
             Format::OpenMetrics => self.expect(b' ', reason)?,
@@ -345,7 +345,7 @@ impl<'a> Line<'a> {
     }
 
     #[inline(always)]
-    fn expect(&mut self, byte: u8, reason: Reason) -> Result<(), Fault> {
+    fn expect(&mut self, byte: u8, reason: Reason) -> Result<(), TextFault> {
         if self.peek() != Some(byte) {
             return Err(self.fault(reason));
         }
@@ -369,7 +369,7 @@ impl<'a> Line<'a> {
     }
 
     #[cold]
-    fn fault(&self, reason: Reason) -> Fault {
-        Fault { offset: self.at, reason }
+    fn fault(&self, reason: Reason) -> TextFault {
+        TextFault { offset: self.at, reason }
     }
 }
