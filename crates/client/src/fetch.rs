@@ -177,8 +177,8 @@ impl Fetcher {
                 401 | 403 if self.via.is_some() => REFUSED,
                 _ => "name the URL of the metrics",
             };
-            let what = format!("the response is {status}: {remedy}");
-            return Err(Fault { what, kind: FaultKind::Status(status.as_u16()) });
+            let reason = format!("the response is {status}: {remedy}");
+            return Err(Fault { what: reason, kind: FaultKind::Status(status.as_u16()) });
         }
         if let Some(via) = self.via {
             let came = via.check(response.headers());
@@ -198,9 +198,9 @@ impl Fetcher {
             "gzip" | "x-gzip" => self.expand(&body, begun)?,
             _ => {
                 let encoding = printable(&encoding);
-                let what =
+                let reason =
                     format!("the response has the encoding {encoding}, which was not asked for");
-                return Err(what.into());
+                return Err(reason.into());
             }
         };
         Ok((bytes, content_type))
@@ -209,7 +209,7 @@ impl Fetcher {
     /// Expands the body of an exchange that began then.
     fn expand(&self, body: &[u8], begun: Instant) -> Result<Vec<u8>, Fault> {
         let mut bytes = Vec::new();
-        let body = Timed { body, begun, timeout: self.timeout };
+        let body = TimedBody { body, begun, timeout: self.timeout };
         let read = MultiGzDecoder::new(body).take(self.most + 1).read_to_end(&mut bytes);
         match read {
             Ok(_) if bytes.len() as u64 > self.most => Err(self.too_large()),
@@ -221,28 +221,28 @@ impl Fetcher {
 
     fn too_late(&self) -> Fault {
         let timeout = humantime::format_duration(self.timeout);
-        let what = format!("no complete response within {timeout}");
-        Fault { what, kind: FaultKind::Timeout }
+        let reason = format!("no complete response within {timeout}");
+        Fault { what: reason, kind: FaultKind::Timeout }
     }
 
     fn too_large(&self) -> Fault {
-        let what = match self.most {
+        let limit = match self.most {
             most if most.is_multiple_of(1 << 20) => format!("{} MiB", most >> 20),
             most => format!("{most} bytes"),
         };
-        Fault { what: format!("the response has more than {what}"), kind: FaultKind::TooLarge }
+        Fault { what: format!("the response has more than {limit}"), kind: FaultKind::TooLarge }
     }
 }
 
 /// A body that is read in blocks, while there is time: one of many empty members takes long to
 /// expand, and becomes no bytes that a limit could count.
-struct Timed<'b> {
+struct TimedBody<'b> {
     body: &'b [u8],
     begun: Instant,
     timeout: Duration,
 }
 
-impl Read for Timed<'_> {
+impl Read for TimedBody<'_> {
     fn read(&mut self, block: &mut [u8]) -> io::Result<usize> {
         if self.begun.elapsed() >= self.timeout {
             return Err(io::ErrorKind::TimedOut.into());
