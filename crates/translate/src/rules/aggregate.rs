@@ -29,7 +29,7 @@ pub(super) struct Aggregation {
     pattern: Regex,
     labels: Which,
     /// `sum` comes first, so that nothing is made of a sample that cannot be added.
-    outputs: Vec<Made>,
+    outputs: Vec<OutputState>,
     pub(super) keep_input: bool,
 }
 
@@ -41,7 +41,7 @@ enum Which {
 
 /// An output, with the shape of its observations.
 #[derive(Debug)]
-struct Made {
+struct OutputState {
     output: Output,
     shape: Option<Shape>,
 }
@@ -67,7 +67,7 @@ pub(super) enum Input<'a> {
 
 /// What became of a sample in some aggregations.
 #[derive(Debug, Default)]
-pub(super) struct Aggregated {
+pub(super) struct AggregateResult {
     /// Whether any output was made.
     pub(super) any: bool,
     /// Whether an output cannot be made of such a sample.
@@ -84,7 +84,7 @@ impl Aggregation {
     ///
     /// # Errors
     /// The key, and what is wrong with it.
-    pub(super) fn new(rule: &file::Aggregation) -> Result<Self, String> {
+    pub(super) fn new(rule: &file::AggregationConfig) -> Result<Self, String> {
         let pattern = anchored(&rule.pattern).map_err(|error| format!("key `match`: {error}"))?;
         let labels = match (&rule.by, &rule.without) {
             (Some(names), None) => Which::By(names.clone()),
@@ -110,7 +110,7 @@ impl Aggregation {
                 Output::Quantiles(quantiles) => Some(Shape::Summary(quantiles.clone(), WINDOW)),
                 _ => None,
             };
-            Made { output, shape }
+            OutputState { output, shape }
         });
         Ok(Self { pattern, labels, outputs: outputs.collect(), keep_input: rule.keep_input })
     }
@@ -125,7 +125,7 @@ impl Aggregation {
     }
 
     /// Makes the outputs of a sample.
-    pub(super) fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> Aggregated {
+    pub(super) fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> AggregateResult {
         let is_wanted = |name: &str| match &self.labels {
             Which::By(names) => names.iter().any(|wanted| wanted == name),
             Which::Without(names) => !names.iter().any(|other| other == name),
@@ -135,7 +135,7 @@ impl Aggregation {
         // The time of the sample is that of one source among many.
         let metric = Metric { time: None, ..sample.metric };
         let sample = Sample { metric, labels: &labels, ..*sample };
-        let mut outcome = Aggregated::default();
+        let mut outcome = AggregateResult::default();
         for made in &self.outputs {
             match made.give(intake, &sample) {
                 Ok(true) => outcome.any = true,
@@ -153,7 +153,7 @@ impl Aggregation {
     }
 }
 
-impl Made {
+impl OutputState {
     /// Makes the output of a sample. Returns false if there is none of such a sample.
     fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Refused> {
         let Sample { metric, labels, input } = *sample;

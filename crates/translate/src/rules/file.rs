@@ -7,21 +7,21 @@ use serde_saphyr::Spanned;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    pub(super) metric_relabel_configs: Option<Vec<Spanned<Relabel>>>,
-    pub(super) aggregations: Option<Vec<Spanned<Aggregation>>>,
+    pub(super) metric_relabel_configs: Option<Vec<Spanned<RelabelConfig>>>,
+    pub(super) aggregations: Option<Vec<Spanned<AggregationConfig>>>,
 }
 
 /// The whole file of rules for samples that are sent.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteFile {
-    pub(super) write_relabel_configs: Option<Vec<Spanned<Relabel>>>,
+    pub(super) write_relabel_configs: Option<Vec<Spanned<RelabelConfig>>>,
 }
 
 /// One of `metric_relabel_configs` or `write_relabel_configs`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Relabel {
+pub(super) struct RelabelConfig {
     pub(super) source_labels: Option<Vec<String>>,
     pub(super) separator: Option<String>,
     pub(super) regex: Option<String>,
@@ -34,7 +34,7 @@ pub(super) struct Relabel {
 /// One of `aggregations`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Aggregation {
+pub(super) struct AggregationConfig {
     /// A regular expression for the whole name.
     #[serde(rename = "match")]
     pub(super) pattern: String,

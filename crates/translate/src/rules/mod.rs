@@ -41,7 +41,7 @@ type Counts = Option<[Counter; 2]>;
 pub struct Error {
     path: PathBuf,
     line: Option<u64>,
-    what: String,
+    message: String,
 }
 
 /// The largest file that is read.
@@ -62,7 +62,7 @@ impl Rules {
         let mut rules = Self { relabel, aggregations: Vec::new() };
         for rule in file.aggregations.unwrap_or_default() {
             let line = Some(rule.referenced.line());
-            let read = Aggregation::new(&rule.value).map_err(|what| (line, what))?;
+            let read = Aggregation::new(&rule.value).map_err(|message| (line, message))?;
             rules.aggregations.push((read, None));
         }
         Ok(rules)
@@ -223,14 +223,14 @@ type Fault = (Option<u64>, String);
 
 /// Reads a file of rules, which has a bound.
 fn read<T>(path: &Path, parse: impl Fn(&str) -> Result<T, Fault>) -> Result<T, Error> {
-    let error = |line, what| Error { path: path.into(), line, what };
+    let error = |line, message| Error { path: path.into(), line, message };
     let length = path.metadata().map_err(|e| error(None, e.to_string()))?.len();
     if length > MAX_BYTES {
-        let what = format!("it has {length} bytes; rules may have {MAX_BYTES}");
-        return Err(error(None, what));
+        let reason = format!("it has {length} bytes; rules may have {MAX_BYTES}");
+        return Err(error(None, reason));
     }
     let text = std::fs::read_to_string(path).map_err(|e| error(None, e.to_string()))?;
-    parse(&text).map_err(|(line, what)| error(line, what))
+    parse(&text).map_err(|(line, message)| error(line, message))
 }
 
 fn parse<T: Default + DeserializeOwned>(text: &str) -> Result<T, Fault> {
@@ -276,7 +276,7 @@ impl fmt::Display for Error {
         if let Some(line) = self.line {
             write!(f, ", line {line}")?;
         }
-        write!(f, ": {}", self.what)
+        write!(f, ": {}", self.message)
     }
 }
 

@@ -49,7 +49,7 @@ impl FromStr for Output {
 
     /// Reads `sum`, `quantiles(0.5, 0.9)` and the like.
     fn from_str(text: &str) -> Result<Self, Wrong> {
-        let wrong = |what: &str| Wrong(format!("{text:?} {what}"));
+        let wrong = |reason: &str| Wrong(format!("{text:?} {reason}"));
         let (name, numbers) = match text.trim().split_once('(') {
             None => (text.trim(), None),
             Some((name, rest)) => {

@@ -59,7 +59,7 @@ impl Relabel {
     ///
     /// # Errors
     /// The key, and what is wrong with it.
-    pub(super) fn new(rule: &file::Relabel) -> Result<Self, String> {
+    pub(super) fn new(rule: &file::RelabelConfig) -> Result<Self, String> {
         let name = rule.action.as_deref().unwrap_or("replace").to_lowercase();
         let modulus = rule.modulus.unwrap_or(0);
         let action = match &*name {
@@ -97,7 +97,7 @@ impl Relabel {
     }
 
     /// Checks that the keys are those of the action.
-    fn check_keys(&self, name: &str, rule: &file::Relabel) -> Result<(), String> {
+    fn check_keys(&self, name: &str, rule: &file::RelabelConfig) -> Result<(), String> {
         use Action::{
             DropEqual, HashMod, KeepEqual, LabelDrop, LabelKeep, LabelMap, Lowercase, Replace,
             Uppercase,
@@ -238,7 +238,7 @@ pub(super) mod tests {
     use super::*;
 
     pub(crate) fn rule(yaml: &str) -> Result<Relabel, String> {
-        let rule: file::Relabel = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
+        let rule: file::RelabelConfig = serde_saphyr::from_str(yaml).map_err(|e| e.to_string())?;
         Relabel::new(&rule)
     }
 

@@ -26,8 +26,8 @@ impl Relabelling {
         })
     }
 
-    pub(super) fn new(rules: Option<Vec<Spanned<file::Relabel>>>) -> Result<Self, Fault> {
-        let read = |rule: Spanned<file::Relabel>| {
+    pub(super) fn new(rules: Option<Vec<Spanned<file::RelabelConfig>>>) -> Result<Self, Fault> {
+        let read = |rule: Spanned<file::RelabelConfig>| {
             let line = Some(rule.referenced.line());
             Ok((Relabel::new(&rule.value).map_err(|what| (line, what))?, None))
         };
