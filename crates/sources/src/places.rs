@@ -286,11 +286,11 @@ impl Look {
                 self.add(place, Kind::Segment, file_id(&data), data.modified().ok());
             }
             Ok(data) => {
-                let what = match data.is_symlink() {
+                let message = match data.is_symlink() {
                     true => LINK,
                     false => "it is neither a file nor a directory",
                 };
-                self.faults.push((path.to_owned(), what.to_owned()));
+                self.faults.push((path.to_owned(), message.to_owned()));
             }
             // A place need not exist yet.
             Err(error) if is_named && error.kind() == io::ErrorKind::NotFound => {

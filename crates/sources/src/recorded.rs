@@ -281,9 +281,9 @@ impl Recorder {
         let names = family.labels.iter().map(|label| label.name.len());
         let more = beside.iter().map(|(name, value)| name.len() + value.len());
         self.head = family.name.len() as u64 + names.chain(more).sum::<usize>() as u64 + LINE;
-        let what = flaw(family, beside);
-        self.is_skipping = what.is_some();
-        if let (Some(what), None) = (what, &self.flaw) {
+        let reason = flaw(family, beside);
+        self.is_skipping = reason.is_some();
+        if let (Some(what), None) = (reason, &self.flaw) {
             self.flaw = Some(format!("the metric {:?} is left out: {what}", family.name));
         }
     }
@@ -382,7 +382,7 @@ impl Sink for Recorder {
             texts: begin..end,
             escape_free,
             start: series.start,
-            value: OneValue::of(series),
+            value: OneValue::from_series(series),
         };
         self.series += 1;
         if series.overflow {
@@ -568,9 +568,9 @@ impl OneSeries {
 }
 
 impl OneValue {
-    fn of(series: &Series<'_>) -> Self {
+    fn from_series(series: &Series<'_>) -> Self {
         let number = |number: Number, exemplar: Option<&Exemplar<'_>>| {
-            Self::Number(number, exemplar.map(|given| Box::new(OneExemplar::of(given))))
+            Self::Number(number, exemplar.map(|given| Box::new(OneExemplar::from_exemplar(given))))
         };
         match &series.value {
             Value::Counter { total, exemplar } => number(*total, exemplar.as_ref()),
@@ -584,7 +584,9 @@ impl OneValue {
                 count: *count,
                 sum: *sum,
             })),
-            Value::Histogram(histogram) => Self::Histogram(Box::new(OneHistogram::of(histogram))),
+            Value::Histogram(histogram) => {
+                Self::Histogram(Box::new(OneHistogram::from_histogram(histogram)))
+            }
             // Of a later version of the library.
             _ => number(Number::Float(f64::NAN), None),
         }
@@ -592,12 +594,15 @@ impl OneValue {
 }
 
 impl OneHistogram {
-    fn of(histogram: &Histogram<'_>) -> Self {
+    fn from_histogram(histogram: &Histogram<'_>) -> Self {
         let bucket = |bucket: &Bucket<'_>| OneBucket {
             bound: bucket.bound,
             le: bucket.le.map(Into::into),
             count: bucket.count,
-            exemplar: bucket.exemplar.as_ref().map(|given| Box::new(OneExemplar::of(given))),
+            exemplar: bucket
+                .exemplar
+                .as_ref()
+                .map(|given| Box::new(OneExemplar::from_exemplar(given))),
         };
         Self {
             count: histogram.count,
@@ -609,7 +614,7 @@ impl OneHistogram {
                 zero_count: native.zero_count,
                 positive: native.positive.to_vec(),
                 negative: native.negative.to_vec(),
-                exemplars: native.exemplars.iter().map(OneExemplar::of).collect(),
+                exemplars: native.exemplars.iter().map(OneExemplar::from_exemplar).collect(),
             }),
         }
     }
@@ -642,7 +647,7 @@ impl OneHistogram {
 }
 
 impl OneExemplar {
-    fn of(exemplar: &Exemplar<'_>) -> Self {
+    fn from_exemplar(exemplar: &Exemplar<'_>) -> Self {
         let mut labels = Vec::new();
         exemplar.labels.for_each(|text| Texts::push(&mut labels, text));
         Self { labels, value: exemplar.value, time: exemplar.time }
