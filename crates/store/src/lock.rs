@@ -7,7 +7,7 @@
 //! their thread vanishes. This one is for every update of a store, and differs in this:
 //!
 //! - Its owner is a thread, which may take it again, as nested calls of Ruby's `synchronize` do.
-//! - Nothing is mended. A child that takes over a [`LockedValue`] value starts with the default value.
+//! - Nothing is mended. A child that takes over a [`LockedValue`] starts with the default value.
 //! - A fork handler may hold it from before a fork until after it.
 
 use std::cell::UnsafeCell;

@@ -322,8 +322,8 @@ fn is_round(old: u64, n: u64) -> bool {
     (old ^ old.wrapping_add(n)).checked_shr(bit).unwrap_or(0) != 0
 }
 
-/// A state of [`LaneNotes::taking`], with the number of forks in the upper half. So a child of a fork
-/// ignores the states of its parent: the thread that would change them is not there.
+/// A state of [`LaneNotes::taking`], with the number of forks in the upper half. So a child of a
+/// fork ignores the states of its parent: the thread that would change them is not there.
 fn state(state: u64) -> u64 {
     u64::from(fork::generation()) << 32 | state
 }
