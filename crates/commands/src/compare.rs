@@ -1,7 +1,7 @@
 //! `quipu compare`: the size and the time that the messages of a file take in every format.
 
 mod measure;
-pub(crate) mod plot;
+mod plot;
 mod report;
 mod sample;
 

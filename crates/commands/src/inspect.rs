@@ -29,7 +29,7 @@ Examples:
   quipu inspect /run/app.quipu
   quipu inspect --format json /run/app.quipu | jq '.families[] | {name, series: .shown}'
   quipu inspect --history --last 2m --metric jobs_total /run/app.quipu
-  quipu inspect --history --format svg /run/app.quipu >before-the-crash.svg
+  quipu inspect --history --format json /run/app.quipu >before-the-crash.json
 
 Nothing is changed, and no process waits. The exit code is 3 if the file is damaged, or if series changed \
 again and again: the rest is shown.")]
@@ -70,10 +70,6 @@ pub enum FormatName {
     Json,
     /// The values alone, as an OpenMetrics exposition
     Openmetrics,
-    /// The history: a line for each tick, a column for each value
-    Csv,
-    /// The history: a chart for each metric
-    Svg,
 }
 
 /// Why a file could not be shown.
@@ -123,15 +119,8 @@ pub(crate) fn left_out(inspection: &Inspection) -> Option<String> {
 /// A file that cannot be read or is not a segment, or output that cannot be written.
 pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
     let Inspect { file, format, history, metric, last } = arguments;
-    match (format, history) {
-        (FormatName::Openmetrics, true) => {
-            let what = "--history has no OpenMetrics form; use text, json, csv or svg";
-            return Err(Error::usage(what));
-        }
-        (FormatName::Csv | FormatName::Svg, false) => {
-            return Err(Error::usage("csv and svg are forms of the history; add --history"));
-        }
-        _ => {}
+    if *history && *format == FormatName::Openmetrics {
+        return Err(Error::usage("--history has no OpenMetrics form; use text or json"));
     }
     let inspection = match history {
         // Recordings have an order of their own, which a copy does not keep.

@@ -26,7 +26,7 @@ fn commands(home: &Home) -> Vec<Vec<&'static str>> {
     let commands = [
         "inspect app.quipu",
         "inspect --format json app.quipu",
-        "inspect --history --format csv app.quipu",
+        "inspect --history --format json app.quipu",
         "scrape app.quipu",
         "top --once --interval 10ms --all app.quipu",
         "top --replay --once --all app.quipu",

@@ -57,12 +57,6 @@ fn one_frame_shows_a_moment() {
     let mut lines = last.lines();
     assert_eq!(lines.next(), Some("quipu top  app.quipu  3 families  3 series  paused"));
     assert_eq!(lines.next(), Some("2023-11-14T22:14:49Z  the last tick so far"));
-    let time_line = lines.next().unwrap();
-    let bar = time_line
-        .strip_prefix("2023-11-14T22:13:20Z ")
-        .and_then(|rest| rest.strip_suffix(" 2023-11-14T22:14:49Z"));
-    // In 60 columns, the gap begins after 19 of 89 seconds, and ends after 80 of them.
-    assert_eq!(bar, Some(&*format!("{}-{}-=====|", "=".repeat(12), ".".repeat(40))), "{time_line}");
     assert_eq!(line(&last, "jobs_total")[1..4], ["counter", "10", "300"], "{last}");
     assert_eq!(line(&last, "depth")[2..4], ["-", "29"], "{last}");
     let took = line(&last, "took");
@@ -217,7 +211,6 @@ fn a_terminal_steps_and_plays() {
     tmux.wait_for("ended with 1");
     let tmux = Tmux::start(&home, "--replay app.quipu");
     let screen = tmux.wait_for("22:14:49Z  the last tick: the recording was ended");
-    assert!(screen.contains("\u{25cf} 2023-11-14T22:14:49Z"), "{screen}");
     assert_eq!(line(&screen, "jobs_total")[2..4], ["10", "300"], "{screen}");
     let shows = |keys: &[&str], title: &str, total: &str| {
         tmux.press(keys);

@@ -24,14 +24,14 @@ const RADIUS: i32 = 5;
 const LINE: i32 = 15;
 const CHARACTER: f64 = 7.2;
 
-pub(crate) const TEXT: RGBColor = RGBColor(0x22, 0x2b, 0x36);
-pub(crate) const FAINT: RGBColor = RGBColor(0x5b, 0x66, 0x73);
-pub(crate) const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
+const TEXT: RGBColor = RGBColor(0x22, 0x2b, 0x36);
+const FAINT: RGBColor = RGBColor(0x5b, 0x66, 0x73);
+const GRID: RGBColor = RGBColor(0xe1, 0xe5, 0xea);
 const BEST: RGBColor = RGBColor(0x00, 0x6d, 0x77);
 const OTHER: RGBColor = RGBColor(0xd0, 0x8c, 0x4a);
 
-pub(crate) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-pub(crate) type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
 /// Renders the plot as the text of an SVG file.
 pub(super) fn render(report: &Report) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
@@ -228,7 +228,7 @@ fn number(tick: f64) -> String {
 }
 
 /// Draws a text whose vertical middle is at the point.
-pub(crate) fn text(
+fn text(
     area: &Area<'_>,
     text: &str,
     at: (i32, i32),

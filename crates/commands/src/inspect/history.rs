@@ -4,9 +4,8 @@
 //! The file may be in use, and is not trusted: `quipu_segment` reads it with bounds. Here, the
 //! number of values has one.
 
-mod chart;
+mod json;
 mod report;
-mod table;
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -86,10 +85,8 @@ impl Sample {
     }
 }
 
-/// How a value went: that of a gauge, or the growth of a total.
+/// How a value went: the values of a gauge, or the growth of a total.
 struct Curve {
-    /// The metric: its curves are comparable.
-    metric: String,
     /// What of the metric is shown: `/s` for growth, `(mean)`, or nothing.
     unit: &'static str,
     name: String,
@@ -132,7 +129,7 @@ impl History {
                     || family
                         .is_some_and(|family| metrics.iter().any(|name| is_named(name, family)))
             },
-            with_buckets: matches!(format, FormatName::Csv | FormatName::Json),
+            with_buckets: format == FormatName::Json,
             index: HashMap::new(),
             ticks: Vec::new(),
             tracks: Vec::new(),
@@ -184,9 +181,7 @@ impl History {
         out: &mut impl Write,
     ) -> io::Result<bool> {
         match format {
-            FormatName::Csv => table::csv(self, out)?,
-            FormatName::Json => table::json(self, file, out)?,
-            FormatName::Svg => chart::write(self, file, out)?,
+            FormatName::Json => json::write(self, file, out)?,
             // `run` has refused the other one.
             FormatName::Text | FormatName::Openmetrics => report::write(self, file, out)?,
         }
@@ -214,15 +209,14 @@ impl History {
             for (at, sample) in track.samples.iter().enumerate() {
                 let count = at.checked_sub(1).and_then(|at| track.samples.get(at));
                 let count = count.filter(|before| before.kind == SampleKind::Count);
-                let Sample { metric, name, kind, values, .. } = sample;
+                let Sample { name, kind, values, .. } = sample;
                 let (unit, points) = match (kind, count) {
                     (SampleKind::Bucket, _) => continue,
                     (SampleKind::Level, _) => ("", values.clone()),
                     (SampleKind::Sum, Some(count)) => ("(mean)", means(sample, count)),
                     _ => ("/s", self.rates(sample)),
                 };
-                let (metric, name) = (metric.clone(), name.clone());
-                curves.push(Curve { metric, unit, name, points });
+                curves.push(Curve { unit, name: name.clone(), points });
             }
         }
         curves

@@ -12,7 +12,7 @@ use super::filter::Filter;
 use super::history::Levels;
 use super::list::{FamilyKey, Item, Place, Sort, What, label_names, list};
 use super::model::{Model, Row};
-use super::replay::{Step, Timeline};
+use super::replay::{Playback, Step};
 use crate::look::Look;
 
 /// The state of the program.
@@ -45,7 +45,7 @@ pub(super) struct App {
     pub(super) is_help: bool,
     pub(super) levels: Levels,
     /// The moment of a recording, if one is shown.
-    pub(super) replay: Option<Timeline>,
+    pub(super) replay: Option<Playback>,
     /// The signal that ends the program; 0 if none has come.
     pub(super) signal: Arc<AtomicUsize>,
 }

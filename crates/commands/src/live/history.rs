@@ -46,11 +46,6 @@ impl Levels {
     /// For terminals that have ASCII only.
     pub(super) const ASCII: Self = Self(['_', '.', ':', '-', '=', '+', '*', '#']);
 
-    /// Whether it has characters of ASCII only.
-    pub(super) fn is_ascii(self) -> bool {
-        self.0.iter().all(char::is_ascii)
-    }
-
     /// The last values as a text of at most `width` characters. The lowest value has the lowest
     /// character, the highest the highest; values that are all equal have the lowest.
     pub(crate) fn draw(self, values: impl ExactSizeIterator<Item = f32>, width: usize) -> String {

@@ -2,7 +2,7 @@
 //! screen of `quipu top`. A moment is shown with the looks before it, for rates and sparklines.
 
 mod at;
-mod timeline;
+mod playback;
 
 use std::io;
 use std::path::Path;
@@ -17,7 +17,7 @@ use super::screen::Feed;
 use crate::look::{Look, Moment, Recorded, Writer};
 
 pub(super) use at::At;
-pub(super) use timeline::Timeline;
+pub(super) use playback::Playback;
 
 /// A recording, and the moment of it that is shown.
 pub(super) struct Replay {
@@ -208,9 +208,8 @@ impl Replay {
     }
 
     fn describe(&self, app: &mut App) {
-        let mut timeline = Timeline::new(&self.recorded, self.place());
-        (timeline.speed, timeline.is_playing) = (SPEEDS[self.speed], self.is_playing);
-        app.replay = Some(timeline);
+        let (place, speed) = (self.place(), SPEEDS[self.speed]);
+        app.replay = Some(Playback::new(&self.recorded, place, speed, self.is_playing));
     }
 }
 

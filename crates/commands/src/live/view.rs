@@ -22,10 +22,10 @@ pub(super) struct Screen {
     pub(super) foot: Line<'static>,
 }
 
-/// The lines of the head: title, place, problem, names of the columns; of a recording, the moment
-/// and the time line, too.
+/// The lines of the head: title, place, problem, names of the columns; of a recording, the moment,
+/// too.
 fn head(app: &App) -> usize {
-    if app.replay.is_some() { 6 } else { 4 }
+    if app.replay.is_some() { 5 } else { 4 }
 }
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -75,10 +75,7 @@ pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
         }
     };
     let mut head = vec![title(app)];
-    if let Some(timeline) = &app.replay {
-        head.push(Line::styled(timeline.moment(), BOLD));
-        head.push(Line::raw(timeline.line(width, app.levels.is_ascii())));
-    }
+    head.extend(app.replay.as_ref().map(|playback| Line::styled(playback.moment(), BOLD)));
     head.extend([place(app), problem(app), columns]);
     Screen { head, body, foot: foot(app) }
 }
@@ -97,7 +94,7 @@ fn problem(app: &App) -> Line<'static> {
 fn title(app: &App) -> Line<'static> {
     let interval = humantime::format_duration(app.interval);
     let pace = match (&app.replay, app.is_paused) {
-        (Some(timeline), _) => timeline.pace(),
+        (Some(playback), _) => playback.pace(),
         (None, true) => "paused".to_owned(),
         (None, false) => format!("every {interval}"),
     };
@@ -185,8 +182,8 @@ b, a               group by the next label; all series, or families again
 s, r, f, /         order, reverse it, filter, search
 q                  quit
 
-The third line is what was recorded: dots are gaps, in which no process recorded, and are
-skipped. RATE, P50 and P99 are of the time since the tick before.";
+A gap, in which no process recorded, is skipped. RATE, P50 and P99 are of the time since the
+tick before.";
 
 /// Which columns there is room for.
 struct Columns {

@@ -144,13 +144,6 @@ impl Recorded {
         }
     }
 
-    /// The first and the last tick around each gap: there, no process recorded.
-    pub(crate) fn gaps(&self) -> impl Iterator<Item = (Moment, Moment)> {
-        let longest = self.longest_step();
-        let pairs = self.moments.windows(2).map(|pair| (pair[0], pair[1]));
-        pairs.filter(move |(from, to)| to.time - from.time > longest)
-    }
-
     /// What is damaged, one sentence each, with the name of the file.
     pub(crate) fn problems(&self) -> Vec<String> {
         let damage = &self.inspection.report().damage;

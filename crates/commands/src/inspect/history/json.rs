@@ -1,5 +1,4 @@
-//! The forms for programs: CSV with a line for each tick, and one JSON object. Totals are as they
-//! were, not as rates.
+//! The form for programs: one JSON object. Totals are as they were, not as rates.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,37 +9,8 @@ use serde_json::{Value as Json, json};
 use super::{History, SampleKind};
 use quipu_process::json::escaped;
 
-/// Writes a line of names, and then one for each tick: seconds of Unix time, and the values. A
-/// value that is not there is empty (RFC 4180).
-pub(super) fn csv(history: &History, out: &mut impl Write) -> io::Result<()> {
-    write!(out, "time")?;
-    for sample in history.samples() {
-        write!(out, ",{}", quoted(&sample.name))?;
-    }
-    writeln!(out)?;
-    for (at, (_, unix)) in history.ticks.iter().enumerate() {
-        write!(out, "{}.{:03}", unix / 1_000_000_000, unix / 1_000_000 % 1000)?;
-        for sample in history.samples() {
-            match sample.values[at] {
-                n if n.is_nan() => write!(out, ",")?,
-                n => write!(out, ",{n}")?,
-            }
-        }
-        writeln!(out)?;
-    }
-    Ok(())
-}
-
-/// A field in quotes if it needs them.
-fn quoted(text: &str) -> String {
-    match text.contains(['"', ',', '\n', '\r']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}
-
 /// Writes the object; `docs/guide-cli.md` lists its fields.
-pub(super) fn json(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
+pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
     let about = json!({
         "file": printable(file).to_string(),
         "interval": history.replayed.interval as f64 / 1e9,
