@@ -16,12 +16,12 @@ use tracing::{info, warn};
 use super::Options;
 use super::notice::Notice;
 use super::own::Shown;
-use super::source::{Budget, Source, Taken, Terms};
-use super::watched::STALE;
-use quipu_sources::apart::Apart;
+use super::source::{Budget, Keep, Source, Taken};
+use quipu_sources::apart::{Apart, STALE};
 use quipu_sources::places::{self, Found, Kind, Look};
 use quipu_sources::recorded::Seen;
-use quipu_sources::segment_file::{SegmentFile, file_id};
+use quipu_sources::segment_file::SegmentFile;
+use quipu_sources::watcher::Watcher;
 
 /// Places, and what is known of their sources.
 #[derive(Debug)]
@@ -35,8 +35,6 @@ pub(super) struct Place {
     pub(super) failures: u64,
     /// When the last reading began that ended.
     read: Option<Instant>,
-    /// Whether the log says that the thread does not come back.
-    is_late: bool,
     /// The places as the settings name them.
     name: String,
 }
@@ -44,8 +42,10 @@ pub(super) struct Place {
 /// What the thread works on.
 #[derive(Debug)]
 pub(super) struct Files {
-    places: Vec<String>,
+    watcher: Watcher,
     options: Options,
+    /// How many sources it may have, however many the other places have.
+    share: usize,
     pub(super) notice: Notice,
     pub(super) sources: Vec<Source>,
     /// Those that are to be watched from now on, and the numbers of those that are not.
@@ -54,8 +54,6 @@ pub(super) struct Files {
     /// What the last look found.
     pub(super) looked: Option<Look>,
     directories: Vec<PathBuf>,
-    /// What was logged: each fault of a place is logged once.
-    faults: HashMap<PathBuf, String>,
     /// What the last reading left: of the budget, and how many sources.
     pub(super) budget: Budget,
     pub(super) left: usize,
@@ -83,31 +81,25 @@ pub(super) struct Known {
     pub(super) row: Option<Shown>,
 }
 
-/// The most threads. More places than that share them.
-const MAX_THREADS: usize = 32;
 /// How often a look is repeated if something appears meanwhile.
 const LOOKS: usize = 3;
-/// The most faults that are remembered so as not to log them again.
-const MAX_LOGGED: usize = 10_000;
 
 /// Starts the threads for all places.
 ///
 /// # Errors
 /// That of the system if it has no thread.
 pub(super) fn start(options: &Options) -> io::Result<Vec<Place>> {
-    let count = options.places.len().min(MAX_THREADS);
-    let each = |first: usize| {
-        let places = options.places.iter().skip(first).step_by(count);
-        Place::start(options, places.cloned().collect())
-    };
-    (0..count).map(each).collect()
+    let watchers = Watcher::by_thread(&options.places, &options.own);
+    let threads = watchers.len();
+    watchers.into_iter().map(|watcher| Place::start(options, watcher, threads)).collect()
 }
 
 impl Place {
-    fn start(options: &Options, places: Vec<String>) -> io::Result<Self> {
-        let name = places.join(", ");
+    fn start(options: &Options, watcher: Watcher, threads: usize) -> io::Result<Self> {
+        let name = watcher.places.join(", ");
         let files = Files {
-            places,
+            watcher,
+            share: options.most / threads,
             options: options.clone(),
             notice: Notice::new(),
             sources: Vec::new(),
@@ -115,7 +107,6 @@ impl Place {
             leaving: HashSet::new(),
             looked: None,
             directories: Vec::new(),
-            faults: HashMap::new(),
             budget: Budget::new(options.bytes),
             left: 0,
             failures: 0,
@@ -132,15 +123,13 @@ impl Place {
             unwatched: 0,
             failures: 0,
             read: None,
-            is_late: false,
             name,
         })
     }
 
     /// Takes the files back if the thread has done its errand meanwhile, and logs whether it has.
     pub(super) fn take_back(&mut self) {
-        let is_late = self.files.wait(Instant::now()).is_none();
-        if std::mem::replace(&mut self.is_late, is_late) != is_late {
+        if let Some(is_late) = self.files.take_back() {
             let place = printable(&self.name);
             match is_late {
                 true => warn!(
@@ -153,9 +142,9 @@ impl Place {
     }
 
     /// Notes what there is to know, if the files are here.
-    pub(super) fn note(&mut self, terms: Terms) {
+    pub(super) fn note(&mut self, keep: Keep) {
         let Some(files) = self.files.here() else { return };
-        self.known = files.sources.iter().map(|source| source.known(terms)).collect();
+        self.known = files.sources.iter().map(|source| source.known(keep)).collect();
         self.directories.clone_from(&files.directories);
         (self.unwatched, self.failures) = (files.notice.unwatched(), files.failures);
         self.read = files.read;
@@ -169,22 +158,17 @@ impl Place {
 
 /// What the thread does.
 impl Files {
-    fn terms(&self) -> Terms {
-        let own = std::fs::metadata(&self.options.own).ok();
-        Terms { keep: self.options.keep, own: own.as_ref().map(file_id) }
-    }
-
     /// Looks for sources, and notes which of them are gone.
     pub(super) fn look(&mut self) {
         // Directories are watched before they are looked at: nothing appears unnoticed in between.
-        let mut look = places::look(&self.places);
+        let mut look = self.watcher.look();
         for _ in 0..LOOKS {
             let directories = look.directories.iter();
             self.directories = directories.flat_map(std::path::absolute).collect();
             if !self.notice.watch(std::mem::take(&mut look.directories)) {
                 break;
             }
-            look = places::look(&self.places);
+            look = self.watcher.look();
         }
         self.log_faults(&look);
         self.update(&look);
@@ -195,8 +179,7 @@ impl Files {
     /// Finds out which of the new files are no segments, if there may be more files than are
     /// watched.
     fn examine(&self, look: &mut Look) {
-        let threads = self.options.places.len().clamp(1, MAX_THREADS);
-        if look.found.len() <= self.options.most / threads {
+        if look.found.len() <= self.share {
             return;
         }
         let known: HashSet<&PathBuf> =
@@ -209,7 +192,7 @@ impl Files {
     }
 
     fn update(&mut self, look: &Look) {
-        let terms = self.terms();
+        let keep = self.options.keep;
         // Of all files that are gone: each is read once more.
         let mut budget = Budget::new(self.options.bytes);
         let found: HashMap<&PathBuf, &Found> =
@@ -222,7 +205,7 @@ impl Files {
             }
             let was_gone = source.is_gone();
             let is_gone = found.is_none() && (was_gone || source.is_absent(look.is_incomplete));
-            let is_kept = source.note_gone(is_gone, terms, &mut budget);
+            let is_kept = source.note_gone(is_gone, keep, &mut budget);
             if !is_kept || is_gone && !was_gone {
                 let path = printable(&source.found.path);
                 info!(%path, kept = is_kept, "a watched file is gone");
@@ -232,20 +215,14 @@ impl Files {
     }
 
     fn log_faults(&mut self, look: &Look) {
-        let now: HashMap<&PathBuf, &String> =
-            look.faults.iter().take(MAX_LOGGED).map(|(path, what)| (path, what)).collect();
-        for (path, what) in &now {
-            if self.faults.get(*path) == Some(*what) {
-                continue;
-            }
-            if *what == places::NOT_THERE {
-                let path = printable(*path);
+        for (path, what) in self.watcher.new_faults(look) {
+            let path = printable(path);
+            if what == places::NOT_THERE {
                 info!(%path, "a place is not there: it is looked for every 5 seconds");
             } else {
-                warn!(path = %printable(*path), %what, "a place cannot be watched");
+                warn!(%path, %what, "a place cannot be watched");
             }
         }
-        self.faults = now.into_iter().map(|(path, what)| (path.clone(), what.clone())).collect();
     }
 
     /// Opens the files that come, closes those that leave, and finds out what a reading costs.
@@ -274,14 +251,13 @@ impl Files {
     }
 
     fn read_each(&mut self, sources: &[usize]) {
-        let terms = self.terms();
         for &at in sources {
             #[cfg(test)]
             if let Some(waits) = self.waits.take() {
                 waits.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
             }
             if let Some(source) = self.sources.get_mut(at) {
-                source.read(terms, &mut self.budget);
+                source.read(&mut self.budget);
                 self.failures += source.take_failures();
             }
             #[cfg(test)]
@@ -309,29 +285,16 @@ mod tests {
         assert!(!place.is_shown(now));
         place.files.send(move |files| files.read(&[], 0, Budget::new(0), now));
         place.files.wait(now + STALE).unwrap();
-        place.note(Terms { keep: None, own: None });
+        place.note(None);
         let (release, wait) = channel::<()>();
         place.files.send(move |_| wait.recv().unwrap());
         place.take_back();
-        assert!(place.is_late && place.is_shown(now + STALE - Duration::from_secs(1)));
+        assert!(
+            place.files.here().is_none() && place.is_shown(now + STALE - Duration::from_secs(1))
+        );
         let later = Instant::now() + STALE;
         assert!(!place.is_shown(later));
         release.send(()).unwrap();
         assert!(place.files.wait(later).is_some());
-        place.take_back();
-        assert!(!place.is_late);
-    }
-
-    #[test]
-    fn places_beyond_the_number_of_threads_share_them() {
-        let places: Vec<String> = (0..70).map(|n| format!("none/{n}")).collect();
-        let options = Options { places: places.clone(), ..Options::default() };
-        let started = start(&options).unwrap();
-        assert_eq!(started.len(), MAX_THREADS);
-        let of = |place: &Place| place.files.here().unwrap().places.clone();
-        assert_eq!(of(&started[1]), ["none/1", "none/33", "none/65"]);
-        let mut all: Vec<String> = started.iter().flat_map(of).collect();
-        all.sort_by_key(|place| place["none/".len()..].parse::<usize>().unwrap());
-        assert_eq!(all, places);
     }
 }

@@ -19,7 +19,7 @@ use super::selection::Rank;
 use quipu_sources::places::{Found, Kind, explained, is_absent};
 use quipu_sources::recorded::{Labels, Recorded, Recorder};
 use quipu_sources::recorded::{Origin, Seen};
-use quipu_sources::segment_file::{FileId, Header, SegmentFile};
+use quipu_sources::segment_file::{Header, SegmentFile};
 
 /// A source that is watched.
 #[derive(Debug)]
@@ -66,14 +66,8 @@ enum Reader {
     Directory(Box<Directories>),
 }
 
-/// What is asked of a source.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
-    /// How long the last values are shown.
-    pub(super) keep: Option<Duration>,
-    /// The daemon's own state file, which is not a source.
-    pub(super) own: Option<FileId>,
-}
+/// How long the last values are shown of a segment that no process has open.
+pub(super) type Keep = Option<Duration>;
 
 /// What may still be read.
 #[derive(Debug, Clone, Copy)]
@@ -175,9 +169,8 @@ impl Source {
     }
 
     /// What is known of it.
-    pub(super) fn known(&self, terms: Terms) -> Known {
-        let shown = self.shown(terms);
-        // The daemon's own state file is not read.
+    pub(super) fn known(&self, keep: Keep) -> Known {
+        let shown = self.shown(keep);
         let row = self.is_read.then(|| Shown {
             name: self.found.name.clone(),
             path: printable(&self.found.path).to_string(),
@@ -230,13 +223,13 @@ impl Source {
 
     /// Notes that the name of the source is gone, or there again. Returns whether the source is
     /// still of use.
-    pub(super) fn note_gone(&mut self, is_gone: bool, terms: Terms, budget: &mut Budget) -> bool {
+    pub(super) fn note_gone(&mut self, is_gone: bool, keep: Keep, budget: &mut Budget) -> bool {
         match (is_gone, self.gone) {
             (false, _) => self.gone = None,
             (true, None) => {
-                if terms.keep.is_some() && matches!(self.reader, Reader::Segment(_)) {
+                if keep.is_some() && matches!(self.reader, Reader::Segment(_)) {
                     self.retry = None;
-                    self.read(terms, budget);
+                    self.read(budget);
                 }
                 self.gone = Some(Instant::now());
                 self.taken = Taken::default();
@@ -247,7 +240,7 @@ impl Source {
             }
             (true, Some(_)) => {}
         }
-        match (self.gone, terms.keep) {
+        match (self.gone, keep) {
             (None, _) => true,
             // Nothing is known of it that could be kept.
             (Some(_), _) if self.fault.is_some() || self.seen.families.is_empty() => false,
@@ -258,12 +251,12 @@ impl Source {
 
     /// Its rank among sources that want to be watched. Of two with the same rank, a source
     /// with a later time comes first, if there are times.
-    pub(super) fn rank(&self, terms: Terms) -> (Rank, Option<Instant>) {
+    pub(super) fn rank(&self, keep: Keep) -> (Rank, Option<Instant>) {
         if self.gone.is_some() {
             (Rank::Gone, self.gone)
         } else if self.fault.is_some() && self.read.is_none() {
             (Rank::Unreadable, None)
-        } else if self.is_read && self.is_expired(terms) {
+        } else if self.is_read && self.is_expired(keep) {
             (Rank::Expired, Some(self.added))
         } else {
             (Rank::Shown, None)
@@ -296,13 +289,13 @@ impl Source {
     }
 
     /// What to show of it.
-    pub(super) fn shown(&self, terms: Terms) -> Option<&Arc<Seen>> {
-        let is_shown = self.is_read && self.fault.is_none() && !self.is_expired(terms);
+    pub(super) fn shown(&self, keep: Keep) -> Option<&Arc<Seen>> {
+        let is_shown = self.is_read && self.fault.is_none() && !self.is_expired(keep);
         is_shown.then_some(&self.seen)
     }
 
-    fn is_expired(&self, terms: Terms) -> bool {
-        let is_over = |since: SystemTime| terms.keep.is_some_and(|keep| age(since) >= keep);
+    fn is_expired(&self, keep: Keep) -> bool {
+        let is_over = |since: SystemTime| keep.is_some_and(|keep| age(since) >= keep);
         self.closed.is_some_and(is_over)
     }
 
@@ -314,7 +307,7 @@ impl Source {
     }
 
     /// Reads the source. What that costs is taken from the budget.
-    pub(super) fn read(&mut self, terms: Terms, budget: &mut Budget) {
+    pub(super) fn read(&mut self, budget: &mut Budget) {
         let (now, stamp) = (Instant::now(), self.stamp());
         let is_left_alone = self.retry.is_some_and(|retry| !retry.is_due(now, stamp));
         if self.gone.is_some() || is_left_alone {
@@ -323,12 +316,12 @@ impl Source {
         self.taken = Taken::default();
         let begun = SystemTime::now();
         // What is read was written by others: a flaw of a reader must not end the agent.
-        let read = catch_unwind(AssertUnwindSafe(|| self.record(terms, budget)));
+        let read = catch_unwind(AssertUnwindSafe(|| self.record(budget)));
         let failed = |_| Err(Fault::Contents("its reader failed: report that".into()));
         let recorded = read.unwrap_or_else(failed);
         self.is_read = true;
         match recorded {
-            Ok(Some(recorder)) => {
+            Ok(recorder) => {
                 if let (Some(what), false) = (recorder.flaw(), self.has_flaw) {
                     let (path, what) = (printable(&self.found.path), printable(what));
                     warn!(%path, %what, "a part of a watched file is left out");
@@ -341,8 +334,6 @@ impl Source {
                     info!(path = %printable(&self.found.path), "a watched file can be read again");
                 }
             }
-            // It is not a source.
-            Ok(None) => self.is_read = false,
             Err(fault) => {
                 self.forget();
                 self.taken = Taken::default();
@@ -371,13 +362,13 @@ impl Source {
         Arc::new(Seen { origin, name, path, labels, families, series })
     }
 
-    fn record(&mut self, terms: Terms, budget: &mut Budget) -> Result<Option<Recorder>, Fault> {
+    fn record(&mut self, budget: &mut Budget) -> Result<Recorder, Fault> {
         let most = budget.most_text.min(budget.text);
         let mut recorder = Recorder::of_file(&self.labels, most).after(&self.seen);
         let slot = match &mut self.reader {
             Reader::Directory(directories) => {
                 directories.collect(&mut recorder);
-                return self.take_text(recorder, budget).map(Some);
+                return self.take_text(recorder, budget);
             }
             Reader::Segment(slot) => slot,
         };
@@ -385,17 +376,10 @@ impl Source {
             Some(file) => file,
             None => slot.insert(open(&self.found).map_err(Fault::Other)?),
         };
-        if terms.own == Some(file.id()) {
-            return Ok(None);
-        }
         if file.is_empty() {
             // Its process has just created it, if nothing was read of it yet.
             let is_new = self.header.is_none() && self.fault.is_none();
-            return if is_new {
-                Ok(Some(recorder))
-            } else {
-                Err(Fault::Contents(EMPTY.to_owned()))
-            };
+            return if is_new { Ok(recorder) } else { Err(Fault::Contents(EMPTY.to_owned())) };
         }
         match file.is_open() {
             Some(false) if self.closed.is_none() => {
@@ -420,7 +404,7 @@ impl Source {
         budget.take(self.taken);
         let header = read.map_err(Fault::Contents)?;
         self.header = Some(header);
-        self.take_text(recorder, budget).map(Some)
+        self.take_text(recorder, budget)
     }
 
     /// Takes the text of what was recorded from the budget.
@@ -506,22 +490,21 @@ mod tests {
     #[test]
     fn a_source_with_too_much_text_is_left_out() {
         let (mut source, _, _files) = source();
-        let terms = Terms { keep: Some(Duration::from_secs(3600)), own: None };
         let mut budget = Budget { text: 5000, ..Budget::new(1 << 30) };
-        source.read(terms, &mut budget);
+        source.read(&mut budget);
         assert!(source.fault.is_none() && budget.text < 5000, "{:?}", source.fault);
         // For a second one, no text is left.
         budget.text = 5;
-        source.read(terms, &mut budget);
+        source.read(&mut budget);
         assert!(source.fault.as_ref().unwrap().contains("all series together"));
         assert!(source.retry.is_none() && source.seen.families.is_empty());
         let mut budget = Budget { most_text: 5, ..Budget::new(1 << 30) };
-        source.read(terms, &mut budget);
+        source.read(&mut budget);
         assert!(source.fault.as_ref().unwrap().contains("its series are longer"));
         assert!(source.retry.is_some());
         // Its own bytes are too many, too.
         source.retry = None;
-        source.read(terms, &mut Budget::new(100));
+        source.read(&mut Budget::new(100));
         assert!(source.fault.as_ref().unwrap().contains("more bytes in use"));
     }
 
@@ -530,11 +513,10 @@ mod tests {
         let (mut source, _, _files) = source();
         let path = source.found.path.clone();
         let bytes = fs::read(&path).unwrap();
-        let terms = Terms { keep: None, own: None };
         let mut fault = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
             source.retry = None;
-            source.read(terms, &mut Budget::new(1 << 30));
+            source.read(&mut Budget::new(1 << 30));
             source.fault.clone().unwrap_or_default()
         };
         assert_eq!([fault(b""), fault(&bytes)], ["", ""]);
@@ -550,10 +532,10 @@ mod tests {
         let (mut source, look, _files) = source();
         source.open();
         fs::remove_file(&source.found.path).unwrap();
-        let terms = Terms { keep: Some(Duration::from_secs(3600)), own: None };
-        assert!(source.note_gone(true, terms, &mut Budget::new(1 << 30)));
+        let keep = Some(Duration::from_secs(3600));
+        assert!(source.note_gone(true, keep, &mut Budget::new(1 << 30)));
         assert!(matches!(source.reader, Reader::Segment(None)));
-        assert!(source.shown(terms).is_some() && source.is_open().is_some());
+        assert!(source.shown(keep).is_some() && source.is_open().is_some());
         // Another file may have its number now.
         assert!(source.note_found(&look.found[0]));
     }
@@ -564,11 +546,10 @@ mod tests {
         let path = |name: &str| home.path().join(name);
         fs::write(path("a.quipu"), "not a segment").unwrap();
         let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
-        let terms = Terms { keep: None, own: None };
         let fault = || {
             let mut source = Source::new(look.found[0].clone(), Labels::new(), 0);
             source.open();
-            source.read(terms, &mut Budget::new(1 << 20));
+            source.read(&mut Budget::new(1 << 20));
             source.fault.unwrap()
         };
         assert!(fault().contains("is not a segment"), "{}", fault());

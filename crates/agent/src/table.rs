@@ -21,7 +21,7 @@ use super::own::{Shown, Status};
 use super::pattern::{Matcher, SEGMENT};
 use super::place::{self, Files, Place};
 use super::selection::{self, Candidate, Rank};
-use super::source::{Source, Terms};
+use super::source::Source;
 use super::turns;
 use quipu_sources::places::{Found, Names};
 use quipu_sources::recorded::Labels;
@@ -113,13 +113,8 @@ impl Table {
     }
 
     fn note(&mut self) {
-        let terms = self.terms();
-        self.places.iter_mut().for_each(|place| place.note(terms));
-    }
-
-    fn terms(&self) -> Terms {
-        // The threads know which file is the daemon's own.
-        Terms { keep: self.options.keep, own: None }
+        let keep = self.options.keep;
+        self.places.iter_mut().for_each(|place| place.note(keep));
     }
 
     /// Looks for sources.
@@ -185,7 +180,7 @@ impl Table {
             let labels = self.labels(&found);
             let source = Source::new(found, labels, self.next);
             self.next += 1;
-            let known = source.known(self.terms());
+            let known = source.known(self.options.keep);
             let place = &mut self.places[at];
             if let Some(files) = place.files.here_mut() {
                 files.coming.push(source);
@@ -203,18 +198,18 @@ impl Table {
         let most = self.options.most.saturating_sub(away.map(|place| place.known.len()).sum());
         let now = Instant::now();
         self.refused.retain(|_, at| now.saturating_duration_since(*at) < REFUSED);
-        let terms = self.terms();
+        let keep = self.options.keep;
         let files = self.places.iter().filter_map(|place| place.files.here());
         let mut watched: Vec<_> = files
             .flat_map(|files| &files.sources)
-            .map(|source| (source.rank(terms), source))
+            .map(|source| (source.rank(keep), source))
             .collect();
         watched.sort_by_key(|((rank, since), source)| (*rank, Reverse(*since), source.number));
         let of_new = |found: &Found| {
             let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
             if found.is_junk || self.refused.contains_key(&fingerprint(found)) {
                 Rank::Unreadable
-            } else if terms.keep.zip(age).is_some_and(|(keep, age)| age >= keep) {
+            } else if keep.zip(age).is_some_and(|(keep, age)| age >= keep) {
                 Rank::Stale
             } else {
                 Rank::Shown
@@ -379,8 +374,8 @@ mod tests {
     use std::fs;
     use std::os::unix::ffi::OsStrExt;
 
-    use super::super::watched::STALE;
     use super::*;
+    use quipu_sources::apart::STALE;
 
     fn table(home: &tempfile::TempDir) -> Table {
         let places = vec![home.path().to_str().unwrap().to_owned()];

@@ -17,11 +17,10 @@ use tokio::time::{Sleep, sleep_until};
 
 use super::merged::{LeftOut, Merged};
 use super::own::Status;
+use quipu_sources::apart::STALE;
 
 /// How long a scrape waits for a reading before it shows the last one.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The age from which on a reading is not shown any more: that of Prometheus' last samples.
-pub(super) const STALE: Duration = Duration::from_secs(5 * 60);
 
 /// What the agent has read. Clones share it.
 #[derive(Debug, Clone)]

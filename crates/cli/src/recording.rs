@@ -16,11 +16,11 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use quipu::collector::Collector;
-use quipu::snapshot::{Family, Kind, Label, Number, Sink, Value};
+use quipu::snapshot::{Kind, Number, Sink};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 
-use quipu_agent::own::{gauge, put};
+use quipu_agent::own::{names, show, whole};
 use quipu_commands::record::report::{Change, Line, State};
 
 /// What is recorded.
@@ -303,43 +303,28 @@ impl Own {
 
 impl Collector for Own {
     fn names(&self) -> Vec<String> {
-        [&RECORDED, &UP, &RESTARTS].map(|family| family.name.to_owned()).into()
+        names(self)
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
         let shown = *self.shown();
-        let whole = |n: usize| Value::Gauge(Number::Unsigned(n as u64));
-        sink.family(&RECORDED);
-        for (state, count) in State::ALL.into_iter().zip(shown.counts) {
-            // Without the process, nothing is recorded.
-            let count = if shown.is_up { count } else { 0 };
-            put(&RECORDED, &[state.name()], whole(count), sink);
-        }
-        sink.family(&UP);
-        put(&UP, &[], whole(shown.is_up.into()), sink);
-        sink.family(&RESTARTS);
-        let total = Value::Counter { total: Number::Unsigned(shown.restarts), exemplar: None };
-        put(&RESTARTS, &[], total, sink);
+        let help = "Watched segment files, by whether they are recorded, or why not.";
+        show(sink, Kind::Gauge, "quipu_segments_recorded", help, &["state"], |put| {
+            for (state, count) in State::ALL.into_iter().zip(shown.counts) {
+                // Without the process, nothing is recorded.
+                put(&[state.name()], whole(if shown.is_up { count } else { 0 }));
+            }
+        });
+        let help = "Whether the process runs that records segments.";
+        show(sink, Kind::Gauge, "quipu_segments_recorder_up", help, &[], |put| {
+            put(&[], whole(shown.is_up.into()));
+        });
+        let help = "How often the process that records segments was started again.";
+        show(sink, Kind::Counter, "quipu_segments_recorder_restarts", help, &[], |put| {
+            put(&[], Number::Unsigned(shown.restarts));
+        });
     }
 }
-
-const RECORDED: Family<'static> = gauge(
-    "quipu_segments_recorded",
-    "Watched segment files, by whether they are recorded, or why not.",
-    &[Label { name: "state", values: None }],
-);
-
-const UP: Family<'static> =
-    gauge("quipu_segments_recorder_up", "Whether the process runs that records segments.", &[]);
-
-const RESTARTS: Family<'static> = Family {
-    kind: Kind::Counter,
-    ..gauge(
-        "quipu_segments_recorder_restarts",
-        "How often the process that records segments was started again.",
-        &[],
-    )
-};
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::error;
 
@@ -22,7 +22,13 @@ pub struct Apart<S> {
     back: Receiver<(S, bool)>,
     /// Whether the last errand failed that came back.
     has_failed: bool,
+    /// Whether the state was away when that was asked last.
+    is_late: bool,
 }
+
+/// The age from which on what a thread read last is not shown any more: that of Prometheus' last
+/// samples.
+pub const STALE: Duration = Duration::from_secs(5 * 60);
 
 /// What a thread does with its state.
 type Errand<S> = Box<dyn FnOnce(&mut S) + Send>;
@@ -50,7 +56,7 @@ impl<S: Send + 'static> Apart<S> {
             }
         };
         thread::Builder::new().name(name.into()).spawn(run)?;
-        Ok(Self { state: Some(state), errands, back, has_failed: false })
+        Ok(Self { state: Some(state), errands, back, has_failed: false, is_late: false })
     }
 
     /// The state if it is here. One that came back is, once [`Apart::wait`] has taken it.
@@ -80,6 +86,13 @@ impl<S: Send + 'static> Apart<S> {
             }
         }
         self.state.as_mut()
+    }
+
+    /// Takes the state if it came back. Returns whether it is away, if that has changed since the
+    /// last call.
+    pub fn take_back(&mut self) -> Option<bool> {
+        let is_late = self.wait(Instant::now()).is_none();
+        (std::mem::replace(&mut self.is_late, is_late) != is_late).then_some(is_late)
     }
 
     /// Whether the last errand failed that came back.
@@ -112,13 +125,14 @@ mod tests {
             let _ = wait.recv();
             state.push(3);
         });
-        assert_eq!(apart.wait(Instant::now()), None);
+        assert_eq!((apart.take_back(), apart.take_back()), (Some(true), None));
         // It has only one thread, which is not asked for more meanwhile.
         assert!(!apart.send(|state| state.push(4)));
         assert!(apart.here().is_none() && apart.here_mut().is_none());
         release.send(()).unwrap();
         let later = Instant::now() + Duration::from_secs(60);
         assert_eq!(apart.wait(later), Some(&mut vec![1, 2, 3]));
+        assert_eq!(apart.take_back(), Some(false));
         // A flaw ends neither the thread nor the state.
         let flaw = |state: &mut Vec<i32>| {
             state.clear();

@@ -7,3 +7,4 @@ pub mod places;
 pub mod procfs;
 pub mod recorded;
 pub mod segment_file;
+pub mod watcher;

@@ -22,6 +22,7 @@ use super::{LEAST_BYTES, Record};
 use crate::output::warn;
 use quipu_sources::places::{self, Found, Kind as PlaceKind};
 use quipu_sources::segment_file::{FileId, file_id};
+use quipu_sources::watcher::Watcher;
 
 /// What is known of the files; the threads share it.
 #[derive(Debug, Default)]
@@ -123,7 +124,7 @@ impl Table {
 pub(super) struct Looks {
     /// The number of this thread.
     number: usize,
-    places: Vec<String>,
+    watcher: Watcher,
     arguments: Record,
     files: Arc<Files>,
     sender: Sender<Event>,
@@ -140,8 +141,6 @@ const PERIOD: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
 /// The longest pause between looks, also after one for which a file system hung.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The most threads that look. More places than that share them.
-const MAX_THREADS: usize = 32;
 /// The most bytes that a segment which is recorded may have in use: its series are walked over once
 /// a second.
 const MOST_USED: u64 = 1 << 30;
@@ -153,44 +152,40 @@ const RECORD: Kind = Kind::new(*b"FREC", 1);
 impl Looks {
     /// Those of all places.
     pub(super) fn all(arguments: &Record, files: &Arc<Files>, sender: &Sender<Event>) -> Vec<Self> {
-        let count = arguments.places.len().min(MAX_THREADS);
-        let empty = Arc::new(AtomicUsize::new(count));
-        let each = |number: usize| Self {
+        let except = arguments.except.as_deref().unwrap_or(Path::new(""));
+        let watchers = Watcher::by_thread(&arguments.places, except);
+        let empty = Arc::new(AtomicUsize::new(watchers.len()));
+        let each = |(number, watcher)| Self {
             number,
-            places: arguments.places.iter().skip(number).step_by(count).cloned().collect(),
+            watcher,
             arguments: arguments.clone(),
             files: Arc::clone(files),
             sender: sender.clone(),
             empty: Arc::clone(&empty),
             opened: HashMap::new(),
         };
-        (0..count).map(each).collect()
+        watchers.into_iter().enumerate().map(each).collect()
     }
 
     /// Looks until there is no thread that records any more.
     pub(super) fn run(mut self) {
-        let (mut faults, mut is_first) = (HashSet::new(), true);
+        let mut is_first = true;
         loop {
             let began = Instant::now();
-            let look = places::look(&self.places);
+            let look = self.watcher.look();
             let is_empty = is_first && look.found.is_empty();
             let is_last = is_empty && self.empty.fetch_sub(1, Ordering::Relaxed) == 1;
             if is_last && !self.arguments.child {
                 warn(&"no segment is there yet: this waits for one");
             }
             is_first = false;
-            let now: HashSet<(PathBuf, String)> = look.faults.iter().cloned().collect();
-            if !self.arguments.child {
+            for (path, what) in self.watcher.new_faults(&look) {
                 // The daemon says it itself.
-                now.difference(&faults).for_each(|(path, what)| {
+                if !self.arguments.child {
                     warn(&format_args!("{}: {what}", printable(path)));
-                });
+                }
             }
-            faults = now;
-            let own = self.arguments.except.as_ref().and_then(|path| path.metadata().ok());
-            let own = own.as_ref().map(file_id);
-            let is_segment =
-                |found: &Found| found.kind == PlaceKind::Segment && Some(found.id) != own;
+            let is_segment = |found: &Found| found.kind == PlaceKind::Segment;
             let found: Vec<Found> = look.found.into_iter().filter(is_segment).collect();
             if !self.look_at(&found, look.is_incomplete) {
                 return;
@@ -421,18 +416,6 @@ mod tests {
         assert_eq!(pause(Duration::from_millis(1)), PERIOD);
         assert_eq!(pause(Duration::from_secs(2)), Duration::from_secs(40));
         assert_eq!(pause(Duration::from_secs(600)), LONGEST);
-    }
-
-    #[test]
-    fn each_place_has_a_thread_up_to_a_number() {
-        let threads = all(&["a", "b"]);
-        assert_eq!(
-            (&threads[0].places[..], &threads[1].places[..]),
-            (&["a".into()][..], &["b".into()][..])
-        );
-        let threads = all(&["a"; 70]);
-        assert_eq!(threads.len(), MAX_THREADS);
-        assert_eq!(threads.iter().map(|looks| looks.places.len()).sum::<usize>(), 70);
     }
 
     #[test]

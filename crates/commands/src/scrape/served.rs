@@ -11,7 +11,7 @@ use quipu::snapshot::Sink;
 
 use super::sources::Sources;
 use super::{Error, warn};
-use quipu_sources::apart::Apart;
+use quipu_sources::apart::{Apart, STALE};
 use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown};
 
 /// Sources with a thread.
@@ -23,8 +23,6 @@ struct State {
     reader: Apart<Reader>,
     /// The families that were read last, and when that began.
     last: Option<(Instant, Vec<Recorded>)>,
-    /// Whether standard error has named a file system that does not respond.
-    is_late: bool,
 }
 
 /// The part that the thread works on.
@@ -36,8 +34,6 @@ struct Reader {
 
 /// How long a scrape waits for the thread: less than Prometheus waits for a scrape.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The age from which on values are not shown any more, as in Prometheus.
-const STALE: Duration = Duration::from_secs(5 * 60);
 
 impl Served {
     /// All sources as one registry.
@@ -56,7 +52,7 @@ impl Served {
         let reader = reader.map_err(|error| {
             Error(format!("the system starts no thread: {error}; raise its limits"))
         })?;
-        Ok(Self(Mutex::new(State { reader, last: None, is_late: false })))
+        Ok(Self(Mutex::new(State { reader, last: None })))
     }
 }
 
@@ -81,9 +77,9 @@ impl State {
         let is_here = self.reader.wait(Instant::now()).is_some();
         self.take_read();
         self.reader.send(Reader::read);
-        let is_late = self.reader.wait(if is_here { until } else { Instant::now() }).is_none();
+        self.reader.wait(if is_here { until } else { Instant::now() });
         self.take_read();
-        if std::mem::replace(&mut self.is_late, is_late) != is_late {
+        if let Some(is_late) = self.reader.take_back() {
             warn(&if is_late {
                 "a file system does not respond: the values that were read last are shown"
             } else {
@@ -164,6 +160,5 @@ mod tests {
         while shown(Duration::ZERO).unwrap() != "jobs_total 2" {
             read(minute);
         }
-        assert!(!served.0.lock().unwrap().is_late);
     }
 }

@@ -1,0 +1,87 @@
+//! Looks for sources again and again: the part of a thread. A thread for each place, since file
+//! systems may hang.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::places::{Look, look};
+use crate::segment_file::file_id;
+
+/// Places that share a thread.
+#[derive(Debug)]
+pub struct Watcher {
+    /// As the settings name them.
+    pub places: Vec<String>,
+    /// A file that is not a source: the caller's own.
+    except: PathBuf,
+    faults: HashMap<PathBuf, String>,
+}
+
+/// The most threads. More places than that share them.
+const MAX_THREADS: usize = 32;
+/// The most faults that are remembered.
+const MAX_FAULTS: usize = 10_000;
+
+impl Watcher {
+    /// Shares out places among threads. The file `except`, the caller's own, is not a source.
+    pub fn by_thread(places: &[String], except: &Path) -> Vec<Self> {
+        let count = places.len().min(MAX_THREADS);
+        let each = |first: usize| Self {
+            places: places.iter().skip(first).step_by(count).cloned().collect(),
+            except: except.to_owned(),
+            faults: HashMap::new(),
+        };
+        (0..count).map(each).collect()
+    }
+
+    /// Looks at the places.
+    pub fn look(&self) -> Look {
+        let mut look = look(&self.places);
+        if let Ok(data) = fs::metadata(&self.except) {
+            look.found.retain(|found| found.id != file_id(&data));
+        }
+        look
+    }
+
+    /// The faults of a look that the look before did not have.
+    pub fn new_faults<'l>(&mut self, look: &'l Look) -> Vec<&'l (PathBuf, String)> {
+        let known = look.faults.iter().take(MAX_FAULTS).cloned().collect();
+        let before = std::mem::replace(&mut self.faults, known);
+        look.faults.iter().filter(|(path, what)| before.get(path) != Some(what)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_beyond_the_number_of_threads_share_them() {
+        let places: Vec<String> = (0..70).map(|n| format!("none/{n}")).collect();
+        let watchers = Watcher::by_thread(&places, Path::new(""));
+        assert_eq!(watchers.len(), MAX_THREADS);
+        assert_eq!(watchers[1].places, ["none/1", "none/33", "none/65"]);
+        let mut all: Vec<String> = watchers.into_iter().flat_map(|one| one.places).collect();
+        all.sort_by_key(|place| place["none/".len()..].parse::<usize>().unwrap());
+        assert_eq!(all, places);
+    }
+
+    #[test]
+    fn a_fault_is_new_once_and_the_callers_file_is_left_out() {
+        let home = tempfile::tempdir().unwrap();
+        let path = |name: &str| home.path().join(name);
+        fs::write(path("a.quipu"), "").unwrap();
+        fs::write(path("own.quipu"), "").unwrap();
+        let places = [home.path().to_owned(), path("none")].map(|it| it.to_str().unwrap().into());
+        let mut watcher = Watcher::by_thread(&places, &path("own.quipu")).remove(0);
+        watcher.places = places.into();
+        let look = watcher.look();
+        assert_eq!((look.found.len(), &*look.found[0].name), (1, "a"));
+        assert_eq!(watcher.new_faults(&look).len(), 1);
+        assert_eq!(watcher.new_faults(&look).len(), 0);
+        fs::write(path("none"), "").unwrap();
+        let sound = watcher.look();
+        assert_eq!((watcher.new_faults(&sound).len(), watcher.new_faults(&look).len()), (0, 1));
+    }
+}
