@@ -16,7 +16,7 @@ use quipu_commands::output::{self, Coverage, print, warn, warn_lines};
 use quipu_commands::record::{self, Record};
 use quipu_commands::scrape::Scrape;
 use quipu_commands::snapshot::{Restore, Snapshot};
-use quipu_commands::{compare, convert, count, diff, inspect, lint, live, scrape, snapshot, wire};
+use quipu_commands::{compare, convert, count, diff, inspect, lint, live, scrape, snapshot};
 use quipu_segment::printable;
 
 /// Crash-safe metrics: count in shared files, watch them live, and run a daemon that collects and
@@ -128,44 +128,27 @@ fn main() -> ExitCode {
         return serve(&arguments);
     }
     let cli = Cli::try_parse().unwrap_or_else(|error| with_tip(error).exit());
-    match cli.command {
-        Command::Serve(arguments) => serve(&arguments),
-        Command::Check(Check { what: Checked::Config { file } }) => check_config(&file),
+    let ended = match cli.command {
+        Command::Serve(arguments) => return serve(&arguments),
+        Command::Check(Check { what: Checked::Config { file } }) => return check_config(&file),
         Command::Check(Check { what: Checked::Metrics(arguments) }) => {
-            match lint::run(&arguments) {
-                Ok(outcome) => ExitCode::from(outcome.code()),
-                Err(error) => fail(&error, 1),
-            }
+            lint::run(&arguments).map(lint::Outcome::code)
         }
-        Command::Snapshot(arguments) => match snapshot::snapshot(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 1),
-        },
-        Command::Restore(arguments) => match snapshot::restore(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 1),
-        },
-        Command::Scrape(arguments) => shown(scrape::run(&arguments)),
-        Command::Inspect(arguments) => match inspect::run(&arguments) {
-            Ok(coverage) => ExitCode::from(coverage.code()),
-            Err(error) => fail(&error, error.code()),
-        },
-        Command::Top(arguments) => match live::run(&arguments) {
-            Ok(end) => ExitCode::from(end.code()),
-            Err(error) => fail(&error, 1),
-        },
-        Command::Diff(arguments) => shown(diff::run(&arguments)),
-        Command::Record(arguments) => match record::run(&arguments) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => fail(&error, 1),
-        },
-        Command::Inc(arguments) => counted(count::inc(&arguments)),
-        Command::Set(arguments) => counted(count::set(&arguments)),
-        Command::Observe(arguments) => counted(count::observe(&arguments)),
-        Command::Time(arguments) => ExitCode::from(count::time(&arguments)),
-        Command::Convert(arguments) => end(convert::run(&arguments)),
-        Command::Compare(arguments) => end(compare::run(&arguments)),
-    }
+        Command::Snapshot(arguments) => snapshot::snapshot(&arguments).map(|()| 0),
+        Command::Restore(arguments) => snapshot::restore(&arguments).map(|()| 0),
+        Command::Scrape(arguments) => scrape::run(&arguments).map(Coverage::code),
+        Command::Inspect(arguments) => inspect::run(&arguments).map(Coverage::code),
+        Command::Top(arguments) => live::run(&arguments).map(live::End::code),
+        Command::Diff(arguments) => diff::run(&arguments).map(Coverage::code),
+        Command::Record(arguments) => record::run(&arguments).map(|()| 0),
+        Command::Inc(arguments) => count::inc(&arguments).map(|()| 0),
+        Command::Set(arguments) => count::set(&arguments).map(|()| 0),
+        Command::Observe(arguments) => count::observe(&arguments).map(|()| 0),
+        Command::Time(arguments) => Ok(count::time(&arguments)),
+        Command::Convert(arguments) => convert::run(&arguments).map(|()| 0),
+        Command::Compare(arguments) => compare::run(&arguments).map(|()| 0),
+    };
+    ended.map_or_else(|error| fail(&error), ExitCode::from)
 }
 
 /// Adds the way out to an error about the command line whose text does not have it.
@@ -197,21 +180,6 @@ fn closest_first(error: &mut clap::Error) {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
         let names = names.iter().rev().cloned().collect();
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
-    }
-}
-
-fn shown(result: Result<Coverage, impl std::error::Error>) -> ExitCode {
-    result.map_or_else(|error| fail(&error, 1), |coverage| ExitCode::from(coverage.code()))
-}
-
-fn counted(result: Result<(), count::Error>) -> ExitCode {
-    result.map_or_else(|error| fail(&error, 1), |()| ExitCode::SUCCESS)
-}
-
-fn end(result: Result<(), wire::Error>) -> ExitCode {
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(&error, error.code()),
     }
 }
 
@@ -274,7 +242,7 @@ fn check_config(file: &Path) -> ExitCode {
 }
 
 fn printed(result: Result<Option<()>, output::Error>) -> ExitCode {
-    result.map_or_else(|error| fail(&error, 1), |_| ExitCode::SUCCESS)
+    result.map_or_else(|error| fail(&error), |_| ExitCode::SUCCESS)
 }
 
 fn settings(arguments: &Serve) -> Result<Settings, quipu_cli::config::Error> {
@@ -285,10 +253,10 @@ fn settings(arguments: &Serve) -> Result<Settings, quipu_cli::config::Error> {
     Settings::resolve(arguments.flags.clone().or(file))
 }
 
-fn fail(error: &dyn std::error::Error, code: u8) -> ExitCode {
+fn fail(error: &output::Error) -> ExitCode {
     // If standard error is closed, only the exit code reports the failure.
-    warn(&error);
-    ExitCode::from(code)
+    warn(error);
+    ExitCode::from(error.code())
 }
 
 /// Reports settings that cannot be used. An error of a TOML file quotes its line below the message.

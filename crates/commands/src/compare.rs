@@ -14,8 +14,8 @@ use quipu_arena::Arena;
 use quipu_segment::printable;
 use quipu_wire::AnyFormat;
 
-use crate::output::print;
-use crate::wire::{Error, FramingName, Input, MessageKind, formats};
+use crate::output::{Error, print};
+use crate::wire::{FramingName, Input, MessageKind, formats};
 use measure::Measurement;
 use report::Report;
 use sample::Sample;
@@ -75,7 +75,7 @@ pub fn run(arguments: &Compare) -> Result<(), Error> {
         && let Ok(existing) = std::fs::File::open(svg)
         && input.is_same(&existing)
     {
-        return Err(Error::new(format!("{} is the input file", printable(svg))));
+        return Err(Error::new(format_args!("{} is the input file", printable(svg))));
     }
     let mut arena = Arena::new();
     let scope = arena.as_scope();
@@ -83,11 +83,12 @@ pub fn run(arguments: &Compare) -> Result<(), Error> {
     let Measurement { entries, refusals } = measure::measure(&sample, arguments.seconds);
     let report = Report::new(&sample, &entries, &refusals);
     if let Some(path) = &arguments.svg {
-        let failed =
-            |error: &dyn std::fmt::Display| Error::new(format!("{}: {error}", printable(path)));
+        let failed = |error: &dyn std::fmt::Display| {
+            Error::new(format_args!("{}: {error}", printable(path)))
+        };
         let svg = plot::render(&report).map_err(|error| failed(&error))?;
         std::fs::write(path, svg).map_err(|error| failed(&error))?;
     }
     let text = if arguments.json { report.to_json() } else { report.to_text() };
-    print(|out| out.write_all(text.as_bytes())).map(drop).map_err(Error::new)
+    print(|out| out.write_all(text.as_bytes())).map(drop)
 }

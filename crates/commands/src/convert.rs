@@ -15,9 +15,9 @@ use indicatif::{BinaryBytes, HumanCount, ProgressBar};
 use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, AnyEncoder, AnyFormat, Kind, Message, MetricType};
 
+use crate::output::Error;
 use crate::wire::{
-    CHUNK, Error, FramingName, Head, Input, MessageKind, Reading, formats, messages, name,
-    progress_line,
+    CHUNK, FramingName, Head, Input, MessageKind, Reading, formats, messages, name, progress_line,
 };
 use output::Output;
 use stop::{Stop, Wait};
@@ -85,7 +85,7 @@ pub fn run(arguments: &Convert) -> Result<(), Error> {
     let input = Input::open(&arguments.file)?;
     let path = arguments.output.as_deref().unwrap_or(Path::new("-"));
     let stream = Output::open_stream(path)?;
-    let stop = Stop::watch().map_err(|error| Error::new(format!("signals: {error}")))?;
+    let stop = Stop::watch().map_err(|error| Error::new(format_args!("signals: {error}")))?;
     let output = match stream {
         Some(output) => output,
         None => Output::create(path, arguments.force, &input)?,
@@ -345,11 +345,11 @@ impl<'a> Conversion<'a> {
         if let Some((text, hint)) = fault {
             let left = self.output.keep_part()?;
             let skipped = skipped.map_or_else(String::new, |skipped| format!("; {skipped}"));
-            return Err(Error::new(format!("{text}{left}{skipped}{hint}")));
+            return Err(Error::new(format_args!("{text}{left}{skipped}{hint}")));
         }
         self.output.finish()?;
         if let Some(skipped) = skipped {
-            return Err(Error::new(format!("{input}: {skipped}; {count}")));
+            return Err(Error::new(format_args!("{input}: {skipped}; {count}")));
         }
         if is_terminal {
             let Convert { from, to, .. } = self.arguments;

@@ -9,7 +9,6 @@ mod series;
 mod timed;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -17,7 +16,7 @@ use quipu::Registry;
 use quipu::intake::{Buckets, Change, Intake, Limits, Metric, Shape};
 use quipu_segment::{Options, printable};
 
-use crate::output::warn;
+use crate::output::{Error, warn};
 
 pub use series::Series;
 
@@ -142,18 +141,6 @@ const OBSERVED: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 /// Bounds for commands, which may take hours.
 const TIMED: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
 
-/// Why a series could not be changed.
-#[derive(Debug)]
-pub struct Error(String);
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// `quipu inc`.
 ///
 /// # Errors
@@ -218,16 +205,16 @@ fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), E
     let name = series.name.as_str();
     let base = name.strip_suffix("_total").unwrap_or(name);
     if !unit.is_empty() && !base.strip_suffix(unit.as_str()).is_some_and(|b| b.ends_with('_')) {
-        return Err(Error(format!(
+        return Err(Error::new(format_args!(
             "metric {name:?}: the name does not end in the unit: use {base}_{unit}, or leave --unit \
              out"
         )));
     }
     let segment = Options::new().shared().mode(*mode).open_or_create(file);
-    let registry = Registry::on(segment.map_err(|error| Error(error.to_string()))?);
+    let registry = Registry::on(segment.map_err(Error::new)?);
     // Nor does a refusal leave it as if the command had been killed.
     registry.segment().leave_in_order();
-    let fail = |error: quipu::Error| Error(format!("{}: {error}", printable(file)));
+    let fail = |error: quipu::Error| Error::new(format_args!("{}: {error}", printable(file)));
     let metric = Metric { help: help_text, unit, ..Metric::new(name) };
     let mut intake = Intake::new(&registry, Limits::default()).map_err(fail)?;
     if !intake.change(metric, &series.labels(), change).map_err(fail)? {

@@ -6,13 +6,12 @@ mod json;
 mod text;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use crate::look::{Look, Source, Target};
-use crate::output::{Coverage, print, warn};
+use crate::output::{Coverage, Error, FormatName, print, warn};
 use changes::Changes;
 use quipu_process::time::Time;
 
@@ -49,27 +48,6 @@ pub struct Diff {
     format: FormatName,
 }
 
-/// How the differences are shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatName {
-    /// For people
-    Text,
-    /// For programs: one object
-    Json,
-}
-
-/// Why nothing could be compared.
-#[derive(Debug)]
-pub struct Error(String);
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// Compares. Returns whether all of A and B could be read.
 ///
 /// # Errors
@@ -97,7 +75,7 @@ pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
         FormatName::Json => json::write(&changes, out),
     });
     let coverage = Coverage::part_if(!problems.0.is_empty());
-    written.map(|_| coverage).map_err(|error| Error(error.to_string()))
+    written.map(|_| coverage)
 }
 
 /// The files and lines that could not be read. Each problem is reported once.
@@ -107,7 +85,7 @@ struct Problems(Vec<String>);
 impl Problems {
     /// Looks, and reports new problems on standard error.
     fn look(&mut self, source: &mut Source) -> Result<Look, Error> {
-        let look = source.look().map_err(Error)?;
+        let look = source.look().map_err(Error::new)?;
         for problem in look.problems() {
             if !self.0.contains(&problem) {
                 warn(&problem);

@@ -9,7 +9,6 @@ mod processes;
 pub(crate) mod text;
 pub(crate) mod value;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use quipu_segment::printable;
 
 use self::history::History;
 use crate::look::foreign;
-use crate::output::{Coverage, print, warn};
+use crate::output::{Coverage, Error, print, warn};
 
 /// Arguments of `quipu inspect`.
 #[derive(Args, Clone, Debug)]
@@ -72,37 +71,6 @@ pub enum FormatName {
     Openmetrics,
 }
 
-/// Why a file could not be shown.
-#[derive(Debug)]
-pub struct Error {
-    what: String,
-    code: u8,
-}
-
-impl Error {
-    fn new(what: impl fmt::Display) -> Self {
-        Self { what: what.to_string(), code: 1 }
-    }
-
-    /// The error of arguments that do not fit together, with clap's exit code.
-    fn usage(what: &str) -> Self {
-        Self { what: what.to_owned(), code: 2 }
-    }
-
-    /// The exit code.
-    pub fn code(&self) -> u8 {
-        self.code
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// The most bytes in use of a file that is copied: those of `--segments-bytes`.
 pub(crate) const MAX_COPY: u64 = 1 << 30;
 
@@ -141,7 +109,7 @@ pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
         print(|out| of_now(&inspection, *format, file, out))
     };
     // A reader that has gone has not waited for the damage.
-    let is_sound = shown.map_err(Error::new)?.unwrap_or(true);
+    let is_sound = shown?.unwrap_or(true);
     let left_out = left_out(&inspection);
     if let Some(what) = &left_out {
         warn(&format_args!("{}: {what}", printable(file)));

@@ -10,7 +10,6 @@ mod report;
 mod units;
 
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::time::Duration;
@@ -22,7 +21,7 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
 
-use crate::output::{announce_input, print};
+use crate::output::{self, Error, announce_input, print};
 use all::Names;
 use findings::{Findings, Rule};
 use quipu_client::Text;
@@ -58,7 +57,7 @@ pub struct Metrics {
 
     /// Format to write to standard output
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    format: report::FormatName,
+    format: output::FormatName,
 }
 
 /// A format of an exposition.
@@ -92,18 +91,6 @@ impl Outcome {
     }
 }
 
-/// Why nothing could be checked.
-#[derive(Debug)]
-pub struct Error(String);
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// The most bytes of an exposition.
 const MAX_BYTES: u64 = 256 << 20;
 /// The most bytes of a line that is checked.
@@ -119,7 +106,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 /// An input that cannot be read at all, or output that cannot be written.
 pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
     let mut text = read(&arguments.source)
-        .map_err(|error| Error(format!("{}: {error}", printable(&arguments.source))))?;
+        .map_err(|error| Error::new(format_args!("{}: {error}", printable(&arguments.source))))?;
     if let Some(format) = arguments.read_as {
         text.format = match format {
             FormatName::Text => Format::Prometheus,
@@ -128,7 +115,7 @@ pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
     }
     let findings = check(&text, arguments.max_series, &arguments.ignore);
     let written = print(|out| report::write(&findings, arguments.format, out));
-    written.map(|_| findings.outcome()).map_err(|error| Error(error.to_string()))
+    written.map(|_| findings.outcome())
 }
 
 fn read(source: &OsStr) -> Result<Text, String> {

@@ -16,7 +16,6 @@ mod screen;
 mod view;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -25,7 +24,7 @@ use clap::Args;
 use quipu_segment::printable;
 
 use crate::look::{Source, Target};
-use crate::output::{Coverage, print, warn};
+use crate::output::{Coverage, Error, print, warn};
 use app::{App, INTERVALS};
 use history::Levels;
 use list::{FamilyKey, Place};
@@ -103,30 +102,18 @@ pub struct Top {
     rows: Option<usize>,
 }
 
-/// Why nothing could be shown.
-#[derive(Debug)]
-pub struct Error(String);
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// Shows metrics.
 ///
 /// # Errors
 /// A target that cannot be read at first, or a terminal that cannot be used.
 pub fn run(arguments: &Top) -> Result<End, Error> {
     if !arguments.once && !io::stdout().is_terminal() {
-        return Err(Error("standard output is not a terminal: use --once".into()));
+        return Err(Error::new("standard output is not a terminal: use --once"));
     }
     let terminal = std::env::var("TERM").unwrap_or_default();
     if !arguments.once && WITHOUT_SCREEN.contains(&&*terminal) {
         let what = "the terminal cannot show a screen (TERM=";
-        return Err(Error(format!("{what}{terminal}): use --once, or set TERM")));
+        return Err(Error::new(format_args!("{what}{terminal}): use --once, or set TERM")));
     }
     if arguments.replay { replay(arguments) } else { live(arguments) }
 }
@@ -154,7 +141,7 @@ fn live(arguments: &Top) -> Result<End, Error> {
     let mut source = Source::new(target);
     let mut delay = Duration::ZERO;
     if !is_awaited {
-        let first = source.look().map_err(Error)?;
+        let first = source.look().map_err(Error::new)?;
         app.look(&Ok(first), Duration::ZERO);
         delay = interval;
     }
@@ -162,7 +149,7 @@ fn live(arguments: &Top) -> Result<End, Error> {
     start(arguments, &mut app)?;
     if arguments.once {
         std::thread::sleep(interval);
-        let second = source.look().map_err(Error)?;
+        let second = source.look().map_err(Error::new)?;
         app.look(&Ok(second), begun.elapsed());
         return once(arguments, app);
     }
@@ -174,10 +161,10 @@ fn replay(arguments: &Top) -> Result<End, Error> {
     let path = Path::new(&arguments.target);
     if let Target::Url(url) = Target::parse(&arguments.target) {
         let what = "--replay reads a file: name a segment, such as the daemon's state file";
-        return Err(Error(format!("{}: {what}", printable(&url))));
+        return Err(Error::new(format_args!("{}: {what}", printable(&url))));
     }
     let mut app = app(arguments, printable(path).to_string());
-    let mut replay = Replay::open(path, arguments.at, &mut app).map_err(Error)?;
+    let mut replay = Replay::open(path, arguments.at, &mut app).map_err(Error::new)?;
     start(arguments, &mut app)?;
     if arguments.once {
         return once(arguments, app);
@@ -186,7 +173,7 @@ fn replay(arguments: &Top) -> Result<End, Error> {
 }
 
 fn failed(error: io::Error) -> Error {
-    Error(format!("the terminal: {error}"))
+    Error::new(format_args!("the terminal: {error}"))
 }
 
 fn app(arguments: &Top, name: String) -> App {
@@ -215,7 +202,7 @@ fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     let is_counter = |name: &str| name.strip_suffix("_total") == Some(wanted);
     let found = found.or_else(|| families.iter().find(|family| is_counter(&family.name)));
     let Some(found) = found else {
-        return Err(Error(format!("{}: it has no family {wanted:?}", app.target)));
+        return Err(Error::new(format_args!("{}: it has no family {wanted:?}", app.target)));
     };
     let family: FamilyKey = (found.name.clone(), found.of);
     Ok(Place::Family { family, chosen: Vec::new(), by: arguments.by.clone() })
@@ -231,7 +218,7 @@ fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     let written = print(|out| lines.try_for_each(|line| writeln!(out, "{}", line.trim_end())));
     problems.iter().for_each(|problem| warn(problem));
     let coverage = Coverage::part_if(!problems.is_empty());
-    written.map(|_| End::Frame(coverage)).map_err(|error| Error(error.to_string()))
+    written.map(|_| End::Frame(coverage))
 }
 
 /// Whether the terminal shows more than ASCII, as the locale says.

@@ -3,18 +3,43 @@
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
 
+use clap::ValueEnum;
 use quipu_segment::printable;
 
 /// Standard output, with a buffer.
 pub type Output = BufWriter<StdoutLock<'static>>;
 
-/// Why standard output was not written.
+/// Why a command failed: for people, with what to do, and for scripts.
 #[derive(Debug)]
-pub struct Error(io::Error);
+pub struct Error {
+    text: String,
+    code: u8,
+}
+
+impl Error {
+    pub(crate) fn new(text: impl fmt::Display) -> Self {
+        Self { text: text.to_string(), code: 1 }
+    }
+
+    /// The error of arguments that do not fit together, with clap's exit code.
+    pub(crate) fn usage(text: &str) -> Self {
+        Self { text: text.to_owned(), code: 2 }
+    }
+
+    /// The error of a command that a signal ended; the exit code is 128 plus its number.
+    pub(crate) fn signal(number: i32, text: impl fmt::Display) -> Self {
+        Self { text: text.to_string(), code: 128u8.saturating_add(number as u8) }
+    }
+
+    /// The exit code of the process.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "standard output: {}", self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -43,6 +68,15 @@ impl Coverage {
             Self::Part => 3,
         }
     }
+}
+
+/// How a command writes what it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FormatName {
+    /// For people
+    Text,
+    /// For programs: one object
+    Json,
 }
 
 /// Writes a line to standard error, and escapes characters in it that control a terminal. Ignores
@@ -77,6 +111,6 @@ pub fn print<T>(write: impl FnOnce(&mut Output) -> io::Result<T>) -> Result<Opti
     match write(&mut out).and_then(|written| out.flush().map(|()| written)) {
         Ok(written) => Ok(Some(written)),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
-        Err(error) => Err(Error(error)),
+        Err(error) => Err(Error::new(format_args!("standard output: {error}"))),
     }
 }

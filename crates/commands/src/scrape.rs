@@ -15,7 +15,7 @@ use quipu::exposition::{Escaping, Format};
 use quipu_store::Kind;
 use quipu_store::files::Hint;
 
-use crate::output::{Coverage, print, warn};
+use crate::output::{Coverage, Error, print, warn};
 use quipu_process::address::with_host;
 use quipu_process::signals::Signals;
 use served::Served;
@@ -98,18 +98,6 @@ fn hint(text: &str) -> Result<(String, Hint), String> {
     Ok((name.to_owned(), Hint { kind, aggregation }))
 }
 
-/// Why a scrape failed.
-#[derive(Debug)]
-pub struct Error(String);
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// Writes an exposition, or serves it until a signal arrives. Returns whether all of the files are
 /// in it.
 ///
@@ -134,16 +122,16 @@ fn write(format: FormatName, sources: Sources) -> Result<Coverage, Error> {
     };
     let (used, skipped) = (sources.used(), sources.skipped());
     let scrape = sources.registry()?.scrape().format(format, Escaping::default());
-    match print(|out| scrape.write_to(out)).map_err(|error| Error(error.to_string()))? {
+    match print(|out| scrape.write_to(out))? {
         Some(()) if !used.load(Ordering::Relaxed) => {
-            Err(Error("no metrics: none of the files could be read, see above".into()))
+            Err(Error::new("no metrics: none of the files could be read, see above"))
         }
         _ => Ok(Coverage::part_if(skipped.load(Ordering::Relaxed))),
     }
 }
 
 fn listen(address: &str, sources: Sources) -> Result<(), Error> {
-    let failed = |error: &dyn fmt::Display| Error(format!("{address}: {error}"));
+    let failed = |error: &dyn fmt::Display| Error::new(format_args!("{address}: {error}"));
     let signals = Signals::watch().map_err(|error| failed(&error))?;
     if let Err(error) = sources.refuse_nothing() {
         // The application may be about to start.
@@ -152,7 +140,7 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
     let registry = Served::registry(sources)?;
     if let Some(path) = address.strip_prefix("unix:") {
         let server = quipu::http::serve_unix(path, &registry);
-        let server = server.map_err(|error| Error(error.to_string()))?;
+        let server = server.map_err(Error::new)?;
         warn(&format_args!("listening on unix:{}, path /metrics", server.path().display()));
         signals.first();
         return Ok(());

@@ -32,7 +32,7 @@ use quipu_segment::{ErrorKind, MAGIC, Options, Segment, printable};
 use quipu_wire::{Decoder, Framing, Kind, Message, Quipu, StreamWriter};
 
 use crate::look::foreign;
-use crate::output::{announce_input, print};
+use crate::output::{Error, announce_input, print};
 use quipu_process::temporary::{Temporary, sync_directory};
 
 /// Arguments of `quipu snapshot`.
@@ -59,10 +59,6 @@ pub struct Restore {
     #[arg(value_name = "IN", default_value = "-")]
     pub input: PathBuf,
 }
-
-/// Why a snapshot was not written, or a state not restored.
-#[derive(Debug)]
-pub struct Error(String);
 
 /// The words of a block: it is left out if all of them are zero.
 const BLOCK: usize = 4096;
@@ -101,7 +97,7 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     }
     let file = copy_whole(&arguments.state)?;
     if arguments.out.as_os_str() == "-" {
-        let written = print(|out| write(&file, out)).map_err(|error| Error(error.to_string()))?;
+        let written = print(|out| write(&file, out))?;
         // What is cut off is not a snapshot.
         let gone = || failed("standard output", &"its reader has gone: the snapshot is cut off");
         return written.ok_or_else(gone);
@@ -128,7 +124,7 @@ fn target(out: &Path) -> Result<PathBuf, Error> {
     let path = is_there.map_err(|error| failed(&name, &error))?;
     let metadata = fs::metadata(&path).map_err(|error| failed(&name, &error))?;
     if !metadata.is_file() {
-        return Err(Error(format!(
+        return Err(Error::new(format_args!(
             "{name}: it is not a regular file; name a file, or - for standard output"
         )));
     }
@@ -146,7 +142,7 @@ fn target(out: &Path) -> Result<PathBuf, Error> {
         }
         false => "the file exists, and is not a snapshot: move it away, or name another one",
     };
-    Err(Error(format!("{name}: {what}")))
+    Err(Error::new(format_args!("{name}: {what}")))
 }
 
 /// Whether a file begins like a snapshot.
@@ -161,7 +157,7 @@ pub(crate) fn is_snapshot(head: &[u8]) -> bool {
 pub fn restore(arguments: &Restore) -> Result<(), Error> {
     let state = &arguments.state;
     let exists = || {
-        Error(format!(
+        Error::new(format_args!(
             "{}: the file exists; move it away, or name another one with --state",
             printable(state)
         ))
@@ -200,7 +196,7 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
 }
 
 fn failed(name: &str, what: &dyn fmt::Display) -> Error {
-    Error(format!("{name}: {what}"))
+    Error::new(format_args!("{name}: {what}"))
 }
 
 /// Copies a segment, and opens the copy to see that it is whole. A file that its process changes
@@ -235,7 +231,7 @@ fn copy_whole(from: &Path) -> Result<File, Error> {
         }
     }
     let fault = last.map(|error| fault(&error)).unwrap_or_default();
-    Err(Error(format!("{name}: a copy of it cannot be used: {fault}")))
+    Err(Error::new(format_args!("{name}: a copy of it cannot be used: {fault}")))
 }
 
 /// Describes an error of a file with a temporary name, and omits the name.
@@ -457,14 +453,6 @@ impl Seen {
         Ok(())
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
 
 #[cfg(test)]
 mod tests {

@@ -6,8 +6,6 @@
 mod hint;
 mod input;
 
-use std::fmt;
-
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use indicatif::{HumanCount, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -69,37 +67,6 @@ impl FramingName {
         }
     }
 }
-
-/// Why a command failed, as a message for people and an exit code.
-#[derive(Debug)]
-pub struct Error {
-    text: String,
-    code: u8,
-}
-
-impl Error {
-    pub(crate) fn new(text: impl fmt::Display) -> Error {
-        Error { text: text.to_string(), code: 1 }
-    }
-
-    /// The error of a command that a signal ended; the exit code is 128 plus its number.
-    pub(crate) fn signal(number: i32, text: impl fmt::Display) -> Error {
-        Error { text: text.to_string(), code: 128u8.saturating_add(number as u8) }
-    }
-
-    /// The exit code.
-    pub fn code(&self) -> u8 {
-        self.code
-    }
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// A count with its noun in singular or plural, and commas between thousands.
 pub(crate) fn count(number: u64, one: &str, many: &str) -> String {

@@ -4,7 +4,8 @@ use quipu_arena::{Arena, Scope};
 use quipu_wire::{AnyFormat, BatchTimer, Counter, Gauge, Message, MetricUnion};
 
 use super::Compare;
-use crate::wire::{CHUNK, Error, FramingName, Head, Input, MessageKind, Reading, messages};
+use crate::output::Error;
+use crate::wire::{CHUNK, FramingName, Head, Input, MessageKind, Reading, messages};
 
 /// The most messages of a sample.
 const MESSAGES: usize = 1_000_000;
@@ -80,7 +81,7 @@ impl<'m> Sample<'m> {
                         let hint = head.hint(Reading { format, kind, framing });
                         let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
                         let number = messages(sample.messages.len() as u64);
-                        return Err(Error::new(format!(
+                        return Err(Error::new(format_args!(
                             "{}: {fault}; {number} could be read before it{hint}",
                             sample.name
                         )));
@@ -100,7 +101,7 @@ impl<'m> Sample<'m> {
         }
         sample.bytes = decoder.position();
         match sample.messages.is_empty() {
-            true => Err(Error::new(format!("{}: no messages to compare", sample.name))),
+            true => Err(Error::new(format_args!("{}: no messages to compare", sample.name))),
             false => Ok(sample),
         }
     }
@@ -122,7 +123,7 @@ fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, E
                 FramingName::Own => "",
                 _ => ", with this framing",
             };
-            Err(Error::new(format!(
+            Err(Error::new(format_args!(
                 "{name}: no format can read it{framing}; name the format with --from, and see \
                  --from-framing and --message"
             )))
@@ -130,7 +131,7 @@ fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, E
         _ => {
             let names: Vec<_> = possible.iter().map(|format| format.name()).collect();
             let names = names.join(", ");
-            Err(Error::new(format!(
+            Err(Error::new(format_args!(
                 "{name}: several formats can read it; say which with --from: {names}"
             )))
         }

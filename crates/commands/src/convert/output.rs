@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use quipu_segment::printable;
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::wire::{Error, Input};
+use crate::output::Error;
+use crate::wire::Input;
 
 /// An open output.
 pub(super) struct Output {
@@ -32,17 +33,17 @@ impl Output {
         } else {
             return Ok(None);
         };
-        let file = file.map_err(|error| Error::new(format!("{name}: {error}")))?;
+        let file = file.map_err(|error| Error::new(format_args!("{name}: {error}")))?;
         Ok(Some(Output { file, name, places: None }))
     }
 
     /// Creates an output file under its temporary path.
     pub(super) fn create(path: &Path, force: bool, input: &Input) -> Result<Output, Error> {
         let name = printable(path).to_string();
-        let failed = |error: io::Error| Error::new(format!("{name}: {error}"));
+        let failed = |error: io::Error| Error::new(format_args!("{name}: {error}"));
         let permissions = match fs::metadata(path) {
             Ok(_) if !force => {
-                return Err(Error::new(format!("{name} exists already; --force replaces it")));
+                return Err(Error::new(format_args!("{name} exists already; --force replaces it")));
             }
             Ok(metadata) => Some(metadata.permissions()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -55,7 +56,7 @@ impl Output {
         part.push(".part");
         let part = PathBuf::from(part);
         if File::open(&part).is_ok_and(|part| input.is_same(&part)) {
-            return Err(Error::new(format!("{} is the input file", printable(&part))));
+            return Err(Error::new(format_args!("{} is the input file", printable(&part))));
         }
         let mut options = OpenOptions::new();
         match force {
@@ -63,7 +64,7 @@ impl Output {
             false => options.write(true).create_new(true),
         };
         let file = options.open(&part).map_err(|error| match error.kind() {
-            ErrorKind::AlreadyExists => Error::new(format!(
+            ErrorKind::AlreadyExists => Error::new(format_args!(
                 "{} exists already: another conversion is writing it, or one was interrupted; \
                  --force replaces it",
                 printable(&part)
@@ -107,7 +108,7 @@ impl Output {
         match self.places {
             Some((part, path)) => {
                 self.file.sync_all().and_then(|()| fs::rename(&part, &path)).map_err(|error| {
-                    Error::new(format!(
+                    Error::new(format_args!(
                         "{}: {error}; what was converted is in {}",
                         self.name,
                         printable(&part)
@@ -126,7 +127,7 @@ impl Output {
             let removed = fs::remove_file(&part);
             return removed
                 .map(|()| String::new())
-                .map_err(|error| Error::new(format!("{}: {error}", self.name)));
+                .map_err(|error| Error::new(format_args!("{}: {error}", self.name)));
         }
         Ok(format!(", into {}", printable(&part)))
     }

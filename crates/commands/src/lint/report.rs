@@ -2,21 +2,12 @@
 
 use std::io::{self, Write};
 
-use clap::ValueEnum;
 use quipu_segment::printable;
 use serde_json::{Value as Json, json};
 
 use super::findings::{Finding, Findings, Unreadable};
+use crate::output::FormatName;
 use quipu_process::json::escaped;
-
-/// How it is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum FormatName {
-    /// For people: a line for each
-    Text,
-    /// For programs: one object
-    Json,
-}
 
 pub(super) fn write(
     findings: &Findings,

@@ -15,7 +15,6 @@ mod files;
 pub mod report;
 mod rounds;
 
-use std::fmt;
 use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +27,7 @@ use clap::Args;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, iterator};
 
+use crate::output::Error;
 use files::{Files, Looks};
 use quipu_process::time::Time;
 use report::Report;
@@ -94,18 +94,6 @@ pub const MOST_COUNT: u16 = 1000;
 /// The signals that end the process, unless the daemon started it.
 const END: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 
-/// Why nothing can be recorded.
-#[derive(Debug)]
-pub struct Error(String);
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Error {}
-
 /// Records until a signal, or for the time that the arguments give.
 ///
 /// # Errors
@@ -113,7 +101,9 @@ impl std::error::Error for Error {}
 /// that cannot be written; and an end before any file was recorded.
 pub fn run(arguments: &Record) -> Result<(), Error> {
     let refused = |what: &'static str| {
-        move |error: io::Error| Error(format!("the system does not let it {what}: {error}"))
+        move |error: io::Error| {
+            Error::new(format_args!("the system does not let it {what}: {error}"))
+        }
     };
     survive_cuts().map_err(refused("survive files that are cut"))?;
     let (sender, events) = mpsc::channel();
@@ -138,12 +128,12 @@ pub fn run(arguments: &Record) -> Result<(), Error> {
         false => Report::for_people(),
     };
     let recorded = Rounds::new(events, Arc::clone(&files), report).run(until);
-    recorded.map_err(|error| Error(format!("standard output: {error}")))?;
+    recorded.map_err(|error| Error::new(format_args!("standard output: {error}")))?;
     if arguments.child || files.has_recorded() {
         return Ok(());
     }
     let what = "nothing was recorded: no program had a segment open that can be recorded";
-    Err(Error(format!("{}: {what}", arguments.places.join(", "))))
+    Err(Error::new(format_args!("{}: {what}", arguments.places.join(", "))))
 }
 
 #[cfg(target_os = "linux")]

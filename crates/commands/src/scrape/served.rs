@@ -10,7 +10,7 @@ use quipu::collector::Collector;
 use quipu::snapshot::Sink;
 
 use super::sources::Sources;
-use super::{Error, warn};
+use crate::output::{Error, warn};
 use quipu_sources::apart::{Apart, STALE};
 use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown};
 
@@ -43,14 +43,14 @@ impl Served {
     pub(super) fn registry(sources: Sources) -> Result<Registry, Error> {
         let registry = Registry::new();
         let served = Self::start(sources)?;
-        registry.collect(served).map_err(|error| Error(error.to_string()))?;
+        registry.collect(served).map_err(Error::new)?;
         Ok(registry)
     }
 
     fn start(sources: Sources) -> Result<Self, Error> {
         let reader = Apart::start("sources", Reader { sources, read: None });
         let reader = reader.map_err(|error| {
-            Error(format!("the system starts no thread: {error}; raise its limits"))
+            Error::new(format_args!("the system starts no thread: {error}; raise its limits"))
         })?;
         Ok(Self(Mutex::new(State { reader, last: None })))
     }

@@ -19,7 +19,7 @@ use quipu_store::files::{Directories, Hint, open_below};
 use rustix::fs::OFlags;
 
 use super::once::Once;
-use super::{Error, warn};
+use crate::output::{Error, warn};
 use quipu_sources::segment_file::{SegmentFile, file_id, is_segment};
 
 /// The directories and segments at the paths.
@@ -140,7 +140,7 @@ impl Sources {
         };
         faults.iter().for_each(|fault| warn(&fault.what));
         if let Some(last) = last {
-            return Err(Error(last.what));
+            return Err(Error::new(last.what));
         }
         let skipped = Arc::<AtomicBool>::default();
         let noted = Arc::clone(&skipped);
@@ -185,7 +185,7 @@ impl Sources {
             ),
         };
         match segments {
-            0 => Err(Error(what)),
+            0 => Err(Error::new(what)),
             _ => {
                 warn(&what);
                 Ok(())
@@ -206,7 +206,7 @@ impl Sources {
     /// All sources as one registry.
     pub(super) fn registry(self) -> Result<Registry, Error> {
         let registry = Registry::new();
-        registry.collect(self).map_err(|error| Error(error.to_string()))?;
+        registry.collect(self).map_err(Error::new)?;
         Ok(registry)
     }
 }

@@ -7,8 +7,7 @@ use std::path::Path;
 
 use quipu_segment::printable;
 
-use super::Error;
-use crate::output::announce_input;
+use crate::output::{Error, announce_input};
 
 /// How many bytes are read at a time.
 pub(crate) const CHUNK: usize = 64 << 10;
@@ -35,7 +34,7 @@ impl Input {
             true => io::stdin().as_fd().try_clone_to_owned().map(File::from),
             false => File::open(path),
         };
-        let mut file = opened.map_err(|error| Error::new(format!("{name}: {error}")))?;
+        let mut file = opened.map_err(|error| Error::new(format_args!("{name}: {error}")))?;
         let total = match file.metadata() {
             // Standard input may be a file that was partly read.
             Ok(metadata) if metadata.is_file() => {
@@ -82,7 +81,7 @@ impl Input {
                     // Ignore the result: an error shows at the next read.
                     let _ = rustix::event::poll(&mut wait, None);
                 }
-                Err(error) => return Err(Error::new(format!("{}: {error}", self.name))),
+                Err(error) => return Err(Error::new(format_args!("{}: {error}", self.name))),
             }
         }
     }
