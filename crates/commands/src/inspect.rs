@@ -4,21 +4,21 @@
 
 mod history;
 pub(crate) mod json;
-pub(crate) mod openmetrics;
+pub(crate) mod names;
 mod processes;
 pub(crate) mod text;
-pub(crate) mod value;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use quipu_segment::inspect::Inspection;
+use quipu::exposition::{Encoder, Escaping, Format};
+use quipu_segment::inspect::{Inspection, open_regular};
 use quipu_segment::printable;
 
 use self::history::History;
-use crate::look::foreign;
+use crate::look::{foreign, segment};
 use crate::output::{Coverage, Error, print, warn};
 
 /// Arguments of `quipu inspect`.
@@ -74,11 +74,10 @@ pub enum FormatName {
 /// The most bytes in use of a file that is copied: those of `--segments-bytes`.
 pub(crate) const MAX_COPY: u64 = 1 << 30;
 
-/// Says how many series are not shown; `None` if all of them are.
-pub(crate) fn left_out(inspection: &Inspection) -> Option<String> {
-    let left_out = inspection.left_out();
+/// Says that many series are not shown; `None` if all of them are.
+pub(crate) fn left_out(count: u64) -> Option<String> {
     let what = "series changed again and again while they were read, and are left out";
-    (left_out > 0).then(|| format!("{left_out} {what}"))
+    (count > 0).then(|| format!("{count} {what}"))
 }
 
 /// Shows a file. Returns whether all of it could be read.
@@ -110,7 +109,7 @@ pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
     };
     // A reader that has gone has not waited for the damage.
     let is_sound = shown?.unwrap_or(true);
-    let left_out = left_out(&inspection);
+    let left_out = left_out(inspection.left_out());
     if let Some(what) = &left_out {
         warn(&format_args!("{}: {what}", printable(file)));
     }
@@ -137,7 +136,13 @@ fn of_now(
 ) -> io::Result<bool> {
     match format {
         FormatName::Json => json::write(inspection, file, out),
-        FormatName::Openmetrics => openmetrics::write(inspection, out),
+        FormatName::Openmetrics => {
+            let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::AllowUtf8);
+            let (_, damage) = segment::visit(open_regular(file)?, file, &mut encoder)?;
+            encoder.finish();
+            out.write_all(encoder.buffer())?;
+            Ok(damage.is_empty())
+        }
         // `run` has refused the others.
         _ => text::write(inspection, file, out),
     }

@@ -13,16 +13,16 @@ mod labels;
 mod processes;
 mod quantile;
 mod recorded;
-mod segment;
+pub(crate) mod segment;
+mod sink;
 mod source;
 
 use std::collections::HashMap;
 use std::ops::Range;
 
-use quipu::snapshot::Number;
+use quipu::snapshot::{Kind, Number};
 
-use crate::inspect::openmetrics::append_label;
-use crate::inspect::value::Type;
+use crate::inspect::names::append_label;
 
 pub(crate) use growth::{began_again, growth};
 pub(crate) use labels::labels;
@@ -40,7 +40,7 @@ pub(crate) struct Look {
     /// The buckets and quantiles of all series.
     points: Vec<(f64, f64)>,
     /// The numbers of the families.
-    numbers: HashMap<(String, Type), u32>,
+    numbers: HashMap<(String, Kind), u32>,
     /// A label that distinguishes the sources of a directory.
     source: Option<String>,
     /// The name of the target, for its own problems; empty if there is none.
@@ -55,7 +55,7 @@ pub(crate) struct Look {
 pub(crate) struct Family {
     /// The name as Prometheus' text format shows it.
     pub(crate) name: String,
-    pub(crate) of: Type,
+    pub(crate) of: Kind,
     pub(crate) help: String,
     pub(crate) unit: String,
 }
@@ -296,7 +296,7 @@ const SOURCE: &str = "segment";
 
 /// A name with labels as people write it.
 pub(crate) fn series_name(name: &str, labels: &str) -> String {
-    let name = crate::inspect::openmetrics::quoted_name(name);
+    let name = crate::inspect::names::quoted_name(name);
     match (name.starts_with('"'), labels.is_empty()) {
         (false, true) => name.into_owned(),
         (false, false) => format!("{name}{{{labels}}}"),
@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     fn family(name: &str) -> Family {
-        Family { name: name.into(), of: Type::Counter, help: String::new(), unit: String::new() }
+        Family { name: name.into(), of: Kind::Counter, help: String::new(), unit: String::new() }
     }
 
     #[test]

@@ -8,7 +8,11 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[doc(hidden)]
+pub use crate::intake::class::ALONE;
 use crate::label::Indices;
+#[doc(hidden)]
+pub use crate::scrape::{Decoder, each_series, visit_inspected};
 pub use crate::scrape::{Source, Walk};
 
 /// The kind of a family's values.
@@ -32,6 +36,19 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The name in OpenMetrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+            Self::Summary => "summary",
+            Self::Info => "info",
+            Self::StateSet => "stateset",
+            Self::Unknown => "unknown",
+        }
+    }
+
     /// The kind in a sentence.
     pub(crate) fn with_article(self) -> &'static str {
         match self {
@@ -86,6 +103,16 @@ impl<'a> Family<'a> {
             let values = label.values?;
             Some((label.name, values.get(indices.next(values.len())).copied().unwrap_or("")))
         })
+    }
+
+    /// The name as Prometheus' text format shows it.
+    pub fn text_name(&self) -> String {
+        let suffix = match self.kind {
+            Kind::Counter if !self.bare => "_total",
+            Kind::Info => "_info",
+            _ => "",
+        };
+        format!("{}{suffix}", self.name)
     }
 
     /// The names of the dynamic labels, in order: those whose values each series has as texts.

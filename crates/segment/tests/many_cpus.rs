@@ -368,7 +368,7 @@ mod files {
             let mut found = Vec::new();
             for family in &report.families {
                 inspection.series(family, |series| {
-                    let sums = series.sums;
+                    let sums = series.cells;
                     found.push((series.id, sums[0], f64::from_bits(sums[1]), sums[2]));
                 });
             }
@@ -492,7 +492,7 @@ mod files {
                 let report = inspection.report();
                 assert!(!report.damage.is_empty());
                 inspection.series(&report.families[0], |series| {
-                    assert!(series.id != 3 || series.sums == [5, 5.0_f64.to_bits(), 1]);
+                    assert!(series.id != 3 || series.cells == [5, 5.0_f64.to_bits(), 1]);
                 });
             }
         }

@@ -104,12 +104,19 @@ impl SegmentFile {
     /// # Errors
     /// A file that is not a segment, is damaged, or has more than `most` bytes in use: as text.
     pub fn visit(&self, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
-        let copy = Segment::copy_of(&self.path, &self.file, most);
-        let copy = copy.map_err(|error| error.to_string())?;
-        let (instance, created, used) = (copy.instance(), copy.created(), copy.used());
-        Registry::on(copy.clone()).visit(sink).map_err(|error| error.to_string())?;
-        Ok(Header { instance, created, used, left_out: copy.left_out() })
+        visit(&self.path, &self.file, most, sink)
     }
+}
+
+/// As [`SegmentFile::visit`], of an open file. `path` is its name, for messages.
+///
+/// # Errors
+/// Those of [`SegmentFile::visit`].
+pub fn visit(path: &Path, file: &File, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
+    let copy = Segment::copy_of(path, file, most).map_err(|error| error.to_string())?;
+    let (instance, created, used) = (copy.instance(), copy.created(), copy.used());
+    Registry::on(copy.clone()).visit(sink).map_err(|error| error.to_string())?;
+    Ok(Header { instance, created, used, left_out: copy.left_out() })
 }
 
 /// The device and the inode number of a file.

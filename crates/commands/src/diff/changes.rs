@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use quipu::snapshot::Number;
+use quipu::snapshot::{Kind, Number};
 
-use crate::inspect::value::Type;
 use crate::look::{Look, Series, Value, began_again, growth};
 
 /// What changed, and how much did not.
@@ -22,7 +21,7 @@ pub(super) struct Changes<'l> {
 #[derive(Debug)]
 pub(super) struct FamilyChange<'l> {
     pub(super) name: &'l str,
-    pub(super) of: Type,
+    pub(super) of: Kind,
     pub(super) is: Change,
     /// In the order of the second look, those that are gone last.
     pub(super) series: Vec<SeriesChange<'l>>,
@@ -74,7 +73,7 @@ struct Both<'l> {
 impl<'l> Changes<'l> {
     /// Compares two looks. The first of several series with the same name and labels counts.
     pub(super) fn between(before: &'l Look, after: &'l Look, seconds: Option<f64>) -> Self {
-        let mut families: BTreeMap<&str, Vec<(Type, Both<'_>)>> = BTreeMap::new();
+        let mut families: BTreeMap<&str, Vec<(Kind, Both<'_>)>> = BTreeMap::new();
         for (look, is_after) in [(before, false), (after, true)] {
             for series in look.series() {
                 let family = &look.families()[series.family as usize];
@@ -112,7 +111,7 @@ impl<'l> Changes<'l> {
 
 /// Joins a type that is only in the first look with a type that is only in the second look, if
 /// formats show the same family under both types.
-fn join(variants: &mut Vec<(Type, Both<'_>)>) {
+fn join(variants: &mut Vec<(Kind, Both<'_>)>) {
     let mut at = 0;
     while at < variants.len() {
         let (of, both) = &variants[at];
@@ -135,12 +134,12 @@ fn join(variants: &mut Vec<(Type, Both<'_>)>) {
 /// The type of a family that two formats show as these two types, which differ. Prometheus' text
 /// format shows an info and a state set as gauges, and OpenMetrics shows a counter as unknown if
 /// its name does not end in `_total`.
-fn common(one: Type, other: Type) -> Option<Type> {
+fn common(one: Kind, other: Kind) -> Option<Kind> {
     match (one, other) {
-        (Type::Gauge, of @ (Type::Info | Type::StateSet))
-        | (of @ (Type::Info | Type::StateSet), Type::Gauge)
-        | (Type::Unknown, of @ (Type::Counter | Type::Gauge | Type::Info | Type::StateSet))
-        | (of @ (Type::Counter | Type::Gauge | Type::Info | Type::StateSet), Type::Unknown) => {
+        (Kind::Gauge, of @ (Kind::Info | Kind::StateSet))
+        | (of @ (Kind::Info | Kind::StateSet), Kind::Gauge)
+        | (Kind::Unknown, of @ (Kind::Counter | Kind::Gauge | Kind::Info | Kind::StateSet))
+        | (of @ (Kind::Counter | Kind::Gauge | Kind::Info | Kind::StateSet), Kind::Unknown) => {
             Some(of)
         }
         _ => None,
@@ -149,12 +148,12 @@ fn common(one: Type, other: Type) -> Option<Type> {
 
 /// Whether a family is `x_created`, the start times of a family `x`. Some clients show it in
 /// Prometheus' text format. In OpenMetrics, the times belong to `x`, and only `x` is in both looks.
-fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Type, Both<'_>)>>) -> bool {
+fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Kind, Both<'_>)>>) -> bool {
     let Some(base) = name.strip_suffix("_created") else { return false };
     let is_in_both = |name: &str| {
         families.get(name).is_some_and(|variants| {
             variants.iter().any(|(of, both)| {
-                matches!(of, Type::Counter | Type::Histogram | Type::Summary)
+                matches!(of, Kind::Counter | Kind::Histogram | Kind::Summary)
                     && !both.before.is_empty()
                     && !both.after.is_empty()
             })
@@ -164,12 +163,12 @@ fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Type, Both<'_>)>>) -> b
     families.get(name).is_some_and(|variants| {
         variants
             .iter()
-            .all(|(of, both)| matches!(of, Type::Gauge | Type::Unknown) && is_in_one(both))
+            .all(|(of, both)| matches!(of, Kind::Gauge | Kind::Unknown) && is_in_one(both))
     }) && (is_in_both(base) || is_in_both(&format!("{base}_total")))
 }
 
 impl<'l> FamilyChange<'l> {
-    fn of(name: &'l str, of: Type, both: &Both<'l>) -> Self {
+    fn of(name: &'l str, of: Kind, both: &Both<'l>) -> Self {
         let is = match (both.before.is_empty(), both.after.is_empty()) {
             (true, _) => Change::New,
             (_, true) => Change::Gone,
@@ -216,7 +215,7 @@ impl<'l> FamilyChange<'l> {
 
 impl<'l> SeriesChange<'l> {
     /// `None` if nothing changed.
-    fn of(of: Type, before: Option<&Series<'l>>, after: &Series<'l>) -> Option<Self> {
+    fn of(of: Kind, before: Option<&Series<'l>>, after: &Series<'l>) -> Option<Self> {
         let Some(before) = before else {
             return Some(Self {
                 labels: after.labels,
@@ -247,9 +246,9 @@ impl<'l> SeriesChange<'l> {
 }
 
 /// What only grows: a counter, or a number of observations.
-fn count(of: Type, value: &Value<'_>) -> Option<Number> {
+fn count(of: Kind, value: &Value<'_>) -> Option<Number> {
     match value {
-        Value::Number(number) => (of == Type::Counter).then_some(*number),
+        Value::Number(number) => (of == Kind::Counter).then_some(*number),
         // The count of some histograms and summaries is not known.
         Value::Histogram { count, .. } | Value::Summary { count, .. } => {
             (!count.is_nan()).then_some(Number::Float(*count))
@@ -392,7 +391,7 @@ mod tests {
         let changes = Changes::between(&text, &open, None);
         let families = changes.families.iter().map(|family| (family.name, family.of, family.is));
         let expected =
-            [("b", Type::Counter, Change::Changed), ("c_created", Type::Gauge, Change::Gone)];
+            [("b", Kind::Counter, Change::Changed), ("c_created", Kind::Gauge, Change::Gone)];
         assert_eq!(families.collect::<Vec<_>>(), expected);
         assert_eq!(changes.families[0].growth, Some(2.0));
         assert_eq!(changes.same_families, 1);

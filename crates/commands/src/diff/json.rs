@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
-use quipu::snapshot::Number;
 use serde_json::{Map, Value as Json, json};
 
 use super::changes::{Changes, FamilyChange, SeriesChange};
-use crate::inspect::json::float;
+use crate::inspect::json::{exact, float};
 use crate::look::{Value, labels};
 use quipu_process::json::escaped;
 
@@ -48,9 +47,7 @@ fn series_json(series: &SeriesChange<'_>, seconds: Option<f64>) -> Json {
 
 fn value_json(value: &Value<'_>) -> Json {
     match value {
-        Value::Number(Number::Unsigned(n)) => json!(n),
-        Value::Number(Number::Signed(n)) => json!(n),
-        Value::Number(Number::Float(n)) => float(*n),
+        Value::Number(n) => exact(*n),
         Value::Histogram { count, sum, .. } | Value::Summary { count, sum, .. } => {
             json!({"count": float(*count), "sum": float(*sum)})
         }

@@ -2,11 +2,10 @@
 
 use std::io::{self, Write};
 
-use quipu::snapshot::Number;
 use quipu_segment::printable;
 
 use super::changes::{Change, Changes, FamilyChange, SeriesChange};
-use crate::inspect::openmetrics::number;
+use crate::inspect::names::{exact, number};
 use crate::look::{Value, series_name};
 
 /// Writes all changes, and a summary.
@@ -97,9 +96,7 @@ fn rounded(n: f64) -> String {
 
 fn text(value: &Value<'_>) -> String {
     match value {
-        Value::Number(Number::Unsigned(n)) => n.to_string(),
-        Value::Number(Number::Signed(n)) => n.to_string(),
-        Value::Number(Number::Float(n)) => number(*n),
+        Value::Number(n) => exact(*n),
         Value::Histogram { count, sum, .. } | Value::Summary { count, sum, .. } => {
             format!("count {} sum {}", number(*count), number(*sum))
         }

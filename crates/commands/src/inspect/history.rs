@@ -12,12 +12,12 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
+use quipu::snapshot::{Decoder, Kind, Value};
 use quipu_segment::history::{RecordingInfo, SeriesId, Tick};
-use quipu_segment::inspect::{FamilySeen, Inspection, SeriesSeen};
+use quipu_segment::inspect::Inspection;
 
 use super::FormatName;
-use super::openmetrics::{number, series_text};
-use super::value::{Type, Value, shown_name, value};
+use super::names::{number, series_text};
 use crate::look::NO_RECORDER;
 
 /// What was recorded, up to the last tick.
@@ -105,12 +105,15 @@ impl History {
         metrics: &[String],
         format: FormatName,
     ) -> Result<Self, String> {
-        let families: HashMap<u64, &FamilySeen> =
-            inspection.report().families.iter().map(|family| (family.at, family)).collect();
-        let is_named = |name: &String, family: &FamilySeen| {
-            *name == family.schema.name || *name == shown_name(&family.schema)
-        };
-        let is_there = |name: &&String| families.values().any(|family| is_named(name, family));
+        let families = inspection.report().families.iter();
+        let mut families: HashMap<u64, Family> = families
+            .map(|seen| {
+                let decoder = Decoder::new(&seen.schema);
+                let names = [decoder.family(&[]).text_name(), seen.schema.name.clone()];
+                (seen.at, Family { decoder, names })
+            })
+            .collect();
+        let is_there = |name: &&String| families.values().any(|it| it.names.contains(name));
         if let Some(name) = metrics.iter().find(|name| !is_there(name)) {
             return Err(format!("no metric is named {name:?}; `quipu inspect` lists all of them"));
         }
@@ -123,12 +126,8 @@ impl History {
         let before = times.iter().rposition(|&time| time < since).map(|at| times[at]);
         let first = before.unwrap_or(since);
         let mut collector = Collector {
-            families: &families,
-            is_wanted: &|family: Option<&FamilySeen>| {
-                metrics.is_empty()
-                    || family
-                        .is_some_and(|family| metrics.iter().any(|name| is_named(name, family)))
-            },
+            families: &mut families,
+            metrics,
             with_buckets: format == FormatName::Json,
             index: HashMap::new(),
             ticks: Vec::new(),
@@ -165,7 +164,7 @@ impl History {
         if before.is_some() {
             ticks.remove(0);
         }
-        name_samples(inspection, &mut tracks);
+        name_samples(inspection, &families, &mut tracks);
         let is_alive = match replayed.owner {
             0 => Some(false),
             owner => inspection.is_alive(owner),
@@ -246,10 +245,17 @@ fn means(sums: &Sample, counts: &Sample) -> Vec<f64> {
     means.collect()
 }
 
+/// A family, and the names that it is found by: the first as Prometheus' text format shows it.
+struct Family {
+    decoder: Decoder,
+    names: [String; 2],
+}
+
 /// Gathers the values of one tick after the other.
 struct Collector<'i> {
-    families: &'i HashMap<u64, &'i FamilySeen>,
-    is_wanted: &'i dyn Fn(Option<&FamilySeen>) -> bool,
+    families: &'i mut HashMap<u64, Family>,
+    /// The names of the metrics to show; all if there are none.
+    metrics: &'i [String],
     with_buckets: bool,
     /// The track of each series; `None` for those that are not shown.
     index: HashMap<SeriesId, Option<usize>>,
@@ -264,10 +270,12 @@ impl Collector<'_> {
         let at = self.ticks.len();
         self.ticks.push((tick.time, tick.unix));
         for (id, cells) in tick.series() {
-            let family = self.families.get(&id.family).copied();
-            let Self { is_wanted, tracks, index, .. } = self;
+            let Self { families, metrics, tracks, index, .. } = self;
+            let family = families.get_mut(&id.family);
             let track = *index.entry(id).or_insert_with(|| {
-                is_wanted(family).then(|| {
+                let is_named = |it: &Family| metrics.iter().any(|name| it.names.contains(name));
+                let is_wanted = metrics.is_empty() || family.as_deref().is_some_and(is_named);
+                is_wanted.then(|| {
                     tracks.push(Track { id, samples: Vec::new() });
                     tracks.len() - 1
                 })
@@ -295,101 +303,87 @@ impl Collector<'_> {
 
 /// The values of a series at a tick.
 fn samples(
-    family: Option<&FamilySeen>,
+    family: Option<&mut Family>,
     id: SeriesId,
     cells: &[u64],
     with_buckets: bool,
 ) -> Vec<(Sample, f64)> {
     use SampleKind::{Bucket, Count, Level, Sum, Total};
 
-    let name =
-        family.map_or_else(|| format!("family_at_{}", id.family), |it| shown_name(&it.schema));
-    let value = match family {
-        Some(family) => value(family, &seen(id, &[], false, cells)),
-        None => Value::Cells(cells.to_vec()),
+    let Some(Family { names: [name, _], decoder }) =
+        family.and_then(|it| it.decoder.is_known().then_some(it))
+    else {
+        let name = format!("family_at_{}", id.family);
+        let cells = cells.iter().enumerate().map(|(at, cell)| {
+            let label = Some(("cell".to_owned(), at.to_string()));
+            (Sample::new(name.clone(), label, Level), *cell as f64)
+        });
+        return cells.collect();
     };
-    let is_counter = family.is_some_and(|family| Type::of(&family.schema) == Type::Counter);
-    let kind = if is_counter { Total } else { Level };
+    let kind = if decoder.kind() == Kind::Counter { Total } else { Level };
     let sample = |suffix: &str, label, kind| Sample::new(format!("{name}{suffix}"), label, kind);
-    match value {
-        Value::Whole(n) => vec![(sample("", None, kind), n as f64)],
-        Value::Signed(n) => vec![(sample("", None, kind), n as f64)],
-        Value::Float(n) => vec![(sample("", None, kind), n)],
-        Value::Unset => vec![(sample("", None, kind), f64::NAN)],
-        Value::Histogram { sum, buckets, is_whole } => {
+    let samples = decoder.read(cells, |value| match value {
+        Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => {
+            vec![(sample("", None, kind), n.as_f64())]
+        }
+        Value::Histogram(histogram) => {
             let mut samples = Vec::new();
-            let mut count = 0.0;
-            for (bound, n) in buckets.iter().filter(|_| is_whole) {
-                count += n;
+            let mut count = 0;
+            for bucket in histogram.buckets {
+                count += bucket.count;
                 if with_buckets {
-                    let bound = ("le".to_owned(), number(*bound));
-                    samples.push((sample("_bucket", Some(bound), Bucket), count));
+                    let bound = ("le".to_owned(), number(bucket.bound));
+                    samples.push((sample("_bucket", Some(bound), Bucket), count as f64));
                 }
             }
-            if is_whole {
-                samples.push((sample("_count", None, Count), count));
+            if !histogram.buckets.is_empty() {
+                samples.push((sample("_count", None, Count), count as f64));
             }
-            samples.push((sample("_sum", None, Sum), sum));
+            samples.push((sample("_sum", None, Sum), histogram.sum));
             samples
         }
-        Value::Summary { sum, count } => {
-            vec![(sample("_count", None, Count), count), (sample("_sum", None, Sum), sum)]
+        Value::Summary { sum, count, .. } => {
+            vec![(sample("_count", None, Count), count as f64), (sample("_sum", None, Sum), sum)]
         }
-        Value::Info => Vec::new(),
-        Value::States(states) => {
-            let states = states.into_iter().map(|(state, is_on)| {
-                let label = Some((name.clone(), state));
-                (sample("", label, Level), f64::from(u8::from(is_on)))
+        Value::StateSet(states) => {
+            let states = states.iter().map(|(state, is_on)| {
+                let label = Some((name.clone(), (*state).to_owned()));
+                (sample("", label, Level), f64::from(u8::from(*is_on)))
             });
             states.collect()
         }
-        Value::Cells(cells) => {
-            let cells = cells.into_iter().enumerate().map(|(at, cell)| {
-                let label = Some(("cell".to_owned(), at.to_string()));
-                (sample("", label, Level), cell as f64)
-            });
-            cells.collect()
-        }
-    }
-}
-
-fn seen<'s>(
-    id: SeriesId,
-    labels: &[(&'s str, &'s str)],
-    is_overflow: bool,
-    cells: &'s [u64],
-) -> SeriesSeen<'s> {
-    let labels = labels.to_vec();
-    let (sums, plain) = (cells, cells);
-    let (kind, is_hidden, start, cells_at) = (0, false, 0, 0);
-    SeriesSeen { kind, labels, is_overflow, is_hidden, start, id: id.id, sums, plain, cells_at }
+        _ => Vec::new(),
+    });
+    // Of a process that has set no value.
+    samples.unwrap_or_else(|| vec![(sample("", None, kind), f64::NAN)])
 }
 
 /// Gives each sample its name with all labels. A series that was removed since has none: its label
 /// is a number.
-fn name_samples(inspection: &Inspection, tracks: &mut [Track]) {
+fn name_samples(inspection: &Inspection, families: &HashMap<u64, Family>, tracks: &mut [Track]) {
     let index: HashMap<SeriesId, usize> =
         tracks.iter().enumerate().map(|(at, track)| (track.id, at)).collect();
     for family in &inspection.report().families {
         inspection.series(family, |series| {
             let id = SeriesId { family: family.at, id: series.id };
-            if let Some(&at) = index.get(&id) {
-                tracks[at].name(series);
+            if let (Some(&at), Some(known)) = (index.get(&id), families.get(&family.at)) {
+                tracks[at].name(&known.decoder.labels(series).collect::<Vec<_>>());
             }
         });
     }
     for track in tracks.iter_mut().filter(|track| track.samples.iter().any(|it| it.name.is_empty()))
     {
         let number = format!("{:x}", track.id.id);
-        track.name(&seen(track.id, &[("quipu_removed", &number)], false, &[]));
+        track.name(&[("quipu_removed", number)]);
     }
 }
 
 impl Track {
-    fn name(&mut self, series: &SeriesSeen<'_>) {
+    fn name<V: AsRef<str>>(&mut self, labels: &[(&str, V)]) {
         for Sample { metric, label, name, .. } in &mut self.samples {
             let label = label.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
-            *name = series_text(metric, series, label);
+            let labels = labels.iter().map(|(name, value)| (*name, value));
+            *name = series_text(metric, labels, label);
         }
     }
 }

@@ -3,14 +3,14 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use quipu::snapshot::{ALONE, Decoder, Number, Value, each_series};
 use quipu_segment::inspect::{Damage, FamilySeen, Inspection, SeriesSeen};
 use quipu_segment::printable;
 use serde_json::{Map, Value as Json, json};
 
-use super::openmetrics::{ALONE, number};
+use super::names::number;
 use super::processes;
 use super::text::hex;
-use super::value::{Type, Value, each_series, identity, kind_name, value};
 use quipu_process::json::escaped;
 
 /// Writes the object: families and series one after the other, everything else at once. Returns
@@ -89,15 +89,16 @@ fn write_family(
     out: &mut impl Write,
 ) -> io::Result<Vec<Damage>> {
     let schema = &family.schema;
+    let mut decoder = Decoder::new(schema);
     let labels = schema.labels.iter().filter(|label| label.name != ALONE);
     let labels = labels.map(|label| json!({"name": label.name, "values": label.values}));
     let about = json!({
         "name": schema.name,
         "help": schema.help,
         "unit": schema.unit,
-        "type": Type::of(schema).name(),
-        "kind": kind_name(schema.kind),
-        "identity": identity(schema),
+        "type": decoder.kind().name(),
+        "kind": decoder.kind_name(),
+        "identity": decoder.identity(),
         "labels": Json::from_iter(labels),
         "limit": schema.limit,
         "idle_seconds": schema.idle.map(|idle| idle.as_secs_f64()),
@@ -121,7 +122,7 @@ fn write_family(
         if written.is_ok() {
             let comma = if is_first { "" } else { "," };
             is_first = false;
-            written = write!(out, "{comma}\n{}", escaped(&series_json(family, series)));
+            written = write!(out, "{comma}\n{}", escaped(&series_json(&mut decoder, series)));
         }
     });
     written?;
@@ -129,7 +130,7 @@ fn write_family(
     Ok(damage)
 }
 
-fn series_json(family: &FamilySeen, series: &SeriesSeen<'_>) -> Json {
+fn series_json(decoder: &mut Decoder, series: &SeriesSeen<'_>) -> Json {
     let labels = series.labels.iter().filter(|(name, _)| *name != ALONE);
     let labels: Map<String, Json> =
         labels.map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
@@ -141,7 +142,7 @@ fn series_json(family: &FamilySeen, series: &SeriesSeen<'_>) -> Json {
             object.insert(name.into(), true.into());
         }
     }
-    object.insert("value".into(), value_json(&value(family, series)));
+    object.insert("value".into(), value_json(decoder, series.cells));
     object.into()
 }
 
@@ -150,24 +151,34 @@ pub(crate) fn float(n: f64) -> Json {
     if n.is_finite() { json!(n) } else { json!(number(n)) }
 }
 
-fn value_json(value: &Value) -> Json {
-    match value {
-        Value::Whole(n) => json!(n),
-        Value::Signed(n) => json!(n),
-        Value::Float(n) => float(*n),
-        Value::Unset => Json::Null,
-        Value::Histogram { sum, buckets, is_whole } => {
-            let buckets: Vec<_> =
-                buckets.iter().map(|(bound, count)| json!([float(*bound), count])).collect();
-            json!({"sum": float(*sum), "buckets": is_whole.then_some(buckets)})
-        }
-        Value::Summary { sum, count } => json!({"sum": float(*sum), "count": count}),
-        Value::Info => json!(1),
-        Value::States(states) => states
-            .iter()
-            .map(|(name, is_on)| (name.clone(), json!(is_on)))
-            .collect::<Map<_, _>>()
-            .into(),
-        Value::Cells(cells) => json!({"cells": cells}),
+/// A number as it is.
+pub(crate) fn exact(n: Number) -> Json {
+    match n {
+        Number::Unsigned(n) => json!(n),
+        Number::Signed(n) => json!(n),
+        Number::Float(n) => float(n),
     }
+}
+
+fn value_json(decoder: &mut Decoder, cells: &[u64]) -> Json {
+    if !decoder.is_known() {
+        return json!({"cells": cells});
+    }
+    let value = decoder.read(cells, |value| match value {
+        Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => exact(n),
+        Value::Histogram(histogram) => {
+            let buckets = histogram.buckets.iter();
+            let buckets: Vec<_> =
+                buckets.map(|it| json!([float(it.bound), it.count as f64])).collect();
+            let is_whole = !buckets.is_empty();
+            json!({"sum": float(histogram.sum), "buckets": is_whole.then_some(buckets)})
+        }
+        Value::Summary { sum, count, .. } => json!({"sum": float(sum), "count": count as f64}),
+        Value::StateSet(states) => {
+            let states = states.iter().map(|(name, is_on)| ((*name).to_owned(), json!(is_on)));
+            states.collect::<Map<_, _>>().into()
+        }
+        _ => json!(1),
+    });
+    value.into()
 }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use quipu_segment::inspect::{Inspection, SeriesSeen};
+use quipu::snapshot::Decoder;
+use quipu_segment::inspect::Inspection;
 use quipu_segment::printable;
 
 use quipu_sources::procfs;
@@ -45,28 +46,16 @@ pub(super) fn open(file: &Path) -> Vec<Open> {
 /// The processes that gauges of processes name: token, process id, and whether it lives.
 pub(super) type Named = BTreeMap<u64, (u32, Option<bool>)>;
 
-/// The kind of gauges of processes.
-const PROCESS_GAUGE: u8 = 9;
-
-/// The process that a series of a gauge of processes is of: its token and its process id, which the
-/// last label has.
-pub(super) fn of_series(series: &SeriesSeen<'_>) -> Option<(u64, u32)> {
-    let (name, value) = series.labels.last()?;
-    let is_process = series.kind == PROCESS_GAUGE && matches!(*name, "pid" | "quipu_process");
-    if !is_process || value.len() != 18 {
-        return None;
-    }
-    let (token, pid) = value.split_at_checked(10)?;
-    Some((u64::from_str_radix(token, 16).ok()?, u32::from_str_radix(pid, 16).ok()?))
-}
-
 /// The processes of all gauges of processes.
 pub(super) fn named(inspection: &Inspection) -> Named {
     let mut named = Named::new();
-    let families = inspection.report().families.iter();
-    for family in families.filter(|family| family.schema.kind == PROCESS_GAUGE) {
+    for family in &inspection.report().families {
+        let decoder = Decoder::new(&family.schema);
+        if !decoder.has_processes() {
+            continue;
+        }
         inspection.series(family, |series| {
-            if let Some((token, pid)) = of_series(series) {
+            if let Some((token, pid)) = decoder.process(series) {
                 named.entry(token).or_insert_with(|| (pid, inspection.is_alive(token)));
             }
         });

@@ -5,13 +5,13 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
+use quipu::snapshot::{ALONE, Decoder, Value, each_series};
 use quipu_segment::inspect::{FamilySeen, HeaderSeen, Inspection, Report};
 use quipu_segment::printable;
 
 use super::left_out;
-use super::openmetrics::{ALONE, number, series_text};
+use super::names::{exact, number, series_text};
 use super::processes;
-use super::value::{Value, each_series, identity, kind_name, shown_name, value};
 
 /// Writes everything. Returns whether the file is sound.
 pub(super) fn write(
@@ -48,7 +48,7 @@ pub(super) fn write(
             damage.extend(values(inspection, family, out)?);
         }
     }
-    if let Some(what) = left_out(inspection) {
+    if let Some(what) = left_out(inspection.left_out()) {
         title("left out", out)?;
         writeln!(out, "  {what}")?;
     }
@@ -170,12 +170,13 @@ fn row(family: &FamilySeen) -> Vec<String> {
             None => shown(&label.name),
         })
         .collect();
+    let decoder = Decoder::new(schema);
     let each = family.series_bytes.checked_div(family.series + family.hidden);
     vec![
         shown(&schema.name),
-        kind_name(schema.kind).into(),
+        decoder.kind_name().into(),
         labels.join(","),
-        identity(schema).into(),
+        decoder.identity().into(),
         family.series.to_string(),
         family.hidden.to_string(),
         family.overflowed.to_string(),
@@ -213,18 +214,19 @@ fn values(
     out: &mut impl Write,
 ) -> io::Result<Vec<quipu_segment::inspect::Damage>> {
     let mut written = Ok(());
-    let name = shown_name(&family.schema);
+    let mut decoder = Decoder::new(&family.schema);
+    let name = decoder.family(&[]).text_name();
     // Many series start in the same second.
     let mut since = (0, date(0));
     let damage = each_series(inspection, family, |series| {
         if written.is_err() {
             return;
         }
-        let text = series_text(&name, series, None);
+        let text = series_text(&name, decoder.labels(series), None);
         // Most need no look at each character.
         let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         let text = if is_plain { text } else { shown(&text) };
-        let value = value_text(&value(family, series));
+        let value = value_text(&mut decoder, series.cells);
         let hidden = if series.is_hidden { ", hidden" } else { "" };
         let second = series.start - series.start % 1_000_000_000;
         if since.0 != second {
@@ -235,31 +237,30 @@ fn values(
     written.map(|()| damage)
 }
 
-fn value_text(value: &Value) -> String {
-    match value {
-        Value::Whole(n) => n.to_string(),
-        Value::Signed(n) => n.to_string(),
-        Value::Float(n) => number(*n),
-        Value::Unset => "not set".into(),
-        Value::Histogram { sum, buckets, is_whole } => {
-            let count: f64 = buckets.iter().map(|(_, count)| count).sum();
-            let mut text = match is_whole {
-                true => format!("count {count}, sum {}", number(*sum)),
-                false => format!("sum {}, exponential buckets", number(*sum)),
-            };
-            for (bound, count) in buckets.iter().filter(|(_, count)| *is_whole && *count != 0.0) {
-                let _ = write!(text, ", {count} to {}", number(*bound));
+fn value_text(decoder: &mut Decoder, cells: &[u64]) -> String {
+    if !decoder.is_known() {
+        return format!("cells {cells:x?}");
+    }
+    let text = decoder.read(cells, |value| match value {
+        Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => exact(n),
+        Value::Histogram(histogram) if histogram.buckets.is_empty() => {
+            format!("sum {}, exponential buckets", number(histogram.sum))
+        }
+        Value::Histogram(histogram) => {
+            let mut text = format!("count {}, sum {}", histogram.count, number(histogram.sum));
+            for bucket in histogram.buckets.iter().filter(|bucket| bucket.count > 0) {
+                let _ = write!(text, ", {} to {}", bucket.count, number(bucket.bound));
             }
             text
         }
-        Value::Summary { sum, count } => format!("count {count}, sum {}", number(*sum)),
-        Value::Info => "info".into(),
-        Value::States(states) => {
+        Value::Summary { sum, count, .. } => format!("count {count}, sum {}", number(sum)),
+        Value::StateSet(states) => {
             let on = states.iter().filter(|(_, is_on)| *is_on).map(|(name, _)| shown(name));
             format!("[{}]", on.collect::<Vec<_>>().join(", "))
         }
-        Value::Cells(cells) => format!("cells {cells:x?}"),
-    }
+        _ => "info".into(),
+    });
+    text.unwrap_or_else(|| "not set".into())
 }
 
 pub(super) fn shown(text: &str) -> String {

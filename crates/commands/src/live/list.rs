@@ -4,14 +4,14 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use clap::ValueEnum;
+use quipu::snapshot::Kind;
 
 use super::filter::Filter;
 use super::model::{Buckets, Model, Row, Shown};
-use crate::inspect::value::Type;
 use crate::look::{labels, quantile};
 
 /// What identifies a family.
-pub(super) type FamilyKey = (String, Type);
+pub(super) type FamilyKey = (String, Kind);
 
 /// Where the user is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) struct Item {
     pub(super) what: What,
     /// The number of its series.
     pub(super) count: usize,
-    pub(super) of: Type,
+    pub(super) of: Kind,
     /// The sum of what its series count, or the value of a gauge.
     pub(super) total: f64,
     /// The lowest and the highest value of gauges.
@@ -208,7 +208,7 @@ pub(super) fn label_names(
 }
 
 impl Item {
-    fn of_row(of: Type, number: u32, row: &Row) -> Self {
+    fn of_row(of: Kind, number: u32, row: &Row) -> Self {
         let total = row.total();
         Self {
             what: What::Row(number),
@@ -222,7 +222,7 @@ impl Item {
         }
     }
 
-    fn new(what: What, of: Type, number: u32, row: &Row) -> Self {
+    fn new(what: What, of: Kind, number: u32, row: &Row) -> Self {
         let buckets = match &row.value {
             Shown::Histogram(buckets) => {
                 Some(Box::new(Merged { buckets: (**buckets).clone(), is_uniform: true }))

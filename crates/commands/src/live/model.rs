@@ -8,10 +8,9 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use hashbrown::HashTable;
-use quipu::snapshot::Number;
+use quipu::snapshot::{Kind, Number};
 
 use super::history::History;
-use crate::inspect::value::Type;
 use crate::look::{Family, Look, Series, Value, began_again, growth};
 
 /// All rows, and what is known of their families.
@@ -21,7 +20,7 @@ pub(super) struct Model {
     /// The sums of the points of each family's series: one for each look since the first one that
     /// has any.
     trends: Vec<Option<History>>,
-    numbers: HashMap<(String, Type), u32>,
+    numbers: HashMap<(String, Kind), u32>,
     rows: Vec<Row>,
     /// The rows by name and labels.
     order: Vec<u32>,
@@ -137,7 +136,7 @@ impl Model {
     }
 
     /// The number of a family, if it had series.
-    pub(super) fn number(&self, key: &(String, Type)) -> Option<u32> {
+    pub(super) fn number(&self, key: &(String, Kind)) -> Option<u32> {
         self.numbers.get(key).copied()
     }
 
@@ -299,9 +298,9 @@ impl Sum {
 }
 
 impl Row {
-    fn new(family: u32, of: Type, series: &Series<'_>, at: Duration, look: u32) -> Self {
+    fn new(family: u32, of: Kind, series: &Series<'_>, at: Duration, look: u32) -> Self {
         let value = Shown::of(&series.value);
-        let is_sum = of == Type::Counter || !matches!(value, Shown::Number(_));
+        let is_sum = of == Kind::Counter || !matches!(value, Shown::Number(_));
         Self {
             family,
             labels: series.labels.into(),
@@ -331,7 +330,7 @@ impl Row {
         self.value.total()
     }
 
-    fn update(&mut self, of: Type, series: &Series<'_>, at: Duration, look: u32) {
+    fn update(&mut self, of: Kind, series: &Series<'_>, at: Duration, look: u32) {
         let seconds = at.saturating_sub(self.at).as_secs_f64();
         // It counts since another time: it is a new series with old labels.
         let is_new = began_again(self.start, series.start);
@@ -410,10 +409,10 @@ impl Shown {
 
     /// Takes a new value. Returns by how much it grew, and whether it started again from zero;
     /// `None` if it is not a sum.
-    fn replace(&mut self, of: Type, value: &Value<'_>, is_new: bool) -> Option<(f64, bool)> {
+    fn replace(&mut self, of: Kind, value: &Value<'_>, is_new: bool) -> Option<(f64, bool)> {
         match (&mut *self, value) {
             (Self::Number(before), Value::Number(now)) => {
-                let growth = (of == Type::Counter).then(|| growth(*before, *now, is_new));
+                let growth = (of == Kind::Counter).then(|| growth(*before, *now, is_new));
                 *before = *now;
                 growth
             }

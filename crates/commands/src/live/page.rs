@@ -1,6 +1,5 @@
 //! The page of one series: its labels, what is known of it, its buckets.
 
-use quipu::snapshot::Number;
 use quipu_segment::printable;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
@@ -10,7 +9,7 @@ use super::history::LENGTH;
 use super::list::of_buckets;
 use super::model::{Buckets, Row, Shown};
 use super::number::short;
-use crate::inspect::openmetrics::number;
+use crate::inspect::names::{exact, number};
 use crate::inspect::text::date;
 use crate::look::labels;
 
@@ -118,14 +117,6 @@ impl Page {
             let text = format!("{:<INDENT$}{bound:>12}{count:>14}{recent:>12} {bar}", "");
             self.0.push(Line::raw(text));
         }
-    }
-}
-
-fn exact(n: Number) -> String {
-    match n {
-        Number::Unsigned(n) => n.to_string(),
-        Number::Signed(n) => n.to_string(),
-        Number::Float(n) => number(n),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Draws the state of the program as lines: a title, where the user is, what went wrong, a list or
 //! a series, and the keys. Only the lines that there is room for are formatted.
 
+use quipu::snapshot::Kind;
 use quipu_segment::printable;
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -12,7 +13,6 @@ use super::history::LENGTH;
 use super::list::{Item, Place, Sort, What};
 use super::number::{count, short};
 use super::page;
-use crate::inspect::value::Type;
 use crate::look::series_name;
 
 /// What is drawn.
@@ -213,9 +213,9 @@ impl Columns {
         let longest = shown.map(|item| Span::raw(name(app, item)).width()).max().unwrap_or(0);
         let wanted = longest.max(MIN_NAME).min(if width.is_some() { MAX_NAME } else { usize::MAX });
         let is_flat = app.items.iter().all(|item| item.count == 1);
-        let has_any = |types: &[Type]| app.items.iter().any(|item| types.contains(&item.of));
-        let has_rates = has_any(&[Type::Counter, Type::Histogram, Type::Summary]);
-        let has_some_quantiles = has_any(&[Type::Histogram, Type::Summary]);
+        let has_any = |types: &[Kind]| app.items.iter().any(|item| types.contains(&item.of));
+        let has_rates = has_any(&[Kind::Counter, Kind::Histogram, Kind::Summary]);
+        let has_some_quantiles = has_any(&[Kind::Histogram, Kind::Summary]);
         let mut rest = width.map_or(usize::MAX, |width| width.saturating_sub(VALUE));
         // The most useful columns come first, and empty columns last.
         let take = |rest: &mut usize, column: usize, least: usize, is_wanted: bool| {
@@ -328,7 +328,7 @@ fn name(app: &App, item: &Item) -> String {
 
 /// A total, a value, or the range of several values.
 fn value(item: &Item) -> String {
-    let is_sum = matches!(item.of, Type::Counter | Type::Histogram | Type::Summary);
+    let is_sum = matches!(item.of, Kind::Counter | Kind::Histogram | Kind::Summary);
     let (low, high) = item.range;
     if is_sum || item.count == 1 || low == high {
         return short(if is_sum { item.total } else { high });

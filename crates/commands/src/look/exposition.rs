@@ -1,12 +1,11 @@
 //! Looks at expositions: Prometheus' text format and OpenMetrics.
 
-use quipu::snapshot::Number;
+use quipu::snapshot::{Kind, Number};
 use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader};
-use quipu_wire::remote::exposition::{self as wire, Families, Kind, Limits};
+use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 
-use super::exponential::Exponential;
+use super::exponential;
 use super::{Family, Look, Value};
-use crate::inspect::value::Type;
 use quipu_client::Text;
 
 /// Adds the series of an exposition. Lines that cannot be read are left out, and reported.
@@ -57,8 +56,8 @@ fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
     let of = type_of(family.kind());
     // OpenMetrics leaves these suffixes out of the name of the family.
     let suffix = match (format, of) {
-        (Format::OpenMetrics, Type::Counter) => "_total",
-        (Format::OpenMetrics, Type::Info) => "_info",
+        (Format::OpenMetrics, Kind::Counter) => "_total",
+        (Format::OpenMetrics, Kind::Info) => "_info",
         _ => "",
     };
     let number = look.family(Family {
@@ -106,13 +105,9 @@ fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) -> bool {
     buckets.clear();
     let is_classic = histogram.buckets().any(|bucket| bucket.upper_bound.is_finite());
     if let (Some(native), false) = (histogram.native, is_classic) {
-        let exponential = Exponential {
-            schema: native.schema,
-            zero: (native.zero_threshold, native.zero_count),
-            negative: native.negative.to_vec(),
-            positive: native.positive.to_vec(),
-        };
-        if exponential.append_to(buckets) {
+        let zero = (native.zero_threshold, native.zero_count);
+        let sides = [native.negative, native.positive].map(|side| side.iter().copied());
+        if exponential::append(native.schema, zero, sides, buckets) {
             return true;
         }
     }
@@ -128,15 +123,15 @@ fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) -> bool {
     false
 }
 
-fn type_of(kind: Kind) -> Type {
+fn type_of(kind: wire::Kind) -> Kind {
     match kind {
-        Kind::Counter => Type::Counter,
-        Kind::Gauge => Type::Gauge,
-        Kind::Histogram | Kind::GaugeHistogram => Type::Histogram,
-        Kind::Summary => Type::Summary,
-        Kind::Info => Type::Info,
-        Kind::StateSet => Type::StateSet,
-        _ => Type::Unknown,
+        wire::Kind::Counter => Kind::Counter,
+        wire::Kind::Gauge => Kind::Gauge,
+        wire::Kind::Histogram | wire::Kind::GaugeHistogram => Kind::Histogram,
+        wire::Kind::Summary => Kind::Summary,
+        wire::Kind::Info => Kind::Info,
+        wire::Kind::StateSet => Kind::StateSet,
+        _ => Kind::Unknown,
     }
 }
 
@@ -166,7 +161,7 @@ mod tests {
         for text in [prometheus, &openmetrics] {
             let look = look(text);
             assert_eq!(names(&look), ["hits_total{a=\"1\"}", "took"]);
-            assert_eq!(look.families()[0].of, Type::Counter);
+            assert_eq!(look.families()[0].of, Kind::Counter);
             let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)];
             let is_exponential = false;
             let expected = Value::Histogram { count: 3.0, sum: 4.0, buckets, is_exponential };

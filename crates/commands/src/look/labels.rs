@@ -60,7 +60,7 @@ fn quoted<'t>(rest: &mut &'t str) -> Option<Cow<'t, str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::inspect::openmetrics::append_label;
+    use crate::inspect::names::append_label;
 
     #[test]
     fn labels_are_read_as_they_are_written() {

@@ -7,20 +7,19 @@ use std::collections::{HashMap, HashSet};
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
+use quipu::snapshot::{Decoder, Sink};
 use quipu_segment::history::{RecordingInfo, SeriesId, Tick};
 use quipu_segment::inspect::{Inspection, SeriesSeen};
 use quipu_segment::printable;
 
-use super::segment::{self, family};
+use super::sink::LookSink;
 use super::{Look, MAX_PROBLEMS, foreign};
-use crate::inspect::value::is_shown;
 
 /// A file with a flight recorder.
 pub(crate) struct Recorded {
     path: PathBuf,
     inspection: Inspection,
-    /// The places of families in the report.
-    families: HashMap<u64, usize>,
+    families: HashMap<u64, Decoder>,
     moments: Vec<Moment>,
     /// The series that were shown. What is removed in a file that is in use keeps its labels here.
     names: HashMap<SeriesId, Name>,
@@ -239,11 +238,15 @@ impl Recorded {
         self.name(unknown);
         let mut before = None;
         bounds.cells = cells;
-        self.inspection.history_while(first..=last, |tick| {
+        let Self { path, inspection, families, names, .. } = self;
+        inspection.history_while(first..=last, |tick| {
             bounds.take(tick)?;
             if tick.time >= first && before.is_none_or(|before| tick.time > before) {
                 before = Some(tick.time);
-                visit(Moment { time: tick.time, unix: tick.unix }, self.look(tick));
+                visit(
+                    Moment { time: tick.time, unix: tick.unix },
+                    look(path, families, names, tick),
+                );
             }
             ControlFlow::Continue(())
         });
@@ -277,42 +280,42 @@ impl Recorded {
             (id, Name { labels, is_removed: true, ..Name::default() })
         }));
     }
+}
 
-    fn look(&self, tick: &Tick<'_>) -> Look {
-        let report = self.inspection.report();
-        let mut look = Look::at(printable(&self.path).to_string());
-        let mut nameless = 0;
-        for (id, cells) in tick.series() {
-            let Some(seen) = self.families.get(&id.family).and_then(|&at| report.families.get(at))
-            else {
-                nameless += 1;
-                continue;
-            };
-            if !is_shown(&seen.schema) {
-                continue;
-            }
-            let name = self.names.get(&id);
-            let labels = name.into_iter().flat_map(|name| &name.labels);
-            let series = SeriesSeen {
-                kind: seen.schema.kind,
-                labels: labels.map(|(name, value)| (&**name, &**value)).collect(),
-                is_overflow: name.is_some_and(|name| name.is_overflow),
-                is_hidden: false,
-                start: name.map_or(0, |name| name.start),
-                id: id.id,
-                sums: cells,
-                plain: cells,
-                // What is beside the cells is not recorded.
-                cells_at: 0,
-            };
-            let number = look.family(family(&seen.schema));
-            segment::add(&mut look, number, seen, &series, None);
+/// What was at a tick.
+fn look(
+    path: &Path,
+    families: &mut HashMap<u64, Decoder>,
+    names: &HashMap<SeriesId, Name>,
+    tick: &Tick<'_>,
+) -> Look {
+    let mut look = Look::at(printable(path).to_string());
+    let mut adding = LookSink::of_recording(&mut look);
+    let mut nameless = 0;
+    for (id, cells) in tick.series() {
+        let Some(decoder) = families.get_mut(&id.family) else {
+            nameless += 1;
+            continue;
+        };
+        if !decoder.is_shown() {
+            continue;
         }
-        if nameless > 0 {
-            look.own_problem(&format!("{nameless} series are of families that cannot be read"));
-        }
-        look
+        let name = names.get(&id);
+        let labels = name.into_iter().flat_map(|name| &name.labels);
+        let series = SeriesSeen {
+            labels: labels.map(|(name, value)| (&**name, &**value)).collect(),
+            is_overflow: name.is_some_and(|name| name.is_overflow),
+            start: name.map_or(0, |name| name.start),
+            cells,
+            ..SeriesSeen::default()
+        };
+        adding.family(&decoder.family(&[]));
+        decoder.pass(&series, &mut adding);
     }
+    if nameless > 0 {
+        look.own_problem(&format!("{nameless} series are of families that cannot be read"));
+    }
+    look
 }
 
 fn inspect(path: &Path) -> Result<Inspection, String> {
@@ -324,9 +327,9 @@ fn inspect(path: &Path) -> Result<Inspection, String> {
     }
 }
 
-fn families(inspection: &Inspection) -> HashMap<u64, usize> {
-    let families = inspection.report().families.iter().enumerate();
-    families.map(|(place, family)| (family.at, place)).collect()
+fn families(inspection: &Inspection) -> HashMap<u64, Decoder> {
+    let families = inspection.report().families.iter();
+    families.map(|family| (family.at, Decoder::new(&family.schema))).collect()
 }
 
 #[cfg(test)]

@@ -392,15 +392,10 @@ impl Parts {
         }
         put_name("# TYPE ", out);
         let kind = match (family.kind, dialect) {
-            (Kind::Counter, _) if self.is_unknown(family) => "unknown",
-            (Kind::Counter, _) => "counter",
-            (Kind::Gauge, _) | (Kind::Info | Kind::StateSet, Dialect::Text) => "gauge",
-            (Kind::Histogram, _) => "histogram",
-            (Kind::Summary, _) => "summary",
-            (Kind::Info, _) => "info",
-            (Kind::StateSet, _) => "stateset",
+            (Kind::Counter, _) if self.is_unknown(family) => Kind::Unknown.name(),
+            (Kind::Info | Kind::StateSet, Dialect::Text) => Kind::Gauge.name(),
             (Kind::Unknown, Dialect::Text) => "untyped",
-            (Kind::Unknown, _) => "unknown",
+            (kind, _) => kind.name(),
         };
         out.extend_from_slice(kind.as_bytes());
         out.push(b'\n');

@@ -5,7 +5,7 @@ use quipu_segment::series::{Identity, Schema};
 
 /// The label of a family without labels. It makes the family keyed, so that its series can be
 /// removed and can expire.
-pub(crate) const ALONE: &str = "__none";
+pub const ALONE: &str = "__none";
 
 const BARE: u8 = 1;
 const GROUPED: u8 = 2;
@@ -39,6 +39,17 @@ pub(crate) enum Role {
     Apart,
     /// It has the help that came after the families of its name were made, and no series.
     Help,
+}
+
+/// What distinguishes a family from others of its name, in a word.
+pub(crate) fn identity(schema: &Schema) -> &'static str {
+    match (schema.identity, Class::from_schema(schema).role) {
+        (Identity::Name, _) => "name",
+        (Identity::Apart, _) => "apart",
+        (Identity::Variant, Role::Shown) => "variant",
+        (Identity::Variant, Role::Beside | Role::Apart) => "followed",
+        (Identity::Variant, Role::Help) => "help",
+    }
 }
 
 impl Role {

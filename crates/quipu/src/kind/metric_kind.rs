@@ -132,7 +132,7 @@ pub(crate) fn damaged(schema: &Schema) -> Error {
 
 /// Declares the enum of all kinds, which dispatches to them without a virtual call.
 macro_rules! kinds {
-    ($($name:ident: $kind:ty,)+) => {
+    ($($name:ident, $words:literal: $kind:ty,)+) => {
         /// The kind of a family, by the number in its record.
         pub(crate) enum AnyKind {
             $($name(std::sync::Arc<$kind>),)+
@@ -152,6 +152,17 @@ macro_rules! kinds {
                         let reason = "its kind is unknown to this version: use a later one";
                         Err(crate::error::Error::invalid(&schema.name, reason))
                     }
+                }
+            }
+
+            /// The kind that formats show, and the name, of the kind with a number; `None` if it is
+            /// unknown to this version.
+            pub(crate) fn known(number: u8) -> Option<(crate::snapshot::Kind, &'static str)> {
+                match number {
+                    $(<$kind as MetricKind>::NUMBER => {
+                        Some((<$kind as MetricKind>::SNAPSHOT_KIND, $words))
+                    })+
+                    _ => None,
                 }
             }
 

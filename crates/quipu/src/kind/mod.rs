@@ -59,7 +59,7 @@ pub(crate) use histogram::{HistogramLayout, KEEPS_EXEMPLARS, KEEPS_TIMES, MAX_BO
 pub(crate) use info::InfoKind;
 pub(crate) use metric_kind::{MetricKind, Scratch};
 pub(crate) use native::{FINEST, NativeGrowth, SCHEMAS, last_index};
-pub(crate) use process_gauge::Processes;
+pub(crate) use process_gauge::{ProcessGaugeLayout, Processes, process_of};
 pub(crate) use relay::{
     FollowResult, Growth, LastTotal, Relay, RelayCounter, RelayHistogram, RelaySummary, Times,
 };
@@ -68,18 +68,18 @@ pub(crate) use total::Total;
 pub(crate) use unknown::UnknownKind;
 
 metric_kind::kinds! {
-    Counter: total::TotalKind<Counter>,
-    FloatCounter: total::TotalKind<FloatCounter>,
-    Gauge: gauge::GaugeKind,
-    IntGauge: int_gauge::IntGaugeKind,
-    Histogram: histogram::HistogramLayout,
-    Summary: summary::SummaryLayout,
-    Info: info::InfoKind,
-    StateSet: state_set::StateSetKind,
-    ProcessGauge: process_gauge::ProcessGaugeLayout,
-    MixedCounter: total::TotalKind<MixedCounter>,
-    Unknown: unknown::UnknownKind,
-    RelayCounter: relay::RelayCounter,
-    RelayHistogram: relay::RelayHistogram,
-    RelaySummary: relay::RelaySummary,
+    Counter, "counter": total::TotalKind<Counter>,
+    FloatCounter, "float counter": total::TotalKind<FloatCounter>,
+    Gauge, "gauge": gauge::GaugeKind,
+    IntGauge, "whole gauge": int_gauge::IntGaugeKind,
+    Histogram, "histogram": histogram::HistogramLayout,
+    Summary, "summary": summary::SummaryLayout,
+    Info, "info": info::InfoKind,
+    StateSet, "state set": state_set::StateSetKind,
+    ProcessGauge, "process gauge": process_gauge::ProcessGaugeLayout,
+    MixedCounter, "mixed counter": total::TotalKind<MixedCounter>,
+    Unknown, "unknown": unknown::UnknownKind,
+    RelayCounter, "relayed counter": relay::RelayCounter,
+    RelayHistogram, "relayed histogram": relay::RelayHistogram,
+    RelaySummary, "relayed summary": relay::RelaySummary,
 }

@@ -1,5 +1,6 @@
 //! A scrape: walks all families of a registry once and encodes them, in pieces.
 
+mod decoder;
 mod reader;
 mod walk;
 
@@ -8,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+pub use decoder::{Decoder, each_series, visit_inspected};
 pub(crate) use reader::Readers;
 pub use reader::Source;
 pub use walk::Walk;

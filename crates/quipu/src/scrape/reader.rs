@@ -6,7 +6,7 @@ use std::fmt;
 use std::ops::{ControlFlow, Deref, Range};
 use std::sync::Arc;
 
-use quipu_segment::series::{self, Cursor, Identity, View};
+use quipu_segment::series::{self, Cursor, Identity, Schema, View};
 use quipu_segment::{ForkSafeCell, Segment};
 
 use super::walk::Walk;
@@ -262,9 +262,8 @@ impl Reader {
         if family.schema().identity == Identity::Variant && !labels.all().is_empty() {
             Texts::push(&mut overflow, &list_of(labels.all()));
         }
-        let whole = &*family.schema().name;
-        let stem = if class.bare { counter_stem(whole) } else { whole };
-        let (name, bare) = (stem.len(), class.bare && stem.len() == whole.len());
+        let (name, bare) = shown_name(family.schema());
+        let name = name.len();
         let (key, late_help) = (FamilyKey::new(), String::new());
         Ok(Self { key, name, bare, labels, family, kind, overflow, late_help })
     }
@@ -433,6 +432,14 @@ impl Reader {
     }
 }
 
+/// The name of a family without a suffix that the formats add, and whether the name of a counter is
+/// shown as it is.
+pub(super) fn shown_name(schema: &Schema) -> (&str, bool) {
+    let is_bare = Class::from_schema(schema).bare;
+    let name = if is_bare { counter_stem(&schema.name) } else { &schema.name };
+    (name, is_bare && name.len() == schema.name.len())
+}
+
 /// Whether what was read of a series of a copied file is its own: what was read again since the
 /// walk found it may be another one's, which has its record by now. Counts those that are not.
 fn is_whole(family: &series::Family, view: &View<'_>, readings: u64) -> bool {
@@ -524,7 +531,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use quipu_segment::Kind;
-    use quipu_segment::series::Schema;
 
     use super::*;
     use crate::Registry;

@@ -6,9 +6,9 @@ use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
 
-use super::families::{FamilySeen, SeriesSeen};
+use super::Inspection;
+use super::families::FamilySeen;
 use super::source::Source;
-use super::{Inspection, sides};
 use crate::layout::{HEADER_BYTES, MAX_LIMIT};
 use crate::offset::ByteOffset;
 use crate::origin::Origin;
@@ -70,13 +70,6 @@ impl Inspection {
     /// are met.
     pub fn left_out(&self) -> u64 {
         self.source.copied().map_or(0, |copied| copied.segment.left_out())
-    }
-
-    /// Whether what was read of a series of a copy, [beside its cells](Inspection::side) too, is
-    /// its own. Counts it if it is not. Call it inside of [`Inspection::series`], after all of it
-    /// was read.
-    pub fn is_whole(&self, family: &FamilySeen, series: &SeriesSeen<'_>) -> bool {
-        self.source.copied().is_none_or(|copied| copied.is_whole(family.is_dense, series.id))
     }
 }
 
@@ -140,27 +133,6 @@ impl SegmentCopy {
             origin.leave_out(1);
         }
         is_whole
-    }
-
-    /// Reads a side allocation again, if what names it, `name`, or what it has moved. See
-    /// `series/settle.rs`.
-    pub(super) fn settle_side(&self, name: Option<u64>, at: u64) {
-        let (origin, region) = (self.origin(), &self.segment.region);
-        let head = at..at + sides::HEAD;
-        let sizes = || sides::words(|word| self.at(at + word));
-        let [shared, _] = sizes();
-        let has_moved = origin.moved.any(head.start..head.end + shared)
-            || name.is_some_and(|name| origin.moved.any(name..name + 1));
-        if has_moved && origin.read_again(region, head.clone()) {
-            // The head says how long it is.
-            let [shared, cells] = sizes();
-            let cells_at = head.end + shared.next_multiple_of(8);
-            // What is not read, `is_whole` finds.
-            let _ = origin.read_again(region, head.end..head.end + shared)
-                && origin.read_again(region, cells_at..cells_at + cells);
-        }
-        let [shared, cells] = sizes();
-        origin.work(sides::HEAD + shared + cells);
     }
 }
 

@@ -55,10 +55,8 @@ pub struct FamilySeen {
 }
 
 /// A series.
-#[derive(Debug)]
+#[derive(Debug, Clone, Default)]
 pub struct SeriesSeen<'a> {
-    /// The kind of its family.
-    pub kind: u8,
     /// Names and values of its labels; empty for the overflow series.
     pub labels: Vec<(&'a str, &'a str)>,
     /// Whether it takes the updates that get no series.
@@ -71,11 +69,7 @@ pub struct SeriesSeen<'a> {
     /// [`View::id`](crate::series::View::id).
     pub id: u64,
     /// Its cells, added up over all lanes; the bits of a float where the family says so.
-    pub sums: &'a [u64],
-    /// Its cells, as they are if they are set.
-    pub plain: &'a [u64],
-    /// The byte at which its first cell is; 0 if it is not known.
-    pub cells_at: u64,
+    pub cells: &'a [u64],
 }
 
 /// What a walk over the series found.
@@ -290,7 +284,7 @@ impl FamilySeen {
         walked.series_words = u64::from(slots) * cells * lanes + mark_words;
         let bases = marks + u64::from(slots).div_ceil(64);
         let slab_words = marks + mark_words - slabs;
-        let (mut sums, mut plain) = (Vec::new(), Vec::new());
+        let mut sums = Vec::new();
         // Of the slab that the loop is in.
         let (mut earned, mut slab_bases) = (EarnedWords::default(), Vec::new());
         for slot in 0..slots {
@@ -323,7 +317,6 @@ impl FamilySeen {
                 continue;
             }
             sums.clear();
-            plain.clear();
             for cell in 0..cells {
                 let in_slab = number % per_slab * cells + cell;
                 let lanes = (0..lanes).map(|i| source.at(at + i * lane + cell));
@@ -331,7 +324,6 @@ impl FamilySeen {
                 // There is none unless the family is additive.
                 let base = slab_bases.get(in_slab as usize).copied().unwrap_or(0);
                 sums.push(sum(lanes, base, self.is_float(cell)));
-                plain.push(source.at(shared + cell));
             }
             let is_marked = source.at(marks + number / 64) >> (number % 64) & 1 == 1;
             let is_zero = (0..cells).zip(&sums).all(|(cell, &sum)| match self.is_float(cell) {
@@ -346,15 +338,12 @@ impl FamilySeen {
             let since = source.at(bases + u64::from(slots) * cells + number);
             let labels = if is_overflow { Some(Vec::new()) } else { self.labels(slot, &[]) };
             visit(&SeriesSeen {
-                kind: self.schema.kind,
                 labels: labels.unwrap_or_default(),
                 is_overflow,
                 is_hidden: false,
                 start: if since == 0 { self.created } else { since },
                 id: number,
-                sums: &sums,
-                plain: &plain,
-                cells_at: at * 8,
+                cells: &sums,
             });
         }
     }
@@ -458,15 +447,12 @@ impl FamilySeen {
                 (_, false) => walked.series += 1,
             }
             visit(&SeriesSeen {
-                kind: self.schema.kind,
                 labels,
                 is_overflow,
                 is_hidden,
                 start: self.created.saturating_add((origin & LOW) * TENTH),
                 id,
-                sums: &values,
-                plain: &values,
-                cells_at: cells.start * 8,
+                cells: &values,
             });
         }
     }

@@ -17,7 +17,6 @@ mod families;
 mod history;
 mod owners;
 mod records;
-mod sides;
 mod source;
 
 use std::fs::File;
@@ -30,7 +29,6 @@ use rustix::fs::OFlags;
 pub use families::{FamilySeen, SeriesSeen};
 pub use owners::Owner;
 pub use records::{HeaderSeen, RecordSeen};
-pub use sides::SideSeen;
 
 use crate::file::read_up_to;
 use crate::layout::{HEADER_BYTES, MAGIC, MAX_LIMIT, Words, at};

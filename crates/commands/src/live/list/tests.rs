@@ -14,12 +14,12 @@ fn model() -> Model {
             let (help, unit) = (String::new(), String::new());
             look.family(Family { name: name.into(), of, help, unit })
         };
-        let hits = family(&mut look, "hits_total", Type::Counter);
+        let hits = family(&mut look, "hits_total", Kind::Counter);
         for (path, code, count) in [("/b", "200", 7), ("/a", "200", 5), ("/a", "500", 1)] {
             let value = Value::Number(Number::Unsigned(count * round));
             look.add(hits, [("path", path), ("code", code)].into_iter(), None, value);
         }
-        let took = family(&mut look, "took", Type::Histogram);
+        let took = family(&mut look, "took", Kind::Histogram);
         for (path, one, more) in [("/a", 4.0, 0.0), ("/b", 0.0, 4.0)] {
             let buckets = [(1.0, one * round as f64), (2.0, more * round as f64)];
             let value = Value::Histogram {
@@ -30,7 +30,7 @@ fn model() -> Model {
             };
             look.add(took, [("path", path)].into_iter(), None, value);
         }
-        let level = family(&mut look, "level", Type::Gauge);
+        let level = family(&mut look, "level", Kind::Gauge);
         for (room, value) in [("x", -1.0), ("y", f64::NAN), ("z", 3.5)] {
             let value = Value::Number(Number::Float(value));
             look.add(level, [("room", room)].into_iter(), None, value);
@@ -52,7 +52,7 @@ fn names(model: &Model, items: &[Item]) -> Vec<String> {
 
 fn hits(chosen: &[(&str, &str)], by: Option<&str>) -> Place {
     Place::Family {
-        family: ("hits_total".into(), Type::Counter),
+        family: ("hits_total".into(), Kind::Counter),
         chosen: chosen.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         by: by.map(Into::into),
     }
@@ -97,7 +97,7 @@ fn a_family_is_drilled_into_by_labels() {
     assert_eq!(items.len(), 2);
     assert_eq!(names(&model, &at(&hits(&[("path", "/a")], Some("code")))), ["200", "500"]);
     assert_eq!(names(&model, &at(&hits(&[], Some("none")))), [""]);
-    let key = ("hits_total".to_owned(), Type::Counter);
+    let key = ("hits_total".to_owned(), Kind::Counter);
     assert_eq!(label_names(&model, &key, &[]), ["path", "code"]);
     assert_eq!(label_names(&model, &key, &[("path".into(), "/a".into())]), ["code"]);
 }

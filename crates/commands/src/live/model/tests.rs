@@ -67,13 +67,13 @@ fn looks_without_a_point_are_gaps() {
     // The first look knows no rate, and two looks cannot be compared with the fourth one.
     assert_eq!(is_gap, [false, false, true, true, false], "{points:?}");
     assert_eq!(watched.row("b", "").unwrap().points(), [5.0, 5.0, 5.0, 5.0, 5.0, 7.0]);
-    let trend = watched.model.trend(watched.model.number(&("a".into(), Type::Summary)).unwrap());
+    let trend = watched.model.trend(watched.model.number(&("a".into(), Kind::Summary)).unwrap());
     assert_eq!(trend.iter().map(|point| point.is_nan()).collect::<Vec<_>>(), is_gap);
     // A family that is gone for a look has a gap there.
     watched.look("# TYPE b gauge\nb 7\n");
     watched.look("# TYPE a summary\na_count 15\n# TYPE b gauge\nb 7\n");
     watched.look("# TYPE a summary\na_count 18\n# TYPE b gauge\nb 7\n");
-    let trend = watched.model.trend(watched.model.number(&("a".into(), Type::Summary)).unwrap());
+    let trend = watched.model.trend(watched.model.number(&("a".into(), Kind::Summary)).unwrap());
     assert_eq!((trend.len(), trend.last()), (8, Some(&3.0)), "{trend:?}");
 }
 
@@ -119,7 +119,7 @@ fn histograms_know_their_recent_observations() {
 #[test]
 fn exponential_buckets_come_into_use() {
     let number = |look: &mut Look| {
-        let (name, of) = ("h".into(), Type::Histogram);
+        let (name, of) = ("h".into(), Kind::Histogram);
         look.family(Family { name, of, help: String::new(), unit: String::new() })
     };
     let mut model = Model::default();
@@ -155,7 +155,7 @@ fn series_of_the_same_name_and_labels_count_once() {
     let mut look = Look::default();
     let text = |n: f64| Value::Number(Number::Float(n));
     let family =
-        Family { name: "a".into(), of: Type::Gauge, help: String::new(), unit: String::new() };
+        Family { name: "a".into(), of: Kind::Gauge, help: String::new(), unit: String::new() };
     let number = look.family(family);
     look.add(number, [("x", "1")].into_iter(), None, text(1.0));
     look.add(number, [("x", "1")].into_iter(), None, text(2.0));

@@ -103,6 +103,18 @@ impl HistogramLayout {
         }
     }
 
+    /// Changes a schema to one of which the cells alone are read, the sums of all pairs in the
+    /// first: without exponential buckets, if there are classic ones.
+    pub(crate) fn reduce(schema: &mut Schema) {
+        let Some(layout) = Self::from_schema(schema) else { return };
+        let native = layout.native.filter(|_| layout.bounds.is_empty());
+        let (is_paired, exemplars, times) = (false, false, false);
+        let reduced = Self { is_paired, native, exemplars, times, ..layout };
+        schema.settings = reduced.encode();
+        schema.cells = reduced.cells() as u16; // Fewer than before.
+        (schema.pairs, schema.floats) = (0, Self::FLOATS);
+    }
+
     /// Reads the settings of a family's record, which are untrusted. `None` if they are invalid or
     /// contradict the cells.
     fn from_schema(schema: &Schema) -> Option<Self> {
@@ -448,7 +460,7 @@ impl HistogramLayout {
     }
 
     /// Whether it has classic buckets.
-    fn is_classic(&self) -> bool {
+    pub(crate) fn is_classic(&self) -> bool {
         !self.bounds.is_empty() || self.native.is_none()
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use quipu_segment::clock::{Clock, Precise};
 use quipu_segment::generation;
-use quipu_segment::series::{Family, KeyWriter, SeriesCells};
+use quipu_segment::series::{Family, KeyWriter, Schema, SeriesCells};
 
 use super::fold;
 use crate::error::Error;
@@ -58,6 +58,14 @@ pub(super) fn encode_value(value: Option<f64>) -> u64 {
 pub(super) fn read_name(name: &[u8]) -> Option<(u64, u32)> {
     let (token, id) = std::str::from_utf8(name).ok()?.split_at_checked(TOKEN_DIGITS)?;
     Some((u64::from_str_radix(token, 16).ok()?, u32::from_str_radix(id, 16).ok()?))
+}
+
+/// The token and the ID of the process that a series with these labels belongs to, if each process
+/// has its own.
+pub(crate) fn process_of(schema: &Schema, labels: &[(&str, &str)]) -> Option<(u64, u32)> {
+    let (name, value) = labels.last()?;
+    let is_own = schema.kind == ProcessGaugeLayout::NUMBER && NAMES.contains(name);
+    read_name(value.as_bytes()).filter(|_| is_own && value.len() == NAME_LENGTH)
 }
 
 impl ProcessGaugeLayout {
@@ -161,7 +169,8 @@ impl MetricKind for ProcessGaugeLayout {
         Ok(Self { aggregation, known: AtomicU64::new(0), name: Default::default() })
     }
 
-    /// Only called if all processes share one value.
+    /// Emits nothing if the process has set no value. A scrape calls it only if all processes share
+    /// one.
     #[inline]
     fn read(
         &self,
@@ -170,7 +179,11 @@ impl MetricKind for ProcessGaugeLayout {
         _: &mut Scratch,
         emit: impl FnOnce(Value<'_>),
     ) {
-        emit(Value::Gauge(Number::Float(self.get(cells))));
+        let cell = cells.plain(VALUE).load(Ordering::Relaxed);
+        let value = if self.is_shared() { Some(f64::from_bits(cell)) } else { decode(cell) };
+        if let Some(value) = value {
+            emit(Value::Gauge(Number::Float(value)));
+        }
     }
 
     fn own_label(&self) -> Option<&'static str> {
@@ -197,8 +210,9 @@ pub(super) fn cells(aggregation: Aggregation) -> u16 {
 
 /// The label with the name of the process.
 pub(super) fn label(aggregation: Aggregation) -> &'static str {
-    match aggregation {
-        Aggregation::All | Aggregation::LiveAll => "pid",
-        _ => "quipu_process",
-    }
+    let is_shown = matches!(aggregation, Aggregation::All | Aggregation::LiveAll);
+    NAMES[usize::from(!is_shown)]
 }
+
+/// The names of this label: one that formats show, and one that they hide.
+const NAMES: [&str; 2] = ["pid", "quipu_process"];

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::label::LabelGroup;
 use crate::scope::{Register, Scope};
 
-pub(crate) use cells::ProcessGaugeLayout;
+pub(crate) use cells::{ProcessGaugeLayout, process_of};
 pub(crate) use fold::Processes;
 
 use cells::{NAME_LENGTH, VALUE};
