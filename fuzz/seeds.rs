@@ -15,21 +15,21 @@ use quipu_segment::history::Options as Recording;
 use quipu_segment::series::{Label, Schema};
 use quipu_segment::{Options, Segment};
 use quipu_window::{Bucketed, Exact, KeyedWindows, Window};
-use quipu_wire::remote::{RemoteWrite1, RemoteWrite2, SeriesType, WriteVersion};
+use quipu_wire::remote::{RemoteWrite1, RemoteWrite2, SeriesType};
 use quipu_wire::{
     AnyFormat, BatchTimer, Framing, Gauge, Message, MetricType, MetricUnion, StreamWriter,
 };
 
 use wire_shared::{DIALECTS, NAMES};
 
+#[path = "targets/queue_coding.rs"]
+mod coding;
 #[path = "exposition_seeds.rs"]
 mod exposition_seeds;
-#[path = "targets/queue_outputs.rs"]
-mod outputs;
 #[path = "targets/exposition_program.rs"]
 mod program;
 #[allow(dead_code, reason = "the fuzz target has the rest")]
-#[path = "../crates/outputs/src/remote_write/queue/records.rs"]
+#[path = "../crates/outputs/src/queue/records.rs"]
 mod records;
 #[path = "targets/wire_shared.rs"]
 mod wire_shared;
@@ -213,28 +213,29 @@ fn times(corpus: &impl Corpus) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Files of the queue of remote write: empty, with records, and with a torn tail.
+/// Files of a queue: empty, with records, and with a torn tail.
 fn queue(corpus: &impl Corpus) -> Result<(), Failure> {
     let mut file = records::HEADER.to_vec();
     corpus("queue_records", "empty", &file)?;
-    for (n, version) in (0..3_u32).zip([WriteVersion::One, WriteVersion::Two, WriteVersion::Two]) {
-        let timestamp_ms = 1_700_000_000_000 + i64::from(n) * 15_000;
+    let forms = [records::Form::Write1, records::Form::Write2, records::Form::Totals];
+    for (n, form) in (0..3_u32).zip(forms) {
+        let time = 1_700_000_000_000 + i64::from(n) * 15_000;
         let (is_done, body) = (n == 1, format!("request {n}"));
         let record = records::Record {
             is_done,
-            timestamp_ms,
+            time,
             samples: n,
-            version,
-            coding: outputs::remote_write::coding::Coding::Snappy,
+            form,
+            coding: coding::Coding::Snappy,
             shard: n as u8,
             last_shard: 2,
             body: body.as_bytes(),
         };
-        assert!(record.encode(&mut file));
+        record.encode(&mut file)?;
     }
     corpus("queue_records", "records", &file)?;
     corpus("queue_records", "torn", &file[..file.len() - 3])?;
-    file[..records::HEADER.len()].copy_from_slice(&records::HEADER_1);
+    file[..records::HEADER.len()].copy_from_slice(&records::header(1));
     corpus("queue_records", "version_1", &file)?;
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! Reads arbitrary bytes as a file of the queue of remote write, as they are and with checksums
+//! Reads arbitrary bytes as a file of a queue, as they are and with checksums
 //! that are right. What is read is written again, and is the same.
 
 #![no_main]
 
 #[path = "../fixed_seed.rs"]
 mod fixed_seed;
-#[path = "queue_outputs.rs"]
-mod outputs;
-#[path = "../../crates/outputs/src/remote_write/queue/records.rs"]
+#[path = "queue_coding.rs"]
+mod coding;
+#[path = "../../crates/outputs/src/queue/records.rs"]
 mod records;
 
 use libfuzzer_sys::fuzz_target;
@@ -29,7 +29,7 @@ fn read(bytes: &[u8]) {
     let mut expected = bytes.to_vec();
     for (at, record) in records.by_ref() {
         assert_eq!(at, again.len());
-        assert!(record.encode(&mut again), "what was read can be written");
+        record.encode(&mut again).expect("what was read can be written");
         if record.is_done {
             expected[at..at + 4].copy_from_slice(&DONE);
         }

@@ -3,34 +3,48 @@
 //! Each receiver has a thread, or one for each shard, which takes a snapshot into requests and then
 //! sends them. It holds nothing while it waits for a receiver.
 
-mod files;
+mod backlog;
+mod coding;
+mod fields;
 pub mod labels;
+mod metrics;
 pub mod otlp;
+mod protocol;
+mod queue;
 mod remote_write;
 mod schedule;
+mod sender;
+mod shards;
+mod snapshot;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu::Registry;
 use quipu::snapshot::Sink;
+use quipu::{CounterFamily, Description, IntGaugeFamily, Registry};
 use tracing::warn;
 
+use backlog::Backlog;
+pub use coding::Coding;
 use labels::ExternalLabel;
-use otlp::Exporter;
+use metrics::Metrics;
+use otlp::{Otlp, Temporality};
+use protocol::Protocol;
+use queue::{Metrics as QueueMetrics, Queue};
 use quipu_client::ReceiverUrl;
 use quipu_client::headers::Headers;
 use quipu_client::sender::Client;
 use quipu_client::via::Via;
 use quipu_translate::rules::{self, Relabelling};
-pub use remote_write::Coding;
-use remote_write::{Lane, Metrics, Queue, QueueMetrics, Shards, Writer};
+use remote_write::RemoteWrite;
+use sender::Sender;
+use shards::Shards;
 
 /// What is sent.
 pub trait Source: Send + Sync {
@@ -88,8 +102,8 @@ pub enum Error {
     Metrics(quipu::Error),
     /// The rules cannot be used.
     Rules(rules::Error),
-    /// A queue cannot be used.
-    Queue(String),
+    /// A queue of these requests cannot be used.
+    Queue(&'static str, String),
     /// The system starts no thread.
     Thread(io::Error),
 }
@@ -101,7 +115,7 @@ pub struct Outputs(Vec<Running>);
 #[derive(Debug)]
 struct Running {
     receiver: String,
-    stop: Sender<()>,
+    stop: mpsc::Sender<()>,
     /// Is disconnected when the thread has ended.
     ended: Receiver<()>,
 }
@@ -137,30 +151,36 @@ impl Outputs {
         registry: &Registry,
     ) -> Result<(), Error> {
         let scope = registry.prefix("quipu");
-        let metrics = Metrics::new(&scope).map_err(Error::Metrics)?;
+        let of_writes = scope.prefix("remote_write");
+        let refused =
+            "Samples that the receiver has refused, by status code. They are not sent again.";
+        let metrics = Metrics::new(&of_writes, ("samples", "Samples"), refused)?;
+        let help = "Version of remote write that the receiver takes; 0 before it is known.";
+        let versions = Description::new("version", help).labels(["receiver"]);
+        let versions: IntGaugeFamily<[&'static str; 1]> = of_writes.register(versions)?;
         let relabelling = relabelling(options, registry)?;
         let queues = options.queue.as_ref().map(|_| QueueMetrics::new(&scope));
-        let queues = queues.transpose().map_err(Error::Metrics)?;
-        for receiver in &options.receivers {
-            let client = Client::new(receiver, options.interval, &options.headers);
-            let client = client.map_err(Error::Certificates)?;
-            let name = receiver.name();
-            let lanes = match (&options.queue, &queues) {
-                (Some(queue), Some(metrics)) => {
-                    let (metrics, shards) = (metrics.receiver(name), options.shards.max(1));
-                    let open = Queue::open(&queue.directory, name, queue.bytes, shards, metrics);
-                    Lane::all(open.map_err(Error::Queue)?)
-                }
-                _ => Vec::new(),
-            };
-            let (source, rules) = (source.clone(), relabelling.clone());
-            let shards = Shards::new(source, options, rules, metrics.receiver(name));
-            let (shards, mut lanes) = (Arc::new(shards), lanes.into_iter());
-            for shard in 0..shards.count() {
-                let (client, shards) = (client.another(), Arc::clone(&shards));
-                let writer = Writer::new(client, shards, shard, options.interval, lanes.next());
-                self.spawn("remote-write", receiver, move |stopped| writer.run(stopped))?;
+        let queues = queues.transpose()?;
+        let failing = match options.queue {
+            Some(_) => "remote write fails; requests wait in the queue",
+            None => {
+                "remote write fails; the receiver gets the current totals when it takes them again"
             }
+        };
+        for receiver in &options.receivers {
+            let (name, count) = (receiver.name(), options.shards.max(1));
+            let queue = options.queue.as_ref().zip(queues.as_ref()).map(|(queue, metrics)| {
+                let metrics = metrics.receiver(name);
+                Queue::open(&queue.directory, name, queue.bytes, count, metrics)
+            });
+            let queue = queue.transpose().map_err(|what| Error::Queue("remote write", what))?;
+            let version = versions.with(&[name]);
+            let protocol = RemoteWrite::new(options, relabelling.clone(), version);
+            let (source, metrics) = (source.clone(), metrics.receiver(name));
+            let (count, interval) = (count.into(), options.interval);
+            let shards = Shards::new(source, protocol, count, interval, metrics, failing);
+            let settings = (options.interval, &options.headers);
+            self.start_shards("remote-write", receiver, settings, shards, queue)?;
         }
         Ok(())
     }
@@ -172,13 +192,46 @@ impl Outputs {
         registry: &Registry,
     ) -> Result<(), Error> {
         let options = &all.otlp;
-        let metrics = otlp::Metrics::new(&registry.prefix("quipu")).map_err(Error::Metrics)?;
+        let scope = registry.prefix("quipu").prefix("otlp_output");
+        let refused = "Data points of requests that the receiver has refused, by status code. They \
+                       are not sent again, but for deltas of a snapshot that is refused as a whole \
+                       for the sender.";
+        let metrics = Metrics::new(&scope, ("points", "Data points"), refused)?;
+        let help = "Data points that the receiver has rejected of requests that it took.";
+        let rejected = Description::new("points_rejected", help).labels(["receiver"]);
+        let rejected: CounterFamily<[&'static str; 1]> = scope.register(rejected)?;
+        let failing = match options.temporality {
+            Temporality::Cumulative => "OTLP fails; it gets the current totals later",
+            Temporality::Delta => "OTLP fails; it gets what was added meanwhile later",
+        };
         for receiver in &options.receivers {
-            let client = Client::new(receiver, options.interval, &options.headers);
-            let client = client.map_err(Error::Certificates)?;
-            let metrics = metrics.receiver(receiver.name());
-            let exporter = Exporter::new(client, source.clone(), &all.labels, options, metrics);
-            self.spawn("otlp", receiver, move |stopped| exporter.run(stopped))?;
+            let name = receiver.name();
+            let protocol = Otlp::new(&all.labels, options, name, rejected.with(&[name]));
+            let protocol = protocol.map_err(|what| Error::Queue("OTLP", what))?;
+            let (source, metrics) = (source.clone(), metrics.receiver(name));
+            let shards = Shards::new(source, protocol, 1, options.interval, metrics, failing);
+            let settings = (options.interval, &options.headers);
+            self.start_shards("otlp", receiver, settings, shards, None)?;
+        }
+        Ok(())
+    }
+
+    /// Starts the threads of a receiver, one for each shard.
+    fn start_shards<P: Protocol>(
+        &mut self,
+        name: &str,
+        receiver: &ReceiverUrl,
+        (interval, headers): (Duration, &Headers),
+        shards: Shards<P>,
+        queue: Option<Queue>,
+    ) -> Result<(), Error> {
+        let client = Client::new(receiver, interval, headers).map_err(Error::Certificates)?;
+        let (shards, queue) = (Arc::new(shards), queue.map(|queue| Arc::new(Mutex::new(queue))));
+        for shard in 0..shards.count() {
+            let backlog = queue.clone().map(|queue| Backlog::new(queue, shard as u8));
+            let (client, shards) = (client.another(), Arc::clone(&shards));
+            let sender = Sender::new(client, shards, shard, interval, backlog);
+            self.spawn(name, receiver, move |stopped| sender.run(stopped))?;
         }
         Ok(())
     }
@@ -229,7 +282,7 @@ fn relabelling(options: &Options, registry: &Registry) -> Result<Option<Arc<Rela
     let mut rules = Relabelling::read(path).map_err(Error::Rules)?;
     let changed = ("quipu_remote_write_rule_changed", "Samples to send that a rule changed.");
     let dropped = ("quipu_remote_write_rule_dropped", "Samples to send that a rule dropped.");
-    rules.count(registry, changed, dropped).map_err(Error::Metrics)?;
+    rules.count(registry, changed, dropped)?;
     Ok(Some(Arc::new(rules)))
 }
 
@@ -239,7 +292,7 @@ impl fmt::Display for Error {
             Self::Certificates(what) => f.write_str(what),
             Self::Metrics(error) => write!(f, "cannot make the metrics of what is sent: {error}"),
             Self::Rules(error) => write!(f, "{error}"),
-            Self::Queue(what) => write!(f, "cannot open the queue of remote write: {what}"),
+            Self::Queue(of, what) => write!(f, "cannot open the queue of {of}: {what}"),
             Self::Thread(error) => {
                 write!(f, "the system starts no thread: {error}; raise its limits")
             }
@@ -248,3 +301,9 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl From<quipu::Error> for Error {
+    fn from(error: quipu::Error) -> Self {
+        Self::Metrics(error)
+    }
+}

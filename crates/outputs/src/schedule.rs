@@ -16,24 +16,17 @@ pub(super) struct Schedule {
     interval_ms: i64,
 }
 
-/// How long attempts to send a snapshot go on.
+/// How long attempts to send a snapshot go on: until the next one is due, or the daemon stops; or
+/// for a time while it stops.
 #[derive(Debug)]
-pub(super) enum Patience<'r> {
-    /// Until the next snapshot is due, or the daemon stops.
-    Interval(Due, &'r Receiver<()>),
-    /// Until then: the daemon stops.
-    Deadline(Instant),
-}
-
-/// When the next snapshot is due.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Due {
-    /// The time of the snapshot before, in milliseconds since 1970.
-    last_ms: i64,
-    /// In milliseconds since 1970.
-    at_ms: i64,
+pub(super) struct Patience<'r> {
+    /// The time of the snapshot, and of the next one, in milliseconds since 1970.
+    pub(super) last_ms: i64,
+    next_ms: i64,
     /// At the latest, since the clock may be set back meanwhile; `None` if that is too far away.
     end: Option<Instant>,
+    /// Says that the daemon stops; `None` if it does.
+    stopped: Option<&'r Receiver<()>>,
 }
 
 /// The times to wait between attempts.
@@ -67,8 +60,8 @@ impl Schedule {
     ) -> Patience<'r> {
         let interval = Duration::from_millis(self.interval_ms.cast_unsigned());
         let end = Instant::now().checked_add(interval);
-        let (last_ms, at_ms) = (timestamp_ms, self.after(timestamp_ms));
-        Patience::Interval(Due { last_ms, at_ms, end }, stopped)
+        let (last_ms, next_ms) = (timestamp_ms, self.after(timestamp_ms));
+        Patience { last_ms, next_ms, end, stopped: Some(stopped) }
     }
 
     /// The time of a snapshot after this one that is due already, if there is one: the last of
@@ -109,62 +102,43 @@ impl Schedule {
 /// The longest time for which changes of the clock are not seen.
 const SLICE: Duration = Duration::from_secs(1);
 
-impl Due {
-    /// The time of the snapshot before, in milliseconds since 1970.
-    pub(super) fn last_ms(self) -> i64 {
-        self.last_ms
-    }
-
-    fn left(self) -> Duration {
-        let left = self.at_ms.saturating_sub(now_ms());
-        let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
-        let end = self.end.map(|end| end.saturating_duration_since(Instant::now()));
-        end.map_or(left, |end| end.min(left))
-    }
-}
-
 impl Patience<'_> {
+    /// As long as this, while the daemon stops.
+    pub(super) fn at_stop(time: Duration) -> Self {
+        let end = Some(Instant::now() + time);
+        Self { last_ms: i64::MIN, next_ms: i64::MAX, end, stopped: None }
+    }
+
     /// Whether what is left is not to be sent any more.
     pub(super) fn is_over(&self) -> bool {
-        match self {
-            Self::Interval(due, stopped) => {
-                due.left().is_zero() || stopped.try_recv() != Err(TryRecvError::Empty)
-            }
-            Self::Deadline(end) => Instant::now() >= *end,
-        }
+        let is_stopped = |stopped: &Receiver<()>| stopped.try_recv() != Err(TryRecvError::Empty);
+        self.left().is_zero() || self.stopped.is_some_and(is_stopped)
     }
 
     /// The time that a request may take, if that is not the usual one.
     pub(super) fn timeout(&self) -> Option<Duration> {
-        match self {
-            Self::Interval(..) => None,
-            Self::Deadline(deadline) => Some(deadline.saturating_duration_since(Instant::now())),
-        }
+        self.stopped.is_none().then(|| self.left())
     }
 
     /// The time that is left.
     pub(super) fn left(&self) -> Duration {
-        match self {
-            Self::Interval(due, _) => due.left(),
-            Self::Deadline(deadline) => deadline.saturating_duration_since(Instant::now()),
-        }
+        let left = self.next_ms.saturating_sub(now_ms());
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+        let end = self.end.map(|end| end.saturating_duration_since(Instant::now()));
+        end.map_or(left, |end| end.min(left))
     }
 
     /// Waits before another attempt. Returns false, maybe without waiting, if there is no time for
     /// one.
     pub(super) fn wait(&self, delay: Duration) -> bool {
-        match self {
-            Self::Interval(due, stopped) => {
-                delay < due.left() && stopped.recv_timeout(delay) == Err(RecvTimeoutError::Timeout)
-            }
-            Self::Deadline(deadline) => {
-                let is_time = Instant::now() + delay < *deadline;
-                if is_time {
-                    std::thread::sleep(delay);
-                }
-                is_time
-            }
+        if delay >= self.left() {
+            return false;
         }
+        let Some(stopped) = self.stopped else {
+            std::thread::sleep(delay);
+            return true;
+        };
+        stopped.recv_timeout(delay) == Err(RecvTimeoutError::Timeout)
     }
 }
 
@@ -234,7 +208,7 @@ mod tests {
         drop(stop);
         assert!(Schedule::new(MAX_ASKED).wait(least, &stopped).is_err());
         assert!(!Schedule::new(MAX_ASKED).patience(i64::MAX, &stopped).wait(least));
-        assert!(!Patience::Deadline(Instant::now()).wait(least));
+        assert!(!Patience::at_stop(Duration::ZERO).wait(least));
     }
 
     #[test]
@@ -244,8 +218,8 @@ mod tests {
         let ahead = now_ms() + 1_000_000_000;
         let patience = Schedule::new(MAX_ASKED).patience(ahead, &stopped);
         assert!(!patience.is_over() && patience.left() <= MAX_ASKED);
-        let over = Due { last_ms: 0, at_ms: ahead, end: Some(Instant::now()) };
-        assert!(Patience::Interval(over, &stopped).is_over());
+        let end = Some(Instant::now());
+        assert!(Patience { end, ..patience }.is_over());
         assert!(Schedule::new(MAX_ASKED).patience(0, &stopped).is_over());
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -132,20 +133,32 @@ fn what_is_owed_is_for_the_daemon_alone() {
     let daemon = home.start(&flags);
     wait_until("a request", || receiver.see(<[Request]>::len) > 0);
     daemon.stop();
-    let name = home.files().into_iter().find(|name| name.contains(".otlp-")).unwrap();
-    let (note, other) = (home.path(&name), home.path("other"));
-    assert_eq!(fs::metadata(&note).unwrap().permissions().mode() & 0o7777, 0o600);
+    let file = owed(&home);
+    let (number, other) = (file_number(&file), home.path("other"));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o600);
     // A link at the place of the next version is replaced, and not followed.
     fs::write(&other, "precious").unwrap();
-    symlink(&other, home.path(&format!("{name}.new"))).unwrap();
+    symlink(&other, file.with_file_name(format!("{:016x}.new", number + 1))).unwrap();
     let daemon = home.start(&flags);
     import(&daemon, 5);
     wait_until("hits", || receiver.see(with_hits) > 0);
     assert_eq!(fs::read_to_string(&other).unwrap(), "precious");
     daemon.stop();
     // A link to what could be read is not followed either.
-    fs::rename(&note, &other).unwrap();
-    symlink(&other, &note).unwrap();
+    let file = owed(&home);
+    fs::rename(&file, &other).unwrap();
+    symlink(&other, &file).unwrap();
     let daemon = home.start(&flags);
     daemon.wait_for("cannot read up to where a receiver has what was added");
+}
+
+/// The last file with what a receiver is owed.
+pub(crate) fn owed(home: &Home) -> PathBuf {
+    let folder = fs::read_dir(home.path("state.quipu.otlp")).unwrap().next().unwrap().unwrap();
+    let files = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|end| end == "queue")).max().unwrap()
+}
+
+fn file_number(file: &Path) -> u64 {
+    u64::from_str_radix(file.file_stem().unwrap().to_str().unwrap(), 16).unwrap()
 }

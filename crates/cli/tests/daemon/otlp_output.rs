@@ -14,6 +14,7 @@ use quipu_wire::remote::{self, Number, PointValue, Temporality, Value};
 use serde_json::json;
 
 use crate::common::{Daemon, Home, Received, lines, poll, wait_until};
+use crate::otlp_deltas::owed;
 use crate::otlp_resources::add_of_programs;
 use crate::outputs::{count, ends_without_a_response, import};
 use crate::python;
@@ -529,12 +530,12 @@ fn a_request_with_deltas_that_a_kill_left_unanswered_is_sent_again_as_it_was() {
         assert!(hits.windows(2).all(|pair| pair[0].time_ns <= pair[1].start_ns), "{hits:?}");
         assert!(hits.iter().all(|point| point.start_ns < point.time_ns), "{hits:?}");
     });
-    // A note that cannot be read costs what was added meanwhile, and doubles nothing.
+    // A file that cannot be read costs what was added meanwhile, and doubles nothing.
     daemon.kill();
-    let note = home.files().into_iter().find(|name| name.contains(".otlp-")).unwrap();
-    let mut bytes = fs::read(home.path(&note)).unwrap();
+    let file = owed(&home);
+    let mut bytes = fs::read(&file).unwrap();
     bytes[20] ^= 1;
-    fs::write(home.path(&note), bytes).unwrap();
+    fs::write(file, bytes).unwrap();
     let daemon = home.start(&flags);
     daemon.wait_for("cannot read up to where a receiver has what was added");
     daemon.wait_for("the receiver takes data points");

@@ -10,14 +10,15 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    ExponentialBuckets, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint, Number,
+    Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint, Number,
     PointValue, Temporality,
 };
 
-use super::Compression;
-use super::points::Points;
-use super::requests::{Body, Requests, each_point};
+use super::requests::{Points, each_point};
 use super::resources::Given;
+use crate::coding::Coding;
+use crate::queue::Form;
+use crate::snapshot::{Body, Requests};
 
 /// The totals of series at the time of a snapshot.
 #[derive(Debug)]
@@ -34,22 +35,11 @@ pub(super) struct Totals {
 /// Takes the growth of each series since the last totals, and the totals.
 #[derive(Debug)]
 pub(super) struct Growing<'l> {
-    requests: Requests,
     last: &'l Totals,
     /// The time from which series count that do not say since when.
     begun_ns: u64,
-    totals: Requests,
+    totals: Requests<Points>,
     now: Totals,
-    metric: Metric,
-}
-
-#[derive(Debug, Default)]
-struct Metric {
-    name: String,
-    help: String,
-    unit: String,
-    /// Whether the totals have it.
-    is_total: bool,
 }
 
 #[derive(Debug)]
@@ -94,8 +84,6 @@ enum Growth {
 
 /// How many series that are gone are remembered, for when they come back with the same total.
 const MOST_GONE: usize = 100_000;
-/// How the totals are compressed.
-pub(super) const TOTALS: Compression = Compression::Gzip;
 
 impl Totals {
     /// No totals: everything has grown from zero.
@@ -111,45 +99,45 @@ impl Totals {
     pub(super) fn restore(time_ns: u64, bodies: Vec<Body>, hash: &Seeded) -> Result<Self, String> {
         let mut totals = Self { time_ns, is_restored: true, ..Self::none(hash) };
         let by_series = &mut totals.by_series;
-        let damaged = each_point(&bodies, TOTALS, &Given::default(), hash, |_, id, point| {
-            if let Some(value) = Value::of(&point.value, hash) {
-                let (start_ns, time_ns) = (point.start_ns, point.time_ns);
-                by_series.insert(id, Total { start_ns, time_ns, value });
+        for body in &bodies {
+            let request = body.expand().map_err(|error| error.to_string())?;
+            let is_whole = each_point(&request, &Given::default(), hash, |_, id, point| {
+                if let Some(value) = Value::of(&point.value, hash) {
+                    let (start_ns, time_ns) = (point.start_ns, point.time_ns);
+                    by_series.insert(id, Total { start_ns, time_ns, value });
+                }
+            });
+            if !is_whole {
+                return Err("totals cannot be read".into());
             }
-        });
-        if damaged > 0 {
-            return Err(format!("{damaged} of its {} requests cannot be read", bodies.len()));
         }
         totals.bodies = bodies;
         Ok(totals)
     }
+
+    pub(super) fn hash(&self) -> &Seeded {
+        self.by_series.hasher()
+    }
 }
 
 impl<'l> Growing<'l> {
-    /// Adds to the requests what series have grown by since these totals. `begun_ns` is the time
-    /// since which series count that are new and do not say when they began.
-    pub(super) fn new(
-        requests: Requests,
-        last: &'l Totals,
-        time_ns: u64,
-        begun_ns: u64,
-        hash: &Seeded,
-    ) -> Self {
+    /// Takes what series have grown by since these totals. `begun_ns` is the time since which
+    /// series count that are new and do not say when they began.
+    pub(super) fn new(last: &'l Totals, time_ns: u64, begun_ns: u64) -> Self {
+        let (hash, writer) = (last.hash(), Points::new(Form::Totals, time_ns));
         Self {
-            requests,
             last,
             begun_ns,
-            totals: Requests::new(TOTALS),
+            totals: Requests::new(writer, 0, Coding::Gzip, hash),
             now: Totals { time_ns, ..Totals::none(hash) },
-            metric: Metric::default(),
         }
     }
 
-    /// The requests, and the totals at this time. Series that are gone keep theirs.
-    pub(super) fn finish(mut self) -> (Requests, Totals) {
+    /// The totals at this time. Series that are gone keep theirs.
+    pub(super) fn finish(mut self) -> Totals {
         self.remember();
-        self.now.bodies = self.totals.finish();
-        (self.requests, self.now)
+        self.now.bodies = self.totals.finish().bodies;
+        self.now
     }
 
     /// Copies the totals of series that are gone, the latest ones if there are many.
@@ -164,25 +152,27 @@ impl<'l> Growing<'l> {
             Some(at) if at > 0 => *times.select_nth_unstable(at).1,
             _ => 0,
         };
-        let mut name = String::new();
-        let hash = last.by_series.hasher();
+        let hash = last.hash();
         let mut left = MOST_GONE;
-        each_point(&last.bodies, TOTALS, &Given::default(), hash, |metric, id, point| {
+        let mut remember = |metric: &Described<'_>, id, point: &NewPoint<'_>| {
             let is_old = point.time_ns < oldest || left == 0;
             if is_old || now.by_series.contains_key(&id) {
                 return;
             }
             let Some(value) = Value::of(&point.value, hash) else { return };
             left -= 1;
-            if name != metric.name {
-                totals.begin(metric.name, metric.description, metric.unit);
-                name.clear();
-                name.push_str(metric.name);
+            if totals.writer.name() != metric.name {
+                totals.begin_metric(metric.name, metric.description, metric.unit);
             }
-            totals.push(point);
+            totals.push_point(id, point);
             let (start_ns, time_ns) = (point.start_ns, point.time_ns);
             now.by_series.insert(id, Total { start_ns, time_ns, value });
-        });
+        };
+        for body in &last.bodies {
+            if let Ok(request) = body.expand() {
+                each_point(&request, &Given::default(), hash, &mut remember);
+            }
+        }
     }
 
     fn growth(&self, last: &Total, point: &NewPoint<'_>, value: &Value) -> Growth {
@@ -196,27 +186,19 @@ impl<'l> Growing<'l> {
             None => Growth::Whole,
         }
     }
-}
 
-impl Points for Growing<'_> {
-    fn begin(&mut self, name: &str, help: &str, unit: &str) {
-        self.requests.begin(name, help, unit);
-        let metric = &mut self.metric;
-        metric.is_total = false;
-        for (text, new) in
-            [(&mut metric.name, name), (&mut metric.help, help), (&mut metric.unit, unit)]
-        {
-            text.clear();
-            text.push_str(new);
-        }
+    /// Begins a metric, whose points follow.
+    pub(super) fn begin(&mut self, name: &str, help: &str, unit: &str) {
+        self.totals.begin_metric(name, help, unit);
     }
 
-    fn push(&mut self, id: u64, point: &NewPoint<'_>) {
-        let hash = self.last.by_series.hasher();
+    /// Adds to the requests what the series of a point has grown by.
+    pub(super) fn push(&mut self, requests: &mut Requests<Points>, id: u64, point: &NewPoint<'_>) {
+        let hash = self.last.hash();
         let Some(value) = Value::of(&point.value, hash) else {
             // Not a sum of what was added: all of it goes out, but exemplars once.
             let exemplars = exemplars_since(self.last.time_ns, point.exemplars);
-            self.requests.push(&NewPoint { exemplars: &exemplars, ..*point });
+            requests.push_point(id, &NewPoint { exemplars: &exemplars, ..*point });
             return;
         };
         if value.is_nan() {
@@ -224,11 +206,7 @@ impl Points for Growing<'_> {
             // was gone.
             return;
         }
-        if !std::mem::replace(&mut self.metric.is_total, true) {
-            let Metric { name, help, unit, .. } = &self.metric;
-            self.totals.begin(name, help, unit);
-        }
-        self.totals.push(&NewPoint { exemplars: &[], ..*point });
+        self.totals.push_point(id, &NewPoint { exemplars: &[], ..*point });
         let began = point.start_ns;
         let (growth, since) = match self.last.by_series.get(&id) {
             Some(last) => (self.growth(last, point, &value), last.time_ns),
@@ -242,8 +220,10 @@ impl Points for Growing<'_> {
         let exemplars = exemplars_since(start_ns, point.exemplars);
         let point = NewPoint { start_ns, exemplars: &exemplars, ..*point };
         match growth {
-            Growth::Whole => self.requests.push(&NewPoint { value: delta(point.value), ..point }),
-            Growth::By(grown) if !grown.is_zero() => grown.put(&point, &mut self.requests),
+            Growth::Whole => {
+                requests.push_point(id, &NewPoint { value: delta(point.value), ..point });
+            }
+            Growth::By(grown) if !grown.is_zero() => grown.put(id, &point, requests),
             Growth::By(_) | Growth::Nothing => {}
         }
         let total = Total { start_ns: began, time_ns: point.time_ns, value };
@@ -307,7 +287,7 @@ impl Value {
     }
 
     /// Adds the point with this value.
-    fn put(&self, point: &NewPoint<'_>, requests: &mut Requests) {
+    fn put(&self, id: u64, point: &NewPoint<'_>, requests: &mut Requests<Points>) {
         let temporality = Temporality::Delta;
         let known = |sum: f64| (!sum.is_nan()).then_some(sum);
         let sum_of = |counts: &[u64]| counts.iter().fold(0_u64, |sum, one| sum.wrapping_add(*one));
@@ -334,7 +314,7 @@ impl Value {
             // A value has the form of its point.
             (Self::Classic { .. }, _) => return,
         };
-        requests.push(&NewPoint { value, ..*point });
+        requests.push_point(id, &NewPoint { value, ..*point });
     }
 }
 
@@ -452,10 +432,12 @@ mod tests {
         time_ns: u64,
         points: &[(&str, u64, PointValue<'_>)],
     ) -> (Vec<String>, Totals) {
-        let hash = last.by_series.hasher();
-        let requests = Requests::new(Compression::None);
-        let mut growing = Growing::new(requests, last, time_ns, 50, hash);
+        let hash = last.hash();
+        let writer = Points::new(Form::Points, time_ns);
+        let mut requests = Requests::new(writer, 0, Coding::Plain, hash);
+        let mut growing = Growing::new(last, time_ns, 50);
         for (name, start_ns, value) in points {
+            requests.begin_metric(name, "", "");
             growing.begin(name, "", "");
             let point = NewPoint {
                 attributes: &[],
@@ -465,12 +447,11 @@ mod tests {
                 value: *value,
                 exemplars: &[],
             };
-            growing.push(identity(hash, name, &[]), &point);
+            growing.push(&mut requests, identity(hash, name, &[]), &point);
         }
-        let (requests, totals) = growing.finish();
+        let totals = growing.finish();
         let mut sent = Vec::new();
-        let (bodies, given) = (requests.finish(), Given::default());
-        each_point(&bodies, Compression::None, &given, hash, |metric, _, point| {
+        let mut see = |metric: &Described<'_>, _, point: &NewPoint<'_>| {
             let value = match point.value {
                 PointValue::Sum { value, temporality: Temporality::Delta, .. } => {
                     format!("{}", value.unwrap().as_f64())
@@ -487,7 +468,10 @@ mod tests {
                 other => panic!("{other:?}"),
             };
             sent.push(format!("{} {}-{} {value}", metric.name, point.start_ns, point.time_ns));
-        });
+        };
+        for body in requests.finish().bodies {
+            assert!(each_point(&body.expand().unwrap(), &Given::default(), hash, &mut see));
+        }
         (sent, totals)
     }
 

@@ -4,52 +4,31 @@
 //! Names are those that the text format shows, so a receiver that adds no suffixes has the same
 //! ones as a scraper. A histogram with both kinds of buckets is sent with the exponential ones.
 
-use std::collections::HashSet;
-
 use quipu::snapshot::{
     Bucket, Exemplar, Family, Histogram, Kind, Native, Number as Shown, Series, Sink, Value,
 };
-use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
     Attribute, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint, Number, PointValue,
     SummaryPoint, Temporality, Value as Text,
 };
 
-use super::requests::{Requests, identity};
+use super::growth::Growing;
+use super::requests::{Points, identity};
 use super::resources::Given;
 use crate::labels::ExternalLabel;
+use crate::snapshot::Requests;
 use quipu_process::time::now_ns;
 use quipu_translate::otlp::ucum;
 
-/// Takes points as cumulative data. Those of a metric follow its beginning.
-pub(super) trait Points {
-    /// Begins a metric.
-    fn begin(&mut self, name: &str, help: &str, unit: &str);
-    /// Takes a point with its [`identity`].
-    fn push(&mut self, id: u64, point: &NewPoint<'_>);
-}
-
-impl Points for Requests {
-    fn begin(&mut self, name: &str, help: &str, unit: &str) {
-        Requests::begin(self, name, help, unit);
-    }
-
-    fn push(&mut self, _: u64, point: &NewPoint<'_>) {
-        Requests::push(self, point);
-    }
-}
-
-/// Writes families to what takes points.
+/// Adds families to requests as points.
 #[derive(Debug)]
-pub(super) struct Translation<'t, P> {
-    points: P,
+pub(super) struct Translation<'t> {
+    requests: Requests<Points>,
+    /// Takes what was added, if the requests do not have totals.
+    growing: Option<Growing<'t>>,
     external: &'t [ExternalLabel],
     resource: &'t Given,
     time_ns: u64,
-    /// The series so far.
-    pub(super) series: HashSet<u64, Seeded>,
-    /// Points that were left out: a label or a series appears twice.
-    pub(super) invalid: u64,
     name: String,
     /// Buffers.
     counts: Vec<u64>,
@@ -70,22 +49,20 @@ struct Sampled<'a> {
 /// The most exponential buckets of each sign; more are merged.
 const MOST_BUCKETS: i64 = 4096;
 
-impl<'t, P: Points> Translation<'t, P> {
-    /// Passes on what is shown at this time, with these labels, and without those that all
-    /// resources are given.
+impl<'t> Translation<'t> {
+    /// Passes on what is shown at the time of the requests, with these labels, and without those
+    /// that all resources are given.
     pub(super) fn new(
-        points: P,
+        requests: Requests<Points>,
+        growing: Option<Growing<'t>>,
         (external, resource): (&'t [ExternalLabel], &'t Given),
-        time_ns: u64,
-        hash: &Seeded,
     ) -> Self {
         Self {
-            points,
+            time_ns: requests.writer.time_ns,
+            requests,
+            growing,
             external,
             resource,
-            time_ns,
-            series: HashSet::with_hasher(hash.clone()),
-            invalid: 0,
             name: String::new(),
             counts: Vec::new(),
             bounds: Vec::new(),
@@ -94,9 +71,8 @@ impl<'t, P: Points> Translation<'t, P> {
         }
     }
 
-    /// What took the points, and what is known of them.
-    pub(super) fn into_parts(self) -> (P, HashSet<u64, Seeded>, u64) {
-        (self.points, self.series, self.invalid)
+    pub(super) fn into_parts(self) -> (Requests<Points>, Option<Growing<'t>>) {
+        (self.requests, self.growing)
     }
 
     fn put(
@@ -107,9 +83,11 @@ impl<'t, P: Points> Translation<'t, P> {
         exemplars: &[Exemplar<'_>],
     ) {
         let is_repeated = attributes.windows(2).any(|pair| pair[0].0 == pair[1].0);
-        let id = identity(self.series.hasher(), &self.name, attributes);
-        if is_repeated || !self.series.insert(id) {
-            self.invalid += 1;
+        let id = identity(&self.requests.hash, &self.name, attributes);
+        if is_repeated {
+            self.requests.snapshot.invalid += 1;
+        }
+        if is_repeated || !self.requests.begin(id) {
             return;
         }
         let sampled: Vec<_> = exemplars.iter().map(Sampled::new).collect();
@@ -122,7 +100,10 @@ impl<'t, P: Points> Translation<'t, P> {
             value,
             exemplars: &exemplars,
         };
-        self.points.push(id, &point);
+        match &mut self.growing {
+            Some(growing) => growing.push(&mut self.requests, id, &point),
+            None => self.requests.push_point(id, &point),
+        }
     }
 
     fn states(&mut self, family: &Family<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
@@ -229,7 +210,7 @@ impl<'t, P: Points> Translation<'t, P> {
     }
 }
 
-impl<P: Points> Sink for Translation<'_, P> {
+impl Sink for Translation<'_> {
     fn family(&mut self, family: &Family<'_>) {
         let suffix = match family.kind {
             Kind::Counter if !family.bare => "_total",
@@ -239,7 +220,11 @@ impl<P: Points> Sink for Translation<'_, P> {
         self.name.clear();
         self.name.push_str(family.name);
         self.name.push_str(suffix);
-        self.points.begin(&self.name, family.help, &ucum(family.unit));
+        let unit = ucum(family.unit);
+        self.requests.begin_metric(&self.name, family.help, &unit);
+        if let Some(growing) = &mut self.growing {
+            growing.begin(&self.name, family.help, &unit);
+        }
     }
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {

@@ -3,40 +3,34 @@
 use quipu_segment::printable;
 use quipu_wire::remote::read_metrics_response;
 
+use crate::protocol::Verdict;
 use quipu_client::media::Media;
 use quipu_client::sender::Answer;
 use quipu_process::text::cut;
 
-/// What a response means for the request.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// All of it was taken.
-    Taken,
-    /// It was taken but for that many points, with the reason.
-    Partly(u64, String),
-    /// It was not taken, and never will be.
-    Refused,
-    /// It may be taken if it is sent again.
-    Later,
-}
-
-pub(super) fn judge(answer: &Answer) -> Verdict {
+/// Judges the response to a request with this many points.
+pub(super) fn judge(answer: &Answer, points: u64) -> Verdict {
+    // A request may be refused for the daemon, or for the way to the receiver.
+    let refused = |is_of_sender| Verdict::Refused { written: 0, is_of_sender };
     match answer.status {
         429 | 502..=504 => Verdict::Later,
-        200..=299 => taken(answer),
-        _ => Verdict::Refused,
+        200..=299 => taken(answer, points).unwrap_or(refused(false)),
+        status => refused(matches!(status, 300..=399 | 401 | 403..=405 | 407 | 409)),
     }
 }
 
-fn taken(answer: &Answer) -> Verdict {
+/// `None` if it is a page for people: the URL is not that of a receiver.
+fn taken(answer: &Answer, points: u64) -> Option<Verdict> {
     let media = Media::of(&answer.headers);
     if media.is("text/html") {
-        // A page for people: the URL is not that of a receiver.
-        return Verdict::Refused;
+        return None;
     }
     let partly = |rejected: u64, message: &str| match rejected {
-        0 => Verdict::Taken,
-        rejected => Verdict::Partly(rejected, printable(cut(message, MOST_SHOWN)).to_string()),
+        0 => Some(Verdict::Taken(0, String::new())),
+        rejected => {
+            let why = printable(cut(message, MOST_SHOWN)).to_string();
+            Some(Verdict::Taken(rejected.min(points), why))
+        }
     };
     if media.is("application/json") {
         let response: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
@@ -49,7 +43,7 @@ fn taken(answer: &Answer) -> Verdict {
     }
     // Some receivers respond with another text than the protocol says; they took the request.
     read_metrics_response(&answer.body)
-        .map_or(Verdict::Taken, |response| partly(response.rejected, response.message))
+        .map_or(partly(0, ""), |response| partly(response.rejected, response.message))
 }
 
 /// The most bytes of a message that are shown.
@@ -67,25 +61,30 @@ mod tests {
             if !media.is_empty() {
                 headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
             }
-            judge(&Answer { status, headers, retry_after: None, body: body.to_vec() })
+            judge(&Answer { status, headers, retry_after: None, body: body.to_vec() }, 400)
         };
+        let taken = |rejected, why: &str| Verdict::Taken(rejected, why.into());
+        let refused = |is_of_sender| Verdict::Refused { written: 0, is_of_sender };
         let protobuf = "application/x-protobuf";
-        assert_eq!(judge(200, protobuf, b""), Verdict::Taken);
-        assert_eq!(judge(202, "", b""), Verdict::Taken);
-        assert_eq!(judge(200, "text/plain", b"ok"), Verdict::Taken);
-        let partly = Verdict::Partly(300, "why".into());
+        assert_eq!(judge(200, protobuf, b""), taken(0, ""));
+        assert_eq!(judge(202, "", b""), taken(0, ""));
+        assert_eq!(judge(200, "text/plain", b"ok"), taken(0, ""));
+        let partly = taken(300, "why");
         assert_eq!(judge(200, protobuf, b"\x0a\x08\x08\xac\x02\x12\x03why"), partly);
         let json = br#"{"partialSuccess": {"rejectedDataPoints": "300", "errorMessage": "why"}}"#;
         assert_eq!(judge(200, "application/json; charset=utf-8", json), partly);
-        assert_eq!(judge(200, "application/json", b"{}"), Verdict::Taken);
+        assert_eq!(judge(200, "application/json", b"{}"), taken(0, ""));
         // A warning rejects nothing.
-        assert_eq!(judge(200, protobuf, b"\x0a\x05\x12\x03why"), Verdict::Taken);
-        assert_eq!(judge(200, "text/html; charset=utf-8", b"<html>"), Verdict::Refused);
+        assert_eq!(judge(200, protobuf, b"\x0a\x05\x12\x03why"), taken(0, ""));
+        assert_eq!(judge(200, "text/html; charset=utf-8", b"<html>"), refused(false));
         for status in [429, 502, 503, 504] {
             assert_eq!(judge(status, protobuf, b""), Verdict::Later);
         }
-        for status in [301, 400, 401, 404, 413, 500, 501] {
-            assert_eq!(judge(status, protobuf, b""), Verdict::Refused);
+        for status in [301, 401, 404] {
+            assert_eq!(judge(status, protobuf, b""), refused(true));
+        }
+        for status in [400, 413, 500, 501] {
+            assert_eq!(judge(status, protobuf, b""), refused(false));
         }
     }
 }

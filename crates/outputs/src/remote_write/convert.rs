@@ -32,13 +32,6 @@ impl Request {
         }
     }
 
-    pub(super) fn version(&self) -> WriteVersion {
-        match self {
-            Self::One(_) => WriteVersion::One,
-            Self::Two(_) => WriteVersion::Two,
-        }
-    }
-
     /// How many bytes it has; in 2.0, approximately.
     pub(super) fn len(&self) -> usize {
         match self {

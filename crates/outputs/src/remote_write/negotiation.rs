@@ -8,6 +8,8 @@
 
 use quipu_wire::remote::WriteVersion::{self, One, Two};
 
+use crate::protocol::Verdict;
+
 /// What is known of a receiver.
 #[derive(Debug)]
 pub(super) struct Negotiation {
@@ -15,18 +17,8 @@ pub(super) struct Negotiation {
     is_known: bool,
 }
 
-/// What a response means for the request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It was stored.
-    Taken,
-    /// It is not stored, and never will be.
-    Refused,
-    /// It may be stored if it is sent again.
-    Later,
-    /// It may be stored if it is sent in 1.0.
-    Other,
-}
+const TAKEN: Verdict = Verdict::Taken(0, String::new());
+const REFUSED: Verdict = Verdict::Refused { written: 0, is_of_sender: false };
 
 impl Negotiation {
     /// A receiver of which nothing is known.
@@ -44,24 +36,24 @@ impl Negotiation {
         self.is_known
     }
 
-    /// Judges the response to a request in this version. `has_counts` says whether the response has
-    /// one of the header fields.
+    /// Judges the response to a request in this version, but for what is in it. `has_counts` says
+    /// whether the response has one of the header fields.
     pub(super) fn judge(&mut self, sent: WriteVersion, status: u16, has_counts: bool) -> Verdict {
         let is_open = !self.is_known || self.version != sent;
         match (sent, status) {
             // It waited in the queue since the receiver knew 1.0 alone: this says nothing of 2.0.
-            (One, 200..=299) if self.version == Two => Verdict::Taken,
-            (One, 400..=428 | 430..=499) if self.version == Two => Verdict::Refused,
+            (One, 200..=299) if self.version == Two => TAKEN,
+            (One, 400..=428 | 430..=499) if self.version == Two => REFUSED,
             (_, 429 | 500..=599) => Verdict::Later,
-            (Two, 200..=299) if has_counts => self.settle(Two, Verdict::Taken),
+            (Two, 200..=299) if has_counts => self.settle(Two, TAKEN),
             (Two, 200..=299 | 415) => self.change(One, Verdict::Other),
             (Two, 400) if is_open && !has_counts => self.change(One, Verdict::Other),
-            (Two, _) if has_counts => self.settle(Two, Verdict::Refused),
-            (One, 200..=299) => self.settle(One, Verdict::Taken),
+            (Two, _) if has_counts => self.settle(Two, REFUSED),
+            (One, 200..=299) => self.settle(One, TAKEN),
             // The receiver may know 2.0 alone: the next snapshot tells.
-            (One, 415) => self.change(Two, Verdict::Refused),
-            (One, 400) if is_open => self.change(Two, Verdict::Refused),
-            _ => Verdict::Refused,
+            (One, 415) => self.change(Two, REFUSED),
+            (One, 400) if is_open => self.change(Two, REFUSED),
+            _ => REFUSED,
         }
     }
 
@@ -81,37 +73,37 @@ impl Negotiation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Verdict::{Later, Other, Refused, Taken};
+    use Verdict::{Later, Other};
 
     #[test]
     fn responses_tell_the_version() {
         type Response = (WriteVersion, u16, bool, Verdict);
         let cases: [(&[Response], WriteVersion); 10] = [
             (
-                &[(Two, 204, true, Taken), (Two, 400, false, Refused), (Two, 404, false, Refused)],
+                &[(Two, 204, true, TAKEN), (Two, 400, false, REFUSED), (Two, 404, false, REFUSED)],
                 Two,
             ),
             (
-                &[(Two, 204, false, Other), (One, 204, false, Taken), (One, 400, false, Refused)],
+                &[(Two, 204, false, Other), (One, 204, false, TAKEN), (One, 400, false, REFUSED)],
                 One,
             ),
-            (&[(Two, 415, false, Other), (One, 500, false, Later), (One, 200, false, Taken)], One),
-            (&[(Two, 400, false, Other), (One, 204, false, Taken)], One),
+            (&[(Two, 415, false, Other), (One, 500, false, Later), (One, 200, false, TAKEN)], One),
+            (&[(Two, 400, false, Other), (One, 204, false, TAKEN)], One),
             // A receiver that knows 2.0 refuses samples.
-            (&[(Two, 400, true, Refused), (Two, 400, false, Refused)], Two),
+            (&[(Two, 400, true, REFUSED), (Two, 400, false, REFUSED)], Two),
             // One that knows 2.0 alone refuses the first samples.
-            (&[(Two, 400, false, Other), (One, 415, false, Refused), (Two, 204, true, Taken)], Two),
+            (&[(Two, 400, false, Other), (One, 415, false, REFUSED), (Two, 204, true, TAKEN)], Two),
             (&[(Two, 500, false, Later), (Two, 429, false, Later), (Two, 503, true, Later)], Two),
             // It is replaced by one of another version.
-            (&[(Two, 204, true, Taken), (Two, 204, false, Other), (One, 204, false, Taken)], One),
-            (&[(Two, 415, true, Other), (One, 204, true, Taken), (One, 415, false, Refused)], Two),
+            (&[(Two, 204, true, TAKEN), (Two, 204, false, Other), (One, 204, false, TAKEN)], One),
+            (&[(Two, 415, true, Other), (One, 204, true, TAKEN), (One, 415, false, REFUSED)], Two),
             // Two shards sent the first requests in 2.0, and the response to one came late.
             (
                 &[
                     (Two, 204, false, Other),
-                    (One, 204, false, Taken),
+                    (One, 204, false, TAKEN),
                     (Two, 204, false, Other),
-                    (One, 400, false, Refused),
+                    (One, 400, false, REFUSED),
                 ],
                 One,
             ),

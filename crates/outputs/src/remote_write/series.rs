@@ -12,12 +12,13 @@ use quipu::snapshot::{Exemplar, Family, Histogram, Kind, Series, Sink, Timestamp
 use quipu_wire::remote::{Label, Metadata, SeriesType};
 
 use super::parts::Parts;
+use super::samples::{self, Value::Number};
 use crate::labels::ExternalLabel;
 
 /// Writes families to the parts of a snapshot.
 #[derive(Debug)]
-pub(super) struct Flattening<'r> {
-    parts: &'r mut Parts,
+pub(super) struct Flattening<'r, 'p> {
+    parts: &'r mut Parts<'p>,
     external: &'r [ExternalLabel],
     names: Names,
     plan: Plan,
@@ -66,9 +67,9 @@ struct Row<'a> {
     name_at: usize,
 }
 
-impl<'r> Flattening<'r> {
+impl<'r, 'p> Flattening<'r, 'p> {
     /// Adds all series to the parts, with these labels.
-    pub(super) fn new(parts: &'r mut Parts, external: &'r [ExternalLabel]) -> Self {
+    pub(super) fn new(parts: &'r mut Parts<'p>, external: &'r [ExternalLabel]) -> Self {
         let (names, plan) = (Names::default(), Plan::default());
         Self { parts, external, names, plan, room: Vec::new(), bounds: Vec::new() }
     }
@@ -78,8 +79,10 @@ impl<'r> Flattening<'r> {
         let Self { parts, external, names, plan, room, bounds } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
         if let Some(native) = &histogram.native {
-            let value = (native, histogram.count, histogram.sum);
-            parts.histogram(row.named(&names.main), &metadata, value, series.start);
+            // Receivers refuse one that is older than the one before it.
+            let newest = native.exemplars.iter().max_by_key(|exemplar| exemplar.time);
+            let value = samples::Value::Native(native, histogram.count, histogram.sum);
+            parts.add(row.named(&names.main), &metadata, value, series.start, newest);
             if histogram.buckets.is_empty() {
                 *room = row.into_room();
                 return;
@@ -93,12 +96,12 @@ impl<'r> Flattening<'r> {
             count = count.wrapping_add(bucket.count);
             with_bound.labels[at].1 = text;
             let exemplar = bucket.exemplar.as_ref();
-            parts.sample(&with_bound.labels, &metadata, count as f64, series.start, exemplar);
+            parts.add(&with_bound.labels, &metadata, Number(count as f64), series.start, exemplar);
         }
         if histogram.buckets.is_empty() {
             with_bound.labels[at].1 = "+Inf";
             let count = histogram.count as f64;
-            parts.sample(&with_bound.labels, &metadata, count, series.start, None);
+            parts.add(&with_bound.labels, &metadata, Number(count), series.start, None);
         }
         let value = (histogram.sum, histogram.count);
         sum_and_count(parts, &mut row, names, &metadata, value, series.start);
@@ -119,7 +122,7 @@ impl<'r> Flattening<'r> {
         with_quantile.named(&names.main);
         for ((_, value), (_, text)) in quantiles.iter().zip(bounds.iter()) {
             with_quantile.labels[at].1 = text;
-            parts.sample(&with_quantile.labels, &metadata, *value, None, None);
+            parts.add(&with_quantile.labels, &metadata, Number(*value), None, None);
         }
         sum_and_count(parts, &mut row, names, &metadata, (sum, count), series.start);
         *room = row.into_room();
@@ -135,7 +138,7 @@ impl<'r> Flattening<'r> {
         for (state, is_on) in states {
             with_state.labels[at].1 = state;
             let value = f64::from(u8::from(*is_on));
-            parts.sample(&with_state.labels, &metadata, value, None, None);
+            parts.add(&with_state.labels, &metadata, Number(value), None, None);
         }
         *room = row.into_room();
     }
@@ -149,12 +152,12 @@ impl<'r> Flattening<'r> {
     ) {
         let Self { parts, external, names, plan, room, .. } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
-        parts.sample(row.named(&names.main), &metadata(family), value, start, exemplar);
+        parts.add(row.named(&names.main), &metadata(family), Number(value), start, exemplar);
         *room = row.into_room();
     }
 }
 
-impl Sink for Flattening<'_> {
+impl Sink for Flattening<'_, '_> {
     fn family(&mut self, family: &Family<'_>) {
         self.names.set(family);
         self.plan.set(family, &self.names, self.external);
@@ -182,15 +185,15 @@ impl Sink for Flattening<'_> {
 }
 
 fn sum_and_count<'a>(
-    parts: &mut Parts,
+    parts: &mut Parts<'_>,
     row: &mut Row<'a>,
     names: &'a Names,
     metadata: &Metadata<'_>,
     (sum, count): (f64, u64),
     start: Option<Timestamp>,
 ) {
-    parts.sample(row.named(&names.sum), metadata, sum, start, None);
-    parts.sample(row.named(&names.count), metadata, count as f64, start, None);
+    parts.add(row.named(&names.sum), metadata, Number(sum), start, None);
+    parts.add(row.named(&names.count), metadata, Number(count as f64), start, None);
 }
 
 /// Spells bounds. Most series of a family have the same ones, which are spelled once.
@@ -409,15 +412,17 @@ mod tests {
     use quipu_segment::hash::Seeded;
     use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 
-    use super::super::snapshot::{Requests, Snapshot};
     use super::*;
+    use crate::coding::Coding;
+    use crate::snapshot::{Requests, Snapshot};
+    use samples::{Samples, each_series, in_version_1};
 
     /// The samples of a snapshot as text: labels, value, start.
     fn rows(snapshot: &Snapshot) -> Vec<String> {
         let mut rows = Vec::new();
         for body in &snapshot.bodies {
             let request = body.expand().unwrap();
-            let mut reader = WriteReader::new(body.version, &request).unwrap();
+            let mut reader = WriteReader::new(body.form.version(), &request).unwrap();
             while let Some(entry) = reader.next() {
                 let Entry::Series(series) = entry.unwrap() else { continue };
                 let labels = series.labels.iter().map(|(name, value)| format!("{name}={value}"));
@@ -439,7 +444,7 @@ mod tests {
         let mut names = Vec::new();
         for body in &snapshot.bodies {
             let request = body.expand().unwrap();
-            let mut reader = WriteReader::new(body.version, &request).unwrap();
+            let mut reader = WriteReader::new(body.form.version(), &request).unwrap();
             while let Some(entry) = reader.next() {
                 let Entry::Family(family) = entry.unwrap() else { continue };
                 assert_ne!(family.metadata, Metadata::default());
@@ -450,14 +455,18 @@ mod tests {
         names.join(",")
     }
 
+    fn requests(version: WriteVersion, hash: &Seeded) -> Requests<Samples> {
+        Requests::new(Samples::new(version), 1000, Coding::Snappy, hash)
+    }
+
     /// The parts of a receiver without shards.
-    fn parts(hash: &Seeded) -> Parts {
-        Parts::new(1000, WriteVersion::Two, hash, 1)
+    fn parts(version: WriteVersion, hash: &Seeded) -> Parts<'static> {
+        Parts::new(vec![requests(version, hash)], None, true)
     }
 
     /// The only part.
-    fn only(parts: Parts) -> Requests {
-        parts.finish().0.remove(0)
+    fn only(parts: Parts<'_>) -> Requests<Samples> {
+        parts.finish().remove(0)
     }
 
     fn add(sink: &mut impl Sink, family: &Family<'_>, text: Option<&str>, value: Value<'_>) {
@@ -479,7 +488,7 @@ mod tests {
     /// Series of all kinds, in a request of this version.
     fn all_kinds(version: WriteVersion) -> Snapshot {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
-        let mut parts = Parts::new(1000, version, &Seeded::default(), 1);
+        let mut parts = parts(version, &Seeded::default());
         let mut sink = Flattening::new(&mut parts, &external);
         let plain = |kind, name| Family {
             name,
@@ -548,8 +557,8 @@ mod tests {
         assert_eq!(rows(&snapshot), expected.lines().collect::<Vec<_>>());
         // In 1.0, the samples are the same, without starts.
         let without = expected.replace("Some(5)", "None");
-        let mut converted = Requests::new(1000, WriteVersion::One, Seeded::default()).finish();
-        let in_version_1 = snapshot.bodies.iter().map(|body| body.in_version_1());
+        let mut converted = requests(WriteVersion::One, &Seeded::default()).finish();
+        let in_version_1 = snapshot.bodies.iter().map(in_version_1);
         converted.bodies.extend(in_version_1.map(Result::unwrap));
         let one = all_kinds(WriteVersion::One);
         assert_eq!(one.invalid, 2);
@@ -610,7 +619,7 @@ mod tests {
 
     /// A snapshot of gauges with these numbers, after another one.
     fn take(numbers: std::ops::Range<usize>, before: Option<&Snapshot>, hash: &Seeded) -> Snapshot {
-        let mut parts = parts(hash);
+        let mut parts = parts(WriteVersion::Two, hash);
         let mut sink = Flattening::new(&mut parts, &[]);
         let labels = [snapshot::Label { name: "n", values: None }];
         let family = Family {
@@ -641,7 +650,7 @@ mod tests {
     fn exemplars(snapshot: &Snapshot) -> Vec<String> {
         let mut rows = Vec::new();
         for body in &snapshot.bodies {
-            body.each_series(|series| {
+            each_series(body.form, &body.expand().unwrap(), |series| {
                 let labels = series.labels;
                 assert!(series.samples.len() == 1 || series.histograms().next().is_some());
                 rows.extend(series.exemplars().map(|exemplar| {
@@ -692,8 +701,7 @@ mod tests {
             Value::Histogram(Histogram { count, sum: 1.0, buckets, native })
         };
         for version in [WriteVersion::One, WriteVersion::Two] {
-            let parts = Parts::new(1000, version, &Seeded::default(), 1);
-            let mut parts = parts.with_exemplars(true);
+            let mut parts = parts(version, &Seeded::default());
             let mut sink = Flattening::new(&mut parts, &[]);
             for (name, kind, value, exemplar) in [
                 ("a", Kind::Counter, total(Some(one)), None),
@@ -748,23 +756,24 @@ mod tests {
     fn marks_are_kept_until_their_request_is_done() {
         let hash = Seeded::default();
         let take = |range, before: Option<&Snapshot>| take(range, before, &hash);
+        let rest = || requests(WriteVersion::Two, &hash);
         // Of three requests, two are done, and the third was not sent.
-        let merged = take(0..30_000, None).merge(None, 2, 2, &hash).unwrap();
+        let merged = take(0..30_000, None).merge(None, 2, 2, rest()).unwrap();
         assert_eq!(ends(&take(0..0, Some(&merged))), 20_000);
         // It may have been taken.
-        let merged = take(0..30_000, None).merge(None, 2, 3, &hash).unwrap();
+        let merged = take(0..30_000, None).merge(None, 2, 3, rest()).unwrap();
         assert_eq!(ends(&take(0..0, Some(&merged))), 30_000);
         // 5000 series come, and 15,000 go: of the two requests with their marks, one is done.
         let next = take(15_000..35_000, Some(&merged));
         assert_eq!((next.bodies.len(), ends(&next)), (4, 15_000));
-        let merged = next.merge(Some(merged), 3, 4, &hash).unwrap();
+        let merged = next.merge(Some(merged), 3, 4, rest()).unwrap();
         let after = take(15_000..35_000, Some(&merged));
         assert_eq!((after.bodies.len(), ends(&after)), (3, 5000));
         // All of them go, but for the last ones, while nothing is taken.
-        let merged = after.merge(Some(merged), 0, 0, &hash).unwrap();
+        let merged = after.merge(Some(merged), 0, 0, rest()).unwrap();
         let last = take(34_999..35_000, Some(&merged));
         assert_eq!(ends(&last), 5000 + 19_999);
-        let merged = last.merge(Some(merged), 3, 3, &hash).unwrap();
+        let merged = last.merge(Some(merged), 3, 3, rest()).unwrap();
         assert_eq!(ends(&take(34_999..35_000, Some(&merged))), 0);
     }
 }

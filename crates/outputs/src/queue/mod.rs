@@ -1,4 +1,5 @@
-//! Requests that wait on the disk for a receiver (`--remote-write-queue disk`).
+//! Requests that wait on the disk for a receiver: of remote write (`--remote-write-queue disk`),
+//! and of OTLP, if they have what was added since the last ones.
 //!
 //! Each receiver has a folder, whose numbered files have the requests in the order in which they
 //! came (`records.rs`). They are written without a sync: what was written survives the death of the
@@ -6,22 +7,26 @@
 //! done in its place, and a file without others is removed. The files together have a bound: the
 //! oldest makes room for new requests, and what it had is counted.
 //!
-//! The shards of a receiver share a queue (`lane.rs`). Each request names its shard, and how many
+//! The shards of a receiver share a queue. Each request names its shard, and how many
 //! there were: a shard sends its own requests, in order. Requests of a run of the daemon that had
 //! another number of shards are all sent before those that came after them, since their series are
 //! in other shards now.
 //!
 //! What fails here costs only what would be kept: an error is counted, and logged once.
+//!
+//! **Deltas.** A snapshot with what was added is a file of its own ([`Queue::begin_snapshot`]),
+//! which also has the totals that its requests lead to. It is written under another name, synced,
+//! and renamed, so it is there whole or not at all. It stays until the next one is there, and the
+//! one before it as long: it is where the receiver is if the snapshot is taken back.
 
-mod lane;
 mod metrics;
 mod records;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, Read, Seek, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
 use std::mem;
-use std::os::unix::fs::{DirBuilderExt, FileExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use md5::{Digest, Md5};
@@ -29,14 +34,14 @@ use quipu_segment::printable;
 use tracing::{info, warn};
 
 use super::snapshot::Body;
-use crate::files::{plain, writable};
-pub(crate) use lane::Lane;
-pub(crate) use metrics::{Metrics, ReceiverMetrics};
+pub(super) use metrics::{Metrics, ReceiverMetrics};
+use quipu_process::temporary::sync_directory;
+pub(super) use records::Form;
 use records::{DONE, HEADER, Kind, PREFIX, Record, Records};
 
 /// The requests that wait for a receiver, oldest first.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(super) struct Queue {
     folder: PathBuf,
     /// The most bytes of all files together.
     limit: u64,
@@ -66,10 +71,21 @@ pub(crate) struct Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(u64, u64);
 
+/// A snapshot of deltas of an earlier run.
+#[derive(Debug, Default)]
+pub(super) struct Restored {
+    /// The totals and their time, in nanoseconds since 1970.
+    pub(super) totals: Vec<Body>,
+    pub(super) time_ns: u64,
+    /// The requests that wait, and whether these are all.
+    pub(super) owed: Vec<Body>,
+    pub(super) is_whole: bool,
+}
+
 #[derive(Debug, Default)]
 struct Held {
     bytes: u64,
-    /// How many of its requests wait.
+    /// How many of its requests wait; totals always do.
     waiting: usize,
 }
 
@@ -82,7 +98,7 @@ struct Waiting {
     shard: u8,
     last_shard: u8,
     samples: u32,
-    timestamp_ms: i64,
+    time: i64,
     /// How often it alone failed.
     failures: u32,
 }
@@ -107,7 +123,7 @@ impl Queue {
     ///
     /// # Errors
     /// A text that says what is wrong with the folder: it cannot be used, or another daemon has it.
-    pub(crate) fn open(
+    pub(super) fn open(
         directory: &Path,
         receiver: &str,
         limit: u64,
@@ -163,7 +179,7 @@ impl Queue {
 
     /// Appends a request of a shard. Returns how to name it, or nothing if the disk does not take
     /// it.
-    fn push(&mut self, shard: u8, timestamp_ms: i64, body: &Body) -> Option<Id> {
+    pub(super) fn push(&mut self, shard: u8, timestamp_ms: i64, body: &Body) -> Option<Id> {
         let pushed = self.append(shard, timestamp_ms, body);
         self.show();
         match pushed {
@@ -188,7 +204,7 @@ impl Queue {
 
     /// The request that a shard is to send next. Those that cannot be read any more are dropped,
     /// and counted.
-    fn front(&mut self, shard: u8) -> Option<(Id, Body)> {
+    pub(super) fn front(&mut self, shard: u8) -> Option<(Id, Body)> {
         let shards = u16::from(self.last_shard) + 1;
         loop {
             let last_shard = self.waiting.front()?.last_shard;
@@ -208,7 +224,7 @@ impl Queue {
     }
 
     /// Removes a request that was taken or refused.
-    fn finish(&mut self, id: Id) {
+    pub(super) fn finish(&mut self, id: Id) {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else { return };
         self.waiting.remove(at);
         let Id(number, offset) = id;
@@ -227,7 +243,7 @@ impl Queue {
 
     /// Notes that a request failed while others did not. If that happens again, those after it are
     /// sent first.
-    fn blame(&mut self, id: Id) {
+    pub(super) fn blame(&mut self, id: Id) {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.id == id) else { return };
         let Some(mut waiting) = self.waiting.remove(at) else { return };
         waiting.failures += 1;
@@ -240,52 +256,139 @@ impl Queue {
     }
 
     /// Counts the samples of a request that the receiver refused.
-    fn count_refused(&self, samples: u64) {
+    pub(super) fn count_refused(&self, samples: u64) {
         self.metrics.refused.inc_by(samples);
     }
 
     /// Shows how long the oldest samples have waited.
-    fn show_age(&self, now_ms: i64) {
-        let oldest = self.waiting.iter().map(|waiting| waiting.timestamp_ms).min();
+    pub(super) fn show_age(&self, now_ms: i64) {
+        let oldest = self.waiting.iter().map(|waiting| waiting.time).min();
         let age = oldest.map_or(0, |oldest| now_ms.saturating_sub(oldest).max(0));
         self.metrics.oldest_age.set(age as f64 / 1000.0);
     }
 
     fn append(&mut self, shard: u8, timestamp_ms: i64, body: &Body) -> io::Result<Id> {
+        let record = self.record(shard, timestamp_ms, body);
         let mut buffer = mem::take(&mut self.buffer);
         buffer.clear();
-        let samples = u32::try_from(body.samples).unwrap_or(u32::MAX);
-        let last_shard = self.last_shard;
-        let record = Record {
-            is_done: false,
-            timestamp_ms,
-            samples,
-            version: body.version,
-            coding: body.coding,
-            shard,
-            last_shard,
-            body: &body.bytes,
-        };
-        let fits = record.encode(&mut buffer);
-        let written = if fits {
-            self.write(&buffer)
-        } else {
-            let what = format!("a request has {} bytes", body.bytes.len());
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, what))
-        };
-        let length = buffer.len();
+        let written = record.encode(&mut buffer).and_then(|()| self.write(&buffer));
         self.buffer = buffer;
         let id = written?;
-        self.waiting.push_back(Waiting {
-            id,
-            length,
-            shard,
-            last_shard,
-            samples,
-            timestamp_ms,
-            failures: 0,
-        });
+        self.waiting.push_back(Waiting::new(id, &record));
         Ok(id)
+    }
+
+    fn record<'b>(&self, shard: u8, time: i64, body: &'b Body) -> Record<'b> {
+        Record {
+            is_done: false,
+            time,
+            samples: u32::try_from(body.samples).unwrap_or(u32::MAX),
+            form: body.form,
+            coding: body.coding,
+            shard,
+            last_shard: self.last_shard,
+            body: &body.bytes,
+        }
+    }
+
+    /// Replaces what waits by a snapshot of deltas: the requests that lead to these totals.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub(super) fn begin_snapshot(
+        &mut self,
+        time_ns: u64,
+        totals: &[Body],
+        owed: &[Body],
+    ) -> io::Result<()> {
+        let (number, time) = (self.next, time_ns.cast_signed());
+        let path = self.path(number);
+        let new = path.with_extension("new");
+        // What a kill has left over is removed: others could have it open.
+        match fs::remove_file(&new) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = plain(writable().create_new(true), &new)?;
+        file.write_all(&HEADER)?;
+        let mut held = Held { bytes: HEADER.len() as u64, waiting: 1 };
+        let mut all = VecDeque::new();
+        for body in totals.iter().chain(owed) {
+            let record = self.record(0, time, body);
+            self.buffer.clear();
+            record.encode(&mut self.buffer)?;
+            file.write_all(&self.buffer)?;
+            if body.form != Form::Totals {
+                all.push_back(Waiting::new(Id(number, held.bytes), &record));
+            }
+            held.bytes += self.buffer.len() as u64;
+        }
+        held.waiting += all.len();
+        file.sync_all()?;
+        fs::rename(&new, &path)?;
+        // It is there, whether or not a loss of power would undo that.
+        self.keep_last();
+        (self.waiting, self.next) = (all, number + 1);
+        self.bytes += held.bytes;
+        self.files.insert(number, held);
+        sync_directory(&path)
+    }
+
+    /// Removes the last snapshot of deltas, of which nothing is done.
+    pub(super) fn take_back(&mut self) {
+        self.waiting.clear();
+        if let Some((&number, _)) = self.files.last_key_value() {
+            self.remove(number);
+        }
+    }
+
+    /// Removes the next requests of deltas: that many were taken or refused.
+    pub(super) fn finish_next(&mut self, count: usize) {
+        for _ in 0..count {
+            let next = self.waiting.front().map(|waiting| waiting.id);
+            next.into_iter().for_each(|id| self.finish(id));
+        }
+    }
+
+    /// The last snapshot of deltas; `None` if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be read, or is damaged.
+    pub(super) fn restore(&mut self) -> io::Result<Option<Restored>> {
+        if self.next == 1 {
+            return Ok(None);
+        }
+        let number = self.next - 1;
+        if self.at_fault == Some(number) || !self.files.contains_key(&number) {
+            return Err(io::Error::other("the last file has a fault"));
+        }
+        self.keep_last();
+        self.waiting.retain(|waiting| waiting.id.0 == number);
+        let most = self.most_read();
+        let bytes = read_all(self.file(number)?, most)?;
+        let mut restored = Restored { is_whole: true, ..Restored::default() };
+        for (_, record) in Records::new(&bytes, HEADER.len()) {
+            restored.time_ns = record.time.cast_unsigned();
+            match record.form {
+                Form::Totals => restored.totals.push(body(&record)),
+                _ if record.is_done => restored.is_whole = false,
+                _ => restored.owed.push(body(&record)),
+            }
+        }
+        Ok(Some(restored))
+    }
+
+    /// Removes all files but the last one.
+    fn keep_last(&mut self) {
+        while self.files.len() > 1
+            && let Some((&number, _)) = self.files.first_key_value()
+        {
+            self.remove(number);
+        }
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Writes a record to the last file, or to a new one if that is full.
@@ -399,7 +502,7 @@ impl Queue {
     /// Reads what a file of an earlier run has.
     fn scan(&mut self, number: u64) {
         let opened = plain(&mut writable(), &self.path(number));
-        let read = opened.and_then(|file| Ok((read_all(&file)?, file)));
+        let read = opened.and_then(|file| Ok((read_all(&file, self.most_read())?, file)));
         let (bytes, file) = match read {
             Ok(read) => read,
             Err(error) => return self.complain(number, &error.to_string()),
@@ -416,15 +519,10 @@ impl Queue {
         loop {
             for (at, record) in records.by_ref().filter(|(_, record)| !record.is_done) {
                 held.waiting += 1;
-                self.waiting.push_back(Waiting {
-                    id: Id(number, at as u64),
-                    length: PREFIX + record.body.len(),
-                    shard: record.shard,
-                    last_shard: record.last_shard,
-                    samples: record.samples,
-                    timestamp_ms: record.timestamp_ms,
-                    failures: 0,
-                });
+                if record.form == Form::Totals {
+                    continue;
+                }
+                self.waiting.push_back(Waiting::new(Id(number, at as u64), &record));
             }
             let Some(skipped) = records.skip_damaged() else { break };
             let samples = skipped.samples.min(MOST_SAMPLES);
@@ -475,12 +573,7 @@ impl Queue {
         bytes.resize(length, 0);
         let read = self.file(number).and_then(|file| file.read_exact_at(&mut bytes, offset));
         let record = Records::new(&bytes, 0).next();
-        let body = record.map(|(_, record)| Body {
-            version: record.version,
-            coding: record.coding,
-            bytes: record.body.to_vec(),
-            samples: u64::from(record.samples),
-        });
+        let body = record.map(|(_, record)| body(&record));
         self.buffer = bytes;
         read?;
         body.ok_or_else(|| io::Error::other("a request was changed"))
@@ -493,6 +586,11 @@ impl Queue {
             _ => plain(&mut writable(), &self.path(number))?,
         };
         Ok(&self.reading.insert((number, file)).1)
+    }
+
+    /// The most bytes of a file that is read. A file with totals may have any size.
+    fn most_read(&self) -> u64 {
+        if self.limit == u64::MAX { u64::MAX } else { MOST_READ }
     }
 
     fn path(&self, number: u64) -> PathBuf {
@@ -515,32 +613,64 @@ impl Queue {
     }
 }
 
+impl Waiting {
+    fn new(id: Id, record: &Record<'_>) -> Self {
+        let Record { shard, last_shard, samples, time, body, .. } = *record;
+        Self { id, length: PREFIX + body.len(), shard, last_shard, samples, time, failures: 0 }
+    }
+}
+
 /// The name of the folder of a receiver.
 fn folder_name(receiver: &str) -> String {
     let hash: [u8; 16] = Md5::digest(receiver.as_bytes()).into();
     format!("{:032x}", u128::from_be_bytes(hash))
 }
 
-/// Writes the URL of the receiver to a file, unless it is there.
+/// Writes the URL of the receiver to a file.
 fn name_receiver(path: &Path, receiver: &str) -> io::Result<()> {
     let text = format!("{receiver}\n");
-    let mut file = plain(writable().create(true), path)?;
-    if read_all(&file).is_ok_and(|before| before == text.as_bytes()) {
-        return Ok(());
-    }
-    file.set_len(0)?;
-    file.rewind()?;
-    file.write_all(text.as_bytes())
+    let file = plain(writable().create(true), path)?;
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.set_len(text.len() as u64)
 }
 
-/// All of a file.
-fn read_all(file: &File) -> io::Result<Vec<u8>> {
+/// The request of a record.
+fn body(record: &Record<'_>) -> Body {
+    Body {
+        form: record.form,
+        coding: record.coding,
+        bytes: record.body.to_vec(),
+        samples: record.samples.into(),
+        series: Vec::new(),
+        ends: Vec::new(),
+    }
+}
+
+/// All of a file, which has at most this many bytes.
+fn read_all(file: &File, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    file.take(MOST_READ + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_READ {
-        return Err(io::Error::other(format!("it has more than {MOST_READ} bytes")));
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(io::Error::other(format!("it has more than {most} bytes")));
     }
     Ok(bytes)
+}
+
+/// Opens a file that is neither a link, nor a pipe or a device.
+fn plain(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
+    // A pipe could make the daemon wait.
+    let file = options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::other("it is not a regular file; remove it")),
+    }
+}
+
+/// Options of a file to read and write, which only this user may read if it is created.
+fn writable() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    options
 }
 
 #[cfg(test)]

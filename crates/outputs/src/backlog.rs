@@ -13,20 +13,24 @@
 
 use std::mem;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tracing::warn;
 
-use super::queue::{Id, Lane};
+use super::protocol::Protocol;
+use super::queue::{Id, Queue};
+use super::schedule::{Backoff, Patience, Stopped};
+use super::sender::{Attempt, Course, Sender};
+use super::shards::Standing;
 use super::snapshot::Snapshot;
-use super::{Attempt, Course, Refusal, Sending, Standing, Writer};
-use crate::schedule::{Backoff, Patience, Stopped};
 
-/// The queue of a shard, and when it may be sent.
+/// The part of a queue that a shard fills and sends, and when it may be sent.
 #[derive(Debug)]
 pub(super) struct Backlog {
-    queue: Lane,
+    queue: Arc<Mutex<Queue>>,
+    shard: u8,
     /// No request is sent before this.
     pause: Option<Instant>,
     /// Of the backlog: a request in it that always fails does not hold up new ones.
@@ -52,9 +56,10 @@ const MOST_UNAVAILABLE: u32 = 16;
 const MOST: Duration = Duration::from_secs(30);
 
 impl Backlog {
-    pub(super) fn new(queue: Lane) -> Self {
+    pub(super) fn new(queue: Arc<Mutex<Queue>>, shard: u8) -> Self {
         Self {
             queue,
+            shard,
             pause: None,
             own_pause: None,
             own_backoff: Backoff::default(),
@@ -63,9 +68,13 @@ impl Backlog {
             is_wait_logged: false,
         }
     }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl Writer {
+impl<P: Protocol> Sender<P> {
     /// Waits until the next snapshot is due. With a queue, no snapshot is left out since the one
     /// before took long; nor is one that another shard has read.
     pub(super) fn wait(
@@ -88,24 +97,24 @@ impl Writer {
     /// The time that a request may take. With a queue, one that gets no response does not hold up
     /// the next snapshot, but for a few.
     pub(super) fn timeout(&self, patience: &Patience<'_>) -> Option<Duration> {
-        match (&self.backlog, patience) {
-            (Some(_), Patience::Interval(..)) => {
+        match patience.timeout() {
+            None if self.backlog.is_some() => {
                 Some(patience.left().clamp(least(self.backoff.failures()), MOST))
             }
-            _ => patience.timeout(),
+            timeout => timeout,
         }
     }
 
     /// Puts the requests of a snapshot from this one on into the queue, as far as it takes them.
-    pub(super) fn keep(&self, snapshot: &Snapshot, kept: &mut [Option<Id>], from: usize) {
-        let Some(backlog) = &self.backlog else { return };
-        let bodies = snapshot.bodies.iter().zip(kept).skip(from);
-        for (body, kept) in bodies.filter(|(_, kept)| kept.is_none()) {
-            *kept = backlog.queue.push(snapshot.timestamp_ms, body);
-            if kept.is_none() {
-                return;
-            }
-        }
+    /// Returns whether all are there.
+    pub(super) fn keep(&self, snapshot: &Snapshot, kept: &mut [Option<Id>], from: usize) -> bool {
+        let Some(backlog) = &self.backlog else { return false };
+        let mut bodies = snapshot.bodies.iter().zip(kept).skip(from);
+        bodies.all(|(body, kept)| {
+            let push = || backlog.queue().push(backlog.shard, snapshot.timestamp_ms, body);
+            *kept = kept.or_else(push);
+            kept.is_some()
+        })
     }
 
     /// Calls `post`, which sends a request. If there is a queue, and the request may take longer
@@ -116,16 +125,16 @@ impl Writer {
         post: impl FnOnce() -> R,
         timeout: Option<Duration>,
         patience: &Patience<'_>,
-        sending: Option<&mut Sending<'_>>,
+        sending: Option<(&Snapshot, &mut Course)>,
     ) -> (R, Option<Snapshot>) {
         let is_short = timeout.is_some_and(|timeout| timeout <= patience.left());
-        let due = match patience {
-            Patience::Interval(due, _) if self.backlog.is_some() && !is_short => *due,
-            _ => return (post(), None),
-        };
+        if self.backlog.is_none() || is_short || patience.timeout().is_some() {
+            return (post(), None);
+        }
+        let last_ms = patience.last_ms;
         let (end, ended) = mpsc::channel();
         thread::scope(|scope| {
-            let keep = move || self.keep_due(due.last_ms(), &ended, sending);
+            let keep = move || self.keep_due(last_ms, &ended, sending);
             // Without a thread, the snapshots are omitted.
             let keeper = thread::Builder::new().name("queue".into()).spawn_scoped(scope, keep);
             let posted = post();
@@ -141,7 +150,7 @@ impl Writer {
         &self,
         mut last_ms: i64,
         ended: &Receiver<()>,
-        mut sending: Option<&mut Sending<'_>>,
+        mut sending: Option<(&Snapshot, &mut Course)>,
     ) -> Option<Snapshot> {
         let mut queued = None;
         loop {
@@ -154,14 +163,14 @@ impl Writer {
                 },
             };
             last_ms = due_ms;
-            if let Some(Sending { snapshot, kept, at }) = &mut sending {
+            if let Some((snapshot, course)) = &mut sending {
                 // In order.
-                self.keep(snapshot, kept, *at);
+                self.keep(snapshot, &mut course.kept, course.at);
             }
-            let requests = self.noted(self.shards.take(self.shard, due_ms));
+            let requests = self.noted(self.shards.take(self.shard, Some(due_ms)));
             let Some(requests) = requests else { continue };
-            last_ms = last_ms.max(requests.timestamp_ms());
-            let sent = sending.as_ref().map(|sending| sending.snapshot);
+            last_ms = last_ms.max(requests.snapshot.timestamp_ms);
+            let sent = sending.as_ref().map(|(snapshot, _)| *snapshot);
             let before = queued.as_ref().or(self.queued.as_ref()).or(sent);
             let snapshot = self.finish(requests, before.or(self.before.as_ref()));
             let mut kept = vec![None; snapshot.bodies.len()];
@@ -190,9 +199,9 @@ impl Writer {
     }
 
     /// A request was taken or refused, and does not have to be kept.
-    pub(super) fn settle(&mut self, kept: Option<Id>) {
-        if let (Some(backlog), Some(id)) = (&mut self.backlog, kept) {
-            backlog.queue.finish(id);
+    pub(super) fn release(&self, kept: Option<Id>) {
+        if let (Some(backlog), Some(id)) = (&self.backlog, kept) {
+            backlog.queue().finish(id);
         }
     }
 
@@ -200,21 +209,19 @@ impl Writer {
     pub(super) fn judge_backlog(&mut self, course: &Course) {
         let taken = self.shards.taken();
         let Some(backlog) = &mut self.backlog else { return };
-        let refused = course.refused.as_ref();
-        let is_about_samples = refused.is_some_and(Refusal::is_about_samples);
         backlog.barred = match backlog.barred {
-            _ if course.is_any_taken || is_about_samples => None,
+            _ if course.is_any_taken || course.refused == Some(false) => None,
             // A shard may have no series, and others wait for what it is to send. If the receiver
             // has taken something of them since, this one tries.
             Some(before) => Some(before).filter(|before| *before == taken),
-            None => refused.map(|_| taken),
+            None => course.refused.map(|_| taken),
         };
     }
 
     /// Shows how long the oldest samples have waited.
     pub(super) fn show_age(&self, now_ms: i64) {
         if let Some(backlog) = &self.backlog {
-            backlog.queue.show_age(now_ms);
+            backlog.queue().show_age(now_ms);
         }
     }
 
@@ -225,7 +232,7 @@ impl Writer {
                 return;
             }
             let pause = left(backlog.pause).max(left(backlog.own_pause));
-            let Some((id, mut body)) = backlog.queue.front() else {
+            let Some((id, body)) = backlog.queue().front(backlog.shard) else {
                 (backlog.is_refusal_logged, backlog.is_wait_logged) = (false, false);
                 return;
             };
@@ -234,18 +241,7 @@ impl Writer {
             }
             let own_failures = backlog.own_backoff.failures();
             let was_failing = self.backoff.is_failing();
-            let mut attempt = if self.adapt(&mut body) {
-                self.attempt(&body, patience, None)
-            } else {
-                Attempt::Invalid
-            };
-            if matches!(attempt, Attempt::InOtherVersion) {
-                // Whatever the receiver says to other shards meanwhile, so that this ends.
-                attempt = match body.in_version_1() {
-                    Ok(other) => self.attempt(&other, patience, None),
-                    Err(_) => Attempt::Invalid,
-                };
-            }
+            let attempt = self.attempt(&body, patience, None);
             let mut is_to_blame = false;
             if let Attempt::Failed { status, asked, text } = &attempt {
                 // Of this shard or of others, requests were taken.
@@ -268,17 +264,17 @@ impl Writer {
                 let delay = backlog.own_backoff.fail(asked);
                 backlog.own_pause = Some(Instant::now() + delay);
                 if is_to_blame {
-                    backlog.queue.blame(id);
+                    backlog.queue().blame(id);
                 }
                 return;
             }
-            Attempt::Taken => {}
-            Attempt::Refused(refusal) if !refusal.is_about_samples() => {
+            Attempt::Taken(..) => {}
+            Attempt::Refused { status, is_of_sender: true, text } => {
                 // The next snapshot tells whether the receiver takes anything.
                 backlog.barred = Some(self.shards.taken());
-                backlog.queue.blame(id);
+                backlog.queue().blame(id);
                 if !mem::replace(&mut backlog.is_wait_logged, true) {
-                    let (receiver, Refusal { status, text, .. }) = (&metrics.receiver, refusal);
+                    let receiver = &metrics.receiver;
                     warn!(
                         %receiver, status, answer = text,
                         "the receiver refuses requests of the queue, which wait: the response is \
@@ -287,8 +283,8 @@ impl Writer {
                 }
                 return;
             }
-            Attempt::Refused(Refusal { status, text, .. }) => {
-                backlog.queue.count_refused(samples);
+            Attempt::Refused { status, text, .. } => {
+                backlog.queue().count_refused(samples);
                 if !mem::replace(&mut backlog.is_refusal_logged, true) {
                     let receiver = &metrics.receiver;
                     warn!(
@@ -298,14 +294,11 @@ impl Writer {
                     );
                 }
             }
-            // No response to 1.0 asks for another version.
-            Attempt::Invalid | Attempt::InOtherVersion => {
-                metrics.invalid.inc_by(samples);
-            }
+            Attempt::Invalid => metrics.invalid.inc_by(samples),
         }
         (backlog.pause, backlog.own_pause) = (None, None);
         backlog.own_backoff.succeed();
-        backlog.queue.finish(id);
+        backlog.queue().finish(id);
     }
 }
 
@@ -336,18 +329,6 @@ fn left(pause: Option<Instant>) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn refusals_of_samples_are_told_from_others() {
-        let refusal = |status, is_loop| Refusal { status, is_loop, text: String::new() };
-        for status in [400, 409, 413, 422] {
-            assert!(refusal(status, false).is_about_samples(), "{status}");
-        }
-        for status in [200, 301, 401, 403, 404, 405, 407, 415] {
-            assert!(!refusal(status, false).is_about_samples(), "{status}");
-        }
-        assert!(!refusal(409, true).is_about_samples());
-    }
 
     #[test]
     fn a_receiver_that_throttles_blames_no_request() {

@@ -1,12 +1,15 @@
 //! How requests are compressed.
 //!
 //! The specification of remote write has Snappy alone. With zstd, a request has a fraction of these
-//! bytes: VictoriaMetrics takes it from its agents, and the daemon from other daemons.
+//! bytes: VictoriaMetrics takes it from its agents, and the daemon from other daemons. OTLP has
+//! gzip.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 
 use clap::ValueEnum;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use quipu_wire::remote;
 use serde::{Deserialize, Serialize};
 use zstd::bulk;
@@ -14,15 +17,23 @@ use zstd::zstd_safe::compress_bound;
 
 use quipu_process::decoders::zstd_decoder;
 
-/// How requests are compressed.
+/// How requests are compressed. Files of the queue have the numbers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Coding {
     /// With Snappy, as every receiver takes it.
     #[default]
-    Snappy,
+    Snappy = 0,
     /// With zstd, as VictoriaMetrics and other daemons take it.
-    Zstd,
+    Zstd = 1,
+    /// With gzip, by OTLP.
+    #[value(skip)]
+    #[serde(skip)]
+    Gzip = 2,
+    /// Not at all, by OTLP.
+    #[value(skip)]
+    #[serde(skip)]
+    Plain = 3,
 }
 
 /// Compresses one request after the other. It keeps its memory for the next one.
@@ -40,11 +51,13 @@ pub(super) struct Compressor {
 const LEVEL: i32 = 1;
 
 impl Coding {
-    /// Its name in `Content-Encoding`.
-    pub(super) fn name(self) -> &'static str {
+    /// Its name in `Content-Encoding`, if it has one.
+    pub(super) fn name(self) -> Option<&'static str> {
         match self {
-            Self::Snappy => "snappy",
-            Self::Zstd => "zstd",
+            Self::Snappy => Some("snappy"),
+            Self::Zstd => Some("zstd"),
+            Self::Gzip => Some("gzip"),
+            Self::Plain => None,
         }
     }
 
@@ -54,17 +67,19 @@ impl Coding {
     /// If there are more, or if the request is damaged.
     pub(super) fn uncompress(self, request: &[u8], limit: usize) -> io::Result<Vec<u8>> {
         let mut out = Vec::new();
-        match self {
+        let decoder: Box<dyn Read + '_> = match self {
             Self::Snappy => {
                 remote::uncompress(request, limit, &mut out).map_err(io::Error::other)?;
+                return Ok(out);
             }
-            Self::Zstd => {
-                let most = u64::try_from(limit).unwrap_or(u64::MAX);
-                zstd_decoder(request)?.take(most.saturating_add(1)).read_to_end(&mut out)?;
-                if out.len() > limit {
-                    return Err(io::ErrorKind::FileTooLarge.into());
-                }
-            }
+            Self::Zstd => Box::new(zstd_decoder(request)?),
+            Self::Gzip => Box::new(GzDecoder::new(request)),
+            Self::Plain => Box::new(request),
+        };
+        let most = u64::try_from(limit).unwrap_or(u64::MAX);
+        decoder.take(most.saturating_add(1)).read_to_end(&mut out)?;
+        if out.len() > limit {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         Ok(out)
     }
@@ -83,18 +98,31 @@ impl Compressor {
     ///
     /// # Errors
     /// If there are 4 GiB or more.
-    pub(super) fn compress(&mut self, request: &[u8]) -> io::Result<&[u8]> {
-        if self.coding == Coding::Snappy {
-            return self.snappy.compress(request).map_err(io::Error::other);
+    pub(super) fn compress(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+        match self.coding {
+            Coding::Snappy => {
+                let body = self.snappy.compress(request).map_err(io::Error::other)?;
+                Ok(body.to_vec())
+            }
+            Coding::Zstd => {
+                let context = match self.zstd.take() {
+                    Some(context) => context,
+                    None => bulk::Compressor::new(LEVEL)?,
+                };
+                self.block.clear();
+                self.block.reserve(compress_bound(request.len()));
+                self.zstd.insert(context).compress_to_buffer(request, &mut self.block)?;
+                Ok(self.block.clone())
+            }
+            Coding::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
+                encoder.write_all(request)?;
+                let mut body = encoder.finish()?;
+                body.shrink_to_fit();
+                Ok(body)
+            }
+            Coding::Plain => Ok(request.to_vec()),
         }
-        let context = match self.zstd.take() {
-            Some(context) => context,
-            None => bulk::Compressor::new(LEVEL)?,
-        };
-        self.block.clear();
-        self.block.reserve(compress_bound(request.len()));
-        self.zstd.insert(context).compress_to_buffer(request, &mut self.block)?;
-        Ok(&self.block)
     }
 }
 
@@ -112,15 +140,16 @@ mod tests {
     fn requests_come_back_up_to_the_limit() {
         // Of a window that readers of zstd in HTTP need not have, if it were that of the request.
         let long: Vec<u8> = (0..10 << 20_u32).map(|n| (n / 999) as u8).collect();
-        for coding in [Coding::Snappy, Coding::Zstd] {
+        for coding in [Coding::Snappy, Coding::Zstd, Coding::Gzip, Coding::Plain] {
             let mut compressor = Compressor::new(coding);
             for request in [&b"abc"[..], &long, b"", &[7; 1000]] {
                 let body = compressor.compress(request).unwrap();
-                let read = |limit| coding.uncompress(body, limit);
+                let read = |limit| coding.uncompress(&body, limit);
                 assert_eq!(read(request.len()).unwrap(), request);
                 assert!(request.is_empty() || read(request.len() - 1).is_err(), "{coding:?}");
-                let cut = &body[..body.len() - 1];
-                assert!(cut.is_empty() || coding.uncompress(cut, request.len()).is_err());
+                let is_whole = body.is_empty() || coding == Coding::Plain;
+                let is_cut = || coding.uncompress(&body[..body.len() - 1], request.len()).is_err();
+                assert!(is_whole || is_cut());
             }
         }
     }

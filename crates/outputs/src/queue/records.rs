@@ -4,19 +4,33 @@
 //! What a file has ends with its last whole record. The bytes after it were being written when the
 //! machine lost its power or the disk was full. Bytes before it that are damaged are skipped.
 
+use std::io;
+
 use quipu_wire::remote::WriteVersion;
 
-use crate::remote_write::coding::Coding;
+use crate::coding::Coding;
+
+/// What a request is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Samples in version 1.0 of remote write, and in 2.0.
+    Write1 = 1,
+    Write2 = 2,
+    /// Data points of OTLP.
+    Points = 3,
+    /// Data points that are not sent: the totals that the points that wait lead to.
+    Totals = 4,
+}
 
 /// A request that waits, or that waited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Record<'a> {
     /// Whether it was taken or refused.
     pub(super) is_done: bool,
-    /// The time of its samples, in milliseconds since 1970.
-    pub(super) timestamp_ms: i64,
+    /// The time of its samples since 1970: in milliseconds, or that of totals in nanoseconds.
+    pub(super) time: i64,
     pub(super) samples: u32,
-    pub(super) version: WriteVersion,
+    pub(super) form: Form,
     pub(super) coding: Coding,
     /// The shard that it is of, and the last of all shards. Both are 0 if there was one.
     pub(super) shard: u8,
@@ -55,11 +69,7 @@ pub(super) struct Skipped {
 }
 
 /// The bytes of a file's header.
-pub(super) const HEADER: [u8; 16] = *b"QUIPURWQ\x03\0\0\0\0\0\0\0";
-/// That of version 2, whose records have a zero for the coding.
-const HEADER_2: [u8; 16] = *b"QUIPURWQ\x02\0\0\0\0\0\0\0";
-/// That of version 1, whose records have zeros for the shards, too.
-pub(super) const HEADER_1: [u8; 16] = *b"QUIPURWQ\x01\0\0\0\0\0\0\0";
+pub(super) const HEADER: [u8; 16] = header(4);
 /// The bytes of a record before the body.
 pub(super) const PREFIX: usize = 28;
 /// The most bytes of a body.
@@ -70,43 +80,52 @@ const MOST_SEARCHED: usize = 256 << 20;
 /// What marks a record as done, at its beginning.
 pub(super) const DONE: [u8; 4] = [1, 0, 0, 0];
 
+/// The header of files of a version. Version 3 has no totals and no data points, the records of
+/// version 2 have a zero for the coding, and those of version 1 also for the shards.
+pub(super) const fn header(version: u8) -> [u8; 16] {
+    let mut header = *b"QUIPURWQ\0\0\0\0\0\0\0\0";
+    header[8] = version;
+    header
+}
+
 /// Judges the beginning of a file.
 pub(super) fn kind(bytes: &[u8]) -> Kind {
-    let mut headers = [HEADER, HEADER_2, HEADER_1].into_iter();
+    let mut headers = (1..=4).map(header);
     match bytes.get(..HEADER.len()) {
-        Some(header) if headers.any(|known| header == known) => Kind::Queue,
+        Some(begun) if headers.any(|known| begun == known) => Kind::Queue,
         None if headers.any(|known| known.starts_with(bytes)) => Kind::Torn,
         _ => Kind::Foreign,
     }
 }
 
+impl Form {
+    /// The version of remote write.
+    pub(crate) fn version(self) -> WriteVersion {
+        if self == Self::Write1 { WriteVersion::One } else { WriteVersion::Two }
+    }
+}
+
 impl Record<'_> {
-    /// Appends the bytes of the record. Returns false, and appends nothing, if the body is too long
-    /// or empty.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) -> bool {
-        let length = match u32::try_from(self.body.len()) {
-            Ok(length) if (1..=MOST_BODY).contains(&self.body.len()) => length,
-            _ => return false,
-        };
-        let version = match self.version {
-            WriteVersion::One => 1,
-            WriteVersion::Two => 2,
-        };
-        let coding = match self.coding {
-            Coding::Snappy => 0,
-            Coding::Zstd => 1,
-        };
+    /// Appends the bytes of the record.
+    ///
+    /// # Errors
+    /// If the body is too long or empty. Nothing is appended then.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) -> io::Result<()> {
+        if !(1..=MOST_BODY).contains(&self.body.len()) {
+            let what = format!("a request has {} bytes", self.body.len());
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+        }
         let start = out.len();
         out.extend(if self.is_done { DONE } else { [0; 4] });
         out.extend([0; 4]);
-        out.extend(length.to_le_bytes());
+        out.extend((self.body.len() as u32).to_le_bytes());
         out.extend(self.samples.to_le_bytes());
-        out.extend(self.timestamp_ms.to_le_bytes());
-        out.extend([version, coding, self.shard, self.last_shard]);
+        out.extend(self.time.to_le_bytes());
+        out.extend([self.form as u8, self.coding as u8, self.shard, self.last_shard]);
         out.extend(self.body);
         let crc = crc32fast::hash(&out[start + 8..]);
         out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
-        true
+        Ok(())
     }
 }
 
@@ -171,16 +190,16 @@ impl<'a> Iterator for Records<'a> {
 fn read(bytes: &[u8]) -> Option<Record<'_>> {
     let (prefix, rest) = bytes.split_first_chunk::<PREFIX>()?;
     let body = rest.get(..length(prefix)?)?;
-    let (version, coding) = form(prefix)?;
+    let (form, coding) = form(prefix)?;
     if crc32fast::hash(bytes.get(8..PREFIX + body.len())?) != word(prefix, 4) {
         return None;
     }
     let time = u64::from(word(prefix, 16)) | u64::from(word(prefix, 20)) << 32;
     Some(Record {
         is_done: word(prefix, 0) != 0,
-        timestamp_ms: time.cast_signed(),
+        time: time.cast_signed(),
         samples: word(prefix, 12),
-        version,
+        form,
         coding,
         shard: prefix[26],
         last_shard: prefix[27],
@@ -188,19 +207,12 @@ fn read(bytes: &[u8]) -> Option<Record<'_>> {
     })
 }
 
-/// The version of remote write and the coding, if both are known.
-fn form(prefix: &[u8; PREFIX]) -> Option<(WriteVersion, Coding)> {
-    let version = match prefix[24] {
-        1 => WriteVersion::One,
-        2 => WriteVersion::Two,
-        _ => return None,
-    };
-    let coding = match prefix[25] {
-        0 => Coding::Snappy,
-        1 => Coding::Zstd,
-        _ => return None,
-    };
-    Some((version, coding))
+/// The form of a request and its coding, if both are known.
+fn form(prefix: &[u8; PREFIX]) -> Option<(Form, Coding)> {
+    let forms = [Form::Write1, Form::Write2, Form::Points, Form::Totals];
+    let codings = [Coding::Snappy, Coding::Zstd, Coding::Gzip, Coding::Plain];
+    let form = forms.into_iter().find(|form| *form as u8 == prefix[24])?;
+    Some((form, codings.into_iter().find(|coding| *coding as u8 == prefix[25])?))
 }
 
 /// The length of a body, if there may be such a one.
@@ -218,15 +230,14 @@ mod tests {
     use super::*;
 
     fn records() -> [Record<'static>; 3] {
-        let record =
-            |is_done, timestamp_ms, (version, coding), [shard, last_shard]: [u8; 2], body| {
-                let samples = 7;
-                Record { is_done, timestamp_ms, samples, version, coding, shard, last_shard, body }
-            };
+        let record = |is_done, time, (form, coding), [shard, last_shard]: [u8; 2], body| {
+            let samples = 7;
+            Record { is_done, time, samples, form, coding, shard, last_shard, body }
+        };
         [
-            record(false, 1_700_000_000_000, (WriteVersion::Two, Coding::Snappy), [0, 0], b"abc"),
-            record(true, -1, (WriteVersion::One, Coding::Zstd), [3, 63], b"d"),
-            record(false, i64::MAX, (WriteVersion::Two, Coding::Zstd), [255, 255], &[0; 100]),
+            record(false, 1_700_000_000_000, (Form::Write2, Coding::Snappy), [0, 0], b"abc"),
+            record(true, -1, (Form::Write1, Coding::Zstd), [3, 63], b"d"),
+            record(false, i64::MAX, (Form::Totals, Coding::Gzip), [255, 255], &[0; 100]),
         ]
     }
 
@@ -235,7 +246,7 @@ mod tests {
         let mut bytes = HEADER.to_vec();
         let mut ends = vec![bytes.len()];
         for record in records() {
-            assert!(record.encode(&mut bytes));
+            record.encode(&mut bytes).unwrap();
             ends.push(bytes.len());
         }
         let read = |bytes: &[u8]| Records::new(bytes, HEADER.len()).count();
@@ -281,11 +292,11 @@ mod tests {
     }
 
     #[test]
-    fn files_of_versions_1_and_2_are_read() {
+    fn files_of_earlier_versions_are_read() {
         // The records of version 1 are those of one shard with Snappy.
-        for header in [HEADER_1, HEADER_2] {
+        for header in [header(1), header(2), header(3)] {
             let mut bytes = header.to_vec();
-            assert!(records()[0].encode(&mut bytes));
+            records()[0].encode(&mut bytes).unwrap();
             assert_eq!(bytes[HEADER.len() + 24..][..4], [2, 0, 0, 0]);
             assert_eq!(kind(&bytes), Kind::Queue);
             for end in 0..header.len() {
@@ -313,8 +324,8 @@ mod tests {
         let mut bytes = Vec::new();
         let body = vec![1; MOST_BODY + 1];
         let record = records()[0];
-        assert!(!Record { body: &[], ..record }.encode(&mut bytes));
-        assert!(!Record { body: &body, ..record }.encode(&mut bytes));
+        assert!(Record { body: &[], ..record }.encode(&mut bytes).is_err());
+        assert!(Record { body: &body, ..record }.encode(&mut bytes).is_err());
         assert!(bytes.is_empty());
         // Zeros are what a power loss leaves of a tail.
         assert_eq!(Records::new(&[0; 4096], 0).count(), 0);

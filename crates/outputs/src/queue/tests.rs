@@ -1,9 +1,8 @@
 //! Queues that are opened again, full, damaged, foreign, and on a disk that takes nothing.
 
-use super::super::coding::Coding;
 use super::*;
+use crate::coding::Coding;
 use quipu::Registry;
-use quipu_wire::remote::WriteVersion;
 
 const URL: &str = "http://a/w";
 const LIMIT: u64 = 1 << 20;
@@ -24,7 +23,8 @@ fn open(directory: &Path) -> Queue {
 
 fn body(text: &str) -> Body {
     let bytes = text.as_bytes().to_vec();
-    Body { version: WriteVersion::Two, coding: Coding::Snappy, bytes, samples: 3 }
+    let (form, coding) = (Form::Write2, Coding::Snappy);
+    Body { form, coding, bytes, samples: 3, series: Vec::new(), ends: Vec::new() }
 }
 
 fn push(queue: &mut Queue, texts: &[&str]) -> Vec<Id> {
@@ -301,17 +301,17 @@ fn requests_of_another_number_of_shards_go_first() {
 
 /// Writes a file of the version of the layout that knew no shards.
 fn fill_with_version_1(queue: &Queue) {
-    let mut bytes = records::HEADER_1.to_vec();
+    let mut bytes = records::header(1).to_vec();
     let old = Record {
         is_done: false,
-        timestamp_ms: 1000,
+        time: 1000,
         samples: 1,
-        version: WriteVersion::Two,
+        form: Form::Write2,
         coding: Coding::Snappy,
         shard: 0,
         last_shard: 0,
         body: b"old",
     };
-    assert!(old.encode(&mut bytes));
+    old.encode(&mut bytes).unwrap();
     fs::write(queue.folder.join("0000000000000001.queue"), bytes).unwrap();
 }

@@ -11,64 +11,55 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use quipu_segment::hash::Seeded;
-use quipu_wire::remote::WriteVersion;
+use quipu_client::sender::Answer;
 use tracing::{debug, info, warn};
 
-use super::coding::Coding;
+use super::Source;
 use super::metrics::ReceiverMetrics;
-use super::negotiation::{Negotiation, Verdict};
-use super::parts::Parts;
-use super::series::Flattening;
-use super::snapshot::Requests;
-use crate::labels::ExternalLabel;
-use crate::{Options, Source};
+use super::protocol::{Protocol, Verdict};
+use super::snapshot::{Body, Requests};
 use quipu_process::time::now_ms;
-use quipu_translate::rules::Relabelling;
 
 /// The shards of a receiver.
-pub(crate) struct Shards {
+pub(super) struct Shards<P: Protocol> {
     source: Arc<dyn Source>,
-    labels: Vec<ExternalLabel>,
-    relabelling: Option<Arc<Relabelling>>,
+    pub(super) protocol: P,
     count: usize,
-    coding: Coding,
-    has_exemplars: bool,
     interval: Duration,
-    hash: Seeded,
-    reading: Mutex<Reading>,
-    negotiation: Mutex<Negotiation>,
+    reading: Mutex<Reading<Requests<P::Writer>>>,
     standings: Mutex<Standings>,
     /// The time of the last snapshot that each shard has sent completely.
     completed: Mutex<Vec<Option<i64>>>,
     /// How many requests the receiver has taken.
     taken: AtomicU64,
-    has_queue: bool,
+    /// The text of the log when the receiver fails.
+    failing: &'static str,
     pub(super) metrics: ReceiverMetrics,
 }
 
 /// The last snapshot that was read, with the parts that wait for their shards.
-struct Reading {
+struct Reading<R> {
     timestamp_ms: i64,
     at: Instant,
     /// Whether it is that of the end.
     is_last: bool,
-    parts: Vec<Option<Requests>>,
+    parts: Vec<Option<R>>,
     /// How many series the largest part had.
     series: usize,
 }
 
-/// What is known of a receiver.
+/// What is known of a receiver. The later ones are worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     Unknown,
-    Takes(Version),
+    /// It takes samples, in the version with this number.
+    Takes(i64),
+    Rejects,
     Refuses(u16),
+    /// It refuses all of a snapshot of deltas, which is kept.
+    PutsOff(u16),
     Fails,
 }
-
-/// The number of a version of remote write.
-pub(super) type Version = i64;
 
 /// What each shard knows of the receiver, with a text about it, and what was last logged.
 struct Standings {
@@ -76,88 +67,71 @@ struct Standings {
     logged: Standing,
 }
 
-impl Shards {
+impl<P: Protocol> Shards<P> {
     /// The shards of a receiver.
-    pub(crate) fn new(
+    pub(super) fn new(
         source: Arc<dyn Source>,
-        options: &Options,
-        relabelling: Option<Arc<Relabelling>>,
+        protocol: P,
+        count: usize,
+        interval: Duration,
         metrics: ReceiverMetrics,
+        failing: &'static str,
     ) -> Self {
-        let count = options.shards.max(1).into();
-        let none = |_| None;
         let reading = Reading {
             timestamp_ms: i64::MIN,
             at: Instant::now(),
             is_last: false,
-            parts: (0..count).map(none).collect(),
+            parts: (0..count).map(|_| None).collect(),
             series: 0,
         };
         Self {
             source,
-            labels: options.labels.clone(),
-            relabelling,
+            protocol,
             count,
-            coding: options.compression,
-            has_exemplars: options.exemplars,
-            interval: options.interval,
-            hash: Seeded::default(),
+            interval,
             reading: Mutex::new(reading),
-            negotiation: Mutex::new(Negotiation::new()),
             standings: Mutex::new(Standings::new(count)),
             completed: Mutex::new(vec![None; count]),
             taken: AtomicU64::new(0),
-            has_queue: options.queue.is_some(),
+            failing,
             metrics,
         }
     }
 
     /// How many there are.
-    pub(crate) fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.count
-    }
-
-    /// The hash of the series of all snapshots.
-    pub(super) fn hash(&self) -> &Seeded {
-        &self.hash
     }
 
     /// The way that the samples have gone.
     pub(super) fn via(&self) -> String {
-        match &self.relabelling {
-            // Where rules drop what came from others, a request may go back to them.
-            Some(_) => self.source.via().own().to_owned(),
-            None => self.source.via().field(),
-        }
+        self.protocol.via(&*self.source)
     }
 
     /// The part of a shard of the snapshot that was due at this time, or of a later one. `None` if
     /// the shard had it before, as after the clock was set back, or if the last snapshot was read
-    /// already.
+    /// already. Without a time, it is of the last snapshot, for which there is no other time than
+    /// now.
     ///
     /// # Errors
     /// If the families of the state are inconsistent.
-    pub(super) fn take(&self, shard: usize, due_ms: i64) -> Result<Option<Requests>, quipu::Error> {
+    pub(super) fn take(
+        &self,
+        shard: usize,
+        due_ms: Option<i64>,
+    ) -> Result<Option<Requests<P::Writer>>, quipu::Error> {
         let mut reading = lock(&self.reading);
-        if reading.is_last {
-            return Ok(None);
-        }
-        if !reading.is_of(shard, due_ms, self.interval) {
-            self.read(&mut reading, due_ms)?;
-        }
-        Ok(reading.part(shard))
-    }
-
-    /// The part of a shard of the last snapshot, for which there is no other time than now.
-    ///
-    /// # Errors
-    /// If the families of the state are inconsistent.
-    pub(super) fn take_last(&self, shard: usize) -> Result<Option<Requests>, quipu::Error> {
-        let mut reading = lock(&self.reading);
-        if !reading.is_last || !reading.has(shard) {
-            // Not at a multiple of the interval: the totals of that time may have been sent.
-            self.read(&mut reading, now_ms())?;
-            reading.is_last = true;
+        match due_ms {
+            Some(_) if reading.is_last => return Ok(None),
+            Some(due_ms) if !reading.is_of(shard, due_ms, self.interval) => {
+                self.read(&mut reading, due_ms)?;
+            }
+            None if !reading.is_last || !reading.has(shard) => {
+                // Not at a multiple of the interval: the totals of that time may have been sent.
+                self.read(&mut reading, now_ms())?;
+                reading.is_last = true;
+            }
+            _ => {}
         }
         Ok(reading.part(shard))
     }
@@ -168,18 +142,16 @@ impl Shards {
     }
 
     /// Reads all series. Parts that were not fetched are replaced.
-    fn read(&self, reading: &mut Reading, timestamp_ms: i64) -> Result<(), quipu::Error> {
+    fn read(
+        &self,
+        reading: &mut Reading<Requests<P::Writer>>,
+        timestamp_ms: i64,
+    ) -> Result<(), quipu::Error> {
         let begun = Instant::now();
         let replaced = reading.parts.iter_mut().filter_map(Option::take);
         self.metrics.replaced.inc_by(replaced.map(|part| part.samples()).sum());
-        let mut parts = Parts::new(timestamp_ms, self.version(), &self.hash, self.count)
-            .compressed(self.coding)
-            .relabelled(self.relabelling.clone())
-            .expecting(reading.series)
-            .with_exemplars(self.has_exemplars);
-        self.source.visit(&mut Flattening::new(&mut parts, &self.labels))?;
-        let (parts, nameless) = parts.finish();
-        self.metrics.invalid.inc_by(nameless);
+        let source = &*self.source;
+        let parts = self.protocol.read(source, timestamp_ms, self.count, reading.series)?;
         reading.timestamp_ms = timestamp_ms;
         reading.at = begun;
         reading.series = parts.iter().map(Requests::series).max().unwrap_or(0);
@@ -189,19 +161,10 @@ impl Shards {
         Ok(())
     }
 
-    /// The version to send.
-    pub(super) fn version(&self) -> WriteVersion {
-        lock(&self.negotiation).version()
-    }
-
-    /// Judges the response to a request in this version.
-    pub(super) fn judge(&self, sent: WriteVersion, status: u16, has_counts: bool) -> Verdict {
-        let mut negotiation = lock(&self.negotiation);
-        let verdict = negotiation.judge(sent, status, has_counts);
-        if negotiation.is_known() {
-            self.metrics.version.set(number(negotiation.version()));
-        }
-        if verdict == Verdict::Taken {
+    /// Judges the response to a request.
+    pub(super) fn judge(&self, body: &Body, answer: &Answer) -> Verdict {
+        let verdict = self.protocol.judge(body, answer);
+        if matches!(verdict, Verdict::Taken(..)) {
             self.taken.fetch_add(1, Ordering::Relaxed);
         }
         verdict
@@ -227,29 +190,26 @@ impl Shards {
     pub(super) fn note(&self, shard: usize, standing: Standing, text: &str) {
         let mut standings = lock(&self.standings);
         let Some((standing, text)) = standings.set(shard, standing, text) else { return };
-        let receiver = &self.metrics.receiver;
+        let (receiver, samples) = (&self.metrics.receiver, P::SAMPLES);
+        let refused = |status: u16, what: &str| {
+            warn!(%receiver, status, answer = text, "the receiver refuses {samples}{what}");
+        };
         match standing {
             Standing::Unknown => {}
-            Standing::Takes(version) => {
-                info!(%receiver, version, "the receiver takes samples");
-            }
-            Standing::Refuses(status) => warn!(
-                %receiver, status, answer = text,
-                "the receiver refuses samples, which are not sent again"
+            Standing::Takes(0) => info!(%receiver, "the receiver takes {samples}"),
+            Standing::Takes(version) => info!(%receiver, version, "the receiver takes {samples}"),
+            Standing::Rejects => warn!(
+                %receiver, answer = text,
+                "the receiver takes {samples}, but for some that it rejects"
             ),
-            Standing::Fails if self.has_queue => warn!(
-                %receiver, error = text,
-                "remote write fails; requests wait in the queue"
-            ),
-            Standing::Fails => warn!(
-                %receiver, error = text,
-                "remote write fails; the receiver gets the current totals when it takes them again"
-            ),
+            Standing::Refuses(status) => refused(status, ", which are not sent again"),
+            Standing::PutsOff(status) => refused(status, "; it gets what they have later"),
+            Standing::Fails => warn!(%receiver, error = text, "{}", self.failing),
         }
     }
 }
 
-impl Reading {
+impl<R> Reading<R> {
     /// Whether this is the snapshot for a shard that is due for one of this time.
     fn is_of(&self, shard: usize, due_ms: i64, interval: Duration) -> bool {
         // Two readings of one time would give its samples two values.
@@ -265,7 +225,7 @@ impl Reading {
         self.parts.get(shard).is_some_and(Option::is_some)
     }
 
-    fn part(&mut self, shard: usize) -> Option<Requests> {
+    fn part(&mut self, shard: usize) -> Option<R> {
         self.parts.get_mut(shard)?.take()
     }
 }
@@ -287,14 +247,6 @@ impl Standings {
     }
 }
 
-/// The number of a version.
-pub(super) fn number(version: WriteVersion) -> Version {
-    match version {
-        WriteVersion::One => 1,
-        WriteVersion::Two => 2,
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -306,13 +258,12 @@ mod tests {
 
     #[test]
     fn a_time_has_one_reading_whatever_the_clock_does() {
-        let part = || Requests::new(2000, WriteVersion::Two, Seeded::default());
-        let parts = vec![Some(part()), None];
+        let parts = vec![Some(()), None];
         let mut reading =
             Reading { timestamp_ms: 2000, at: Instant::now(), is_last: false, parts, series: 0 };
         let hour = Duration::from_secs(3600);
         let is_of =
-            |reading: &Reading, due_ms| [0, 1].map(|shard| reading.is_of(shard, due_ms, hour));
+            |reading: &Reading<()>, due_ms| [0, 1].map(|shard| reading.is_of(shard, due_ms, hour));
         assert_eq!(is_of(&reading, 3000), [false, false]);
         assert_eq!(is_of(&reading, 2000), [true, true]);
         // The second one had its part.
@@ -320,7 +271,7 @@ mod tests {
         assert_eq!(is_of(&reading, 2000), [true, true]);
         assert!(reading.part(0).is_none());
         // The clock was set back by more.
-        reading.parts[0] = Some(part());
+        reading.parts[0] = Some(());
         assert_eq!(is_of(&reading, 1000), [true, false]);
         assert!(!reading.is_of(0, 1000, Duration::ZERO));
     }

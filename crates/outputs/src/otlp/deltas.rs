@@ -1,0 +1,149 @@
+//! What a receiver of deltas has, and what it is owed: the totals, and the requests with what was
+//! added up to them, which wait in a queue.
+//!
+//! Each snapshot is in the queue before the first of its requests is sent. After a kill, all
+//! requests but those that are settled are sent again with the same bytes: at most the one whose
+//! response was on its way is sent twice. Nothing is settled as long as all requests are refused
+//! for what is not in them, since the snapshot is kept if all are.
+
+use std::path::Path;
+
+use quipu::Registry;
+use quipu_segment::hash::Seeded;
+use quipu_segment::printable;
+use tracing::warn;
+
+use super::growth::{Growing, Totals};
+use crate::queue::{Metrics, Queue, Restored};
+use crate::snapshot::Snapshot;
+use quipu_process::time::now_ns;
+
+pub(crate) struct Deltas {
+    queue: Queue,
+    /// The totals up to which it has everything but what is owed.
+    totals: Totals,
+    /// The totals before, as long as the receiver has nothing of what is owed.
+    last: Option<Totals>,
+    /// What an earlier run still owes, and whether that is a whole snapshot.
+    restored: Option<(Snapshot, bool)>,
+    /// When this began, in nanoseconds since 1970.
+    begun_ns: u64,
+    /// Whether the queue was damaged, and the totals are not yet known.
+    is_lost: bool,
+}
+
+/// How far a clock may be ahead: a minute.
+const MOST_AHEAD_NS: u64 = 60_000_000_000;
+
+impl Deltas {
+    /// Opens the queue of a receiver beside the state. Without one, everything is still to be sent.
+    ///
+    /// # Errors
+    /// Those of [`Queue::open`].
+    pub(super) fn open(state: &Path, receiver: &str, hash: &Seeded) -> Result<Self, String> {
+        let mut directory = state.as_os_str().to_owned();
+        directory.push(".otlp");
+        // These metrics are not shown.
+        let metrics = Metrics::new(&Registry::new().prefix("quipu"));
+        let metrics = metrics.map_err(|error| error.to_string())?.receiver(receiver);
+        let mut queue = Queue::open(directory.as_ref(), receiver, u64::MAX, 1, metrics)?;
+        let restored = queue.restore().map_err(|error| error.to_string()).and_then(|restored| {
+            let Some(Restored { totals, time_ns, owed, is_whole }) = restored else {
+                return Ok((Totals::none(hash), None));
+            };
+            let owed = Snapshot { timestamp_ms: 0, bodies: owed, invalid: 0 };
+            let owed = (!owed.bodies.is_empty()).then_some((owed, is_whole));
+            Ok((Totals::restore(time_ns, totals, hash)?, owed))
+        });
+        let is_lost = restored.is_err();
+        let (totals, restored) = restored.unwrap_or_else(|error| {
+            let path = printable(queue.folder());
+            warn!(
+                %path, %error,
+                "cannot read up to where a receiver has what was added; it gets what is added from \
+                 now on"
+            );
+            (Totals::none(hash), None)
+        });
+        Ok(Self { queue, totals, last: None, restored, begun_ns: now_ns(), is_lost })
+    }
+
+    /// What an earlier run still owes, and whether that is a whole snapshot.
+    pub(crate) fn restored(&mut self) -> Option<(Snapshot, bool)> {
+        self.restored.take()
+    }
+
+    /// The time of a snapshot that is taken now.
+    pub(super) fn next_ns(&self) -> u64 {
+        time_after(self.totals.time_ns, now_ns())
+    }
+
+    /// Takes what is added up to a time.
+    pub(super) fn growing(&self, time_ns: u64) -> Growing<'_> {
+        Growing::new(&self.totals, time_ns, self.begun_ns)
+    }
+
+    /// Has these totals as those of the snapshot that is to be kept.
+    pub(super) fn advance(&mut self, totals: Totals) {
+        self.last = Some(std::mem::replace(&mut self.totals, totals));
+    }
+
+    /// Keeps a snapshot, whose requests are sent next.
+    ///
+    /// # Errors
+    /// If it cannot be written. The next one then has what was in it, too.
+    pub(crate) fn keep(&mut self, snapshot: &mut Snapshot) -> Result<(), String> {
+        if self.is_lost {
+            // What the receiver has of these totals is not known.
+            snapshot.bodies.clear();
+        }
+        let Totals { time_ns, bodies, .. } = &self.totals;
+        let kept = self.queue.begin_snapshot(*time_ns, bodies, &snapshot.bodies);
+        self.is_lost &= kept.is_err();
+        kept.map_err(|error| {
+            self.totals = self.last.take().unwrap_or_else(|| Totals::none(self.totals.hash()));
+            let path = printable(self.queue.folder());
+            format!("cannot write to {path}, so nothing is sent: {error}")
+        })
+    }
+
+    /// Notes that the receiver may have a request.
+    pub(crate) fn may_be_taken(&mut self) {
+        self.last = None;
+    }
+
+    /// Notes that the next requests are settled, that many.
+    pub(crate) fn settle(&mut self, count: usize) {
+        self.last = None;
+        self.queue.finish_next(count);
+    }
+
+    /// Takes back the snapshot that was kept. Returns false if the receiver may have some of it.
+    pub(crate) fn take_back(&mut self) -> bool {
+        let Some(last) = self.last.take() else { return false };
+        self.totals = last;
+        self.queue.take_back();
+        true
+    }
+}
+
+/// The time of a snapshot: later than that of the last one, though the clock was set back a little.
+/// If the clock was far ahead at the last one, all times would be wrong until then.
+fn time_after(last_ns: u64, now_ns: u64) -> u64 {
+    let is_far = last_ns > now_ns.saturating_add(MOST_AHEAD_NS);
+    if is_far { now_ns } else { now_ns.max(last_ns.saturating_add(1)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_go_on_unless_the_clock_was_far_ahead() {
+        assert_eq!(time_after(0, 500), 500);
+        assert_eq!(time_after(500, 500), 501);
+        assert_eq!(time_after(500 + MOST_AHEAD_NS, 500), 501 + MOST_AHEAD_NS);
+        assert_eq!(time_after(501 + MOST_AHEAD_NS, 500), 500);
+        assert_eq!(time_after(u64::MAX, u64::MAX), u64::MAX);
+    }
+}

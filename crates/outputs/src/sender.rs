@@ -1,0 +1,428 @@
+//! Sends snapshots to one receiver.
+//!
+//! At each multiple of the interval, all series go into a snapshot. It is sent until the next one
+//! is due; what is not sent by then is dropped, since the next snapshot has later totals of the
+//! same series. So a receiver that was away gets the current totals, whatever the length of its
+//! absence, and the memory that this takes depends on the number of series alone.
+//!
+//! There are two exceptions, both on the disk (`queue/mod.rs`):
+//!
+//! - With a backlog (`backlog.rs`), what is not sent waits there, and is sent between the
+//!   snapshots.
+//! - A snapshot of deltas (`otlp/deltas.rs`) is owed: it is sent until each of its requests is
+//!   taken or refused, whatever time that takes; only then, the next one is taken, which covers the
+//!   time since. If all of them are refused for what is not in them, the next one has what was in
+//!   them, too; or they are sent again, if the receiver may have one of them nevertheless.
+//!
+//! A request that is sent again has the same bytes, or the same samples in another version.
+//!
+//! A receiver has one shard or several (`shards.rs`), each with a thread, a connection, and a part
+//! of the series. They send at the same time, and each has its own retries: what is said here of a
+//! receiver holds for each shard.
+
+use std::borrow::Cow;
+use std::mem;
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+use tracing::debug;
+
+use super::backlog::Backlog;
+use super::metrics::ReceiverMetrics;
+use super::protocol::{Protocol, Verdict};
+use super::queue::Id;
+use super::schedule::{Backoff, Patience, Schedule};
+use super::shards::{Shards, Standing};
+use super::snapshot::{Body, Requests, Snapshot};
+use super::{LAST, fields};
+use quipu_client::sender::Client;
+
+/// A shard of a receiver: sends its part of each snapshot.
+pub(super) struct Sender<P: Protocol> {
+    client: Client,
+    pub(super) shards: Arc<Shards<P>>,
+    /// Its number.
+    pub(super) shard: usize,
+    pub(super) schedule: Schedule,
+    pub(super) backoff: Backoff,
+    /// How many requests the receiver had taken of all shards at the last failure.
+    taken: u64,
+    /// The series that the receiver has, in the requests that brought them.
+    pub(super) before: Option<Snapshot>,
+    /// The last snapshot that went to the queue while a request was under way.
+    pub(super) queued: Option<Snapshot>,
+    /// Where a snapshot begins: after the request at which the last one ended, so that a request
+    /// that the receiver fails at does not keep those after it from being sent.
+    first: usize,
+    /// What waits on the disk, if anything may.
+    pub(super) backlog: Option<Backlog>,
+    /// The snapshot of deltas that is to be sent before the next one is taken.
+    owed: Option<(Snapshot, Course)>,
+}
+
+/// What came of sending a snapshot.
+#[derive(Debug)]
+pub(super) struct Course {
+    /// The places of its requests in the queue.
+    pub(super) kept: Vec<Option<Id>>,
+    /// The request that is under way: those before it were taken or refused.
+    pub(super) at: usize,
+    /// Whether the one there failed.
+    has_failed: bool,
+    /// A request that failed while others were taken, and waits in the queue.
+    skipped: Option<usize>,
+    /// Whether any was taken.
+    pub(super) is_any_taken: bool,
+    /// Whether the last one that was refused was so for what is not in it.
+    pub(super) refused: Option<bool>,
+    /// Whether all were. Deltas are not settled then.
+    is_whole: bool,
+    /// How many deltas are settled.
+    settled: usize,
+    /// The worst of the responses, with a text.
+    worst: Standing,
+    text: String,
+    /// How long to wait at least before the next snapshot.
+    least: Duration,
+}
+
+/// What came of sending a request once.
+pub(super) enum Attempt {
+    /// It was taken, maybe but for some samples: the text says why.
+    Taken(Standing, String),
+    Refused {
+        status: u16,
+        /// For the sender, or for the way to the receiver, and not for what is in it.
+        is_of_sender: bool,
+        text: String,
+    },
+    /// It is to be sent again, maybe after the time that the receiver asks for. With the status, if
+    /// there was a response, and the reason.
+    Failed { status: Option<u16>, asked: Option<Duration>, text: String },
+    /// It cannot be sent.
+    Invalid,
+}
+
+impl Course {
+    fn new(snapshot: &Snapshot, is_whole: bool) -> Self {
+        Self {
+            kept: vec![None; snapshot.bodies.len()],
+            at: 0,
+            has_failed: false,
+            skipped: None,
+            is_any_taken: false,
+            refused: None,
+            is_whole,
+            settled: 0,
+            worst: Standing::Unknown,
+            text: String::new(),
+            least: Duration::ZERO,
+        }
+    }
+
+    fn note(&mut self, standing: Standing, text: String) {
+        if standing > self.worst {
+            (self.worst, self.text) = (standing, text);
+        }
+    }
+}
+
+impl<P: Protocol> Sender<P> {
+    pub(super) fn new(
+        client: Client,
+        shards: Arc<Shards<P>>,
+        shard: usize,
+        interval: Duration,
+        backlog: Option<Backlog>,
+    ) -> Self {
+        let owed = shards.protocol.deltas().and_then(|mut deltas| deltas.restored());
+        Self {
+            client,
+            shards,
+            shard,
+            schedule: Schedule::new(interval),
+            backoff: Backoff::default(),
+            taken: 0,
+            before: None,
+            queued: None,
+            first: 0,
+            backlog,
+            owed: owed.map(|(snapshot, is_whole)| {
+                let course = Course::new(&snapshot, is_whole);
+                (snapshot, course)
+            }),
+        }
+    }
+
+    /// Sends a snapshot at each multiple of the interval, and a last one when the daemon stops.
+    pub(super) fn run(mut self, stopped: &Receiver<()>) {
+        let (mut least, mut last) = (Duration::ZERO, None);
+        while let Ok(due_ms) = self.wait(last, least, stopped) {
+            let mut patience = self.schedule.patience(due_ms, stopped);
+            (last, least) = (Some(due_ms), Duration::ZERO);
+            if let Some(waiting) = self.send_owed(&patience) {
+                least = waiting;
+            } else if let Some(requests) = self.noted(self.shards.take(self.shard, Some(due_ms))) {
+                let timestamp_ms = requests.snapshot.timestamp_ms;
+                last = Some(timestamp_ms);
+                patience = self.schedule.patience(timestamp_ms, stopped);
+                least = self.send(requests, &patience);
+            }
+            self.drain(&patience);
+            // It is newer than the snapshot that was sent.
+            self.before = self.queued.take().or(self.before.take());
+        }
+        // A receiver that was failing holds up the end less: the state has the totals.
+        let time = if self.backoff.is_failing() { LAST / 5 } else { LAST * 4 / 5 };
+        let patience = Patience::at_stop(time);
+        if self.send_owed(&patience).is_none()
+            && let Some(requests) = self.noted(self.shards.take(self.shard, None))
+        {
+            self.send(requests, &patience);
+        }
+    }
+
+    /// The requests of a snapshot. Logs why there are none.
+    pub(super) fn noted<R>(&self, taken: Result<Option<R>, quipu::Error>) -> Option<R> {
+        taken.unwrap_or_else(|error| {
+            self.note(Standing::Fails, &error.to_string());
+            None
+        })
+    }
+
+    /// Sends what is owed of the snapshot before. Returns how long to wait at least, if no other
+    /// one is to be taken now.
+    fn send_owed(&mut self, patience: &Patience<'_>) -> Option<Duration> {
+        let (snapshot, course) = self.owed.take()?;
+        let least = self.send_rest(snapshot, course, patience);
+        (self.owed.is_some() || patience.is_over()).then_some(least)
+    }
+
+    /// Sends a snapshot. Returns how long to wait at least before the next one.
+    fn send(&mut self, requests: Requests<P::Writer>, patience: &Patience<'_>) -> Duration {
+        let mut snapshot = self.finish(requests, self.before.as_ref());
+        let kept = self.shards.protocol.deltas().map(|mut deltas| deltas.keep(&mut snapshot));
+        if let Some(Err(error)) = kept {
+            self.note(Standing::Fails, &error);
+            return Duration::ZERO;
+        }
+        self.show_age(snapshot.timestamp_ms);
+        let mut course = Course::new(&snapshot, true);
+        if self.backoff.is_failing() {
+            self.keep(&snapshot, &mut course.kept, 0);
+        }
+        self.send_rest(snapshot, course, patience)
+    }
+
+    /// Sends the requests of a snapshot that are left.
+    fn send_rest(
+        &mut self,
+        snapshot: Snapshot,
+        mut course: Course,
+        patience: &Patience<'_>,
+    ) -> Duration {
+        course.least = Duration::ZERO;
+        if self.may_send(&course.kept, patience) {
+            self.send_all(&snapshot, &mut course, patience);
+        }
+        self.judge_backlog(&course);
+        let Course { at, least, has_failed, skipped, .. } = course;
+        let is_delta = self.shards.protocol.deltas().is_some();
+        if at == snapshot.bodies.len() && skipped.is_none() {
+            match course.worst {
+                Standing::Refuses(status) if is_delta && course.is_whole => {
+                    self.note(Standing::PutsOff(status), &course.text);
+                    self.put_back(snapshot);
+                    return Duration::ZERO;
+                }
+                standing => self.note(standing, &course.text),
+            }
+            if course.worst <= Standing::Rejects {
+                self.shards.complete(self.shard, snapshot.timestamp_ms);
+            }
+            self.before = Some(snapshot);
+            return Duration::ZERO;
+        }
+        if is_delta {
+            self.owed = Some((snapshot, course));
+            return least;
+        }
+        self.keep(&snapshot, &mut course.kept, at);
+        // What is on the disk will be sent.
+        let kept = &course.kept;
+        let done = at + kept[at..].iter().take_while(|kept| kept.is_some()).count();
+        let lost = snapshot.bodies.iter().zip(kept).skip(at).filter(|(_, kept)| kept.is_none());
+        self.metrics().replaced.inc_by(lost.map(|(body, _)| body.samples).sum());
+        let failed = has_failed.then_some(at).or(skipped);
+        self.first = self.first.wrapping_add(failed.map_or(at, |failed| failed + 1));
+        let sent = done.max(at + usize::from(has_failed));
+        let rest = self.shards.protocol.begin(snapshot.timestamp_ms);
+        self.before = snapshot.merge(self.before.take(), done, sent, rest);
+        least
+    }
+
+    /// Keeps a snapshot of deltas that was refused as a whole for what is not in it. If the
+    /// receiver has nothing of it, the next one has what was in it, too. Else its requests are sent
+    /// again as they are, by which a receiver may tell those that it has.
+    fn put_back(&mut self, snapshot: Snapshot) {
+        if !self.shards.protocol.deltas().is_some_and(|mut deltas| deltas.take_back()) {
+            let course = Course::new(&snapshot, true);
+            self.owed = Some((snapshot, course));
+        }
+    }
+
+    /// Notes a failure. Returns whether the receiver has taken a request of any shard since the one
+    /// before.
+    pub(super) fn are_others_taken(&mut self) -> bool {
+        let taken = self.shards.taken();
+        mem::replace(&mut self.taken, taken) != taken
+    }
+
+    fn metrics(&self) -> &ReceiverMetrics {
+        &self.shards.metrics
+    }
+
+    /// Notes what is known of the receiver.
+    pub(super) fn note(&self, standing: Standing, text: &str) {
+        self.shards.note(self.shard, standing, text);
+    }
+
+    /// Sends the requests of a snapshot until there is no more time. Those that fail are kept, if
+    /// there is a queue; otherwise, they are sent again.
+    fn send_all(&mut self, snapshot: &Snapshot, course: &mut Course, patience: &Patience<'_>) {
+        let mut is_begun = false;
+        while let Some(body) = snapshot.bodies.get(course.at) {
+            if mem::replace(&mut is_begun, true) && patience.is_over() {
+                return;
+            }
+            let is_of_sender = match self.attempt(body, patience, Some((snapshot, course))) {
+                Attempt::Failed { asked, text, .. } => {
+                    self.note(Standing::Fails, &text);
+                    self.are_others_taken();
+                    if let Some(mut deltas) = self.shards.protocol.deltas() {
+                        deltas.may_be_taken();
+                    }
+                    let delay = self.backoff.fail(asked);
+                    course.has_failed = true;
+                    if self.keep(snapshot, &mut course.kept, course.at) {
+                        if !course.is_any_taken || course.skipped.is_some() {
+                            return self.pause(delay);
+                        }
+                        // It may be this request alone.
+                        course.skipped = Some(course.at);
+                        course.at += 1;
+                        course.has_failed = false;
+                        continue;
+                    }
+                    if !patience.wait(delay) {
+                        course.least = delay;
+                        return self.pause(delay);
+                    }
+                    self.metrics().retried.inc_by(body.samples);
+                    continue;
+                }
+                Attempt::Taken(standing, text) => {
+                    course.is_any_taken = true;
+                    course.note(standing, text);
+                    false
+                }
+                Attempt::Refused { status, is_of_sender, text } => {
+                    course.refused = Some(is_of_sender);
+                    course.note(Standing::Refuses(status), text);
+                    is_of_sender
+                }
+                Attempt::Invalid => {
+                    self.metrics().invalid.inc_by(body.samples);
+                    false
+                }
+            };
+            self.release(course.kept[course.at]);
+            course.at += 1;
+            course.has_failed = false;
+            course.is_whole &= is_of_sender;
+            if let (false, Some(mut deltas)) = (course.is_whole, self.shards.protocol.deltas()) {
+                deltas.settle(course.at - mem::replace(&mut course.settled, course.at));
+            }
+        }
+    }
+
+    /// Ends a snapshot, with the marks of the series that are gone since the one before.
+    pub(super) fn finish(
+        &self,
+        mut requests: Requests<P::Writer>,
+        before: Option<&Snapshot>,
+    ) -> Snapshot {
+        let begun = Instant::now();
+        if let Some(before) = before {
+            requests.end_missing(before);
+        }
+        let mut snapshot = requests.finish();
+        self.metrics().invalid.inc_by(snapshot.invalid);
+        let count = snapshot.bodies.len();
+        if count > 0 {
+            snapshot.bodies.rotate_left(self.first % count);
+        }
+        let (receiver, shard) = (&self.metrics().receiver, self.shard);
+        debug!(%receiver, shard, requests = count, took = ?begun.elapsed(), "made the requests of a snapshot");
+        snapshot
+    }
+
+    /// Sends a request once, and once more if the receiver takes another version.
+    pub(super) fn attempt(
+        &mut self,
+        body: &Body,
+        patience: &Patience<'_>,
+        mut sending: Option<(&Snapshot, &mut Course)>,
+    ) -> Attempt {
+        let timeout = self.timeout(patience);
+        let via = self.shards.via();
+        let (mut body, mut is_asked) = (Cow::Borrowed(body), false);
+        loop {
+            match self.shards.protocol.converted(&body, is_asked) {
+                Some(Ok(other)) => body = Cow::Owned(other),
+                Some(Err(_)) => return Attempt::Invalid,
+                None => {}
+            }
+            let fields = fields::of(&body, &via);
+            let post = || self.client.post(&fields, &body.bytes, timeout);
+            let sending = sending.as_mut().map(|(snapshot, course)| (*snapshot, &mut **course));
+            let (sent, queued) = self.while_keeping(post, timeout, patience, sending);
+            self.queued = queued.or(self.queued.take());
+            let answer = match sent {
+                Ok(answer) => answer,
+                Err(text) => return Attempt::Failed { status: None, asked: None, text },
+            };
+            let status = answer.status;
+            self.metrics().answered(status);
+            let verdict = self.shards.judge(&body, &answer);
+            if verdict != Verdict::Later {
+                self.backoff.succeed();
+            }
+            return match verdict {
+                Verdict::Taken(rejected, why) => {
+                    self.metrics().sent.inc_by(body.samples - rejected);
+                    let standing = match rejected {
+                        0 => Standing::Takes(self.shards.protocol.version()),
+                        _ => Standing::Rejects,
+                    };
+                    Attempt::Taken(standing, why)
+                }
+                Verdict::Refused { written, is_of_sender } => {
+                    self.metrics().sent.inc_by(written);
+                    self.metrics().refused(status, body.samples - written);
+                    Attempt::Refused { status, is_of_sender, text: answer.text() }
+                }
+                Verdict::Later => {
+                    let text = format!("status {status}: {}", answer.text());
+                    Attempt::Failed { status: Some(status), asked: answer.retry_after, text }
+                }
+                Verdict::Other if is_asked => Attempt::Invalid,
+                Verdict::Other => {
+                    is_asked = true;
+                    continue;
+                }
+            };
+        }
+    }
+}
