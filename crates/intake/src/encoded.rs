@@ -5,7 +5,7 @@
 //! sorted again, and the series is found without a look for its family and its key.
 //!
 //! Bytes are compared as a whole, so no series is taken for another one. What is kept may be out of
-//! date, which is noticed before it is used: [`Located`] leads nowhere if the series was removed,
+//! date, which is noticed before it is used: a [`Spot`] leads nowhere if the series was removed,
 //! and the type of a name is looked up again when a family was made. A sample that cannot be taken
 //! in this way is read and taken in the usual one, which keeps its series again.
 //!
@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
-use quipu::intake::{Intake, Located, Mode, Moment};
+use quipu::intake::{FamilyHandle, Intake, Mode, Moment, Spot};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::SeriesType;
 
@@ -59,7 +59,7 @@ struct Entry {
 /// What is known of a series.
 pub(super) struct Known {
     /// Where it is.
-    pub(super) located: Located,
+    pub(super) located: (FamilyHandle, Spot),
     /// The type of its name when it was kept.
     pub(super) series_type: SeriesType,
     /// The type that its values are taken as, as long as its name has the same type.
@@ -129,7 +129,8 @@ impl EncodedSeries {
         };
         self.next = found + 1;
         if let Some(ahead) = self.entries.get(found + AHEAD) {
-            ahead.series.located.prefetch();
+            let (handle, spot) = &ahead.series.located;
+            handle.prefetch(*spot);
         }
         // Fewer than MOST.
         self.entries.get(found).map(|entry| (entry.length as usize, found as u32))
@@ -243,10 +244,16 @@ impl EncodedSeries {
 }
 
 impl Known {
+    /// Whether its family has the help of its name.
+    #[inline]
+    pub(super) fn has_help(&self) -> bool {
+        self.located.0.has_help()
+    }
+
     /// Whether it may be taken as what it was, if its name has this type.
     #[inline]
     pub(super) fn is(&self, kind: NameType) -> bool {
-        self.series_type == kind.series_type && (!kind.has_help || self.located.has_help())
+        self.series_type == kind.series_type && (!kind.has_help || self.has_help())
     }
 }
 
@@ -263,16 +270,17 @@ impl Shared {
         now_ms: i64,
         moment: &Moment,
     ) -> bool {
-        let Known { located, class, .. } = known;
+        let Known { located: (handle, spot), class, .. } = known;
         let (given, mode) = types::given(*class, sample.value);
+        let take = || intake.take_at(handle, *spot, &given, mode, moment);
         let Some(timestamp_ms) = sample.timestamp_ms else {
             // Only samples with times have an order.
-            return sample.start_ms.is_none() && intake.take_located(located, &given, mode, moment);
+            return sample.start_ms.is_none() && take();
         };
         let Some(time) = types::timestamp(timestamp_ms) else { return false };
         if mode == Mode::Follow {
-            let start = sample.start_ms.and_then(types::timestamp);
-            let followed = intake.follow_located(located, sample.value, Some(time), start, moment);
+            let times = (sample.start_ms.and_then(types::timestamp), time);
+            let followed = intake.follow_at(handle, *spot, sample.value, times, moment);
             return followed.is_some_and(|followed| Turn::of(followed).is_ok());
         }
         let arrival = Arrival {
@@ -281,7 +289,6 @@ impl Shared {
             value: sample.value.to_bits(),
             class: *class,
         };
-        let take = || intake.take_located(located, &given, mode, moment);
         self.order.place_next(&arrival, now_ms, take).is_some()
     }
 }

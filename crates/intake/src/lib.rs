@@ -30,7 +30,7 @@ use std::num::NonZeroU64;
 use std::rc::Rc;
 use std::time::Duration;
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused};
 use quipu::snapshot::Timestamp;
 
 use encoded::EncodedSeries;
@@ -222,26 +222,6 @@ impl Shared {
             self.order.forget(series);
             NotFollowed::Refused(refused)
         })
-    }
-
-    /// As [`Intake::observe`].
-    ///
-    /// # Errors
-    /// As [`Intake::observe`].
-    #[inline]
-    pub fn observe(
-        &self,
-        intake: &mut Intake,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        shape: &Shape,
-        value: f64,
-        weight: f64,
-    ) -> Result<(), Refused> {
-        match &self.rules {
-            None => intake.observe(metric, labels, shape, value, weight),
-            Some(rules) => rules.observe(intake, metric, labels, shape, value, weight),
-        }
     }
 
     /// Keeps an exemplar of a series that was taken: see [`Intake::exemplify`]. Returns whether it

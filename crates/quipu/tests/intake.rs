@@ -7,10 +7,10 @@
 mod exemplars;
 #[path = "intake/followed.rs"]
 mod followed;
+#[path = "intake/handles.rs"]
+mod handles;
 #[path = "intake/limits.rs"]
 mod limits;
-#[path = "intake/prepared.rs"]
-mod prepared;
 #[path = "intake/senders.rs"]
 mod senders;
 
@@ -27,6 +27,14 @@ fn intake(registry: &Registry) -> Intake {
 
 fn metric(name: &str) -> Metric<'_> {
     Metric::new(name)
+}
+
+fn observed<'a>(name: &'a str, shape: &'a Shape) -> Metric<'a> {
+    Metric { shape: Some(shape), ..metric(name) }
+}
+
+fn observation(value: f64, weight: f64) -> Given<'static> {
+    Given::Observation { value, weight }
 }
 
 fn has(registry: &Registry, lines: &[&str]) {
@@ -175,7 +183,8 @@ fn observations_have_weights() {
     let mut intake = intake(&registry);
     for (name, shape) in &shapes() {
         for (value, weight) in [(0.25, 1.0), (0.75, 10.0), (2.0, 1.0)] {
-            intake.observe(metric(name), &[("l", "v")], shape, value, weight).unwrap();
+            let given = observation(value, weight);
+            intake.take(observed(name, shape), &[("l", "v")], &given, Mode::Add, None).unwrap();
         }
         has(
             &registry,
@@ -185,7 +194,8 @@ fn observations_have_weights() {
     has(&registry, &["classic_bucket{l=\"v\",le=\"1\"} 11"]);
     let shape = Shape::Classic(vec![1.0]);
     for _ in 0..10_000 {
-        intake.observe(metric("thirds"), &[], &shape, 1.0, 1.0 / 3.0).unwrap();
+        let given = observation(1.0, 1.0 / 3.0);
+        intake.take(observed("thirds", &shape), &[], &given, Mode::Add, None).unwrap();
     }
     let text = registry.text();
     let line = text.lines().find_map(|line| line.strip_prefix("thirds_count ")).unwrap();
@@ -250,8 +260,8 @@ fn set_until_another_expires(expiry: Duration) -> bool {
     let mut set = |name| {
         let brief = Metric { expiry, ..metric(name) };
         intake.take(brief, &[], &one, Mode::Set, None).unwrap();
-        let prepared = intake.prepare(quick, &[], &one, Mode::Set);
-        if !prepared.is_some_and(|it| intake.take_prepared(&it, &[], &one, Mode::Set).unwrap()) {
+        let handle = intake.handle(quick, &[], &one, Mode::Set);
+        if !handle.is_some_and(|it| intake.take_in(&it, &[], &one, Mode::Set).unwrap()) {
             intake.take(quick, &[], &one, Mode::Set, None).unwrap();
         }
         intake
@@ -478,12 +488,14 @@ fn counts_do_not_wrap_around() {
     let registry = Registry::new();
     let mut intake = Intake::new(&registry, Limits::default()).unwrap();
     for (name, shape) in shapes() {
-        for _ in 0..20_000 {
-            intake.observe(metric(name), &[], &shape, 0.75, 1e15).unwrap();
-        }
+        let mut observe = |weight| {
+            let given = observation(0.75, weight);
+            intake.take(observed(name, &shape), &[], &given, Mode::Add, None).unwrap();
+        };
+        (0..20_000).for_each(|_| observe(1e15));
         let count = sample(&registry, &format!("{name}_count"));
         assert!(count >= HUGE, "{name} {count}");
-        intake.observe(metric(name), &[], &shape, 0.75, 1.0).unwrap();
+        observe(1.0);
         assert!(sample(&registry, &format!("{name}_count")) >= count);
     }
 }

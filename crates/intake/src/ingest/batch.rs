@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quipu::intake::{Intake, Refused, Shape};
+use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
 use quipu_wire::BatchTimer;
 
 use super::{Fault, STEP, id};
@@ -40,10 +40,11 @@ impl Batch {
         let Self { id, values, taken, .. } = self;
         let begun = Instant::now();
         let taken = id::split(id, |name, labels| {
-            let metric = inputs.metric(name);
+            let metric = Metric { shape: Some(timers), ..inputs.metric(name) };
             for values in values[*taken..].chunks(AT_ONCE) {
                 for value in values {
-                    inputs.shared().observe(intake, metric, labels, timers, *value, 1.0)?;
+                    let given = Given::Observation { value: *value, weight: 1.0 };
+                    inputs.shared().take(intake, metric, labels, &given, Mode::Add, None)?;
                 }
                 *taken += values.len();
                 if begun.elapsed() >= STEP {

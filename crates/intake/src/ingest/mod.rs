@@ -10,7 +10,7 @@ mod options;
 
 use std::time::{Duration, Instant};
 
-use quipu::intake::{Given, Intake, Mode, Shape};
+use quipu::intake::{Given, Intake, Metric, Mode, Shape};
 use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, Message};
 
@@ -220,16 +220,15 @@ fn take(
     timers: &Shape,
 ) -> Result<(), Fault> {
     let taken = id::split(message.id(), |name, labels| {
-        let metric = inputs.metric(name);
+        let metric = Metric { shape: Some(timers), ..inputs.metric(name) };
         let shared = inputs.shared();
         let mut take = |given, mode| shared.take(intake, metric, labels, &given, mode, None);
         match message {
             Message::Counter(counter) => take(Given::Counter(counter.value as f64), Mode::Add),
             Message::Gauge(gauge) => take(Given::Gauge(gauge.value), Mode::Set),
-            Message::BatchTimer(timer) => timer
-                .values
-                .iter()
-                .try_for_each(|value| shared.observe(intake, metric, labels, timers, *value, 1.0)),
+            Message::BatchTimer(timer) => timer.values.iter().try_for_each(|value| {
+                take(Given::Observation { value: *value, weight: 1.0 }, Mode::Add)
+            }),
             Message::MetricUnion(_) => Ok(()),
         }
     });

@@ -161,7 +161,8 @@ impl Common {
             return None;
         }
         let expiry = treatment.expiry.or(self.shared.expiry);
-        Some((Metric { help: &treatment.help, expiry, ..Metric::new(found.name) }, treatment))
+        let (help, shape) = (&treatment.help, Some(&treatment.shape));
+        Some((Metric { help, expiry, shape, ..Metric::new(found.name) }, treatment))
     }
 }
 

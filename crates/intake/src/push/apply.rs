@@ -5,17 +5,16 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused, Spot};
+use quipu::intake::{Given, Intake, Metric, Mode, Refused};
 
 use super::batch::{
     EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Kind, OWN, PUSH_HELP, PUSH_TIME,
 };
-use super::content::{Amount, Content, Family, Held};
+use super::content::{Amount, Content, Families, Family, Held, Place};
 use super::groups::{self, Groups, Key, Nanos};
-use super::known::{self, Known};
 use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
-use super::spots::{Learnt, Spots, Spotting};
+use super::spots::{Destination, Spots};
 use super::values;
 use crate::refusals::{Input, Refusals};
 use quipu_process::address::Source;
@@ -63,13 +62,14 @@ struct Coming {
     key: Key,
     content: Content,
     options: Options,
-    /// The next series, and its number among all.
-    place: known::Place,
+    /// The number of the next series, and its place, unless a form says where it is.
     number: usize,
+    place: Place,
     /// What is being found out of a form that is new.
-    new: Option<Known>,
-    /// Where the series are.
-    spotting: Spotting,
+    new: Vec<Destination>,
+    /// Where the series of a push that has a form are, and whether any of it was found just now.
+    spots: Option<Spots>,
+    has_found: bool,
     /// See [`Settling::absent`].
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
@@ -80,7 +80,8 @@ struct Settling {
     key: Key,
     /// The identifier of a push that was added.
     id: Option<u64>,
-    spots: Learnt,
+    /// Where the series are, if that was found just now.
+    spots: Option<Spots>,
     /// The series that were not taken, and are not there from before.
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
@@ -118,7 +119,7 @@ impl Work {
         let group = groups.create(&key);
         let was_expired = group.is_expired();
         let failed = (is_new || was_expired).then_some(group.failed);
-        let spots = content.form.as_ref().and_then(|form| group.spots(form.number()));
+        let spots = content.form.as_ref().map(|form| group.spots(form.number()));
         group.pushed = now;
         group.adds |= options.adds();
         group.ttl = options.ttl.or(group.ttl);
@@ -337,11 +338,8 @@ impl Gone {
 impl Coming {
     /// `spots` are those of the group for the form of the content.
     fn new(key: Key, content: Content, options: Options, spots: Option<Spots>) -> Self {
-        let is_new = content.form.as_ref().is_some_and(|form| form.known().is_none());
-        let new = is_new.then(Known::default);
-        let place = known::Place { family: 0, at: 0 };
-        let spotting = Spotting::new(spots);
-        Self { key, content, options, place, number: 0, new, spotting, absent: Vec::new() }
+        let (place, new, absent) = (Place::default(), Vec::new(), Vec::new());
+        Self { key, content, options, number: 0, place, new, spots, has_found: false, absent }
     }
 
     fn step(
@@ -351,97 +349,63 @@ impl Coming {
         outcome: &mut Outcome,
         left: &mut usize,
     ) -> Option<()> {
-        if let Some(form) = self.content.form.clone()
-            && let Some(known) = form.known()
-        {
-            return self.step_known(known, intake, refusals, outcome, left);
-        }
-        let (key, families) = (Arc::clone(&self.key), Arc::clone(&self.content.families));
-        let mut labels = Vec::new();
-        while let Some(family) = families.at(self.place.family) {
-            while let Some((own, next)) = family.series.next(self.place.at) {
-                *left = left.checked_sub(1)?;
-                full_labels(&key, own, &mut labels);
-                self.take_next(self.number, intake, refusals, outcome, (family, own, &labels));
-                (self.place.at, self.number) = (next, self.number + 1);
-            }
-            self.place = known::Place { family: self.place.family + 1, at: 0 };
-        }
-        if let (Some(form), Some(known)) = (&self.content.form, self.new.take()) {
-            form.know(known);
-        }
-        Some(())
-    }
-
-    /// As [`Coming::step`], for a form of which it is known where the values go.
-    fn step_known(
-        &mut self,
-        known: &Known,
-        intake: &mut Intake,
-        refusals: &Refusals,
-        outcome: &mut Outcome,
-        left: &mut usize,
-    ) -> Option<()> {
-        let (key, families) = (Arc::clone(&self.key), Arc::clone(&self.content.families));
-        let group: Vec<&str> = packed::unpack(&key).map(|(_, value)| value).collect();
-        match self.spotting.known() {
-            Some(spots) => {
-                let first = self.number..self.number + AHEAD;
-                first.for_each(|number| known.prefetch_at(number, spots.get(number)));
-            }
-            None => known.prefetch(self.number..self.number + *left, &group),
-        }
+        let (form, families) = (self.content.form.clone(), Arc::clone(&self.content.families));
+        let known = form.as_ref().map_or(&[][..], |form| form.known());
+        let ahead = known.iter().enumerate().skip(self.number).take(AHEAD);
+        ahead.for_each(|(number, series)| self.prefetch(number, series));
         let moment = intake.moment();
-        while let Some(place) = known.place(self.number)
-            && let Some(family) = families.at(place.family)
-        {
+        while let Some(held) = self.content.values.held.get(self.number) {
             *left = left.checked_sub(1)?;
-            let (values, number) = (&self.content.values, self.number);
-            let mode = self.mode(family, &values.held[number]);
-            let is_taken_at_spot = self.spotting.known().is_some_and(|spots| {
-                known.prefetch_at(number + AHEAD, spots.get(number + AHEAD));
-                mode.is_some_and(|mode| {
-                    values.with_given(&values.held[number], |given| {
-                        known.take_at(number, spots.get(number), intake, (given, mode, &moment))
-                    })
-                })
-            });
-            self.number += 1;
-            if is_taken_at_spot {
-                outcome.taken += 1;
-                continue;
+            if let Some(series) = known.get(self.number + AHEAD) {
+                self.prefetch(self.number + AHEAD, series);
             }
-            let is_taken = mode.is_some_and(|mode| {
-                values.with_given(&values.held[number], |given| {
-                    // What is refused is refused again in the usual way, which reports it.
-                    known.take(number, &group, intake, (given, mode)).unwrap_or(false)
+            let series = known.get(self.number);
+            let is_taken = series.is_some_and(|series| {
+                let handle = series.handle.as_ref().zip(self.spots.as_ref());
+                handle.zip(families.at(series.place.family)).is_some_and(|(handle, family)| {
+                    let ((handle, spots), mode) = (handle, self.mode(family, held));
+                    let spot = spots.get(self.number);
+                    mode.is_some_and(|mode| {
+                        self.content.values.with_given(held, |given| {
+                            intake.take_at(handle, spot, given, mode, &moment)
+                        })
+                    })
                 })
             });
             if is_taken {
                 outcome.taken += 1;
-            } else if let Some((own, _)) = family.series.next(place.at) {
-                let mut labels = Vec::new();
-                full_labels(&key, own, &mut labels);
-                self.take_next(number, intake, refusals, outcome, (family, own, &labels));
+            } else {
+                self.place = series.map_or(self.place, |series| series.place);
+                self.take_next(&families, intake, refusals, outcome)?;
             }
-            let find = || mode.map_or(Spot::NOWHERE, |_| known.spot(number, &group));
-            self.spotting.took(number, find);
+            self.number += 1;
+        }
+        if let Some(form) = form {
+            form.know(std::mem::take(&mut self.new));
         }
         Some(())
     }
 
-    /// Takes the value of the series with that number in the usual way: a series of that family,
-    /// with these labels of its own, and with all these labels.
+    /// Begins to fetch a series, by its number.
+    fn prefetch(&self, number: usize, series: &Destination) {
+        if let (Some(handle), Some(spots)) = (&series.handle, &self.spots) {
+            handle.prefetch(spots.get(number));
+        }
+    }
+
+    /// Takes the value of the next series in the usual way.
     fn take_next(
         &mut self,
-        number: usize,
+        families: &Families,
         intake: &mut Intake,
         refusals: &Refusals,
         outcome: &mut Outcome,
-        (family, own, labels): (&Family, &[u8], &[(&str, &str)]),
-    ) {
-        let held = &self.content.values.held[number];
-        match self.take(intake, family, labels, held) {
+    ) -> Option<()> {
+        let (family, own, [place, next]) = families.series(self.place)?;
+        let (mut labels, key) = (Vec::new(), Arc::clone(&self.key));
+        full_labels(&key, own, &mut labels);
+        let held = self.content.values.held.get(self.number)?;
+        match self.take(intake, family, &labels, held) {
             Ok(()) => outcome.taken += 1,
             Err(refused) => {
                 let why = intake.explain(refused);
@@ -449,24 +413,30 @@ impl Coming {
                 refusals.refused(Input::Push, &self.content.job, refused.reason(), &what);
                 outcome.refuse(&family.name, refused, &why);
                 let mut is_there = false;
-                values::read(intake, &family.name, labels, |_| is_there = true);
+                values::read(intake, &family.name, &labels, |_| is_there = true);
                 if !is_there {
                     forget(&mut self.absent, &family.name, own);
                 }
             }
         }
-        if let Some(known) = &mut self.new {
-            let prepared = self.content.values.with_given(held, |given| {
-                intake.prepare(metric_of(family), labels, given, Mode::Set)
+        if let Some(spots) = &mut self.spots {
+            let (metric, series) = (metric_of(family), self.content.values.held.len());
+            self.content.values.with_given(held, |given| {
+                let handle = intake.handle(metric, &labels, given, Mode::Set);
+                if let Some((_, spot)) = intake.locate(metric, &labels, given, Mode::Set) {
+                    spots.set(self.number, spot, series);
+                    self.has_found = true;
+                }
+                self.new.push(Destination { place, handle });
             });
-            known.add(self.place, &self.key, labels, prepared);
         }
+        self.place = next;
+        Some(())
     }
 
     fn settling(self) -> Settling {
         let id = self.options.id.filter(|_| self.options.adds());
-        let form = self.content.form.as_ref();
-        let spots = form.map_or(Learnt::Nothing, |form| self.spotting.learnt(form.number()));
+        let spots = self.spots.filter(|_| self.has_found);
         Settling { key: self.key, id, spots, absent: self.absent }
     }
 
@@ -576,11 +546,11 @@ impl Settling {
         for (name, series) in self.absent {
             groups.forget(&self.key, &name, &series);
         }
-        if self.id.is_none() && self.spots.is_nothing() {
+        if self.id.is_none() && self.spots.is_none() {
             return;
         }
         let Some(group) = groups.group_mut(&self.key) else { return };
-        group.learn(self.spots);
+        group.keep_spots(self.spots);
         // A push of which nothing was taken may be sent again.
         let counts = outcome.taken > 0 || outcome.refused == 0;
         if let Some(id) = self.id.filter(|_| counts) {

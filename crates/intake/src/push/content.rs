@@ -49,6 +49,14 @@ pub(super) struct Family {
     pub(super) series: Arc<SeriesSet>,
 }
 
+/// A series of [`Families`]: the position of its family, and where its labels begin in the set of
+/// the family's series.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    pub(super) family: usize,
+    at: usize,
+}
+
 /// The values of series.
 #[derive(Debug, Default)]
 pub(super) struct Values {
@@ -116,6 +124,18 @@ impl Families {
     /// The family at a position, of which 0 is the first.
     pub(super) fn at(&self, at: usize) -> Option<&Family> {
         self.list.get(at)
+    }
+
+    /// The series at a place or, if its family has no more, the first one after it: its family, its
+    /// labels, its own place and that of the next one.
+    pub(super) fn series(&self, mut place: Place) -> Option<(&Family, &[u8], [Place; 2])> {
+        loop {
+            let family = self.at(place.family)?;
+            if let Some((labels, at)) = family.series.next(place.at) {
+                return Some((family, labels, [place, Place { at, ..place }]));
+            }
+            place = Place { family: place.family + 1, at: 0 };
+        }
     }
 
     /// The position of the family of that name.

@@ -27,9 +27,9 @@ use quipu_wire::remote::exposition::text::number;
 
 use super::batch::{Batch, is_count};
 use super::content::{Amount, Content, Families, Held, Values};
-use super::known::Known;
 use super::parse::Parser;
 use super::path::Grouping;
+use super::spots::Destination;
 use quipu_client::media::Media;
 
 /// The forms that are known.
@@ -67,7 +67,7 @@ pub(super) struct Form {
     places: Box<[Place]>,
     points: Box<[Point]>,
     /// Where the values go, once a push of this form has made its series.
-    known: OnceLock<Known>,
+    known: OnceLock<Box<[Destination]>>,
 }
 
 /// From which values of a body that of a series is made. The first one has the number 1; 0 stands
@@ -392,15 +392,14 @@ impl Form {
         self.number
     }
 
-    /// Where the values go, if that is known.
-    pub(super) fn known(&self) -> Option<&Known> {
-        self.known.get()
+    /// Where the values go; nothing if that is not known.
+    pub(super) fn known(&self) -> &[Destination] {
+        self.known.get().map_or(&[], |known| known)
     }
 
-    /// Keeps where the values go.
-    pub(super) fn know(&self, known: Known) {
-        // Another thread may have found it out as well.
-        let _ = self.known.set(known);
+    /// Keeps where the values go, unless that is known.
+    pub(super) fn know(&self, known: Vec<Destination>) {
+        self.known.get_or_init(|| known.into());
     }
 
     /// About how many bytes it has, with what is found out later.

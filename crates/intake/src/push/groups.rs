@@ -10,7 +10,7 @@ use quipu_segment::hash::Seeded;
 use super::batch::Kind;
 use super::names::Names;
 use super::packed::{self, SeriesSet};
-use super::spots::{Learnt, Spots};
+use super::spots::Spots;
 
 /// The identity of a group: its labels, packed. See [`super::path::Grouping::key`].
 pub(super) type Key = Arc<[u8]>;
@@ -278,18 +278,15 @@ impl Group {
         self.families.iter_mut().find(|family| *family.name == *name)
     }
 
-    /// Where its series are, for a push of the form with that number.
-    pub(super) fn spots(&self, form: u64) -> Option<Spots> {
-        self.spots.clone().filter(|spots| spots.is_of(form))
+    /// Where its series are, as far as it is known, for a push of the form with that number.
+    pub(super) fn spots(&self, form: u64) -> Spots {
+        let known = self.spots.clone().filter(|spots| spots.is_of(form));
+        known.unwrap_or_else(|| Spots::new(form))
     }
 
-    /// Takes in what a push found of where its series are.
-    pub(super) fn learn(&mut self, learnt: Learnt) {
-        match learnt {
-            Learnt::Nothing => {}
-            Learnt::Spots(spots) => self.spots = Some(spots),
-            Learnt::Stale => self.spots = None,
-        }
+    /// Keeps what a push found of where its series are, if anything.
+    pub(super) fn keep_spots(&mut self, found: Option<Spots>) {
+        self.spots = found.or(self.spots.take());
     }
 
     /// Whether a push with that identifier was added; if so, what its client was told of series

@@ -5,9 +5,8 @@
 //! |---|---|
 //! | `path`, `options` | what a request says of its group, and of how to treat it |
 //! | `parse`, `batch`, `content` | the body |
-//! | `forms`, `known` | what is known of bodies that are like earlier ones |
+//! | `forms`, `spots` | what is known of bodies that are like earlier ones |
 //! | `groups`, `names`, `packed` | the index: which series a group has |
-//! | `spots` | where these are in the segment |
 //! | `check` | contradictions between groups |
 //! | `apply` | changes of the segment, in steps that a scrape does not see |
 //! | `routes`, `changing` | the steps of requests |
@@ -21,7 +20,6 @@ mod content;
 mod forms;
 mod groups;
 mod json;
-mod known;
 mod names;
 mod options;
 mod packed;

@@ -6,14 +6,14 @@
 //! from where each label gets its value. So a line of a known form is neither mapped, nor are its
 //! labels sorted and their names checked; its series is found by the values of its tags alone.
 //!
-//! A form knows nothing of series (see [`Prepared`]): it stays right whatever happens to them. A
+//! A form knows nothing of series (see [`FamilyHandle`]): it stays right whatever happens to them. A
 //! line whose series is not there goes the long way. The table belongs to one listener, and a form
 //! is kept once a line of it was taken. The table is bounded: see [`Turns`].
 
 use std::collections::HashMap;
 use std::ptr;
 
-use quipu::intake::Prepared;
+use quipu::intake::FamilyHandle;
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::statsd::Sample;
 
@@ -38,7 +38,7 @@ pub(super) struct Forms {
 /// series.
 pub(super) struct Form {
     /// The family of their series.
-    pub(super) prepared: Prepared,
+    pub(super) handle: FamilyHandle,
     /// What their values are multiplied by.
     pub(super) scale: Option<f64>,
     /// The names of their tags.
@@ -111,7 +111,7 @@ impl Forms {
         class: Class,
         labels: &[(&str, &str)],
         scale: Option<f64>,
-        prepared: Prepared,
+        handle: FamilyHandle,
     ) {
         let Some(name) = name_of(sample) else { return };
         // The intake leaves labels without a value out.
@@ -123,7 +123,7 @@ impl Forms {
         }
         self.count += 1;
         let forms = self.known[class as usize].entry(name.into()).or_default();
-        forms.push(Form { prepared, scale, tags, labels });
+        forms.push(Form { handle, scale, tags, labels });
     }
 }
 
@@ -204,7 +204,7 @@ mod tests {
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
         let (metric, one) = (Metric::new("m"), Given::Counter(1.0));
         intake.take(metric, &[], &one, Mode::Add, None).unwrap();
-        let prepared = intake.prepare(metric, &[], &one, Mode::Add).unwrap();
+        let handle = intake.handle(metric, &[], &one, Mode::Add).unwrap();
         let mut forms = Forms::default();
         let find = |forms: &Forms, line: &str| {
             forms.find(&sample(line), Class::Counter, &mut TagValues::default()).is_some()
@@ -212,7 +212,7 @@ mod tests {
         let take = |forms: &mut Forms, line: &str| {
             let is_known = find(forms, line);
             if !is_known && forms.admits(&sample(line), Class::Counter) {
-                forms.add(&sample(line), Class::Counter, &[], None, prepared.clone());
+                forms.add(&sample(line), Class::Counter, &[], None, handle.clone());
                 assert!(find(forms, line));
             }
             is_known

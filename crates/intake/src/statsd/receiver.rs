@@ -7,13 +7,13 @@
 
 use std::mem;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Prepared, Refused};
+use quipu::intake::{Given, Intake, Mode, Refused};
 use quipu_wire::remote::statsd::{Line, Lines, Sample, Tags, Type, Value};
 
 use super::forms::{Forms, TagValues};
 use super::metrics::{Counts, Samples};
 use crate::Shared;
-use crate::listeners::mapping::{Class, Treatment, scaled};
+use crate::listeners::mapping::{Class, scaled};
 use crate::listeners::{Common, Names, Reader, Report, put_labels, recycle};
 use crate::refusals::Input;
 
@@ -86,21 +86,15 @@ impl Receiver {
         let mut room = Default::default();
         let labels = form.labels(&tags, &mut room);
         for (done, value) in sample.values().enumerate() {
-            let asked = match value {
-                Ok(value) => Asked::of(sample, value, form.scale),
+            let given = match value {
+                Ok(value) => given(sample, value, form.scale),
                 Err(error) => {
                     report.refused(error.reason().as_str(), &error);
                     continue;
                 }
             };
-            let (intake, prepared) = (&mut common.intake, &form.prepared);
-            let taken = asked.and_then(|asked| {
-                let taken = match asked {
-                    Asked::Put(given, mode) => intake.take_prepared(prepared, labels, &given, mode),
-                    Asked::Observe { value, weight } => {
-                        intake.observe_prepared(prepared, labels, value, weight)
-                    }
-                };
+            let taken = given.and_then(|(given, mode)| {
+                let taken = common.intake.take_in(&form.handle, labels, &given, mode);
                 taken.map_err(NotTaken::Refused)
             });
             match taken {
@@ -133,32 +127,34 @@ impl Receiver {
         let tags = put_labels(&found, || sample.tags(), most, &mut labels, &mut strange);
         common.counts.tag_errors += tags.faults;
         let (shared, intake) = (common.shared, &mut common.intake);
-        let mut taking = Taking { shared, intake, metric, labels: &labels, treatment };
         let done = if let Left::From(done) = left { *done } else { 0 };
-        let mut is_taken = false;
+        let mut last = None;
         for value in sample.values().skip(done) {
             let taken = match value {
                 // The mapping or a rule may remove some labels, but not those that were not read.
                 Ok(_) if tags.are_cut => Err(NotTaken::Refused(Refused::Labels)),
-                Ok(value) => taking.take(sample, value),
+                Ok(value) => given(sample, value, treatment.scale).and_then(|(given, mode)| {
+                    let taken = shared.take(intake, metric, &labels, &given, mode, None);
+                    taken.map_err(NotTaken::Refused).map(|()| (given, mode))
+                }),
                 Err(error) => {
                     report.refused(error.reason().as_str(), &error);
                     continue;
                 }
             };
             match taken {
-                Ok(()) => {
+                Ok(taken) => {
                     self.counts.samples[sample.kind as usize] += 1;
-                    is_taken = true;
+                    last = Some(taken);
                 }
-                Err(refused) => not_taken(report, taking.intake, sample, refused),
+                Err(refused) => not_taken(report, intake, sample, refused),
             }
         }
-        if let (Left::New, true, Some(forms)) = (left, is_taken, &mut self.forms)
+        if let (Left::New, Some((given, mode)), Some(forms)) = (left, last, &mut self.forms)
             && forms.admits(sample, class)
-            && let Some(prepared) = taking.prepare(class)
+            && let Some(handle) = intake.handle(metric, &labels, &given, mode)
         {
-            forms.add(sample, class, &labels, treatment.scale, prepared);
+            forms.add(sample, class, &labels, treatment.scale, handle);
         }
         self.labels = recycle(labels);
     }
@@ -174,15 +170,6 @@ enum Left {
     From(usize),
 }
 
-/// A metric and its labels, for the values of a line.
-struct Taking<'a> {
-    shared: &'static Shared,
-    intake: &'a mut Intake,
-    metric: Metric<'a>,
-    labels: &'a [(&'a str, &'a str)],
-    treatment: &'a Treatment,
-}
-
 /// Why a value was not taken.
 enum NotTaken {
     /// A counter cannot decrease.
@@ -195,67 +182,39 @@ enum NotTaken {
     Refused(Refused),
 }
 
-/// What a value asks of its series.
-enum Asked {
-    Put(Given<'static>, Mode),
-    Observe { value: f64, weight: f64 },
-}
-
-impl Asked {
-    /// What a value of a line asks, if it is multiplied by `scale`.
-    #[inline]
-    fn of(sample: &Sample<'_>, value: Value, scale: Option<f64>) -> Result<Self, NotTaken> {
-        let to_scale = |number: f64| scaled(number, scale).ok_or(NotTaken::Scale);
-        Ok(match sample.kind {
-            Type::Counter | Type::Meter => {
-                let amount = to_scale(value.number / sample.rate)?;
-                if amount < 0.0 {
-                    return Err(NotTaken::Negative);
-                }
-                if !amount.is_finite() {
-                    return Err(NotTaken::Rate);
-                }
-                Self::Put(Given::Counter(amount), Mode::Add)
+/// What a value of a line is to its series, if it is multiplied by `scale`.
+#[inline]
+fn given(
+    sample: &Sample<'_>,
+    value: Value,
+    scale: Option<f64>,
+) -> Result<(Given<'static>, Mode), NotTaken> {
+    let to_scale = |number: f64| scaled(number, scale).ok_or(NotTaken::Scale);
+    Ok(match sample.kind {
+        Type::Counter | Type::Meter => {
+            let amount = to_scale(value.number / sample.rate)?;
+            if amount < 0.0 {
+                return Err(NotTaken::Negative);
             }
-            Type::Gauge => {
-                let mode = if value.is_signed { Mode::Add } else { Mode::Set };
-                Self::Put(Given::Gauge(to_scale(value.number)?), mode)
+            if !amount.is_finite() {
+                return Err(NotTaken::Rate);
             }
-            kind => {
-                // StatsD has durations in milliseconds, Prometheus in seconds.
-                let unit = if kind == Type::Timer { 1000.0 } else { 1.0 };
-                let weight = sample.rate.recip();
-                if weight > MAX_WEIGHT {
-                    return Err(NotTaken::Rate);
-                }
-                Self::Observe { value: to_scale(value.number / unit)?, weight }
-            }
-        })
-    }
-}
-
-impl Taking<'_> {
-    fn take(&mut self, sample: &Sample<'_>, value: Value) -> Result<(), NotTaken> {
-        let Self { shared, metric, labels, treatment, .. } = *self;
-        let taken = match Asked::of(sample, value, treatment.scale)? {
-            Asked::Put(given, mode) => shared.take(self.intake, metric, labels, &given, mode, None),
-            Asked::Observe { value, weight } => {
-                shared.observe(self.intake, metric, labels, &treatment.shape, value, weight)
-            }
-        };
-        taken.map_err(NotTaken::Refused)
-    }
-
-    /// The family of values of that class.
-    #[cold]
-    fn prepare(&mut self, class: Class) -> Option<Prepared> {
-        let Self { metric, labels, treatment, .. } = *self;
-        match class {
-            Class::Counter => self.intake.prepare(metric, labels, &Given::Counter(0.0), Mode::Add),
-            Class::Gauge => self.intake.prepare(metric, labels, &Given::Gauge(0.0), Mode::Set),
-            Class::Observer => self.intake.prepare_observations(metric, labels, &treatment.shape),
+            (Given::Counter(amount), Mode::Add)
         }
-    }
+        Type::Gauge => {
+            let mode = if value.is_signed { Mode::Add } else { Mode::Set };
+            (Given::Gauge(to_scale(value.number)?), mode)
+        }
+        kind => {
+            // StatsD has durations in milliseconds, Prometheus in seconds.
+            let unit = if kind == Type::Timer { 1000.0 } else { 1.0 };
+            let weight = sample.rate.recip();
+            if weight > MAX_WEIGHT {
+                return Err(NotTaken::Rate);
+            }
+            (Given::Observation { value: to_scale(value.number / unit)?, weight }, Mode::Add)
+        }
+    })
 }
 
 #[cold]

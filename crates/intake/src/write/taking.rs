@@ -194,7 +194,7 @@ impl Step<'_> {
         };
         let known = encoded
             .series(series)
-            .filter(|known| is_current && (metadata.help.is_empty() || known.located.has_help()));
+            .filter(|known| is_current && (metadata.help.is_empty() || known.has_help()));
         let Some(known) = known else { return 0 };
         let take = |sample: &&Sample| {
             let Sample { value, timestamp_ms, start_ms, .. } = **sample;

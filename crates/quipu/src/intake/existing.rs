@@ -83,7 +83,9 @@ impl Intake {
                     }
                     Change::Set(n) => self.take(metric, labels, &Given::Gauge(n), Mode::Set, None),
                     Change::Observe(value, shape) => {
-                        self.observe(metric, labels, shape.any(), value, 1.0)
+                        let metric = Metric { shape: Some(shape.any()), ..metric };
+                        let given = Given::Observation { value, weight: 1.0 };
+                        self.take(metric, labels, &given, Mode::Add, None)
                     }
                 };
                 made.map_err(|refused| self.invalid(name, refused)).map(|()| true)
@@ -120,6 +122,7 @@ impl Intake {
             help: if metric.help.is_empty() { &schema.help } else { metric.help },
             unit: &schema.unit,
             time: metric.time,
+            shape: None,
             expiry: metric.expiry.or(schema.idle),
             grouped: false,
             exemplars: false,

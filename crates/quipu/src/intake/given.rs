@@ -9,7 +9,7 @@ use super::table::FamilyEntry;
 use crate::snapshot::{Kind, Native, Timestamp, Value};
 
 /// The metric that a value belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Metric<'a> {
     /// The name, as the text format shows it. A counter may end in `_total` or not.
     pub name: &'a str,
@@ -29,6 +29,8 @@ pub struct Metric<'a> {
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.
     pub expiry: Option<Duration>,
+    /// What [observations](Given::Observation) are counted in.
+    pub shape: Option<&'a Shape>,
     /// Whether its series keep exemplars: see [`Intake::exemplify`](super::Intake::exemplify). It
     /// counts when the family is made, and costs 8 bytes for each series. Summaries keep none.
     pub exemplars: bool,
@@ -69,7 +71,7 @@ impl<'a> Metric<'a> {
     }
 }
 
-/// A value that is complete in itself.
+/// A value of a series, which is complete in itself.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Given<'a> {
@@ -102,6 +104,15 @@ pub enum Given<'a> {
         count: f64,
         /// The sum of the observations.
         sum: f64,
+    },
+    /// A single observation, which is always added, to a series of the metric's
+    /// [shape](Metric::shape).
+    Observation {
+        /// The value.
+        value: f64,
+        /// How often it counts. It is rounded to a whole number at random, so that the expected
+        /// count is right.
+        weight: f64,
     },
 }
 

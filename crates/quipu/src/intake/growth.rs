@@ -29,7 +29,7 @@ impl Given<'_> {
     /// Whether it has counts that [`Intake::follow_into`] can follow: a counter, a histogram or a
     /// summary.
     pub fn has_growth(&self) -> bool {
-        !matches!(self, Self::Gauge(_) | Self::Unknown(_))
+        !matches!(self, Self::Gauge(_) | Self::Unknown(_) | Self::Observation { .. })
     }
 }
 

@@ -2,13 +2,13 @@
 //!
 //! An [`Intake`] puts what other programs send into families of a registry: increments
 //! ([`Intake::take`] with [`Mode::Add`]), totals of sources that restart ([`Mode::Follow`]), values
-//! that replace others ([`Mode::Set`]), and single observations ([`Intake::observe`]). It makes
+//! that replace others ([`Mode::Set`]), and single observations ([`Given::Observation`]). It makes
 //! families and series as they come, within [`Limits`], and refuses the rest with a reason.
 //!
 //! Each set of label names under a name is a family of its own (see
 //! [`Description::variant`](crate::Description::variant)), found in a table of the intake, so an
 //! update of an existing series takes no lock and does not allocate. A caller that gets the same
-//! names again and again may look for their family once ([`Intake::prepare`]), or for their series
+//! names again and again may look for their family once ([`Intake::handle`]), or for their series
 //! ([`Intake::locate`]).
 //!
 //! ```
@@ -35,11 +35,10 @@ mod existing;
 mod following;
 mod given;
 mod growth;
+mod handle;
 mod limits;
-mod located;
 mod making;
 mod moment;
-mod prepared;
 mod put;
 mod refused;
 mod senders;
@@ -59,10 +58,9 @@ use quipu_segment::series::SeriesCells;
 pub use exemplars::GivenExemplar;
 pub use following::Followed;
 pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
+pub use handle::{FamilyHandle, Spot};
 pub use limits::{Limits, Usage};
-pub use located::Located;
 pub use moment::Moment;
-pub use prepared::{Prepared, SeriesSearch, Spot};
 pub use refused::{Explained, Refused};
 
 use crate::error::Error;
@@ -71,8 +69,8 @@ use crate::names;
 use crate::registry::Registry;
 use crate::snapshot::{Kind, Texts, Timestamp};
 use class::{Class, Role};
-use prepared::is_stamped;
-use put::{PutResult, put_observation};
+use handle::is_stamped;
+use put::PutResult;
 use senders::SentTotal;
 use sources::{SourceHash, Sources};
 use table::{FamilyEntry, FamilyNeeds, SortedLabels, Table};
@@ -233,6 +231,8 @@ impl Intake {
         start: Option<Timestamp>,
     ) -> Result<(), Refused> {
         settings::check(given, mode)?;
+        let rounded = self.rounded(given);
+        let given = rounded.as_ref().unwrap_or(given);
         let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped)?;
         let stamp = if is_stamped(given, mode) { self.clock.now() } else { 0 };
         let times = self.times(&metric, start, mode, stamp);
@@ -257,32 +257,6 @@ impl Intake {
                 })
             }
         }
-    }
-
-    /// Observes a value, `weight` times: in a histogram or a summary of the given shape. A weight
-    /// that is not a whole number is rounded to one at random, so that the expected count is right.
-    ///
-    /// # Errors
-    /// As for [`Intake::take`].
-    pub fn observe(
-        &mut self,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        shape: &Shape,
-        value: f64,
-        weight: f64,
-    ) -> Result<(), Refused> {
-        let times = self.times_of(value, weight)?;
-        let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped)?;
-        let mut settings = std::mem::take(&mut self.settings);
-        let mut is_done = true;
-        let taken = settings::of_shape(&metric, shape, &mut settings).and_then(|wanted| {
-            self.update(&metric, &wanted, &labels, |entry, cells| {
-                is_done = put_observation(entry, cells, value, times);
-            })
-        });
-        self.settings = settings;
-        taken.and(if is_done { Ok(()) } else { Err(Refused::Full) })
     }
 
     /// Removes the series of these labels from all families of that name that have them and are not
@@ -605,18 +579,16 @@ impl Intake {
         self.used.unused.store(unused, Ordering::Relaxed);
     }
 
-    /// How often an observation of that weight counts.
+    /// An observation whose weight is a whole number. `None` for other values.
     #[inline]
-    fn times_of(&mut self, value: f64, weight: f64) -> Result<u64, Refused> {
-        if value.is_nan() || !(0.0..=MAX_WEIGHT).contains(&weight) {
-            return Err(Refused::Value);
-        }
-        Ok(self.whole(weight))
+    fn rounded(&mut self, given: &Given<'_>) -> Option<Given<'static>> {
+        let Given::Observation { value, weight } = *given else { return None };
+        Some(Given::Observation { value, weight: self.whole(weight) as f64 })
     }
 
     /// Rounds a weight to a whole number, up as often as its fraction says.
     fn whole(&mut self, weight: f64) -> u64 {
-        // At most MAX_WEIGHT.
+        // `settings::check` bounds it.
         let whole = weight as u64;
         let fraction = weight - whole as f64;
         if fraction <= 0.0 {
@@ -633,8 +605,6 @@ impl Intake {
 
 /// The most hidden series of a family that a sweep removes.
 const FORGOTTEN: usize = 10_000;
-/// The greatest weight of an observation.
-const MAX_WEIGHT: f64 = 1e15;
 
 /// Changes the cells of a series, if it is there.
 #[inline]

@@ -96,6 +96,17 @@ pub(super) fn put(
                 }
             }
         },
+        // The weight is a whole number: see `Intake::rounded`.
+        (AnyKind::Histogram(layout), Given::Observation { value, weight }) => {
+            layout.observe_many(&entry.family, cells, *value, *weight as u64);
+        }
+        (AnyKind::Summary(layout), Given::Observation { value, weight }) => {
+            layout.observe_many(&entry.family, cells, *value, *weight as u64);
+        }
+        // Others send totals of the same buckets.
+        (AnyKind::RelayHistogram(kind), Given::Observation { value, weight }) => {
+            return done(kind.observe_many(segment, cells, *value, *weight as u64));
+        }
         // `settings` chose the kind for the value.
         _ => {}
     }
@@ -108,26 +119,6 @@ fn advance(cells: &SeriesCells<'_>, cell: usize, time: u64, latest: u64) -> bool
     let is_later = |last: u64| (time > last || last > latest).then_some(time);
     let last = cells.plain(cell);
     last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_later).is_ok()
-}
-
-/// Counts an observation. Returns false if a lock that it needs cannot be had in time.
-#[inline]
-pub(super) fn put_observation(
-    entry: &FamilyEntry,
-    cells: &SeriesCells<'_>,
-    value: f64,
-    times: u64,
-) -> bool {
-    match &entry.kind {
-        AnyKind::Histogram(layout) => layout.observe_many(&entry.family, cells, value, times),
-        AnyKind::Summary(layout) => layout.observe_many(&entry.family, cells, value, times),
-        // Others send totals of the same buckets.
-        AnyKind::RelayHistogram(kind) => {
-            return kind.observe_many(entry.family.segment(), cells, value, times);
-        }
-        _ => {}
-    }
-    true
 }
 
 /// By how much a total has grown since it was followed last: a value for each of the series'.

@@ -35,6 +35,7 @@ pub(super) fn of_given<'a>(
     // In groups, one series is added to and another of the same family is replaced.
     let adds = mode == Mode::Add && !metric.grouped;
     let (kind, cells, floats) = match given {
+        Given::Observation { .. } => return of_shape(metric, settings),
         Given::Counter(_) if adds => {
             (MixedCounter::NUMBER, MixedCounter::EXEMPLAR, MixedCounter::FLOATS)
         }
@@ -69,13 +70,11 @@ pub(super) fn of_given<'a>(
 }
 
 /// As [`of_given`], for single observations.
-pub(super) fn of_shape<'a>(
+fn of_shape<'a>(
     metric: &Metric<'a>,
-    shape: &Shape,
     settings: &'a mut Vec<u8>,
 ) -> Result<FamilyNeeds<'a>, Refused> {
-    settings.clear();
-    let (kind, cells, floats) = match shape {
+    let (kind, cells, floats) = match metric.shape.ok_or(Refused::Buckets)? {
         Shape::Classic(bounds) => {
             check_ascending(bounds.iter().copied(), MAX_BOUNDS)?;
             // The library adds the last one.
@@ -236,6 +235,10 @@ pub(super) fn check(given: &Given<'_>, mode: Mode) -> Result<(), Refused> {
             }
             check_ascending(buckets.iter().map(|(bound, _)| *bound), MAX_BOUNDS + 1)
         }
+        Given::Observation { value, weight } => {
+            let is_good = !value.is_nan() && (0.0..=MAX_WEIGHT).contains(weight);
+            if is_good { Ok(()) } else { Err(Refused::Value) }
+        }
         Given::Native { sum, .. } if adds_nan(*sum) => Err(Refused::Value),
         Given::Native { buckets, .. } => check_native(buckets),
         Given::Summary { quantiles, count, sum } => {
@@ -277,5 +280,7 @@ fn check_quantiles(mut quantiles: impl Iterator<Item = f64> + Clone) -> Result<(
     if is_good { Ok(()) } else { Err(Refused::Buckets) }
 }
 
+/// The greatest weight of an observation.
+const MAX_WEIGHT: f64 = 1e15;
 /// The most quantiles of a summary.
 const MAX_QUANTILES: usize = 100;

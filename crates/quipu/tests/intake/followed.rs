@@ -6,7 +6,7 @@ use quipu::Registry;
 use quipu::intake::{Followed, Given, Intake, Metric, Mode, Refused, Shape};
 use quipu::snapshot::{Native, Timestamp};
 
-use super::{has, intake, metric};
+use super::{has, intake, metric, observation, observed};
 
 /// Makes times of a number of nanoseconds after a moment that has just passed.
 fn times() -> impl Fn(u64) -> Option<Timestamp> {
@@ -211,8 +211,9 @@ fn increments_and_totals_of_one_name_add_up() {
         take(&mut one, (3.0, Mode::Follow));
         shown(&registry, 12.0);
         let shape = Shape::Classic(vec![1.0]);
-        one.observe(metric("took"), &[("a", "b")], &shape, 2.0, 3.0).unwrap();
-        one.observe(metric("took"), &[("a", "b")], &shape, 1.0, 1.0).unwrap();
+        for given in [observation(2.0, 3.0), observation(1.0, 1.0)] {
+            one.take(observed("took", &shape), &[("a", "b")], &given, Mode::Add, None).unwrap();
+        }
         has(&registry, &["took_bucket{a=\"b\",le=\"1\"} 13", "took_sum{a=\"b\"} 19"]);
         has(&registry, &["took_count{a=\"b\"} 16"]);
         // A source with other labels has series that differ from all of these.

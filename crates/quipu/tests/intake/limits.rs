@@ -5,7 +5,7 @@ use std::time::Duration;
 use quipu::Registry;
 use quipu::intake::{Given, GivenExemplar, Intake, Limits, Metric, Mode, Refused};
 
-use super::{has, intake, metric, wait_until};
+use super::{has, intake, metric, observation, observed, wait_until};
 
 #[test]
 fn what_cannot_be_taken_is_refused_and_changes_nothing() {
@@ -101,8 +101,10 @@ fn labels_that_are_one_label_once_escaped_are_refused() {
         assert!(labels.iter().all(|(name, _)| why.contains(&format!("{name:?}"))), "{why}");
     }
     let shape = quipu::intake::Shape::Classic(vec![1.0]);
-    let observed = intake.observe(metric("x"), &[("a b", "1"), ("a_b", "2")], &shape, 1.0, 1.0);
-    assert_eq!(observed, Err(Refused::LabelsAlike));
+    let labels = [("a b", "1"), ("a_b", "2")];
+    let taken =
+        intake.take(observed("x", &shape), &labels, &observation(1.0, 1.0), Mode::Add, None);
+    assert_eq!(taken, Err(Refused::LabelsAlike));
     assert_eq!(registry.text(), "");
     intake.take(metric("x"), &[("a b", "1"), ("ab", "2")], &one, Mode::Set, None).unwrap();
 }

@@ -61,8 +61,6 @@ pub(super) enum Input<'a> {
     Given(&'a Given<'a>, Mode, Option<Timestamp>),
     /// What a total has grown by.
     Grown(&'a Given<'a>),
-    /// An observation with its weight.
-    Observed(&'a Shape, f64, f64),
 }
 
 /// What became of a sample in some aggregations.
@@ -161,7 +159,7 @@ impl OutputState {
             Output::Sum => return sum(intake, sample),
             Output::Count => {
                 let weight = match input {
-                    Input::Observed(_, _, weight) => weight,
+                    Input::Given(&Given::Observation { weight, .. }, ..) => weight,
                     _ => 1.0,
                 };
                 let name = format!("{}_samples_total", counter_stem(metric.name));
@@ -182,8 +180,10 @@ impl OutputState {
             (Output::Avg, _) if value.is_finite() => {
                 intake.average(metric, labels, value, weight)?;
             }
-            (_, Some(shape)) if !value.is_nan() => {
-                intake.observe(metric, labels, shape, value, weight)?;
+            (_, shape @ Some(_)) if !value.is_nan() => {
+                let metric = Metric { shape: shape.as_ref(), ..metric };
+                let given = Given::Observation { value, weight };
+                intake.take(metric, labels, &given, Mode::Add, None)?;
             }
             _ => {}
         }
@@ -197,7 +197,7 @@ fn value(input: Input<'_>) -> Option<(f64, f64)> {
         Input::Given(Given::Gauge(value) | Given::Unknown(value), Mode::Set | Mode::Follow, _) => {
             Some((*value, 1.0))
         }
-        Input::Observed(_, value, weight) => Some((value, weight)),
+        Input::Given(&Given::Observation { value, weight }, ..) => Some((value, weight)),
         _ => None,
     }
 }
@@ -208,9 +208,6 @@ const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Refused> {
     let Sample { metric, labels, input } = *sample;
     match input {
-        Input::Observed(shape, value, weight) => {
-            intake.observe(metric, labels, shape, value, weight)?;
-        }
         Input::Given(&Given::Summary { count, sum, .. }, Mode::Add, _) => {
             // Quantiles of several sources have no sum.
             let given = Given::Summary { quantiles: &[], count, sum };

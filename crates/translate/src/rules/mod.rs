@@ -15,7 +15,7 @@ mod relabelling;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused, Shape};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused};
 use quipu::snapshot::Timestamp;
 use quipu::{Counter, CounterFamily, Description, Registry};
 use quipu_segment::printable;
@@ -123,29 +123,6 @@ impl Rules {
             return intake.add_once(own.0, own.1, take);
         }
         take(intake)
-    }
-
-    /// Observes a value, as [`Intake::observe`] does.
-    ///
-    /// # Errors
-    /// As [`Intake::observe`].
-    pub fn observe(
-        &self,
-        intake: &mut Intake,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        shape: &Shape,
-        value: f64,
-        weight: f64,
-    ) -> Result<(), Refused> {
-        let Some(relabelled) = self.relabelled(metric.name, labels) else { return Ok(()) };
-        let (metric, labels) =
-            (Metric { name: relabelled.get(NAME), ..metric }, relabelled.pairs());
-        let input = Input::Observed(shape, value, weight);
-        if self.aggregate(intake, &Sample { metric, labels: &labels, input })? {
-            intake.observe(metric, &labels, shape, value, weight)?;
-        }
-        Ok(())
     }
 
     /// Removes a series, as [`Intake::remove`] does.

@@ -1,6 +1,6 @@
 //! Rules over an intake.
 
-use quipu::intake::{Limits, Mode};
+use quipu::intake::{Limits, Mode, Shape};
 use quipu::snapshot::{Native, Value};
 
 use super::*;
@@ -179,8 +179,9 @@ fn gauges_and_observations_are_aggregated() {
         let labels = [("instance", instance), ("job", "j")];
         bench.take("level", &labels, Given::Gauge(value), Mode::Set);
         let shape = Shape::Classic(vec![1.0]);
-        let metric = Metric::new("took");
-        bench.rules.observe(&mut bench.intake, metric, &labels, &shape, value, 1.0).unwrap();
+        let metric = Metric { shape: Some(&shape), ..Metric::new("took") };
+        let given = Given::Observation { value, weight: 1.0 };
+        bench.rules.take(&mut bench.intake, metric, &labels, &given, Mode::Add, None).unwrap();
     }
     let shown = bench.shown(false);
     for line in [

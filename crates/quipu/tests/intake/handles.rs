@@ -5,25 +5,24 @@ use std::time::Duration;
 use quipu::Registry;
 use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused, Spot};
 
-use super::{has, intake, metric, shapes, wait_until};
+use super::{has, intake, metric, observation, observed, shapes, wait_until};
 
 /// Names, and the values that groups may have.
 const GROUPED: [(&str, Given<'static>); 3] =
     [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))];
 
 #[test]
-fn a_prepared_family_follows_what_happens_to_its_series() {
+fn a_handle_follows_what_happens_to_its_series() {
     let registry = Registry::new();
     let limits = Limits { series: 2, ..Limits::default() };
     let mut intake = Intake::new(&registry, limits).unwrap();
     let mut other = intake.clone();
     let (hits, one, add) = (metric("hits"), Given::Counter(1.0), Mode::Add);
     let labels = [("b", "2"), ("a", "1")];
-    assert!(intake.prepare(hits, &labels, &one, add).is_none());
+    assert!(intake.handle(hits, &labels, &one, add).is_none());
     intake.take(hits, &labels, &one, add, None).unwrap();
-    let prepared = intake.prepare(hits, &labels, &one, add).unwrap();
-    let take =
-        |intake: &mut Intake, values: &[&str]| intake.take_prepared(&prepared, values, &one, add);
+    let handle = intake.handle(hits, &labels, &one, add).unwrap();
+    let take = |intake: &mut Intake, values: &[&str]| intake.take_in(&handle, values, &one, add);
     assert_eq!(take(&mut intake, &["1", "2"]), Ok(true));
     assert_eq!(take(&mut other, &["1", "2"]), Ok(true));
     for values in [&["2", "1"][..], &["1"], &["1", "2", "3"], &["1", ""], &[]] {
@@ -44,33 +43,34 @@ fn a_prepared_family_follows_what_happens_to_its_series() {
     let lines = ["hits{a=\"1\",b=\"2\"} 2", "hits{a=\"x\",b=\"y\"} 1"];
     has(&registry, &lines);
     // Values that are not increments of counters are none of this family.
-    let mut given =
-        |given: Given<'_>, mode| intake.take_prepared(&prepared, &["1", "2"], &given, mode);
+    let mut given = |given: Given<'_>, mode| intake.take_in(&handle, &["1", "2"], &given, mode);
     assert_eq!(given(Given::Counter(-1.0), add), Err(Refused::Value));
     assert_eq!(given(Given::Counter(9.0), Mode::Follow), Ok(false));
     assert_eq!(given(Given::Gauge(9.0), Mode::Set), Ok(false));
     assert_eq!(given(Given::Unknown(9.0), Mode::Set), Ok(false));
-    assert_eq!(intake.observe_prepared(&prepared, &["1", "2"], 9.0, 1.0), Ok(false));
+    assert_eq!(given(observation(9.0, 1.0), add), Ok(false));
     has(&registry, &lines);
 }
 
 #[test]
-fn a_prepared_family_counts_as_others_do() {
+fn a_value_counts_through_a_handle_as_without_one() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     for (name, shape) in &shapes() {
         for labels in [&[][..], &[("l", "v")]] {
             let values: Vec<&str> = labels.iter().map(|(_, value)| *value).collect();
-            assert!(intake.prepare_observations(metric(name), labels, shape).is_none());
-            intake.observe(metric(name), labels, shape, 0.25, 1.0).unwrap();
-            let prepared = intake.prepare_observations(metric(name), labels, shape).unwrap();
+            let (took, one) = (observed(name, shape), observation(0.25, 1.0));
+            assert!(intake.handle(took, labels, &one, Mode::Add).is_none());
+            intake.take(took, labels, &one, Mode::Add, None).unwrap();
+            let handle = intake.handle(took, labels, &one, Mode::Add).unwrap();
+            let mut take = |value, weight| {
+                intake.take_in(&handle, &values, &observation(value, weight), Mode::Add)
+            };
             for (value, weight) in [(0.75, 10.0), (2.0, 1.0)] {
-                let taken = intake.observe_prepared(&prepared, &values, value, weight);
-                assert_eq!(taken, Ok(true));
+                assert_eq!(take(value, weight), Ok(true));
             }
             for (value, weight) in [(f64::NAN, 1.0), (1.0, -1.0), (1.0, f64::NAN)] {
-                let taken = intake.observe_prepared(&prepared, &values, value, weight);
-                assert_eq!(taken, Err(Refused::Value));
+                assert_eq!(take(value, weight), Err(Refused::Value));
             }
             let shown = if labels.is_empty() { "" } else { "{l=\"v\"}" };
             let lines = [format!("{name}_count{shown} 12"), format!("{name}_sum{shown} 9.75")];
@@ -79,8 +79,8 @@ fn a_prepared_family_counts_as_others_do() {
     }
     let mut gauge = |n: f64, mode| {
         let (given, level) = (Given::Gauge(n), metric("level"));
-        match intake.prepare(level, &[], &given, mode) {
-            Some(prepared) => assert!(intake.take_prepared(&prepared, &[], &given, mode).unwrap()),
+        match intake.handle(level, &[], &given, mode) {
+            Some(handle) => assert!(intake.take_in(&handle, &[], &given, mode).unwrap()),
             None => intake.take(level, &[], &given, mode, None).unwrap(),
         }
     };
@@ -90,32 +90,29 @@ fn a_prepared_family_counts_as_others_do() {
     gauge(1.0, Mode::Set);
     has(&registry, &["level 1"]);
     // Some values need more than additions to cells.
-    let one = Given::Counter(1.0);
     for (metric, given, mode) in [
-        (metric("b"), one, Mode::Follow),
-        (metric("c"), one, Mode::Set),
+        (metric("c"), Given::Counter(1.0), Mode::Set),
         (metric("d"), Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Add),
     ] {
         intake.take(metric, &[], &given, mode, None).unwrap();
-        assert!(intake.prepare(metric, &[], &given, mode).is_none());
+        assert!(intake.handle(metric, &[], &given, mode).is_none());
     }
 }
 
 #[test]
-fn a_prepared_family_of_groups_takes_what_its_groups_hold() {
+fn a_handle_of_groups_takes_what_its_groups_hold() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let labels = [("job", "j"), ("instance", "")];
     let grouped = |name| Metric { grouped: true, help: "Help.", ..metric(name) };
     for (name, given) in GROUPED {
-        assert!(intake.prepare(grouped(name), &labels, &given, Mode::Set).is_none());
+        assert!(intake.handle(grouped(name), &labels, &given, Mode::Set).is_none());
         intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
-        let prepared = intake.prepare(grouped(name), &labels, &given, Mode::Set).unwrap();
+        let handle = intake.handle(grouped(name), &labels, &given, Mode::Set).unwrap();
         let take = |intake: &mut Intake, values: &[&str], mode| {
-            intake.take_prepared(&prepared, values, &given, mode).unwrap()
+            intake.take_in(&handle, values, &given, mode).unwrap()
         };
         let shown = |n| format!("{name}{{instance=\"\",job=\"j\"}} {n}");
-        prepared.fetch(prepared.seek(&["", "j"]));
         assert!(take(&mut intake, &["", "j"], Mode::Set));
         has(&registry, &[&shown(5)]);
         assert!(take(&mut intake, &["", "j"], Mode::Add));
@@ -141,20 +138,22 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
     let labels = [("job", "j"), ("instance", "")];
     for (name, given) in GROUPED {
         intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
-        let prepared = intake.prepare(grouped(name), &labels, &given, Mode::Set).unwrap();
-        let spot = prepared.spot(&["", "j"]).unwrap();
-        for values in [&["", "k"][..], &["j", ""], &["j"], &[], &["", "j", ""]] {
-            assert_eq!(prepared.spot(values), None, "{values:?}");
+        let locate = |intake: &mut Intake, labels: &[(&str, &str)]| {
+            intake.locate(grouped(name), labels, &given, Mode::Set)
+        };
+        let (handle, spot) = locate(&mut intake, &labels).unwrap();
+        for labels in [&[("job", "k"), ("instance", "")][..], &[("job", "j")], &[]] {
+            assert!(locate(&mut intake, labels).is_none(), "{labels:?}");
         }
         let take = |intake: &Intake, spot, mode| {
-            prepared.prefetch(spot);
-            intake.take_prepared_at(&prepared, spot, &given, mode, &intake.moment())
+            handle.prefetch(spot);
+            intake.take_at(&handle, spot, &given, mode, &intake.moment())
         };
         assert!(take(&intake, spot, Mode::Set) && take(&intake, spot, Mode::Add));
         has(&registry, &[&shown(name, 10.0)]);
         // What is hidden is shown in the usual way; then it is there again.
         intake.hide_grouped(name, &labels).unwrap();
-        assert!(!take(&intake, spot, Mode::Set) && prepared.spot(&["", "j"]).is_none());
+        assert!(!take(&intake, spot, Mode::Set) && locate(&mut intake, &labels).is_none());
         intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
         assert!(take(&intake, spot, Mode::Add));
         has(&registry, &[&shown(name, 10.0)]);
@@ -170,12 +169,12 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
         }
         // Values that are not of this family, or that are refused.
         intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
-        let spot = prepared.spot(&["", "j"]).unwrap();
+        let (handle, spot) = locate(&mut intake, &labels).unwrap();
         for (given, mode) in [
             (Given::Counter(-1.0), Mode::Set),
             (Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Set),
         ] {
-            assert!(!intake.take_prepared_at(&prepared, spot, &given, mode, &intake.moment()));
+            assert!(!intake.take_at(&handle, spot, &given, mode, &intake.moment()));
         }
         assert!(!take(&intake, Spot::NOWHERE, Mode::Set));
         has(&registry, &[&shown(name, 5.0)]);
@@ -183,26 +182,26 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
 }
 
 #[test]
-fn a_prepared_family_leaves_series_that_expired_to_the_intake() {
+fn a_handle_leaves_series_that_expired_to_the_intake() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     // Long enough that a busy machine looks at a series before it expires.
     let expiry = Some(Duration::from_secs(3));
     let counter = (Metric { expiry, ..metric("c") }, Given::Counter(1.0), Mode::Add);
     let gauge = (Metric { expiry, ..metric("g") }, Given::Gauge(1.0), Mode::Add);
-    let prepared = [counter, gauge].map(|(metric, given, mode)| {
+    let handle = [counter, gauge].map(|(metric, given, mode)| {
         intake.take(metric, &[], &given, mode, None).unwrap();
-        intake.prepare(metric, &[], &given, mode).unwrap()
+        intake.handle(metric, &[], &given, mode).unwrap()
     });
     let is_own = |line: &str| line.starts_with("c ") || line.starts_with("g ");
     wait_until(|| !registry.text().lines().any(is_own));
-    let [hidden, gone] = &prepared;
+    let [hidden, gone] = &handle;
     // The name of the hidden one may be another metric's by now.
-    assert_eq!(intake.take_prepared(hidden, &[], &counter.1, counter.2), Ok(false));
-    assert_eq!(intake.take_prepared(gone, &[], &gauge.1, gauge.2), Ok(false));
+    assert_eq!(intake.take_in(hidden, &[], &counter.1, counter.2), Ok(false));
+    assert_eq!(intake.take_in(gone, &[], &gauge.1, gauge.2), Ok(false));
     for (metric, given, mode) in [counter, gauge] {
         intake.take(metric, &[], &given, mode, None).unwrap();
     }
     has(&registry, &["c 2", "g 1"]);
-    assert_eq!(intake.take_prepared(hidden, &[], &counter.1, counter.2), Ok(true));
+    assert_eq!(intake.take_in(hidden, &[], &counter.1, counter.2), Ok(true));
 }

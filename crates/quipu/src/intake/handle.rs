@@ -1,0 +1,273 @@
+//! Handles: what was found once for a name and labels, for callers that get the same ones again and
+//! again.
+//!
+//! A [`FamilyHandle`] is the family of a metric with certain labels, and a [`Spot`] the place of a
+//! series in it. The handle spares the caller the search for the family, and the spot the search for
+//! the series, each of which costs about as much as the update. Both promise that a value goes to
+//! the series to which [`Intake::take`] would put it, or nowhere: a handle contains nothing of any
+//! series, no family is freed while it is used, and a series that is removed, hidden or made again
+//! is no longer at its spot. A value that goes nowhere changes nothing, and the caller takes it in
+//! the usual way, which makes the series within the limits, or refuses the value.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+
+use quipu_segment::clock::Clock;
+use quipu_segment::series::KeyWriter;
+pub use quipu_segment::series::Spot;
+
+use super::following::{Followed, follow_in};
+use super::given::{Given, Metric, Mode};
+use super::moment::Moment;
+use super::put::{PutResult, put};
+use super::refused::Refused;
+use super::table::{FamilyEntry, SortedLabels};
+use super::{Intake, settings};
+use crate::kind::{AnyKind, RelayCounter, Times};
+use crate::snapshot::Timestamp;
+
+/// The family of a metric with certain labels. It belongs to the registry of the intake that found
+/// it, and may be used with any intake of that registry.
+#[derive(Clone)]
+pub struct FamilyHandle(Arc<FamilyEntry>);
+
+impl Intake {
+    /// The family that takes values such as this one, with labels of these names, by
+    /// [`Intake::take_in`]. `None` if there is none yet, and for values that only [`Intake::take`]
+    /// takes: all but gauges, values of unknown type, increments and followed totals of counters,
+    /// counters of groups, and observations. A help that came later is not kept: look for the
+    /// handle once a value was taken.
+    ///
+    /// ```
+    /// use quipu::Registry;
+    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    ///
+    /// let registry = Registry::new();
+    /// let mut intake = Intake::new(&registry, Limits::default())?;
+    /// let (hits, one, add) = (Metric::new("hits"), Given::Counter(1.0), Mode::Add);
+    /// let labels = [("code", "200"), ("path", "/")];
+    /// intake.take(hits, &labels, &one, add, None)?;
+    /// let handle = intake.handle(hits, &labels, &one, add).expect("the family exists by now");
+    /// assert!(intake.take_in(&handle, &["200", "/"], &one, add)?);
+    /// // This series does not exist, and is not made.
+    /// assert!(!intake.take_in(&handle, &["404", "/"], &one, add)?);
+    /// assert!(registry.text().contains("hits{code=\"200\",path=\"/\"} 2\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn handle(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        given: &Given<'_>,
+        mode: Mode,
+    ) -> Option<FamilyHandle> {
+        let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped).ok()?;
+        self.handle_of(&metric, &labels, given, mode)
+    }
+
+    /// The family that takes values such as this one, and the spot of the series with these labels,
+    /// for [`Intake::take_at`]. `None` as for [`Intake::handle`], and if the series is not there or
+    /// not shown.
+    ///
+    /// ```
+    /// use quipu::Registry;
+    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    ///
+    /// let registry = Registry::new();
+    /// let mut intake = Intake::new(&registry, Limits::default())?;
+    /// let (level, labels) = (Metric::new("level"), [("room", "a")]);
+    /// let (set, moment) = (Mode::Set, intake.moment());
+    /// intake.take(level, &labels, &Given::Gauge(1.0), set, None)?;
+    /// let located = intake.locate(level, &labels, &Given::Gauge(1.0), set);
+    /// let (handle, spot) = located.expect("the series is there");
+    /// assert!(intake.take_at(&handle, spot, &Given::Gauge(2.0), set, &moment));
+    /// assert!(registry.text().contains("level{room=\"a\"} 2\n"));
+    /// // It may come back, but not to this spot.
+    /// intake.remove("level", &labels)?;
+    /// intake.take(level, &labels, &Given::Gauge(3.0), set, None)?;
+    /// assert!(!intake.take_at(&handle, spot, &Given::Gauge(4.0), set, &moment));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn locate(
+        &mut self,
+        metric: Metric<'_>,
+        labels: &[(&str, &str)],
+        given: &Given<'_>,
+        mode: Mode,
+    ) -> Option<(FamilyHandle, Spot)> {
+        let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped).ok()?;
+        let handle = self.handle_of(&metric, &labels, given, mode)?;
+        let spot = handle.0.family.spot(|key| labels.write(key))?;
+        Some((handle, spot))
+    }
+
+    fn handle_of(
+        &mut self,
+        metric: &Metric<'_>,
+        labels: &SortedLabels<'_>,
+        given: &Given<'_>,
+        mode: Mode,
+    ) -> Option<FamilyHandle> {
+        let mut settings = std::mem::take(&mut self.settings);
+        let wanted = settings::of_given(metric, given, mode, &mut settings).ok();
+        let entry = wanted.and_then(|wanted| self.table.find(&wanted, labels).map(Arc::clone));
+        self.settings = settings;
+        entry.filter(|entry| is_plain(entry, given, mode)).map(FamilyHandle)
+    }
+
+    /// Takes a value as [`Intake::take`] does, if its series is there; returns false, and changes
+    /// nothing, if it is not, if the family does not take such values, or if all of the family's
+    /// series are hidden, so that another metric may have taken its name. `values` are those of the
+    /// labels, in the order of the labels' names; a wrong number of them has no series, and neither
+    /// has one that is empty, outside of groups.
+    ///
+    /// # Errors
+    /// As for [`Intake::take`], but never for a limit.
+    #[inline]
+    pub fn take_in(
+        &mut self,
+        handle: &FamilyHandle,
+        values: &[&str],
+        given: &Given<'_>,
+        mode: Mode,
+    ) -> Result<bool, Refused> {
+        let entry = &*handle.0;
+        // What is taken shows a series of a group again, which takes a lock.
+        let may_be_hidden =
+            entry.family.hidden() > 0 && (entry.class.grouped || entry.is_dormant());
+        if may_be_hidden || !is_plain(entry, given, mode) {
+            return Ok(false);
+        }
+        settings::check(given, mode)?;
+        let rounded = self.rounded(given);
+        let given = rounded.as_ref().unwrap_or(given);
+        let stamp = if is_stamped(given, mode) { self.clock.now() } else { 0 };
+        let times = Times::unknown(stamp);
+        let done = Cell::new(PutResult::Done);
+        let is_there = handle.takes(values)
+            && entry.family.change(
+                |key| write(key, values),
+                |cells| done.set(put(entry, &cells, given, mode, times)),
+            );
+        match done.get() {
+            PutResult::Done => Ok(is_there),
+            // It was not changed. The value has no times, so it is none of the others.
+            _ => Err(Refused::Full),
+        }
+    }
+
+    /// Takes a value without times as [`Intake::take`] does, if its series is still at the spot
+    /// that [`Intake::locate`] found in this family. Returns false, and changes nothing, if it is
+    /// not, also if another series is there now, if the family does not take such values, and for a
+    /// value that [`Intake::take`] refuses. It does not keep a help.
+    #[inline]
+    pub fn take_at(
+        &self,
+        handle: &FamilyHandle,
+        spot: Spot,
+        given: &Given<'_>,
+        mode: Mode,
+        moment: &Moment,
+    ) -> bool {
+        let entry = &*handle.0;
+        let is_observation = matches!(given, Given::Observation { .. });
+        if is_observation || !is_plain(entry, given, mode) || settings::check(given, mode).is_err()
+        {
+            return false;
+        }
+        let times = Times::unknown(if is_stamped(given, mode) { moment.stamp } else { 0 });
+        let mut done = PutResult::Locked;
+        entry.family.change_at(spot, |cells| done = put(entry, &cells, given, mode, times));
+        done == PutResult::Done
+    }
+
+    /// Follows the total of a counter as [`Intake::follow`] does, if its series is still at the
+    /// spot that [`Intake::locate`] found in this family. Returns `None`, and changes nothing, if
+    /// it is not, and wherever [`Intake::follow`] returns `None` or an error. It does not keep a
+    /// help: see [`FamilyHandle::has_help`].
+    #[inline]
+    pub fn follow_at(
+        &self,
+        handle: &FamilyHandle,
+        spot: Spot,
+        total: f64,
+        (start, time): (Option<Timestamp>, Timestamp),
+        moment: &Moment,
+    ) -> Option<Followed> {
+        let entry = &*handle.0;
+        let times = moment.times(start, Some(time));
+        let is_total = settings::check(&Given::Counter(total), Mode::Follow).is_ok();
+        let sample = times.sample?;
+        if !is_total || entry.class.grouped || !matches!(entry.kind, AnyKind::RelayCounter(_)) {
+            return None;
+        }
+        let mut followed = None;
+        entry.family.change_at(spot, |cells| {
+            let relay = RelayCounter::relay(cells);
+            followed = follow_in(entry, &relay, total, times, sample).ok().flatten();
+        });
+        followed
+    }
+}
+
+impl fmt::Debug for FamilyHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FamilyHandle").field(&self.0.family.schema().name).finish()
+    }
+}
+
+impl FamilyHandle {
+    /// Whether nothing is to be done for the help of its name.
+    #[inline]
+    pub fn has_help(&self) -> bool {
+        self.0.has_help()
+    }
+
+    /// Begins to fetch the series at a spot into the cache, for callers that will change it soon.
+    #[inline]
+    pub fn prefetch(&self, spot: Spot) {
+        self.0.family.prefetch(spot);
+    }
+
+    /// Whether there can be a series with labels of these values.
+    #[inline]
+    fn takes(&self, values: &[&str]) -> bool {
+        let labels = if self.0.class.alone { 0 } else { self.0.family.schema().labels.len() };
+        let has_empty = || values.iter().any(|value| value.is_empty());
+        values.len() == labels && (self.0.class.grouped || !has_empty())
+    }
+}
+
+/// Whether values of that sort are put into the cells of this family by a few additions or stores,
+/// and need nothing else.
+#[inline]
+fn is_plain(entry: &FamilyEntry, given: &Given<'_>, mode: Mode) -> bool {
+    match (given, &entry.kind) {
+        (Given::Counter(_), AnyKind::MixedCounter(_)) => mode == Mode::Add,
+        // A group has its series for itself.
+        (Given::Counter(_), AnyKind::RelayCounter(_)) => {
+            entry.class.grouped || mode == Mode::Follow
+        }
+        (Given::Gauge(_), AnyKind::Gauge(_))
+        | (Given::Unknown(_), AnyKind::Unknown(_))
+        | (Given::Observation { .. }, AnyKind::Histogram(_) | AnyKind::Summary(_)) => true,
+        _ => false,
+    }
+}
+
+/// Whether an update of that sort has a number that differs from that of any earlier one.
+#[inline]
+pub(super) fn is_stamped(given: &Given<'_>, mode: Mode) -> bool {
+    matches!(given, Given::Gauge(_) | Given::Unknown(_)) || mode != Mode::Add
+}
+
+/// Writes the values of labels as the key of a series.
+#[inline]
+fn write(key: &mut KeyWriter<'_>, values: &[&str]) {
+    if values.is_empty() {
+        // The value of the label ALONE.
+        key.text("");
+    }
+    values.iter().for_each(|value| key.text(value));
+}
