@@ -90,7 +90,6 @@ pub use schema::{Identity, Label, MAX_CELLS, Schema};
 #[cfg(not(loom))]
 pub use side::{SideAllocation, SideAllocations};
 #[cfg(not(loom))]
-pub use single::SeriesSearch;
 #[cfg(not(loom))]
 pub use spot::Spot;
 #[cfg(not(loom))]

@@ -7,10 +7,6 @@ use super::key::{KeyWriter, Texts};
 use crate::error::Error;
 use crate::lock;
 
-/// A search that [`Family::seek`] began.
-#[derive(Debug, Clone, Copy)]
-pub struct SeriesSearch(Option<u32>);
-
 impl Family {
     /// Changes the cells of the series with the labels that `labels` writes, shown or not, if there
     /// is one; returns false, and changes nothing, if there is none or if that cannot be told
@@ -52,30 +48,6 @@ impl Family {
                     true
                 })
             }
-        }
-    }
-
-    /// Begins to fetch into the cache what the search for the series with the labels that `labels`
-    /// writes reads first. For callers that will change many series: with many series, a search
-    /// mostly waits for memory. So they begin all searches, then [fetch](Family::fetch) all series,
-    /// and then change one after the other. None of it changes or claims anything.
-    #[inline]
-    pub fn seek(&self, labels: impl Fn(&mut KeyWriter<'_>)) -> SeriesSearch {
-        let inner = &*self.inner;
-        let Series::Dynamic(keyed) = &inner.layout else { return SeriesSearch(None) };
-        let mut texts = Texts::new(keyed.secrets());
-        let mut writer = KeyWriter::new(&inner.sets, &mut texts);
-        labels(&mut writer);
-        SeriesSearch(writer.group().and_then(|group| keyed.seek(group, &mut texts)))
-    }
-
-    /// Begins to fetch the series that [`Family::seek`] began to search.
-    #[inline]
-    pub fn fetch(&self, sought: SeriesSearch) {
-        if let (Series::Dynamic(keyed), SeriesSearch(Some(fingerprint))) =
-            (&self.inner.layout, sought)
-        {
-            keyed.fetch(fingerprint);
         }
     }
 

@@ -238,25 +238,6 @@ impl DynamicSeries {
         Some(unsafe { SeriesCells::new(first, self.cells, Lanes::ONE, None) })
     }
 
-    /// Begins to fetch the place of a series in the index. `None` if its key is long.
-    #[inline]
-    pub(crate) fn seek(&self, group: u32, texts: &mut Texts) -> Option<u32> {
-        let key = texts.finish_short(group, &self.secrets, self.texts)?;
-        let fingerprint = fingerprint(key.hash);
-        self.index().prefetch(fingerprint);
-        Some(fingerprint)
-    }
-
-    /// Begins to fetch the first record of a fingerprint.
-    #[inline]
-    pub(crate) fn fetch(&self, fingerprint: u32) {
-        if let Some(at) = self.index().first(fingerprint) {
-            // With the beginning of its key.
-            let words = self.region().known_slice(at, self.before_key as usize + 1);
-            words.iter().step_by(LINE_WORDS).chain(words.last()).for_each(prefetch);
-        }
-    }
-
     /// The first cell of a series, of `self.cells` in its record.
     ///
     /// This function is the same for all labels and changes, and so compiled once. All that is not
