@@ -10,7 +10,7 @@ use quipu::intake::{Given, Intake, Metric, Mode, Refused};
 use super::batch::{
     EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Kind, OWN, PUSH_HELP, PUSH_TIME,
 };
-use super::content::{Amount, Content, Families, Family, Held, Place};
+use super::content::{Content, Families, Family, Held, Place};
 use super::groups::{self, Groups, Key, Nanos};
 use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
@@ -366,7 +366,7 @@ impl Coming {
                     let ((handle, spots), mode) = (handle, self.mode(family, held));
                     let spot = spots.get(self.number);
                     mode.is_some_and(|mode| {
-                        self.content.values.with_given(held, |given| {
+                        self.content.values.with_given(family.kind, held, |given| {
                             intake.take_at(handle, spot, given, mode, &moment)
                         })
                     })
@@ -421,7 +421,7 @@ impl Coming {
         }
         if let Some(spots) = &mut self.spots {
             let (metric, series) = (metric_of(family), self.content.values.held.len());
-            self.content.values.with_given(held, |given| {
+            self.content.values.with_given(family.kind, held, |given| {
                 let handle = intake.handle(metric, &labels, given, Mode::Set);
                 if let Some((_, spot)) = intake.locate(metric, &labels, given, Mode::Set) {
                     spots.set(self.number, spot, series);
@@ -462,10 +462,11 @@ impl Coming {
     ) -> Result<(), Refused> {
         let metric = metric_of(family);
         let Some(mode) = self.mode(family, held) else {
-            return self.bounded(intake, (metric, labels), held);
+            return self.bounded(intake, (metric, labels), (family.kind, held));
         };
-        let values = &self.content.values;
-        values.with_given(held, |given| intake.take(metric, labels, given, mode, held.start))
+        self.content.values.with_given(family.kind, held, |given| {
+            intake.take(metric, labels, given, mode, held.start)
+        })
     }
 
     /// Sets a value to the lesser or the greater one of the pushed one and the one that is there.
@@ -473,11 +474,11 @@ impl Coming {
         &self,
         intake: &mut Intake,
         (metric, labels): (Metric<'_>, &[(&str, &str)]),
-        held: &Held,
+        (kind, held): (Kind, &Held),
     ) -> Result<(), Refused> {
         let is_max = self.options.gauges == Gauges::Max;
         let there = values::number(intake, metric.name, labels);
-        self.content.values.with_given(held, |given| {
+        self.content.values.with_given(kind, held, |given| {
             let merged = |value: f64| match there {
                 Some(there) if is_max => there.max(value),
                 Some(there) => there.min(value),
@@ -496,8 +497,8 @@ impl Coming {
 /// Whether a value without a type is a total by its name, as in
 /// [`types::class`](crate::types::class).
 fn is_total(family: &Family, held: &Held) -> bool {
-    let Amount::Untyped(value) = held.amount else { return false };
-    family.name.ends_with("_total") && value >= 0.0 && value.is_finite()
+    let is_count = held.value >= 0.0 && held.value.is_finite();
+    family.kind == Kind::Untyped && family.name.ends_with("_total") && is_count
 }
 
 /// The metric of a family, as an intake takes it.

@@ -1,6 +1,7 @@
 //! From the families that are read from the body of a push to its [`Content`].
 
 use std::mem::take;
+use std::ops::Range;
 use std::sync::Arc;
 
 use quipu::exposition::{Escaping, escape_name};
@@ -8,7 +9,7 @@ use quipu::intake::Limits;
 use quipu::snapshot::Timestamp;
 use quipu_wire::remote::exposition as wire;
 
-use super::content::{Amount, Content, Families, Family, Held, NativeBuckets, Values};
+use super::content::{Content, Families, Family, Held, NativeBuckets, Values};
 use super::packed;
 use super::path::Grouping;
 
@@ -49,6 +50,11 @@ pub(super) enum Fault {
 impl Kind {
     pub(super) const ALL: [Self; 5] =
         [Self::Counter, Self::Gauge, Self::Histogram, Self::Summary, Self::Untyped];
+
+    /// Whether a series of this type can have a value: counts are not negative.
+    pub(super) fn has_value(self, value: f64) -> bool {
+        !matches!(self, Self::Counter | Self::Summary) || is_count(value)
+    }
 
     /// The name that Pushgateway's API has for it.
     pub(super) fn name(self) -> &'static str {
@@ -260,41 +266,35 @@ impl Batch {
 
     /// The value of a series. `None` if it is not possible.
     fn held(&mut self, at: usize, metric: wire::Metric<'_>) -> Option<Held> {
-        let mut sum = 0.0;
-        let amount = match metric.value() {
-            // The second part of a family has no type.
-            wire::Value::Unknown(value) => match self.kind_at(at) {
-                Some(Kind::Counter) => Amount::Counter(is_count(value).then_some(value)?),
-                Some(Kind::Gauge) => Amount::Gauge(value),
-                _ => Amount::Untyped(value),
-            },
-            wire::Value::Counter { total, .. } => {
-                Amount::Counter(is_count(total).then_some(total)?)
-            }
-            wire::Value::Gauge(value) => Amount::Gauge(value),
+        let start = self.points.len();
+        let mut held = Held { points: start..start, ..Held::default() };
+        match metric.value() {
+            wire::Value::Counter { total: value, .. }
+            | wire::Value::Gauge(value)
+            | wire::Value::Unknown(value) => held.value = value,
             wire::Value::Histogram(histogram) => {
-                sum = histogram.sum.unwrap_or(0.0);
+                held.sum = histogram.sum.unwrap_or(0.0);
                 match histogram.native {
-                    Some(native) if histogram.buckets().len() == 0 => self.native(native)?,
-                    _ => self.histogram(histogram)?,
+                    Some(native) if histogram.buckets().len() == 0 => {
+                        held.native = Some(self.native(native)?);
+                    }
+                    _ => held.points = self.histogram(histogram)?,
                 }
             }
             wire::Value::Summary(summary) => {
-                sum = summary.sum.unwrap_or(0.0);
-                let start = self.points.len();
+                (held.value, held.sum) = (summary.count.unwrap_or(0.0), summary.sum.unwrap_or(0.0));
                 self.points.extend(summary.quantiles());
-                let count = summary.count.unwrap_or(0.0);
-                Amount::Summary(start..self.points.len(), is_count(count).then_some(count)?)
+                held.points.end = self.points.len();
             }
             _ => return None,
-        };
+        }
         let start = metric.created_ms().and_then(|ms| u64::try_from(ms).ok());
-        let start = start.map(|ms| Timestamp(ms.saturating_mul(1_000_000)));
-        Some(Held { amount, sum, start })
+        held.start = start.map(|ms| Timestamp(ms.saturating_mul(1_000_000)));
+        self.kind_at(at)?.has_value(held.value).then_some(held)
     }
 
     /// The counts of buckets alone; the last bucket has no bound.
-    fn histogram(&mut self, histogram: wire::Histogram<'_>) -> Option<Amount> {
+    fn histogram(&mut self, histogram: wire::Histogram<'_>) -> Option<Range<usize>> {
         let start = self.points.len();
         let mut before = 0.0;
         let mut is_ended = false;
@@ -310,10 +310,10 @@ impl Batch {
             let count = histogram.count.unwrap_or(before).max(before);
             self.points.push((f64::INFINITY, is_count(count).then_some(count - before)?));
         }
-        Some(Amount::Histogram(start..self.points.len()))
+        Some(start..self.points.len())
     }
 
-    fn native(&mut self, native: wire::Native<'_>) -> Option<Amount> {
+    fn native(&mut self, native: wire::Native<'_>) -> Option<usize> {
         let buckets = |buckets: &[(i32, f64)]| {
             let whole = buckets.iter().map(|(index, count)| Some((*index, whole(*count)?)));
             whole.collect::<Option<Vec<_>>>()
@@ -325,7 +325,7 @@ impl Batch {
             positive: buckets(native.positive)?,
             negative: buckets(native.negative)?,
         });
-        Some(Amount::Native(self.natives.len() - 1))
+        Some(self.natives.len() - 1)
     }
 
     fn note(&mut self, what: String) {
@@ -334,7 +334,7 @@ impl Batch {
 }
 
 /// Whether it can be a number of events.
-pub(super) fn is_count(count: f64) -> bool {
+fn is_count(count: f64) -> bool {
     count >= 0.0
 }
 

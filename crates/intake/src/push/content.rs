@@ -67,27 +67,19 @@ pub(super) struct Values {
     pub(super) natives: Vec<NativeBuckets>,
 }
 
-/// The value of a series.
-#[derive(Debug, Clone)]
+/// The value of a series, by the type of its family.
+#[derive(Debug, Clone, Default)]
 pub(super) struct Held {
-    pub(super) amount: Amount,
+    /// The value, or the count of a summary.
+    pub(super) value: f64,
     /// Of a histogram or a summary.
     pub(super) sum: f64,
+    /// Its buckets, with the count of each alone, or its quantiles.
+    pub(super) points: Range<usize>,
+    /// The buckets of a native histogram.
+    pub(super) native: Option<usize>,
     /// When the sender began to count, if it says so.
     pub(super) start: Option<Timestamp>,
-}
-
-/// A value by its type, without a sum.
-#[derive(Debug, Clone)]
-pub(super) enum Amount {
-    Counter(f64),
-    Gauge(f64),
-    Untyped(f64),
-    /// Its buckets: bound and count of each alone.
-    Histogram(Range<usize>),
-    Native(usize),
-    /// Its quantiles, and the count.
-    Summary(Range<usize>, f64),
 }
 
 /// The buckets of a native histogram.
@@ -181,22 +173,22 @@ impl Content {
 }
 
 impl Values {
-    /// A value, as an intake takes it.
-    pub(super) fn with_given<R>(&self, held: &Held, act: impl FnOnce(&Given<'_>) -> R) -> R {
-        let sum = held.sum;
-        match &held.amount {
-            Amount::Counter(total) => act(&Given::Counter(*total)),
-            Amount::Gauge(value) => act(&Given::Gauge(*value)),
-            Amount::Untyped(value) => act(&Given::Unknown(*value)),
-            Amount::Histogram(points) => {
-                act(&Given::Histogram { buckets: &self.points[points.clone()], sum })
-            }
-            Amount::Summary(points, count) => {
-                let quantiles = &self.points[points.clone()];
-                act(&Given::Summary { quantiles, count: *count, sum })
-            }
-            Amount::Native(at) => {
-                let native = &self.natives[*at];
+    /// The value of a series of that type, as an intake takes it.
+    pub(super) fn with_given<R>(
+        &self,
+        kind: Kind,
+        held: &Held,
+        act: impl FnOnce(&Given<'_>) -> R,
+    ) -> R {
+        let Held { value, sum, .. } = *held;
+        let points = &self.points[held.points.clone()];
+        match (kind, held.native) {
+            (Kind::Counter, _) => act(&Given::Counter(value)),
+            (Kind::Gauge, _) => act(&Given::Gauge(value)),
+            (Kind::Untyped, _) => act(&Given::Unknown(value)),
+            (Kind::Histogram, None) => act(&Given::Histogram { buckets: points, sum }),
+            (Kind::Histogram, Some(at)) => {
+                let native = &self.natives[at];
                 let buckets = Native {
                     schema: native.schema,
                     zero_threshold: native.zero_threshold,
@@ -207,6 +199,42 @@ impl Values {
                 };
                 act(&Given::Native { buckets, sum })
             }
+            (Kind::Summary, _) => act(&Given::Summary { quantiles: points, count: value, sum }),
         }
+    }
+
+    /// These values of the series of families with other numbers in their places: `number` returns
+    /// the one in place of each, as the body has it. `None` if it returns none for one, or if a
+    /// number is not possible in its place.
+    pub(super) fn with_numbers(
+        &self,
+        families: &Families,
+        mut number: impl FnMut(f64) -> Option<f64>,
+    ) -> Option<Self> {
+        let mut points = Vec::with_capacity(self.points.len());
+        let mut held = Vec::with_capacity(self.held.len());
+        let mut all = self.held.iter();
+        for family in families.iter() {
+            for one in all.by_ref().take(family.series.len()) {
+                let start = points.len();
+                let value = number(one.value)?;
+                family.kind.has_value(value).then_some(())?;
+                let (mut before, mut place) = (0.0, 0.0);
+                for (bound, at) in &self.points[one.points.clone()] {
+                    if family.kind == Kind::Histogram {
+                        // A body has the counts of buckets with all before them.
+                        place += at;
+                        let count = number(place).filter(|count| *count >= before)?;
+                        points.push((*bound, count - before));
+                        before = count;
+                    } else {
+                        points.push((*bound, number(*at)?));
+                    }
+                }
+                let (sum, points) = (number(one.sum)?, start..points.len());
+                held.push(Held { value, sum, points, ..*one });
+            }
+        }
+        Some(Self { held, points, natives: Vec::new() })
     }
 }

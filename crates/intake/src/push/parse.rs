@@ -1,10 +1,11 @@
 //! From the body of a push to a [`Batch`], in steps: text 0.0.4, OpenMetrics, or protobuf, as the
 //! header `Content-Type` says. As in Pushgateway, one fault refuses the whole push.
 
-use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Stream};
+use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Reader, Stream};
 use quipu_wire::remote::exposition::{self, Families, FamilyError};
 
 use super::batch::{Batch, Fault};
+use super::content::Content;
 use quipu_client::media::Media;
 
 /// Reads a body.
@@ -22,9 +23,8 @@ impl Parser {
     /// text 0.0.4.
     pub(super) fn new(media: Media<'_>) -> Self {
         let text = |format| {
-            let options = Options::new(format).max_line(MAX_LINE);
             let families = Families::new(format, exposition::Limits::default());
-            Reading::Text(Box::new((Stream::new(options), families)), format)
+            Reading::Text(Box::new((Stream::new(options(format)), families)), format)
         };
         let reading = if media.is("application/vnd.google.protobuf")
             && media.parameter("proto") == Some("io.prometheus.client.MetricFamily")
@@ -78,17 +78,43 @@ impl Parser {
                 let (stream, mut families) = *reading;
                 let mut lines = Lines { families: &mut families, batch, format, fault: None };
                 stream.finish(|item| lines.take(item));
-                lines.end()?;
-                let mut fault = None;
-                let is_openmetrics = format == Format::OpenMetrics;
-                families.finish(|family| fault = batch.add(family, is_openmetrics).err());
-                fault.map_or(Ok(()), Err)
+                lines.finish()
             }
             // It is not empty if the body was cut.
             Reading::Protobuf(rest, offset) => read_protobuf(&rest, offset, batch),
             Reading::Over => Ok(()),
         }
     }
+}
+
+/// Reads a whole body in Prometheus' text format. If it `is_numbered`, the values of its samples
+/// are taken as 1, 2, 3, ...
+///
+/// # Errors
+/// [`Fault`]
+pub(super) fn read_text(
+    body: &[u8],
+    batch: &mut Batch,
+    is_numbered: bool,
+) -> Result<Content, Fault> {
+    let format = Format::Prometheus;
+    let mut reader = Reader::new(body, options(format));
+    let families = &mut Families::new(format, exposition::Limits::default());
+    let mut lines = Lines { families, batch, format, fault: None };
+    let mut number = 0.0;
+    while let Some(mut item) = reader.next() {
+        if is_numbered && let Ok(Item::Sample(sample)) = &mut item {
+            number += 1.0;
+            sample.value = number;
+        }
+        lines.take(item);
+    }
+    lines.finish()?;
+    batch.finish()
+}
+
+fn options(format: Format) -> Options {
+    Options::new(format).max_line(MAX_LINE)
 }
 
 /// Reads families that begin at this offset of the body.
@@ -147,6 +173,18 @@ impl Lines<'_> {
     fn end(self) -> Result<(), Fault> {
         self.fault.map_or(Ok(()), Err)
     }
+
+    /// Adds the last family, too.
+    fn finish(mut self) -> Result<(), Fault> {
+        let Self { families, batch, format, fault } = &mut self;
+        let is_openmetrics = *format == Format::OpenMetrics;
+        families.finish(|family| {
+            if fault.is_none() {
+                *fault = batch.add(family, is_openmetrics).err();
+            }
+        });
+        self.end()
+    }
 }
 
 /// How many bytes at the beginning are complete families. All of them if a length is not possible:
@@ -186,7 +224,6 @@ mod tests {
     use quipu::intake::Limits;
 
     use super::super::batch::Kind;
-    use super::super::content::Content;
     use super::super::packed::unpack;
     use super::super::path::Grouping;
     use super::*;
@@ -211,8 +248,8 @@ mod tests {
     fn given(content: &Content, name: &str, at: usize) -> String {
         let before = content.families.iter().take_while(|family| *family.name != *name);
         let first: usize = before.map(|family| family.series.len()).sum();
-        let Content { values, .. } = content;
-        values.with_given(&values.held[first + at], |given| format!("{given:?}"))
+        let (Content { values, .. }, family) = (content, content.families.get(name).unwrap());
+        values.with_given(family.kind, &values.held[first + at], |given| format!("{given:?}"))
     }
 
     #[test]

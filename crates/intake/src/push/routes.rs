@@ -246,22 +246,15 @@ impl Reading {
         let decoding = |response| Stop::Decoding(Box::new(response));
         let (len, is_end) = piece(pieces, &mut buffer).map_err(decoding)?;
         let body = &buffer[..len];
-        let is_whole = !mem::replace(is_begun, true) && is_end && parser.is_text();
-        let scanned = if is_whole { forms.scan(body, batch.grouping()) } else { None };
-        if let Some(scanned) = &scanned
-            && let Some(form) = forms.find(scanned, batch.grouping())
-            && let Some(content) = form.read(scanned, batch.grouping().job())
-        {
-            return Ok(Some(content));
+        if !mem::replace(is_begun, true) && is_end && parser.is_text() {
+            return forms.read(body, batch).map(Some).map_err(Stop::Fault);
         }
         parser.push(body, batch).map_err(Stop::Fault)?;
         if !is_end {
             return Ok(None);
         }
         parser.finish(batch).map_err(Stop::Fault)?;
-        let mut content = batch.finish().map_err(Stop::Fault)?;
-        content.form = scanned.and_then(|scanned| forms.learn(&scanned, &content, batch));
-        Ok(Some(content))
+        batch.finish().map(Some).map_err(Stop::Fault)
     }
 }
 

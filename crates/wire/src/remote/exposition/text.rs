@@ -47,6 +47,9 @@ use crate::remote::line_error::LineReason;
 use crate::remote::lines::{self, Cut, LineBuffer, find};
 
 mod line;
+mod template;
+
+pub use template::Template;
 
 /// Which of the two formats an input has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
