@@ -6,9 +6,9 @@
 //! from where each label gets its value. So a line of a known form is neither mapped, nor are its
 //! labels sorted and their names checked; its series is found by the values of its tags alone.
 //!
-//! A form knows nothing of series (see [`FamilyHandle`]): it stays right whatever happens to them. A
-//! line whose series is not there goes the long way. The table belongs to one listener, and a form
-//! is kept once a line of it was taken. The table is bounded: see [`Turns`].
+//! A form knows nothing of series (see [`FamilyHandle`]): it stays right whatever happens to them.
+//! A line whose series is not there goes the long way. The table belongs to one listener, and a
+//! form is kept once a line of it was taken. The table is bounded: see [`Turns`].
 
 use std::collections::HashMap;
 use std::ptr;

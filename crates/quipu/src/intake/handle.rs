@@ -2,12 +2,12 @@
 //! again.
 //!
 //! A [`FamilyHandle`] is the family of a metric with certain labels, and a [`Spot`] the place of a
-//! series in it. The handle spares the caller the search for the family, and the spot the search for
-//! the series, each of which costs about as much as the update. Both promise that a value goes to
-//! the series to which [`Intake::take`] would put it, or nowhere: a handle contains nothing of any
-//! series, no family is freed while it is used, and a series that is removed, hidden or made again
-//! is no longer at its spot. A value that goes nowhere changes nothing, and the caller takes it in
-//! the usual way, which makes the series within the limits, or refuses the value.
+//! series in it. The handle spares the caller the search for the family, and the spot the search
+//! for the series, each of which costs about as much as the update. Both promise that a value goes
+//! to the series to which [`Intake::take`] would put it, or nowhere: a handle contains nothing of
+//! any series, no family is freed while it is used, and a series that is removed, hidden or made
+//! again is no longer at its spot. A value that goes nowhere changes nothing, and the caller takes
+//! it in the usual way, which makes the series within the limits, or refuses the value.
 
 use std::cell::Cell;
 use std::fmt;
