@@ -18,6 +18,7 @@ mod pattern;
 mod place;
 mod retry;
 mod selection;
+mod settings;
 mod source;
 mod table;
 pub mod targets;
@@ -48,6 +49,7 @@ use targets::Scraped;
 
 pub use merged::{About, Conflict, Filter, LeftOut, Merged};
 pub use pattern::Pattern;
+pub use settings::SegmentFlags;
 #[doc(hidden)]
 pub use source::read_segment;
 pub use walk::{All, Walk};

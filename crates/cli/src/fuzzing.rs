@@ -70,7 +70,8 @@ pub struct Options {
 static SETTINGS: LazyLock<[Settings; 2]> = LazyLock::new(|| {
     use Translation::{NoTranslation, UnderscoreEscapingWithSuffixes};
     [NoTranslation, UnderscoreEscapingWithSuffixes].map(|translation| {
-        let flags = Flags { otlp_translation: Some(translation), ..Flags::default() };
+        let mut flags = Flags::default();
+        flags.otlp_input.otlp_translation = Some(translation);
         Settings::resolve(flags).expect("the defaults are valid")
     })
 });

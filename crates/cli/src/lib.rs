@@ -19,3 +19,4 @@ pub mod serve;
 pub mod source;
 pub mod state;
 pub mod top;
+pub mod windows;

@@ -8,12 +8,53 @@
 
 use std::io::{self, Write};
 
+use clap::ValueEnum;
 use quipu_segment::printable;
+use serde::{Deserialize, Serialize};
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::time::SystemTime;
 
-use crate::config::{LogFormat, LogLevel};
-use quipu_process::json;
+use quipu_process::{flags, json};
+
+flags! {
+    /// The settings of the log.
+    #[command(next_help_heading = "Log")]
+    pub struct LogFlags {
+        /// Format of the log [default: text]
+        #[arg(long, env = "QUIPU_LOG_FORMAT", value_name = "FORM")]
+        log_format: LogFormat = LogFormat::Text,
+
+        /// Lowest severity that is logged: error, warn, info, debug, trace [default: info]
+        #[arg(long, env = "QUIPU_LOG_LEVEL", value_name = "LEVEL")]
+        log_level: LogLevel = LogLevel::Info,
+    }
+}
+
+/// Format of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Plain text, for people.
+    Text,
+    /// One JSON object per line, for programs.
+    Json,
+}
+
+/// The lowest severity that is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Failures.
+    Error,
+    /// Conditions that may lead to failures.
+    Warn,
+    /// Events of normal operation.
+    Info,
+    /// Details of those events.
+    Debug,
+    /// Everything.
+    Trace,
+}
 
 /// Starts the log of this process. Later calls have no effect.
 pub fn start(format: LogFormat, level: LogLevel) {

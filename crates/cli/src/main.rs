@@ -293,6 +293,6 @@ mod tests {
         else {
             panic!("{words:?} is not read");
         };
-        assert_eq!(serve.flags.threads, Some(2));
+        assert_eq!(serve.flags.http.threads, Some(2));
     }
 }

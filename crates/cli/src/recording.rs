@@ -21,7 +21,41 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 
 use quipu_agent::own::{names, show, whole};
+use quipu_commands::record;
 use quipu_commands::record::report::{Change, Line, State};
+use quipu_process::flags;
+use quipu_process::settings::{Switch, Unusable, in_range, set};
+
+flags! {
+    /// The settings of the recording.
+    #[command(next_help_heading = "Segments of other programs")]
+    pub struct RecordingFlags {
+        /// Records the segments that programs have open, second by second: what led to a crash is
+        /// shown by quipu inspect --history FILE. A process beside the daemon takes up to 4 MiB of
+        /// each segment [default: off]
+        #[arg(
+            long, env = "QUIPU_SEGMENTS_RECORD", value_name = "SWITCH",
+            num_args = 0..=1, default_missing_value = "on",
+        )]
+        segments_record: Switch = Switch::Off,
+
+        /// Maximum number of segments that are recorded [default: 100]
+        #[arg(long, env = "QUIPU_SEGMENTS_RECORD_COUNT", value_name = "COUNT")]
+        segments_record_count: usize = record::DEFAULT_COUNT.into(),
+    }
+}
+
+impl RecordingFlags {
+    /// The most segments that are recorded, if any are.
+    ///
+    /// # Errors
+    /// A number out of its bounds.
+    pub fn resolve(&self) -> Result<Option<usize>, Unusable> {
+        let (flag, most) = ("segments-record-count", record::MOST_COUNT.into());
+        let count = in_range(flag, self.segments_record_count, 1, most)?;
+        Ok(set(self.segments_record).is_on().then_some(count))
+    }
+}
 
 /// What is recorded.
 #[derive(Debug, Clone)]

@@ -5,14 +5,46 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use clap::ValueEnum;
 use quipu::Registry;
 use quipu::intake::Intake;
 use quipu_segment::{ErrorKind, Options, Segment, printable};
 use quipu_window::{Bucketed, KeyedWindows};
+use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use crate::config::{Damaged, Settings};
+use crate::config::Settings;
+use quipu_process::flags;
 use quipu_process::memory::has_room;
+use quipu_process::time::Time;
+
+flags! {
+    /// The settings of the state.
+    #[command(next_help_heading = "State")]
+    pub struct StateFlags {
+        /// File that keeps the counts [default: state.quipu]
+        #[arg(long, env = "QUIPU_STATE", value_name = "FILE")]
+        state: PathBuf = "state.quipu".into(),
+
+        /// What to do with a damaged state file [default: refuse]
+        #[arg(long, env = "QUIPU_DAMAGED_STATE", value_name = "WHAT")]
+        damaged_state: Damaged = Damaged::Refuse,
+
+        /// How often the state is synced to disk: what a power loss may cost [default: 500ms]
+        #[arg(long, env = "QUIPU_CHECKPOINT", value_name = "TIME")]
+        checkpoint: Time = Time(Duration::from_millis(500)),
+    }
+}
+
+/// What to do with a truncated or damaged state file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Damaged {
+    /// Refuse to start, and leave the file untouched.
+    Refuse,
+    /// Rename the file, and start with a new one.
+    SetAside,
+}
 
 /// The open state.
 pub struct State {

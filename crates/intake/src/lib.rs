@@ -19,6 +19,7 @@ pub mod place;
 pub mod push;
 pub mod rate;
 pub mod refusals;
+pub mod settings;
 pub mod statsd;
 pub mod sweep;
 pub mod tally;

@@ -14,6 +14,7 @@ mod queue;
 mod remote_write;
 mod schedule;
 mod sender;
+pub mod settings;
 mod shards;
 mod snapshot;
 
@@ -43,6 +44,7 @@ use quipu_client::sender::Client;
 use quipu_client::via::Via;
 use quipu_translate::rules::{self, Relabelling};
 use remote_write::RemoteWrite;
+pub use remote_write::RemoteWriteFlags;
 use sender::Sender;
 use shards::Shards;
 

@@ -8,6 +8,7 @@ pub mod json;
 pub mod memory;
 pub mod omitted;
 pub mod seldom;
+pub mod settings;
 pub mod signals;
 pub mod temporary;
 pub mod text;

@@ -11,6 +11,7 @@ mod families;
 mod form;
 mod report;
 mod schedule;
+pub mod settings;
 mod turns;
 
 use std::collections::HashMap;

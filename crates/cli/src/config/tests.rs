@@ -2,6 +2,8 @@
 
 use super::*;
 use clap::{Command, CommandFactory, FromArgMatches, Parser};
+use quipu_client::url_text::UrlText;
+use quipu_process::time::Time;
 
 #[derive(Parser)]
 struct Line {
@@ -10,13 +12,12 @@ struct Line {
 }
 
 fn resolve(toml: &str) -> Result<Settings, Error> {
-    Settings::resolve(toml::from_str(toml).unwrap())
+    Settings::resolve(Flags::from_toml(toml).unwrap())
 }
 
 #[test]
 fn the_help_names_the_defaults_that_hold() {
-    let defaults = toml::Table::try_from(Settings::resolve(Flags::default()).unwrap().flags);
-    let defaults = defaults.unwrap();
+    let defaults: toml::Table = toml::from_str(&resolve("").unwrap().to_toml()).unwrap();
     let command: Command = Line::command();
     for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
         let name = argument.get_long().unwrap();
@@ -45,7 +46,7 @@ fn the_help_names_the_defaults_that_hold() {
 fn flags_weigh_more_than_the_file() {
     let line = ["quipu", "--window", "10s", "--keys", "5"];
     let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
-    let file: Flags = toml::from_str("window = \"20s\"\naccuracy = \"1s\"").unwrap();
+    let file = Flags::from_toml("window = \"20s\"\naccuracy = \"1s\"").unwrap();
     let settings = Settings::resolve(flags.or(file)).unwrap();
     let shown = settings.to_toml();
     for part in ["window = \"10s\"", "accuracy = \"1s\"", "keys = 5", "span = \"1h\""] {
@@ -72,13 +73,13 @@ fn values_with_commas_stay_whole() {
         "c,d",
     ];
     let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
-    let labels = flags.external_label.iter().flatten().map(ToString::to_string);
+    let labels = flags.labels.external_label.iter().flatten().map(ToString::to_string);
     // A line each, as in the environment variable.
     assert_eq!(labels.collect::<Vec<_>>(), ["zones=a,b=c", "x=1", "y=2"]);
-    let urls = flags.remote_write.iter().flatten().map(UrlText::as_str);
+    let urls = flags.remote_write.remote_write.iter().flatten().map(UrlText::as_str);
     assert_eq!(urls.collect::<Vec<_>>(), ["http://a/w?ids=1,2"]);
-    assert_eq!(flags.otlp_promote.unwrap(), ["a,b"]);
-    assert_eq!(flags.push_add_jobs.unwrap(), ["c,d"]);
+    assert_eq!(flags.otlp_input.otlp_promote.unwrap(), ["a,b"]);
+    assert_eq!(flags.push.push_add_jobs.unwrap(), ["c,d"]);
 }
 
 #[test]
@@ -186,7 +187,7 @@ fn all_switches_are_given_alike() {
         .map(|argument| argument.get_long().unwrap().to_owned())
         .collect();
     assert!(names.len() >= 6, "{names:?}");
-    let shown = |flags: Flags| toml::Table::try_from(flags).unwrap();
+    let shown = |flags: Flags| flags.shown();
     for name in &names {
         let flag = format!("--{name}");
         for (line, value) in [
@@ -202,7 +203,7 @@ fn all_switches_are_given_alike() {
             let line = ["quipu"].iter().chain(line);
             let matches = Line::command().try_get_matches_from(line.clone());
             let flags = Line::from_arg_matches(&matches.unwrap()).unwrap().flags;
-            assert_eq!(shown(flags)[name].as_str(), Some(value), "{line:?}");
+            assert_eq!(shown(flags)[name], value, "{line:?}");
         }
         for (text, value) in [
             ("true", "on"),
@@ -212,11 +213,11 @@ fn all_switches_are_given_alike() {
             ("\"true\"", "on"),
             ("\"false\"", "off"),
         ] {
-            let flags = toml::from_str(&format!("{name} = {text}")).unwrap();
-            assert_eq!(shown(flags)[name].as_str(), Some(value), "{name} = {text}");
+            let flags = Flags::from_toml(&format!("{name} = {text}")).unwrap();
+            assert_eq!(shown(flags)[name], value, "{name} = {text}");
         }
         for text in ["1", "\"yes\"", "[\"on\"]"] {
-            let error = toml::from_str::<Flags>(&format!("{name} = {text}")).unwrap_err();
+            let error = Flags::from_toml(&format!("{name} = {text}")).unwrap_err();
             assert!(error.to_string().contains("\"on\" or \"off\""), "{error}");
         }
     }
@@ -250,17 +251,17 @@ fn one_text_is_a_list_of_one() {
         .map(|(name, value)| format!("{name} = {}\n", form(value)))
         .concat()
     };
-    let one: Flags = toml::from_str(&all(|value| format!("{value:?}"))).unwrap();
-    let list: Flags = toml::from_str(&all(|value| format!("[{value:?}]"))).unwrap();
+    let one = Flags::from_toml(&all(|value| format!("{value:?}"))).unwrap();
+    let list = Flags::from_toml(&all(|value| format!("[{value:?}]"))).unwrap();
     assert_eq!(one, list);
-    assert_eq!(one.listen.unwrap(), ["127.0.0.1:1,unix:a"]);
+    assert_eq!(one.http.listen.unwrap(), ["127.0.0.1:1,unix:a"]);
     // All lists are in it.
     let command = Line::command();
     let is_list =
         |a: &&clap::Arg| a.get_action().takes_values() && a.get_value_delimiter().is_some();
     assert_eq!(command.get_arguments().filter(is_list).count(), 18);
     for value in ["7", "true", "[7]", "{ a = 1 }"] {
-        let error = toml::from_str::<Flags>(&format!("listen = {value}")).unwrap_err();
+        let error = Flags::from_toml(&format!("listen = {value}")).unwrap_err();
         assert!(error.to_string().contains("string"), "{error}");
     }
 }
@@ -301,4 +302,85 @@ fn a_line_that_may_have_a_secret_is_not_shown() {
         let shown = error(text);
         assert!(shown.contains(part), "{text}: {shown}");
     }
+}
+
+#[test]
+fn outputs_that_contradict_each_other_are_refused() {
+    const URL: &str = "remote-write = [\"http://a/w\"";
+    for (toml, part) in [
+        (format!("{URL}, \"http://a/w?x\"]"), "given twice"),
+        ("external-label = [\"a=1\", \"a=2\"]".into(), "two values"),
+        ("remote-write-bearer-file = \"f\"".into(), "no receiver; give one with --remote-write"),
+        (
+            format!("{URL}]\nremote-write-bearer-file = \"f\"\nremote-write-basic-file = \"f\""),
+            "give one of them",
+        ),
+        ("remote-write-interval = \"1ms\"".into(), "give at least 100ms"),
+        ("remote-write-queue-bytes = 1".into(), "give at least 4194304"),
+        ("remote-write-shards = 0".into(), "0 is out of range; give 1 to 64"),
+        ("remote-write-shards = 65".into(), "give 1 to 64"),
+        ("otlp-interval = \"1ms\"".into(), "give at least 100ms"),
+        ("otlp-resource = [\"a=1\", \"a=2\"]".into(), "the key a has two values"),
+        (format!("otlp-resource = [\"a={}\"]", "x".repeat(65536)), "give at most 65536"),
+        ("otlp = [\"http://a\", \"http://a/v1/metrics\"]".into(), "given twice"),
+        (
+            "otlp = [\"http://a\", \"http://b\"]\notlp-basic-file = \"f\"".into(),
+            "--otlp-basic-file: it is for one receiver, and there are 2",
+        ),
+    ] {
+        let error = resolve(&toml).unwrap_err().to_string();
+        assert!(error.contains(part), "{toml}: {error}");
+    }
+}
+
+#[test]
+fn queues_are_beside_the_state() {
+    let queue = |toml: &str| resolve(toml).unwrap().outputs.queue.map(|queue| queue.directory);
+    assert_eq!(queue("remote-write-queue = \"latest\""), None);
+    let of_state = queue("remote-write-queue = \"disk\"\nstate = \"a/b.quipu\"");
+    assert_eq!(of_state.unwrap(), PathBuf::from("a/b.quipu.queue"));
+    let named = queue("remote-write-queue = \"disk\"\nremote-write-queue-directory = \"q\"");
+    assert_eq!(named.unwrap(), PathBuf::from("q"));
+}
+
+#[test]
+fn each_setting_has_a_heading() {
+    for arg in Line::command().get_arguments().filter(|a| a.get_id() != "help") {
+        assert!(arg.get_help_heading().is_some(), "{}", arg.get_id());
+    }
+}
+
+#[test]
+fn fields_are_checked_with_the_settings_and_not_shown() {
+    const URL: &str = "remote-write = [\"http://a/w\"]\n";
+    for (toml, part) in [
+        ("remote-write-header = [\"x: fish\"]".into(), "give one with --remote-write"),
+        (format!("{URL}remote-write-header = [\"x: 1\", \"fish\"]"), "value 2: it has no colon"),
+        (
+            format!("{URL}remote-write-header = [\"x: 1\", \"X: fish\"]"),
+            "value 2: x is given twice",
+        ),
+        (format!("{URL}remote-write-header = [\"Host: fish\"]"), "a URL with that host"),
+        (
+            format!("{URL}remote-write-header = [\"Authorization: Fish fish\"]"),
+            "--remote-write-bearer-file, --remote-write-basic-file, or, as a line authorization: \
+             VALUE, with --remote-write-header-file",
+        ),
+        ("otlp-header-file = \"f\"".into(), "--otlp-header-file: there is no receiver; give one"),
+        ("otlp = [\"http://a\", \"http://b\"]\notlp-header-file = \"f\"".into(), "there are 2"),
+        ("otlp = [\"http://a\"]\notlp-header = [\"te: fish\"]".into(), "--otlp-header: value 1"),
+    ] {
+        let error = resolve(&toml).unwrap_err().to_string();
+        assert!(error.contains(part) && !error.contains("fish"), "{toml}: {error}");
+    }
+    // A field of a flag may go to several receivers.
+    let toml = "otlp = [\"http://a\", \"http://b\"]\notlp-header = [\"X-Tenant: fish\"]";
+    let settings = resolve(toml).unwrap();
+    assert_eq!(settings.outputs.otlp.headers.fields.len(), 1);
+    let (shown, file) = (format!("{settings:?}{:?}", settings.flags.shown()), settings.to_toml());
+    assert!(!shown.contains("fish") && shown.contains("X-Tenant: <secret>"), "{shown}");
+    assert!(file.contains("otlp-header = [\"X-Tenant: <secret>\"]"), "{file}");
+    // The file that was shown is refused, rather than sent.
+    let error = resolve(&file).unwrap_err();
+    assert!(error.to_string().contains("x-tenant has no value"), "{error}");
 }

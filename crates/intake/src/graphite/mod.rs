@@ -3,6 +3,8 @@
 //! Each value is one of a gauge, as in graphite_exporter. The latest value by its time counts; of
 //! several with one time, the last one.
 
+pub mod settings;
+
 use std::mem;
 
 use quipu::intake::{Given, Intake, Refused};

@@ -24,6 +24,7 @@ use std::thread::{self, JoinHandle};
 
 use quipu::intake::Intake;
 use quipu::{Registry, Scope};
+use quipu_process::settings::{Unusable, in_range};
 use tracing::error;
 
 pub use address::Address;
@@ -69,6 +70,14 @@ impl Options {
             |address: &&Address| matches!(address, Address::Tcp(_) | Address::UnixStream(_));
         self.addresses.iter().filter(is_stream).count()
     }
+}
+
+/// The receive buffer to ask for.
+///
+/// # Errors
+/// A number out of its bounds.
+pub(crate) fn receive_buffer(flag: &'static str, bytes: Option<usize>) -> Result<usize, Unusable> {
+    in_range(flag, bytes, 4096, 1 << 30)
 }
 
 /// The most connections of each of `streams` listeners, in a process that may open `files` files.

@@ -10,6 +10,7 @@
 mod encoding;
 pub(crate) mod labels;
 mod points;
+pub mod settings;
 mod values;
 
 use std::fmt::Write as _;

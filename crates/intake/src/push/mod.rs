@@ -27,6 +27,7 @@ mod parse;
 mod path;
 mod restore;
 mod routes;
+pub mod settings;
 mod spots;
 mod values;
 

@@ -3,6 +3,7 @@
 mod forms;
 mod metrics;
 mod receiver;
+pub mod settings;
 
 use quipu::intake::Intake;
 use quipu::{Registry, Scope};

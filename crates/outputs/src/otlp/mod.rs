@@ -16,6 +16,7 @@ mod growth;
 mod points;
 mod requests;
 mod resources;
+pub mod settings;
 mod verdict;
 
 use std::path::PathBuf;

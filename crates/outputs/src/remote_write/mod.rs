@@ -10,6 +10,7 @@ mod parts;
 mod placement;
 mod samples;
 mod series;
+mod settings;
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -32,6 +33,7 @@ use quipu_client::via;
 use quipu_translate::rules::Relabelling;
 use samples::{Samples, in_version_1};
 use series::Flattening;
+pub use settings::RemoteWriteFlags;
 
 /// Remote write to a receiver.
 pub(super) struct RemoteWrite {

@@ -3,17 +3,83 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use quipu_client::credentials::Credentials;
+use quipu_client::header_text::check_credentials;
+use quipu_client::url_text::{self, UrlText};
+use quipu_process::flags;
+use quipu_process::settings::{Unusable, at_least, in_range, set};
+use quipu_process::time::Time;
 use quipu_segment::printable;
 
-use super::headers::check_credentials;
-use super::{Error, Flags, Time, at_least, number, set, urls};
-use quipu_agent::targets::{Options, Target, TargetFile};
-use quipu_client::credentials::Credentials;
+use super::{Options, Target, TargetFile};
 
-/// The settings of the targets.
-pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
+flags! {
+    /// The settings of what is scraped.
+    #[command(next_help_heading = "Scraping")]
+    pub struct TargetFlags {
+        /// Target whose metrics are scraped and shown: [JOB=]URL, where URL is
+        /// http://HOST:PORT/PATH, https://..., or unix:SOCKET:/PATH; may be given several times
+        /// [default: none]
+        #[arg(
+            long,
+            env = "QUIPU_SCRAPE",
+            value_name = "[JOB=]URL",
+            value_delimiter = '\n',
+            hide_env_values = true
+        )]
+        #[serde(deserialize_with = "quipu_process::settings::list")]
+        scrape: Vec<UrlText>,
+
+        /// How often each target is scraped [default: 15s]
+        #[arg(long, env = "QUIPU_SCRAPE_INTERVAL", value_name = "TIME")]
+        scrape_interval: Time = Time(Duration::from_secs(15)),
+
+        /// Time limit of a scrape [default: 10s, or the interval if that is shorter]
+        #[arg(long, env = "QUIPU_SCRAPE_TIMEOUT", value_name = "TIME")]
+        scrape_timeout: Time,
+
+        /// Maximum bytes of what a target exposes, expanded; the scrape of a larger one fails
+        /// [default: 67108864]
+        #[arg(long, env = "QUIPU_SCRAPE_BODY_BYTES", value_name = "BYTES")]
+        scrape_body_bytes: u64 = 64 << 20,
+
+        /// Maximum number of samples that a target exposes; the scrape of more fails [default:
+        /// 500000]
+        #[arg(long, env = "QUIPU_SCRAPE_SAMPLES", value_name = "COUNT")]
+        scrape_samples: usize = 500_000,
+
+        /// File with the token of targets, for the header Authorization: Bearer: of those of the
+        /// job, or of all that have no other; may be given several times [default: none]
+        #[arg(
+            long,
+            env = "QUIPU_SCRAPE_BEARER_FILE",
+            value_name = "[JOB=]FILE",
+            value_delimiter = '\n'
+        )]
+        #[serde(deserialize_with = "quipu_process::settings::list")]
+        scrape_bearer_file: Vec<TargetFile>,
+
+        /// File with USER:PASSWORD, for the header Authorization: Basic, as --scrape-bearer-file;
+        /// may be given several times [default: none]
+        #[arg(
+            long,
+            env = "QUIPU_SCRAPE_BASIC_FILE",
+            value_name = "[JOB=]FILE",
+            value_delimiter = '\n'
+        )]
+        #[serde(deserialize_with = "quipu_process::settings::list")]
+        scrape_basic_file: Vec<TargetFile>,
+    }
+}
+
+/// The options of the targets.
+///
+/// # Errors
+/// A URL that is none or has a password, targets with the same series, times that contradict each
+/// other, a number out of its bounds, or a file for no target.
+pub fn resolve(flags: &mut TargetFlags) -> Result<Options, Unusable> {
     let of = str::parse::<Target>;
-    let targets = urls::read("scrape", flags.scrape.as_ref(), of, Target::url)?;
+    let targets = url_text::read("scrape", flags.scrape.as_ref(), of, Target::url)?;
     for (at, target) in targets.iter().enumerate() {
         let is_same =
             |other: &&Target| (other.job(), other.instance()) == (target.job(), target.instance());
@@ -23,7 +89,7 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
                 "{target} and {other} have the job {job} and the instance {instance}, so that their \
                  series could not be told apart; give one of them another job: JOB=URL"
             );
-            return Err(Error::Value("scrape", what));
+            return Err(Unusable::new("scrape", what));
         }
     }
     if targets.len() > MOST {
@@ -32,7 +98,7 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
             "there are {count} targets, and each has a thread; give at most {MOST}, and others to \
              another daemon"
         );
-        return Err(Error::Value("scrape", what));
+        return Err(Unusable::new("scrape", what));
     }
     let interval = at_least("scrape-interval", flags.scrape_interval, MIN_INTERVAL)?;
     flags.scrape_timeout.get_or_insert(Time(TIMEOUT.min(interval)));
@@ -43,7 +109,7 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
             Time(timeout),
             Time(interval)
         );
-        return Err(Error::Value("scrape-timeout", what));
+        return Err(Unusable::new("scrape-timeout", what));
     }
     Ok(Options {
         credentials: credentials(flags, &targets)?,
@@ -51,12 +117,15 @@ pub(super) fn resolve(flags: &mut Flags) -> Result<Options, Error> {
         interval,
         timeout,
         body_bytes: set(flags.scrape_body_bytes).clamp(1, 1 << 31),
-        samples: number("scrape-samples", flags.scrape_samples, 1, 1 << 26)?,
+        samples: in_range("scrape-samples", flags.scrape_samples, 1, 1 << 26)?,
     })
 }
 
 /// The credentials of each target: those for its job, or those for all.
-fn credentials(flags: &Flags, targets: &[Target]) -> Result<Vec<Option<Credentials>>, Error> {
+fn credentials(
+    flags: &TargetFlags,
+    targets: &[Target],
+) -> Result<Vec<Option<Credentials>>, Unusable> {
     let mut all: Vec<(Option<&str>, Credentials)> = Vec::new();
     let kinds: [fn(PathBuf) -> Credentials; 2] = [Credentials::Bearer, Credentials::Basic];
     let given = [(BEARER, &flags.scrape_bearer_file), (BASIC, &flags.scrape_basic_file)];
@@ -76,7 +145,7 @@ fn credentials(flags: &Flags, targets: &[Target]) -> Result<Vec<Option<Credentia
                 all.push((job, of(path.clone())));
                 continue;
             };
-            return Err(Error::Value(flag, what));
+            return Err(Unusable::new(flag, what));
         }
     }
     let of = |job| all.iter().find(|(other, _)| *other == job).map(|(_, found)| found.clone());
@@ -84,7 +153,10 @@ fn credentials(flags: &Flags, targets: &[Target]) -> Result<Vec<Option<Credentia
 }
 
 /// Reads the files with the credentials of targets.
-pub(super) fn check_secrets(options: &Options) -> Result<(), Error> {
+///
+/// # Errors
+/// A file that cannot be read or used.
+pub fn check_secrets(options: &Options) -> Result<(), Unusable> {
     let mut files = options.credentials.iter().flatten();
     files.try_for_each(|credentials| check_credentials(credentials, BEARER, BASIC))
 }
@@ -104,9 +176,9 @@ const MIN_TIMEOUT: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
 
-    fn resolved(toml: &str) -> Result<Options, Error> {
-        let flags: Flags = toml::from_str(toml).unwrap();
-        resolve(&mut flags.or(Flags::defaults()))
+    fn resolved(toml: &str) -> Result<Options, Unusable> {
+        let flags: TargetFlags = toml::from_str(toml).unwrap();
+        resolve(&mut flags.or(TargetFlags::defaults()))
     }
 
     #[test]

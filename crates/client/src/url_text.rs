@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Error;
+use quipu_process::settings::Unusable;
 
 /// A URL as it was given, or `JOB=URL`.
 ///
@@ -20,7 +20,7 @@ impl UrlText {
     }
 
     /// Leaves out the query, which may have a secret.
-    pub(super) fn hide_query(&mut self) {
+    pub fn hide_query(&mut self) {
         self.0.truncate(self.0.find('?').unwrap_or(self.0.len()));
     }
 }
@@ -32,17 +32,17 @@ impl From<String> for UrlText {
 }
 
 /// Reads the values of a flag, and refuses URLs with passwords.
-pub(super) fn read<T>(
+pub fn read<T>(
     flag: &'static str,
     given: Option<&Vec<UrlText>>,
     of: impl Fn(&str) -> Result<T, String>,
     url: impl Fn(&T) -> &str,
-) -> Result<Vec<T>, Error> {
+) -> Result<Vec<T>, Unusable> {
     let read = |(number, text): (usize, &UrlText)| {
         let whole = check_is_one(flag, &text.0);
         let checked =
             whole.and_then(|()| of(&text.0)).and_then(|one| check(flag, url(&one)).map(|()| one));
-        checked.map_err(|what| Error::Value(flag, format!("value {number}: {what}")))
+        checked.map_err(|what| Unusable::new(flag, format!("value {number}: {what}")))
     };
     (1..).zip(given.into_iter().flatten()).map(read).collect()
 }

@@ -1,0 +1,101 @@
+//! The settings of the windows that the daemon counts requests in.
+
+use std::time::Duration;
+
+use quipu_process::flags;
+use quipu_process::settings::{Unusable, in_range, set};
+use quipu_process::time::Time;
+use quipu_window::{Bucketed, BucketedOptions, KeyedOptions, KeyedWindows};
+
+flags! {
+    /// The settings of the windows that requests are counted in.
+    #[command(next_help_heading = "Windows and keys")]
+    pub struct WindowFlags {
+        /// Sliding window of GET / and of each key [default: 60s]
+        #[arg(long, env = "QUIPU_WINDOW", value_name = "TIME")]
+        window: Time = Time(Duration::from_secs(60)),
+
+        /// Bucket width of the window [default: 200ms]
+        #[arg(long, env = "QUIPU_ACCURACY", value_name = "TIME")]
+        accuracy: Time = Time(Duration::from_millis(200)),
+
+        /// Longest window that GET /rate?window= accepts [default: 1h; more if the window is
+        /// longer, less if 1h takes over 2^18 buckets]
+        #[arg(long, env = "QUIPU_SPAN", value_name = "TIME")]
+        span: Time,
+
+        /// Maximum number of keys of POST /hit/{key}; the least recently hit are evicted first
+        /// [default: 10000]
+        #[arg(long, env = "QUIPU_KEYS", value_name = "COUNT")]
+        keys: usize = 10_000,
+
+        /// Bucket width of each key's window [default: 1/60 of the window, or the accuracy]
+        #[arg(long, env = "QUIPU_KEY_ACCURACY", value_name = "TIME")]
+        key_accuracy: Time,
+
+        /// Maximum length of a key in bytes [default: 128]
+        #[arg(long, env = "QUIPU_KEY_BYTES", value_name = "BYTES")]
+        key_bytes: usize = 128,
+    }
+}
+
+impl WindowFlags {
+    /// The window of all requests, and those of keys. Fills in what depends on other settings.
+    ///
+    /// # Errors
+    /// Times that contradict each other, or a number out of its bounds.
+    pub fn resolve(&mut self) -> Result<(BucketedOptions, KeyedOptions), Unusable> {
+        let window = set(self.window).0;
+        let accuracy = set(self.accuracy).0;
+        let span = self.span.get_or_insert(Time(longest(window, accuracy))).0;
+        let key_accuracy = window / 60;
+        let key_accuracy = if key_accuracy * 60 == window && key_accuracy >= accuracy {
+            key_accuracy
+        } else {
+            accuracy
+        };
+        let key_accuracy = self.key_accuracy.get_or_insert(Time(key_accuracy)).0;
+
+        let value = |name| move |error: quipu_window::Error| Unusable::new(name, error.to_string());
+        let bucketed = Bucketed::options(window, accuracy).tickets();
+        bucketed.bytes().map_err(|error| match error {
+            quipu_window::Error::Zero("accuracy") => value("accuracy")(error),
+            other => value("window")(other),
+        })?;
+        if span < window {
+            let window = Time(window);
+            let what = format!("it is shorter than the window; give at least {window}");
+            return Err(Unusable::new("span", what));
+        }
+        let bucketed = bucketed.span(span);
+        bucketed.bytes().map_err(value("span"))?;
+        let key_bytes = in_range("key-bytes", self.key_bytes, 1, 4096)?;
+        let keyed =
+            KeyedWindows::options(window, key_accuracy, set(self.keys)).key_bytes(key_bytes);
+        keyed.bytes().map_err(|error| match error {
+            quipu_window::Error::NoCapacity => value("keys")(error),
+            quipu_window::Error::NotMultiple { window, accuracy } => {
+                let what = format!(
+                    "the window of {window:?} is not a whole number of buckets of {accuracy:?}; \
+                     give one that divides it"
+                );
+                Unusable::new("key-accuracy", what)
+            }
+            other => value("key-accuracy")(other),
+        })?;
+        Ok((bucketed, keyed))
+    }
+}
+
+/// The default span: an hour, or less if that would take more than [`MAX_BUCKETS`]; but at least
+/// the window.
+fn longest(window: Duration, accuracy: Duration) -> Duration {
+    // Invalid durations only must not panic here: `resolve` reports them.
+    let buckets = HOUR.as_nanos() / accuracy.as_nanos().max(1);
+    let buckets = u32::try_from(buckets).unwrap_or(u32::MAX).min(MAX_BUCKETS);
+    accuracy.checked_mul(buckets).unwrap_or(window).max(window)
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+/// The maximum number of buckets of a default span; they take 2 MiB.
+const MAX_BUCKETS: u32 = 1 << 18;

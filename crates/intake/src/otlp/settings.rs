@@ -1,0 +1,47 @@
+//! The settings of OTLP that comes in.
+
+use quipu_process::flags;
+use quipu_process::settings::{Switch, set};
+use quipu_translate::otlp::Translation;
+
+use super::Options;
+
+flags! {
+    /// The settings of OTLP that comes in.
+    #[command(next_help_heading = "OTLP that comes in")]
+    pub struct OtlpInputFlags {
+        /// Takes metrics by OTLP over HTTP, at /v1/metrics [default: on]
+        #[arg(
+            long, env = "QUIPU_OTLP_INPUT", value_name = "SWITCH",
+            num_args = 0..=1, default_missing_value = "on",
+        )]
+        otlp_input: Switch = Switch::On,
+
+        /// How names that come in by OTLP are translated, as in Prometheus' setting
+        /// translation_strategy [default: UnderscoreEscapingWithSuffixes]
+        #[arg(
+            long,
+            env = "QUIPU_OTLP_TRANSLATION",
+            value_name = "STRATEGY",
+            hide_possible_values = true
+        )]
+        otlp_translation: Translation = Translation::UnderscoreEscapingWithSuffixes,
+
+        /// Attribute of resources that becomes a label of all their series that come in by OTLP;
+        /// may be given several times [default: none]
+        #[arg(long, env = "QUIPU_OTLP_PROMOTE", value_name = "KEY", value_delimiter = '\n')]
+        #[serde(deserialize_with = "quipu_process::settings::list")]
+        otlp_promote: Vec<String>,
+    }
+}
+
+impl OtlpInputFlags {
+    /// The options of the input.
+    pub fn resolve(&self) -> Options {
+        Options {
+            enabled: set(self.otlp_input).is_on(),
+            translation: set(self.otlp_translation),
+            promote: self.otlp_promote.clone().unwrap_or_default(),
+        }
+    }
+}

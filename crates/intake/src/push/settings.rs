@@ -1,0 +1,77 @@
+//! The settings of pushes.
+
+use quipu_http::Access;
+use quipu_process::flags;
+use quipu_process::settings::{Switch, Unusable, in_range, set};
+use quipu_process::time::Time;
+
+use super::options::{Gauges, Mode, Settings};
+
+flags! {
+    /// The settings of pushes.
+    #[command(next_help_heading = "Pushes")]
+    pub struct PushFlags {
+        /// Takes pushes to Pushgateway's routes [default: on]
+        #[arg(
+            long, env = "QUIPU_PUSH", value_name = "SWITCH",
+            num_args = 0..=1, default_missing_value = "on",
+        )]
+        push: Switch = Switch::On,
+
+        /// Refuses pushes that contradict other groups [default: on]
+        #[arg(
+            long, env = "QUIPU_PUSH_CONSISTENCY_CHECK", value_name = "SWITCH",
+            num_args = 0..=1, default_missing_value = "on",
+        )]
+        push_consistency_check: Switch = Switch::On,
+
+        /// Takes PUT /api/v1/admin/wipe, which removes all groups [default: off]
+        #[arg(
+            long, env = "QUIPU_PUSH_ADMIN", value_name = "SWITCH",
+            num_args = 0..=1, default_missing_value = "on",
+        )]
+        push_admin: Switch = Switch::Off,
+
+        /// Maximum number of groups of pushed metrics; pushes to more get 429 [default: 100000]
+        #[arg(long, env = "QUIPU_PUSH_GROUPS", value_name = "COUNT")]
+        push_groups: usize = 100_000,
+
+        /// What a push does to its group, unless it says so itself: replace it as in Pushgateway,
+        /// or add to it [default: replace]
+        #[arg(long, env = "QUIPU_PUSH_MODE", value_name = "MODE")]
+        push_mode: Mode = Mode::Replace,
+
+        /// Job whose pushes are added up, with * for any text; may be repeated [default: none]
+        #[arg(long, env = "QUIPU_PUSH_ADD_JOBS", value_name = "PATTERN", value_delimiter = '\n')]
+        #[serde(deserialize_with = "quipu_process::settings::list")]
+        push_add_jobs: Vec<String>,
+
+        /// What a push that is added does to gauges [default: set]
+        #[arg(long, env = "QUIPU_PUSH_GAUGES", value_name = "HOW")]
+        push_gauges: Gauges = Gauges::Set,
+
+        /// Hides a group that was not pushed to for this time [default: none]
+        #[arg(long, env = "QUIPU_PUSH_EXPIRY", value_name = "TIME")]
+        push_expiry: Time,
+    }
+}
+
+impl PushFlags {
+    /// The options of pushes. Pages of the origins of `access` may read them.
+    ///
+    /// # Errors
+    /// A number out of its bounds.
+    pub fn resolve(&self, access: &Access) -> Result<Settings, Unusable> {
+        Ok(Settings {
+            access: access.clone(),
+            enabled: set(self.push).is_on(),
+            checks: set(self.push_consistency_check).is_on(),
+            admin: set(self.push_admin).is_on(),
+            groups: in_range("push-groups", self.push_groups, 1, 1 << 30)?,
+            mode: set(self.push_mode),
+            gauges: set(self.push_gauges),
+            add_jobs: self.push_add_jobs.clone().unwrap_or_default(),
+            expiry: self.push_expiry.map(|expiry| expiry.0),
+        })
+    }
+}

@@ -1,0 +1,114 @@
+//! The settings that all inputs share.
+
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use quipu::intake::Limits;
+use quipu_process::flags;
+use quipu_process::settings::{Unusable, in_range, set};
+use quipu_process::time::Time;
+
+use crate::{Options, otlp};
+
+flags! {
+    /// The settings that all inputs share.
+    #[command(next_help_heading = "Metrics that come in")]
+    pub struct IntakeFlags {
+        /// Maximum bytes of the body of a request that brings metrics; larger ones get 413
+        /// [default: 33554432]
+        #[arg(long, env = "QUIPU_INPUT_BODY_BYTES", value_name = "BYTES")]
+        input_body_bytes: usize = 32 << 20,
+
+        /// Maximum bytes of the state file for metrics that come in. A file keeps the limit that it
+        /// was created with [default: 1073741824]
+        #[arg(long, env = "QUIPU_INPUT_BYTES", value_name = "BYTES")]
+        input_bytes: u64 = 1 << 30,
+
+        /// Maximum number of series that come in [default: 1000000]
+        #[arg(long, env = "QUIPU_SERIES", value_name = "COUNT")]
+        series: u64 = Limits::default().series,
+
+        /// Maximum number of series that one source may make while the daemon runs: an address, or
+        /// a job of pushes and OTLP [default: none]
+        #[arg(long, env = "QUIPU_SERIES_PER_SOURCE", value_name = "COUNT")]
+        series_per_source: u64,
+
+        /// Maximum number of samples a second that come in [default: none]
+        #[arg(long, env = "QUIPU_SAMPLE_RATE", value_name = "COUNT")]
+        sample_rate: NonZeroU64,
+
+        /// Maximum number of samples a second that one source may bring: an address [default: none]
+        #[arg(long, env = "QUIPU_SAMPLE_RATE_PER_SOURCE", value_name = "COUNT")]
+        sample_rate_per_source: NonZeroU64,
+
+        /// Maximum number of families that come in: sets of label names and types under all names
+        /// [default: 20000]
+        #[arg(long, env = "QUIPU_FAMILIES", value_name = "COUNT")]
+        families: u64 = Limits::default().families,
+
+        /// Maximum number of families that one source may make while the daemon runs, so that
+        /// others find room [default: three quarters of --families]
+        #[arg(long, env = "QUIPU_FAMILIES_PER_SOURCE", value_name = "COUNT")]
+        families_per_source: u64,
+
+        /// Hides a series that came in and was not updated for this time. A counter that comes back
+        /// goes on from its last total [default: none]
+        #[arg(long, env = "QUIPU_EXPIRY", value_name = "TIME")]
+        expiry: Time,
+
+        /// Frees a family when the daemon starts, if its series all expired and were not updated
+        /// for this time. A counter of it that comes back starts at zero [default: 1day]
+        #[arg(long, env = "QUIPU_FORGET_NAMES", value_name = "TIME")]
+        forget_names: Time = Time(Duration::from_secs(24 * 60 * 60)),
+
+        /// Rules for samples that come in: Prometheus' metric_relabel_configs, and aggregations
+        /// [default: none]
+        #[arg(long, env = "QUIPU_RULES", value_name = "FILE")]
+        rules: PathBuf,
+    }
+}
+
+impl IntakeFlags {
+    /// The most bytes that the state file may have for metrics that come in.
+    pub fn bytes(&self) -> u64 {
+        set(self.input_bytes).clamp(1 << 20, 1 << 39)
+    }
+
+    /// The most bytes of a body that brings metrics.
+    ///
+    /// # Errors
+    /// A number out of its bounds.
+    pub fn body_bytes(&self) -> Result<usize, Unusable> {
+        in_range("input-body-bytes", self.input_body_bytes, 0, 1 << 32)
+    }
+
+    /// The limits on all that comes in. Metrics that begin with the `reserved` prefix are the
+    /// daemon's own.
+    pub fn limits(&mut self, reserved: &'static str) -> Limits {
+        let families = set(self.families);
+        Limits {
+            series: set(self.series),
+            series_per_source: self.series_per_source.unwrap_or(u64::MAX),
+            families,
+            families_per_source: *self.families_per_source.get_or_insert(families - families / 4),
+            reserved: Some(reserved),
+            bytes_for_series: self.bytes() / 4,
+            ..Limits::default()
+        }
+    }
+
+    /// The options of the inputs.
+    ///
+    /// # Errors
+    /// A number out of its bounds.
+    pub fn resolve(&self, otlp: otlp::Options) -> Result<Options, Unusable> {
+        Ok(Options {
+            series: set(self.series),
+            sample_rates: [self.sample_rate, self.sample_rate_per_source],
+            expiry: self.expiry.map(|expiry| expiry.0),
+            otlp,
+            body_bytes: self.body_bytes()?,
+        })
+    }
+}

@@ -1,0 +1,51 @@
+//! The settings of StatsD.
+
+use std::path::PathBuf;
+
+use quipu_process::flags;
+use quipu_process::settings::{Switch, Unusable, set};
+
+use crate::listeners::{Address, Options, receive_buffer};
+
+flags! {
+    /// The settings of StatsD.
+    #[command(next_help_heading = "StatsD and Graphite")]
+    pub struct StatsdFlags {
+        /// Where lines of StatsD and DogStatsD come in: udp://HOST:PORT, tcp://HOST:PORT,
+        /// unixgram:PATH, or unix:PATH; may be given several times [default: none]
+        #[arg(long, env = "QUIPU_STATSD", value_name = "ADDRESS", value_delimiter = ',')]
+        #[serde(deserialize_with = "quipu_process::settings::list")]
+        statsd: Vec<Address>,
+
+        /// Mapping file of statsd_exporter, which gives names and labels to metrics of StatsD
+        /// [default: none]
+        #[arg(long, env = "QUIPU_STATSD_MAPPING", value_name = "FILE")]
+        statsd_mapping: PathBuf,
+
+        /// Whether the names of all counters of StatsD end in _total [default: off]
+        #[arg(
+            long, env = "QUIPU_STATSD_SUFFIXES", value_name = "SWITCH",
+            num_args = 0..=1, default_missing_value = "on",
+        )]
+        statsd_suffixes: Switch = Switch::Off,
+
+        /// Receive buffer of UDP listeners for StatsD to ask the kernel for [default: 4194304]
+        #[arg(long, env = "QUIPU_STATSD_RECEIVE_BUFFER", value_name = "BYTES")]
+        statsd_receive_buffer: usize = 4 << 20,
+    }
+}
+
+impl StatsdFlags {
+    /// The options of its listeners.
+    ///
+    /// # Errors
+    /// A number out of its bounds.
+    pub fn resolve(&self) -> Result<Options, Unusable> {
+        Ok(Options {
+            addresses: self.statsd.clone().unwrap_or_default(),
+            mapping: self.statsd_mapping.clone(),
+            suffixes: set(self.statsd_suffixes).is_on(),
+            receive_buffer: receive_buffer("statsd-receive-buffer", self.statsd_receive_buffer)?,
+        })
+    }
+}
