@@ -229,7 +229,7 @@ impl Outputs {
     ) -> Result<(), Error> {
         let client = Client::new(receiver, interval, headers).map_err(Error::Certificates)?;
         let (shards, queue) = (Arc::new(shards), queue.map(|queue| Arc::new(Mutex::new(queue))));
-        for shard in 0..shards.count() {
+        for shard in 0..shards.count {
             let backlog = queue.clone().map(|queue| Backlog::new(queue, shard as u8));
             let (client, shards) = (client.another(), Arc::clone(&shards));
             let sender = Sender::new(client, shards, shard, interval, backlog);

@@ -24,7 +24,8 @@ use quipu_process::time::now_ms;
 pub(super) struct Shards<P: Protocol> {
     source: Arc<dyn Source>,
     pub(super) protocol: P,
-    count: usize,
+    /// How many there are.
+    pub(super) count: usize,
     interval: Duration,
     reading: Mutex<Reading<Requests<P::Writer>>>,
     standings: Mutex<Standings>,
@@ -96,11 +97,6 @@ impl<P: Protocol> Shards<P> {
             failing,
             metrics,
         }
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.count
     }
 
     /// The way that the samples have gone.

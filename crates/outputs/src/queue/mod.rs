@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 use md5::{Digest, Md5};
 use quipu_segment::printable;
+use quipu_wire::remote::WriteVersion;
 use tracing::{info, warn};
 
 use super::snapshot::Body;
@@ -610,6 +611,13 @@ impl Queue {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.metrics.size.set(i64::try_from(self.bytes).unwrap_or(i64::MAX));
         self.metrics.requests.set(number(self.waiting.len()));
+    }
+}
+
+impl Form {
+    /// The version of remote write.
+    pub(super) fn version(self) -> WriteVersion {
+        if self == Self::Write1 { WriteVersion::One } else { WriteVersion::Two }
     }
 }
 

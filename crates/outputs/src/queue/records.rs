@@ -6,8 +6,6 @@
 
 use std::io;
 
-use quipu_wire::remote::WriteVersion;
-
 use crate::coding::Coding;
 
 /// What a request is.
@@ -95,13 +93,6 @@ pub(super) fn kind(bytes: &[u8]) -> Kind {
         Some(begun) if headers.any(|known| begun == known) => Kind::Queue,
         None if headers.any(|known| known.starts_with(bytes)) => Kind::Torn,
         _ => Kind::Foreign,
-    }
-}
-
-impl Form {
-    /// The version of remote write.
-    pub(crate) fn version(self) -> WriteVersion {
-        if self == Self::Write1 { WriteVersion::One } else { WriteVersion::Two }
     }
 }
 

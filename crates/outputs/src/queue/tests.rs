@@ -315,3 +315,63 @@ fn fill_with_version_1(queue: &Queue) {
     old.encode(&mut bytes).unwrap();
     fs::write(queue.folder.join("0000000000000001.queue"), bytes).unwrap();
 }
+
+#[test]
+fn a_snapshot_of_deltas_is_there_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().unwrap();
+    let totals = |text: &str| [Body { form: Form::Totals, ..body(text) }];
+    let restored = || {
+        let mut queue = open_with(directory.path(), u64::MAX).unwrap();
+        let restored = queue.restore().map_err(|error| error.to_string())?;
+        let text = |body: &Body| String::from_utf8(body.bytes.clone()).unwrap();
+        Ok::<_, String>(restored.map(|Restored { totals, time_ns, owed, is_whole }| {
+            let [totals, owed] = [&totals, &owed].map(|all| all.iter().map(text).collect());
+            (time_ns, [totals, owed], is_whole)
+        }))
+    };
+    let expected = |time_ns, totals: &str, owed: &[&str], is_whole| {
+        let owed: Vec<_> = owed.iter().map(|&text| text.to_owned()).collect();
+        Ok(Some((time_ns, [vec![totals.to_owned()], owed], is_whole)))
+    };
+    assert_eq!(restored(), Ok(None));
+    let mut queue = open_with(directory.path(), u64::MAX).unwrap();
+    queue.begin_snapshot(7, &totals("a"), &[body("b"), body("c"), body("d")]).unwrap();
+    let first = files(&queue).remove(0);
+    queue.finish_next(3);
+    queue.begin_snapshot(8, &totals("e"), &[body("f"), body("g")]).unwrap();
+    assert!(first.exists());
+    // Nothing of it came in.
+    queue.take_back();
+    drop(queue);
+    assert_eq!(restored(), expected(7, "a", &[], false));
+    let mut queue = open_with(directory.path(), u64::MAX).unwrap();
+    queue.begin_snapshot(9, &totals("h"), &[body("i"), body("j")]).unwrap();
+    let last = files(&queue).pop().unwrap();
+    drop(queue);
+    assert_eq!(restored(), expected(9, "h", &["i", "j"], true));
+    // Only the last one counts.
+    assert!(!first.exists());
+    let mut queue = open_with(directory.path(), u64::MAX).unwrap();
+    queue.finish_next(1);
+    drop(queue);
+    assert_eq!(restored(), expected(9, "h", &["j"], false));
+    let whole = fs::read(&last).unwrap();
+    for at in (0..whole.len()).filter(|at| !(16..20).contains(&(at % (PREFIX + 1)))) {
+        // Marks of requests that are done are not under the checksum.
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x20;
+        fs::write(&last, &damaged).unwrap();
+        assert!(restored().is_err(), "{at}");
+        fs::write(&last, &whole[..at]).unwrap();
+        assert!(restored().is_err(), "{at}");
+        fs::write(&last, &whole).unwrap();
+    }
+    // A link that others made costs what was there, once.
+    fs::remove_file(&last).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &last).unwrap();
+    assert!(restored().is_err());
+    let mut queue = open_with(directory.path(), u64::MAX).unwrap();
+    queue.begin_snapshot(10, &totals("k"), &[body("l")]).unwrap();
+    drop(queue);
+    assert_eq!(restored(), expected(10, "k", &["l"], true));
+}
