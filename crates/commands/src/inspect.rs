@@ -100,16 +100,16 @@ pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
     {
         return Err(Error::new(format_args!("{}: {what}", printable(file))));
     }
-    let shown = if *history {
-        let history = History::read(&inspection, *last, metric, *format)
+    let (shown, left_out) = if *history {
+        let history = History::read(file, inspection, *last, metric, *format)
             .map_err(|what| Error::new(format_args!("{}: {what}", printable(file))))?;
-        print(|out| history.write(*format, file, out))
+        (print(|out| history.write(*format, file, out)), None)
     } else {
-        print(|out| of_now(&inspection, *format, file, out))
+        let shown = print(|out| of_now(&inspection, *format, file, out));
+        (shown, left_out(inspection.left_out()))
     };
     // A reader that has gone has not waited for the damage.
     let is_sound = shown?.unwrap_or(true);
-    let left_out = left_out(inspection.left_out());
     if let Some(what) = &left_out {
         warn(&format_args!("{}: {what}", printable(file)));
     }

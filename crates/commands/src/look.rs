@@ -23,11 +23,12 @@ use std::ops::Range;
 use quipu::snapshot::{Kind, Number};
 
 use crate::inspect::names::append_label;
+pub(crate) use crate::inspect::names::series_name;
 
 pub(crate) use growth::{began_again, growth};
 pub(crate) use labels::labels;
 pub(crate) use quantile::quantile;
-pub(crate) use recorded::{Moment, NO_RECORDER, Recorded, Writer};
+pub(crate) use recorded::{Moment, Recorded, Writer};
 pub(crate) use source::{Source, Target};
 
 /// What a source showed at one moment.
@@ -293,17 +294,6 @@ pub(crate) fn of_protobuf(bytes: &[u8]) -> Result<Look, String> {
 
 /// The label that names the segment of a series, where several segments are shown at once.
 const SOURCE: &str = "segment";
-
-/// A name with labels as people write it.
-pub(crate) fn series_name(name: &str, labels: &str) -> String {
-    let name = crate::inspect::names::quoted_name(name);
-    match (name.starts_with('"'), labels.is_empty()) {
-        (false, true) => name.into_owned(),
-        (false, false) => format!("{name}{{{labels}}}"),
-        (true, true) => format!("{{{name}}}"),
-        (true, false) => format!("{{{name},{labels}}}"),
-    }
-}
 
 #[cfg(test)]
 mod tests {

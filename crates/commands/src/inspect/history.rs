@@ -1,59 +1,44 @@
 //! `quipu inspect --history`: what the flight recorder of a segment recorded, as the samples that
 //! an exposition would have shown at each tick.
 //!
-//! The file may be in use, and is not trusted: `quipu_segment` reads it with bounds. Here, the
-//! number of values has one.
+//! The file may be in use, and is not trusted: [`Recorded`] reads it with bounds. Here, the number
+//! of values has one.
 
 mod json;
 mod report;
 
-use std::collections::HashMap;
+use std::cell::Cell;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use quipu::snapshot::{Decoder, Kind, Value};
-use quipu_segment::history::{RecordingInfo, SeriesId, Tick};
+use quipu::snapshot::{Decoder, Kind};
 use quipu_segment::inspect::Inspection;
 
 use super::FormatName;
-use super::names::{number, series_text};
-use crate::look::NO_RECORDER;
+use super::names::{append_label, number, series_name};
+use crate::look::{Look, Moment, Recorded, Value, Writer};
 
 /// What was recorded, up to the last tick.
 pub(super) struct History {
-    /// When the ticks were, as the segment's time and as the wall clock's, in nanoseconds.
-    ticks: Vec<(u64, u64)>,
-    /// The segment's time at the tick before the first one: the first rates are since then.
-    before: Option<u64>,
-    tracks: Vec<Track>,
-    /// The nanoseconds from the first tick that the recorder holds to the last one.
-    held: u64,
-    replayed: RecordingInfo,
-    /// Whether the process that records lives; `None` if that is not known.
-    is_alive: Option<bool>,
-    damage: Vec<(u64, String)>,
-}
-
-/// A series.
-struct Track {
-    id: SeriesId,
+    recorded: Recorded,
+    ticks: Vec<Moment>,
+    /// 1 if the first tick is before those that are shown: the first rates are since then.
+    skipped: usize,
     samples: Vec<Sample>,
 }
 
 /// A value of a series: a series may have several, such as the count and the sum of a histogram.
+/// They follow each other.
 struct Sample {
     /// The name of the metric, with the suffix of the value.
     metric: String,
-    /// The label that distinguishes it from others of its series.
-    label: Option<(String, String)>,
     /// With all labels, as an exposition writes it.
     name: String,
     kind: SampleKind,
-    /// NaN where there is none.
+    /// One for each tick; NaN where there is none.
     values: Vec<f64>,
-    /// The value at the tick before the first one; NaN if there is none.
-    before: f64,
 }
 
 /// What a value is.
@@ -71,25 +56,11 @@ enum SampleKind {
     Bucket,
 }
 
-impl Sample {
-    /// The values at the tick before each tick and at the tick.
-    fn steps(&self) -> impl Iterator<Item = (f64, f64)> {
-        let before = std::iter::once(self.before).chain(self.values.iter().copied());
-        before.zip(self.values.iter().copied())
-    }
-
-    /// A sample without values, whose labels are not yet known.
-    fn new(metric: String, label: Option<(String, String)>, kind: SampleKind) -> Self {
-        let (name, values, before) = (String::new(), Vec::new(), f64::NAN);
-        Self { metric, label, name, kind, values, before }
-    }
-}
-
 /// How a value went: the values of a gauge, or the growth of a total.
-struct Curve {
+struct Curve<'h> {
     /// What of the metric is shown: `/s` for growth, `(mean)`, or nothing.
     unit: &'static str,
-    name: String,
+    name: &'h str,
     /// NaN where there is none.
     points: Vec<f64>,
 }
@@ -100,76 +71,48 @@ const MAX_VALUES: usize = 1 << 25;
 impl History {
     /// Reads the last part of what was recorded, of these metrics, or of all if there are none.
     pub(super) fn read(
-        inspection: &Inspection,
+        file: &Path,
+        inspection: Inspection,
         last: Duration,
         metrics: &[String],
         format: FormatName,
     ) -> Result<Self, String> {
         let families = inspection.report().families.iter();
-        let mut families: HashMap<u64, Family> = families
-            .map(|seen| {
-                let decoder = Decoder::new(&seen.schema);
-                let names = [decoder.family(&[]).text_name(), seen.schema.name.clone()];
-                (seen.at, Family { decoder, names })
-            })
-            .collect();
-        let is_there = |name: &&String| families.values().any(|it| it.names.contains(name));
+        let names = families.map(|seen| {
+            [Decoder::new(&seen.schema).family(&[]).text_name(), seen.schema.name.clone()]
+        });
+        let names: Vec<[String; 2]> = names.collect();
+        let is_there = |name: &&String| names.iter().any(|own| own.contains(name));
         if let Some(name) = metrics.iter().find(|name| !is_there(name)) {
             return Err(format!("no metric is named {name:?}; `quipu inspect` lists all of them"));
         }
-        let mut times = Vec::new();
-        let replayed = inspection.history(0..=u64::MAX, |tick| times.push(tick.time));
-        let replayed = replayed.ok_or(NO_RECORDER)?;
-        let end = times.last().copied().unwrap_or(0);
-        let held = end.saturating_sub(times.first().copied().unwrap_or(end));
+        let is_wanted =
+            |own: &[String; 2]| metrics.is_empty() || metrics.iter().any(|name| own.contains(name));
+        let wanted = names.into_iter().filter(is_wanted).map(|[shown, _]| shown).collect();
+        let mut recorded = Recorded::new(file, inspection)?;
+        let moments = recorded.moments();
+        let end = moments.last().map_or(0, |moment| moment.time);
         let since = end.saturating_sub(u64::try_from(last.as_nanos()).unwrap_or(u64::MAX));
-        let before = times.iter().rposition(|&time| time < since).map(|at| times[at]);
-        let first = before.unwrap_or(since);
-        let mut collector = Collector {
-            families: &mut families,
-            metrics,
-            with_buckets: format == FormatName::Json,
-            index: HashMap::new(),
-            ticks: Vec::new(),
-            tracks: Vec::new(),
-            left: MAX_VALUES,
-        };
-        inspection.history(first..=u64::MAX, |tick| {
-            if tick.time >= first {
-                collector.add(tick);
-            }
+        let first = moments.partition_point(|moment| moment.time < since);
+        let range = first.saturating_sub(1)..moments.len();
+        let (mut ticks, mut index, mut samples) = (Vec::new(), HashMap::new(), Vec::new());
+        let (with_buckets, count) = (format == FormatName::Json, range.len());
+        let has_too_many = Cell::new(false);
+        recorded.looks(range, &|| has_too_many.get(), |moment, look| {
+            add(&look, ticks.len(), &wanted, with_buckets, &mut index, &mut samples);
+            ticks.push(moment);
+            has_too_many.set(samples.len().saturating_mul(count) > MAX_VALUES);
         });
-        let Collector { mut ticks, mut tracks, left, .. } = collector;
-        let samples: usize = tracks.iter().map(|track| track.samples.len()).sum();
-        // Below, each of them gets a value for each tick.
-        if left == 0 || samples.saturating_mul(ticks.len()) > MAX_VALUES {
+        if has_too_many.get() {
             return Err(format!(
                 "its history has more than {MAX_VALUES} values; use --last or --metric for a part"
             ));
         }
-        let mut damage: Vec<(u64, String)> =
-            inspection.report().damage.iter().map(|one| (one.at, one.what.clone())).collect();
-        damage.extend(replayed.damage.iter().cloned());
         // The tick before may have been overwritten in the meantime.
-        let before = before.filter(|_| ticks.first().is_some_and(|(time, _)| *time < since));
-        if before.is_some() {
-            tracks.retain(|track| track.samples.iter().any(|sample| sample.values.len() > 1));
-        }
-        for sample in tracks.iter_mut().flat_map(|track| &mut track.samples) {
-            sample.values.resize(ticks.len(), f64::NAN);
-            if before.is_some() {
-                sample.before = sample.values.remove(0);
-            }
-        }
-        if before.is_some() {
-            ticks.remove(0);
-        }
-        name_samples(inspection, &families, &mut tracks);
-        let is_alive = match replayed.owner {
-            0 => Some(false),
-            owner => inspection.is_alive(owner),
-        };
-        Ok(Self { ticks, before, tracks, held, replayed, is_alive, damage })
+        let skipped = usize::from(ticks.first().is_some_and(|tick: &Moment| tick.time < since));
+        samples.retain(|sample| sample.values.len() > skipped);
+        samples.iter_mut().for_each(|sample| sample.values.resize(ticks.len(), f64::NAN));
+        Ok(Self { recorded, ticks, skipped, samples })
     }
 
     /// Writes it in a format. Returns whether the file is sound.
@@ -184,206 +127,135 @@ impl History {
             // `run` has refused the other one.
             FormatName::Text | FormatName::Openmetrics => report::write(self, file, out)?,
         }
-        Ok(self.damage.is_empty())
+        Ok(self.recorded.damage().next().is_none())
     }
 
-    fn samples(&self) -> impl Iterator<Item = &Sample> {
-        self.tracks.iter().flat_map(|track| &track.samples)
+    /// The ticks that are shown.
+    fn shown(&self) -> &[Moment] {
+        &self.ticks[self.skipped..]
     }
 
-    /// The gaps between ticks: where each begins and ends, in nanoseconds of the wall clock, and
-    /// its nanoseconds.
-    fn gaps(&self) -> impl Iterator<Item = (u64, u64, u64)> {
-        let least = self.replayed.interval.saturating_add(self.replayed.interval / 2);
-        self.ticks.windows(2).filter_map(move |pair| {
-            let gap = pair[1].0.saturating_sub(pair[0].0);
-            (gap > least).then_some((pair[0].1, pair[1].1, gap))
-        })
+    /// The nanoseconds from the first tick that the recorder holds to the last one.
+    fn held(&self) -> u64 {
+        let moments = self.recorded.moments();
+        let (first, last) = (moments.first(), moments.last());
+        first.zip(last).map_or(0, |(first, last)| last.time.saturating_sub(first.time))
+    }
+
+    /// Whether the process that records lives; `None` if that is not known.
+    fn is_alive(&self) -> Option<bool> {
+        match self.recorded.writer() {
+            Writer::Lives => Some(true),
+            Writer::Ended | Writer::Died => Some(false),
+            Writer::Unknown => None,
+        }
+    }
+
+    /// The ticks before and after each gap.
+    fn gaps(&self) -> impl Iterator<Item = (Moment, Moment)> {
+        let longest = self.recorded.longest_step();
+        let pairs = self.shown().windows(2).map(|pair| (pair[0], pair[1]));
+        pairs.filter(move |(from, to)| to.time.saturating_sub(from.time) > longest)
     }
 
     /// All values as they went.
-    fn curves(&self) -> Vec<Curve> {
+    fn curves(&self) -> Vec<Curve<'_>> {
         let mut curves = Vec::new();
-        for track in &self.tracks {
-            for (at, sample) in track.samples.iter().enumerate() {
-                let count = at.checked_sub(1).and_then(|at| track.samples.get(at));
-                let count = count.filter(|before| before.kind == SampleKind::Count);
-                let Sample { name, kind, values, .. } = sample;
-                let (unit, points) = match (kind, count) {
-                    (SampleKind::Bucket, _) => continue,
-                    (SampleKind::Level, _) => ("", values.clone()),
-                    (SampleKind::Sum, Some(count)) => ("(mean)", means(sample, count)),
-                    _ => ("/s", self.rates(sample)),
-                };
-                curves.push(Curve { unit, name: name.clone(), points });
-            }
+        for (at, sample) in self.samples.iter().enumerate() {
+            let count = at.checked_sub(1).and_then(|at| self.samples.get(at));
+            let count = count.filter(|before| before.kind == SampleKind::Count);
+            let (unit, points) = match (sample.kind, count) {
+                (SampleKind::Bucket, _) => continue,
+                (SampleKind::Level, _) => ("", sample.values[self.skipped..].to_vec()),
+                (SampleKind::Sum, Some(count)) => ("(mean)", self.means(sample, count)),
+                _ => ("/s", self.rates(sample)),
+            };
+            curves.push(Curve { unit, name: &sample.name, points });
         }
         curves
+    }
+
+    /// The values at the tick before each tick and at the tick.
+    fn steps(&self, sample: &Sample) -> impl Iterator<Item = (f64, f64)> {
+        let before = |at: usize| at.checked_sub(1).map_or(f64::NAN, |before| sample.values[before]);
+        (self.skipped..self.ticks.len()).map(move |at| (before(at), sample.values[at]))
     }
 
     /// By how much a total grew in a second; NaN if it is not known. A total that is less than it
     /// was has started again from zero.
     fn rates(&self, totals: &Sample) -> Vec<f64> {
-        let times = self.ticks.iter().map(|(time, _)| *time);
+        let ticks = self.skipped..self.ticks.len();
         // Without a tick before the first one, the value before is NaN, and so is the first rate.
-        let mut then = self.before.unwrap_or(0);
-        let rates = times.zip(totals.steps()).map(|(time, (before, now))| {
+        let then = |at: usize| at.checked_sub(1).map_or(0, |before| self.ticks[before].time);
+        let passed = ticks.map(|at| self.ticks[at].time.saturating_sub(then(at)));
+        let rates = passed.zip(self.steps(totals)).map(|(passed, (before, now))| {
             let by = if now < before { now } else { now - before };
-            let passed = time.saturating_sub(std::mem::replace(&mut then, time));
             by / (passed as f64 / 1e9)
         });
         rates.collect()
     }
-}
 
-/// The mean of what was observed since the tick before; NaN if nothing was.
-fn means(sums: &Sample, counts: &Sample) -> Vec<f64> {
-    let means = sums.steps().zip(counts.steps()).map(|(sums, counts)| {
-        let count = counts.1 - counts.0;
-        if count > 0.0 { (sums.1 - sums.0) / count } else { f64::NAN }
-    });
-    means.collect()
-}
-
-/// A family, and the names that it is found by: the first as Prometheus' text format shows it.
-struct Family {
-    decoder: Decoder,
-    names: [String; 2],
-}
-
-/// Gathers the values of one tick after the other.
-struct Collector<'i> {
-    families: &'i mut HashMap<u64, Family>,
-    /// The names of the metrics to show; all if there are none.
-    metrics: &'i [String],
-    with_buckets: bool,
-    /// The track of each series; `None` for those that are not shown.
-    index: HashMap<SeriesId, Option<usize>>,
-    ticks: Vec<(u64, u64)>,
-    tracks: Vec<Track>,
-    /// The values for which there is room.
-    left: usize,
-}
-
-impl Collector<'_> {
-    fn add(&mut self, tick: &Tick<'_>) {
-        let at = self.ticks.len();
-        self.ticks.push((tick.time, tick.unix));
-        for (id, cells) in tick.series() {
-            let Self { families, metrics, tracks, index, .. } = self;
-            let family = families.get_mut(&id.family);
-            let track = *index.entry(id).or_insert_with(|| {
-                let is_named = |it: &Family| metrics.iter().any(|name| it.names.contains(name));
-                let is_wanted = metrics.is_empty() || family.as_deref().is_some_and(is_named);
-                is_wanted.then(|| {
-                    tracks.push(Track { id, samples: Vec::new() });
-                    tracks.len() - 1
-                })
-            });
-            let Some(track) = track else { continue };
-            let samples = samples(family, id, cells, self.with_buckets);
-            for (i, (sample, number)) in samples.into_iter().enumerate() {
-                let own = &mut self.tracks[track].samples;
-                if own.len() <= i {
-                    own.push(sample);
-                }
-                let values = &mut own[i].values;
-                let grown = at + 1 - values.len().min(at + 1);
-                if self.left <= grown {
-                    self.left = 0;
-                    return;
-                }
-                self.left -= grown;
-                values.resize(at, f64::NAN);
-                values.push(number);
-            }
-        }
-    }
-}
-
-/// The values of a series at a tick.
-fn samples(
-    family: Option<&mut Family>,
-    id: SeriesId,
-    cells: &[u64],
-    with_buckets: bool,
-) -> Vec<(Sample, f64)> {
-    use SampleKind::{Bucket, Count, Level, Sum, Total};
-
-    let Some(Family { names: [name, _], decoder }) =
-        family.and_then(|it| it.decoder.is_known().then_some(it))
-    else {
-        let name = format!("family_at_{}", id.family);
-        let cells = cells.iter().enumerate().map(|(at, cell)| {
-            let label = Some(("cell".to_owned(), at.to_string()));
-            (Sample::new(name.clone(), label, Level), *cell as f64)
+    /// The mean of what was observed since the tick before; NaN if nothing was.
+    fn means(&self, sums: &Sample, counts: &Sample) -> Vec<f64> {
+        let means = self.steps(sums).zip(self.steps(counts)).map(|(sums, counts)| {
+            let count = counts.1 - counts.0;
+            if count > 0.0 { (sums.1 - sums.0) / count } else { f64::NAN }
         });
-        return cells.collect();
-    };
-    let kind = if decoder.kind() == Kind::Counter { Total } else { Level };
-    let sample = |suffix: &str, label, kind| Sample::new(format!("{name}{suffix}"), label, kind);
-    let samples = decoder.read(cells, |value| match value {
-        Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => {
-            vec![(sample("", None, kind), n.as_f64())]
+        means.collect()
+    }
+}
+
+/// Adds the values of a tick, the number of which is given, of the families that are wanted.
+fn add(
+    look: &Look,
+    tick: usize,
+    wanted: &HashSet<String>,
+    with_buckets: bool,
+    index: &mut HashMap<(Kind, String), usize>,
+    samples: &mut Vec<Sample>,
+) {
+    for series in look.series() {
+        let family = &look.families()[series.family as usize];
+        if family.of == Kind::Info || !wanted.contains(&family.name) {
+            continue;
         }
-        Value::Histogram(histogram) => {
-            let mut samples = Vec::new();
-            let mut count = 0;
-            for bucket in histogram.buckets {
-                count += bucket.count;
-                if with_buckets {
-                    let bound = ("le".to_owned(), number(bucket.bound));
-                    samples.push((sample("_bucket", Some(bound), Bucket), count as f64));
+        let name = series_name(&family.name, series.labels);
+        let mut at = *index.entry((family.of, name)).or_insert(samples.len());
+        let mut put = |suffix: &str, bound: Option<f64>, kind, value| {
+            if at == samples.len() {
+                let (metric, mut labels) =
+                    (format!("{}{suffix}", family.name), series.labels.to_owned());
+                if let Some(bound) = bound {
+                    labels.push_str(if labels.is_empty() { "" } else { "," });
+                    append_label(&mut labels, "le", &number(bound));
                 }
+                let name = series_name(&metric, &labels);
+                samples.push(Sample { metric, name, kind, values: Vec::new() });
             }
-            if !histogram.buckets.is_empty() {
-                samples.push((sample("_count", None, Count), count as f64));
+            let values = &mut samples[at].values;
+            values.resize(tick, f64::NAN);
+            values.push(value);
+            at += 1;
+        };
+        let kind = if family.of == Kind::Counter { SampleKind::Total } else { SampleKind::Level };
+        match series.value {
+            Value::Number(n) => put("", None, kind, n.as_f64()),
+            Value::Histogram { count, sum, buckets, .. } => {
+                let mut up_to = 0.0;
+                for (bound, n) in buckets.iter().filter(|_| with_buckets) {
+                    up_to += n;
+                    put("_bucket", Some(*bound), SampleKind::Bucket, up_to);
+                }
+                // A recording has no exponential buckets: then the count is not known.
+                if !count.is_nan() {
+                    put("_count", None, SampleKind::Count, count);
+                }
+                put("_sum", None, SampleKind::Sum, sum);
             }
-            samples.push((sample("_sum", None, Sum), histogram.sum));
-            samples
-        }
-        Value::Summary { sum, count, .. } => {
-            vec![(sample("_count", None, Count), count as f64), (sample("_sum", None, Sum), sum)]
-        }
-        Value::StateSet(states) => {
-            let states = states.iter().map(|(state, is_on)| {
-                let label = Some((name.clone(), (*state).to_owned()));
-                (sample("", label, Level), f64::from(u8::from(*is_on)))
-            });
-            states.collect()
-        }
-        _ => Vec::new(),
-    });
-    // Of a process that has set no value.
-    samples.unwrap_or_else(|| vec![(sample("", None, kind), f64::NAN)])
-}
-
-/// Gives each sample its name with all labels. A series that was removed since has none: its label
-/// is a number.
-fn name_samples(inspection: &Inspection, families: &HashMap<u64, Family>, tracks: &mut [Track]) {
-    let index: HashMap<SeriesId, usize> =
-        tracks.iter().enumerate().map(|(at, track)| (track.id, at)).collect();
-    for family in &inspection.report().families {
-        inspection.series(family, |series| {
-            let id = SeriesId { family: family.at, id: series.id };
-            if let (Some(&at), Some(known)) = (index.get(&id), families.get(&family.at)) {
-                tracks[at].name(&known.decoder.labels(series).collect::<Vec<_>>());
+            Value::Summary { count, sum, .. } => {
+                put("_count", None, SampleKind::Count, count);
+                put("_sum", None, SampleKind::Sum, sum);
             }
-        });
-    }
-    for track in tracks.iter_mut().filter(|track| track.samples.iter().any(|it| it.name.is_empty()))
-    {
-        let number = format!("{:x}", track.id.id);
-        track.name(&[("quipu_removed", number)]);
-    }
-}
-
-impl Track {
-    fn name<V: AsRef<str>>(&mut self, labels: &[(&str, V)]) {
-        for Sample { metric, label, name, .. } in &mut self.samples {
-            let label = label.as_ref().map(|(name, value)| (name.as_str(), value.as_str()));
-            let labels = labels.iter().map(|(name, value)| (*name, value));
-            *name = series_text(metric, labels, label);
         }
     }
 }

@@ -8,26 +8,24 @@ use quipu::snapshot::Number;
 pub(super) fn series_text<'l, V: AsRef<str>>(
     name: &str,
     labels: impl Iterator<Item = (&'l str, V)>,
-    more: Option<(&str, &str)>,
 ) -> String {
     let mut text = String::new();
+    for (name, value) in labels {
+        text.push_str(if text.is_empty() { "" } else { "," });
+        append_label(&mut text, name, value.as_ref());
+    }
+    series_name(name, &text)
+}
+
+/// As [`series_text`], with the labels as a text.
+pub(crate) fn series_name(name: &str, labels: &str) -> String {
     let name = quoted_name(name);
-    let (is_quoted, mut is_first) = (name.starts_with('"'), true);
-    if is_quoted {
-        text.push('{');
+    match (name.starts_with('"'), labels.is_empty()) {
+        (false, true) => name.into_owned(),
+        (false, false) => format!("{name}{{{labels}}}"),
+        (true, true) => format!("{{{name}}}"),
+        (true, false) => format!("{{{name},{labels}}}"),
     }
-    text.push_str(&name);
-    let mut put = |name: &str, value: &str| {
-        text.push(if is_first && !is_quoted { '{' } else { ',' });
-        is_first = false;
-        append_label(&mut text, name, value);
-    };
-    labels.for_each(|(name, value)| put(name, value.as_ref()));
-    more.into_iter().for_each(|(name, value)| put(name, value));
-    if is_quoted || !is_first {
-        text.push('}');
-    }
-    text
 }
 
 /// Appends `name="value"`.
@@ -39,7 +37,7 @@ pub(crate) fn append_label(text: &mut String, name: &str, value: &str) {
 }
 
 /// A name, in quotes if it has other characters than names had before Prometheus 3.
-pub(crate) fn quoted_name(name: &str) -> Cow<'_, str> {
+fn quoted_name(name: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
     let is_first = |byte: &u8| !byte.is_ascii_digit();
     match name.bytes().all(is_plain) && name.as_bytes().first().is_some_and(is_first) {

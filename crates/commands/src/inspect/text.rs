@@ -222,7 +222,7 @@ fn values(
         if written.is_err() {
             return;
         }
-        let text = series_text(&name, decoder.labels(series), None);
+        let text = series_text(&name, decoder.labels(series));
         // Most need no look at each character.
         let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         let text = if is_plain { text } else { shown(&text) };

@@ -23,7 +23,7 @@ pub(crate) struct Recorded {
     moments: Vec<Moment>,
     /// The series that were shown. What is removed in a file that is in use keeps its labels here.
     names: HashMap<SeriesId, Name>,
-    replayed: RecordingInfo,
+    info: RecordingInfo,
 }
 
 /// When a tick was.
@@ -85,7 +85,7 @@ impl Bounds<'_> {
 }
 
 /// Why a file has no past.
-pub(crate) const NO_RECORDER: &str = "the file has no flight recorder; a program starts it with \
+const NO_RECORDER: &str = "the file has no flight recorder; a program starts it with \
     Registry::record, and quipu record FILE from outside";
 
 impl Recorded {
@@ -95,18 +95,9 @@ impl Recorded {
     /// What is missing, with the name of the file.
     pub(crate) fn open(path: &Path) -> Result<Self, String> {
         let with_name = |what: String| format!("{}: {what}", printable(path));
-        let inspection = inspect(path).map_err(with_name)?;
-        let families = families(&inspection);
-        let mut recorded = Self {
-            path: path.to_owned(),
-            inspection,
-            families,
-            moments: Vec::new(),
-            names: HashMap::new(),
-            replayed: RecordingInfo::default(),
-        };
-        recorded.read_moments(&|| false).map_err(with_name)?;
-        match (&recorded.moments[..], recorded.replayed.damage.first()) {
+        let recorded = inspect(path).and_then(|inspection| Self::new(path, inspection));
+        let recorded = recorded.map_err(with_name)?;
+        match (&recorded.moments[..], recorded.info.damage.first()) {
             ([], Some((at, what))) => Err(with_name(format!(
                 "it is damaged at byte {at}, and no tick can be read: {what}"
             ))),
@@ -115,18 +106,40 @@ impl Recorded {
         }
     }
 
-    /// All ticks: there is at least one.
+    /// Reads when the ticks of a file were, in which something may be recorded.
+    ///
+    /// # Errors
+    /// A file without a flight recorder.
+    pub(crate) fn new(path: &Path, inspection: Inspection) -> Result<Self, String> {
+        let mut recorded = Self {
+            path: path.to_owned(),
+            families: families(&inspection),
+            inspection,
+            moments: Vec::new(),
+            names: HashMap::new(),
+            info: RecordingInfo::default(),
+        };
+        recorded.read_moments(&|| false)?;
+        Ok(recorded)
+    }
+
+    /// What is known of the recorder.
+    pub(crate) fn info(&self) -> &RecordingInfo {
+        &self.info
+    }
+
+    /// All ticks: of a file that was opened, there is at least one.
     pub(crate) fn moments(&self) -> &[Moment] {
         &self.moments
     }
 
     /// The nanoseconds from one tick to the next, as the last writer set them.
     pub(crate) fn interval(&self) -> u64 {
-        self.replayed.interval
+        self.info.interval
     }
 
     pub(crate) fn writer(&self) -> Writer {
-        match (self.replayed.owner, self.inspection.is_alive(self.replayed.owner)) {
+        match (self.info.owner, self.inspection.is_alive(self.info.owner)) {
             (0, _) => Writer::Ended,
             (_, Some(true)) => Writer::Lives,
             (_, Some(false)) => Writer::Died,
@@ -136,27 +149,30 @@ impl Recorded {
 
     /// The longest time between two ticks that is not a gap.
     pub(crate) fn longest_step(&self) -> u64 {
-        match self.replayed.interval {
+        match self.info.interval {
             // Nothing is known of it, in a damaged file.
             0 => u64::MAX,
             interval => interval.saturating_add(interval / 2),
         }
     }
 
+    /// The bytes at which something is damaged, and what that is.
+    pub(crate) fn damage(&self) -> impl Iterator<Item = (u64, &str)> {
+        let damage = &self.inspection.report().damage;
+        let of_file = damage.iter().map(|damage| (damage.at, &*damage.what));
+        of_file.chain(self.info.damage.iter().map(|(at, what)| (*at, &**what)))
+    }
+
     /// What is damaged, one sentence each, with the name of the file.
     pub(crate) fn problems(&self) -> Vec<String> {
-        let damage = &self.inspection.report().damage;
-        let of_file = damage.iter().map(|damage| (damage.at, &damage.what));
-        let of_ticks = self.replayed.damage.iter().map(|(at, what)| (*at, what));
         let name = printable(&self.path);
-        let all = of_file.chain(of_ticks);
-        let all = all.map(|(at, what)| format!("{name}: damaged at byte {at}: {what}"));
+        let all = self.damage().map(|(at, what)| format!("{name}: damaged at byte {at}: {what}"));
         all.take(MAX_PROBLEMS).collect()
     }
 
     /// How many series the recorder had no room for, as a sentence.
     pub(crate) fn dropped(&self) -> Option<String> {
-        let count = self.replayed.dropped;
+        let count = self.info.dropped;
         let what = "series are not recorded, beyond the recorder's limits";
         (count > 0).then(|| format!("{count} {what}"))
     }
@@ -197,13 +213,13 @@ impl Recorded {
         let mut replayed = replayed.ok_or(NO_RECORDER)?;
         // A chunk of an earlier time is not read again: what was found there is kept.
         let is_new = |one: &(u64, String)| !replayed.damage.contains(one);
-        let known: Vec<_> = self.replayed.damage.drain(..).filter(is_new).collect();
+        let known: Vec<_> = self.info.damage.drain(..).filter(is_new).collect();
         replayed.damage.extend(known);
         replayed.damage.truncate(MAX_PROBLEMS);
         let gone = moments.partition_point(|moment| moment.time < replayed.begun);
         // The last one stays in any case.
         moments.drain(..gone.min(moments.len().saturating_sub(1)));
-        self.replayed = replayed;
+        self.info = replayed;
         Ok(())
     }
 

@@ -11,26 +11,27 @@ use quipu_process::json::escaped;
 
 /// Writes the object; `docs/guide-cli.md` lists its fields.
 pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
+    let info = history.recorded.info();
     let about = json!({
         "file": printable(file).to_string(),
-        "interval": history.replayed.interval as f64 / 1e9,
-        "held_ticks": history.replayed.ticks,
-        "held_seconds": history.held as f64 / 1e9,
-        "dropped_series": history.replayed.dropped,
-        "writer": match history.replayed.owner {
+        "interval": info.interval as f64 / 1e9,
+        "held_ticks": info.ticks,
+        "held_seconds": history.held() as f64 / 1e9,
+        "dropped_series": info.dropped,
+        "writer": match info.owner {
             0 => Json::Null,
-            token => json!({"token": token, "alive": history.is_alive}),
+            token => json!({"token": token, "alive": history.is_alive()}),
         },
-        "times": history.ticks.iter().map(|(_, unix)| *unix as f64 / 1e9).collect::<Vec<_>>(),
+        "times": history.shown().iter().map(|tick| tick.unix as f64 / 1e9).collect::<Vec<_>>(),
     });
     let about = escaped(&about);
     write!(out, "{},\"series\":[", about.strip_suffix('}').unwrap_or(&about))?;
-    for (i, sample) in history.samples().enumerate() {
+    for (i, sample) in history.samples.iter().enumerate() {
         let kind = match sample.kind {
             SampleKind::Level => "gauge",
             _ => "total",
         };
-        let values = sample.values.iter().map(|&n| number(n));
+        let values = sample.values[history.skipped..].iter().map(|&n| number(n));
         let series = json!({
             "name": sample.name,
             "metric": sample.metric,
@@ -39,7 +40,7 @@ pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io:
         });
         write!(out, "{}\n{}", if i == 0 { "" } else { "," }, escaped(&series))?;
     }
-    let damage = history.damage.iter().map(|(at, what)| json!({"at": at, "what": what}));
+    let damage = history.recorded.damage().map(|(at, what)| json!({"at": at, "what": what}));
     writeln!(out, "],\"damage\":{}}}", escaped(&Json::from_iter(damage)))
 }
 

@@ -20,10 +20,9 @@ pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io:
     let gaps: Vec<_> = history.gaps().collect();
     if !gaps.is_empty() {
         title("gaps", out)?;
-        let rows = gaps
-            .iter()
-            .take(GAPS)
-            .map(|(from, to, gap)| vec![date(*from), "to".into(), date(*to), duration(*gap)]);
+        let rows = gaps.iter().take(GAPS).map(|(from, to)| {
+            vec![date(from.unix), "to".into(), date(to.unix), duration(to.time - from.time)]
+        });
         columns(&rows.collect::<Vec<_>>(), out)?;
         if gaps.len() > GAPS {
             writeln!(out, "  and {} more", gaps.len() - GAPS)?;
@@ -37,26 +36,26 @@ pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io:
         let rows = [head.map(str::to_owned).to_vec()].into_iter().chain(rows);
         columns(&rows.collect::<Vec<_>>(), out)?;
     }
-    if !history.damage.is_empty() {
-        title("damage", out)?;
-        for (at, what) in &history.damage {
-            writeln!(out, "  byte {at}: {}", shown(what))?;
+    for (i, (at, what)) in history.recorded.damage().enumerate() {
+        if i == 0 {
+            title("damage", out)?;
         }
+        writeln!(out, "  byte {at}: {}", shown(what))?;
     }
     Ok(())
 }
 
 fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
-    let replayed = &history.replayed;
+    let info = history.recorded.info();
     let mut rows = vec![
-        ("held", format!("{} in {} ticks", duration(history.held), replayed.ticks)),
-        ("interval", duration(replayed.interval)),
+        ("held", format!("{} in {} ticks", duration(history.held()), info.ticks)),
+        ("interval", duration(info.interval)),
     ];
-    if let (Some(first), Some(last)) = (history.ticks.first(), history.ticks.last()) {
-        let (count, from, to) = (history.ticks.len(), date(first.1), date(last.1));
+    if let (Some(first), Some(last)) = (history.shown().first(), history.shown().last()) {
+        let (count, from, to) = (history.shown().len(), date(first.unix), date(last.unix));
         rows.push(("shown", format!("{count} ticks, {from} to {to}")));
     }
-    let writer = match (replayed.owner, history.is_alive) {
+    let writer = match (info.owner, history.is_alive()) {
         // One from outside ends when no program has the file open, whatever ended those.
         (0, _) => "ended in good order; if from outside, maybe after its programs died".to_owned(),
         (token, Some(true)) => format!("token {token}, which lives"),
@@ -64,12 +63,12 @@ fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
         (token, None) => format!("token {token}, of which nothing is known"),
     };
     rows.push(("writer", writer));
-    if replayed.dropped > 0 {
-        let what = format!("{} series, beyond the recorder's limits", replayed.dropped);
+    if info.dropped > 0 {
+        let what = format!("{} series, beyond the recorder's limits", info.dropped);
         rows.push(("left out", what));
     }
-    if replayed.overwritten > 0 {
-        let what = format!("{} of its chunks were overwritten meanwhile", replayed.overwritten);
+    if info.overwritten > 0 {
+        let what = format!("{} of its chunks were overwritten meanwhile", info.overwritten);
         rows.push(("missed", what));
     }
     title("recorder", out)?;
@@ -77,7 +76,7 @@ fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
     columns(&rows, out)
 }
 
-fn row(curve: &Curve) -> Vec<String> {
+fn row(curve: &Curve<'_>) -> Vec<String> {
     let there = || curve.points.iter().copied().filter(|n| !n.is_nan());
     let (least, most) = there().fold((f64::NAN, f64::NAN), |(a, b), n| (a.min(n), b.max(n)));
     let last = curve.points.last().copied().unwrap_or(f64::NAN);
