@@ -4,8 +4,8 @@
 //! turns, and so do the directories in a place: a directory full of files takes no room from other
 //! directories that need no more than their share.
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::HashMap;
+use std::hash::Hash;
 use std::path::Path;
 
 /// A source that is watched or could be.
@@ -38,89 +38,29 @@ pub(super) enum Rank {
 /// ones are chosen.
 pub(super) fn choose(candidates: &[Candidate<'_>], most: usize) -> Vec<bool> {
     let mut is_chosen = vec![candidates.len() <= most; candidates.len()];
-    if candidates.len() <= most {
-        return is_chosen;
-    }
-    let mut by_rank: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
-    for (at, candidate) in candidates.iter().enumerate() {
-        by_rank.entry(candidate.rank).or_default().push(at);
-    }
-    let (mut left, mut taken) = (most, Taken::default());
-    for same in by_rank.into_values() {
-        let mut turns = Turns::of(candidates, &same, &taken);
-        while left > 0
-            && let Some(at) = turns.next(&mut taken)
-        {
-            is_chosen[at] = true;
-            left -= 1;
-        }
+    if candidates.len() > most {
+        let mut order: Vec<usize> = (0..candidates.len()).collect();
+        order.sort_by_key(|&at| candidates[at].rank);
+        take_turns(candidates, &mut order, |one| (one.place, one.branch));
+        take_turns(candidates, &mut order, |one| one.place);
+        order[..most].iter().for_each(|&at| is_chosen[at] = true);
     }
     is_chosen
 }
 
-/// The number of chosen candidates of each place, and of each directory in it.
-#[derive(Debug, Default)]
-struct Taken<'a> {
-    places: HashMap<&'a Path, usize>,
-    branches: HashMap<(&'a Path, &'a str), usize>,
-}
-
-/// Candidates of one rank, by place and directory.
-struct Turns<'a> {
-    /// Those with the fewest chosen candidates first.
-    order: BinaryHeap<Reverse<(usize, &'a Path)>>,
-    places: HashMap<&'a Path, Branches<'a>>,
-}
-
-#[derive(Default)]
-struct Branches<'a> {
-    order: BinaryHeap<Reverse<(usize, &'a str)>>,
-    /// The numbers of the candidates.
-    queues: HashMap<&'a str, VecDeque<usize>>,
-}
-
-impl<'a> Turns<'a> {
-    fn of(candidates: &[Candidate<'a>], same: &[usize], taken: &Taken<'a>) -> Self {
-        let mut turns = Self { order: BinaryHeap::new(), places: HashMap::new() };
-        for &at in same {
-            let Candidate { place, branch, .. } = candidates[at];
-            let branches = turns.places.entry(place).or_insert_with(|| {
-                let count = taken.places.get(place).copied().unwrap_or(0);
-                turns.order.push(Reverse((count, place)));
-                Branches::default()
-            });
-            let queue = branches.queues.entry(branch).or_insert_with(|| {
-                let count = taken.branches.get(&(place, branch)).copied().unwrap_or(0);
-                branches.order.push(Reverse((count, branch)));
-                VecDeque::new()
-            });
-            queue.push_back(at);
-        }
-        turns
+/// Sorts the candidates of each rank so that groups take turns. Those of lower ranks have had their
+/// turns before. The order inside of a group stays.
+fn take_turns<'a, G: Copy + Eq + Ord + Hash>(
+    candidates: &[Candidate<'a>],
+    order: &mut [usize],
+    group: impl Fn(&Candidate<'a>) -> G,
+) {
+    let (mut counts, mut turns) = (HashMap::new(), vec![0_usize; candidates.len()]);
+    for &at in order.iter() {
+        let count = counts.entry(group(&candidates[at])).or_default();
+        (turns[at], *count) = (*count, *count + 1);
     }
-
-    /// Takes the next candidate.
-    fn next(&mut self, taken: &mut Taken<'a>) -> Option<usize> {
-        // A place, or a directory, is in the order as long as it has candidates.
-        while let Some(Reverse((_, place))) = self.order.pop() {
-            let Some(branches) = self.places.get_mut(place) else { continue };
-            let Some(Reverse((_, branch))) = branches.order.pop() else { continue };
-            let Some(queue) = branches.queues.get_mut(branch) else { continue };
-            let Some(at) = queue.pop_front() else { continue };
-            let of_branch = taken.branches.entry((place, branch)).or_default();
-            *of_branch += 1;
-            if !queue.is_empty() {
-                branches.order.push(Reverse((*of_branch, branch)));
-            }
-            let of_place = taken.places.entry(place).or_default();
-            *of_place += 1;
-            if !branches.order.is_empty() {
-                self.order.push(Reverse((*of_place, place)));
-            }
-            return Some(at);
-        }
-        None
-    }
+    order.sort_by_key(|&at| (candidates[at].rank, turns[at], group(&candidates[at])));
 }
 
 #[cfg(test)]
