@@ -22,17 +22,8 @@ impl Signals {
     /// # Errors
     /// Returns the error of the system if it refuses a handler.
     pub fn watch() -> io::Result<Self> {
-        let seen = Arc::new(AtomicBool::new(false));
-        for number in [SIGTERM, SIGINT] {
-            // The order matters: the first signal finds the flag unset; the second finds it set and
-            // exits, whatever the daemon is waiting for.
-            flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
-            flag::register(number, Arc::clone(&seen))?;
-        }
-        // With a handler for SIGXFSZ, exceeding the file size limit (ulimit -f) fails the call
-        // instead of killing the process. Likewise, losing the terminal (SIGHUP) costs only the
-        // log.
-        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+        exit_at_second(&[SIGTERM, SIGINT])?;
+        // Losing the terminal (SIGHUP) costs only the log.
         Ok(Self(iterator::Signals::new([SIGTERM, SIGINT, SIGHUP])?))
     }
 
@@ -45,6 +36,23 @@ impl Signals {
             info!("SIGHUP changes nothing: settings are read at startup; restart to change them");
         }
     }
+}
+
+/// Makes the second of these signals exit the process, whatever the process is doing. The caller
+/// handles the first one.
+///
+/// # Errors
+/// Returns the error of the system if it refuses a handler.
+pub fn exit_at_second(signals: &[i32]) -> io::Result<()> {
+    let seen = Arc::new(AtomicBool::new(false));
+    for &number in signals {
+        // The order matters: the first signal finds the flag unset, the second finds it set.
+        flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
+        flag::register(number, Arc::clone(&seen))?;
+    }
+    // With a handler for SIGXFSZ, exceeding the file size limit (ulimit -f) fails the call instead
+    // of killing the process.
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(drop)
 }
 
 /// Returns the signals that this process does not ignore. A process that `nohup` or a shell started

@@ -5,12 +5,14 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
+
+use quipu_process::signals::exit_at_second;
 
 /// The signals, watched since creation.
 #[derive(Debug)]
@@ -33,18 +35,12 @@ pub(super) enum Wait {
 impl Stop {
     pub(super) fn watch() -> io::Result<Stop> {
         let signal = Arc::new(AtomicUsize::new(0));
-        let seen = Arc::new(AtomicBool::new(false));
         let (wake, sender) = UnixStream::pair()?;
+        exit_at_second(&[SIGINT, SIGTERM])?;
         for number in [SIGINT, SIGTERM] {
-            // The order matters: the first signal finds the flag unset, the second finds it set.
-            flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
-            flag::register(number, Arc::clone(&seen))?;
             flag::register_usize(number, Arc::clone(&signal), number as usize)?;
             pipe::register(number, sender.try_clone()?)?;
         }
-        // With a handler, exceeding the file size limit (ulimit -f) fails the write instead of
-        // killing the process.
-        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
         Ok(Stop { signal, wake })
     }
 

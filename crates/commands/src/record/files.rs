@@ -29,9 +29,9 @@ use quipu_sources::watcher::Watcher;
 pub(super) struct Files(Mutex<Table>);
 
 #[derive(Debug, Default)]
-struct Table {
+pub(super) struct Table {
     /// Whether a file was recorded at any time.
-    has_recorded: bool,
+    pub(super) has_recorded: bool,
     known: HashMap<PathBuf, Known>,
     /// What was not reported yet.
     changes: Vec<Change>,
@@ -55,40 +55,33 @@ pub(super) type Refusal = (State, String);
 const MAX_CHANGES: usize = 10_000;
 
 impl Files {
-    fn table(&self) -> MutexGuard<'_, Table> {
+    pub(super) fn table(&self) -> MutexGuard<'_, Table> {
         // No change of the table can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+impl Table {
     /// Notes that a file is not recorded any more.
-    pub(super) fn left(&self, path: &Path, (state, what): Refusal) {
-        let mut table = self.table();
-        if let Some((id, looker)) = table.known.get(path).map(|known| (known.id, known.looker)) {
-            table.note(path, id, looker, (state, what));
+    pub(super) fn left(&mut self, path: &Path, refusal: Refusal) {
+        if let Some((id, looker)) = self.known.get(path).map(|known| (known.id, known.looker)) {
+            self.note(path, id, looker, refusal);
         }
     }
 
     /// Takes what has changed since the last call, up to that many changes.
-    pub(super) fn take_changes(&self, most: usize) -> Vec<Change> {
-        let mut table = self.table();
-        let count = most.min(table.changes.len());
-        table.changes.drain(..count).collect()
-    }
-
-    /// Whether a file was recorded at any time.
-    pub(super) fn has_recorded(&self) -> bool {
-        self.table().has_recorded
+    pub(super) fn take_changes(&mut self, most: usize) -> Vec<Change> {
+        let count = most.min(self.changes.len());
+        self.changes.drain(..count).collect()
     }
 
     /// The number of files in each state, in the order of [`State::ALL`].
     pub(super) fn counts(&self) -> [usize; State::ALL.len()] {
         let mut counts = [0; State::ALL.len()];
-        self.table().known.values().for_each(|known| counts[known.state as usize] += 1);
+        self.known.values().for_each(|known| counts[known.state as usize] += 1);
         counts
     }
-}
 
-impl Table {
     fn note(&mut self, path: &Path, id: FileId, looker: usize, (state, what): Refusal) {
         let since = Instant::now();
         self.has_recorded |= state == State::Recorded;

@@ -29,6 +29,7 @@ use signal_hook::{flag, iterator};
 
 use crate::output::Error;
 use files::{Files, Looks};
+use quipu_process::signals::exit_at_second;
 use quipu_process::time::Time;
 use report::Report;
 use rounds::{Event, Rounds};
@@ -129,7 +130,7 @@ pub fn run(arguments: &Record) -> Result<(), Error> {
     };
     let recorded = Rounds::new(events, Arc::clone(&files), report).run(until);
     recorded.map_err(|error| Error::new(format_args!("standard output: {error}")))?;
-    if arguments.child || files.has_recorded() {
+    if arguments.child || files.table().has_recorded {
         return Ok(());
     }
     let what = "nothing was recorded: no program had a segment open that can be recorded";
@@ -181,12 +182,7 @@ fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
 
 /// Sends an event with the first signal that ends the process; the second one ends it at once.
 fn end_by_signal(sender: Sender<Event>) -> io::Result<()> {
-    let seen = Arc::new(AtomicBool::new(false));
-    for number in END {
-        // The order matters: the first signal finds the flag unset.
-        flag::register_conditional_shutdown(number, 128 + number, Arc::clone(&seen))?;
-        flag::register(number, Arc::clone(&seen))?;
-    }
+    exit_at_second(&END)?;
     let mut signals = iterator::Signals::new(END)?;
     let watch = move || {
         signals.forever().next();

@@ -153,12 +153,13 @@ impl Report {
         let out = io::stdout().lock();
         loop {
             if self.pending.is_empty() {
-                let changes = files.take_changes(MOST_CHANGES);
+                let changes = files.table().take_changes(MOST_CHANGES);
                 let is_due = self.written.is_none_or(|written| written.elapsed() >= BEAT);
                 if changes.is_empty() && !is_due {
                     return Ok(());
                 }
-                self.pending = serde_json::to_vec(&Line { counts: files.counts(), changes })?;
+                self.pending =
+                    serde_json::to_vec(&Line { counts: files.table().counts(), changes })?;
                 self.pending.push(b'\n');
                 self.written = Some(Instant::now());
             }
@@ -179,7 +180,7 @@ fn print(files: &Files) -> io::Result<()> {
         if poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready == 0) {
             return Ok(());
         }
-        let Some(change) = files.take_changes(1).pop() else { return out.flush() };
+        let Some(change) = files.table().take_changes(1).pop() else { return out.flush() };
         writeln!(out, "{}", printable(&change.to_string()))?;
     }
 }

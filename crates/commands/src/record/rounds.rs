@@ -155,7 +155,7 @@ impl Rounds {
                 Err(refusal) => {
                     // It is closed before that is said.
                     let path = self.joined.swap_remove(at).path;
-                    self.files.left(&path, refusal);
+                    self.files.table().left(&path, refusal);
                 }
             }
             // A round may be long, and the daemon waits for a sign of life.
