@@ -52,7 +52,7 @@ pub use pattern::Pattern;
 pub use settings::SegmentFlags;
 #[doc(hidden)]
 pub use source::read_segment;
-pub use walk::{All, Walk};
+pub use walk::All;
 pub use watched::{Asked, Reading, Watched};
 
 /// What the agent watches, and how.

@@ -25,7 +25,7 @@ use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown, info};
 
 /// A walk over the families of sources.
 #[derive(Debug)]
-pub struct Walk {
+pub(super) struct Walk {
     merged: Arc<Merged>,
     filter: Filter,
     name: usize,
@@ -58,14 +58,18 @@ struct Known {
 
 impl Walk {
     /// Begins a walk.
-    pub fn over(merged: &Arc<Merged>, filter: Filter) -> Self {
+    pub(super) fn over(merged: &Arc<Merged>, filter: Filter) -> Self {
         let (done, late) = (HashSet::new(), ShownNames::default());
         Self { merged: Arc::clone(merged), filter, name: 0, place: Place::default(), done, late }
     }
 
     /// Passes on families until `is_full` returns true after a series or a family. Returns whether
     /// there is more.
-    pub fn step<S: Sink + ?Sized>(&mut self, sink: &mut S, is_full: impl Fn(&S) -> bool) -> bool {
+    pub(super) fn step<S: Sink + ?Sized>(
+        &mut self,
+        sink: &mut S,
+        is_full: impl Fn(&S) -> bool,
+    ) -> bool {
         let mut looked_at = 0;
         while let Some(named) = self.merged.names.get(self.name) {
             let is_free = || self.late.are_free(&named.name, named.groups[0].kind);
@@ -230,6 +234,12 @@ impl All {
         Ok(Self { own, is_joining: false, current, walk })
     }
 
+    /// Begins a walk over what sources have, without the daemon.
+    pub fn of_sources(merged: &Arc<Merged>, filter: Filter) -> Self {
+        let (own, current) = (Own::Nothing, Current::default());
+        Self { own, is_joining: false, current, walk: Walk::over(merged, filter) }
+    }
+
     /// Passes on the families of the daemon, each with the series that sources have of it, until
     /// `is_full` returns true after a series or a family. Returns whether there are more.
     pub fn step_own<S: Sink + ?Sized>(
@@ -302,7 +312,7 @@ impl All {
     ) -> bool {
         let is_more = self.walk.step(sink, is_full);
         let Walk { merged, filter, place, .. } = &self.walk;
-        if !is_more && filter.names.is_empty() {
+        if !is_more && filter.names.is_empty() && !filter.is_part() {
             merged.left_out.note(place.known.left_out, place.known.first.as_ref());
         }
         is_more

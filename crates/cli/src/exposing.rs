@@ -7,14 +7,13 @@ use hyper::StatusCode;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
 };
-use quipu::Scrape;
 use quipu::exposition::{
     Compression, Compressor, Encoder, Escaping, Format, negotiate, negotiate_compression,
 };
 use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
 
-use quipu_agent::{All, Asked, Filter, Merged, Reading, Walk, Watched};
+use quipu_agent::{All, Asked, Filter, Merged, Reading, Watched};
 use quipu_client::via;
 use quipu_http::{Request, Response, Steps, text, unavailable};
 use quipu_intake::Inputs;
@@ -31,6 +30,7 @@ pub struct Exposing {
     filter: Filter,
     stage: Stage,
     place: Option<WaitingScrape<'static>>,
+    paced: Paced,
     body: Vec<u8>,
 }
 
@@ -38,14 +38,11 @@ pub struct Exposing {
 enum Stage {
     /// What is watched is being read.
     Reading(Asked),
-    /// A part of what is watched is shown, and nothing else.
-    Part(Box<(Walk, Paced)>),
-    /// No group of series may be being replaced. With what is watched, if anything is.
-    Waiting(Option<Arc<Merged>>),
-    /// What came in is shown, and the daemon's own metrics.
-    Own(Scrape, Scraping<'static>),
-    /// All is shown; the second part holds off replacements until what came in was shown.
-    All(Box<(All, Paced)>, Option<Scraping<'static>>),
+    /// No group of series may be being replaced.
+    Waiting(Arc<Merged>),
+    /// All is shown that is wanted. The second part holds off replacements until what came in was
+    /// shown.
+    Showing(Box<All>, Option<Scraping<'static>>),
 }
 
 impl Exposing {
@@ -64,15 +61,26 @@ impl Exposing {
         };
         let wanted = negotiate(&header(ACCEPT));
         let compression = negotiate_compression(&header(ACCEPT_ENCODING));
+        let mut exposing = Self::waiting(inputs, wanted.format, wanted.escaping, filter);
+        (exposing.compression, exposing.compressor) = (compression, Compressor::new(compression));
+        if let Some(watched) = watched {
+            exposing.stage = Stage::Reading(watched.ask());
+        }
+        exposing
+    }
+
+    /// A scrape without compression, of what came in.
+    fn waiting(inputs: &Inputs, format: Format, escaping: Escaping, filter: Filter) -> Self {
         Self {
             inputs: inputs.clone(),
-            format: wanted.format,
-            escaping: wanted.escaping,
-            compression,
-            compressor: Compressor::new(compression),
+            format,
+            escaping,
+            compression: Compression::Identity,
+            compressor: None,
             filter,
-            stage: watched.map_or(Stage::Waiting(None), |watched| Stage::Reading(watched.ask())),
+            stage: Stage::Waiting(Arc::default()),
             place: None,
+            paced: Paced { encoder: Encoder::new(format, escaping), series: 0 },
             body: Vec::new(),
         }
     }
@@ -86,18 +94,7 @@ impl Exposing {
         filter: Filter,
         merged: Arc<Merged>,
     ) -> Self {
-        let compression = Compression::Identity;
-        let mut exposing = Self {
-            inputs: inputs.clone(),
-            format,
-            escaping,
-            compression,
-            compressor: None,
-            filter,
-            stage: Stage::Waiting(None),
-            place: None,
-            body: Vec::new(),
-        };
+        let mut exposing = Self::waiting(inputs, format, escaping, filter);
         if exposing.begin(Reading::Of(merged)).is_some() {
             exposing.filter = Filter::default();
         }
@@ -118,47 +115,38 @@ impl Exposing {
             Reading::Of(_) | Reading::Stale => Arc::default(),
         };
         self.stage = if self.filter.is_part() {
-            let walk = Walk::over(&merged, self.filter.clone());
-            Stage::Part(Box::new((walk, Paced::new(self.format, self.escaping))))
+            Stage::Showing(Box::new(All::of_sources(&merged, self.filter.clone())), None)
         } else {
-            Stage::Waiting(Some(merged))
+            Stage::Waiting(merged)
         };
         None
     }
 
-    /// Begins to show what came in, unless a group of series is being replaced.
-    fn enter(&mut self, merged: Option<&Arc<Merged>>) {
+    /// Begins to show what came in, unless a group of series is being replaced. Returns whether it
+    /// began.
+    fn enter(&mut self, merged: &Arc<Merged>) -> bool {
         let shared = self.inputs.shared();
         let Some(scraping) = shared.gate.scrape(&mut self.place) else {
             shared.push.go_on(&mut self.inputs.intake(), &shared.refusals);
-            return;
+            return false;
         };
         let intake = self.inputs.intake();
-        let (registry, names) = (intake.registry(), &self.filter.names);
+        let all = All::over(intake.registry(), merged, &self.filter.names);
         // Inconsistent segments are rejected when they are opened.
-        let all = merged.and_then(|merged| All::over(registry, merged, names).ok());
-        self.stage = match all {
-            Some(all) => {
-                let paced = Paced::new(self.format, self.escaping);
-                Stage::All(Box::new((all, paced)), Some(scraping))
-            }
-            None => {
-                let mut scrape = registry.scrape().format(self.format, self.escaping);
-                if !names.is_empty() {
-                    scrape = scrape.only(names.iter().cloned());
-                }
-                Stage::Own(scrape, scraping)
-            }
-        };
+        let all = all.unwrap_or_else(|_| All::of_sources(merged, self.filter.clone()));
+        self.stage = Stage::Showing(Box::new(all), Some(scraping));
+        true
     }
 
-    /// Appends a piece to the body. Returns the response that ends the scrape if there is no
-    /// memory.
-    fn put(
-        compressor: &mut Option<Compressor>,
-        piece: &[u8],
-        body: &mut Vec<u8>,
-    ) -> Option<Response> {
+    /// Takes what a step has written, and ends the exposition if there is no more. Returns the
+    /// response that ends the scrape, also if there is no memory.
+    fn take(&mut self, is_more: bool) -> Option<Response> {
+        let Self { paced, compressor, body, .. } = self;
+        if !is_more {
+            paced.encoder.finish();
+            self.inputs.shared().omitted.log(paced.encoder.omissions());
+        }
+        let piece = paced.encoder.buffer();
         // Bytes that cannot be compressed take a few more.
         if !memory::reserve(body, piece.len() + piece.len() / 8 + 1024) {
             return Some(unavailable(NO_MEMORY, "1"));
@@ -167,41 +155,9 @@ impl Exposing {
             Some(compressor) => compressor.write(piece, body),
             None => body.extend_from_slice(piece),
         }
-        None
-    }
-
-    /// Takes what a step has written, and ends the exposition if there is no more.
-    fn take(&mut self, paced: &mut Paced, is_more: bool) -> Option<Response> {
-        if !is_more {
-            paced.encoder.finish();
-            self.inputs.shared().omitted.log(paced.encoder.omissions());
-        }
-        let failed = Self::put(&mut self.compressor, paced.encoder.buffer(), &mut self.body);
-        if failed.is_some() {
-            return failed;
-        }
         paced.encoder.buffer_mut().clear();
         paced.series = 0;
         (!is_more).then(|| self.response(&self.format.content_type(self.escaping)))
-    }
-
-    /// Takes what one step of a scrape writes.
-    fn scrape(&mut self, scrape: &mut Scrape) -> Option<Response> {
-        // A piece of 64 KiB takes about 100 us; one that is not full is the last.
-        loop {
-            let Some(piece) = scrape.next_piece() else {
-                scrape.omissions().iter().for_each(|one| self.inputs.shared().omitted.log(one));
-                return Some(self.response(&scrape.content_type()));
-            };
-            let is_last = piece.len() < FULL;
-            let failed = Self::put(&mut self.compressor, piece, &mut self.body);
-            if failed.is_some() {
-                return failed;
-            }
-            if !is_last {
-                return None;
-            }
-        }
     }
 
     fn response(&mut self, content_type: &str) -> Response {
@@ -229,51 +185,22 @@ impl Exposing {
 
 impl Steps for Exposing {
     fn step(&mut self) -> Option<Response> {
-        match std::mem::replace(&mut self.stage, Stage::Waiting(None)) {
-            Stage::Reading(asked) => match asked.reading() {
-                Some(reading) => self.begin(reading),
-                None => {
-                    self.stage = Stage::Reading(asked);
-                    None
-                }
-            },
-            Stage::Part(mut part) => {
-                let (walk, paced) = &mut *part;
-                let is_more = walk.step(paced, Paced::is_full);
-                let response = self.take(paced, is_more);
-                if response.is_none() {
-                    self.stage = Stage::Part(part);
-                }
-                response
+        match &mut self.stage {
+            Stage::Reading(asked) => {
+                let reading = asked.reading()?;
+                self.begin(reading)
             }
             Stage::Waiting(merged) => {
-                self.stage = Stage::Waiting(merged.clone());
-                self.enter(merged.as_ref());
+                let merged = Arc::clone(merged);
                 // The first piece is part of this step.
-                if matches!(self.stage, Stage::Own(..)) { self.step() } else { None }
+                if self.enter(&merged) { self.step() } else { None }
             }
-            Stage::Own(mut scrape, scraping) => {
-                let response = self.scrape(&mut scrape);
-                if response.is_none() {
-                    self.stage = Stage::Own(scrape, scraping);
-                }
-                response
-            }
-            Stage::All(mut all, mut scraping) => {
-                let (walk, paced) = &mut *all;
-                let is_more = if scraping.is_some() {
-                    if !walk.step_own(paced, Paced::is_full) {
-                        scraping = None;
-                    }
-                    true
-                } else {
-                    walk.step_rest(paced, Paced::is_full)
+            Stage::Showing(all, scraping) => {
+                let is_more = all.step_own(&mut self.paced, Paced::is_full) || {
+                    *scraping = None;
+                    all.step_rest(&mut self.paced, Paced::is_full)
                 };
-                let response = self.take(paced, is_more);
-                if response.is_none() {
-                    self.stage = Stage::All(all, scraping);
-                }
-                response
+                self.take(is_more)
             }
         }
     }
@@ -286,14 +213,9 @@ impl Steps for Exposing {
     }
 
     fn held(&self) -> usize {
-        let paced = match &self.stage {
-            Stage::Reading(_) | Stage::Waiting(_) => return self.body.len(),
-            Stage::Own(..) => FULL,
-            Stage::Part(part) => part.1.held(),
-            Stage::All(all, _) => all.1.held(),
-        };
+        let Stage::Showing(..) = self.stage else { return self.body.len() };
         let compressor = if self.compressor.is_some() { COMPRESSOR } else { 0 };
-        self.body.len() + paced + compressor
+        self.body.len() + self.paced.held() + compressor
     }
 
     fn is_waiting(&self) -> bool {
@@ -326,10 +248,6 @@ struct Paced {
 }
 
 impl Paced {
-    fn new(format: Format, escaping: Escaping) -> Self {
-        Self { encoder: Encoder::new(format, escaping), series: 0 }
-    }
-
     /// The memory of the buffers, also while they are empty.
     fn held(&self) -> usize {
         FULL + self.encoder.pending()

@@ -61,12 +61,11 @@ impl outputs::Source for Source {
         &self.shared.via
     }
 
-    fn visit(&self, mut sink: &mut dyn Sink) -> Result<(), quipu::Error> {
-        let Some(watched) = &self.watched else {
-            let _scraping = self.enter();
-            return self.state.intake.registry().visit(&mut sink);
+    fn visit(&self, sink: &mut dyn Sink) -> Result<(), quipu::Error> {
+        let (merged, scraping) = match &self.watched {
+            Some(watched) => self.merge(watched),
+            None => (Arc::default(), self.enter()),
         };
-        let (merged, scraping) = self.merge(watched);
         let mut all = All::over(self.state.intake.registry(), &merged, &[])?;
         while all.step_own(sink, |_| false) {}
         drop(scraping);
