@@ -4,8 +4,9 @@
 //! A thread of its own has the files found, and all of them read when a scrape asks for them: the
 //! thread that serves requests never waits for a file system, and nothing is read that no client
 //! wants. What was read is merged once, and is then passed on in steps. Scrapes that come at the
-//! same time share a reading. What [`targets`] exposed last is merged with it, and so are the
-//! families of the daemon itself, whose series are read when they are shown.
+//! same time share a reading. The last readings of [others](Others), such as [`targets`], are
+//! merged with it, and so are the families of the daemon itself, whose series are read when they
+//! are shown.
 //!
 //! Nor does that thread wait for a file system for long: each place that the settings name has a
 //! thread for that (`place.rs`).
@@ -41,11 +42,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::error;
 
 use notice::{Heard, Notice};
-pub use own::{OfTargets, Own};
+pub use own::Own;
 use pace::Pace;
 use quipu_sources::places::Names;
+use quipu_sources::recorded::Seen;
 use table::Table;
-use targets::Scraped;
 
 pub use merged::{About, Conflict, Filter, LeftOut, Merged};
 pub use pattern::Pattern;
@@ -75,6 +76,10 @@ pub struct Options {
     pub own: PathBuf,
 }
 
+/// Reads what is shown beside the daemon's families and before those of files: the last reading of
+/// each other source.
+pub type Others = Box<dyn Fn() -> Vec<Arc<Seen>> + Send>;
+
 /// The running agent. Dropping it stops its thread, without waiting for it.
 #[derive(Debug)]
 pub struct Agent {
@@ -82,11 +87,11 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the threads, which show what was `scraped`, too, beside the families of `shown`.
+    /// Starts the threads, which show the `others`, too, beside the families of `shown`.
     ///
     /// # Errors
     /// That of the system if it has no thread or descriptor.
-    pub fn start(options: Options, scraped: Scraped, shown: Registry) -> io::Result<Self> {
+    pub fn start(options: Options, others: Others, shown: Registry) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
@@ -94,7 +99,7 @@ impl Agent {
         let thread = Thread {
             names: Names::of(&options.places),
             table: Table::new(options)?,
-            scraped,
+            others,
             shown,
             woken,
             watched: watched.clone(),
@@ -127,7 +132,7 @@ struct Thread {
     table: Table,
     /// The names of files that may be sources.
     names: Names,
-    scraped: Scraped,
+    others: Others,
     /// What the daemon shows itself.
     shown: Registry,
     woken: UnixStream,
@@ -183,7 +188,7 @@ impl Thread {
         }
         let begun = Instant::now();
         let (files, is_part) = self.table.read();
-        let mut sources = self.scraped.seen();
+        let mut sources = (self.others)();
         sources.extend(files);
         let mut merged = Merged::of(&self.shown, sources);
         merged.directories = self.table.directories(Instant::now());
@@ -218,16 +223,13 @@ impl Thread {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quipu_client::via::Via;
 
     #[test]
     fn a_flaw_ends_a_reading_and_not_the_thread() {
         let home = tempfile::tempdir().unwrap();
         let places = vec![home.path().to_str().unwrap().to_owned()];
         let options = Options { places, bytes: 1 << 20, most: 10, ..Options::default() };
-        let via = Box::leak(Box::<Via>::default());
-        let targets = targets::Targets::start(targets::Options::default(), via).unwrap();
-        let agent = Agent::start(options, targets.scraped(), Registry::new()).unwrap();
+        let agent = Agent::start(options, Box::new(Vec::new), Registry::new()).unwrap();
         let watched = agent.watched();
         watched.0.has_flaw.store(true, Ordering::Relaxed);
         // There is no other reading that could be shown.

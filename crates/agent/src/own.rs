@@ -49,12 +49,16 @@ pub(super) struct Shown {
 
 /// A collector of these metrics.
 #[derive(Debug)]
-pub struct Own(Watched);
+pub struct Own {
+    watched: Watched,
+    has_files: bool,
+    has_targets: bool,
+}
 
 impl Own {
-    /// Shows what the last reading found.
-    pub fn new(watched: Watched) -> Self {
-        Self(watched)
+    /// Shows what the last reading found, if there may be files, and if there may be targets.
+    pub fn new(watched: Watched, has_files: bool, has_targets: bool) -> Self {
+        Self { watched, has_files, has_targets }
     }
 }
 
@@ -64,7 +68,18 @@ impl Collector for Own {
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let (status, is_stale) = self.0.status();
+        let (status, is_stale) = self.watched.status();
+        if self.has_targets {
+            let (name, help) = (
+                "quipu_scrape_target_conflicts",
+                "Families and series of targets that contradict others, by what they differ in.",
+            );
+            let left_out = self.watched.0.left_out.of(Origin::Target);
+            show_conflicts(name, help, status.target_conflicts, left_out, sink);
+        }
+        if !self.has_files {
+            return;
+        }
         let count = |has: fn(&Shown) -> bool| status.sources.iter().filter(|one| has(one)).count();
         let (name, help) =
             ("quipu_segments_watched", "Watched segment files and directories, by state.");
@@ -113,7 +128,7 @@ impl Collector for Own {
             "quipu_segments_conflicts",
             "Families and series of watched files that contradict others, by what they differ in.",
         );
-        let left_out = self.0.0.left_out.of(Origin::File);
+        let left_out = self.watched.0.left_out.of(Origin::File);
         show_conflicts(name, help, status.conflicts, left_out, sink);
         let labels = ["segment", "path", "kind", "instance"];
         let help = "A watched segment file or directory.";
@@ -159,32 +174,6 @@ impl Collector for Own {
             "Series of the segment file that changed again and again while they were read, and are left out.",
             &|one| Some(Number::Unsigned(one.header?.left_out)),
         );
-    }
-}
-
-/// A collector of the metrics about targets.
-#[derive(Debug)]
-pub struct OfTargets(Watched);
-
-impl OfTargets {
-    /// Shows what the last reading found.
-    pub fn new(watched: Watched) -> Self {
-        Self(watched)
-    }
-}
-
-impl Collector for OfTargets {
-    fn names(&self) -> Vec<String> {
-        names(self)
-    }
-
-    fn collect(&self, sink: &mut dyn Sink) {
-        let (name, help) = (
-            "quipu_scrape_target_conflicts",
-            "Families and series of targets that contradict others, by what they differ in.",
-        );
-        let counts = self.0.status().0.target_conflicts;
-        show_conflicts(name, help, counts, self.0.0.left_out.of(Origin::Target), sink);
     }
 }
 

@@ -247,15 +247,11 @@ fn watch(
         return Ok(None);
     }
     let options = agent::Options { most, ..settings.segments.clone() };
-    let agent = Agent::start(options, targets.scraped(), state.intake.registry().clone())
+    let agent = Agent::start(options, targets.others(), state.intake.registry().clone())
         .map_err(|error| Error::System("start a thread", error))?;
-    let registry = metrics.registry();
-    let (files, targets) =
-        (agent::Own::new(agent.watched()), agent::OfTargets::new(agent.watched()));
-    let of_files = has_files.then(|| registry.collect(files)).transpose();
-    let of_targets = has_targets.then(|| registry.collect(targets)).transpose();
+    let own = agent::Own::new(agent.watched(), has_files, has_targets);
     let failed = |error| Error::Metrics(error, state::addresses(settings));
-    of_files.and(of_targets).map_err(failed)?;
+    metrics.registry().collect(own).map_err(failed)?;
     Ok(Some(agent))
 }
 

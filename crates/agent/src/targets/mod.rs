@@ -17,7 +17,6 @@ mod turns;
 use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -26,6 +25,7 @@ use quipu_segment::hash::{Seeded, fnv1a};
 use quipu_segment::printable;
 use tracing::{info, warn};
 
+use super::Others;
 pub use address::{Target, TargetFile};
 use families::{Body, Flaw};
 use form::{Form, Shape};
@@ -33,7 +33,7 @@ use quipu_client::credentials::Credentials;
 use quipu_client::fetch::{Fault, FaultKind, Fetcher};
 use quipu_client::tls;
 use quipu_client::via::Via;
-use quipu_sources::recorded::{Origin, Seen};
+use quipu_sources::recorded::{Origin, Recorded, Seen};
 use report::Report;
 use schedule::Schedule;
 use turns::{Late, Turns};
@@ -66,11 +66,7 @@ pub enum Error {
 
 /// The threads that scrape. Dropping this stops them, without waiting for them.
 #[derive(Debug)]
-pub struct Targets(Scraped);
-
-/// What was scraped, for those that show it. Clones share it.
-#[derive(Debug, Clone)]
-pub struct Scraped(Arc<Shared>);
+pub struct Targets(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -104,7 +100,7 @@ impl Targets {
             stopped: Condvar::new(),
             turns: Turns::default(),
         });
-        let all = Self(Scraped(Arc::clone(&shared)));
+        let all = Self(Arc::clone(&shared));
         let Options { targets, credentials, timeout, body_bytes, .. } = &shared.options;
         let is_encrypted = targets.iter().any(Target::is_encrypted);
         let trusting =
@@ -130,9 +126,11 @@ impl Targets {
         Ok(all)
     }
 
-    /// What was scraped.
-    pub fn scraped(&self) -> Scraped {
-        self.0.clone()
+    /// Reads what is shown of all targets: what is known of them, and what each of them exposed
+    /// last.
+    pub fn others(&self) -> Others {
+        let shared = Arc::clone(&self.0);
+        Box::new(move || shared.seen())
     }
 }
 
@@ -140,16 +138,15 @@ impl Drop for Targets {
     fn drop(&mut self) {
         // Nothing waits for the threads: a target that hangs must not keep the daemon from
         // stopping.
-        let shared = &self.0.0;
+        let shared = &self.0;
         *locked(&shared.is_stopping) = true;
         shared.stopped.notify_all();
     }
 }
 
-impl Scraped {
-    /// What is shown: what is known of all targets, and what each of them exposed last.
-    pub(super) fn seen(&self) -> Vec<Arc<Seen>> {
-        let Shared { options, slots, .. } = &*self.0;
+impl Shared {
+    fn seen(&self) -> Vec<Arc<Seen>> {
+        let Self { options, slots, .. } = self;
         let (mut reports, mut targets) = (Vec::new(), Vec::new());
         for (target, slot) in options.targets.iter().zip(slots) {
             let slot = locked(slot);
@@ -262,12 +259,8 @@ impl Scraper {
         self.before = identities.or(self.before.take());
         self.shape = shape.or(self.shape);
         let report = Report { up: true, seconds, samples, kept, added, bytes: bytes as f64 };
-        let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        let labels = vec![label("job", target.job()), label("instance", target.instance())];
         let name = [target.job(), target.instance()].join("/");
-        let seen =
-            Seen { origin: Origin::Target, name, path: PathBuf::new(), labels, families, series };
-        let seen = Arc::new(seen);
+        let seen = exposed(name, target.job(), target.instance(), (families, series));
         self.form = form.map(|form| form.of(&seen));
         Slot { report: Some(report), seen: Some(seen) }
     }
@@ -288,6 +281,19 @@ impl Scraper {
     }
 }
 
+/// What a target exposed: families, and the number of their series.
+fn exposed(
+    name: String,
+    job: &str,
+    instance: &str,
+    (families, series): (Vec<Recorded>, usize),
+) -> Arc<Seen> {
+    let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let labels = vec![label("job", job), label("instance", instance)];
+    let origin = Origin::Target;
+    Arc::new(Seen { origin, name, labels, families, series, ..Seen::default() })
+}
+
 fn too_late(timeout: Duration) -> Fault {
     let what = format!(
         "the response was not read within {}: it has too many samples, or shorter ones of other \
@@ -306,11 +312,8 @@ pub fn read_exposition(number: usize, body: &[u8], content_type: &str) -> Option
     let turn = turns.take(body.len(), Instant::now() + Duration::from_secs(60)).ok()?;
     let read = families::read(&text, MAX_READ, &Seeded::default(), &turn, |_| false).ok()?;
     let Body { families, series, .. } = read;
-    let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let name = format!("target-{number}");
-    let labels = vec![label("job", "scrape"), label("instance", &name)];
-    let (origin, path) = (Origin::Target, PathBuf::new());
-    Some(Arc::new(Seen { origin, name, path, labels, families, series }))
+    Some(exposed(name.clone(), "scrape", &name, (families, series)))
 }
 
 /// The sources of targets, with the report of their scrapes.

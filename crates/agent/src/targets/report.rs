@@ -1,13 +1,12 @@
 //! What is shown of each target beside its own series, as Prometheus does: `up` and `scrape_*`.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+use quipu::snapshot::{Kind, Number};
 
+use super::super::own::show;
 use super::{Options, Target};
-use quipu_sources::recorded::Recorder;
-use quipu_sources::recorded::{Origin, Seen};
+use quipu_sources::recorded::{Origin, Recorder, Seen};
 
 /// What came of the last scrape of a target.
 #[derive(Debug, Clone, Copy)]
@@ -61,30 +60,15 @@ pub(super) fn is_reserved(name: &str) -> bool {
 
 /// What is shown of all targets that were scraped.
 pub(super) fn seen(reports: &[(&Target, Report)], options: &Options) -> Arc<Seen> {
-    let labels = ["job", "instance"].map(|name| Label { name, values: None });
     let mut recorder = Recorder::default();
-    let mut texts = Vec::new();
     for (name, help, value) in SHOWN {
-        let (kind, unit) = (Kind::Gauge, "");
-        let family = Family { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
-        recorder.family(&family);
-        for (target, report) in reports {
-            texts.clear();
-            let values = [target.job(), target.instance()];
-            values.iter().for_each(|value| Texts::push(&mut texts, value));
-            let series = Series {
-                group: 0,
-                texts: Texts::new(&texts),
-                escape_free: !values.iter().any(|value| value.contains(['"', '\\', '\n'])),
-                overflow: false,
-                start: None,
-                value: Value::Gauge(Number::Float(value(report, options))),
-                exemplar: None,
-            };
-            recorder.series(&family, &series);
-        }
+        show(&mut recorder, Kind::Gauge, name, help, &["job", "instance"], |put| {
+            for (target, report) in reports {
+                put(&[target.job(), target.instance()], Number::Float(value(report, options)));
+            }
+        });
     }
     let (families, series) = recorder.finish();
-    let (name, labels) = ("scrape".to_owned(), Vec::new());
-    Arc::new(Seen { origin: Origin::Target, name, path: PathBuf::new(), labels, families, series })
+    let (origin, name) = (Origin::Target, "scrape".to_owned());
+    Arc::new(Seen { origin, name, families, series, ..Seen::default() })
 }
