@@ -20,13 +20,12 @@ use std::collections::HashMap;
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
-use quipu::intake::{FamilyHandle, Intake, Mode, Moment, Spot};
+use quipu::intake::{FamilyHandle, Intake, Moment, Spot};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::SeriesType;
 
 use super::Shared;
-use super::order::{Arrival, Class, Turn};
-use super::types;
+use super::types::{self, Class};
 
 /// The known series of one way in. Each thread has its own.
 #[derive(Default)]
@@ -64,8 +63,6 @@ pub(super) struct Known {
     pub(super) series_type: SeriesType,
     /// The type that its values are taken as, as long as its name has the same type.
     pub(super) class: Class,
-    /// What the order of samples has for it.
-    pub(super) order: u64,
 }
 
 /// A name of series, with the type of those that come without one.
@@ -267,29 +264,17 @@ impl Shared {
         intake: &Intake,
         known: &Known,
         sample: Timed,
-        now_ms: i64,
         moment: &Moment,
     ) -> bool {
         let Known { located: (handle, spot), class, .. } = known;
         let (given, mode) = types::given(*class, sample.value);
-        let take = || intake.take_at(handle, *spot, &given, mode, moment);
         let Some(timestamp_ms) = sample.timestamp_ms else {
             // Only samples with times have an order.
-            return sample.start_ms.is_none() && take();
+            return sample.start_ms.is_none() && intake.take_at(handle, *spot, &given, mode);
         };
-        let Some(time) = types::timestamp(timestamp_ms) else { return false };
-        if mode == Mode::Follow {
-            let times = (sample.start_ms.and_then(types::timestamp), time);
-            let followed = intake.follow_at(handle, *spot, sample.value, times, moment);
-            return followed.is_some_and(|followed| Turn::of(followed).is_ok());
-        }
-        let arrival = Arrival {
-            series: known.order,
-            timestamp_ms,
-            value: sample.value.to_bits(),
-            class: *class,
-        };
-        self.order.place_next(&arrival, now_ms, take).is_some()
+        let start = sample.start_ms.and_then(types::timestamp);
+        let times = (start, types::sample_time(timestamp_ms));
+        intake.take_next_at(handle, *spot, (&given, mode), times, moment)
     }
 }
 
@@ -312,7 +297,7 @@ mod tests {
     fn known(intake: &mut Intake) -> Known {
         let (given, mode) = types::given(Class::Gauge, 1.0);
         let located = intake.locate(Metric::new("m"), &[], &given, mode).unwrap();
-        Known { located, series_type: SeriesType::Unknown, class: Class::Gauge, order: 0 }
+        Known { located, series_type: SeriesType::Unknown, class: Class::Gauge }
     }
 
     fn keep(series: &mut EncodedSeries, bytes: &[u8], known: Known) {
@@ -372,8 +357,8 @@ mod tests {
     #[test]
     fn a_full_table_is_emptied_when_others_come_for_long() {
         let (mut series, mut intake) = (EncodedSeries::default(), intake());
-        let Known { located, series_type, class, order } = known(&mut intake);
-        let known = || Known { located: located.clone(), series_type, class, order };
+        let Known { located, series_type, class } = known(&mut intake);
+        let known = || Known { located: located.clone(), series_type, class };
         for number in 0..MOST {
             keep(&mut series, format!("{number}").as_bytes(), known());
         }

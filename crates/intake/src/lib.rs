@@ -13,7 +13,6 @@ pub mod import;
 pub mod influx;
 pub mod ingest;
 pub mod listeners;
-pub mod order;
 pub mod otlp;
 pub mod place;
 pub mod push;
@@ -36,7 +35,6 @@ use quipu::snapshot::Timestamp;
 
 use encoded::EncodedSeries;
 use gate::Gate;
-use order::{Arrival, Class, Misplaced, NotFollowed, Order, Turn};
 use place::Places;
 use push::Push;
 use quipu_client::via::Via;
@@ -50,8 +48,6 @@ use write::Families;
 /// The settings of all inputs.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// The most series.
-    pub series: u64,
     /// How many samples a second may come in: of all sources, and of each.
     pub sample_rates: [Option<NonZeroU64>; 2],
     /// The time after which a series that came in and was not updated is hidden.
@@ -66,8 +62,6 @@ pub struct Options {
 pub struct Shared {
     /// What was taken and refused.
     pub refusals: Refusals,
-    /// The times of the last samples.
-    order: Order,
     /// What senders of remote write 1.0 say of families.
     families: Families,
     /// Keeps scrapes and replacements of groups apart.
@@ -99,7 +93,6 @@ impl Shared {
         Self {
             rules,
             refusals,
-            order: Order::new(options.series),
             families: Families::default(),
             gate: Gate::default(),
             places: Places::default(),
@@ -137,94 +130,6 @@ impl Shared {
         }
     }
 
-    /// Follows the total of a counter whose series keeps the order of its samples. Returns false,
-    /// and changes nothing, if it does not, or may not: a rule may lead two series into one. Then
-    /// [`Shared::place`] finds the place of the sample, and [`Shared::take`] takes it.
-    ///
-    /// The series keeps the order if it has the time of its last sample, which it gets with the
-    /// first one. A counter whose type changes has no series any more, and one whose type was
-    /// another has none yet; so the types of a series are compared whenever one begins.
-    ///
-    /// # Errors
-    /// The sample has no place, or as [`Intake::take`].
-    pub fn follow(
-        &self,
-        intake: &mut Intake,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        total: f64,
-        start: Option<Timestamp>,
-    ) -> Result<bool, NotFollowed> {
-        if self.rules.is_some() {
-            return Ok(false);
-        }
-        let followed = intake.follow(metric, labels, total, start).map_err(NotFollowed::Refused)?;
-        let Some(followed) = followed else { return Ok(false) };
-        Turn::of(followed).map(|_| true).map_err(NotFollowed::Misplaced)
-    }
-
-    /// Finds the place of a sample as [`Order::place`] does. If it begins a series that was a
-    /// counter, that one has the time of the last sample.
-    ///
-    /// # Errors
-    /// As [`Order::place`].
-    pub fn place(
-        &self,
-        intake: &mut Intake,
-        (name, labels): (&str, &[(&str, &str)]),
-        arrival: &Arrival,
-        now_ms: i64,
-    ) -> Result<Turn, Misplaced> {
-        let turn = self.order.place(arrival, now_ms)?;
-        let begins = matches!(turn, Turn::First | Turn::OtherClass);
-        if begins
-            && arrival.class != Class::Counter
-            && self.rules.is_none()
-            && let Some(last) = intake.last_sample(name, labels)
-        {
-            let last_ms = i64::try_from(last.0 / 1_000_000).unwrap_or(i64::MAX);
-            if arrival.timestamp_ms <= last_ms {
-                self.order.forget(arrival.series);
-                return order::late(last_ms.saturating_sub(arrival.timestamp_ms));
-            }
-        }
-        Ok(turn)
-    }
-
-    /// Takes a value unless its series has a later one. One that has the time of the last one
-    /// replaces it: senders may have times in seconds. `times` are its own and now, in milliseconds
-    /// since 1970, and `labels` are in the order of their names.
-    ///
-    /// # Errors
-    /// The sample has no place, or as [`Intake::take`].
-    pub fn take_latest(
-        &self,
-        intake: &mut Intake,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        (given, value): (&Given<'_>, f64),
-        (timestamp_ms, now_ms): (i64, i64),
-    ) -> Result<(), NotFollowed> {
-        let series = self.order.hash(metric.name, labels);
-        let class = if matches!(given, Given::Gauge(_)) { Class::Gauge } else { Class::Unknown };
-        let arrival = Arrival { series, timestamp_ms, value: value.to_bits(), class };
-        let named = (metric.name, labels);
-        let turn = match self.place(intake, named, &arrival, now_ms) {
-            Err(Misplaced::Duplicate) => {
-                self.order.forget(series);
-                self.place(intake, named, &arrival, now_ms)
-            }
-            turn => turn,
-        };
-        if turn.map_err(NotFollowed::Misplaced)? == Turn::Seen {
-            return Ok(());
-        }
-        self.take(intake, metric, labels, given, Mode::Set, None).map_err(|refused| {
-            self.order.forget(series);
-            NotFollowed::Refused(refused)
-        })
-    }
-
     /// Keeps an exemplar of a series that was taken: see [`Intake::exemplify`]. Returns whether it
     /// was kept.
     pub fn exemplify(
@@ -242,19 +147,20 @@ impl Shared {
         kept.unwrap_or(false)
     }
 
-    /// As [`Intake::remove`].
+    /// As [`Intake::end`].
     ///
     /// # Errors
-    /// As [`Intake::remove`].
-    pub fn remove(
+    /// As [`Intake::end`].
+    pub fn end(
         &self,
         intake: &mut Intake,
         name: &str,
         labels: &[(&str, &str)],
-    ) -> Result<u64, quipu::Error> {
+        time: Option<Timestamp>,
+    ) -> Result<u64, Refused> {
         match &self.rules {
-            None => intake.remove(name, labels),
-            Some(rules) => rules.remove(intake, name, labels),
+            None => intake.end(name, labels, time),
+            Some(rules) => rules.end(intake, name, labels, time),
         }
     }
 }

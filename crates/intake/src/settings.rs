@@ -104,7 +104,6 @@ impl IntakeFlags {
     /// A number out of its bounds.
     pub fn resolve(&self, otlp: otlp::Options) -> Result<Options, Unusable> {
         Ok(Options {
-            series: set(self.series),
             sample_rates: [self.sample_rate, self.sample_rate_per_source],
             expiry: self.expiry.map(|expiry| expiry.0),
             otlp,

@@ -5,9 +5,18 @@ use quipu::snapshot::{Kind, Timestamp};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition;
 
-use super::order::Class;
-
 /// The type that a value is taken as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// A total.
+    Counter,
+    /// A value that goes up and down.
+    Gauge,
+    /// A value of unknown type.
+    Unknown,
+}
+
+/// Finds out the type that a value is taken as.
 ///
 /// | type of the family | taken as |
 /// |---|---|

@@ -381,6 +381,14 @@ pub struct Native<'a> {
     pub exemplars: &'a [Exemplar<'a>],
 }
 
+impl Native<'_> {
+    /// The number of observations.
+    pub(crate) fn count(&self) -> u64 {
+        let sides = self.positive.iter().chain(self.negative);
+        sides.fold(self.zero_count, |all, (_, count)| all.saturating_add(*count))
+    }
+}
+
 /// Identifies a family that never changes, in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FamilyKey(u64);

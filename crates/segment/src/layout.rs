@@ -9,7 +9,7 @@ use crate::offset::{self, ByteOffset};
 /// The first 8 bytes of a segment.
 pub const MAGIC: [u8; 8] = *b"QUIPUSEG";
 /// The layout version that this library writes, and the only one that it reads.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 /// The bytes of the header; the first record begins after them.
 pub const HEADER_BYTES: u64 = 256;
 /// The bytes of a cache line, to which every record is aligned.

@@ -236,7 +236,7 @@ fn flaws() -> [Flaw; 8] {
         Flaw {
             name: "of a later version",
             make: |bytes| bytes[8] = 9,
-            says: "it has layout version 9 and this program reads only version 2",
+            says: "it has layout version 9 and this program reads only version 3",
             way_out: "use the quipu that wrote it, or move the file away",
             is_damage: false,
         },

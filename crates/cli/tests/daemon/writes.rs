@@ -169,6 +169,25 @@ fn the_order_of_totals_survives_a_kill() {
 }
 
 #[test]
+fn the_order_of_gauges_survives_a_kill() {
+    let home = Home::new();
+    let mut daemon = home.start(&[]);
+    let now = now_ms();
+    let put = |daemon: &Daemon, value, time| {
+        let level = [("__name__", "level")];
+        write(daemon, TWO, &two(&[(&level, SeriesType::Gauge, value, time)]))
+    };
+    for (round, value) in [(0, 1.0), (10, 2.0)] {
+        assert_eq!(put(&daemon, value, now - 20 + round).status, 204);
+        daemon.kill();
+        daemon = home.start(&[]);
+        assert_eq!(put(&daemon, 9.0, now - 21 + round).status, 204);
+        put(&daemon, 9.0, now - 20 + round).expect_refusal(400, "level: a duplicate");
+        assert_eq!(daemon.sample("level"), value);
+    }
+}
+
+#[test]
 fn a_refused_total_leaves_the_order_of_its_series() {
     let home = Home::new();
     let daemon = home.start(&[]);
@@ -295,11 +314,13 @@ fn types_of_remote_write_1_come_apart_from_samples() {
     assert!(text.contains("# TYPE level gauge\nlevel{room=\"a\"} -2\n"), "{text}");
     assert!(!text.contains("untyped") && text.matches("workers_count 5").count() == 1, "{text}");
     // After a restart, series keep their types before they are told again, and change as before.
-    for metadata in [vec![], field(0x1a, b"\x08\x01\x12\x0dworkers_count")] {
+    for (time, metadata) in
+        [(now + 2, vec![]), (now + 3, field(0x1a, b"\x08\x01\x12\x0dworkers_count"))]
+    {
         daemon.kill();
         daemon = home.start(&[]);
         assert_eq!(write(&daemon, ONE, &metadata).status, 204);
-        assert_eq!(write(&daemon, ONE, &samples(now + 2)).status, 204);
+        assert_eq!(write(&daemon, ONE, &samples(time)).status, 204);
         let text = daemon.get("/metrics").text();
         let kind = if metadata.is_empty() { "gauge" } else { "counter" };
         assert!(
@@ -313,12 +334,12 @@ fn types_of_remote_write_1_come_apart_from_samples() {
     }
     let metadata = field(0x1a, b"\x08\x02\x12\x0dworkers_count");
     assert_eq!(write(&daemon, ONE, &metadata).status, 204);
-    assert_eq!(write(&daemon, ONE, &samples(now + 3)).status, 204);
+    assert_eq!(write(&daemon, ONE, &samples(now + 4)).status, 204);
 
     // The end of a series hides a gauge, and keeps a total.
     let stale = f64::from_bits(0x7ff0_0000_0000_0002);
     let mut request = RemoteWrite1::new();
-    request.push(&[("__name__", "workers_count")], stale, now + 4).unwrap();
+    request.push(&[("__name__", "workers_count")], stale, now + 5).unwrap();
     request.push(&[("__name__", "hits_total")], 5.0, now).unwrap();
     request.push(&[("__name__", "hits_total")], stale, now + 1).unwrap();
     request.push(&[("__name__", "hits_total")], 1.0, now + 2).unwrap();

@@ -7,7 +7,7 @@ pub mod settings;
 
 use std::mem;
 
-use quipu::intake::{Given, Intake, Refused};
+use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
 use quipu::{Counter, Metrics as Group, Registry, Scope};
 use quipu_wire::remote::graphite::{Lines, Sample};
 use quipu_wire::remote::statsd::Name;
@@ -17,8 +17,8 @@ use super::listeners::mapping::{Class, scaled};
 use super::listeners::{
     self, Common, Listeners, Names, Options, Protocol, Reader, Report, Running, put_labels, recycle,
 };
-use super::order::NotFollowed;
 use super::refusals::Input;
+use super::types;
 use quipu_process::time::now_ms;
 
 /// The protocol.
@@ -113,20 +113,21 @@ impl Values {
         let most = common.intake.limits().labels;
         let tags = put_labels(&found, || sample.tags(), most, &mut labels, &mut strange);
         common.counts.tag_errors += tags.faults;
-        let times = (sample.timestamp_ms.unwrap_or(now_ms), now_ms);
+        let time = Some(types::sample_time(sample.timestamp_ms.unwrap_or(now_ms)));
+        let metric = Metric { time, order: Order::Latest, ..metric };
         let taken = match tags.are_cut {
             // The mapping may remove some labels, but not those that were not read.
-            true => Err(NotFollowed::Refused(Refused::Labels)),
+            true => Err(Refused::Labels),
             false => {
                 let (shared, intake) = (common.shared, &mut common.intake);
-                shared.take_latest(intake, metric, &labels, (&Given::Gauge(value), value), times)
+                shared.take(intake, metric, &labels, &Given::Gauge(value), Mode::Set, None)
             }
         };
         match taken {
             Ok(()) => self.taken += 1,
-            Err(why) => {
-                let (reason, what) = why.fault(&common.intake);
-                report.refused(reason, &format_args!("{path:.100}: {what}"));
+            Err(refused) => {
+                let what = common.intake.explain(refused);
+                report.refused(refused.reason(), &format_args!("{path:.100}: {what}"));
             }
         }
         self.labels = recycle(labels);

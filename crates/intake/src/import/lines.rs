@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::cell::RefMut;
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment, Order};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition::text::{
     Format, Item, LineError, Sample, Text, Visitor, value_and_time,
@@ -14,7 +14,6 @@ use quipu_wire::remote::exposition::text::{
 use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
 
 use crate::encoded::{self, EncodedSeries, NameType, Timed};
-use crate::order::{Arrival, Class, NotFollowed, Turn};
 use crate::refusals::Input;
 use crate::tally::{Shown, Tally};
 use crate::{Inputs, types};
@@ -41,7 +40,6 @@ pub(super) struct Lines {
 struct Part {
     format: Format,
     extra: Extra,
-    now_ms: i64,
     tally: Tally,
     /// The family that was announced last.
     family: Announced,
@@ -92,7 +90,6 @@ struct Taker<'t> {
 struct Valued<'v> {
     given: Given<'v>,
     mode: Mode,
-    class: Class,
     timestamp_ms: Option<i64>,
     start_ms: Option<i64>,
 }
@@ -117,12 +114,10 @@ impl Lines {
         request: &Request,
         format: Format,
         extra: Extra,
-        now_ms: i64,
     ) -> Result<Self, Response> {
         let part = Part {
             format,
             extra,
-            now_ms,
             tally: Tally::new(Input::Import, inputs, request)?,
             family: Announced::default(),
             is_whole: false,
@@ -148,7 +143,7 @@ impl Lines {
         let Self { inputs, families, part } = self;
         let mut intake = inputs.intake();
         intake.set_source(&Source::named(part.tally.source()));
-        let (encoded, moment) = (inputs.imported(), intake.moment());
+        let (encoded, moment) = (inputs.imported(), Moment::now());
         Step { families, taker: Taker { inputs, intake, encoded, moment, part } }
     }
 
@@ -301,7 +296,7 @@ impl Taker<'_> {
         let Some(known) = encoded.series(series).filter(|_| is_current) else { return false };
         let timestamp_ms = timestamp_ms.or(part.extra.timestamp_ms);
         let timed = Timed { value, timestamp_ms, start_ms: None };
-        let is_taken = shared.take_known(intake, known, timed, part.now_ms, moment);
+        let is_taken = shared.take_known(intake, known, timed, moment);
         if is_taken {
             part.line = number;
             part.tally.took(1);
@@ -331,9 +326,7 @@ impl Taker<'_> {
         };
         let (given, mode) = types::given(class, sample.value);
         if let Some(located) = self.intake.locate(self.inputs.metric(name), labels, &given, mode) {
-            labels.sort_unstable();
-            let (series_type, order) = (kind.series_type, shared.order.hash(name, labels));
-            let known = encoded::Known { located, series_type, class, order };
+            let known = encoded::Known { located, series_type: kind.series_type, class };
             // The next text may announce another type, or none.
             let version = if announced.is_some() { [u64::MAX; 2] } else { version };
             self.encoded.keep(bytes, (name, kind, version), known);
@@ -384,7 +377,7 @@ impl Taker<'_> {
         let class = types::class(series_type, name, has_bound, sample.value);
         let (given, mode) = types::given(class, sample.value);
         let timestamp_ms = sample.timestamp_ms;
-        let valued = Valued { given, mode, class, timestamp_ms, start_ms: None };
+        let valued = Valued { given, mode, timestamp_ms, start_ms: None };
         self.part.exemplars.clear();
         if let Some(exemplar) = &sample.exemplar {
             let owned = |text: Text<'_>| text.to_cow().into_owned();
@@ -420,13 +413,12 @@ impl Taker<'_> {
         }
         for metric in family.metrics() {
             let mut buckets = std::mem::take(&mut self.part.buckets);
-            let valued = valued(metric.value(), &mut buckets).map(|(given, class)| Valued {
+            let valued = valued(metric.value(), &mut buckets).map(|given| Valued {
                 given,
                 mode: match family.kind() {
                     Kind::GaugeHistogram => Mode::Set,
                     _ => Mode::Follow,
                 },
-                class,
                 timestamp_ms: metric.timestamp_ms(),
                 start_ms: metric.created_ms(),
             });
@@ -466,7 +458,8 @@ impl Taker<'_> {
         valued: &Valued<'_>,
     ) -> bool {
         let extra = std::mem::take(&mut self.part.extra);
-        let metric = Metric { help, unit, exemplars: true, ..self.inputs.metric(name) };
+        let order = Order::Strict;
+        let metric = Metric { help, unit, exemplars: true, order, ..self.inputs.metric(name) };
         let timestamp_ms = valued.timestamp_ms.or(extra.timestamp_ms);
         let is_taken = if extra.labels.is_empty() {
             self.put(metric, labels, valued, timestamp_ms)
@@ -475,7 +468,8 @@ impl Taker<'_> {
                 |label: &&(&str, &str)| extra.labels.iter().all(|(name, _)| name != label.0);
             let mut all: Vec<(&str, &str)> = labels.iter().filter(is_own).copied().collect();
             all.extend(extra.labels.iter().map(|(name, value)| (&**name, &**value)));
-            self.put(metric, &mut all, valued, timestamp_ms)
+            all.sort_unstable();
+            self.put(metric, &all, valued, timestamp_ms)
         };
         self.part.extra = extra;
         is_taken
@@ -485,7 +479,7 @@ impl Taker<'_> {
     fn put(
         &mut self,
         metric: Metric<'_>,
-        labels: &mut [(&str, &str)],
+        labels: &[(&str, &str)],
         valued: &Valued<'_>,
         timestamp_ms: Option<i64>,
     ) -> bool {
@@ -498,7 +492,9 @@ impl Taker<'_> {
             Err((reason, ref what)) => {
                 let Part { line, tally, .. } = &mut *self.part;
                 let shown = Shown { name: metric.name, labels };
-                let place = if is_whole_class(valued.class) { "up to line" } else { "line" };
+                let is_whole =
+                    matches!(valued.given, Given::Histogram { .. } | Given::Summary { .. });
+                let place = if is_whole { "up to line" } else { "line" };
                 tally.refused(reason, format_args!("text: {place} {line}: {shown}: {what}"));
             }
         }
@@ -519,42 +515,15 @@ impl Taker<'_> {
     fn take(
         &mut self,
         metric: Metric<'_>,
-        labels: &mut [(&str, &str)],
+        labels: &[(&str, &str)],
         valued: &Valued<'_>,
         timestamp_ms: Option<i64>,
     ) -> Result<(), Fault> {
         let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
         let start = valued.start_ms.and_then(types::timestamp);
         let metric = Metric { time: timestamp_ms.map(types::sample_time), ..metric };
-        // Only samples with times have an order.
-        let mut series = None;
-        if let Some(timestamp_ms) = timestamp_ms {
-            if let (Given::Counter(total), Mode::Follow) = (valued.given, valued.mode)
-                && shared
-                    .follow(intake, metric, labels, total, start)
-                    .map_err(|why| why.fault(intake))?
-            {
-                return Ok(());
-            }
-            labels.sort_unstable();
-            let hash = shared.order.hash(metric.name, labels);
-            let value = valued.bits();
-            let arrival = Arrival { series: hash, timestamp_ms, value, class: valued.class };
-            let named = (metric.name, &*labels);
-            let turn = shared.place(intake, named, &arrival, self.part.now_ms);
-            match turn.map_err(|misplaced| NotFollowed::Misplaced(misplaced).fault(intake))? {
-                Turn::Seen => return Ok(()),
-                // Types that differ are kept apart.
-                Turn::First | Turn::Next | Turn::OtherClass => series = Some(hash),
-            }
-        }
         let taken = shared.take(intake, metric, labels, &valued.given, valued.mode, start);
-        taken.map_err(|refused| {
-            if let Some(series) = series {
-                shared.order.forget(series);
-            }
-            NotFollowed::Refused(refused).fault(intake)
-        })
+        taken.map_err(|refused| (refused.reason(), intake.explain(refused).to_string()))
     }
 }
 
@@ -573,30 +542,11 @@ fn few_labels<'r, 's>(
 /// This number of labels needs no memory of the heap.
 const FEW_LABELS: usize = 16;
 
-fn is_whole_class(class: Class) -> bool {
-    matches!(class, Class::Classic | Class::Native | Class::Summary)
-}
-
-impl Valued<'_> {
-    fn bits(&self) -> u64 {
-        match &self.given {
-            Given::Counter(value) | Given::Gauge(value) | Given::Unknown(value) => value.to_bits(),
-            Given::Histogram { buckets, sum } => {
-                buckets.iter().fold(sum.to_bits(), |all, bucket| {
-                    all.rotate_left(7).wrapping_add(bucket.1.to_bits())
-                })
-            }
-            Given::Summary { count, sum, .. } => sum.to_bits() ^ count.to_bits().rotate_left(1),
-            _ => 0,
-        }
-    }
-}
-
 /// A histogram or a summary as the intake takes it.
 fn valued<'b>(
     value: Value<'_>,
     buckets: &'b mut Vec<(f64, f64)>,
-) -> Result<(Given<'b>, Class), &'static str> {
+) -> Result<Given<'b>, &'static str> {
     buckets.clear();
     match value {
         Value::Histogram(histogram) => {
@@ -614,13 +564,12 @@ fn valued<'b>(
                 let count = count.ok_or("it needs the bucket le=\"+Inf\", or a count")?;
                 buckets.push((f64::INFINITY, count - below));
             }
-            let given = Given::Histogram { buckets, sum: histogram.sum.unwrap_or_default() };
-            Ok((given, Class::Classic))
+            Ok(Given::Histogram { buckets, sum: histogram.sum.unwrap_or_default() })
         }
         Value::Summary(summary) => {
             buckets.extend(summary.quantiles());
             let (count, sum) = (summary.count.unwrap_or_default(), summary.sum.unwrap_or_default());
-            Ok((Given::Summary { quantiles: buckets, count, sum }, Class::Summary))
+            Ok(Given::Summary { quantiles: buckets, count, sum })
         }
         _ => Err("it is neither a histogram nor a summary"),
     }

@@ -17,7 +17,6 @@ use lines::{Extra, Lines};
 use quipu_client::exposition::text_format;
 use quipu_client::media::Media;
 use quipu_http::{Query, Reply, Request, Response, Steps, bad_request};
-use quipu_process::time::now_ms;
 
 /// The names of the parameters.
 const TAKES: [&str; 2] = ["timestamp", "extra_label"];
@@ -58,7 +57,7 @@ impl Importing {
             place: Place::of(&inputs.shared().places, request),
             pieces,
             stream: Some(Stream::new(Options::new(format))),
-            lines: Lines::new(inputs, request, format, extra, now_ms())?,
+            lines: Lines::new(inputs, request, format, extra)?,
             buffer: vec![0; PIECE],
         })
     }

@@ -3,14 +3,13 @@
 use std::borrow::Cow;
 use std::cell::RefMut;
 
-use quipu::intake::{Given, Intake, Refused};
+use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::influx::{Lines, Point, Value};
 
-use crate::Inputs;
-use crate::order::NotFollowed;
 use crate::refusals::Input;
 use crate::tally::{Shown, Tally};
+use crate::{Inputs, types};
 use quipu_http::{Request, Response};
 use quipu_process::address::Source;
 
@@ -133,7 +132,7 @@ impl Step<'_> {
         if let Some(refused) = refused {
             labels.truncate(limits.labels);
             let shown = Shown { name: &measurement, labels: &labels };
-            let (reason, what) = NotFollowed::Refused(refused).fault(&self.intake);
+            let (reason, what) = (refused.reason(), self.intake.explain(refused));
             return self.part.tally.refused(reason, format_args!("influx: {shown}: {what}"));
         }
         for (field, value) in point.fields() {
@@ -162,13 +161,13 @@ impl Step<'_> {
             let what = format_args!("influx: {shown}: its time is beyond all times in ms");
             return part.tally.refused("malformed_time", what);
         };
-        let (metric, given) = (inputs.metric(name), Given::Unknown(number));
-        let times = (time_ms, part.now_ms);
-        let taken = shared.take_latest(intake, metric, labels, (&given, number), times);
+        let (time, order) = (Some(types::sample_time(time_ms)), Order::Latest);
+        let metric = Metric { time, order, ..inputs.metric(name) };
+        let taken = shared.take(intake, metric, labels, &Given::Unknown(number), Mode::Set, None);
         match taken {
             Ok(()) => part.tally.took(1),
-            Err(why) => {
-                let (reason, what) = why.fault(intake);
+            Err(refused) => {
+                let (reason, what) = (refused.reason(), intake.explain(refused));
                 part.tally.refused(reason, format_args!("influx: {shown}: {what}"));
             }
         }

@@ -286,7 +286,7 @@ fn end(
 ) {
     if matches!(value, PointValue::Gauge(_) | PointValue::Sum { monotonic: false, .. }) {
         // A segment that cannot be locked keeps the gauge, which is then as old as it is.
-        let _ = shared.remove(intake, name, labels);
+        let _ = shared.end(intake, name, labels, None);
     }
 }
 

@@ -353,7 +353,6 @@ impl Coming {
         let known = form.as_ref().map_or(&[][..], |form| form.known());
         let ahead = known.iter().enumerate().skip(self.number).take(AHEAD);
         ahead.for_each(|(number, series)| self.prefetch(number, series));
-        let moment = intake.moment();
         while let Some(held) = self.content.values.held.get(self.number) {
             *left = left.checked_sub(1)?;
             if let Some(series) = known.get(self.number + AHEAD) {
@@ -367,7 +366,7 @@ impl Coming {
                     let spot = spots.get(self.number);
                     mode.is_some_and(|mode| {
                         self.content.values.with_given(family.kind, held, |given| {
-                            intake.take_at(handle, spot, given, mode, &moment)
+                            intake.take_at(handle, spot, given, mode)
                         })
                     })
                 })

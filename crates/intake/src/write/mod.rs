@@ -26,7 +26,6 @@ use super::{Inputs, body};
 use quipu_client::media::Media;
 use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
 use quipu_http::{Reply, Request, Response, Steps, text};
-use quipu_process::time::now_ms;
 
 pub use families::Families;
 use taking::{Step, Taking, Written};
@@ -73,7 +72,7 @@ fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
         body,
         has_begun: false,
         reading: None,
-        taking: Taking::new(inputs, request, version, now_ms())?,
+        taking: Taking::new(inputs, request, version)?,
         version,
         via,
         came,

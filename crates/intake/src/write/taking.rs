@@ -3,8 +3,8 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment, Refused};
-use quipu::snapshot::{Kind, Native};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment, Order, Refused};
+use quipu::snapshot::Native;
 use quipu_wire::remote::{
     FamilyMetadata, HistogramSample, Metadata, ResetHint, Sample, Series, SeriesType, WriteVersion,
     encode_labels,
@@ -12,10 +12,10 @@ use quipu_wire::remote::{
 
 use super::families::Known;
 use crate::encoded::{self, EncodedSeries, NameType, Timed, Version};
-use crate::order::{Arrival, Class, NotFollowed, Turn};
 use crate::refusals::Input;
 use crate::tally::{Shown, Tally};
-use crate::{Inputs, Shared, types};
+use crate::types::{self, Class};
+use crate::{Inputs, Shared};
 use quipu_http::{Request, Response};
 use quipu_process::address::Source;
 
@@ -28,7 +28,6 @@ pub(super) struct Taking {
 /// What changes from series to series.
 struct Part {
     version: WriteVersion,
-    now_ms: i64,
     written: Written,
     tally: Tally,
     /// The number of the series in the request, from 1 on.
@@ -87,11 +86,9 @@ impl Taking {
         inputs: &Inputs,
         request: &Request,
         version: WriteVersion,
-        now_ms: i64,
     ) -> Result<Self, Response> {
         let part = Part {
             version,
-            now_ms,
             written: Written::default(),
             tally: Tally::new(Input::RemoteWrite, inputs, request)?,
             number: 0,
@@ -118,7 +115,7 @@ impl Taking {
         let Self { inputs, part } = self;
         let mut intake = inputs.intake();
         intake.set_source(&Source::named(part.tally.source()));
-        let (encoded, moment) = (inputs.written(), intake.moment());
+        let (encoded, moment) = (inputs.written(), Moment::now());
         Step { inputs, intake, encoded, moment, part }
     }
 
@@ -199,7 +196,7 @@ impl Step<'_> {
         let take = |sample: &&Sample| {
             let Sample { value, timestamp_ms, start_ms, .. } = **sample;
             let timed = Timed { value, timestamp_ms: Some(timestamp_ms), start_ms };
-            !sample.is_stale() && shared.take_known(intake, known, timed, part.now_ms, moment)
+            !sample.is_stale() && shared.take_known(intake, known, timed, moment)
         };
         let taken = samples.iter().take_while(take).count();
         part.number += u64::from(taken == samples.len());
@@ -230,8 +227,7 @@ impl Step<'_> {
         };
         let (given, mode) = types::given(class, value);
         if let Some(located) = self.intake.locate(named.metric, named.labels, &given, mode) {
-            let (series_type, order) = (kind.series_type, self.hash(named));
-            let known = encoded::Known { located, series_type, class, order };
+            let known = encoded::Known { located, series_type: kind.series_type, class };
             self.encoded.keep(bytes, (named.name, kind, version), known);
         }
     }
@@ -269,6 +265,8 @@ impl Step<'_> {
             help: metadata.help,
             unit: metadata.unit,
             exemplars: true,
+            order: Order::Strict,
+            replaces: true,
             ..self.inputs.metric(name)
         };
         let named = Named { name, labels, series_type: metadata.series_type, metric };
@@ -359,23 +357,11 @@ impl Step<'_> {
         // The end of a series says nothing of its type.
         let value = if sample.is_stale() { 0.0 } else { sample.value };
         let class = types::class(named.series_type, named.name, has_bound, value);
-        if class == Class::Counter && !sample.is_stale() && self.follow(named, sample)? {
-            return Ok(());
-        }
-        let arrival = Arrival {
-            series: self.hash(named),
-            timestamp_ms: sample.timestamp_ms,
-            value: sample.value.to_bits(),
-            class,
-        };
-        if !self.is_next(named, &arrival)? {
-            return Ok(());
-        }
         if sample.is_stale() {
             return match class {
                 // A total goes on when its series comes back, so it stays until it expires.
                 Class::Counter => Ok(()),
-                _ => self.remove(named),
+                _ => self.end(named, sample.timestamp_ms),
             };
         }
         let (given, mode) = types::given(class, sample.value);
@@ -387,17 +373,8 @@ impl Step<'_> {
         named: &Named<'_>,
         histogram: &HistogramSample<'_>,
     ) -> Result<(), Fault> {
-        let arrival = Arrival {
-            series: self.hash(named),
-            timestamp_ms: histogram.timestamp_ms,
-            value: histogram.sum.to_bits() ^ histogram.count.to_bits().rotate_left(1),
-            class: match histogram.schema {
-                HistogramSample::CUSTOM => Class::Classic,
-                _ => Class::Native,
-            },
-        };
-        // As a total, it stays until it expires when its source ends.
-        if !self.is_next(named, &arrival)? || histogram.is_stale() {
+        if histogram.is_stale() {
+            // As a total, it stays until it expires.
             return Ok(());
         }
         let is_gauge = histogram.reset_hint == ResetHint::Gauge
@@ -411,55 +388,6 @@ impl Step<'_> {
         taken
     }
 
-    /// Follows a total whose series keeps the order of its samples; returns false if it does not.
-    fn follow(&mut self, named: &Named<'_>, sample: &Sample) -> Result<bool, Fault> {
-        let start = sample.start_ms.and_then(types::timestamp);
-        let metric = Metric { time: Some(types::sample_time(sample.timestamp_ms)), ..named.metric };
-        let (shared, intake) = (self.inputs.shared(), &mut self.intake);
-        let followed = shared.follow(intake, metric, named.labels, sample.value, start);
-        // If it is refused, the order did not see this sample, so it has nothing to forget.
-        followed.map_err(|why| why.fault(&self.intake))
-    }
-
-    /// What the order of samples has for a series.
-    fn hash(&self, named: &Named<'_>) -> u64 {
-        self.inputs.shared().order.hash(named.name, named.labels)
-    }
-
-    /// Whether a value is to be taken, or is known already.
-    fn is_next(&mut self, named: &Named<'_>, arrival: &Arrival) -> Result<bool, Fault> {
-        let (shared, series) = (self.inputs.shared(), (named.name, named.labels));
-        let turn = shared.place(&mut self.intake, series, arrival, self.part.now_ms);
-        let turn = turn.map_err(|misplaced| NotFollowed::Misplaced(misplaced).fault(&self.intake));
-        match turn? {
-            Turn::Next => Ok(true),
-            Turn::Seen => Ok(false),
-            // A daemon before this one may have taken the series as another type.
-            Turn::First if !self.is_of_other_type(named, arrival.class) => Ok(true),
-            Turn::First => self.remove(named).map(|()| true),
-            Turn::OtherClass => {
-                self.remove(named)?;
-                Ok(true)
-            }
-        }
-    }
-
-    /// Whether the daemon has the series as one of another type.
-    fn is_of_other_type(&mut self, named: &Named<'_>, class: Class) -> bool {
-        let kind = match class {
-            Class::Counter => Kind::Counter,
-            Class::Gauge => Kind::Gauge,
-            Class::Unknown => Kind::Unknown,
-            Class::Classic | Class::Native => Kind::Histogram,
-            Class::Summary => Kind::Summary,
-        };
-        let mut is_other = false;
-        let read = self.intake.read(named.name, named.labels, |taken| {
-            is_other |= !taken.grouped && taken.kind != kind;
-        });
-        read.is_ok() && is_other
-    }
-
     fn take(
         &mut self,
         named: &Named<'_>,
@@ -471,18 +399,16 @@ impl Step<'_> {
         let metric = Metric { time: Some(types::sample_time(timestamp_ms)), ..named.metric };
         let (shared, intake) = (self.inputs.shared(), &mut self.intake);
         let taken = shared.take(intake, metric, named.labels, given, mode, start);
-        taken.map_err(|refused| self.forget(named, refused))
+        taken.map_err(|refused| self.fault(refused))
     }
 
-    fn remove(&mut self, named: &Named<'_>) -> Result<(), Fault> {
-        let shared = self.inputs.shared();
-        let removed = shared.remove(&mut self.intake, named.name, named.labels);
-        removed.map(drop).map_err(|_| self.forget(named, Refused::Full))
+    fn end(&mut self, named: &Named<'_>, timestamp_ms: i64) -> Result<(), Fault> {
+        let (shared, time) = (self.inputs.shared(), Some(types::sample_time(timestamp_ms)));
+        let ended = shared.end(&mut self.intake, named.name, named.labels, time);
+        ended.map(drop).map_err(|refused| self.fault(refused))
     }
 
-    /// Lets a value that was refused be sent again.
-    fn forget(&mut self, named: &Named<'_>, refused: Refused) -> Fault {
-        self.inputs.shared().order.forget(self.hash(named));
+    fn fault(&self, refused: Refused) -> Fault {
         (refused.reason(), self.intake.explain(refused).to_string())
     }
 }

@@ -10,17 +10,15 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use quipu_segment::clock::Clock;
 use quipu_segment::series::{KeyWriter, Schema, SeriesCells};
 
 use super::class::{Class, Role};
 use super::given::{Change, Metric, Mode, Shape};
+use super::put::put_gauge;
 use super::table::{FamilyEntry, FamilyNeeds, SortedLabels};
 use super::{Given, Intake, Refused};
 use crate::error::Error;
-use crate::kind::{
-    AnyKind, GAUGE_STAMP, GAUGE_VALUE, MetricKind, MixedCounter, RelayCounter, Times, Total,
-};
+use crate::kind::{AnyKind, MetricKind, MixedCounter, RelayCounter, Total};
 
 impl Intake {
     /// Changes a series of the metric of that name, whichever program made it. Labels of a metric
@@ -58,7 +56,7 @@ impl Intake {
         let checked = self.check_names(name, &sorted, Role::Shown);
         checked.map_err(|refused| self.invalid(name, refused))?;
         if let Some(entry) = self.table.registered_as(name) {
-            return change_in(&entry, name, labels, change, self.clock.now());
+            return change_in(&entry, name, labels, change);
         }
         let variants = self.table.variants_of(name);
         if let Some(entry) = variants.iter().find(|entry| has_labels(entry, &sorted)) {
@@ -72,7 +70,7 @@ impl Intake {
                     return Err(self.invalid(name, refused));
                 }
             }
-            return change_in(entry, name, &labels, change, self.clock.now());
+            return change_in(entry, name, &labels, change);
         }
         match variants.first() {
             Some(entry) => self.change_beside(entry, metric, &sorted, change),
@@ -118,18 +116,12 @@ impl Intake {
             settings: &schema.settings,
         };
         let metric = Metric {
-            name: &schema.name,
             help: if metric.help.is_empty() { &schema.help } else { metric.help },
             unit: &schema.unit,
-            time: metric.time,
-            shape: None,
             expiry: metric.expiry.or(schema.idle),
-            grouped: false,
-            exemplars: false,
-            streams: false,
+            ..Metric::new(&schema.name)
         };
-        let now = self.clock.now();
-        let act = |entry: &FamilyEntry, cells: &SeriesCells<'_>| apply(entry, cells, change, now);
+        let act = |entry: &FamilyEntry, cells: &SeriesCells<'_>| apply(entry, cells, change);
         let made = self.update(&metric, &wanted, labels, act);
         made.map_err(|refused| self.invalid(metric.name, refused)).map(|()| true)
     }
@@ -170,13 +162,12 @@ fn change_in(
     name: &str,
     labels: &[(&str, &str)],
     change: &Change<'_>,
-    now: u64,
 ) -> Result<bool, Error> {
     let (family, schema) = (&entry.family, entry.family.schema());
     check(entry, name, change)?;
     let values = values_of(schema, name, labels)?;
     let key = |key: &mut KeyWriter<'_>| values.iter().for_each(|value| key.text(value));
-    let act = |cells: SeriesCells<'_>| apply(entry, &cells, change, now);
+    let act = |cells: SeriesCells<'_>| apply(entry, &cells, change);
     if family.change(key, act) || (family.make_series(key) && family.change(key, act)) {
         return Ok(true);
     }
@@ -334,7 +325,7 @@ fn whole(n: f64) -> Option<i64> {
 }
 
 /// Changes the cells of a series. `check` let the change through.
-fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>, now: u64) {
+fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>) {
     match (&entry.kind, *change) {
         (AnyKind::Counter(_) | AnyKind::IntGauge(_), Change::Add(n)) => {
             cells.add(0, whole(n).unwrap_or(0).cast_unsigned());
@@ -342,20 +333,17 @@ fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>, now:
         (AnyKind::FloatCounter(_), Change::Add(n)) => cells.add_float(0, n),
         (AnyKind::MixedCounter(_), Change::Add(n)) => MixedCounter::add_to(*cells, n),
         (AnyKind::RelayCounter(_), Change::Add(n)) => {
-            let times = Times::unknown(now);
             // Without the lock that a death in a restart asks for, nothing is added.
-            let _ = RelayCounter::relay(*cells).add_beside(entry.family.segment(), times, |_| n);
+            let _ = RelayCounter::relay(*cells).add_beside(entry.family.segment(), |_| n);
         }
         (AnyKind::IntGauge(_), Change::Set(n)) => {
             cells.plain(0).store(whole(n).unwrap_or(0).cast_unsigned(), Ordering::Relaxed);
         }
         (AnyKind::Gauge(_) | AnyKind::Unknown(_) | AnyKind::ProcessGauge(_), Change::Add(n)) => {
-            cells.add_float(GAUGE_VALUE, n);
-            stamp(entry, cells, now);
+            put_gauge(entry, cells, n, Mode::Add, None);
         }
         (AnyKind::Gauge(_) | AnyKind::Unknown(_) | AnyKind::ProcessGauge(_), Change::Set(n)) => {
-            cells.plain(GAUGE_VALUE).store(n.to_bits(), Ordering::Relaxed);
-            stamp(entry, cells, now);
+            put_gauge(entry, cells, n, Mode::Set, None);
         }
         (AnyKind::Histogram(layout), Change::Observe(value, _)) => {
             layout.observe_many(&entry.family, cells, value, 1);
@@ -364,13 +352,6 @@ fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>, now:
             layout.observe_many(&entry.family, cells, value, 1);
         }
         _ => {}
-    }
-}
-
-/// Notes the time of the update of a gauge from outside.
-fn stamp(entry: &FamilyEntry, cells: &SeriesCells<'_>, now: u64) {
-    if usize::from(entry.family.schema().cells) > GAUGE_STAMP {
-        cells.plain(GAUGE_STAMP).store(now, Ordering::Relaxed);
     }
 }
 

@@ -1,120 +1,197 @@
-//! Totals with the times of their samples: their series keep the order of the samples.
+//! Samples with times: their series keep the order of the samples.
 //!
-//! The invariant: the cell for the time of the last sample is stored after the total of that
-//! sample, and no sample that is not later changes the series. So a sample that is sent again
-//! counts once, also if this process has ended meanwhile: if it ended between the total and its
-//! time, the sample is later than the time in the cell, and stores the same total again. A total
-//! that is not less than the last one does not count as a restart of the source. While the total is
-//! stored, the cell has a time past that of the sample before, which is late if it is sent again,
-//! too.
+//! The invariant: no sample that is not later than the [last one](crate::kind::SampleTime) changes
+//! its series. So a sample that is sent again counts once, also if this process has ended
+//! meanwhile: if it ended between the value and its time, the sample is later than the time in the
+//! cell, and is stored once more. A total that is not less than the last one does not count as a
+//! restart of the source.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quipu_segment::clock::Clock;
 use quipu_segment::series::SeriesCells;
 
-use super::class::{Class, Role};
-use super::given::{Given, Metric, Mode};
+use super::class::Role;
+use super::given::{Given, Metric, Mode, Order};
+use super::moment::Moment;
+use super::put::{PutResult, put, relay, sample_time, value};
 use super::refused::Refused;
 use super::table::{FamilyEntry, MAX_LABELS, SortedLabels};
 use super::{Intake, change, settings};
-use crate::kind::{AnyKind, FollowResult, Relay, RelayCounter, Times};
+use crate::kind::{AnyKind, GAUGE_VALUE, RelayCounter, Times};
 use crate::snapshot::Timestamp;
 
-/// What a sample is to the last one of its series. There are no other cases.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Followed {
-    /// It is later, and was followed.
-    Next,
-    /// It is the last one again.
-    Again,
-    /// It has the time of the last one and another value, and changed nothing.
-    Other,
-    /// It is older by that much, and changed nothing.
-    Late(Duration),
-}
+/// How much older than the last one a sample may be. An older one is refused.
+const LATE: Duration = Duration::from_secs(2 * 60 * 60);
 
 impl Intake {
-    /// Follows the total of a counter as [`Intake::take`] does with [`Mode::Follow`], if its series
-    /// has the time of its last sample, and returns what it is to that sample. Returns `None`, and
-    /// changes nothing, if the series is not there, does not have that time, or is one that others
-    /// add to; if the help is new; if the sample has no [time](Metric::time), or one that is far
-    /// ahead; and for a group.
+    /// Takes a sample whose series keeps the order of its samples. Returns false, and changes
+    /// nothing in that series, if the sample begins the order of its series: it is to be put there.
     ///
     /// # Errors
-    /// As for [`Intake::take`], but never for a limit on series or families.
-    pub fn follow(
+    /// As for [`Intake::take`].
+    pub(super) fn take_in_order(
         &mut self,
-        metric: Metric<'_>,
-        labels: &[(&str, &str)],
-        total: f64,
-        start: Option<Timestamp>,
-    ) -> Result<Option<Followed>, Refused> {
-        let given = Given::Counter(total);
-        settings::check(&given, Mode::Follow)?;
-        let times = self.times(&metric, start, Mode::Follow, self.clock.now());
-        let Some(sample) = times.sample.filter(|_| !metric.grouped) else { return Ok(None) };
-        let labels = SortedLabels::new(labels, self.limits.labels, false)?;
+        metric: &Metric<'_>,
+        labels: &SortedLabels<'_>,
+        (given, mode): (&Given<'_>, Mode),
+        times: Times,
+    ) -> Result<bool, Refused> {
+        let sample = times.sample.ok_or(Refused::TooNew)?;
         let mut settings = std::mem::take(&mut self.settings);
-        let wanted = settings::of_given(&metric, &given, Mode::Follow, &mut settings);
-        let followed = wanted.and_then(|wanted| {
-            let Some(entry) = self.table.find(&wanted, &labels) else { return Ok(None) };
-            let is_followed = matches!(entry.kind, AnyKind::RelayCounter(_));
-            if !is_followed || entry.is_dormant() || !(metric.help.is_empty() || entry.has_help()) {
-                return Ok(None);
-            }
-            let mut followed = Ok(None);
-            change(entry, &labels, &mut |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
-                followed = follow_in(entry, &RelayCounter::relay(*cells), total, times, sample);
-            });
-            followed
-        });
-        self.settings = settings;
-        followed
-    }
-
-    /// The time of the last sample of the counter of these labels, if it is followed, alone or
-    /// beside increments, has that time, and belongs to no group. One that is far ahead is not
-    /// known.
-    pub fn last_sample(&mut self, name: &str, labels: &[(&str, &str)]) -> Option<Timestamp> {
-        self.table.refresh(self.registry.segment()).ok()?;
-        let labels = SortedLabels::new(labels, MAX_LABELS, false).ok()?;
-        let (mut last, latest) = (0, self.moment().latest);
-        let followed = [Role::Shown, Role::Beside];
-        for entry in followed.map(|role| self.table.of_labels(role, name, &labels)).concat() {
-            let is_grouped = Class::from_schema(entry.family.schema()).grouped;
-            if matches!(entry.kind, AnyKind::RelayCounter(_)) && !is_grouped {
-                change(&entry, &labels, &mut |_: &FamilyEntry, cells: &SeriesCells<'_>| {
-                    let time = RelayCounter::relay(*cells).last_sample(latest);
-                    last = last.max(time.unwrap_or(0));
+        let wanted = settings::of_given(metric, given, mode, &mut settings);
+        let mut id = None;
+        let taken = wanted.map(|wanted| {
+            let entry = self.table.find(&wanted, labels)?;
+            id = Some(entry.family.id());
+            let mut taken = None;
+            if !entry.is_dormant() && (metric.help.is_empty() || entry.has_help()) {
+                change(entry, labels, &mut |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
+                    taken = put_next(entry, cells, (given, mode), times, metric.order);
                 });
             }
+            taken
+        });
+        self.settings = settings;
+        match taken? {
+            Some(taken) => taken.map(|()| true),
+            None => self.begin_order(metric, labels, id, sample, times.latest),
         }
-        (last > 0).then_some(Timestamp(last))
+    }
+
+    /// Looks for the last sample among all series of these labels. Returns true if it is not before
+    /// this one. Otherwise, removes these series if the metric [replaces](Metric::replaces) those
+    /// of other families than the one with this number.
+    fn begin_order(
+        &mut self,
+        metric: &Metric<'_>,
+        labels: &SortedLabels<'_>,
+        id: Option<u64>,
+        sample: u64,
+        latest: u64,
+    ) -> Result<bool, Refused> {
+        let (last, others) = self.last_sample(metric.name, labels, latest, id)?;
+        if last >= sample && last > 0 {
+            return late(last - sample).map(|()| true);
+        }
+        if metric.replaces && others {
+            let labels: Vec<(&str, &str)> = labels.iter().collect();
+            self.remove(metric.name, &labels).map_err(|_| Refused::Full)?;
+        }
+        Ok(false)
+    }
+
+    /// Returns the time of the last sample of the series of these labels that belong to no group, 0
+    /// if there is none; and whether one of them is in another family than `own`.
+    fn last_sample(
+        &mut self,
+        name: &str,
+        labels: &SortedLabels<'_>,
+        latest: u64,
+        own: Option<u64>,
+    ) -> Result<(u64, bool), Refused> {
+        self.table.refresh(self.registry.segment()).map_err(|_| Refused::Full)?;
+        let (mut last, mut others) = (0, false);
+        for role in [Role::Shown, Role::Beside] {
+            let entries = self.table.of_labels(role, name, labels);
+            for entry in entries.iter().filter(|entry| !entry.class.grouped) {
+                let is_there =
+                    change(entry, labels, &mut |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
+                        last = last.max(last_sample(entry, cells, latest));
+                    });
+                others |= is_there && role == Role::Shown && Some(entry.family.id()) != own;
+            }
+        }
+        Ok((last, others))
+    }
+
+    /// Removes the series of these labels as [`Intake::remove`] does, unless one of them has a
+    /// sample of this time or a later one: for a source that says that its series ended.
+    ///
+    /// # Errors
+    /// [`Refused::TooNew`], [`Refused::OutOfOrder`], and [`Refused::Full`] if the segment cannot be
+    /// locked in time.
+    pub fn end(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        time: Option<Timestamp>,
+    ) -> Result<u64, Refused> {
+        if let Some(time) = time {
+            let Times { sample, latest, .. } = Moment::now().times(None, Some(time));
+            let sample = sample.ok_or(Refused::TooNew)?;
+            let sorted = SortedLabels::new(labels, MAX_LABELS, false)?;
+            let (last, _) = self.last_sample(name, &sorted, latest, None)?;
+            if last >= sample {
+                return late(last - sample).map(|()| 0);
+            }
+        }
+        self.remove(name, labels).map_err(|_| Refused::Full)
     }
 }
 
-pub(super) fn follow_in(
+/// Puts a sample into its series if that has the time of its last sample. Returns `None`, and
+/// changes nothing, otherwise.
+#[inline]
+pub(super) fn put_next(
     entry: &FamilyEntry,
-    relay: &Relay<'_>,
-    total: f64,
+    cells: &SeriesCells<'_>,
+    (given, mode): (&Given<'_>, Mode),
     times: Times,
-    sample: u64,
-) -> Result<Option<Followed>, Refused> {
-    let Some(last) = relay.last_sample(times.latest) else { return Ok(None) };
-    let followed = if sample < last {
-        Followed::Late(Duration::from_nanos(last - sample))
-    } else if sample > last {
-        match relay.follow(entry.family.segment(), times, |_| total) {
-            FollowResult::Done => Followed::Next,
-            FollowResult::Locked => return Err(Refused::Full),
-            // Only `Intake::take` follows several senders.
-            FollowResult::Other(_) => return Ok(None),
+    order: Order,
+) -> Option<Result<(), Refused>> {
+    let (sample, last) = (times.sample?, last_sample(entry, cells, times.latest));
+    if last == 0 {
+        return None;
+    }
+    if sample < last {
+        return Some(late(last - sample));
+    }
+    if sample == last {
+        if is_last(entry, cells, given) {
+            return Some(Ok(()));
         }
-    } else if relay.is_last(|_| total) {
-        Followed::Again
-    } else {
-        Followed::Other
-    };
-    Ok(Some(followed))
+        if order == Order::Strict {
+            return Some(Err(Refused::Duplicate));
+        }
+    }
+    match put(entry, cells, given, mode, times) {
+        PutResult::Done => Some(Ok(())),
+        PutResult::Locked => Some(Err(Refused::Full)),
+        // Only `Intake::take` knows what to do.
+        _ => None,
+    }
+}
+
+/// Returns the time of the last sample of a series; 0 if there is none, or if it is after `latest`.
+#[inline]
+fn last_sample(entry: &FamilyEntry, cells: &SeriesCells<'_>, latest: u64) -> u64 {
+    match &entry.kind {
+        // The head of the cells is the same for all.
+        AnyKind::RelayCounter(_) | AnyKind::RelayHistogram(_) | AnyKind::RelaySummary(_) => {
+            RelayCounter::relay(*cells).last_sample(latest)
+        }
+        // Others have the time of the last increment, which says nothing of totals.
+        AnyKind::MixedCounter(_) => 0,
+        AnyKind::Histogram(layout) if layout.native.is_none() => 0,
+        _ => sample_time(entry, cells).map_or(0, |time| time.last(latest)),
+    }
+}
+
+/// Whether a value is the last one of its series.
+fn is_last(entry: &FamilyEntry, cells: &SeriesCells<'_>, given: &Given<'_>) -> bool {
+    match (&entry.kind, given) {
+        (_, Given::Gauge(n) | Given::Unknown(n)) => {
+            cells.plain(GAUGE_VALUE).load(Ordering::Relaxed) == n.to_bits()
+        }
+        (AnyKind::Histogram(layout), Given::Native { buckets, .. }) => {
+            layout.count(&entry.family, cells) == buckets.count()
+        }
+        _ => relay(entry, cells, given).is_some_and(|relay| relay.is_last(|i| value(given, i))),
+    }
+}
+
+/// What becomes of a sample that is older than the last one by this many nanoseconds.
+fn late(by: u64) -> Result<(), Refused> {
+    if Duration::from_nanos(by) > LATE { Err(Refused::OutOfOrder) } else { Ok(()) }
 }

@@ -26,6 +26,11 @@ pub struct Metric<'a> {
     /// sent again counts once. [`Timestamp`] 0 is a time that is not after 1970: such a sample is
     /// earlier than any other.
     pub time: Option<Timestamp>,
+    /// What the time says of other values, and of the last sample of the series.
+    pub order: Order,
+    /// Whether a sample that begins the [order](Order) of its series removes the series of these
+    /// labels with another type.
+    pub replaces: bool,
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.
     pub expiry: Option<Duration>,
@@ -39,8 +44,8 @@ pub struct Metric<'a> {
     /// [duplicate](Refused::Duplicate), because a client sends an increment again if it did not get
     /// the response. Totals with different start times are from different senders, and the series
     /// has the sum of all of them, except for native histograms. To keep the time of an increment
-    /// costs 8 bytes for each series that is added to, in families that keep exemplars, and a
-    /// hidden series for each series of other families.
+    /// of a counter or a classic histogram costs 8 bytes for each series, in families that keep
+    /// exemplars, and a hidden series for each series of other families.
     ///
     /// ```
     /// use quipu::Registry;
@@ -153,6 +158,39 @@ impl<'a> Taken<'a> {
             value,
         }
     }
+}
+
+/// How a series keeps the order of samples with [times](Metric::time) that are followed or set. The
+/// time of its last sample is in its cells, so the order survives the process. A sample that is the
+/// last one again, or older, changes nothing; one that is older by more than two hours, or more
+/// than ten minutes in the future, is refused.
+///
+/// ```
+/// use quipu::Registry;
+/// use quipu::intake::{Given, Intake, Limits, Metric, Mode, Order, Refused};
+/// use quipu::snapshot::Timestamp;
+///
+/// let registry = Registry::new();
+/// let mut intake = Intake::new(&registry, Limits::default())?;
+/// let mut take = |value: f64, time: u64| {
+///     let metric = Metric::new("level");
+///     let metric = Metric { time: Some(Timestamp(time)), order: Order::Strict, ..metric };
+///     intake.take(metric, &[], &Given::Gauge(value), Mode::Set, None)
+/// };
+/// assert_eq!([take(1.0, 100), take(2.0, 200), take(3.0, 100)], [Ok(()); 3]);
+/// assert_eq!(take(3.0, 200), Err(Refused::Duplicate));
+/// assert!(registry.text().contains("level 2\n"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Order {
+    /// Values are set in the order in which they arrive, and no sample is refused for its time.
+    #[default]
+    Arrival,
+    /// Of several values with one time, the last one to arrive counts.
+    Latest,
+    /// Another value with the time of the last one is a [duplicate](Refused::Duplicate).
+    Strict,
 }
 
 /// How a value changes its series.

@@ -10,8 +10,6 @@
 
 use std::sync::Arc;
 
-use quipu_segment::clock::Clock;
-
 use super::class::Role;
 use super::given::{Given, Metric, Mode};
 use super::put::{self, PutResult};
@@ -21,9 +19,6 @@ use super::{Intake, Refused};
 use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{Growth, RelaySummary, Times};
 use crate::snapshot::{Native, Timestamp};
-
-/// The times of what is added.
-const NO_TIMES: Times = Times::unknown(0);
 
 impl Given<'_> {
     /// Whether it has counts that [`Intake::follow_into`] can follow: a counter, a histogram or a
@@ -78,7 +73,7 @@ impl Intake {
         }
         let metric = Metric { grouped: false, ..metric };
         let labels = SortedLabels::new(labels, self.limits.labels, false)?;
-        let times = self.times(&metric, start, Mode::Follow, self.clock.now());
+        let times = self.times(&metric, start, Mode::Follow);
         match given {
             Given::Native { buckets, sum } => {
                 self.follow_native(&metric, &labels, (buckets, *sum), times, give)
@@ -111,7 +106,7 @@ impl Intake {
             let (mut done, mut mean) = (PutResult::Done, None);
             let value = (&given, Mode::Add);
             intake.with_cells(&hidden, Role::Apart, &sorted, value, |entry, cells| {
-                done = put::put(entry, cells, &given, Mode::Add, NO_TIMES);
+                done = put::put(entry, cells, &given, Mode::Add, Times::UNKNOWN);
                 mean = RelaySummary::mean(cells);
             })?;
             match (done, mean) {
@@ -145,7 +140,7 @@ impl Intake {
         labels: &SortedLabels<'_>,
         grown: &Given<'_>,
     ) -> Result<(), Refused> {
-        let put = self.put(metric, Role::Shown, labels, grown, Mode::Add, NO_TIMES)?;
+        let put = self.put(metric, Role::Shown, labels, grown, Mode::Add, Times::UNKNOWN)?;
         if matches!(put, PutResult::Done) { Ok(()) } else { Err(Refused::Full) }
     }
 
@@ -161,8 +156,7 @@ impl Intake {
         times: Times,
         give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
-        let sides = buckets.positive.iter().chain(buckets.negative);
-        let count = sides.fold(buckets.zero_count, |all, (_, count)| all.saturating_add(*count));
+        let count = buckets.count();
         let summary = Given::Summary { quantiles: &[], count: count as f64, sum };
         // In one family, also if the source changes its threshold.
         let zero_threshold = DEFAULT_ZERO_THRESHOLD;

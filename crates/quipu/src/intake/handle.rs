@@ -13,18 +13,17 @@ use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
-use quipu_segment::clock::Clock;
-use quipu_segment::series::KeyWriter;
 pub use quipu_segment::series::Spot;
+use quipu_segment::series::{KeyWriter, SeriesCells};
 
-use super::following::{Followed, follow_in};
-use super::given::{Given, Metric, Mode};
+use super::following::put_next;
+use super::given::{Given, Metric, Mode, Order};
 use super::moment::Moment;
 use super::put::{PutResult, put};
 use super::refused::Refused;
 use super::table::{FamilyEntry, SortedLabels};
 use super::{Intake, settings};
-use crate::kind::{AnyKind, RelayCounter, Times};
+use crate::kind::{AnyKind, Times};
 use crate::snapshot::Timestamp;
 
 /// The family of a metric with certain labels. It belongs to the registry of the intake that found
@@ -77,16 +76,16 @@ impl Intake {
     /// let registry = Registry::new();
     /// let mut intake = Intake::new(&registry, Limits::default())?;
     /// let (level, labels) = (Metric::new("level"), [("room", "a")]);
-    /// let (set, moment) = (Mode::Set, intake.moment());
+    /// let set = Mode::Set;
     /// intake.take(level, &labels, &Given::Gauge(1.0), set, None)?;
     /// let located = intake.locate(level, &labels, &Given::Gauge(1.0), set);
     /// let (handle, spot) = located.expect("the series is there");
-    /// assert!(intake.take_at(&handle, spot, &Given::Gauge(2.0), set, &moment));
+    /// assert!(intake.take_at(&handle, spot, &Given::Gauge(2.0), set));
     /// assert!(registry.text().contains("level{room=\"a\"} 2\n"));
     /// // It may come back, but not to this spot.
     /// intake.remove("level", &labels)?;
     /// intake.take(level, &labels, &Given::Gauge(3.0), set, None)?;
-    /// assert!(!intake.take_at(&handle, spot, &Given::Gauge(4.0), set, &moment));
+    /// assert!(!intake.take_at(&handle, spot, &Given::Gauge(4.0), set));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn locate(
@@ -142,13 +141,11 @@ impl Intake {
         settings::check(given, mode)?;
         let rounded = self.rounded(given);
         let given = rounded.as_ref().unwrap_or(given);
-        let stamp = if is_stamped(given, mode) { self.clock.now() } else { 0 };
-        let times = Times::unknown(stamp);
         let done = Cell::new(PutResult::Done);
         let is_there = handle.takes(values)
             && entry.family.change(
                 |key| write(key, values),
-                |cells| done.set(put(entry, &cells, given, mode, times)),
+                |cells| done.set(put(entry, &cells, given, mode, Times::UNKNOWN)),
             );
         match done.get() {
             PutResult::Done => Ok(is_there),
@@ -168,46 +165,30 @@ impl Intake {
         spot: Spot,
         given: &Given<'_>,
         mode: Mode,
-        moment: &Moment,
     ) -> bool {
-        let entry = &*handle.0;
-        let is_observation = matches!(given, Given::Observation { .. });
-        if is_observation || !is_plain(entry, given, mode) || settings::check(given, mode).is_err()
-        {
-            return false;
-        }
-        let times = Times::unknown(if is_stamped(given, mode) { moment.stamp } else { 0 });
-        let mut done = PutResult::Locked;
-        entry.family.change_at(spot, |cells| done = put(entry, &cells, given, mode, times));
-        done == PutResult::Done
+        handle.put_at(spot, given, mode, |entry, cells| {
+            put(entry, cells, given, mode, Times::UNKNOWN) == PutResult::Done
+        })
     }
 
-    /// Follows the total of a counter as [`Intake::follow`] does, if its series is still at the
-    /// spot that [`Intake::locate`] found in this family. Returns `None`, and changes nothing, if
-    /// it is not, and wherever [`Intake::follow`] returns `None` or an error. It does not keep a
-    /// help: see [`FamilyHandle::has_help`].
+    /// Takes a sample with a time as [`Intake::take`] does in [`Order::Strict`], if its series is
+    /// still at the spot that [`Intake::locate`] found in this family, and has the time of its last
+    /// sample. Returns false, and changes nothing, as [`Intake::take_at`] does. The times are the
+    /// start of the source and the time of the sample.
     #[inline]
-    pub fn follow_at(
+    pub fn take_next_at(
         &self,
         handle: &FamilyHandle,
         spot: Spot,
-        total: f64,
+        (given, mode): (&Given<'_>, Mode),
         (start, time): (Option<Timestamp>, Timestamp),
         moment: &Moment,
-    ) -> Option<Followed> {
-        let entry = &*handle.0;
+    ) -> bool {
         let times = moment.times(start, Some(time));
-        let is_total = settings::check(&Given::Counter(total), Mode::Follow).is_ok();
-        let sample = times.sample?;
-        if !is_total || entry.class.grouped || !matches!(entry.kind, AnyKind::RelayCounter(_)) {
-            return None;
-        }
-        let mut followed = None;
-        entry.family.change_at(spot, |cells| {
-            let relay = RelayCounter::relay(cells);
-            followed = follow_in(entry, &relay, total, times, sample).ok().flatten();
-        });
-        followed
+        !handle.0.class.grouped
+            && handle.put_at(spot, given, mode, |entry, cells| {
+                put_next(entry, cells, (given, mode), times, Order::Strict) == Some(Ok(()))
+            })
     }
 }
 
@@ -228,6 +209,26 @@ impl FamilyHandle {
     #[inline]
     pub fn prefetch(&self, spot: Spot) {
         self.0.family.prefetch(spot);
+    }
+
+    /// Calls `act` with the series at a spot, if a value of that sort may be put there.
+    #[inline]
+    fn put_at(
+        &self,
+        spot: Spot,
+        given: &Given<'_>,
+        mode: Mode,
+        act: impl FnOnce(&FamilyEntry, &SeriesCells<'_>) -> bool,
+    ) -> bool {
+        let entry = &*self.0;
+        let is_observation = matches!(given, Given::Observation { .. });
+        if is_observation || !is_plain(entry, given, mode) || settings::check(given, mode).is_err()
+        {
+            return false;
+        }
+        let mut done = false;
+        entry.family.change_at(spot, |cells| done = act(entry, &cells));
+        done
     }
 
     /// Whether there can be a series with labels of these values.
@@ -254,12 +255,6 @@ fn is_plain(entry: &FamilyEntry, given: &Given<'_>, mode: Mode) -> bool {
         | (Given::Observation { .. }, AnyKind::Histogram(_) | AnyKind::Summary(_)) => true,
         _ => false,
     }
-}
-
-/// Whether an update of that sort has a number that differs from that of any earlier one.
-#[inline]
-pub(super) fn is_stamped(given: &Given<'_>, mode: Mode) -> bool {
-    matches!(given, Given::Gauge(_) | Given::Unknown(_)) || mode != Mode::Add
 }
 
 /// Writes the values of labels as the key of a series.

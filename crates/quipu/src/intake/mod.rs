@@ -52,12 +52,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use quipu_segment::ForkSafeCell;
-use quipu_segment::clock::{Clock, Coarse};
 use quipu_segment::series::SeriesCells;
 
 pub use exemplars::GivenExemplar;
-pub use following::Followed;
-pub use given::{Buckets, Change, Given, Metric, Mode, Shape, Taken};
+pub use given::{Buckets, Change, Given, Metric, Mode, Order, Shape, Taken};
 pub use handle::{FamilyHandle, Spot};
 pub use limits::{Limits, Usage};
 pub use moment::Moment;
@@ -69,7 +67,6 @@ use crate::names;
 use crate::registry::Registry;
 use crate::snapshot::{Kind, Texts, Timestamp};
 use class::{Class, Role};
-use handle::is_stamped;
 use put::PutResult;
 use senders::SentTotal;
 use sources::{SourceHash, Sources};
@@ -82,7 +79,6 @@ pub struct Intake {
     registry: Registry,
     limits: Limits,
     table: Table,
-    clock: Coarse,
     used: Arc<IntakeUsage>,
     source: SourceHash,
     /// Scratch memory for settings.
@@ -129,7 +125,6 @@ impl Intake {
             }),
             limits,
             table,
-            clock: Coarse::anchored(segment.anchor()),
             source: SourceHash::default(),
             settings: Vec::new(),
             random: 0x9e37_79b9_7f4a_7c15,
@@ -234,8 +229,12 @@ impl Intake {
         let rounded = self.rounded(given);
         let given = rounded.as_ref().unwrap_or(given);
         let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped)?;
-        let stamp = if is_stamped(given, mode) { self.clock.now() } else { 0 };
-        let times = self.times(&metric, start, mode, stamp);
+        let times = self.times(&metric, start, mode);
+        let has_order =
+            metric.order != Order::Arrival && metric.time.is_some() && mode != Mode::Add;
+        if has_order && self.take_in_order(&metric, &labels, (given, mode), times)? {
+            return Ok(());
+        }
         match self.put(&metric, Role::Shown, &labels, given, mode, times)? {
             PutResult::Done => Ok(()),
             PutResult::Locked => Err(Refused::Full),
@@ -422,19 +421,17 @@ impl Intake {
     }
 
     /// What the source says of times.
-    fn times(
-        &self,
-        metric: &Metric<'_>,
-        start: Option<Timestamp>,
-        mode: Mode,
-        stamp: u64,
-    ) -> Times {
+    fn times(&self, metric: &Metric<'_>, start: Option<Timestamp>, mode: Mode) -> Times {
         let by_start = metric.streams && !metric.grouped;
-        let is_used = mode == Mode::Follow || (mode == Mode::Add && by_start);
+        let is_used = match mode {
+            Mode::Add => by_start,
+            Mode::Follow => true,
+            Mode::Set => metric.order != Order::Arrival,
+        };
         if !is_used || (start.is_none() && metric.time.is_none()) {
-            return Times { start: start.map_or(0, |start| start.0), ..Times::unknown(stamp) };
+            return Times { start: start.map_or(0, |start| start.0), ..Times::UNKNOWN };
         }
-        Times { by_start, ..Moment::at(stamp).times(start, metric.time) }
+        Times { by_start, ..Moment::now().times(start, metric.time) }
     }
 
     /// Stores a value in its series of that role.

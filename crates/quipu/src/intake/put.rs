@@ -4,12 +4,11 @@ use std::sync::atomic::Ordering;
 
 use quipu_segment::series::SeriesCells;
 
-use super::class::Class;
 use super::given::{Given, Mode};
 use super::table::FamilyEntry;
 use crate::kind::{
-    AnyKind, FollowResult, GAUGE_STAMP, GAUGE_VALUE, Growth, MixedCounter, NativeGrowth, Relay,
-    RelayCounter, RelayHistogram, RelaySummary, Times,
+    AnyKind, FollowResult, GAUGE_VALUE, Growth, MixedCounter, NativeGrowth, Relay, RelayCounter,
+    RelayHistogram, RelaySummary, SampleTime, Times,
 };
 use crate::snapshot::Native;
 
@@ -40,8 +39,8 @@ pub(super) fn put(
 ) -> PutResult {
     let segment = entry.family.segment();
     if let (Mode::Add, Some(time)) = (mode, times.sample) {
-        let Some(cell) = entry.time else { return PutResult::Untimed };
-        if !advance(cells, cell, time, times.latest) {
+        let Some(last) = sample_time(entry, cells) else { return PutResult::Untimed };
+        if !last.advance(time, times.latest) {
             return PutResult::Again;
         }
     }
@@ -58,10 +57,8 @@ pub(super) fn put(
             },
             Mode::Set => relay.set(segment, times, value),
             // A push that adds to a group has it for itself.
-            Mode::Add if Class::from_schema(entry.family.schema()).grouped => {
-                relay.add(segment, times, value)
-            }
-            Mode::Add => relay.add_beside(segment, times, value),
+            Mode::Add if entry.class.grouped => relay.add(segment, value),
+            Mode::Add => relay.add_beside(segment, value),
         });
     }
     match (&entry.kind, given) {
@@ -73,14 +70,7 @@ pub(super) fn put(
         }
         (AnyKind::MixedCounter(_), Given::Counter(n)) => MixedCounter::add_to(*cells, *n),
         (AnyKind::Gauge(_) | AnyKind::Unknown(_), Given::Gauge(n) | Given::Unknown(n)) => {
-            match mode {
-                Mode::Add => cells.add_float(GAUGE_VALUE, *n),
-                _ => cells.plain(GAUGE_VALUE).store(n.to_bits(), Ordering::Relaxed),
-            }
-            if cells.len() > GAUGE_STAMP {
-                // A variant that an application registered has none.
-                cells.plain(GAUGE_STAMP).store(times.stamp, Ordering::Relaxed);
-            }
+            put_gauge(entry, cells, *n, mode, times.sample);
         }
         (AnyKind::Histogram(layout), Given::Histogram { buckets, sum }) => {
             layout.add_classic(cells, buckets, *sum);
@@ -90,10 +80,10 @@ pub(super) fn put(
             mode => {
                 // Two threads that follow one source would both add what is missing.
                 let Ok(_guard) = segment.lock_registration() else { return PutResult::Locked };
-                match mode {
+                in_time(entry, cells, times.sample, || match mode {
                     Mode::Follow => layout.follow_native(&entry.family, cells, buckets, *sum),
                     _ => layout.set_native(&entry.family, cells, buckets, *sum),
-                }
+                });
             }
         },
         // The weight is a whole number: see `Intake::rounded`.
@@ -113,12 +103,38 @@ pub(super) fn put(
     PutResult::Done
 }
 
-/// Makes a time the last one of a series, before the increment with that time is added. Returns
-/// false if it is not later. A last time after `latest` is from a clock that was ahead.
-fn advance(cells: &SeriesCells<'_>, cell: usize, time: u64, latest: u64) -> bool {
-    let is_later = |last: u64| (time > last || last > latest).then_some(time);
-    let last = cells.plain(cell);
-    last.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_later).is_ok()
+/// Adds a number to a gauge or a value of unknown type, or stores it.
+#[inline]
+pub(super) fn put_gauge(
+    entry: &FamilyEntry,
+    cells: &SeriesCells<'_>,
+    n: f64,
+    mode: Mode,
+    sample: Option<u64>,
+) {
+    in_time(entry, cells, sample, || match mode {
+        Mode::Add => cells.add_float(GAUGE_VALUE, n),
+        _ => cells.plain(GAUGE_VALUE).store(n.to_bits(), Ordering::Relaxed),
+    });
+}
+
+/// Calls `act`, which stores a value, and keeps the time of its sample.
+#[inline]
+fn in_time(entry: &FamilyEntry, cells: &SeriesCells<'_>, sample: Option<u64>, act: impl FnOnce()) {
+    // A variant that an application registered keeps no time.
+    let Some(time) = sample_time(entry, cells) else { return act() };
+    time.pass(sample);
+    act();
+    time.store(sample);
+}
+
+/// The time of the last sample or increment of a series that is not relayed, if it keeps that.
+#[inline]
+pub(super) fn sample_time<'c>(
+    entry: &FamilyEntry,
+    cells: &SeriesCells<'c>,
+) -> Option<SampleTime<'c>> {
+    entry.time.map(|cell| SampleTime(cells.plain(cell)))
 }
 
 /// By how much a total has grown since it was followed last: a value for each of the series'.

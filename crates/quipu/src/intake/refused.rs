@@ -28,9 +28,15 @@ pub enum Refused {
     Value,
     /// The buckets or the quantiles are out of order, or too many.
     Buckets,
-    /// An increment is not later than the last one of its series: see
-    /// [`Metric::streams`](super::Metric::streams).
+    /// A sample has the time of the last one of its series and another value (see
+    /// [`Order`](super::Order)), or an increment is not later than the last one (see
+    /// [`Metric::streams`](super::Metric::streams)).
     Duplicate,
+    /// A sample is older than the last one of its series by more than two hours: see
+    /// [`Order`](super::Order).
+    OutOfOrder,
+    /// A sample is more than ten minutes in the future: see [`Order`](super::Order).
+    TooNew,
     /// Too many senders with the same labels send at once: see
     /// [`Metric::streams`](super::Metric::streams).
     Senders,
@@ -48,7 +54,7 @@ pub enum Refused {
 
 impl Refused {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::Name,
         Self::Reserved,
         Self::Collision,
@@ -59,6 +65,8 @@ impl Refused {
         Self::Value,
         Self::Buckets,
         Self::Duplicate,
+        Self::OutOfOrder,
+        Self::TooNew,
         Self::Senders,
         Self::Families,
         Self::Series,
@@ -80,6 +88,8 @@ impl Refused {
             Self::Value => "value",
             Self::Buckets => "buckets",
             Self::Duplicate => "duplicate",
+            Self::OutOfOrder => "out_of_order",
+            Self::TooNew => "too_new",
             Self::Senders => "senders",
             Self::Families => "families_limit",
             Self::Series => "series_limit",
@@ -110,7 +120,16 @@ impl fmt::Display for Refused {
             Self::Labels => "there are too many labels",
             Self::Value => "the value is negative where it cannot be, or is not a number",
             Self::Buckets => "buckets or quantiles are out of order, invalid, or too many",
-            Self::Duplicate => "the increment is not later than the last one of its series",
+            Self::Duplicate => {
+                "a duplicate: the last one of its series has the same time and another value, or is \
+                 a later increment"
+            }
+            Self::OutOfOrder => {
+                "out of order: it is more than two hours older than the last one of its series"
+            }
+            Self::TooNew => {
+                "too new: its time is more than ten minutes in the future; correct the clock"
+            }
             Self::Senders => {
                 "too many senders have the same labels: give each sender a label that tells it apart"
             }

@@ -21,7 +21,6 @@
 
 use std::time::Duration;
 
-use quipu_segment::clock::Clock;
 use quipu_segment::series::SeriesCells;
 
 use super::class::Role;
@@ -108,8 +107,7 @@ impl Intake {
         give: impl FnOnce(&mut Self) -> Result<(), Refused>,
     ) -> Result<(), Refused> {
         let metric = Metric { streams: true, ..metric };
-        let stamp = self.clock.now();
-        let times = self.times(&metric, None, Mode::Add, stamp);
+        let times = self.times(&metric, None, Mode::Add);
         // The labels that are too many may be dropped where it is added.
         match SortedLabels::new(labels, self.limits.labels, false) {
             Ok(labels) => self.give_once(&metric, &labels, times, give),
@@ -126,8 +124,7 @@ impl Intake {
         times: Times,
     ) -> Result<(), Refused> {
         self.give_once(metric, labels, times, |intake| {
-            let times = Times::unknown(times.stamp);
-            match intake.put(metric, Role::Shown, labels, given, Mode::Add, times)? {
+            match intake.put(metric, Role::Shown, labels, given, Mode::Add, Times::UNKNOWN)? {
                 PutResult::Done => Ok(()),
                 _ => Err(Refused::Full),
             }
@@ -146,7 +143,7 @@ impl Intake {
         }
         // A total that never grows has the time of its last sample.
         let zero = Given::Counter(0.0);
-        let times = Times { start: 0, stamp: self.clock.now(), by_start: false, ..times };
+        let times = Times { start: 0, by_start: false, ..times };
         let hidden = Metric { expiry: Some(KEPT_TIME), ..of_place(metric) };
         let mut give = Some(give);
         let kept = in_place(labels, LAST_INCREMENT, |labels| {
@@ -339,10 +336,9 @@ impl Intake {
         total: &LastTotal,
     ) -> Result<(), Refused> {
         let value = (sent.given, Mode::Follow);
-        let stamp = self.clock.now();
         self.with_cells(&of_place(sent.metric), Role::Apart, labels, value, |entry, cells| {
             if let Some(relay) = relay(entry, cells, sent.given) {
-                relay.replace(total, stamp);
+                relay.replace(total);
             }
         })
     }
@@ -420,7 +416,7 @@ mod tests {
             intake.take(metric(time), &[], &given, Mode::Follow, start).unwrap();
         }
         let (metric, given) = (metric(260), Given::Counter(3.0));
-        let times = intake.times(&metric, Some(Timestamp(200)), Mode::Follow, 1);
+        let times = intake.times(&metric, Some(Timestamp(200)), Mode::Follow);
         let (metric, role, labels, given) = (&metric, Role::Shown, &labels, &given);
         let sent = SentTotal { metric, role, labels, given, times };
         intake.take_of_other(&sent, 100, |_, _| Err(Refused::Value)).unwrap();

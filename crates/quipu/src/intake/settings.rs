@@ -6,10 +6,9 @@ use super::refused::Refused;
 use super::table::FamilyNeeds;
 use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{
-    AnyKind, FINEST, GAUGE_EXEMPLAR, GAUGE_STAMP, GAUGE_VALUE, GaugeKind, HistogramLayout,
-    KEEPS_EXEMPLARS, KEEPS_TIMES, MAX_BOUNDS, MetricKind, MixedCounter, Relay, RelayCounter,
-    RelayHistogram, RelaySummary, SCHEMAS, SUMMARY_SUM, SummaryLayout, Total, UnknownKind,
-    last_index,
+    AnyKind, FINEST, GAUGE_TIME, GAUGE_VALUE, GaugeKind, HistogramLayout, KEEPS_EXEMPLARS,
+    KEEPS_TIMES, MAX_BOUNDS, MetricKind, MixedCounter, Relay, RelayCounter, RelayHistogram,
+    RelaySummary, SCHEMAS, SUMMARY_SUM, SummaryLayout, Total, UnknownKind, last_index,
 };
 use crate::snapshot::{Kind, Native};
 
@@ -19,7 +18,7 @@ const NATIVE_BUCKETS: u16 = 384;
 const GIVEN_BUCKETS: usize = 4096;
 /// The most cells of a series.
 const MAX_CELLS: usize = quipu_segment::series::MAX_CELLS as usize;
-const GAUGE_CELLS: u16 = GAUGE_STAMP as u16 + 1;
+const GAUGE_CELLS: u16 = GAUGE_TIME as u16 + 1;
 const GAUGE_FLOATS: u64 = 1 << GAUGE_VALUE;
 /// A relayed series has no sums that lanes could hold, so none of its cells counts as a float.
 const RELAY_FLOATS: u64 = 0;
@@ -112,7 +111,10 @@ fn wanted<'a>(
 ) -> Result<FamilyNeeds<'a>, Refused> {
     let has_no_exemplars = [SummaryLayout::NUMBER, RelaySummary::NUMBER].contains(&kind);
     let keeps_exemplars = metric.exemplars && !has_no_exemplars;
-    let keeps_time = metric.streams && adds && keeps_exemplars;
+    // A native histogram may be followed; the others keep the time of the last increment.
+    let is_native = kind == HistogramLayout::NUMBER && settings.get(1) == Some(&1);
+    let may_keep = [HistogramLayout::NUMBER, MixedCounter::NUMBER].contains(&kind);
+    let keeps_time = is_native || metric.streams && adds && keeps_exemplars && may_keep;
     if kind == HistogramLayout::NUMBER
         && let Some(first) = settings.first_mut()
     {
@@ -130,15 +132,13 @@ fn wanted<'a>(
     Ok(FamilyNeeds { name: metric.name, kind, shown, cells, floats, class, settings })
 }
 
-/// The cell of the time of the last increment, in a family with that many cells, if it keeps that.
+/// The cell of the time of the last sample or increment, in a family with that many cells, if it
+/// keeps that and is not relayed.
 pub(super) fn time_cell(kind: &AnyKind, cells: u16) -> Option<usize> {
-    let after = |exemplar: usize| {
-        let time = exemplar + 1;
-        (usize::from(cells) > time).then_some(time)
-    };
+    let if_there = |time: usize| (usize::from(cells) > time).then_some(time);
     match kind {
-        AnyKind::MixedCounter(_) => after(MixedCounter::EXEMPLAR),
-        AnyKind::Gauge(_) => after(GAUGE_EXEMPLAR),
+        AnyKind::MixedCounter(_) => if_there(MixedCounter::EXEMPLAR + 1),
+        AnyKind::Gauge(_) | AnyKind::Unknown(_) => if_there(GAUGE_TIME),
         AnyKind::Histogram(layout) => layout.time(),
         _ => None,
     }

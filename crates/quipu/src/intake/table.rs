@@ -32,7 +32,8 @@ pub(super) struct FamilyEntry {
     pub(super) family: Family,
     pub(super) kind: AnyKind,
     pub(super) class: Class,
-    /// The cell of the time of the last increment, if the family keeps that.
+    /// The cell of the time of the last sample or increment, if the family keeps that and is not
+    /// relayed.
     pub(super) time: Option<usize>,
     /// Whether there is a help for its name, or no room for one.
     has_help: AtomicBool,

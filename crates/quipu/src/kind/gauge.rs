@@ -27,9 +27,8 @@ pub struct GaugeKind;
 
 /// The cell of the value.
 pub(crate) const VALUE: usize = 0;
-/// The cell of the time of the last update, in families from outside: a gauge that gets the same
-/// value again is not idle.
-pub(crate) const STAMP: usize = 1;
+/// The cell of the time of the last sample, in families from outside.
+pub(crate) const TIME: usize = 1;
 /// The cell of the exemplar, in families from outside that keep exemplars.
 pub(crate) const EXEMPLAR: usize = 2;
 
@@ -124,7 +123,7 @@ impl MetricKind for GaugeKind {
     const SNAPSHOT_KIND: snapshot::Kind = snapshot::Kind::Gauge;
 
     fn decode(family: &series::Family) -> Result<Self, Error> {
-        check_cells(family, 1..=4).map(|()| Self)
+        check_cells(family, 1..=3).map(|()| Self)
     }
 
     #[inline]

@@ -26,6 +26,7 @@ mod mixed;
 mod native;
 mod process_gauge;
 mod relay;
+mod sample_time;
 mod state_set;
 mod summary;
 mod timer;
@@ -53,7 +54,7 @@ pub use timer::Timer;
 pub use window::Window;
 
 pub(crate) use gauge::{
-    EXEMPLAR as GAUGE_EXEMPLAR, GaugeKind, STAMP as GAUGE_STAMP, VALUE as GAUGE_VALUE,
+    EXEMPLAR as GAUGE_EXEMPLAR, GaugeKind, TIME as GAUGE_TIME, VALUE as GAUGE_VALUE,
 };
 pub(crate) use histogram::{HistogramLayout, KEEPS_EXEMPLARS, KEEPS_TIMES, MAX_BOUNDS};
 pub(crate) use info::InfoKind;
@@ -63,6 +64,7 @@ pub(crate) use process_gauge::{ProcessGaugeLayout, Processes, process_of};
 pub(crate) use relay::{
     FollowResult, Growth, LastTotal, Relay, RelayCounter, RelayHistogram, RelaySummary, Times,
 };
+pub(crate) use sample_time::SampleTime;
 pub(crate) use summary::{COUNT as SUMMARY_COUNT, SUM as SUMMARY_SUM, SummaryLayout};
 pub(crate) use total::Total;
 pub(crate) use unknown::UnknownKind;

@@ -8,9 +8,8 @@
 //! |---|---|
 //! | 0 | phase: even, or odd while a restart of the source is being noted |
 //! | 1 | the time since which the source counts, if known |
-//! | 2 | the time of the last update: a series that gets the same value again is not idle |
-//! | 3 | the time of the last sample, if the source says it |
-//! | 4.. | `n` times the last value of the source |
+//! | 2 | the [time of the last sample](SampleTime) |
+//! | 3.. | `n` times the last value of the source |
 //! | | `n` times what was counted beside it: before its last restart, or added by others |
 //! | | `n` times the sum of both, valid while the phase is odd |
 //! | last | the exemplars, if the family keeps them |
@@ -32,14 +31,14 @@ use quipu_segment::sync::Ordering;
 
 use super::exemplar::{self, Exemplars, ReadExemplar};
 use super::metric_kind::{MetricKind, Scratch, are_bounds, are_quantiles, check_cells, damaged};
+use super::sample_time::SampleTime;
 use crate::error::Error;
 use crate::snapshot::{self, Bucket, Number, Value};
 
 const PHASE: usize = 0;
 const START: usize = 1;
-const STAMP: usize = 2;
-const TIME: usize = 3;
-const FIRST: usize = 4;
+const TIME: usize = 2;
+const FIRST: usize = 3;
 
 /// The values of a relayed series.
 #[derive(Debug, Clone, Copy)]
@@ -61,17 +60,14 @@ pub(crate) struct Times {
     /// The latest time that can be right. One in the cells that is later came from a clock that was
     /// ahead, and counts as unknown: otherwise it would lock the series until then.
     pub(crate) latest: u64,
-    /// A number that differs from that of any earlier update.
-    pub(crate) stamp: u64,
     /// Whether totals with different starts are from different senders, which may all be alive.
     pub(crate) by_start: bool,
 }
 
 impl Times {
-    /// Those of an update whose source says nothing.
-    pub(crate) const fn unknown(stamp: u64) -> Self {
-        Self { start: 0, sample: None, latest: u64::MAX, stamp, by_start: false }
-    }
+    /// The times of an update whose source says nothing.
+    pub(crate) const UNKNOWN: Self =
+        Self { start: 0, sample: None, latest: u64::MAX, by_start: false };
 }
 
 /// What a value is beside the last one.
@@ -146,7 +142,7 @@ impl<'c> Relay<'c> {
             Next::Late => return FollowResult::Done,
             Next::Other(start) => return FollowResult::Other(start),
             Next::Same if self.phase().is_multiple_of(2) => {
-                self.pass_last(times);
+                self.time().pass(times.sample);
                 self.store(times, value);
             }
             _ => {
@@ -159,7 +155,7 @@ impl<'c> Relay<'c> {
                     Next::Other(start) => return FollowResult::Other(start),
                     Next::Same | Next::Restarted => {}
                 }
-                self.pass_last(times);
+                self.time().pass(times.sample);
                 if next == Next::Restarted {
                     self.keep(|i| self.last(i));
                 }
@@ -215,7 +211,7 @@ impl<'c> Relay<'c> {
     }
 
     /// Makes this total the last one of a series that has only the totals of one sender.
-    pub(crate) fn replace(&self, total: &LastTotal, stamp: u64) {
+    pub(crate) fn replace(&self, total: &LastTotal) {
         // Until the values are complete, they belong to no sender.
         self.cells.plain(START).store(0, Ordering::Relaxed);
         fence(Ordering::Release);
@@ -223,16 +219,13 @@ impl<'c> Relay<'c> {
             self.put(0, i, total.values.get(i).copied().unwrap_or(0.0));
         }
         self.cells.plain(TIME).store(total.time, Ordering::Relaxed);
-        self.cells.plain(STAMP).store(stamp, Ordering::Relaxed);
         self.cells.plain(START).store(total.start, Ordering::Release);
     }
 
-    /// The time of the last sample. `None` if no sample had one, if it is later than `latest`, or
-    /// if a process died while it noted a restart: the next sample completes that.
-    pub(crate) fn last_sample(&self, latest: u64) -> Option<u64> {
-        // Acquire: the values are at least as new as the time.
-        let time = self.time(TIME, latest, Ordering::Acquire);
-        (time != 0 && self.phase().is_multiple_of(2)).then_some(time)
+    /// Returns the time of the last sample; 0 if there is none, if it is later than `latest`, or if
+    /// a process died while it noted a restart: the next sample completes that.
+    pub(crate) fn last_sample(&self, latest: u64) -> u64 {
+        if self.phase().is_multiple_of(2) { self.time().last(latest) } else { 0 }
     }
 
     /// Whether these are the last values of the source.
@@ -241,11 +234,12 @@ impl<'c> Relay<'c> {
     }
 
     fn compare(&self, times: Times, value: &impl Fn(usize) -> f64) -> Next {
-        let known = self.time(START, times.latest, Ordering::Relaxed);
+        let known = self.cells.plain(START).load(Ordering::Relaxed);
+        let known = if known > times.latest { 0 } else { known };
         if times.by_start && times.start != known && times.start != 0 && known != 0 {
             return Next::Other(known);
         }
-        let last = self.time(TIME, times.latest, Ordering::Relaxed);
+        let last = self.time().last(times.latest);
         let is_late = last != 0 && times.sample.is_some_and(|sample| sample <= last);
         if is_late || (times.start != 0 && times.start < known) {
             return Next::Late;
@@ -274,6 +268,7 @@ impl<'c> Relay<'c> {
         for i in 0..self.count {
             self.put(1, i, 0.0);
         }
+        self.time().pass(times.sample);
         self.store(times, value);
         self.cells.plain(START).store(times.start, Ordering::Relaxed);
         true
@@ -281,38 +276,29 @@ impl<'c> Relay<'c> {
 
     /// Adds to the values, beside what the source counts. Returns false, and changes nothing, if a
     /// lock cannot be had in time.
-    pub(crate) fn add(
-        &self,
-        segment: &Segment,
-        times: Times,
-        value: impl Fn(usize) -> f64,
-    ) -> bool {
+    pub(crate) fn add(&self, segment: &Segment, value: impl Fn(usize) -> f64) -> bool {
         if !self.is_completed(segment) {
             return false;
         }
-        self.add_all(times, value);
+        self.add_all(value);
+        self.time().pass(None);
         true
     }
 
     /// As [`Relay::add`], while another thread may follow the source: a restart that it notes at
-    /// the same time would lose what is added, so this holds the lock.
-    pub(crate) fn add_beside(
-        &self,
-        segment: &Segment,
-        times: Times,
-        value: impl Fn(usize) -> f64,
-    ) -> bool {
+    /// the same time would lose what is added, so this holds the lock. The time of the last sample
+    /// stays, because it is the time of the source.
+    pub(crate) fn add_beside(&self, segment: &Segment, value: impl Fn(usize) -> f64) -> bool {
         let Ok(_guard) = segment.lock_registration() else { return false };
         self.complete();
-        self.add_all(times, value);
+        self.add_all(value);
         true
     }
 
-    fn add_all(&self, times: Times, value: impl Fn(usize) -> f64) {
+    fn add_all(&self, value: impl Fn(usize) -> f64) {
         for i in 0..self.count {
             self.cells.add_float(FIRST + self.count + i, value(i));
         }
-        self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
     }
 
     /// Passes to `emit` by how much each value has grown since what was followed last: by all of it
@@ -377,19 +363,6 @@ impl<'c> Relay<'c> {
         }
     }
 
-    /// Moves the time of the last sample a nanosecond past it, before the values become those of
-    /// the next one. If this process dies before that one's time is stored, and both come again,
-    /// the last one is late, and not another value at its time.
-    fn pass_last(&self, times: Times) {
-        let last = self.cells.plain(TIME).load(Ordering::Relaxed);
-        let passed = last.saturating_add(1);
-        if last != 0 && times.sample.is_none_or(|sample| sample > passed) {
-            self.cells.plain(TIME).store(passed, Ordering::Relaxed);
-            // The values are stored after it.
-            fence(Ordering::Release);
-        }
-    }
-
     fn store(&self, times: Times, value: impl Fn(usize) -> f64) {
         if times.start != 0 {
             // Before the values: if this process dies in between, the same values may come again,
@@ -399,11 +372,7 @@ impl<'c> Relay<'c> {
         for i in 0..self.count {
             self.put(0, i, value(i));
         }
-        if let Some(sample) = times.sample {
-            // After the values: the same sample may come again.
-            self.cells.plain(TIME).store(sample, Ordering::Release);
-        }
-        self.cells.plain(STAMP).store(times.stamp, Ordering::Relaxed);
+        self.time().store(times.sample);
     }
 
     /// Notes that the source begins at zero: the values that it had last become those before.
@@ -434,10 +403,8 @@ impl<'c> Relay<'c> {
         fence(Ordering::Release);
     }
 
-    /// The time in a cell; 0 if it is unknown, or later than `latest`.
-    fn time(&self, cell: usize, latest: u64, ordering: Ordering) -> u64 {
-        let time = self.cells.plain(cell).load(ordering);
-        if time > latest { 0 } else { time }
+    fn time(&self) -> SampleTime<'c> {
+        SampleTime(self.cells.plain(TIME))
     }
 
     fn phase(&self) -> u64 {
@@ -518,7 +485,7 @@ impl RelayHistogram {
             i if i > bounds.len() => observed * n,
             _ => 0.0,
         };
-        Self::relay(*cells, bounds.len()).add_beside(segment, Times::unknown(0), value)
+        Self::relay(*cells, bounds.len()).add_beside(segment, value)
     }
 }
 
@@ -755,7 +722,7 @@ mod tests {
                 }
                 // The same update again, as a sender would that got no response.
                 for _ in 0..2 {
-                    let stored = relay.follow(segment, Times::unknown(1), |i| [3.0, 4.0][i]);
+                    let stored = relay.follow(segment, Times::UNKNOWN, |i| [3.0, 4.0][i]);
                     assert_eq!(stored, FollowResult::Done);
                     assert_eq!(shown(relay), [9.0, 13.0], "{point:?}");
                 }
@@ -770,17 +737,17 @@ mod tests {
             for (last, next) in [(5.0, 7.0), (5.0, 2.0)] {
                 store(relay, ([0.0; 2], [0.0; 2], [0.0; 2], 0));
                 relay.cells.plain(TIME).store(0, Ordering::Relaxed);
-                let at = |sample| Times { sample: Some(sample), ..Times::unknown(1) };
+                let at = |sample| Times { sample: Some(sample), ..Times::UNKNOWN };
                 assert_eq!(relay.follow(segment, at(100), |_| last), FollowResult::Done);
-                assert_eq!(relay.last_sample(u64::MAX), Some(100));
+                assert_eq!(relay.last_sample(u64::MAX), 100);
                 let followed = relay.follow(segment, at(200), |_| {
                     // What the cells contain now is what a death leaves.
                     let is_last = relay.is_last(|_| last);
-                    assert!(is_last || relay.last_sample(u64::MAX) == Some(101), "{next}");
+                    assert!(is_last || relay.last_sample(u64::MAX) == 101, "{next}");
                     next
                 });
                 assert_eq!(followed, FollowResult::Done);
-                assert_eq!(relay.last_sample(u64::MAX), Some(200));
+                assert_eq!(relay.last_sample(u64::MAX), 200);
             }
         });
     }
@@ -789,11 +756,11 @@ mod tests {
     #[test]
     fn a_death_between_two_turns_counts_no_total_in_full_again() {
         with_summary(|segment, relay| {
-            let of = |start| Times { start, by_start: true, ..Times::unknown(1) };
+            let of = |start| Times { start, by_start: true, ..Times::UNKNOWN };
             assert_eq!(relay.follow(segment, of(100), |_| 5.0), FollowResult::Done);
             assert_eq!(relay.follow(segment, of(200), |_| 2.0), FollowResult::Other(100));
             let last = relay.end_turn(segment).unwrap();
-            assert_eq!(last, LastTotal { start: 100, time: 0, values: vec![5.0; 2] });
+            assert_eq!(last, LastTotal { start: 100, time: 1, values: vec![5.0; 2] });
             for start in [100, 200] {
                 assert_eq!(relay.follow(segment, of(start), |_| 6.0), FollowResult::Other(101));
             }
@@ -810,14 +777,13 @@ mod tests {
     fn times_that_were_ahead_do_not_lock_a_series() {
         with_summary(|segment, relay| {
             let follow = |start, sample, latest, value: f64| {
-                let sample = Some(sample);
-                let times = Times { start, sample, latest, ..Times::unknown(1) };
+                let times = Times { start, sample: Some(sample), latest, ..Times::UNKNOWN };
                 assert_eq!(relay.follow(segment, times, |_| value), FollowResult::Done);
                 assert_eq!(shown(relay), [value; 2]);
                 assert_eq!(relay.last_sample(latest), sample);
             };
             follow(900, 1000, 1000, 5.0);
-            assert_eq!(relay.last_sample(500), None);
+            assert_eq!(relay.last_sample(500), 0);
             follow(300, 400, 500, 6.0);
             follow(300, 410, 500, 7.0);
         });

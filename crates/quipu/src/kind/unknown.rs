@@ -10,7 +10,7 @@ use super::metric_kind::{MetricKind, Scratch, check_cells};
 use crate::error::Error;
 use crate::snapshot::{self, Exemplar, Value};
 
-/// The kind of a value of unknown type. Its cells are those of a gauge with a stamp.
+/// The kind of a value of unknown type. Its cells are those of a gauge with a time.
 pub(crate) struct UnknownKind;
 
 impl MetricKind for UnknownKind {

@@ -1,9 +1,7 @@
 //! Totals of sources that restart, send again, and come beside increments.
 
-use std::time::Duration;
-
 use quipu::Registry;
-use quipu::intake::{Followed, Given, Intake, Metric, Mode, Refused, Shape};
+use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused, Shape};
 use quipu::snapshot::{Native, Timestamp};
 
 use super::{has, intake, metric, observation, observed};
@@ -102,69 +100,108 @@ fn a_source_may_change_its_buckets() {
     has(&registry, &["# TYPE u gauge", "u 2"]);
 }
 
+/// Takes a sample in the given order.
+fn take_at(
+    intake: &mut Intake,
+    (time, order): (Option<Timestamp>, Order),
+    given: &Given<'_>,
+) -> Result<(), Refused> {
+    let metric = Metric { time, order, replaces: true, ..metric("c") };
+    let is_total = matches!(given, Given::Counter(_) | Given::Native { .. });
+    let mode = if is_total { Mode::Follow } else { Mode::Set };
+    intake.take(metric, &[("a", "b")], given, mode, None)
+}
+
 #[test]
-fn a_followed_counter_keeps_the_order_of_its_samples() {
-    let registry = Registry::new();
-    let mut intake = intake(&registry);
-    let time = times();
-    let labels = [("a", "b")];
-    let at = |n| Metric { time: time(n), ..metric("c") };
-    let follow = |intake: &mut Intake, total, n| intake.follow(at(n), &labels, total, None);
-    let take = |intake: &mut Intake, metric: Metric<'_>, total| {
-        intake.take(metric, &labels, &Given::Counter(total), Mode::Follow, None).unwrap();
+fn a_series_keeps_the_order_of_its_samples_over_the_end_of_a_process() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let (now, directory) = (times()(0).unwrap().0, tempfile::tempdir().unwrap());
+    let native = |n: u64| Native {
+        schema: 3,
+        zero_threshold: 0.0,
+        zero_count: n,
+        positive: &[],
+        negative: &[],
+        exemplars: &[],
     };
-    // There is no series at first, and then none with a time.
-    assert_eq!(follow(&mut intake, 5.0, 1), Ok(None));
-    take(&mut intake, metric("c"), 5.0);
-    assert_eq!(follow(&mut intake, 6.0, 2), Ok(None));
-    assert_eq!(intake.last_sample("c", &labels), None);
-    take(&mut intake, at(2), 6.0);
-    for (total, n, expected) in [
-        (8.0, 3, Followed::Next),
-        (8.0, 3, Followed::Again),
-        (9.0, 3, Followed::Other),
-        (9.0, 1, Followed::Late(Duration::from_nanos(2))),
-    ] {
-        assert_eq!(follow(&mut intake, total, n), Ok(Some(expected)));
+    let kinds: [(&str, &dyn Fn(f64) -> Given<'static>); 4] = [
+        ("c{a=\"b\"}", &Given::Counter),
+        ("c{a=\"b\"}", &Given::Gauge),
+        ("c{a=\"b\"}", &Given::Unknown),
+        ("c_count{a=\"b\"}", &|n| Given::Native { buckets: native(n as u64), sum: n / 3.0 }),
+    ];
+    for (number, (shown, given)) in kinds.into_iter().enumerate() {
+        let path = directory.path().join(number.to_string());
+        let mut last = (0, 0.0);
+        for round in 0..3 {
+            let registry = Registry::open(&path).unwrap();
+            let mut intake = intake(&registry);
+            let mut take = |value: f64, time: u64| {
+                take_at(&mut intake, (Some(Timestamp(time)), Order::Strict), &given(value))
+            };
+            if round > 0 {
+                assert_eq!(take(last.1, last.0), Ok(()));
+                assert_eq!(take(last.1 + 1.0, last.0), Err(Refused::Duplicate));
+                assert_eq!(take(1.0, last.0 - 1), Ok(()));
+                assert_eq!(take(1.0, last.0 - 3 * HOUR), Err(Refused::OutOfOrder));
+                assert_eq!(take(1.0, 0), Err(Refused::OutOfOrder));
+            }
+            for n in 1..3 {
+                last = (now + 10 * round + n, (10 * round + n) as f64);
+                assert_eq!(take(last.1, last.0), Ok(()));
+            }
+            assert_eq!(take(1.0, now + HOUR), Err(Refused::TooNew));
+            has(&registry, &[&format!("{shown} {}", last.1)]);
+        }
     }
-    has(&registry, &["c{a=\"b\"} 8"]);
-    // The source restarted.
-    assert_eq!(follow(&mut intake, 1.0, 4), Ok(Some(Followed::Next)));
-    has(&registry, &["c{a=\"b\"} 9"]);
-    assert_eq!(intake.last_sample("c", &labels), time(4));
-    assert_eq!(intake.last_sample("c", &[]), None);
-    // A time that is not after 1970 is earlier than any other.
-    let early = Metric { time: Some(Timestamp(0)), ..metric("c") };
-    take(&mut intake, early, 0.5);
-    assert!(matches!(intake.follow(early, &labels, 0.5, None), Ok(Some(Followed::Late(_)))));
-    has(&registry, &["c{a=\"b\"} 9"]);
-    // These say nothing of an order.
-    assert_eq!(follow(&mut intake, 2.0, 10_u64.pow(18)), Ok(None));
-    assert_eq!(intake.follow(metric("c"), &labels, 2.0, None), Ok(None));
-    let grouped = Metric { grouped: true, ..at(5) };
-    assert_eq!(intake.follow(grouped, &labels, 2.0, None), Ok(None));
-    assert_eq!(follow(&mut intake, -1.0, 5), Err(Refused::Value));
-    has(&registry, &["c{a=\"b\"} 9"]);
-    intake.remove("c", &labels).unwrap();
-    assert_eq!(follow(&mut intake, 2.0, 6), Ok(None));
-    assert_eq!(intake.last_sample("c", &labels), None);
+}
+
+#[test]
+fn the_latest_value_counts_and_a_later_type_replaces_another() {
+    let registry = Registry::new();
+    let (mut intake, time) = (intake(&registry), times());
+    let time = |n: u64| time(10 * n);
+    for (value, n, shown) in [(1.0, 1, 1.0), (2.0, 1, 2.0), (3.0, 0, 2.0), (1.0, 2, 1.0)] {
+        take_at(&mut intake, (time(n), Order::Latest), &Given::Gauge(value)).unwrap();
+        has(&registry, &[&format!("c{{a=\"b\"}} {shown}")]);
+    }
+    // An update without a time leaves the order.
+    take_at(&mut intake, (None, Order::Latest), &Given::Gauge(7.0)).unwrap();
+    for (given, n, shown) in [
+        (Given::Gauge(4.0), 1, 7.0),
+        (Given::Counter(5.0), 2, 7.0),
+        (Given::Counter(5.0), 3, 5.0),
+        (Given::Counter(1.0), 4, 6.0),
+        (Given::Gauge(8.0), 4, 6.0),
+        (Given::Gauge(8.0), 5, 8.0),
+    ] {
+        take_at(&mut intake, (time(n), Order::Strict), &given).unwrap();
+        has(&registry, &[&format!("c{{a=\"b\"}} {shown}")]);
+        assert_eq!(registry.text().matches("c{").count(), 1);
+    }
+    // The end of the series.
+    let labels = [("a", "b")];
+    assert_eq!(intake.end("c", &labels, time(5)), Ok(0));
+    assert_eq!(intake.end("c", &labels, Some(Timestamp(u64::MAX))), Err(Refused::TooNew));
+    assert_eq!(intake.end("c", &labels, time(6)), Ok(1));
+    assert_eq!(intake.end("c", &labels, None), Ok(0));
 }
 
 #[test]
 fn a_total_beside_increments_has_a_time_and_ends_with_them() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let sample = Metric { time: times()(1), ..metric("c") };
+    let time = times()(1);
     let labels = [("a", "b")];
     for _ in 0..2 {
         intake.take(metric("c"), &labels, &Given::Counter(2.0), Mode::Add, None).unwrap();
-        intake.take(sample, &labels, &Given::Counter(5.0), Mode::Follow, None).unwrap();
-        has(&registry, &["c{a=\"b\"} 7"]);
-        assert_eq!(intake.last_sample("c", &labels), sample.time);
-        assert_eq!(intake.last_sample("c", &[]), None);
+        for total in [5.0, 6.0] {
+            take_at(&mut intake, (time, Order::Latest), &Given::Counter(total)).unwrap();
+            has(&registry, &["c{a=\"b\"} 7"]);
+        }
         assert_eq!(intake.usage().series, 2);
         assert_eq!(intake.remove("c", &labels).unwrap(), 1);
-        assert_eq!((intake.last_sample("c", &labels), intake.usage().series), (None, 0));
+        assert_eq!(intake.usage().series, 0);
     }
 }
 

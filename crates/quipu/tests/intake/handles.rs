@@ -147,7 +147,7 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
         }
         let take = |intake: &Intake, spot, mode| {
             handle.prefetch(spot);
-            intake.take_at(&handle, spot, &given, mode, &intake.moment())
+            intake.take_at(&handle, spot, &given, mode)
         };
         assert!(take(&intake, spot, Mode::Set) && take(&intake, spot, Mode::Add));
         has(&registry, &[&shown(name, 10.0)]);
@@ -174,7 +174,7 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
             (Given::Counter(-1.0), Mode::Set),
             (Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Set),
         ] {
-            assert!(!intake.take_at(&handle, spot, &given, mode, &intake.moment()));
+            assert!(!intake.take_at(&handle, spot, &given, mode));
         }
         assert!(!take(&intake, Spot::NOWHERE, Mode::Set));
         has(&registry, &[&shown(name, 5.0)]);

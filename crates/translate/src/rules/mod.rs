@@ -15,7 +15,7 @@ mod relabelling;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused};
+use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Order, Refused};
 use quipu::snapshot::Timestamp;
 use quipu::{Counter, CounterFamily, Description, Registry};
 use quipu_segment::printable;
@@ -109,7 +109,9 @@ impl Rules {
         let is_once = metric.streams && metric.time.is_some() && mode == Mode::Add;
         let own = (metric, labels);
         let streams = metric.streams && !is_once;
-        let metric = Metric { name: relabelled.get(NAME), streams, ..metric };
+        // A rule may lead two series into one: their samples may have one time.
+        let order = metric.order.min(Order::Latest);
+        let metric = Metric { name: relabelled.get(NAME), streams, order, ..metric };
         let labels = &*relabelled.pairs();
         let take = |intake: &mut Intake| {
             let input = Input::Given(given, mode, start);
@@ -125,18 +127,19 @@ impl Rules {
         take(intake)
     }
 
-    /// Removes a series, as [`Intake::remove`] does.
+    /// Removes a series, as [`Intake::end`] does.
     ///
     /// # Errors
-    /// As [`Intake::remove`].
-    pub fn remove(
+    /// As [`Intake::end`].
+    pub fn end(
         &self,
         intake: &mut Intake,
         name: &str,
         labels: &[(&str, &str)],
-    ) -> Result<u64, quipu::Error> {
+        time: Option<Timestamp>,
+    ) -> Result<u64, Refused> {
         match self.relabelled(name, labels) {
-            Some(sample) => intake.remove(sample.get(NAME), &sample.pairs()),
+            Some(sample) => intake.end(sample.get(NAME), &sample.pairs(), time),
             None => Ok(0),
         }
     }
@@ -172,15 +175,23 @@ impl Rules {
         if matching.is_empty() {
             return Ok(true);
         }
-        let (given, start) = match input {
-            Input::Given(given, Mode::Follow, start) if given.has_growth() => (given, start),
-            _ => return give(&matching, intake, sample).1,
-        };
-        if !matching.iter().any(|(one, _)| one.sums()) {
-            return give(&matching, intake, sample).1;
-        }
         // Of a sample that arrives late, or again, no output is made.
         let mut is_kept = Ok(matching.iter().any(|(one, _)| one.keep_input));
+        let (given, start) = match input {
+            Input::Given(given, Mode::Follow, start)
+                if given.has_growth() && matching.iter().any(|(one, _)| one.sums()) =>
+            {
+                (given, start)
+            }
+            _ if metric.order == Order::Arrival => return give(&matching, intake, sample).1,
+            _ => {
+                let once = intake.add_once(metric, labels, |intake| {
+                    is_kept = give(&matching, intake, sample).1;
+                    is_kept.map(drop)
+                });
+                return if once == Err(Refused::Duplicate) { is_kept } else { once.and(is_kept) };
+            }
+        };
         intake.follow_into(metric, labels, given, start, |intake, grown| {
             let any;
             let grown = Sample { input: Input::Grown(grown), ..*sample };

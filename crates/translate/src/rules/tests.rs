@@ -61,7 +61,7 @@ fn samples_are_relabelled_and_counted() {
     ] {
         assert!(own.iter().any(|found| found == line), "{own:#?}");
     }
-    let removed = bench.rules.remove(&mut bench.intake, "old_size", &[("pod", "b"), ("x", "y")]);
+    let removed = bench.rules.end(&mut bench.intake, "old_size", &[("pod", "b"), ("x", "y")], None);
     assert_eq!(removed.unwrap(), 1);
 }
 
@@ -210,6 +210,27 @@ fn gauges_and_observations_are_aggregated() {
     // A value that is not a number changes no mean and no bucket.
     bench.take("level", &[], Given::Gauge(f64::NAN), Mode::Set);
     assert!(bench.shown(false).contains(&"level_histogram_count 3".into()));
+}
+
+#[test]
+fn a_value_that_is_sent_again_is_aggregated_once() {
+    let mut bench = Bench::new(RULES);
+    let mut take = |pod, value, time| {
+        let metric =
+            Metric { time: Some(Timestamp(time)), order: Order::Strict, ..Metric::new("level") };
+        let (labels, given) = ([("instance", "a"), ("pod", pod)], Given::Gauge(value));
+        bench.rules.take(&mut bench.intake, metric, &labels, &given, Mode::Set, None).unwrap();
+    };
+    // A rule leads two pods into one series, whose last value counts.
+    for (pod, value, time) in
+        [("x", 5.0, 100), ("x", 3.0, 200), ("x", 3.0, 200), ("x", 5.0, 100), ("y", 4.0, 200)]
+    {
+        take(pod, value, time);
+    }
+    let shown = bench.shown(false);
+    for line in ["level_histogram_count 2", "level{instance=\"a\"} 4"] {
+        assert!(shown.iter().any(|found| found == line), "no {line}: {shown:#?}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::snapshot::{self, Bucket, Histogram, Value};
 
 /// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; if it has
 /// native buckets, the zero bucket and the offset of their newest table; the exemplar cell, if it
-/// keeps exemplars; and the time of the last increment, if it keeps that. Without classic buckets,
+/// keeps exemplars; and the time of the last sample, if it keeps that. Without classic buckets,
 /// the cell of `+Inf` counts NaN.
 ///
 /// A histogram in lanes, with fewer than 16 bounds and no native buckets, is *paired*: each bucket
@@ -402,7 +402,7 @@ impl HistogramLayout {
     }
 
     /// The number of observations.
-    pub(super) fn count(&self, family: &Family, cells: &SeriesCells<'_>) -> u64 {
+    pub(crate) fn count(&self, family: &Family, cells: &SeriesCells<'_>) -> u64 {
         let classic = (0..=self.bounds.len())
             .fold(0_u64, |sum, bucket| sum.saturating_add(cells.sum(self.count_cell(bucket))));
         if self.is_classic() {
@@ -441,7 +441,7 @@ impl HistogramLayout {
         if self.exemplars { self.kept() } else { usize::MAX }
     }
 
-    /// The cell for the time of the last increment, if it keeps that.
+    /// The cell for the time of the last sample or increment, if it keeps that.
     pub(crate) fn time(&self) -> Option<usize> {
         self.times.then(|| self.cells() - 1)
     }
