@@ -45,11 +45,6 @@ pub(super) trait Protocol: Send + Sync + 'static {
     /// Judges the response to a request.
     fn judge(&self, body: &Body, answer: &Answer) -> Verdict;
 
-    /// The number of the version that is sent, if there are several.
-    fn version(&self) -> i64 {
-        0
-    }
-
     /// What the receiver is owed, if a snapshot only has what was added since the one before: each
     /// request of it is sent until it is taken or refused.
     fn deltas(&self) -> Option<MutexGuard<'_, Deltas>> {

@@ -136,7 +136,7 @@ impl<P: Protocol> Sender<P> {
         interval: Duration,
         backlog: Option<Backlog>,
     ) -> Self {
-        let owed = shards.protocol.deltas().and_then(|mut deltas| deltas.restored());
+        let owed = shards.protocol.deltas().and_then(|mut deltas| deltas.restored.take());
         Self {
             client,
             shards,
@@ -403,7 +403,7 @@ impl<P: Protocol> Sender<P> {
                 Verdict::Taken(rejected, why) => {
                     self.metrics().sent.inc_by(body.samples - rejected);
                     let standing = match rejected {
-                        0 => Standing::Takes(self.shards.protocol.version()),
+                        0 => Standing::Takes(body.form),
                         _ => Standing::Rejects,
                     };
                     Attempt::Taken(standing, why)

@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 use super::Source;
 use super::metrics::ReceiverMetrics;
 use super::protocol::{Protocol, Verdict};
+use super::queue::Form;
 use super::snapshot::{Body, Requests};
 use quipu_process::time::now_ms;
 
@@ -53,8 +54,8 @@ struct Reading<R> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     Unknown,
-    /// It takes samples, in the version with this number.
-    Takes(i64),
+    /// It takes samples in this form.
+    Takes(Form),
     Rejects,
     Refuses(u16),
     /// It refuses all of a snapshot of deltas, which is kept.
@@ -192,8 +193,9 @@ impl<P: Protocol> Shards<P> {
         };
         match standing {
             Standing::Unknown => {}
-            Standing::Takes(0) => info!(%receiver, "the receiver takes {samples}"),
-            Standing::Takes(version) => info!(%receiver, version, "the receiver takes {samples}"),
+            Standing::Takes(form) => {
+                info!(%receiver, version = form.version(), "the receiver takes {samples}");
+            }
             Standing::Rejects => warn!(
                 %receiver, answer = text,
                 "the receiver takes {samples}, but for some that it rejects"
@@ -281,16 +283,22 @@ mod tests {
             logged.map(|(standing, text)| (standing, text.parse::<usize>().unwrap()))
         };
         assert_eq!(set(0, Unknown), None);
-        assert_eq!(set(1, Takes(2)), Some((Takes(2), 1)));
-        assert_eq!(set(0, Takes(2)), None);
+        assert_eq!(set(1, Takes(Form::Write2)), Some((Takes(Form::Write2), 1)));
+        assert_eq!(set(0, Takes(Form::Write2)), None);
         assert_eq!(set(2, Fails), Some((Fails, 2)));
         // One shard fails all the time.
         for _ in 0..3 {
-            assert_eq!((set(0, Takes(2)), set(1, Refuses(400)), set(2, Fails)), (None, None, None));
+            assert_eq!(
+                (set(0, Takes(Form::Write2)), set(1, Refuses(400)), set(2, Fails)),
+                (None, None, None)
+            );
         }
-        assert_eq!(set(2, Takes(2)), Some((Refuses(400), 1)));
-        assert_eq!(set(1, Takes(2)), Some((Takes(2), 2)));
+        assert_eq!(set(2, Takes(Form::Write2)), Some((Refuses(400), 1)));
+        assert_eq!(set(1, Takes(Form::Write2)), Some((Takes(Form::Write2), 2)));
         // It has no series any more.
-        assert_eq!((set(2, Fails), set(2, Unknown)), (Some((Fails, 2)), Some((Takes(2), 1))));
+        assert_eq!(
+            (set(2, Fails), set(2, Unknown)),
+            (Some((Fails, 2)), Some((Takes(Form::Write2), 1)))
+        );
     }
 }

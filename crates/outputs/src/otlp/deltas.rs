@@ -13,7 +13,7 @@ use quipu_segment::hash::Seeded;
 use quipu_segment::printable;
 use tracing::warn;
 
-use super::growth::{Growing, Totals};
+use super::growth::Totals;
 use crate::queue::{Metrics, Queue, Restored};
 use crate::snapshot::Snapshot;
 use quipu_process::time::now_ns;
@@ -21,13 +21,13 @@ use quipu_process::time::now_ns;
 pub(crate) struct Deltas {
     queue: Queue,
     /// The totals up to which it has everything but what is owed.
-    totals: Totals,
+    pub(super) totals: Totals,
     /// The totals before, as long as the receiver has nothing of what is owed.
     last: Option<Totals>,
     /// What an earlier run still owes, and whether that is a whole snapshot.
-    restored: Option<(Snapshot, bool)>,
+    pub(crate) restored: Option<(Snapshot, bool)>,
     /// When this began, in nanoseconds since 1970.
-    begun_ns: u64,
+    pub(super) begun_ns: u64,
     /// Whether the queue was damaged, and the totals are not yet known.
     is_lost: bool,
 }
@@ -57,7 +57,7 @@ impl Deltas {
         });
         let is_lost = restored.is_err();
         let (totals, restored) = restored.unwrap_or_else(|error| {
-            let path = printable(queue.folder());
+            let path = printable(&queue.folder);
             warn!(
                 %path, %error,
                 "cannot read up to where a receiver has what was added; it gets what is added from \
@@ -68,19 +68,9 @@ impl Deltas {
         Ok(Self { queue, totals, last: None, restored, begun_ns: now_ns(), is_lost })
     }
 
-    /// What an earlier run still owes, and whether that is a whole snapshot.
-    pub(crate) fn restored(&mut self) -> Option<(Snapshot, bool)> {
-        self.restored.take()
-    }
-
     /// The time of a snapshot that is taken now.
     pub(super) fn next_ns(&self) -> u64 {
         time_after(self.totals.time_ns, now_ns())
-    }
-
-    /// Takes what is added up to a time.
-    pub(super) fn growing(&self, time_ns: u64) -> Growing<'_> {
-        Growing::new(&self.totals, time_ns, self.begun_ns)
     }
 
     /// Has these totals as those of the snapshot that is to be kept.
@@ -102,7 +92,7 @@ impl Deltas {
         self.is_lost &= kept.is_err();
         kept.map_err(|error| {
             self.totals = self.last.take().unwrap_or_else(|| Totals::none(self.totals.hash()));
-            let path = printable(self.queue.folder());
+            let path = printable(&self.queue.folder);
             format!("cannot write to {path}, so nothing is sent: {error}")
         })
     }

@@ -142,7 +142,8 @@ impl Protocol for Otlp {
         let mut deltas = self.deltas();
         let time_ns = deltas.as_ref().map_or_else(now_ns, |deltas| deltas.next_ns());
         let requests = self.requests(timestamp_ms, time_ns).expecting(series);
-        let growing = deltas.as_ref().map(|deltas| deltas.growing(time_ns));
+        let growing =
+            deltas.as_ref().map(|deltas| Growing::new(&deltas.totals, time_ns, deltas.begun_ns));
         let labels = (&*self.labels, &*self.resource);
         let mut translation = Translation::new(requests, growing, labels);
         source.visit(&mut translation)?;

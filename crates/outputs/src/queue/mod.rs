@@ -31,7 +31,6 @@ use std::path::{Path, PathBuf};
 
 use md5::{Digest, Md5};
 use quipu_segment::printable;
-use quipu_wire::remote::WriteVersion;
 use tracing::{info, warn};
 
 use super::snapshot::Body;
@@ -43,7 +42,7 @@ use records::{DONE, HEADER, Kind, PREFIX, Record, Records};
 /// The requests that wait for a receiver, oldest first.
 #[derive(Debug)]
 pub(super) struct Queue {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     /// The most bytes of all files together.
     limit: u64,
     /// The number of the last shard.
@@ -388,10 +387,6 @@ impl Queue {
         }
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// Writes a record to the last file, or to a new one if that is full.
     fn write(&mut self, record: &[u8]) -> io::Result<Id> {
         let length = record.len() as u64;
@@ -615,9 +610,13 @@ impl Queue {
 }
 
 impl Form {
-    /// The version of remote write.
-    pub(super) fn version(self) -> WriteVersion {
-        if self == Self::Write1 { WriteVersion::One } else { WriteVersion::Two }
+    /// The number of the version, in remote write.
+    pub(super) fn version(self) -> Option<i64> {
+        match self {
+            Self::Write1 => Some(1),
+            Self::Write2 => Some(2),
+            Self::Points | Self::Totals => None,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use std::io;
 use crate::coding::Coding;
 
 /// What a request is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
     /// Samples in version 1.0 of remote write, and in 2.0.
     Write1 = 1,

@@ -97,7 +97,7 @@ impl Protocol for RemoteWrite {
         let parts = (0..shards).map(|_| self.begin(timestamp_ms).expecting(series)).collect();
         let mut parts = Parts::new(parts, self.relabelling.as_deref(), self.has_exemplars);
         source.visit(&mut Flattening::new(&mut parts, &self.labels))?;
-        Ok(parts.finish())
+        Ok(parts.parts)
     }
 
     fn converted(&self, body: &Body, is_asked: bool) -> Option<io::Result<Body>> {
@@ -107,11 +107,11 @@ impl Protocol for RemoteWrite {
 
     fn judge(&self, body: &Body, answer: &Answer) -> Verdict {
         let written = written(&answer.headers);
-        let sent = body.form.version();
+        let sent = version(body.form);
         let mut negotiation = self.negotiation();
         let verdict = negotiation.judge(sent, answer.status, written.is_some());
         if negotiation.is_known() {
-            self.version.set(number(negotiation.version()));
+            self.version.set(if negotiation.version() == WriteVersion::One { 1 } else { 2 });
         }
         match verdict {
             // Those that are not refused are stored.
@@ -122,18 +122,11 @@ impl Protocol for RemoteWrite {
             verdict => verdict,
         }
     }
-
-    fn version(&self) -> i64 {
-        number(self.negotiation().version())
-    }
 }
 
-/// The number of a version.
-fn number(version: WriteVersion) -> i64 {
-    match version {
-        WriteVersion::One => 1,
-        WriteVersion::Two => 2,
-    }
+/// The version of a request.
+fn version(form: Form) -> WriteVersion {
+    if form == Form::Write1 { WriteVersion::One } else { WriteVersion::Two }
 }
 
 /// Whether a refusal is not about the samples of the request. A status 409 is, because Thanos gives

@@ -12,7 +12,8 @@ use quipu_translate::rules::Relabelling;
 /// Writes the parts of a snapshot.
 #[derive(Debug)]
 pub(super) struct Parts<'r> {
-    parts: Vec<Requests<Samples>>,
+    /// In the order of the shards.
+    pub(super) parts: Vec<Requests<Samples>>,
     relabelling: Option<&'r Relabelling>,
     has_exemplars: bool,
 }
@@ -54,10 +55,5 @@ impl<'r> Parts<'r> {
             // A rule removed the name.
             part.snapshot.invalid += 1;
         }
-    }
-
-    /// The parts, in the order of the shards.
-    pub(super) fn finish(self) -> Vec<Requests<Samples>> {
-        self.parts
     }
 }

@@ -13,6 +13,7 @@ use quipu_wire::remote::{
 
 use super::convert::{Request, to_version_1};
 use super::series::{NAME, label_name};
+use super::version;
 use crate::coding::Compressor;
 use crate::queue::Form;
 use crate::snapshot::{Body, Requests, Writer};
@@ -188,7 +189,7 @@ impl Requests<Samples> {
 
 /// Passes all series of a request.
 pub(super) fn each_series(form: Form, request: &[u8], mut see: impl FnMut(&Series<'_, '_>)) {
-    let Ok(mut reader) = WriteReader::new(form.version(), request) else { return };
+    let Ok(mut reader) = WriteReader::new(version(form), request) else { return };
     while let Some(Ok(entry)) = reader.next() {
         if let Entry::Series(series) = entry {
             see(&series);
@@ -256,7 +257,7 @@ mod tests {
         assert_eq!((all, snapshot.invalid), (samples, 0));
         assert!(snapshot.bodies.len() <= most, "{}", snapshot.bodies.len());
         for body in &snapshot.bodies {
-            let bytes = match body.form.version() {
+            let bytes = match version(body.form) {
                 WriteVersion::One => body.expand().unwrap(),
                 WriteVersion::Two => in_version_1(body).unwrap().expand().unwrap(),
             };

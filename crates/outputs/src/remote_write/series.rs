@@ -414,6 +414,7 @@ mod tests {
 
     use super::*;
     use crate::coding::Coding;
+    use crate::remote_write::version;
     use crate::snapshot::{Requests, Snapshot};
     use samples::{Samples, each_series, in_version_1};
 
@@ -422,7 +423,7 @@ mod tests {
         let mut rows = Vec::new();
         for body in &snapshot.bodies {
             let request = body.expand().unwrap();
-            let mut reader = WriteReader::new(body.form.version(), &request).unwrap();
+            let mut reader = WriteReader::new(version(body.form), &request).unwrap();
             while let Some(entry) = reader.next() {
                 let Entry::Series(series) = entry.unwrap() else { continue };
                 let labels = series.labels.iter().map(|(name, value)| format!("{name}={value}"));
@@ -444,7 +445,7 @@ mod tests {
         let mut names = Vec::new();
         for body in &snapshot.bodies {
             let request = body.expand().unwrap();
-            let mut reader = WriteReader::new(body.form.version(), &request).unwrap();
+            let mut reader = WriteReader::new(version(body.form), &request).unwrap();
             while let Some(entry) = reader.next() {
                 let Entry::Family(family) = entry.unwrap() else { continue };
                 assert_ne!(family.metadata, Metadata::default());
@@ -465,8 +466,8 @@ mod tests {
     }
 
     /// The only part.
-    fn only(parts: Parts<'_>) -> Requests<Samples> {
-        parts.finish().remove(0)
+    fn only(mut parts: Parts<'_>) -> Requests<Samples> {
+        parts.parts.remove(0)
     }
 
     fn add(sink: &mut impl Sink, family: &Family<'_>, text: Option<&str>, value: Value<'_>) {
