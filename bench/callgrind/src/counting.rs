@@ -12,7 +12,7 @@ use quipu::{
 };
 use quipu_arena::Arena;
 use quipu_window::{Bucketed, Exact, Window};
-use quipu_wire::{Decoder, Framing, Kind as MessageKind, Quipu, Series, StreamWriter};
+use quipu_wire::{Decoder, Framing, Kind as MessageKind, Quipu, StreamSeries, StreamWriter};
 
 use crate::Cell;
 
@@ -489,7 +489,7 @@ cell! { encode_histogram_enums(page: (Registry, Vec<u8>), _input: ()) { encode(p
 } }
 
 /// A writer, and its series of `SERIES` ids.
-fn writer() -> (StreamWriter, Vec<Series>) {
+fn writer() -> (StreamWriter, Vec<StreamSeries>) {
     let mut writer = StreamWriter::default();
     let mut series = |number| writer.series(MessageKind::Counter, user(number).as_bytes());
     let series = (0..SERIES).map(|number| series(number).expect("the id is short")).collect();
@@ -497,7 +497,7 @@ fn writer() -> (StreamWriter, Vec<Series>) {
 }
 
 cell! {
-    stream_write(stream: (StreamWriter, Vec<u8>), input: (Series, i64)) {
+    stream_write(stream: (StreamWriter, Vec<u8>), input: (StreamSeries, i64)) {
         stream.0.counter(input.0, input.1, &mut stream.1).expect("the series is of the writer")
     } {
         let (mut writer, series) = writer();

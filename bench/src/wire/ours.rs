@@ -2,7 +2,7 @@
 
 use quipu_arena::Arena;
 use quipu_wire::{
-    Decoder, Encoder, Format, Framing, Kind, Message, Metric, Quipu, Series, StreamWriter,
+    Decoder, Encoder, Format, Framing, Kind, Message, Metric, Quipu, StreamSeries, StreamWriter,
 };
 use std::marker::PhantomData;
 
@@ -104,7 +104,7 @@ impl<F: Format> Stream for OurStream<F> {
 pub(super) struct BySeries {
     writer: StreamWriter,
     /// The series by the number of the id.
-    series: Vec<Option<Series>>,
+    series: Vec<Option<StreamSeries>>,
     reader: Option<OurStream<Quipu>>,
 }
 
@@ -114,7 +114,7 @@ impl BySeries {
         format!("{} (series)", subject_of::<Quipu>())
     }
 
-    fn series(&mut self, number: u32, metric: &Message<'_>) -> Series {
+    fn series(&mut self, number: u32, metric: &Message<'_>) -> StreamSeries {
         let number = number as usize;
         if self.series.len() <= number {
             self.series.resize(number + 1, None);
@@ -126,9 +126,9 @@ impl BySeries {
 }
 
 impl Stream for BySeries {
-    type Messages<'m> = Vec<(Series, Message<'m>)>;
+    type Messages<'m> = Vec<(StreamSeries, Message<'m>)>;
 
-    fn prepare<'m>(&mut self, block: &Block<'m>) -> Vec<(Series, Message<'m>)> {
+    fn prepare<'m>(&mut self, block: &Block<'m>) -> Vec<(StreamSeries, Message<'m>)> {
         let kind = kind_of(&block.messages);
         self.reader.get_or_insert_with(|| OurStream::new(kind));
         let numbered = block.numbers.iter().zip(&block.messages);
@@ -143,7 +143,7 @@ impl Stream for BySeries {
         metrics.collect()
     }
 
-    fn write(&mut self, messages: &Vec<(Series, Message<'_>)>, out: &mut Vec<u8>) {
+    fn write(&mut self, messages: &Vec<(StreamSeries, Message<'_>)>, out: &mut Vec<u8>) {
         for (series, message) in messages {
             let written = match message {
                 Message::Counter(counter) => self.writer.counter(*series, counter.value, out),

@@ -97,7 +97,7 @@ impl Agent {
         woken.set_nonblocking(true)?;
         let watched = Watched::new(wake);
         let thread = Thread {
-            names: Names::of(&options.places),
+            names: Names::from_places(&options.places),
             table: Table::new(options)?,
             others,
             shown,

@@ -468,7 +468,8 @@ fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<
         let Named { name, groups, .. } = &mut names[at];
         let group = &mut groups[0];
         let source = group.parts[0].source;
-        let taken = ShownNames::of(name, group.kind).find_map(|name| shown.get(&name).copied());
+        let taken =
+            ShownNames::for_family(name, group.kind).find_map(|name| shown.get(&name).copied());
         if let (Some(first), true) = (taken, source != OWN) {
             group.is_shown = false;
             let bare = group.parts.iter().all(|part| part.bare);
@@ -477,7 +478,7 @@ fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<
             let sources = [first, source].map(|number| sources[number].name.clone());
             conflicts.push(Conflict { name, about, sources, origin, is_left_out: true });
         } else {
-            for name in ShownNames::of(name, group.kind) {
+            for name in ShownNames::for_family(name, group.kind) {
                 shown.entry(name).or_insert(source);
             }
         }
@@ -491,7 +492,7 @@ fn stems(sources: &[Arc<Seen>]) -> HashSet<String> {
     let families = sources.iter().flat_map(|source| &source.families);
     let shown: HashSet<(&str, Kind)> = families.map(|one| (&*one.name, one.kind)).collect();
     let mut stems = HashSet::new();
-    for name in shown.into_iter().flat_map(|(name, kind)| ShownNames::of(name, kind)) {
+    for name in shown.into_iter().flat_map(|(name, kind)| ShownNames::for_family(name, kind)) {
         let stem = SUFFIXES.iter().filter_map(|suffix| name.strip_suffix(suffix));
         stems.extend(stem.map(str::to_owned));
         stems.insert(name);

@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn only_names_that_may_be_found_are_of_interest() {
         let home = tempfile::tempdir().unwrap();
-        let names = Names::of(&[home.path().to_str().unwrap().to_owned()]);
+        let names = Names::from_places(&[home.path().to_str().unwrap().to_owned()]);
         let mut notice = Notice::new();
         assert!(notice.watch([home.path().to_owned()].into()));
         assert!(!notice.watch([home.path().to_owned()].into()));
@@ -181,7 +181,7 @@ mod tests {
     fn a_directory_that_takes_the_path_of_another_is_watched() {
         let home = tempfile::tempdir().unwrap();
         let (path, old) = (home.path().join("run"), home.path().join("old"));
-        let names = Names::of(&[path.to_str().unwrap().to_owned()]);
+        let names = Names::from_places(&[path.to_str().unwrap().to_owned()]);
         fs::create_dir(&path).unwrap();
         let mut notice = Notice::new();
         assert!(notice.watch([path.clone()].into()));

@@ -1,6 +1,6 @@
 //! An exposition with its format: Prometheus' text format or OpenMetrics.
 
-use quipu_wire::remote::exposition::text::Format;
+use quipu_wire::remote::exposition::text::TextFormat;
 
 use crate::media::Media;
 
@@ -10,7 +10,7 @@ pub struct Text {
     /// The text.
     pub bytes: Vec<u8>,
     /// The format of the text.
-    pub format: Format,
+    pub format: TextFormat,
     /// The content type, if it is from a server; empty if that gave none.
     pub content_type: Option<String>,
 }
@@ -30,18 +30,18 @@ impl Text {
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         let mut lines = bytes.split(|byte| *byte == b'\n');
         let format = match lines.any(is_openmetrics) {
-            true => Format::OpenMetrics,
-            false => Format::Prometheus,
+            true => TextFormat::OpenMetrics,
+            false => TextFormat::Prometheus,
         };
         Self { bytes, format, content_type: None }
     }
 }
 
 /// The format of a text of this type.
-pub fn text_format(media: Media<'_>) -> Format {
+pub fn text_format(media: Media<'_>) -> TextFormat {
     match media.is("application/openmetrics-text") {
-        true => Format::OpenMetrics,
-        false => Format::Prometheus,
+        true => TextFormat::OpenMetrics,
+        false => TextFormat::Prometheus,
     }
 }
 

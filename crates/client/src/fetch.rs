@@ -67,7 +67,7 @@ pub struct Fetcher {
 #[derive(Debug)]
 pub struct Fault {
     /// What failed, and what to do about it, without the URL.
-    pub what: String,
+    pub message: String,
     /// The kind of the fault.
     pub kind: FaultKind,
 }
@@ -88,8 +88,8 @@ pub enum FaultKind {
 }
 
 impl From<String> for Fault {
-    fn from(what: String) -> Self {
-        Self { what, kind: FaultKind::Contents }
+    fn from(message: String) -> Self {
+        Self { message, kind: FaultKind::Contents }
     }
 }
 
@@ -98,7 +98,7 @@ impl From<String> for Fault {
 /// # Errors
 /// What failed, and what to do about it, without the URL.
 pub fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
-    fetcher(url, timeout)?.fetch(url).map_err(|fault| fault.what)
+    fetcher(url, timeout)?.fetch(url).map_err(|fault| fault.message)
 }
 
 /// As [`fetch`], in Prometheus' protobuf format; `None` if the server does not have it.
@@ -106,7 +106,7 @@ pub fn fetch(url: &str, timeout: Duration) -> Result<Text, String> {
 /// # Errors
 /// As [`fetch`].
 pub fn fetch_protobuf(url: &str, timeout: Duration) -> Result<Option<Vec<u8>>, String> {
-    let fetched = fetcher(url, timeout)?.fetch_as(url, PROTOBUF).map_err(|fault| fault.what);
+    let fetched = fetcher(url, timeout)?.fetch_as(url, PROTOBUF).map_err(|fault| fault.message);
     let is_protobuf = |of: &str| of.starts_with("application/vnd.google.protobuf");
     fetched.map(|(bytes, content_type)| is_protobuf(&content_type).then_some(bytes))
 }
@@ -159,7 +159,7 @@ impl Fetcher {
         let failed = |error: ureq::Error| match error {
             ureq::Error::Timeout(_) => self.too_late(),
             ureq::Error::BodyExceedsLimit(_) => self.too_large(),
-            error => Fault { what: explained(&error), kind: FaultKind::Exchange },
+            error => Fault { message: explained(&error), kind: FaultKind::Exchange },
         };
         let begun = Instant::now();
         let mut request =
@@ -178,7 +178,7 @@ impl Fetcher {
                 _ => "name the URL of the metrics",
             };
             let reason = format!("the response is {status}: {remedy}");
-            return Err(Fault { what: reason, kind: FaultKind::Status(status.as_u16()) });
+            return Err(Fault { message: reason, kind: FaultKind::Status(status.as_u16()) });
         }
         if let Some(via) = self.via {
             let came = via.check(response.headers());
@@ -222,7 +222,7 @@ impl Fetcher {
     fn too_late(&self) -> Fault {
         let timeout = humantime::format_duration(self.timeout);
         let reason = format!("no complete response within {timeout}");
-        Fault { what: reason, kind: FaultKind::Timeout }
+        Fault { message: reason, kind: FaultKind::Timeout }
     }
 
     fn too_large(&self) -> Fault {
@@ -230,7 +230,7 @@ impl Fetcher {
             most if most.is_multiple_of(1 << 20) => format!("{} MiB", most >> 20),
             most => format!("{most} bytes"),
         };
-        Fault { what: format!("the response has more than {limit}"), kind: FaultKind::TooLarge }
+        Fault { message: format!("the response has more than {limit}"), kind: FaultKind::TooLarge }
     }
 }
 
@@ -270,7 +270,7 @@ mod tests {
         let body = [member(b"").repeat(10_000), member(b"a 1\n")].concat();
         let expand = |timeout| {
             let fetcher = Fetcher::new(None, tls::without_trust(), timeout, 100);
-            fetcher.expand(&body, Instant::now()).map_err(|fault| fault.what)
+            fetcher.expand(&body, Instant::now()).map_err(|fault| fault.message)
         };
         assert_eq!(expand(Duration::from_secs(600)).unwrap(), b"a 1\n");
         assert_eq!(expand(Duration::ZERO).unwrap_err(), "no complete response within 0s");

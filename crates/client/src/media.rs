@@ -13,7 +13,7 @@ impl<'t> Media<'t> {
     }
 
     /// The `Content-Type` of a request or response; empty if there is none, or if it is not text.
-    pub fn of(headers: &'t HeaderMap) -> Self {
+    pub fn from_headers(headers: &'t HeaderMap) -> Self {
         let given = headers.get(CONTENT_TYPE).and_then(|given| given.to_str().ok());
         Self(given.unwrap_or_default())
     }
@@ -50,6 +50,6 @@ mod tests {
             ["PROTO", "q", "flag"].map(|name| media.parameter(name)),
             [Some("a.B"), Some("1"), None]
         );
-        assert!(Media::of(&HeaderMap::new()).is(""));
+        assert!(Media::from_headers(&HeaderMap::new()).is(""));
     }
 }

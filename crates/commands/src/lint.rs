@@ -17,9 +17,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use quipu_segment::printable;
 use quipu_wire::remote::exposition::text::{
-    Format, Item, LineError, Options, Reader, Reason, Sample,
+    Item, Options, TextFormat, TextLineError, TextReader, TextReason, TextSample,
 };
-use quipu_wire::remote::exposition::{Families, Family, FamilyError, Kind, Limits};
+use quipu_wire::remote::exposition::{Families, Family, FamilyError, FamilyType, Limits};
 
 use crate::output::{self, Error, announce_input, print};
 use all::Names;
@@ -109,8 +109,8 @@ pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
         .map_err(|error| Error::new(format_args!("{}: {error}", printable(&arguments.source))))?;
     if let Some(format) = arguments.read_as {
         text.format = match format {
-            FormatName::Text => Format::Prometheus,
-            FormatName::Openmetrics => Format::OpenMetrics,
+            FormatName::Text => TextFormat::Prometheus,
+            FormatName::Openmetrics => TextFormat::OpenMetrics,
         };
     }
     let findings = check(&text, arguments.max_series, &arguments.ignore);
@@ -153,7 +153,7 @@ fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
         lint.findings.add("", Rule::ContentType, what, None);
     }
     let options = Options::new(text.format).max_line(MAX_LINE).max_labels(MAX_LABELS);
-    let mut reader = Reader::new(&text.bytes, options);
+    let mut reader = TextReader::new(&text.bytes, options);
     let mut families = Families::new(text.format, Limits::default());
     while let Some(item) = reader.next() {
         match item {
@@ -168,7 +168,7 @@ fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
 
 /// A check that runs.
 struct Lint {
-    format: Format,
+    format: TextFormat,
     max_series: usize,
     findings: Findings,
     names: Names,
@@ -180,13 +180,13 @@ struct Lint {
 
 impl Lint {
     /// A line that cannot be read, or was not.
-    fn fault(&mut self, error: &LineError, text: &[u8]) {
+    fn fault(&mut self, error: &TextLineError, text: &[u8]) {
         match error.reason() {
-            Reason::TooLong => {
+            TextReason::TooLong => {
                 let what = format!("the line has more than {} MiB", MAX_LINE >> 20);
                 self.findings.unchecked("", Rule::LineLong, &what, error.line());
             }
-            Reason::TooManyLabels => {
+            TextReason::TooManyLabels => {
                 let what = format!("the series or its exemplar has more than {MAX_LABELS} labels");
                 let name = self.name_of_line(error.line(), text);
                 self.findings.unchecked(&name, Rule::LabelsMany, &what, error.line());
@@ -245,7 +245,7 @@ impl Lint {
     }
 
     /// What only the line of a sample shows.
-    fn sample(&mut self, sample: &Sample<'_, '_>) {
+    fn sample(&mut self, sample: &TextSample<'_, '_>) {
         let name = || sample.name.to_cow();
         for label in sample.labels {
             let value = label.value.to_cow();
@@ -274,8 +274,8 @@ impl Lint {
         let line = self.line.take();
         // OpenMetrics leaves these suffixes out of the name of the family.
         let suffix = match (self.format, family.kind()) {
-            (Format::OpenMetrics, Kind::Counter) => "_total",
-            (Format::OpenMetrics, Kind::Info) => "_info",
+            (TextFormat::OpenMetrics, FamilyType::Counter) => "_total",
+            (TextFormat::OpenMetrics, FamilyType::Info) => "_info",
             _ => "",
         };
         let name = format!("{}{suffix}", family.name());

@@ -125,7 +125,7 @@ fn implement(
             type Identity = #identity;
 
             const LABELS: &'static [#krate::snapshot::Label<'static>] =
-                #krate::label::Concatenated::new(&[#(#lists),*]).labels();
+                #krate::label::ConcatenatedLabels::new(&[#(#lists),*]).labels();
 
             #[inline]
             fn encode(&self, key: &mut #krate::KeyWriter<'_>) {

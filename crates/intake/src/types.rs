@@ -68,15 +68,15 @@ pub fn given(class: Class, value: f64) -> (Given<'static>, Mode) {
 }
 
 /// The same type in the words of remote write.
-pub fn series_type(kind: exposition::Kind) -> SeriesType {
+pub fn series_type(kind: exposition::FamilyType) -> SeriesType {
     match kind {
-        exposition::Kind::Counter => SeriesType::Counter,
-        exposition::Kind::Gauge => SeriesType::Gauge,
-        exposition::Kind::GaugeHistogram => SeriesType::GaugeHistogram,
-        exposition::Kind::Histogram => SeriesType::Histogram,
-        exposition::Kind::Info => SeriesType::Info,
-        exposition::Kind::StateSet => SeriesType::StateSet,
-        exposition::Kind::Summary => SeriesType::Summary,
+        exposition::FamilyType::Counter => SeriesType::Counter,
+        exposition::FamilyType::Gauge => SeriesType::Gauge,
+        exposition::FamilyType::GaugeHistogram => SeriesType::GaugeHistogram,
+        exposition::FamilyType::Histogram => SeriesType::Histogram,
+        exposition::FamilyType::Info => SeriesType::Info,
+        exposition::FamilyType::StateSet => SeriesType::StateSet,
+        exposition::FamilyType::Summary => SeriesType::Summary,
         _ => SeriesType::Unknown,
     }
 }

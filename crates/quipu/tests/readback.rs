@@ -12,8 +12,10 @@ use quipu::{
     CounterFamily, Description, FloatCounter, GaugeFamily, HistogramFamily, Info, LabelValue,
     Registry, StateSet, Summary,
 };
-use quipu_wire::remote::exposition::text::{self, Options, Reader};
-use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value, read_families};
+use quipu_wire::remote::exposition::text::{self, Options, TextReader};
+use quipu_wire::remote::exposition::{
+    Families, Family, FamilyType, Limits, MetricValue, read_families,
+};
 
 #[derive(LabelValue)]
 enum Mode {
@@ -35,10 +37,10 @@ fn read(registry: &Registry, format: Format, escaping: Escaping) -> Rows {
             read_families(&out, Limits::default(), add).unwrap();
             return rows;
         }
-        Format::OpenMetrics => text::Format::OpenMetrics,
-        _ => text::Format::Prometheus,
+        Format::OpenMetrics => text::TextFormat::OpenMetrics,
+        _ => text::TextFormat::Prometheus,
     };
-    let mut reader = Reader::new(&out, Options::new(format));
+    let mut reader = TextReader::new(&out, Options::new(format));
     let mut families = Families::new(format, Limits::default());
     while let Some(item) = reader.next() {
         families.push(&item.unwrap(), &mut add).unwrap();
@@ -52,21 +54,21 @@ fn add(family: Family<'_>, rows: &mut Rows) {
     let name = family.name();
     let name = name.strip_suffix("_total").or(name.strip_suffix("_info")).unwrap_or(name);
     let kind = match family.kind() {
-        Kind::Info | Kind::StateSet => Kind::Gauge,
+        FamilyType::Info | FamilyType::StateSet => FamilyType::Gauge,
         kind => kind,
     };
     for metric in family.metrics() {
         let labels: Vec<_> = metric.labels().collect();
         let value = match metric.value() {
-            Value::Counter { total, exemplar: _ } => format!("{total:?}"),
-            Value::Gauge(value) => format!("{value:?}"),
-            Value::Histogram(histogram) => {
+            MetricValue::Counter { total, exemplar: _ } => format!("{total:?}"),
+            MetricValue::Gauge(value) => format!("{value:?}"),
+            MetricValue::Histogram(histogram) => {
                 let finite = histogram.buckets().filter(|bucket| bucket.upper_bound.is_finite());
                 let buckets: Vec<_> =
                     finite.map(|bucket| (bucket.upper_bound, bucket.cumulative_count)).collect();
                 format!("{:?} {:?} {buckets:?}", histogram.count, histogram.sum)
             }
-            Value::Summary(summary) => format!("{:?} {:?}", summary.count, summary.sum),
+            MetricValue::Summary(summary) => format!("{:?} {:?}", summary.count, summary.sum),
             value => panic!("{name} {value:?}"),
         };
         let row = format!("{name} {kind:?} {:?} {labels:?}", family.help());

@@ -159,7 +159,7 @@ pub struct Names(Vec<Pattern>);
 
 impl Names {
     /// Those of these places.
-    pub fn of(places: &[String]) -> Self {
+    pub fn from_places(places: &[String]) -> Self {
         let mut names = Vec::new();
         for place in places {
             let mut parts = place.split('/').filter(|part| !part.is_empty()).peekable();
@@ -517,11 +517,11 @@ mod tests {
     #[test]
     fn names_that_a_look_may_find() {
         let places = ["/run/quipu", "/srv/*/metrics.x", "web[0-9]"].map(String::from);
-        let names = Names::of(&places);
+        let names = Names::from_places(&places);
         for name in ["a.quipu", "counter_1.db", "x.bin", "quipu", "anything", "metrics.x"] {
             assert!(names.has(name), "{name}");
         }
-        let names = Names::of(&["/run/quipu".to_owned(), "web[0-9].x".to_owned()]);
+        let names = Names::from_places(&["/run/quipu".to_owned(), "web[0-9].x".to_owned()]);
         assert!(names.has("web1.x") && names.has("quipu"));
         for name in ["a.tmp", "run", "web.x", "quipu.lock", ""] {
             assert!(!names.has(name), "{name}");

@@ -411,7 +411,7 @@ impl Recorded {
     /// Whether it, or one of its samples, has one of these names.
     pub fn is_one_of(&self, names: &[String]) -> bool {
         names.contains(&self.name)
-            || ShownNames::of(&self.name, self.kind).any(|name| names.contains(&name))
+            || ShownNames::for_family(&self.name, self.kind).any(|name| names.contains(&name))
     }
 
     /// Passes on the series from number `from` on, until `is_full` returns true. Returns the number

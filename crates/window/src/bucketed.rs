@@ -10,7 +10,7 @@ use quipu_segment::{Cells, Kind, LINE_CELLS, Segment, Stripes};
 use crate::error::Error;
 use crate::json::{self, Moment};
 use crate::ring::{Lines, Peak, Ring};
-use crate::save::{Loaded, Window};
+use crate::save::{LoadReport, Window};
 use crate::shape::Shape;
 
 /// A sliding window in buckets of one width, the accuracy.
@@ -366,7 +366,7 @@ impl<C: Clock> Window for Bucketed<C> {
         save_ring(&self.ring, self.shape.ticks, self.moment(), out)
     }
 
-    fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, Error> {
+    fn load(&mut self, input: &mut dyn Read) -> Result<LoadReport, Error> {
         load_ring(&self.ring, self.moment(), input)
     }
 }
@@ -387,7 +387,7 @@ pub(crate) fn load_ring(
     ring: &Ring,
     moment: Moment,
     input: &mut dyn Read,
-) -> Result<Loaded, Error> {
+) -> Result<LoadReport, Error> {
     let (counts, loaded) = json::read(input, ring.span(), ring.accuracy(), moment)?;
     // A ring never goes back in time, not even when it is loaded.
     let now = moment.now.max(ring.last().saturating_mul(ring.accuracy()));

@@ -7,7 +7,7 @@ use quipu_segment::clock::{CachedClock, Clock};
 
 use crate::bucketed::Bucketed;
 use crate::error::Error;
-use crate::save::{Loaded, Window};
+use crate::save::{LoadReport, Window};
 
 /// A sliding window in a few buckets, on a clock whose reading costs one load.
 ///
@@ -107,7 +107,7 @@ impl<C: Clock> Window for Constant<C> {
         self.buckets.save(out)
     }
 
-    fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, Error> {
+    fn load(&mut self, input: &mut dyn Read) -> Result<LoadReport, Error> {
         self.buckets.load(input)
     }
 }

@@ -26,7 +26,7 @@ use quipu_segment::clock::{Clock, Precise};
 
 use crate::error::Error;
 use crate::log::{Log, Snapshot};
-use crate::save::{Loaded, Window};
+use crate::save::{LoadReport, Window};
 use crate::shape::nanoseconds;
 
 /// A sliding window that knows the time of every event to the nanosecond.
@@ -416,9 +416,9 @@ impl<C: Clock> Window for Exact<C> {
         Ok(out.write_all(&buffer[..filled])?)
     }
 
-    fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, Error> {
+    fn load(&mut self, input: &mut dyn Read) -> Result<LoadReport, Error> {
         let (now, unix) = (self.clock.now(), self.clock.unix());
-        let mut loaded = Loaded::default();
+        let mut loaded = LoadReport::default();
         let mut times = WindowTimes { limit: self.limit, ..WindowTimes::default() };
         let mut buffer = vec![0; BUFFER];
         let mut kept = 0;

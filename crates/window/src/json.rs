@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::save::Loaded;
+use crate::save::LoadReport;
 
 /// A bucket in the file.
 #[derive(Debug, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub(crate) fn read(
     ticks: u64,
     accuracy: u64,
     moment: Moment,
-) -> Result<(Vec<u64>, Loaded), Error> {
+) -> Result<(Vec<u64>, LoadReport), Error> {
     let mut text = Vec::new();
     let length = input.take(MAX_BYTES + 1).read_to_end(&mut text)? as u64;
     if length > MAX_BYTES {
@@ -68,7 +68,7 @@ pub(crate) fn read(
     }
     // The ticks of a window are at most 2^24, see `Shape`.
     let mut counts = vec![0u64; ticks as usize + 1];
-    let mut loaded = Loaded::default();
+    let mut loaded = LoadReport::default();
     if text.iter().all(u8::is_ascii_whitespace) {
         return Ok((counts, loaded));
     }

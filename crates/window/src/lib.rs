@@ -67,7 +67,7 @@ pub use keyed::{KeyedOptions, KeyedWindows, MAX_EVENTS, Ranking};
 #[cfg(not(loom))]
 pub use ring::Peak;
 #[cfg(not(loom))]
-pub use save::{Loaded, Window, load_file, save_file, save_file_synced};
+pub use save::{LoadReport, Window, load_file, save_file, save_file_synced};
 
 /// The ring without the counters around it, for the loom models.
 #[cfg(loom)]

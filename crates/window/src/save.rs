@@ -52,13 +52,13 @@ pub trait Window {
     /// # Errors
     /// Those of the reader, and [`Error::Malformed`] for bytes that no counter of this kind has
     /// saved. On an error, the counter is unchanged.
-    fn load(&mut self, input: &mut dyn Read) -> Result<Loaded, Error>;
+    fn load(&mut self, input: &mut dyn Read) -> Result<LoadReport, Error>;
 }
 
 /// What happened to the events of a saved counter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Loaded {
+pub struct LoadReport {
     /// Events that the window now counts.
     pub counted: u64,
     /// Events that were too old.
@@ -135,7 +135,7 @@ fn replace(
 pub fn load_file(
     window: &mut (impl Window + ?Sized),
     path: impl AsRef<Path>,
-) -> Result<Loaded, Error> {
+) -> Result<LoadReport, Error> {
     let path = path.as_ref();
     let mut load = || match File::open(path) {
         Ok(file) => window.load(&mut BufReader::with_capacity(BUFFER, file)),

@@ -153,7 +153,7 @@ fn a_file_is_whole_or_as_it_was() {
             out.write_all(&[b'x'; 100_000])?;
             Err(std::io::Error::other("the disk is on fire").into())
         }
-        fn load(&mut self, _: &mut dyn std::io::Read) -> Result<quipu_window::Loaded, Error> {
+        fn load(&mut self, _: &mut dyn std::io::Read) -> Result<quipu_window::LoadReport, Error> {
             Err(std::io::Error::other("it is only saved").into())
         }
     }

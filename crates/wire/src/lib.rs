@@ -51,5 +51,5 @@ pub use format::Format;
 pub use formats::*;
 pub use message::{BatchTimer, Counter, Gauge, Kind, Message, Metric, MetricType, MetricUnion};
 #[cfg(feature = "quipu")]
-pub use quipu::{Series, StreamReader, StreamWriter};
+pub use quipu::{StreamReader, StreamSeries, StreamWriter};
 pub use stream::{Decoder, Encoder, Framing};

@@ -12,7 +12,7 @@ use quipu_wire::remote::{Cut, LineBuffer};
 type Read = fn(&[u8]) -> Vec<String>;
 
 fn graphite(input: &[u8]) -> Vec<String> {
-    let lines = quipu_wire::remote::graphite::Lines::new(input);
+    let lines = quipu_wire::remote::graphite::GraphiteLines::new(input);
     let shown = lines.map(|line| match line {
         Ok(sample) => format!("{sample:?} {:?}", sample.tags().collect::<Vec<_>>()),
         Err(error) => format!("{} {:?}", error.offset(), error.reason()),
@@ -21,7 +21,7 @@ fn graphite(input: &[u8]) -> Vec<String> {
 }
 
 fn influx(input: &[u8]) -> Vec<String> {
-    let lines = quipu_wire::remote::influx::Lines::new(input);
+    let lines = quipu_wire::remote::influx::InfluxLines::new(input);
     let shown = lines.map(|line| match line {
         Ok(point) => {
             let tags: Vec<_> = point.tags().map(|(a, b)| (a.to_cow(), b.to_cow())).collect();
@@ -127,7 +127,7 @@ proptest! {
         let whole = influx(&input);
         let alone: Vec<_> = lines_of_influx(&input).iter().flat_map(|line| influx(line)).collect();
         prop_assert_eq!(&whole, &alone);
-        let mut buffer = quipu_wire::remote::influx::LineBuffer::new(input.len());
+        let mut buffer = quipu_wire::remote::influx::InfluxLineBuffer::new(input.len());
         let mut pieces = Vec::new();
         let mut push = |cut: Cut<'_>| match cut {
             Cut::Lines(lines) => pieces.extend(influx(lines)),
@@ -157,7 +157,7 @@ proptest! {
             line += &format!(",{}={value}i", escaped(name, "=, "));
         }
         line.extend(time.map(|time| format!(" {time}")));
-        let mut lines = quipu_wire::remote::influx::Lines::new(line.as_bytes());
+        let mut lines = quipu_wire::remote::influx::InfluxLines::new(line.as_bytes());
         let point = lines.next().unwrap().unwrap();
         prop_assert_eq!(point.measurement.to_cow(), measurement);
         prop_assert_eq!(point.time, time);
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_eq!(read, tags);
         let read: Vec<_> =
             point.fields().skip(1).map(|(name, value)| (name.to_cow().into_owned(), value)).collect();
-        let integer = quipu_wire::remote::influx::Value::Integer;
+        let integer = quipu_wire::remote::influx::FieldValue::Integer;
         let sent: Vec<_> = fields.into_iter().map(|(name, value)| (name, integer(value))).collect();
         prop_assert_eq!(read, sent);
         prop_assert!(lines.next().is_none());
@@ -186,7 +186,7 @@ proptest! {
             line += &format!(";{name}={value}");
         }
         line += &format!(" {value} {}", time.unwrap_or(-1));
-        let mut lines = quipu_wire::remote::graphite::Lines::new(line.as_bytes());
+        let mut lines = quipu_wire::remote::graphite::GraphiteLines::new(line.as_bytes());
         let sample = lines.next().unwrap().unwrap();
         prop_assert_eq!(sample.path, path.as_str());
         prop_assert_eq!(sample.value, value);

@@ -20,7 +20,7 @@ mod written;
 use oracle::{otlp, v1, v2};
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, Entry, Otlp, RemoteWrite1, RemoteWrite2, Series, SeriesType, Value, WriteReader,
+    self, AttributeValue, Entry, Otlp, RemoteWrite1, RemoteWrite2, Series, SeriesType, WriteReader,
     WriteVersion,
 };
 use quipu_wire::{BatchTimer, Counter, Gauge, Message, MetricType, MetricUnion};
@@ -425,7 +425,7 @@ fn prost_reads_otlp() {
 fn what_is_written_as_otlp_is_read() {
     let mut seen = vec![];
     remote::read_metrics_request(&ours_otlp(), |point| {
-        assert_eq!(point.resource.attributes, [("service.name", Value::Text("pokedex"))]);
+        assert_eq!(point.resource.attributes, [("service.name", AttributeValue::Text("pokedex"))]);
         assert_eq!(point.time_ns, TIME as u64 * 1_000_000);
         seen.push(format!("{} {:?} {:?}", point.metric.name, point.attributes, point.value));
     })

@@ -7,7 +7,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use quipu_wire::remote::statsd::{Line, LineError, Lines, Tags};
+use quipu_wire::remote::statsd::{StatsdLine, StatsdLineError, StatsdLines, Tags};
 use quipu_wire::remote::{Cut, LineBuffer};
 
 /// What a client sends in a line.
@@ -89,8 +89,8 @@ impl Sent {
     }
 }
 
-fn parts(line: &Result<Line<'_>, LineError>) -> Read {
-    let Ok(Line::Sample(sample)) = line else { panic!("{line:?}") };
+fn parts(line: &Result<StatsdLine<'_>, StatsdLineError>) -> Read {
+    let Ok(StatsdLine::Sample(sample)) = line else { panic!("{line:?}") };
     let values = sample.values().map(|value| value.unwrap().number).collect();
     let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
     let tags = sample.tags().map(|tag| owned(tag.unwrap())).collect();
@@ -101,9 +101,9 @@ fn parts(line: &Result<Line<'_>, LineError>) -> Read {
 /// All that can be read, without the numbers of lines.
 fn all(input: &[u8], tags: Tags) -> Vec<String> {
     let lines = input.iter().filter(|byte| **byte == b'\n').count() as u64 + 1;
-    let show = |line: Result<Line<'_>, LineError>| match line {
-        Ok(Line::Sample(sample)) => {
-            let error = |e: LineError| (e.reason(), e.offset());
+    let show = |line: Result<StatsdLine<'_>, StatsdLineError>| match line {
+        Ok(StatsdLine::Sample(sample)) => {
+            let error = |e: StatsdLineError| (e.reason(), e.offset());
             let values: Vec<_> = sample.values().map(|value| value.map_err(error)).collect();
             let tags: Vec<_> = sample.tags().collect();
             format!("{} {:?} {} {values:?} {tags:?}", sample.name, sample.kind, sample.rate)
@@ -114,7 +114,7 @@ fn all(input: &[u8], tags: Tags) -> Vec<String> {
             format!("{:?} {}", error.reason(), error.offset())
         }
     };
-    Lines::new(input, tags).map(show).collect()
+    StatsdLines::new(input, tags).map(show).collect()
 }
 
 fn tags() -> impl Strategy<Value = Tags> {
@@ -154,7 +154,7 @@ proptest! {
             packet.extend_from_slice(one.line().as_bytes());
             packet.push(b'\n');
         }
-        let read: Vec<_> = Lines::new(&clean, Tags::ALL).collect();
+        let read: Vec<_> = StatsdLines::new(&clean, Tags::ALL).collect();
         prop_assert_eq!(read.len(), sent.len());
         for (sent, read) in sent.iter().zip(&read) {
             prop_assert_eq!(sent.parts(), parts(read));

@@ -16,7 +16,9 @@ use quipu::snapshot::{
     Value,
 };
 use quipu_segment::hash::Seeded;
-use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Reader, Sample};
+use quipu_wire::remote::exposition::text::{
+    Item, Options, TextFormat, TextLineError, TextReader, TextSample,
+};
 use quipu_wire::remote::exposition::{self as wire, Families, FamilyError, Limits};
 
 use super::form::{Draft, Form, Shape};
@@ -96,7 +98,7 @@ pub(super) fn read(
 
 /// Reads the lines of an exposition.
 pub(super) struct Reading<'h> {
-    format: Format,
+    format: TextFormat,
     hash: &'h Seeded,
     turn: &'h Turn<'h>,
     pub(super) recorder: Recorder,
@@ -106,7 +108,7 @@ pub(super) struct Reading<'h> {
     /// How many families there are, and sets of names that their labels have.
     sets: usize,
     /// The types of the families so far.
-    pub(super) kinds: HashMap<String, wire::Kind>,
+    pub(super) kinds: HashMap<String, wire::FamilyType>,
     /// How the lines are put together.
     draft: Draft,
     /// The bounds of the current family's buckets as the target spelled them, and whether the
@@ -128,7 +130,7 @@ struct Head<'a> {
 
 /// A metric of a family, or one sample of it.
 struct Entry<'f> {
-    metric: wire::Metric<'f>,
+    metric: wire::FamilyMetric<'f>,
     sample: Option<One>,
 }
 
@@ -154,7 +156,7 @@ struct Set {
 }
 
 impl<'h> Reading<'h> {
-    pub(super) fn new(format: Format, hash: &'h Seeded, turn: &'h Turn<'h>) -> Self {
+    pub(super) fn new(format: TextFormat, hash: &'h Seeded, turn: &'h Turn<'h>) -> Self {
         Self {
             format,
             hash,
@@ -180,9 +182,9 @@ impl<'h> Reading<'h> {
         lines: &[u8],
         families: &mut Families,
         most: usize,
-        is_end: impl Fn(&LineError) -> bool,
+        is_end: impl Fn(&TextLineError) -> bool,
     ) -> Result<(), Flaw> {
-        let mut reader = Reader::new(lines, Options::new(self.format));
+        let mut reader = TextReader::new(lines, Options::new(self.format));
         while let Some(item) = reader.next() {
             self.turn.line()?;
             let item = match item {
@@ -209,7 +211,7 @@ impl<'h> Reading<'h> {
             if let Item::Sample(sample) = &item {
                 self.draft.sample();
                 // There, a form reads numbers alone.
-                if self.format == Format::OpenMetrics && sample.timestamp_ms.is_some() {
+                if self.format == TextFormat::OpenMetrics && sample.timestamp_ms.is_some() {
                     self.draft.refuse();
                 }
                 self.note_bound(sample);
@@ -235,14 +237,14 @@ impl<'h> Reading<'h> {
     }
 
     /// Notes how the bound of a bucket is spelled.
-    fn note_bound(&mut self, sample: &Sample<'_, '_>) {
+    fn note_bound(&mut self, sample: &TextSample<'_, '_>) {
         if !sample.name.raw().ends_with("_bucket") {
             return;
         }
         let Some(label) = sample.labels.iter().find(|label| label.name == *"le") else { return };
         let text = label.value.to_cow();
         let Ok(bound) = text.parse::<f64>() else { return };
-        let is_openmetrics = self.format == Format::OpenMetrics;
+        let is_openmetrics = self.format == TextFormat::OpenMetrics;
         self.bounds.entry(bound.to_bits()).or_insert_with(|| {
             let usual = spelled(bound);
             let is_usual = match text.strip_suffix(".0") {
@@ -263,32 +265,34 @@ impl<'h> Reading<'h> {
         let head = Head { name, help, unit, kind: Kind::Unknown, bare: false };
         let whole = || family.metrics().map(|metric| Entry { metric, sample: None });
         match kind {
-            wire::Kind::Counter => {
+            wire::FamilyType::Counter => {
                 let stem = name.strip_suffix("_total").filter(|stem| !stem.is_empty());
-                let bare = stem.is_none() && self.format == Format::Prometheus;
+                let bare = stem.is_none() && self.format == TextFormat::Prometheus;
                 let name = stem.unwrap_or(name);
                 self.put(Head { name, kind: Kind::Counter, bare, ..head }, whole());
             }
-            wire::Kind::Gauge => self.put(Head { kind: Kind::Gauge, ..head }, whole()),
+            wire::FamilyType::Gauge => self.put(Head { kind: Kind::Gauge, ..head }, whole()),
             // Beside a gauge of this name that another target has, an info could not be shown.
-            wire::Kind::Info => {
-                let is_openmetrics = self.format == Format::OpenMetrics;
+            wire::FamilyType::Info => {
+                let is_openmetrics = self.format == TextFormat::OpenMetrics;
                 let suffix = if is_openmetrics { "_info" } else { "" };
                 let name = &[name, suffix].concat();
                 self.put(Head { name, unit: "", kind: Kind::Gauge, ..head }, whole());
             }
-            wire::Kind::StateSet => self.put(Head { kind: Kind::Gauge, unit: "", ..head }, whole()),
-            wire::Kind::Histogram if family.metrics().all(is_whole_histogram) => {
+            wire::FamilyType::StateSet => {
+                self.put(Head { kind: Kind::Gauge, unit: "", ..head }, whole())
+            }
+            wire::FamilyType::Histogram if family.metrics().all(is_whole_histogram) => {
                 self.put(Head { kind: Kind::Histogram, ..head }, whole());
             }
-            wire::Kind::Summary if family.metrics().all(is_whole_summary) => {
+            wire::FamilyType::Summary if family.metrics().all(is_whole_summary) => {
                 self.put(Head { kind: Kind::Summary, ..head }, whole());
             }
-            wire::Kind::Histogram => self.flat(head, family, ["_sum", "_count"]),
-            wire::Kind::GaugeHistogram => {
+            wire::FamilyType::Histogram => self.flat(head, family, ["_sum", "_count"]),
+            wire::FamilyType::GaugeHistogram => {
                 self.flat(Head { kind: Kind::Gauge, ..head }, family, ["_gsum", "_gcount"]);
             }
-            wire::Kind::Summary => self.flat(head, family, ["_sum", "_count"]),
+            wire::FamilyType::Summary => self.flat(head, family, ["_sum", "_count"]),
             _ => self.put(head, whole()),
         }
         self.draft.family(family.metrics().len(), self.recorder.families());
@@ -297,15 +301,15 @@ impl<'h> Reading<'h> {
 
     /// The type of a family. One that goes on after others has the type that it had, if a value
     /// without more can have it.
-    fn kind(&mut self, family: wire::Family<'_>) -> wire::Kind {
+    fn kind(&mut self, family: wire::Family<'_>) -> wire::FamilyType {
         let kind = family.kind();
         match self.kinds.get(family.name()) {
-            Some(before @ (wire::Kind::Counter | wire::Kind::Gauge))
-                if kind == wire::Kind::Unknown =>
+            Some(before @ (wire::FamilyType::Counter | wire::FamilyType::Gauge))
+                if kind == wire::FamilyType::Unknown =>
             {
                 // In OpenMetrics, the samples of a counter have another name.
-                let is_counter = *before == wire::Kind::Counter;
-                let has_other_name = is_counter && self.format == Format::OpenMetrics;
+                let is_counter = *before == wire::FamilyType::Counter;
+                let has_other_name = is_counter && self.format == TextFormat::OpenMetrics;
                 if has_other_name { kind } else { *before }
             }
             Some(_) => kind,
@@ -324,7 +328,7 @@ impl<'h> Reading<'h> {
         };
         for metric in family.metrics() {
             let (sum, count) = match metric.value() {
-                wire::Value::Histogram(histogram) => {
+                wire::MetricValue::Histogram(histogram) => {
                     for bucket in histogram.buckets() {
                         let bound = bucket.upper_bound;
                         let known = self.bounds.get(&bound.to_bits());
@@ -333,7 +337,7 @@ impl<'h> Reading<'h> {
                     }
                     (histogram.sum, histogram.count)
                 }
-                wire::Value::Summary(summary) => {
+                wire::MetricValue::Summary(summary) => {
                     for (quantile, value) in summary.quantiles() {
                         add(0, metric, Some(("quantile", spelled(quantile).into())), value);
                     }
@@ -484,8 +488,8 @@ impl<'f> Entry<'f> {
     /// The number of its samples.
     fn samples(&self) -> usize {
         match (&self.sample, self.metric.value()) {
-            (None, wire::Value::Histogram(histogram)) => histogram.buckets().len() + 2,
-            (None, wire::Value::Summary(summary)) => summary.quantiles().len() + 2,
+            (None, wire::MetricValue::Histogram(histogram)) => histogram.buckets().len() + 2,
+            (None, wire::MetricValue::Summary(summary)) => summary.quantiles().len() + 2,
             _ => 1,
         }
     }
@@ -500,17 +504,17 @@ impl<'f> Entry<'f> {
         let mut total = None;
         let n = match (&self.sample, self.metric.value()) {
             (Some(one), _) => one.value,
-            (None, wire::Value::Counter { total: n, exemplar }) => {
+            (None, wire::MetricValue::Counter { total: n, exemplar }) => {
                 total = exemplar.as_ref().map(|given| shown(given, &mut exemplar_labels));
                 n
             }
-            (None, wire::Value::Gauge(n) | wire::Value::Unknown(n)) => n,
-            (None, wire::Value::Histogram(histogram)) => {
+            (None, wire::MetricValue::Gauge(n) | wire::MetricValue::Unknown(n)) => n,
+            (None, wire::MetricValue::Histogram(histogram)) => {
                 return with_histogram(histogram, bounds, |histogram| {
                     pass(Value::Histogram(histogram));
                 });
             }
-            (None, wire::Value::Summary(summary)) => {
+            (None, wire::MetricValue::Summary(summary)) => {
                 let quantiles: Vec<_> = summary.quantiles().collect();
                 let count = summary.count.unwrap_or_default() as u64;
                 let sum = summary.sum.unwrap_or_default();
@@ -565,8 +569,8 @@ fn shown<'l>(exemplar: &wire::Exemplar<'_>, labels: &'l mut Vec<u8>) -> Exemplar
 }
 
 /// Whether a snapshot has a form for the histogram: its counts are whole and do not fall.
-fn is_whole_histogram(metric: wire::Metric<'_>) -> bool {
-    let wire::Value::Histogram(histogram) = metric.value() else { return false };
+fn is_whole_histogram(metric: wire::FamilyMetric<'_>) -> bool {
+    let wire::MetricValue::Histogram(histogram) = metric.value() else { return false };
     let Some(count) = histogram.count.filter(|count| is_whole(*count)) else { return false };
     let mut before = 0.0;
     let is_rising = histogram.buckets().all(|bucket| {
@@ -582,15 +586,15 @@ fn is_whole_histogram(metric: wire::Metric<'_>) -> bool {
     is_rising && has_all && histogram.sum.is_some() && has_no(metric, "le")
 }
 
-fn is_whole_summary(metric: wire::Metric<'_>) -> bool {
-    let wire::Value::Summary(summary) = metric.value() else { return false };
+fn is_whole_summary(metric: wire::FamilyMetric<'_>) -> bool {
+    let wire::MetricValue::Summary(summary) = metric.value() else { return false };
     let has_values = summary.count.is_some_and(is_whole) && summary.sum.is_some();
     has_values
         && summary.quantiles().all(|(quantile, _)| !quantile.is_nan())
         && has_no(metric, "quantile")
 }
 
-fn has_no(metric: wire::Metric<'_>, name: &str) -> bool {
+fn has_no(metric: wire::FamilyMetric<'_>, name: &str) -> bool {
     metric.labels().all(|label| label.0 != name)
 }
 

@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use quipu::snapshot::Number;
 use quipu_segment::hash::Seeded;
-use quipu_wire::remote::exposition::text::{self, Format, Item, LineError, Reason, value_and_time};
+use quipu_wire::remote::exposition::text::{
+    self, Item, TextFormat, TextLineError, TextReason, value_and_time,
+};
 use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 
 use super::families::{Body, Reading, number};
@@ -29,13 +31,13 @@ use quipu_sources::recorded::Seen;
 /// What a text has in common with the next one.
 #[derive(Debug)]
 pub(super) struct Form {
-    format: Format,
+    format: TextFormat,
     /// Its bytes without those after the labels of samples.
     text: Vec<u8>,
     lines: Vec<Line>,
     blocks: Vec<Block>,
     /// The types of all families.
-    kinds: HashMap<String, wire::Kind>,
+    kinds: HashMap<String, wire::FamilyType>,
     /// How many samples it has.
     samples: usize,
     /// What was read of it.
@@ -158,7 +160,7 @@ impl Draft {
         &mut self,
         text: &Text,
         recorded: &[Recorded],
-        kinds: &HashMap<String, wire::Kind>,
+        kinds: &HashMap<String, wire::FamilyType>,
         hash: &Seeded,
     ) -> Option<Shape> {
         let begun = self.blocks.last().map_or(0, |block| block.lines);
@@ -196,7 +198,7 @@ impl Draft {
     pub(super) fn form(
         mut self,
         text: &Text,
-        kinds: HashMap<String, wire::Kind>,
+        kinds: HashMap<String, wire::FamilyType>,
         samples: usize,
     ) -> Option<Form> {
         let length = self.lines.iter().map(|line| line.length()).sum();
@@ -267,7 +269,7 @@ impl Form {
                 own.try_for_each(|line| scan.line(*line).map(drop))?;
                 let part = &before[..before.len() - scan.rest.len()];
                 let begun = again.recorder.families().len();
-                let is_end = |error: &LineError| error.reason() == Reason::MissingEnd;
+                let is_end = |error: &TextLineError| error.reason() == TextReason::MissingEnd;
                 again.take(part, &mut assembly, usize::MAX, is_end).ok()?;
                 let read = &again.recorder.families()[begun..];
                 let is_same = |(one, known): (&Recorded, _)| one.has_series_of(known);
@@ -294,7 +296,7 @@ impl Form {
 struct Scan<'t> {
     known: &'t [u8],
     rest: &'t [u8],
-    format: Format,
+    format: TextFormat,
     turn: &'t Turn<'t>,
 }
 
@@ -328,7 +330,7 @@ impl<'t> Scan<'t> {
             if line.is_sample() {
                 let value = str::from_utf8(value).ok()?;
                 return Some(number(match self.format {
-                    Format::Prometheus => value_and_time(value)?.0,
+                    TextFormat::Prometheus => value_and_time(value)?.0,
                     _ => text::number(value.strip_prefix(' ')?)?,
                 }));
             }

@@ -270,7 +270,7 @@ impl Scraper {
         // The target decides how many different texts there are, and statuses.
         if self.faults.len() < MAX_FAULTS && !self.faults.contains(&fault.kind) {
             let (job, instance) = (printable(target.job()), printable(target.instance()));
-            warn!(%job, %instance, error = %printable(&fault.what), "a target cannot be scraped");
+            warn!(%job, %instance, error = %printable(&fault.message), "a target cannot be scraped");
             self.faults.push(fault.kind);
         }
         // It has the series, which are not shown now. The target may be away for long.
@@ -300,7 +300,7 @@ fn too_late(timeout: Duration) -> Fault {
          targets took the time",
         humantime::format_duration(timeout)
     );
-    Fault { what, kind: FaultKind::Timeout }
+    Fault { message: what, kind: FaultKind::Timeout }
 }
 
 /// Reads an exposition like a scrape of the target with this number. Returns `None` if the scrape

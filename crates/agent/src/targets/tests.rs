@@ -147,7 +147,7 @@ fn the_time_limit_of_a_scrape_includes_the_reading_of_the_response() {
     let begun = Instant::now().checked_sub(scraper.shared.options.timeout).unwrap();
     let fault = scraper.fetch(begun).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Timeout);
-    assert!(fault.what.contains("not read within 1m"), "{}", fault.what);
+    assert!(fault.message.contains("not read within 1m"), "{}", fault.message);
     assert_eq!(scraper.fetch(Instant::now()).unwrap().1.samples, 90);
 }
 

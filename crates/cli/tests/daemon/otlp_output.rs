@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use flate2::read::GzDecoder;
-use quipu_wire::remote::{self, Number, PointValue, Temporality, Value};
+use quipu_wire::remote::{self, AttributeValue, Number, PointValue, Temporality};
 use serde_json::json;
 
 use crate::common::{Daemon, Home, Received, lines, poll, wait_until};
@@ -182,9 +182,9 @@ fn read(point: &remote::Point<'_, '_>) -> Point {
     }
 }
 
-fn label((key, value): &(&str, Value<'_>)) -> String {
+fn label((key, value): &(&str, AttributeValue<'_>)) -> String {
     match value {
-        Value::Text(text) => format!("{key}={text:?}"),
+        AttributeValue::Text(text) => format!("{key}={text:?}"),
         other => panic!("{other:?}"),
     }
 }

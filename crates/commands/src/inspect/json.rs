@@ -55,9 +55,9 @@ pub(super) fn write(
         write!(out, "{}", if i == 0 { "\n" } else { ",\n" })?;
         damage.extend(write_family(inspection, family, out)?);
     }
-    damage.sort_by(|one, other| (one.at, &one.what).cmp(&(other.at, &other.what)));
+    damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
     damage.dedup();
-    let listed = damage.iter().map(|Damage { at, what }| json!({"at": at, "what": what}));
+    let listed = damage.iter().map(|Damage { at, message }| json!({"at": at, "what": message}));
     write!(out, "],\"left_out\":{}", inspection.left_out())?;
     writeln!(out, ",\"damage\":{}}}", escaped(&Json::from_iter(listed)))?;
     Ok(damage.is_empty())
@@ -72,11 +72,10 @@ fn owners(inspection: &Inspection, file: &Path) -> Json {
     let open = processes::open(file)
         .into_iter()
         .map(|open| json!({"pid": open.pid, "name": open.name, "state": open.state.to_string()}));
-    let owners = inspection
-        .report()
-        .owners
-        .iter()
-        .map(|owner| json!({"token": owner.token, "alive": owner.is_alive, "has": owner.what}));
+    let owners =
+        inspection.report().owners.iter().map(
+            |owner| json!({"token": owner.token, "alive": owner.is_alive, "has": owner.holding}),
+        );
     let named = processes::named(inspection).into_iter().map(|(token, (pid, is_alive))| {
         json!({"token": token, "alive": is_alive, "pid": pid, "has": "gauges of processes"})
     });

@@ -52,12 +52,12 @@ pub(super) fn write(
         title("left out", out)?;
         writeln!(out, "  {what}")?;
     }
-    damage.sort_by(|one, other| (one.at, &one.what).cmp(&(other.at, &other.what)));
+    damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
     damage.dedup();
     if !damage.is_empty() {
         title("damage", out)?;
         for damage in &damage {
-            writeln!(out, "  byte {}: {}", damage.at, shown(&damage.what))?;
+            writeln!(out, "  byte {}: {}", damage.at, shown(&damage.message))?;
         }
     }
     Ok(damage.is_empty())
@@ -119,7 +119,7 @@ fn owners(inspection: &Inspection, file: &Path, out: &mut impl Write) -> io::Res
         None => "unknown",
     };
     for owner in &inspection.report().owners {
-        let what = format!("has {}", owner.what);
+        let what = format!("has {}", owner.holding);
         let token = format!("token {}", owner.token);
         rows.push(vec![token, life(owner.is_alive).into(), String::new(), shown(&what)]);
     }

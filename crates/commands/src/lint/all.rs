@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use quipu_wire::remote::exposition::text::Format;
-use quipu_wire::remote::exposition::{Family, Kind};
+use quipu_wire::remote::exposition::text::TextFormat;
+use quipu_wire::remote::exposition::{Family, FamilyType};
 
 use super::findings::{Findings, Rule};
 use super::units;
@@ -41,7 +41,7 @@ impl Names {
         &mut self,
         name: &str,
         family: Family<'_>,
-        format: Format,
+        format: TextFormat,
         line: Option<u64>,
         findings: &mut Findings,
     ) {
@@ -80,11 +80,11 @@ impl Names {
 }
 
 /// The names of the samples of a family.
-fn samples(name: &str, family: Family<'_>, format: Format) -> Vec<String> {
+fn samples(name: &str, family: Family<'_>, format: TextFormat) -> Vec<String> {
     let suffixes: &[&str] = match (family.kind(), format) {
-        (Kind::Histogram, _) => &["_bucket", "_count", "_sum"],
-        (Kind::GaugeHistogram, _) => &["_bucket", "_gcount", "_gsum"],
-        (Kind::Summary, _) => &["", "_count", "_sum"],
+        (FamilyType::Histogram, _) => &["_bucket", "_count", "_sum"],
+        (FamilyType::GaugeHistogram, _) => &["_bucket", "_gcount", "_gsum"],
+        (FamilyType::Summary, _) => &["", "_count", "_sum"],
         _ => &[""],
     };
     let mut names: Vec<_> = suffixes.iter().map(|suffix| format!("{name}{suffix}")).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::ValueEnum;
-use quipu_wire::remote::exposition::text::LineError;
+use quipu_wire::remote::exposition::text::TextLineError;
 
 use super::Outcome;
 
@@ -152,7 +152,7 @@ impl Findings {
         self.missing += u64::from(!self.ignored.contains(&rule));
     }
 
-    pub(super) fn unreadable(&mut self, error: &LineError) {
+    pub(super) fn unreadable(&mut self, error: &TextLineError) {
         match self.unreadable.len() < MAX {
             true => self.unreadable.push(Unreadable {
                 line: error.line(),

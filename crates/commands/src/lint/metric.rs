@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use quipu_wire::remote::exposition::{Family, Histogram, Metric, Value};
+use quipu_wire::remote::exposition::{Family, FamilyMetric, Histogram, MetricValue};
 
 use super::findings::Rule;
 
@@ -34,10 +34,10 @@ pub(super) fn check(
     let mut bounds = None;
     for metric in family.metrics() {
         match metric.value() {
-            Value::Counter { total, .. } if total.is_nan() || total < 0.0 => {
+            MetricValue::Counter { total, .. } if total.is_nan() || total < 0.0 => {
                 add(Rule::CounterValue, format!("a counter should not be {total}"));
             }
-            Value::Histogram(histogram) => {
+            MetricValue::Histogram(histogram) => {
                 let of_metric: Vec<u64> =
                     histogram.buckets().map(|bucket| bucket.upper_bound.to_bits()).collect();
                 if *bounds.get_or_insert_with(|| of_metric.clone()) != of_metric {
@@ -46,7 +46,7 @@ pub(super) fn check(
                 }
                 buckets(histogram, add);
             }
-            Value::Summary(summary) => {
+            MetricValue::Summary(summary) => {
                 if summary.quantiles().any(|(quantile, _)| !(0.0..=1.0).contains(&quantile)) {
                     add(Rule::Quantile, "a quantile should be from 0 to 1".into());
                 }
@@ -83,8 +83,9 @@ fn buckets(histogram: Histogram<'_>, add: &mut impl FnMut(Rule, String)) {
 }
 
 fn label_names(family: Family<'_>, add: &mut impl FnMut(Rule, String)) {
-    let names =
-        |metric: Metric<'_>| metric.labels().map(|(name, _)| name.to_owned()).collect::<Vec<_>>();
+    let names = |metric: FamilyMetric<'_>| {
+        metric.labels().map(|(name, _)| name.to_owned()).collect::<Vec<_>>()
+    };
     let mut first: Option<Vec<String>> = None;
     let mut seen = HashSet::new();
     for metric in family.metrics() {
@@ -126,7 +127,7 @@ fn label_name(name: &str, add: &mut impl FnMut(Rule, String)) {
 /// Names the label that most of the series come from.
 fn cardinality(family: Family<'_>, max_series: usize, add: &mut impl FnMut(Rule, String)) {
     let mut values: BTreeMap<&str, HashSet<&str>> = BTreeMap::new();
-    for (name, value) in family.metrics().flat_map(Metric::labels) {
+    for (name, value) in family.metrics().flat_map(FamilyMetric::labels) {
         values.entry(name).or_default().insert(value);
     }
     let most = values.iter().max_by_key(|(_, values)| values.len());

@@ -3,7 +3,7 @@
 //!
 //! <https://github.com/prometheus/client_golang/tree/main/prometheus/testutil/promlint>
 
-use quipu_wire::remote::exposition::{Family, Kind};
+use quipu_wire::remote::exposition::{Family, FamilyType};
 
 use super::findings::Rule;
 use super::units::{ABBREVIATIONS, of_name};
@@ -14,12 +14,12 @@ pub(super) fn check(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &
     if let Some((unit, base)) = of_name(name).filter(|(unit, base)| unit != base) {
         add(Rule::Unit, &format!("use base unit {base:?} instead of {unit:?}"));
     }
-    let is_typed = kind != Kind::Unknown;
+    let is_typed = kind != FamilyType::Unknown;
     match (kind, name.ends_with("_total")) {
-        (Kind::Counter, false) => {
+        (FamilyType::Counter, false) => {
             add(Rule::Total, "counter metrics should have \"_total\" suffix");
         }
-        (Kind::Counter | Kind::Unknown, _) | (_, false) => {}
+        (FamilyType::Counter | FamilyType::Unknown, _) | (_, false) => {}
         (_, true) => add(Rule::Total, "non-counter metrics should not have \"_total\" suffix"),
     }
     if is_typed {
@@ -47,8 +47,8 @@ pub(super) fn check(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &
 }
 
 fn reserved(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &str)) {
-    let is_histogram = matches!(family.kind(), Kind::Histogram);
-    let is_summary = family.kind() == Kind::Summary;
+    let is_histogram = matches!(family.kind(), FamilyType::Histogram);
+    let is_summary = family.kind() == FamilyType::Summary;
     if !is_histogram && name.ends_with("_bucket") {
         add(Rule::Reserved, "non-histogram metrics should not have \"_bucket\" suffix");
     }
@@ -71,13 +71,13 @@ fn reserved(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &str)) {
 }
 
 /// The name of a type in names of metrics. Infos and state sets are OpenMetrics' own.
-fn type_name(kind: Kind) -> Option<&'static str> {
+fn type_name(kind: FamilyType) -> Option<&'static str> {
     match kind {
-        Kind::Counter => Some("counter"),
-        Kind::Gauge => Some("gauge"),
-        Kind::Histogram => Some("histogram"),
-        Kind::GaugeHistogram => Some("gauge_histogram"),
-        Kind::Summary => Some("summary"),
+        FamilyType::Counter => Some("counter"),
+        FamilyType::Gauge => Some("gauge"),
+        FamilyType::Histogram => Some("histogram"),
+        FamilyType::GaugeHistogram => Some("gauge_histogram"),
+        FamilyType::Summary => Some("summary"),
         _ => None,
     }
 }

@@ -103,7 +103,7 @@ fn each_line_that_cannot_be_read_is_listed() {
     assert_eq!(rules, [Rule::Type]);
     let mut text = Text::of_bytes(b"# TYPE a gauge\n# HELP a Help.\na 1\n".into());
     assert_eq!(check(&text, 2, &[]).outcome(), Outcome::Sound);
-    text.format = Format::OpenMetrics;
+    text.format = TextFormat::OpenMetrics;
     let findings = check(&text, 2, &[]);
     assert!(findings.lines()[0].what.contains("# EOF"), "{findings:?}");
     text.content_type = Some(String::new());

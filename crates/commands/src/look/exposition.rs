@@ -1,7 +1,7 @@
 //! Looks at expositions: Prometheus' text format and OpenMetrics.
 
 use quipu::snapshot::{Kind, Number};
-use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader};
+use quipu_wire::remote::exposition::text::{Item, Options, TextFormat, TextReader};
 use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 
 use super::exponential;
@@ -13,7 +13,7 @@ use quipu_client::Text;
 /// # Errors
 /// If not a single line can be read.
 pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
-    let mut reader = Reader::new(&text.bytes, Options::new(text.format));
+    let mut reader = TextReader::new(&text.bytes, Options::new(text.format));
     let mut families = Families::new(text.format, Limits::default());
     let (mut is_read, mut first_error) = (false, None);
     while let Some(item) = reader.next() {
@@ -48,16 +48,16 @@ pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
 /// What cannot be read: the rest is left out.
 pub(super) fn read_protobuf(bytes: &[u8], look: &mut Look) -> Result<(), String> {
     // Its names are those of the text format.
-    let each = |family: wire::Family<'_>| add_family(look, Format::Prometheus, family);
+    let each = |family: wire::Family<'_>| add_family(look, TextFormat::Prometheus, family);
     wire::read_families(bytes, Limits::default(), each).map_err(|error| error.to_string())
 }
 
-fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
+fn add_family(look: &mut Look, format: TextFormat, family: wire::Family<'_>) {
     let of = type_of(family.kind());
     // OpenMetrics leaves these suffixes out of the name of the family.
     let suffix = match (format, of) {
-        (Format::OpenMetrics, Kind::Counter) => "_total",
-        (Format::OpenMetrics, Kind::Info) => "_info",
+        (TextFormat::OpenMetrics, Kind::Counter) => "_total",
+        (TextFormat::OpenMetrics, Kind::Info) => "_info",
         _ => "",
     };
     let number = look.family(Family {
@@ -71,10 +71,10 @@ fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
         let start =
             metric.created_ms().and_then(|ms| u64::try_from(ms).ok()?.checked_mul(1_000_000));
         let value = match metric.value() {
-            wire::Value::Counter { total: n, .. }
-            | wire::Value::Gauge(n)
-            | wire::Value::Unknown(n) => Value::Number(Number::Float(n)),
-            wire::Value::Histogram(histogram) => {
+            wire::MetricValue::Counter { total: n, .. }
+            | wire::MetricValue::Gauge(n)
+            | wire::MetricValue::Unknown(n) => Value::Number(Number::Float(n)),
+            wire::MetricValue::Histogram(histogram) => {
                 let is_exponential = fill(&mut buckets, histogram);
                 let counted = buckets.iter().map(|(_, count)| count).sum();
                 Value::Histogram {
@@ -84,7 +84,7 @@ fn add_family(look: &mut Look, format: Format, family: wire::Family<'_>) {
                     is_exponential,
                 }
             }
-            wire::Value::Summary(summary) => {
+            wire::MetricValue::Summary(summary) => {
                 buckets.clear();
                 buckets.extend(summary.quantiles());
                 Value::Summary {
@@ -123,14 +123,14 @@ fn fill(buckets: &mut Vec<(f64, f64)>, histogram: wire::Histogram<'_>) -> bool {
     false
 }
 
-fn type_of(kind: wire::Kind) -> Kind {
+fn type_of(kind: wire::FamilyType) -> Kind {
     match kind {
-        wire::Kind::Counter => Kind::Counter,
-        wire::Kind::Gauge => Kind::Gauge,
-        wire::Kind::Histogram | wire::Kind::GaugeHistogram => Kind::Histogram,
-        wire::Kind::Summary => Kind::Summary,
-        wire::Kind::Info => Kind::Info,
-        wire::Kind::StateSet => Kind::StateSet,
+        wire::FamilyType::Counter => Kind::Counter,
+        wire::FamilyType::Gauge => Kind::Gauge,
+        wire::FamilyType::Histogram | wire::FamilyType::GaugeHistogram => Kind::Histogram,
+        wire::FamilyType::Summary => Kind::Summary,
+        wire::FamilyType::Info => Kind::Info,
+        wire::FamilyType::StateSet => Kind::StateSet,
         _ => Kind::Unknown,
     }
 }

@@ -159,7 +159,7 @@ impl Recorded {
     /// The bytes at which something is damaged, and what that is.
     pub(crate) fn damage(&self) -> impl Iterator<Item = (u64, &str)> {
         let damage = &self.inspection.report().damage;
-        let of_file = damage.iter().map(|damage| (damage.at, &*damage.what));
+        let of_file = damage.iter().map(|damage| (damage.at, &*damage.message));
         of_file.chain(self.info.damage.iter().map(|(at, what)| (*at, &**what)))
     }
 
@@ -338,7 +338,7 @@ fn inspect(path: &Path) -> Result<Inspection, String> {
     let inspection = Inspection::of_file(path).map_err(|error| error.to_string())?;
     match (&inspection.report().header, inspection.report().damage.first()) {
         (None, Some(damage)) => Err(foreign::describe(path)
-            .unwrap_or_else(|| format!("byte {}: {}", damage.at, damage.what))),
+            .unwrap_or_else(|| format!("byte {}: {}", damage.at, damage.message))),
         _ => Ok(inspection),
     }
 }

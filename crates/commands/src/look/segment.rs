@@ -43,7 +43,7 @@ pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), Strin
             1 => String::new(),
             count => format!(", and {} more: see quipu inspect", count - 1),
         };
-        look.problem(format!("{name}: damaged at byte {}: {}{others}", first.at, first.what));
+        look.problem(format!("{name}: damaged at byte {}: {}{others}", first.at, first.message));
     }
     Ok(())
 }

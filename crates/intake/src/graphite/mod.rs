@@ -9,7 +9,7 @@ use std::mem;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
 use quipu::{Counter, Metrics as Group, Registry, Scope};
-use quipu_wire::remote::graphite::{Lines, Sample};
+use quipu_wire::remote::graphite::{GraphiteLines, GraphiteSample};
 use quipu_wire::remote::statsd::Name;
 
 use super::Shared;
@@ -83,7 +83,7 @@ impl Reader for Values {
 
     fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>) {
         let now_ms = now_ms();
-        for line in Lines::new(lines) {
+        for line in GraphiteLines::new(lines) {
             common.counts.lines += 1;
             match line {
                 Ok(sample) => self.take(common, &sample, now_ms, report),
@@ -99,7 +99,13 @@ impl Reader for Values {
 }
 
 impl Values {
-    fn take(&mut self, common: &mut Common, sample: &Sample<'_>, now_ms: i64, report: &Report<'_>) {
+    fn take(
+        &mut self,
+        common: &mut Common,
+        sample: &GraphiteSample<'_>,
+        now_ms: i64,
+        report: &Report<'_>,
+    ) {
         let path = sample.path;
         let found = self.names.find(Name { head: path, tail: "" }, Class::Gauge);
         let Some((metric, treatment)) = common.metric(&path, &found, report) else { return };

@@ -9,9 +9,9 @@ use std::cell::RefMut;
 use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment, Order};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition::text::{
-    Format, Item, LineError, Sample, Text, Visitor, value_and_time,
+    Item, Text, TextFormat, TextLineError, TextSample, Visitor, value_and_time,
 };
-use quipu_wire::remote::exposition::{Families, Family, Kind, Limits, Value};
+use quipu_wire::remote::exposition::{Families, Family, FamilyType, Limits, MetricValue};
 
 use crate::encoded::{self, EncodedSeries, NameType, Timed};
 use crate::refusals::Input;
@@ -38,7 +38,7 @@ pub(super) struct Lines {
 
 /// What changes from line to line.
 struct Part {
-    format: Format,
+    format: TextFormat,
     extra: Extra,
     tally: Tally,
     /// The family that was announced last.
@@ -65,7 +65,7 @@ struct Kept {
 #[derive(Default)]
 struct Announced {
     name: String,
-    kind: Kind,
+    kind: FamilyType,
     help: String,
     unit: String,
 }
@@ -112,7 +112,7 @@ impl Lines {
     pub(super) fn new(
         inputs: &Inputs,
         request: &Request,
-        format: Format,
+        format: TextFormat,
         extra: Extra,
     ) -> Result<Self, Response> {
         let part = Part {
@@ -166,7 +166,7 @@ impl Visitor for Step<'_> {
         self.taker.known(line, number)
     }
 
-    fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+    fn item(&mut self, item: Result<Item<'_, '_>, TextLineError>) {
         let item = match item {
             Ok(item) => item,
             Err(error) => {
@@ -240,8 +240,8 @@ fn series_end(line: &[u8]) -> Option<usize> {
 }
 
 /// Whether metrics of this type have several samples.
-fn is_whole(kind: Kind) -> bool {
-    matches!(kind, Kind::Histogram | Kind::GaugeHistogram | Kind::Summary)
+fn is_whole(kind: FamilyType) -> bool {
+    matches!(kind, FamilyType::Histogram | FamilyType::GaugeHistogram | FamilyType::Summary)
 }
 
 impl Announced {
@@ -249,11 +249,11 @@ impl Announced {
     fn has(&self, name: &str) -> bool {
         let Some(suffix) = name.strip_prefix(&*self.name) else { return false };
         match self.kind {
-            Kind::Histogram => matches!(suffix, "_bucket" | "_count" | "_sum" | "_created"),
-            Kind::GaugeHistogram => matches!(suffix, "_bucket" | "_gcount" | "_gsum"),
-            Kind::Summary => matches!(suffix, "" | "_count" | "_sum" | "_created"),
-            Kind::Counter => matches!(suffix, "" | "_total" | "_created"),
-            Kind::Info => matches!(suffix, "" | "_info"),
+            FamilyType::Histogram => matches!(suffix, "_bucket" | "_count" | "_sum" | "_created"),
+            FamilyType::GaugeHistogram => matches!(suffix, "_bucket" | "_gcount" | "_gsum"),
+            FamilyType::Summary => matches!(suffix, "" | "_count" | "_sum" | "_created"),
+            FamilyType::Counter => matches!(suffix, "" | "_total" | "_created"),
+            FamilyType::Info => matches!(suffix, "" | "_info"),
             _ => suffix.is_empty(),
         }
     }
@@ -307,13 +307,14 @@ impl Taker<'_> {
     /// Keeps the series of a sample that was taken, if it may be known by its bytes.
     fn keep(
         &mut self,
-        sample: &Sample<'_, '_>,
+        sample: &TextSample<'_, '_>,
         name: &str,
         family: &Announced,
         labels: &mut [(&str, &str)],
     ) {
         let (shared, bytes) = (self.inputs.shared(), sample.encoded.as_bytes());
-        let is_plain = self.part.format == Format::Prometheus && self.part.extra.labels.is_empty();
+        let is_plain =
+            self.part.format == TextFormat::Prometheus && self.part.extra.labels.is_empty();
         if !is_plain || shared.rules.is_some() || !self.encoded.has_room(bytes) {
             return;
         }
@@ -334,11 +335,11 @@ impl Taker<'_> {
     }
 
     /// Takes a sample that stands for itself.
-    fn sample(&mut self, sample: &Sample<'_, '_>) {
+    fn sample(&mut self, sample: &TextSample<'_, '_>) {
         let name = sample.name.to_cow();
         let family = std::mem::take(&mut self.part.family);
         // The start of a counter comes after its value, so it is known too late.
-        if !(self.part.format == Format::OpenMetrics && family.has_start(&name)) {
+        if !(self.part.format == TextFormat::OpenMetrics && family.has_start(&name)) {
             let mut few = [("", ""); FEW_LABELS];
             let texts: Vec<(Cow<'_, str>, Cow<'_, str>)>;
             let mut many = Vec::new();
@@ -360,7 +361,7 @@ impl Taker<'_> {
     /// Takes a sample with these labels.
     fn single(
         &mut self,
-        sample: &Sample<'_, '_>,
+        sample: &TextSample<'_, '_>,
         name: &str,
         family: &Announced,
         labels: &mut [(&str, &str)],
@@ -416,7 +417,7 @@ impl Taker<'_> {
             let valued = valued(metric.value(), &mut buckets).map(|given| Valued {
                 given,
                 mode: match family.kind() {
-                    Kind::GaugeHistogram => Mode::Set,
+                    FamilyType::GaugeHistogram => Mode::Set,
                     _ => Mode::Follow,
                 },
                 timestamp_ms: metric.timestamp_ms(),
@@ -424,7 +425,7 @@ impl Taker<'_> {
             });
             let mut labels: Vec<_> = metric.labels().collect();
             self.part.exemplars.clear();
-            if let Value::Histogram(histogram) = metric.value() {
+            if let MetricValue::Histogram(histogram) = metric.value() {
                 let found = histogram.buckets().filter_map(|bucket| bucket.exemplar);
                 self.part.exemplars.extend(found.map(|exemplar| Exemplar {
                     labels: exemplar.labels().map(|(a, b)| (a.to_owned(), b.to_owned())).collect(),
@@ -529,7 +530,7 @@ impl Taker<'_> {
 
 /// The labels of a sample that has few, without escapes.
 fn few_labels<'r, 's>(
-    sample: &Sample<'_, 's>,
+    sample: &TextSample<'_, 's>,
     room: &'r mut [(&'s str, &'s str); FEW_LABELS],
 ) -> Option<&'r mut [(&'s str, &'s str)]> {
     let labels = room.get_mut(..sample.labels.len())?;
@@ -544,12 +545,12 @@ const FEW_LABELS: usize = 16;
 
 /// A histogram or a summary as the intake takes it.
 fn valued<'b>(
-    value: Value<'_>,
+    value: MetricValue<'_>,
     buckets: &'b mut Vec<(f64, f64)>,
 ) -> Result<Given<'b>, &'static str> {
     buckets.clear();
     match value {
-        Value::Histogram(histogram) => {
+        MetricValue::Histogram(histogram) => {
             let mut below = 0.0;
             for bucket in histogram.buckets() {
                 let count = bucket.cumulative_count;
@@ -566,7 +567,7 @@ fn valued<'b>(
             }
             Ok(Given::Histogram { buckets, sum: histogram.sum.unwrap_or_default() })
         }
-        Value::Summary(summary) => {
+        MetricValue::Summary(summary) => {
             buckets.extend(summary.quantiles());
             let (count, sum) = (summary.count.unwrap_or_default(), summary.sum.unwrap_or_default());
             Ok(Given::Summary { quantiles: buckets, count, sum })

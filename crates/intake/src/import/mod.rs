@@ -8,7 +8,7 @@ mod lines;
 
 use std::time::{Duration, Instant};
 
-use quipu_wire::remote::exposition::text::{Format, Options, Stream, Visitor};
+use quipu_wire::remote::exposition::text::{Options, Stream, TextFormat, Visitor};
 
 use super::Inputs;
 use super::body::{Piece, Pieces};
@@ -105,8 +105,8 @@ impl Steps for Importing {
 }
 
 /// The format that the content type names.
-fn format(request: &Request) -> Format {
-    text_format(Media::of(request.headers()))
+fn format(request: &Request) -> TextFormat {
+    text_format(Media::from_headers(request.headers()))
 }
 
 impl Extra {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use quipu_wire::remote::influx::LineBuffer;
+use quipu_wire::remote::influx::InfluxLineBuffer;
 use serde_json::json;
 
 use super::Inputs;
@@ -39,7 +39,7 @@ pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
 struct Writing {
     place: Place,
     pieces: Pieces,
-    lines: LineBuffer,
+    lines: InfluxLineBuffer,
     points: Points,
     buffer: Vec<u8>,
 }
@@ -60,7 +60,7 @@ impl Writing {
         Ok(Self {
             place: Place::of(&inputs.shared().places, request),
             pieces,
-            lines: LineBuffer::new(MAX_LINE),
+            lines: InfluxLineBuffer::new(MAX_LINE),
             points: Points::new(inputs, request, unit, now_ms())?,
             buffer: vec![0; PIECE],
         })

@@ -5,7 +5,7 @@ use std::cell::RefMut;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
 use quipu_wire::remote::Cut;
-use quipu_wire::remote::influx::{Lines, Point, Value};
+use quipu_wire::remote::influx::{FieldValue, InfluxLines, InfluxPoint};
 
 use crate::refusals::Input;
 use crate::tally::{Shown, Tally};
@@ -98,7 +98,7 @@ impl Step<'_> {
             let what = format_args!("influx: line {line} is longer than 64 KiB");
             return self.part.tally.refused("line_too_long", what);
         };
-        for read in Lines::new(lines) {
+        for read in InfluxLines::new(lines) {
             match read {
                 Ok(point) => self.point(&point),
                 Err(error) => {
@@ -110,7 +110,7 @@ impl Step<'_> {
         self.part.lines += lines.iter().filter(|byte| **byte == b'\n').count() as u64;
     }
 
-    fn point(&mut self, point: &Point<'_>) {
+    fn point(&mut self, point: &InfluxPoint<'_>) {
         let time = point.time.map_or(Some(self.part.now_ms), |time| self.part.unit.to_ms(time));
         let measurement = escaped(point.measurement.to_cow());
         let tags: Vec<_> =
@@ -149,7 +149,13 @@ impl Step<'_> {
         }
     }
 
-    fn field(&mut self, name: &str, labels: &[(&str, &str)], value: Value, time_ms: Option<i64>) {
+    fn field(
+        &mut self,
+        name: &str,
+        labels: &[(&str, &str)],
+        value: FieldValue,
+        time_ms: Option<i64>,
+    ) {
         let Self { inputs, intake, part } = self;
         let shared = inputs.shared();
         let shown = Shown { name, labels };

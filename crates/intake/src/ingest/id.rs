@@ -10,7 +10,7 @@
 
 use std::borrow::Cow;
 
-use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader};
+use quipu_wire::remote::exposition::text::{Item, Options, TextFormat, TextReader};
 use quipu_wire::remote::id_labels;
 
 /// The label with the name of the metric.
@@ -57,7 +57,7 @@ fn braces<T>(id: &str, then: impl FnOnce(&str, &[(&str, &str)]) -> T) -> Result<
         return Err(WRONG);
     }
     let line = format!("{id} 0");
-    let mut reader = Reader::new(line.as_bytes(), Options::new(Format::Prometheus));
+    let mut reader = TextReader::new(line.as_bytes(), Options::new(TextFormat::Prometheus));
     let Some(Ok(Item::Sample(sample))) = reader.next() else { return Err(WRONG) };
     let name = sample.name.to_cow();
     let labels = sample.labels.iter().map(|label| (label.name.to_cow(), label.value.to_cow()));

@@ -85,7 +85,7 @@ impl Options {
 
 #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
 fn by_content_type(request: &Request) -> Result<AnyFormat, Response> {
-    let given = Media::of(request.headers()).name();
+    let given = Media::from_headers(request.headers()).name();
     let found = TYPES.iter().find(|(name, _)| given.eq_ignore_ascii_case(name));
     found.and_then(|(_, format)| AnyFormat::named(format)).ok_or_else(|| {
         let types: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();

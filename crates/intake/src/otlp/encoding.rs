@@ -28,7 +28,7 @@ impl Encoding {
     /// The response to a type that is not supported.
     #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
     pub(super) fn of(request: &Request) -> Result<Self, Response> {
-        let media = Media::of(request.headers());
+        let media = Media::from_headers(request.headers());
         if media.is(TYPES[0]) {
             Ok(Self::Protobuf)
         } else if media.is(TYPES[1]) {

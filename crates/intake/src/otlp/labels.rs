@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use quipu::intake::{Limits, Refused};
-use quipu_wire::remote::{Attribute, Instrumentation, Value};
+use quipu_wire::remote::{Attribute, AttributeValue, Instrumentation};
 
 use super::points::Rejected;
 use super::values;
@@ -145,7 +145,7 @@ impl Rules<'_> {
         Ok((name, self.text(&value)?))
     }
 
-    fn text<'a>(self, value: &Value<'a>) -> Result<Cow<'a, str>, Refused> {
+    fn text<'a>(self, value: &AttributeValue<'a>) -> Result<Cow<'a, str>, Refused> {
         values::text(value, self.limits.value_bytes)
     }
 }
@@ -261,7 +261,7 @@ pub(super) fn of_scope(
         ("otel_scope_version", scope.version),
         ("otel_scope_schema_url", scope.schema_url),
     ] {
-        labels.set(name, &rules.text(&Value::Text(value))?);
+        labels.set(name, &rules.text(&AttributeValue::Text(value))?);
     }
     Ok(())
 }
@@ -292,7 +292,7 @@ mod tests {
     }
 
     fn text<'a>(pairs: &[(&'a str, &'a str)]) -> Vec<Attribute<'a>> {
-        pairs.iter().map(|(key, value)| (*key, Value::Text(value))).collect()
+        pairs.iter().map(|(key, value)| (*key, AttributeValue::Text(value))).collect()
     }
 
     #[test]

@@ -7,15 +7,15 @@ use std::fmt::Write as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quipu::intake::Refused;
-use quipu_wire::remote::Value;
+use quipu_wire::remote::AttributeValue;
 
 /// The value as text, if it has at most `limit` bytes. A list or a map is JSON, with the keys of a
 /// map in order.
-pub(super) fn text<'a>(value: &Value<'a>, limit: usize) -> Result<Cow<'a, str>, Refused> {
+pub(super) fn text<'a>(value: &AttributeValue<'a>, limit: usize) -> Result<Cow<'a, str>, Refused> {
     // Values are looked at before they are written: a nested value takes many times its size.
     let is_long = match *value {
-        Value::Bytes(bytes) => bytes.len() > limit,
-        Value::Nested(encoded) => encoded.len() > NESTED_BYTES.saturating_mul(limit),
+        AttributeValue::Bytes(bytes) => bytes.len() > limit,
+        AttributeValue::Nested(encoded) => encoded.len() > NESTED_BYTES.saturating_mul(limit),
         _ => false,
     };
     if is_long {
@@ -25,15 +25,15 @@ pub(super) fn text<'a>(value: &Value<'a>, limit: usize) -> Result<Cow<'a, str>, 
     if text.len() > limit { Err(Refused::LabelValue) } else { Ok(text) }
 }
 
-fn written<'a>(value: &Value<'a>) -> Cow<'a, str> {
+fn written<'a>(value: &AttributeValue<'a>) -> Cow<'a, str> {
     match *value {
-        Value::Text(text) => text.into(),
-        Value::Bool(true) => "true".into(),
-        Value::Bool(false) => "false".into(),
-        Value::Int(number) => number.to_string().into(),
-        Value::Double(number) => double(number).into(),
-        Value::Bytes(bytes) => STANDARD.encode(bytes).into(),
-        Value::Nested(encoded) => {
+        AttributeValue::Text(text) => text.into(),
+        AttributeValue::Bool(true) => "true".into(),
+        AttributeValue::Bool(false) => "false".into(),
+        AttributeValue::Int(number) => number.to_string().into(),
+        AttributeValue::Double(number) => double(number).into(),
+        AttributeValue::Bytes(bytes) => STANDARD.encode(bytes).into(),
+        AttributeValue::Nested(encoded) => {
             let mut out = String::new();
             write_nested(&mut out, encoded, 0);
             out.into()
@@ -57,13 +57,15 @@ fn double(number: f64) -> String {
     }
 }
 
-fn write_json(out: &mut String, value: &Value<'_>, depth: usize) {
+fn write_json(out: &mut String, value: &AttributeValue<'_>, depth: usize) {
     match *value {
-        Value::Text(text) => write_text(out, text),
-        Value::Bytes(bytes) => write_text(out, &STANDARD.encode(bytes)),
-        Value::Nested(encoded) => write_nested(out, encoded, depth + 1),
-        Value::Double(number) if !number.is_finite() => out.push_str("null"),
-        Value::Bool(_) | Value::Int(_) | Value::Double(_) => out.push_str(&written(value)),
+        AttributeValue::Text(text) => write_text(out, text),
+        AttributeValue::Bytes(bytes) => write_text(out, &STANDARD.encode(bytes)),
+        AttributeValue::Nested(encoded) => write_nested(out, encoded, depth + 1),
+        AttributeValue::Double(number) if !number.is_finite() => out.push_str("null"),
+        AttributeValue::Bool(_) | AttributeValue::Int(_) | AttributeValue::Double(_) => {
+            out.push_str(&written(value))
+        }
         _ => out.push_str("null"),
     }
 }
@@ -73,7 +75,7 @@ fn write_nested(out: &mut String, encoded: &[u8], depth: usize) {
         return out.push_str("null");
     }
     let mut entries = Vec::new();
-    let is_map = Value::each_nested(encoded, |key, value| {
+    let is_map = AttributeValue::each_nested(encoded, |key, value| {
         let mut json = String::new();
         write_json(&mut json, &value, depth);
         entries.push((key.unwrap_or_default(), json));
@@ -114,26 +116,28 @@ mod tests {
     #[test]
     fn values_are_written_as_json_but_texts_are_not() {
         for (value, expected) in [
-            (Value::Empty, ""),
-            (Value::Text("a\"b"), "a\"b"),
-            (Value::Bool(true), "true"),
-            (Value::Int(i64::MIN), "-9223372036854775808"),
-            (Value::Double(0.5), "0.5"),
-            (Value::Double(3.0), "3"),
-            (Value::Double(1e21), "1e+21"),
-            (Value::Double(2.5e-7), "2.5e-7"),
-            (Value::Double(f64::NEG_INFINITY), "-Infinity"),
-            (Value::Bytes(&[0, 255]), "AP8="),
+            (AttributeValue::Empty, ""),
+            (AttributeValue::Text("a\"b"), "a\"b"),
+            (AttributeValue::Bool(true), "true"),
+            (AttributeValue::Int(i64::MIN), "-9223372036854775808"),
+            (AttributeValue::Double(0.5), "0.5"),
+            (AttributeValue::Double(3.0), "3"),
+            (AttributeValue::Double(1e21), "1e+21"),
+            (AttributeValue::Double(2.5e-7), "2.5e-7"),
+            (AttributeValue::Double(f64::NEG_INFINITY), "-Infinity"),
+            (AttributeValue::Bytes(&[0, 255]), "AP8="),
             // A list of the text a" and of a map of z to 1 and a to nothing.
             (
-                Value::Nested(
+                AttributeValue::Nested(
                     b"\x2a\x18\x0a\x04\x0a\x02a\"\x0a\x10\x32\x0e\x0a\x07\x0a\x01z\x12\x02\x18\x01\
                       \x0a\x03\x0a\x01a",
                 ),
                 "[\"a\\\"\",{\"a\":null,\"z\":1}]",
             ),
             (
-                Value::Nested(b"\x32\x0e\x0a\x07\x0a\x01z\x12\x02\x18\x01\x0a\x03\x0a\x01a"),
+                AttributeValue::Nested(
+                    b"\x32\x0e\x0a\x07\x0a\x01z\x12\x02\x18\x01\x0a\x03\x0a\x01a",
+                ),
                 "{\"a\":null,\"z\":1}",
             ),
         ] {
@@ -154,9 +158,9 @@ mod tests {
             list.push(rest as u8);
             [list, items].concat()
         };
-        assert_eq!(text(&Value::Nested(&list(3)), 16).as_deref(), Ok("[null,null,null]"));
-        assert_eq!(text(&Value::Nested(&list(3)), 15), Err(Refused::LabelValue));
-        let (text_of_4, bytes) = (Value::Text("abcd"), Value::Bytes(&[0; 3]));
+        assert_eq!(text(&AttributeValue::Nested(&list(3)), 16).as_deref(), Ok("[null,null,null]"));
+        assert_eq!(text(&AttributeValue::Nested(&list(3)), 15), Err(Refused::LabelValue));
+        let (text_of_4, bytes) = (AttributeValue::Text("abcd"), AttributeValue::Bytes(&[0; 3]));
         for value in [text_of_4, bytes] {
             assert!(text(&value, 4).is_ok());
             assert_eq!(text(&value, 3), Err(Refused::LabelValue));
@@ -164,7 +168,7 @@ mod tests {
         // To write these would take many seconds.
         let many = list(16 << 20);
         for _ in 0..10_000 {
-            assert_eq!(text(&Value::Nested(&many), 4096), Err(Refused::LabelValue));
+            assert_eq!(text(&AttributeValue::Nested(&many), 4096), Err(Refused::LabelValue));
         }
     }
 }

@@ -135,12 +135,12 @@ impl Batch {
         is_openmetrics: bool,
     ) -> Result<(), Fault> {
         let (kind, suffix) = match family.kind() {
-            wire::Kind::Counter => (Kind::Counter, "_total"),
-            wire::Kind::Gauge | wire::Kind::StateSet => (Kind::Gauge, ""),
-            wire::Kind::Info => (Kind::Gauge, "_info"),
-            wire::Kind::Histogram => (Kind::Histogram, ""),
-            wire::Kind::Summary => (Kind::Summary, ""),
-            wire::Kind::Unknown => (Kind::Untyped, ""),
+            wire::FamilyType::Counter => (Kind::Counter, "_total"),
+            wire::FamilyType::Gauge | wire::FamilyType::StateSet => (Kind::Gauge, ""),
+            wire::FamilyType::Info => (Kind::Gauge, "_info"),
+            wire::FamilyType::Histogram => (Kind::Histogram, ""),
+            wire::FamilyType::Summary => (Kind::Summary, ""),
+            wire::FamilyType::Unknown => (Kind::Untyped, ""),
             _ => {
                 let what = "the type of the family cannot be pushed: use counter, gauge, \
                             histogram, summary or untyped";
@@ -213,7 +213,7 @@ impl Batch {
         self.families.at(at).map_or_else(|| "".into(), |family| family.name.clone())
     }
 
-    fn series(&mut self, at: usize, metric: wire::Metric<'_>) -> Result<(), Fault> {
+    fn series(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Result<(), Fault> {
         if metric.timestamp_ms().is_some() {
             self.note("pushed metrics must not have timestamps".to_owned());
         }
@@ -238,7 +238,7 @@ impl Batch {
     }
 
     /// Packs the labels of a series that are not the group's.
-    fn labels(&mut self, at: usize, metric: wire::Metric<'_>) -> Result<(), Fault> {
+    fn labels(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Result<(), Fault> {
         let Self { grouping, limits, labels, .. } = self;
         labels.clear();
         let mut count = grouping.labels().count() + 1;
@@ -265,14 +265,14 @@ impl Batch {
     }
 
     /// The value of a series. `None` if it is not possible.
-    fn held(&mut self, at: usize, metric: wire::Metric<'_>) -> Option<Held> {
+    fn held(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Option<Held> {
         let start = self.points.len();
         let mut held = Held { points: start..start, ..Held::default() };
         match metric.value() {
-            wire::Value::Counter { total: value, .. }
-            | wire::Value::Gauge(value)
-            | wire::Value::Unknown(value) => held.value = value,
-            wire::Value::Histogram(histogram) => {
+            wire::MetricValue::Counter { total: value, .. }
+            | wire::MetricValue::Gauge(value)
+            | wire::MetricValue::Unknown(value) => held.value = value,
+            wire::MetricValue::Histogram(histogram) => {
                 held.sum = histogram.sum.unwrap_or(0.0);
                 match histogram.native {
                     Some(native) if histogram.buckets().len() == 0 => {
@@ -281,7 +281,7 @@ impl Batch {
                     _ => held.points = self.histogram(histogram)?,
                 }
             }
-            wire::Value::Summary(summary) => {
+            wire::MetricValue::Summary(summary) => {
                 (held.value, held.sum) = (summary.count.unwrap_or(0.0), summary.sum.unwrap_or(0.0));
                 self.points.extend(summary.quantiles());
                 held.points.end = self.points.len();

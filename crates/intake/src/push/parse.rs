@@ -1,7 +1,9 @@
 //! From the body of a push to a [`Batch`], in steps: text 0.0.4, OpenMetrics, or protobuf, as the
 //! header `Content-Type` says. As in Pushgateway, one fault refuses the whole push.
 
-use quipu_wire::remote::exposition::text::{Format, Item, LineError, Options, Reader, Stream};
+use quipu_wire::remote::exposition::text::{
+    Item, Options, Stream, TextFormat, TextLineError, TextReader,
+};
 use quipu_wire::remote::exposition::{self, Families, FamilyError};
 
 use super::batch::{Batch, Fault};
@@ -12,7 +14,7 @@ use quipu_client::media::Media;
 pub(super) struct Parser(Reading);
 
 enum Reading {
-    Text(Box<(Stream, Families)>, Format),
+    Text(Box<(Stream, Families)>, TextFormat),
     /// The beginning of a family that is not complete, and the number of bytes before it.
     Protobuf(Vec<u8>, usize),
     Over,
@@ -32,16 +34,16 @@ impl Parser {
         {
             Reading::Protobuf(Vec::new(), 0)
         } else if media.is("application/openmetrics-text") {
-            text(Format::OpenMetrics)
+            text(TextFormat::OpenMetrics)
         } else {
-            text(Format::Prometheus)
+            text(TextFormat::Prometheus)
         };
         Self(reading)
     }
 
     /// Whether the body is Prometheus' text.
     pub(super) fn is_text(&self) -> bool {
-        matches!(self.0, Reading::Text(_, Format::Prometheus))
+        matches!(self.0, Reading::Text(_, TextFormat::Prometheus))
     }
 
     /// Reads a piece of the body into the batch.
@@ -97,8 +99,8 @@ pub(super) fn read_text(
     batch: &mut Batch,
     is_numbered: bool,
 ) -> Result<Content, Fault> {
-    let format = Format::Prometheus;
-    let mut reader = Reader::new(body, options(format));
+    let format = TextFormat::Prometheus;
+    let mut reader = TextReader::new(body, options(format));
     let families = &mut Families::new(format, exposition::Limits::default());
     let mut lines = Lines { families, batch, format, fault: None };
     let mut number = 0.0;
@@ -113,7 +115,7 @@ pub(super) fn read_text(
     batch.finish()
 }
 
-fn options(format: Format) -> Options {
+fn options(format: TextFormat) -> Options {
     Options::new(format).max_line(MAX_LINE)
 }
 
@@ -133,12 +135,12 @@ fn read_protobuf(bytes: &[u8], offset: usize, batch: &mut Batch) -> Result<(), F
 struct Lines<'a> {
     families: &'a mut Families,
     batch: &'a mut Batch,
-    format: Format,
+    format: TextFormat,
     fault: Option<Fault>,
 }
 
 impl Lines<'_> {
-    fn take(&mut self, item: Result<Item<'_, '_>, LineError>) {
+    fn take(&mut self, item: Result<Item<'_, '_>, TextLineError>) {
         if self.fault.is_some() {
             return;
         }
@@ -151,7 +153,7 @@ impl Lines<'_> {
             }
         };
         let Self { families, batch, format, .. } = self;
-        let is_openmetrics = *format == Format::OpenMetrics;
+        let is_openmetrics = *format == TextFormat::OpenMetrics;
         let mut fault = None;
         let pushed = families.push(&item, |family| fault = batch.add(family, is_openmetrics).err());
         self.fault = fault;
@@ -177,7 +179,7 @@ impl Lines<'_> {
     /// Adds the last family, too.
     fn finish(mut self) -> Result<(), Fault> {
         let Self { families, batch, format, fault } = &mut self;
-        let is_openmetrics = *format == Format::OpenMetrics;
+        let is_openmetrics = *format == TextFormat::OpenMetrics;
         families.finish(|family| {
             if fault.is_none() {
                 *fault = batch.add(family, is_openmetrics).err();

@@ -190,7 +190,7 @@ impl Push {
                 return bad_request(fault).into();
             }
         };
-        let parser = Parser::new(Media::of(request.headers()));
+        let parser = Parser::new(Media::from_headers(request.headers()));
         let pieces = match Pieces::new(request, inputs.shared().body_bytes) {
             Ok(pieces) => pieces,
             Err(response) => {

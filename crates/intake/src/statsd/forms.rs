@@ -15,7 +15,7 @@ use std::ptr;
 
 use quipu::intake::FamilyHandle;
 use quipu_segment::hash::Seeded;
-use quipu_wire::remote::statsd::Sample;
+use quipu_wire::remote::statsd::StatsdSample;
 
 use crate::listeners::Turns;
 use crate::listeners::mapping::Class;
@@ -76,7 +76,7 @@ impl Forms {
     #[inline]
     pub(super) fn find<'f, 'a>(
         &'f self,
-        sample: &Sample<'a>,
+        sample: &StatsdSample<'a>,
         class: Class,
         values: &mut TagValues<'a>,
     ) -> Option<&'f Form> {
@@ -86,7 +86,7 @@ impl Forms {
 
     /// Whether the form of a line, which is not known, is to be kept: it is short enough, and finds
     /// room. If it does not, that costs no more than the look for it.
-    pub(super) fn admits(&mut self, sample: &Sample<'_>, class: Class) -> bool {
+    pub(super) fn admits(&mut self, sample: &StatsdSample<'_>, class: Class) -> bool {
         let Some(name) = name_of(sample) else { return false };
         let of_name = self.known[class as usize].get(name).map_or(0, Vec::len);
         if of_name >= MOST_OF_NAME || self.count >= MOST {
@@ -107,7 +107,7 @@ impl Forms {
     #[cold]
     pub(super) fn add(
         &mut self,
-        sample: &Sample<'_>,
+        sample: &StatsdSample<'_>,
         class: Class,
         labels: &[(&str, &str)],
         scale: Option<f64>,
@@ -129,7 +129,7 @@ impl Forms {
 
 /// The name of a line, if it is one text and short.
 #[inline]
-fn name_of<'a>(sample: &Sample<'a>) -> Option<&'a str> {
+fn name_of<'a>(sample: &StatsdSample<'a>) -> Option<&'a str> {
     let name = sample.name;
     (name.tail.is_empty() && name.head.len() <= MAX_NAMES).then_some(name.head)
 }
@@ -137,7 +137,7 @@ fn name_of<'a>(sample: &Sample<'a>) -> Option<&'a str> {
 impl Form {
     /// Whether the tags of a line have the names of this form. Puts their values into `values`.
     #[inline]
-    fn matches<'a>(&self, sample: &Sample<'a>, values: &mut TagValues<'a>) -> bool {
+    fn matches<'a>(&self, sample: &StatsdSample<'a>, values: &mut TagValues<'a>) -> bool {
         values.faults = 0;
         let mut wanted = self.tags.iter().zip(&mut values.values);
         for tag in sample.tags() {
@@ -174,7 +174,7 @@ impl Form {
 impl Source {
     /// From where a value comes that a label of the line got: from the tag where it lies in the
     /// line, or else from the mapping.
-    fn of(value: &str, sample: &Sample<'_>) -> Self {
+    fn of(value: &str, sample: &StatsdSample<'_>) -> Self {
         let mut tags = sample.tags().flatten();
         match tags.position(|(_, tag)| ptr::eq(tag, value)) {
             Some(at) => Self::Tag(at),
@@ -187,13 +187,13 @@ impl Source {
 mod tests {
     use quipu::Registry;
     use quipu::intake::{Given, Intake, Limits, Metric, Mode};
-    use quipu_wire::remote::statsd::{Line, Lines, Tags};
+    use quipu_wire::remote::statsd::{StatsdLine, StatsdLines, Tags};
 
     use super::*;
 
-    fn sample(line: &str) -> Sample<'_> {
-        match Lines::new(line.as_bytes(), Tags::ALL).next() {
-            Some(Ok(Line::Sample(sample))) => sample,
+    fn sample(line: &str) -> StatsdSample<'_> {
+        match StatsdLines::new(line.as_bytes(), Tags::ALL).next() {
+            Some(Ok(StatsdLine::Sample(sample))) => sample,
             other => panic!("{line}: {other:?}"),
         }
     }

@@ -1,7 +1,7 @@
 //! The daemon's own metrics of samples of StatsD. They exist only if there is a listener.
 
 use quipu::{Counter, CounterFamily, Metrics as Group, Scope};
-use quipu_wire::remote::statsd::Type;
+use quipu_wire::remote::statsd::StatsdType;
 
 /// The metrics of all listeners.
 #[derive(Debug, Group)]
@@ -25,7 +25,7 @@ pub(super) struct Samples {
 /// What was counted and is not in the metrics yet.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// By [`Type`].
+    /// By [`StatsdType`].
     pub(super) samples: [u64; TYPES.len()],
     pub(super) events: u64,
     pub(super) service_checks: u64,
@@ -58,7 +58,8 @@ impl Samples {
     }
 }
 
-/// The types of values, in the order of [`Type`].
+/// The types of values, in the order of [`StatsdType`].
 const TYPES: [&str; 7] = ["counter", "distribution", "gauge", "histogram", "meter", "set", "timer"];
 
-const _: () = assert!(Type::Counter as usize == 0 && Type::Timer as usize == TYPES.len() - 1);
+const _: () =
+    assert!(StatsdType::Counter as usize == 0 && StatsdType::Timer as usize == TYPES.len() - 1);

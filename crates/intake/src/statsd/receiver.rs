@@ -8,7 +8,9 @@
 use std::mem;
 
 use quipu::intake::{Given, Intake, Mode, Refused};
-use quipu_wire::remote::statsd::{Line, Lines, Sample, Tags, Type, Value};
+use quipu_wire::remote::statsd::{
+    StatsdLine, StatsdLines, StatsdSample, StatsdType, StatsdValue, Tags,
+};
 
 use super::forms::{Forms, TagValues};
 use super::metrics::{Counts, Samples};
@@ -34,12 +36,12 @@ impl Reader for Receiver {
     const FRAMES: bool = true;
 
     fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>) {
-        for line in Lines::new(lines, Tags::ALL) {
+        for line in StatsdLines::new(lines, Tags::ALL) {
             common.counts.lines += 1;
             match line {
-                Ok(Line::Sample(sample)) => self.sample(common, &sample, report),
-                Ok(Line::Event(_)) => self.counts.events += 1,
-                Ok(Line::ServiceCheck(_)) => self.counts.service_checks += 1,
+                Ok(StatsdLine::Sample(sample)) => self.sample(common, &sample, report),
+                Ok(StatsdLine::Event(_)) => self.counts.events += 1,
+                Ok(StatsdLine::ServiceCheck(_)) => self.counts.service_checks += 1,
                 Err(error) => report.refused(error.reason().as_str(), &error),
                 Ok(_) => {}
             }
@@ -60,7 +62,7 @@ impl Receiver {
     }
 
     #[inline]
-    fn sample(&mut self, common: &mut Common, sample: &Sample<'_>, report: &Report<'_>) {
+    fn sample(&mut self, common: &mut Common, sample: &StatsdSample<'_>, report: &Report<'_>) {
         let Some(class) = class(sample.kind) else {
             let what = format_args!("{:.100}: sets are not supported", sample.name);
             return report.refused("set", &what);
@@ -76,7 +78,7 @@ impl Receiver {
     fn take_known(
         &mut self,
         common: &mut Common,
-        sample: &Sample<'_>,
+        sample: &StatsdSample<'_>,
         class: Class,
         report: &Report<'_>,
     ) -> Left {
@@ -112,7 +114,7 @@ impl Receiver {
     fn take_any(
         &mut self,
         common: &mut Common,
-        (sample, class): (&Sample<'_>, Class),
+        (sample, class): (&StatsdSample<'_>, Class),
         left: &Left,
         report: &Report<'_>,
     ) {
@@ -185,13 +187,13 @@ enum NotTaken {
 /// What a value of a line is to its series, if it is multiplied by `scale`.
 #[inline]
 fn given(
-    sample: &Sample<'_>,
-    value: Value,
+    sample: &StatsdSample<'_>,
+    value: StatsdValue,
     scale: Option<f64>,
 ) -> Result<(Given<'static>, Mode), NotTaken> {
     let to_scale = |number: f64| scaled(number, scale).ok_or(NotTaken::Scale);
     Ok(match sample.kind {
-        Type::Counter | Type::Meter => {
+        StatsdType::Counter | StatsdType::Meter => {
             let amount = to_scale(value.number / sample.rate)?;
             if amount < 0.0 {
                 return Err(NotTaken::Negative);
@@ -201,13 +203,13 @@ fn given(
             }
             (Given::Counter(amount), Mode::Add)
         }
-        Type::Gauge => {
+        StatsdType::Gauge => {
             let mode = if value.is_signed { Mode::Add } else { Mode::Set };
             (Given::Gauge(to_scale(value.number)?), mode)
         }
         kind => {
             // StatsD has durations in milliseconds, Prometheus in seconds.
-            let unit = if kind == Type::Timer { 1000.0 } else { 1.0 };
+            let unit = if kind == StatsdType::Timer { 1000.0 } else { 1.0 };
             let weight = sample.rate.recip();
             if weight > MAX_WEIGHT {
                 return Err(NotTaken::Rate);
@@ -218,7 +220,7 @@ fn given(
 }
 
 #[cold]
-fn not_taken(report: &Report<'_>, intake: &Intake, sample: &Sample<'_>, why: NotTaken) {
+fn not_taken(report: &Report<'_>, intake: &Intake, sample: &StatsdSample<'_>, why: NotTaken) {
     let name = sample.name;
     match why {
         NotTaken::Negative => {
@@ -242,11 +244,13 @@ fn not_taken(report: &Report<'_>, intake: &Intake, sample: &Sample<'_>, why: Not
 
 /// What rules tell apart; a set is nothing that they know.
 #[inline]
-fn class(kind: Type) -> Option<Class> {
+fn class(kind: StatsdType) -> Option<Class> {
     match kind {
-        Type::Counter | Type::Meter => Some(Class::Counter),
-        Type::Gauge => Some(Class::Gauge),
-        Type::Timer | Type::Histogram | Type::Distribution => Some(Class::Observer),
+        StatsdType::Counter | StatsdType::Meter => Some(Class::Counter),
+        StatsdType::Gauge => Some(Class::Gauge),
+        StatsdType::Timer | StatsdType::Histogram | StatsdType::Distribution => {
+            Some(Class::Observer)
+        }
         _ => None,
     }
 }

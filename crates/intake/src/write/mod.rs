@@ -95,7 +95,7 @@ fn version(request: &Request) -> Result<WriteVersion, Response> {
     if !request.headers().contains_key(CONTENT_TYPE) {
         return Ok(WriteVersion::One);
     }
-    let media = Media::of(request.headers());
+    let media = Media::from_headers(request.headers());
     match (media.is("application/x-protobuf"), media.parameter("proto")) {
         (true, None | Some("prometheus.WriteRequest")) => Ok(WriteVersion::One),
         (true, Some("io.prometheus.write.v2.Request")) => Ok(WriteVersion::Two),

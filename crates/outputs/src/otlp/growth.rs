@@ -10,8 +10,8 @@ use std::hash::{BuildHasher, Hash, Hasher};
 
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint, Number,
-    PointValue, Temporality,
+    ExponentialBuckets, ExponentialPoint, HistogramPoint, MetricDescription, NewExemplar, NewPoint,
+    Number, PointValue, Temporality,
 };
 
 use super::requests::{Points, each_point};
@@ -154,7 +154,7 @@ impl<'l> Growing<'l> {
         };
         let hash = last.hash();
         let mut left = MOST_GONE;
-        let mut remember = |metric: &Described<'_>, id, point: &NewPoint<'_>| {
+        let mut remember = |metric: &MetricDescription<'_>, id, point: &NewPoint<'_>| {
             let is_old = point.time_ns < oldest || left == 0;
             if is_old || now.by_series.contains_key(&id) {
                 return;
@@ -451,7 +451,7 @@ mod tests {
         }
         let totals = growing.finish();
         let mut sent = Vec::new();
-        let mut see = |metric: &Described<'_>, _, point: &NewPoint<'_>| {
+        let mut see = |metric: &MetricDescription<'_>, _, point: &NewPoint<'_>| {
             let value = match point.value {
                 PointValue::Sum { value, temporality: Temporality::Delta, .. } => {
                     format!("{}", value.unwrap().as_f64())

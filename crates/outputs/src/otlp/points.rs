@@ -8,8 +8,8 @@ use quipu::snapshot::{
     Bucket, Exemplar, Family, Histogram, Kind, Native, Number as Shown, Series, Sink, Value,
 };
 use quipu_wire::remote::{
-    Attribute, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint, Number, PointValue,
-    SummaryPoint, Temporality, Value as Text,
+    Attribute, AttributeValue as Text, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint,
+    Number, PointValue, SummaryPoint, Temporality,
 };
 
 use super::growth::Growing;

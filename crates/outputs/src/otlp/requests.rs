@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::{
-    Attribute, Described, ExponentialPoint, HistogramPoint, MetricsReader, MetricsWriter, NewPoint,
-    PointValue, SummaryPoint, Temporality, Value,
+    Attribute, AttributeValue, ExponentialPoint, HistogramPoint, MetricDescription, MetricsReader,
+    MetricsWriter, NewPoint, PointValue, SummaryPoint, Temporality,
 };
 
 use super::resources::{Given, Program, Resources};
@@ -110,7 +110,7 @@ pub(super) fn identity(hash: &Seeded, name: &str, attributes: &[Attribute<'_>]) 
     let mut hasher = hash.build_hasher();
     name.hash(&mut hasher);
     for (key, value) in attributes {
-        if let Value::Text(text) = value {
+        if let AttributeValue::Text(text) = value {
             (key, text).hash(&mut hasher);
         }
     }
@@ -124,7 +124,7 @@ pub(super) fn each_point(
     request: &[u8],
     given: &Given,
     hash: &Seeded,
-    mut each: impl FnMut(&Described<'_>, u64, &NewPoint<'_>),
+    mut each: impl FnMut(&MetricDescription<'_>, u64, &NewPoint<'_>),
 ) -> bool {
     let mut reader = MetricsReader::new(request);
     let (mut number, mut labels) = (0, given.read(&[]));
@@ -198,7 +198,8 @@ mod tests {
             for n in 0..count {
                 let text = n.to_string();
                 let job = ["", "one", "shop/other"][n % 3];
-                let attributes = [("job", Value::Text(job)), ("n", Value::Text(&text))];
+                let attributes =
+                    [("job", AttributeValue::Text(job)), ("n", AttributeValue::Text(&text))];
                 let id = identity(hash, name, &attributes);
                 assert!(requests.begin(id));
                 let point = NewPoint {

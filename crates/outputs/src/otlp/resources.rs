@@ -10,7 +10,7 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use quipu_segment::hash::Seeded;
-use quipu_wire::remote::{Attribute, MetricsWriter, Value};
+use quipu_wire::remote::{Attribute, AttributeValue, MetricsWriter};
 
 use crate::labels::ResourceAttribute;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE};
@@ -50,7 +50,7 @@ pub(super) struct Resources {
 
 impl Given {
     pub(super) fn new(attributes: &[ResourceAttribute]) -> Self {
-        let pairs = attributes.iter().map(|one| (&*one.key, Value::Text(&one.value)));
+        let pairs = attributes.iter().map(|one| (&*one.key, AttributeValue::Text(&one.value)));
         let Read { job, instance } = Self::default().read(&pairs.collect::<Vec<_>>());
         Self { attributes: attributes.to_vec(), job, instance }
     }
@@ -63,7 +63,7 @@ impl Given {
             "instance" => &self.instance,
             _ => return false,
         };
-        matches!((given, value), (Some(given), Value::Text(value)) if given == value)
+        matches!((given, value), (Some(given), AttributeValue::Text(value)) if given == value)
     }
 
     /// The attributes of the resource of a program.
@@ -75,8 +75,8 @@ impl Given {
         };
         let given = self.attributes.iter().filter(|one| !is_replaced(&one.key));
         let mut attributes: Vec<Attribute<'a>> =
-            given.map(|one| (&*one.key, Value::Text(&one.value))).collect();
-        let mut add = |key, value| attributes.push((key, Value::Text(value)));
+            given.map(|one| (&*one.key, AttributeValue::Text(&one.value))).collect();
+        let mut add = |key, value| attributes.push((key, AttributeValue::Text(value)));
         if let Some(job) = program.job {
             let parts = job.split_once('/');
             match parts.filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty()) {
@@ -98,7 +98,7 @@ impl Given {
         let get = |wanted: &str| {
             let mut values = resource.iter().filter(|(key, _)| *key == wanted);
             values.find_map(|(_, value)| match value {
-                Value::Text(text) => Some(*text),
+                AttributeValue::Text(text) => Some(*text),
                 _ => None,
             })
         };
@@ -119,9 +119,9 @@ impl<'l> Program<'l> {
         let mut program = Self::default();
         for label in labels {
             match *label {
-                (_, Value::Text("")) => {}
-                ("job", Value::Text(job)) => program.job = Some(job),
-                ("instance", Value::Text(instance)) => program.instance = Some(instance),
+                (_, AttributeValue::Text("")) => {}
+                ("job", AttributeValue::Text(job)) => program.job = Some(job),
+                ("instance", AttributeValue::Text(instance)) => program.instance = Some(instance),
                 _ => {}
             }
         }
@@ -129,7 +129,7 @@ impl<'l> Program<'l> {
             return (program, None);
         }
         let is_taken = |(name, value): &Attribute<'_>| match *name {
-            "job" | "instance" => *value != Value::Text(""),
+            "job" | "instance" => *value != AttributeValue::Text(""),
             _ => false,
         };
         let others = labels.iter().filter(|label| !is_taken(label)).copied();
@@ -144,7 +144,8 @@ impl Read {
             return None;
         }
         let named = [("job", &self.job), ("instance", &self.instance)].into_iter();
-        let named = named.filter_map(|(name, value)| Some((name, Value::Text(value.as_ref()?))));
+        let named =
+            named.filter_map(|(name, value)| Some((name, AttributeValue::Text(value.as_ref()?))));
         let mut all: Vec<_> = labels.iter().copied().chain(named).collect();
         all.sort_by_key(|(name, _)| *name);
         Some(all)
@@ -194,12 +195,12 @@ mod tests {
 
     fn labels(text: &str) -> Vec<Attribute<'_>> {
         let pairs = text.split_whitespace().map(|pair| pair.split_once('=').unwrap());
-        pairs.map(|(name, value)| (name, Value::Text(value))).collect()
+        pairs.map(|(name, value)| (name, AttributeValue::Text(value))).collect()
     }
 
     fn shown(attributes: &[Attribute<'_>]) -> String {
         let pairs = attributes.iter().map(|(key, value)| match value {
-            Value::Text(text) => format!("{key}={text}"),
+            AttributeValue::Text(text) => format!("{key}={text}"),
             other => panic!("{other:?}"),
         });
         pairs.collect::<Vec<_>>().join(" ")
@@ -259,7 +260,7 @@ mod tests {
         ] {
             assert_eq!(given.has(&labels(label)[0]), is_given, "{label}");
         }
-        assert!(!Given::default().has(&("job", Value::Text(""))));
+        assert!(!Given::default().has(&("job", AttributeValue::Text(""))));
     }
 
     #[test]

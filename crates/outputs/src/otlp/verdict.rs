@@ -21,7 +21,7 @@ pub(super) fn judge(answer: &Answer, points: u64) -> Verdict {
 
 /// `None` if it is a page for people: the URL is not that of a receiver.
 fn taken(answer: &Answer, points: u64) -> Option<Verdict> {
-    let media = Media::of(&answer.headers);
+    let media = Media::from_headers(&answer.headers);
     if media.is("text/html") {
         return None;
     }

@@ -34,7 +34,7 @@ pub use compress::{Compression, Compressor};
 pub use encoder::Encoder;
 pub use escape::{Escaping, escape_name, is_legacy_name};
 pub(crate) use escape::{is_legacy_label, underscored_label, underscored_name};
-pub use negotiate::{Negotiated, negotiate, negotiate_compression};
+pub use negotiate::{Negotiation, negotiate, negotiate_compression};
 pub use number::bound_label;
 pub use page::{Omissions, Rule};
 pub use shown::{ShownNames, counter_stem, unit_of};

@@ -7,7 +7,7 @@ use super::escape::Escaping;
 /// The result of [`negotiate`]: a format, and how names outside the legacy character set are
 /// escaped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Negotiated {
+pub struct Negotiation {
     /// The format.
     pub format: Format,
     /// The escaping scheme for names.
@@ -17,8 +17,8 @@ pub struct Negotiated {
 /// Selects the format by the header `Accept`: the supported one with the greatest weight or, for
 /// equal weights, the first. If none is supported, it is text 0.0.4. The default escaping scheme is
 /// underscores.
-pub fn negotiate(accept: &str) -> Negotiated {
-    let mut best = (0.0, Negotiated { format: Format::Text, escaping: Escaping::default() });
+pub fn negotiate(accept: &str) -> Negotiation {
+    let mut best = (0.0, Negotiation { format: Format::Text, escaping: Escaping::default() });
     for range in accept.split(',') {
         let mut parts = range.split(';').map(str::trim);
         let media = parts.next().unwrap_or("").to_ascii_lowercase();
@@ -55,7 +55,7 @@ pub fn negotiate(accept: &str) -> Negotiated {
             (_, escaping) => escaping,
         };
         if weight > best.0 {
-            best = (weight, Negotiated { format, escaping });
+            best = (weight, Negotiation { format, escaping });
         }
     }
     best.1
@@ -137,7 +137,7 @@ mod tests {
             ("text/plain;q=x,;;=,q=1".to_owned(), Format::Text, Escaping::Underscores),
         ];
         for (accept, format, escaping) in cases {
-            assert_eq!(negotiate(&accept), Negotiated { format, escaping }, "{accept}");
+            assert_eq!(negotiate(&accept), Negotiation { format, escaping }, "{accept}");
         }
     }
 

@@ -44,16 +44,16 @@ impl ShownNames {
 
     /// Takes all names under which a family is shown, also those that are taken.
     pub fn add(&mut self, name: &str, kind: Kind) {
-        self.0.extend(Self::of(name, kind));
+        self.0.extend(Self::for_family(name, kind));
     }
 
     /// Whether none of the names is taken under which a family is shown.
     pub fn are_free(&self, name: &str, kind: Kind) -> bool {
-        self.0.is_empty() || !Self::of(name, kind).any(|name| self.0.contains(&name))
+        self.0.is_empty() || !Self::for_family(name, kind).any(|name| self.0.contains(&name))
     }
 
     /// The names under which a family is shown, escaped: its own, and those of its samples.
-    pub fn of(name: &str, kind: Kind) -> impl Iterator<Item = String> + use<> {
+    pub fn for_family(name: &str, kind: Kind) -> impl Iterator<Item = String> + use<> {
         let suffixes: &[&str] = match kind {
             Kind::Counter => &["", "_total"],
             Kind::Histogram => &["", "_bucket", "_sum", "_count"],

@@ -10,7 +10,7 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use super::body::Body;
-use crate::exposition::{Compression, Negotiated, negotiate, negotiate_compression};
+use crate::exposition::{Compression, Negotiation, negotiate, negotiate_compression};
 use crate::registry::Registry;
 
 /// Responds to `GET` and `HEAD` with the metrics of a registry, whatever the path.
@@ -52,7 +52,7 @@ pub fn respond(registry: &Registry, method: &Method, headers: &HeaderMap) -> Res
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return response;
     }
-    let Negotiated { format, escaping } = negotiate(&all(headers, &ACCEPT));
+    let Negotiation { format, escaping } = negotiate(&all(headers, &ACCEPT));
     let compression = negotiate_compression(&all(headers, &ACCEPT_ENCODING));
     let scrape = registry.scrape().format(format, escaping);
     let headers = response.headers_mut();

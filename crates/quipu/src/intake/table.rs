@@ -379,7 +379,7 @@ impl Table {
             let (other, kind) = (other.family.schema().name.clone(), other.kind.snapshot_kind());
             Some(Collision::Sample { sample, other, kind })
         };
-        let mut collision = ShownNames::of(base, kind).find_map(taken);
+        let mut collision = ShownNames::for_family(base, kind).find_map(taken);
         if collision.is_none() {
             collision = self.same_labels(name, &labels.collect::<Vec<_>>());
         }
@@ -569,7 +569,7 @@ impl Table {
     /// Notes the names of the samples of a metric.
     fn take_samples(&mut self, entry: &Arc<FamilyEntry>) {
         let shown = entry.kind.snapshot_kind();
-        for name in ShownNames::of(base_of(&entry.family.schema().name, shown), shown) {
+        for name in ShownNames::for_family(base_of(&entry.family.schema().name, shown), shown) {
             self.samples.entry(name).or_default().push(Arc::clone(entry));
         }
     }

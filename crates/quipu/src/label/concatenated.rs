@@ -5,7 +5,7 @@ use crate::snapshot::Label;
 /// The labels of several groups, one after the other. Only the code that
 /// [`LabelGroup`](crate::LabelGroup)'s derive generates needs it.
 #[derive(Debug, Clone, Copy)]
-pub struct Concatenated {
+pub struct ConcatenatedLabels {
     labels: [Label<'static>; MAX_LABELS],
     count: usize,
 }
@@ -13,7 +13,7 @@ pub struct Concatenated {
 /// The maximum number of labels in a group.
 const MAX_LABELS: usize = 64;
 
-impl Concatenated {
+impl ConcatenatedLabels {
     /// Concatenates lists.
     ///
     /// # Panics

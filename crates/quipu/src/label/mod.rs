@@ -60,7 +60,7 @@ mod indices;
 mod value;
 
 #[doc(hidden)]
-pub use concatenated::Concatenated;
+pub use concatenated::ConcatenatedLabels;
 
 pub(crate) use indices::Indices;
 
@@ -164,9 +164,9 @@ impl LabelGroup for Values<'_> {
 /// Like [`Values`], without a slice: a function that writes one text for each label. It may be
 /// called more than once, and must write the same texts each time.
 #[derive(Debug, Clone, Copy)]
-pub struct Written<F>(pub F);
+pub struct WrittenValues<F>(pub F);
 
-impl<F: Fn(&mut KeyWriter<'_>)> LabelGroup for Written<F> {
+impl<F: Fn(&mut KeyWriter<'_>)> LabelGroup for WrittenValues<F> {
     type Identity = Values<'static>;
     const LABELS: &'static [Label<'static>] = &[];
     const COUNT: usize = ANY;

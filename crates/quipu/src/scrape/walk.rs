@@ -294,7 +294,7 @@ fn is_wanted(wanted: &Option<Arc<[String]>>, family: &Family<'_>) -> bool {
 #[inline(never)]
 fn is_among(wanted: &[String], family: &Family<'_>) -> bool {
     let has = |name: &str| wanted.iter().any(|other| other == name);
-    has(family.name) || ShownNames::of(family.name, family.kind).any(|name| has(&name))
+    has(family.name) || ShownNames::for_family(family.name, family.kind).any(|name| has(&name))
 }
 
 /// Passes on the wanted families of a collector.

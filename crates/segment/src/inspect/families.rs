@@ -110,8 +110,8 @@ pub(super) fn read(source: &Source, record: &RecordHeader, report: &mut Report) 
     (family.series_bytes, family.free_bytes) = (walked.series_words * 8, walked.free_words * 8);
     family.head_bytes = family.head_bytes.saturating_add(walked.overflow_words * 8);
     family.measure_indexes(source);
-    for Damage { at, what } in walked.damage {
-        report.add_damage(at, what);
+    for Damage { at, message } in walked.damage {
+        report.add_damage(at, message);
     }
     report.families.push(family);
 }
@@ -227,7 +227,7 @@ impl FamilySeen {
 
     fn damage(&self, walked: &mut WalkReport, word: u64, reason: &str) {
         let reason = format!("the family {:?}: {reason}", self.schema.name);
-        walked.damage.push(Damage { at: word.saturating_mul(8), what: reason });
+        walked.damage.push(Damage { at: word.saturating_mul(8), message: reason });
     }
 
     /// The values of the labels of fixed cardinality are those of the group; the others are texts.

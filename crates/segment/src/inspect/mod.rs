@@ -69,7 +69,7 @@ pub struct Damage {
     /// The byte at which it lies.
     pub at: u64,
     /// What is wrong there, and what was left out because of it.
-    pub what: String,
+    pub message: String,
 }
 
 /// Whether a process has that file open as a segment; `None` if that is not known. It takes no
@@ -89,9 +89,9 @@ pub fn bytes_in_use(file: &File) -> Option<u64> {
 const MAX_DAMAGE: usize = 1000;
 
 impl Report {
-    fn add_damage(&mut self, at: u64, what: impl Into<String>) {
+    fn add_damage(&mut self, at: u64, message: impl Into<String>) {
         if self.damage.len() < MAX_DAMAGE {
-            self.damage.push(Damage { at, what: what.into() });
+            self.damage.push(Damage { at, message: message.into() });
         }
     }
 

@@ -17,7 +17,7 @@ pub struct Owner {
     /// Its token.
     pub token: u64,
     /// What it has.
-    pub what: String,
+    pub holding: String,
     /// Whether it lives; `None` if that is not known.
     pub is_alive: Option<bool>,
 }
@@ -41,7 +41,7 @@ pub(super) fn read(source: &Source, file: Option<&File>, report: &mut Report) {
     owners.retain(|(token, _)| *token != 0);
     report.owners = owners
         .into_iter()
-        .map(|(token, what)| Owner { token, what, is_alive: is_alive(file, token) })
+        .map(|(token, holding)| Owner { token, holding, is_alive: is_alive(file, token) })
         .collect();
     report.is_open = file.and_then(|file| presence::is_present(file).ok());
 }

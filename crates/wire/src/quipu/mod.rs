@@ -8,4 +8,4 @@ mod stream;
 mod values;
 
 pub use message::{Quipu, QuipuCompact};
-pub use stream::{Series, StreamReader, StreamWriter};
+pub use stream::{StreamReader, StreamSeries, StreamWriter};

@@ -11,10 +11,10 @@
 //! nothing, and a line that is wrong is an error that leaves the other lines as they are.
 //!
 //! ```
-//! use quipu_wire::remote::graphite::Lines;
+//! use quipu_wire::remote::graphite::GraphiteLines;
 //!
 //! let input = b"servers.web1.load;region=eu;rack=a 0.75 1700000000\nidle 1 N\nbad\n";
-//! let mut lines = Lines::new(input);
+//! let mut lines = GraphiteLines::new(input);
 //! let sample = lines.next().unwrap().unwrap();
 //! assert_eq!((sample.path, sample.value), ("servers.web1.load", 0.75));
 //! assert_eq!(sample.timestamp_ms, Some(1_700_000_000_000));
@@ -31,7 +31,7 @@ use super::lines::{self, float};
 
 /// Reads whole lines: a datagram, or those of a stream ([`LineBuffer`](super::LineBuffer)).
 #[derive(Clone, Debug)]
-pub struct Lines<'a> {
+pub struct GraphiteLines<'a> {
     lines: lines::Lines<'a>,
     number: u64,
 }
@@ -39,7 +39,7 @@ pub struct Lines<'a> {
 /// A value of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Sample<'a> {
+pub struct GraphiteSample<'a> {
     /// The path, such as `servers.web1.load`, without tags; not empty.
     pub path: &'a str,
     /// A finite number.
@@ -50,12 +50,12 @@ pub struct Sample<'a> {
 }
 
 /// Why a line could not be read.
-pub type LineError = super::LineError<Reason>;
+pub type GraphiteLineError = super::LineError<GraphiteReason>;
 
 /// What is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum GraphiteReason {
     /// The line is not UTF-8, or not a path, a value and a time.
     MalformedLine,
     /// The value is not a finite number.
@@ -64,42 +64,42 @@ pub enum Reason {
     MalformedTime,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> GraphiteLines<'a> {
     /// Reads these lines.
-    pub fn new(input: &'a [u8]) -> Lines<'a> {
-        Lines { lines: lines::Lines::new(input), number: 0 }
+    pub fn new(input: &'a [u8]) -> GraphiteLines<'a> {
+        GraphiteLines { lines: lines::Lines::new(input), number: 0 }
     }
 
-    fn read(&self, line: &'a str) -> Result<Sample<'a>, LineError> {
+    fn read(&self, line: &'a str) -> Result<GraphiteSample<'a>, GraphiteLineError> {
         let mut fields = line.split_ascii_whitespace();
         let (Some(name), Some(value), Some(time), None) =
             (fields.next(), fields.next(), fields.next(), fields.next())
         else {
-            return Err(self.error(0, Reason::MalformedLine));
+            return Err(self.error(0, GraphiteReason::MalformedLine));
         };
         // Fields are parts of the line.
         let at = |field: &str| field.as_ptr() as usize - line.as_ptr() as usize;
         let (path, tags) = name.split_once(';').unwrap_or((name, ""));
         if path.is_empty() {
-            return Err(self.error(at(name), Reason::MalformedLine));
+            return Err(self.error(at(name), GraphiteReason::MalformedLine));
         }
         let Some(number) = float(value).filter(|number| number.is_finite()) else {
-            return Err(self.error(at(value), Reason::MalformedValue));
+            return Err(self.error(at(value), GraphiteReason::MalformedValue));
         };
         let Some(timestamp_ms) = timestamp_ms(time) else {
-            return Err(self.error(at(time), Reason::MalformedTime));
+            return Err(self.error(at(time), GraphiteReason::MalformedTime));
         };
-        Ok(Sample { path, value: number, timestamp_ms, tags })
+        Ok(GraphiteSample { path, value: number, timestamp_ms, tags })
     }
 
     #[cold]
-    fn error(&self, offset: usize, reason: Reason) -> LineError {
-        LineError { line: self.number, offset, reason }
+    fn error(&self, offset: usize, reason: GraphiteReason) -> GraphiteLineError {
+        GraphiteLineError { line: self.number, offset, reason }
     }
 }
 
-impl<'a> Iterator for Lines<'a> {
-    type Item = Result<Sample<'a>, LineError>;
+impl<'a> Iterator for GraphiteLines<'a> {
+    type Item = Result<GraphiteSample<'a>, GraphiteLineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -108,7 +108,7 @@ impl<'a> Iterator for Lines<'a> {
             match line {
                 Ok(line) if line.trim_ascii().is_empty() => {}
                 Ok(line) => return Some(self.read(line)),
-                Err(offset) => return Some(Err(self.error(offset, Reason::MalformedLine))),
+                Err(offset) => return Some(Err(self.error(offset, GraphiteReason::MalformedLine))),
             }
         }
     }
@@ -126,7 +126,7 @@ fn timestamp_ms(text: &str) -> Option<Option<i64>> {
 /// The latest time: its milliseconds are exact in a double.
 const MAX_SECONDS: f64 = 9e12;
 
-impl<'a> Sample<'a> {
+impl<'a> GraphiteSample<'a> {
     /// The tags, as name and value, in the order of the line. One that has no name, no value, or no
     /// `=` between them is an error with its text.
     pub fn tags(&self) -> impl Iterator<Item = Result<(&'a str, &'a str), &'a str>> + use<'a> {
@@ -138,25 +138,25 @@ impl<'a> Sample<'a> {
     }
 }
 
-impl LineReason for Reason {
+impl LineReason for GraphiteReason {
     const FORMAT: &'static str = "graphite";
 
     fn problem(self) -> &'static str {
         match self {
-            Reason::MalformedLine => "expected UTF-8 of the form `path value time`",
-            Reason::MalformedValue => "expected a finite number",
-            Reason::MalformedTime => "expected a time in seconds since 1970, -1 or N",
+            GraphiteReason::MalformedLine => "expected UTF-8 of the form `path value time`",
+            GraphiteReason::MalformedValue => "expected a finite number",
+            GraphiteReason::MalformedTime => "expected a time in seconds since 1970, -1 or N",
         }
     }
 }
 
-impl Reason {
+impl GraphiteReason {
     /// Its name, as the value of a label.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Reason::MalformedLine => "malformed_line",
-            Reason::MalformedValue => "malformed_value",
-            Reason::MalformedTime => "malformed_time",
+            GraphiteReason::MalformedLine => "malformed_line",
+            GraphiteReason::MalformedValue => "malformed_value",
+            GraphiteReason::MalformedTime => "malformed_time",
         }
     }
 }
@@ -167,8 +167,8 @@ mod tests {
 
     use super::*;
 
-    fn only(line: &str) -> Result<Sample<'_>, LineError> {
-        let mut lines = Lines::new(line.as_bytes());
+    fn only(line: &str) -> Result<GraphiteSample<'_>, GraphiteLineError> {
+        let mut lines = GraphiteLines::new(line.as_bytes());
         let read = lines.next().expect("a line");
         assert_eq!(lines.next(), None, "{line}");
         read
@@ -198,23 +198,23 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         for (line, offset, reason) in [
-            ("a", 0, Reason::MalformedLine),
-            ("a 1", 0, Reason::MalformedLine),
-            ("a 1 2 3", 0, Reason::MalformedLine),
-            (" ;t=v 1 2", 1, Reason::MalformedLine),
-            ("a x 2", 2, Reason::MalformedValue),
-            ("a nan 2", 2, Reason::MalformedValue),
-            ("a inf 2", 2, Reason::MalformedValue),
-            ("a 1e999 2", 2, Reason::MalformedValue),
-            ("a 1 -2", 4, Reason::MalformedTime),
-            ("a 1 now", 4, Reason::MalformedTime),
-            ("a 1 1e13", 4, Reason::MalformedTime),
-            ("a 1 nan", 4, Reason::MalformedTime),
+            ("a", 0, GraphiteReason::MalformedLine),
+            ("a 1", 0, GraphiteReason::MalformedLine),
+            ("a 1 2 3", 0, GraphiteReason::MalformedLine),
+            (" ;t=v 1 2", 1, GraphiteReason::MalformedLine),
+            ("a x 2", 2, GraphiteReason::MalformedValue),
+            ("a nan 2", 2, GraphiteReason::MalformedValue),
+            ("a inf 2", 2, GraphiteReason::MalformedValue),
+            ("a 1e999 2", 2, GraphiteReason::MalformedValue),
+            ("a 1 -2", 4, GraphiteReason::MalformedTime),
+            ("a 1 now", 4, GraphiteReason::MalformedTime),
+            ("a 1 1e13", 4, GraphiteReason::MalformedTime),
+            ("a 1 nan", 4, GraphiteReason::MalformedTime),
         ] {
             let error = only(line).expect_err(line);
             assert_eq!((error.offset(), error.reason()), (offset, reason), "{line}");
         }
-        let mut lines = Lines::new(b"\n \r\nab\xff 1 2\na 1 2");
+        let mut lines = GraphiteLines::new(b"\n \r\nab\xff 1 2\na 1 2");
         let error = lines.next().expect("a line").expect_err("not UTF-8");
         assert_eq!((error.line(), error.offset()), (3, 2));
         assert_eq!(lines.next().expect("a line").expect("a sample").path, "a");

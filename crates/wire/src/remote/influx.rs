@@ -13,10 +13,10 @@
 //! is an error that leaves the other lines as they are.
 //!
 //! ```
-//! use quipu_wire::remote::influx::{Lines, Value};
+//! use quipu_wire::remote::influx::{InfluxLines, FieldValue};
 //!
 //! let input = b"disk\\ io,host=a reads=7i,busy=0.5,state=\"ok\" 1700000000000000000\nbad\n";
-//! let mut lines = Lines::new(input);
+//! let mut lines = InfluxLines::new(input);
 //! let point = lines.next().unwrap().unwrap();
 //! assert_eq!(point.measurement.to_cow(), "disk io");
 //! assert_eq!(point.time, Some(1_700_000_000_000_000_000));
@@ -24,7 +24,7 @@
 //! assert_eq!(tags, [("host".into(), "a".into())]);
 //! let fields: Vec<_> = point.fields().map(|(name, value)| (name.to_cow(), value)).collect();
 //! let [reads, busy, state] = &fields[..] else { panic!() };
-//! assert_eq!(*reads, ("reads".into(), Value::Integer(7)));
+//! assert_eq!(*reads, ("reads".into(), FieldValue::Integer(7)));
 //! assert_eq!((busy.1.number(), state.1.number()), (Some(0.5), None));
 //!
 //! let error = lines.next().unwrap().unwrap_err();
@@ -51,11 +51,11 @@ use super::lines::{find, float};
 
 mod lines;
 
-pub use lines::LineBuffer;
+pub use lines::InfluxLineBuffer;
 
-/// Reads whole lines of a stream ([`LineBuffer`]), or of a request.
+/// Reads whole lines of a stream ([`InfluxLineBuffer`]), or of a request.
 #[derive(Clone, Debug)]
-pub struct Lines<'a> {
+pub struct InfluxLines<'a> {
     rest: &'a [u8],
     /// The line feeds before the rest.
     before: u64,
@@ -64,9 +64,9 @@ pub struct Lines<'a> {
 /// The fields of a measurement at a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Point<'a> {
+pub struct InfluxPoint<'a> {
     /// The name of what was measured; not empty.
-    pub measurement: Text<'a>,
+    pub measurement: InfluxText<'a>,
     /// The time since 1970, in the unit that the client says elsewhere.
     pub time: Option<i64>,
     /// Correct tags and fields.
@@ -76,7 +76,7 @@ pub struct Point<'a> {
 
 /// A text as it is in a line, with its escapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Text<'a> {
+pub struct InfluxText<'a> {
     raw: &'a str,
     /// Whether an equals sign may be escaped.
     has_equals: bool,
@@ -85,7 +85,7 @@ pub struct Text<'a> {
 /// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Value {
+pub enum FieldValue {
     /// A finite number.
     Float(f64),
     /// `7i`.
@@ -99,12 +99,12 @@ pub enum Value {
 }
 
 /// Why a line could not be read.
-pub type LineError = super::LineError<Reason>;
+pub type InfluxLineError = super::LineError<InfluxReason>;
 
 /// What is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum InfluxReason {
     /// The line is not UTF-8, or has no measurement or no fields.
     MalformedLine,
     /// A tag has no name or no value.
@@ -118,17 +118,17 @@ pub enum Reason {
 }
 
 /// Where a line is wrong, and why.
-type InfluxFault = (usize, Reason);
+type InfluxFault = (usize, InfluxReason);
 
-impl<'a> Lines<'a> {
+impl<'a> InfluxLines<'a> {
     /// Reads these lines.
-    pub fn new(input: &'a [u8]) -> Lines<'a> {
-        Lines { rest: input, before: 0 }
+    pub fn new(input: &'a [u8]) -> InfluxLines<'a> {
+        InfluxLines { rest: input, before: 0 }
     }
 }
 
-impl<'a> Iterator for Lines<'a> {
-    type Item = Result<Point<'a>, LineError>;
+impl<'a> Iterator for InfluxLines<'a> {
+    type Item = Result<InfluxPoint<'a>, InfluxLineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -147,24 +147,24 @@ impl<'a> Iterator for Lines<'a> {
                         continue;
                     }
                     let before = line.len() - line.trim_ascii_start().len();
-                    Point::read(text).map_err(|(at, reason)| (before + at, reason))
+                    InfluxPoint::read(text).map_err(|(at, reason)| (before + at, reason))
                 }
-                Err(error) => Err((error.valid_up_to(), Reason::MalformedLine)),
+                Err(error) => Err((error.valid_up_to(), InfluxReason::MalformedLine)),
             };
-            let error = |(offset, reason)| LineError { line: number, offset, reason };
+            let error = |(offset, reason)| InfluxLineError { line: number, offset, reason };
             return Some(read.map_err(error));
         }
     }
 }
 
-impl<'a> Point<'a> {
+impl<'a> InfluxPoint<'a> {
     fn read(line: &'a str) -> Result<Self, InfluxFault> {
         let bytes = line.as_bytes();
         let end = plain(bytes, 0, *b", ");
         if end == 0 {
-            return Err((0, Reason::MalformedLine));
+            return Err((0, InfluxReason::MalformedLine));
         }
-        let measurement = Text { raw: &line[..end], has_equals: false };
+        let measurement = InfluxText { raw: &line[..end], has_equals: false };
         let mut at = end;
         while bytes.get(at) == Some(&b',') {
             at = tag(line, at + 1)?.1;
@@ -172,7 +172,7 @@ impl<'a> Point<'a> {
         let tags = line.get(end + 1..at).unwrap_or_default();
         let start = at + spaces(bytes, at);
         if start == bytes.len() {
-            return Err((start, Reason::MalformedLine));
+            return Err((start, InfluxReason::MalformedLine));
         }
         let mut at = field(line, start)?.1;
         while bytes.get(at) == Some(&b',') {
@@ -182,18 +182,18 @@ impl<'a> Point<'a> {
         let rest = at + spaces(bytes, at);
         let time = match &line[rest..] {
             "" => None,
-            time => Some(time.parse().map_err(|_| (rest, Reason::MalformedTime))?),
+            time => Some(time.parse().map_err(|_| (rest, InfluxReason::MalformedTime))?),
         };
         Ok(Self { measurement, time, tags, fields })
     }
 
     /// The tags, as name and value, in the order of the line. Neither is empty.
-    pub fn tags(&self) -> impl Iterator<Item = (Text<'a>, Text<'a>)> + use<'a> {
+    pub fn tags(&self) -> impl Iterator<Item = (InfluxText<'a>, InfluxText<'a>)> + use<'a> {
         items(self.tags, tag)
     }
 
     /// The fields, as name and value, in the order of the line; at least one.
-    pub fn fields(&self) -> impl Iterator<Item = (Text<'a>, Value)> + use<'a> {
+    pub fn fields(&self) -> impl Iterator<Item = (InfluxText<'a>, FieldValue)> + use<'a> {
         items(self.fields, field)
     }
 }
@@ -215,43 +215,43 @@ fn items<'a, T>(
 }
 
 /// Reads a tag, and returns where it ends.
-fn tag(line: &str, at: usize) -> Result<((Text<'_>, Text<'_>), usize), InfluxFault> {
+fn tag(line: &str, at: usize) -> Result<((InfluxText<'_>, InfluxText<'_>), usize), InfluxFault> {
     let bytes = line.as_bytes();
     let equals = plain(bytes, at, *b"=, ");
     let end = match bytes.get(equals) {
         Some(b'=') => plain(bytes, equals + 1, *b", "),
-        _ => return Err((equals, Reason::MalformedTag)),
+        _ => return Err((equals, InfluxReason::MalformedTag)),
     };
     if equals == at || equals + 1 == end {
-        return Err((at, Reason::MalformedTag));
+        return Err((at, InfluxReason::MalformedTag));
     }
-    let text = |raw| Text { raw, has_equals: true };
+    let text = |raw| InfluxText { raw, has_equals: true };
     Ok(((text(&line[at..equals]), text(&line[equals + 1..end])), end))
 }
 
 /// Reads a field, and returns where it ends.
-fn field(line: &str, at: usize) -> Result<((Text<'_>, Value), usize), InfluxFault> {
+fn field(line: &str, at: usize) -> Result<((InfluxText<'_>, FieldValue), usize), InfluxFault> {
     let bytes = line.as_bytes();
     let equals = plain(bytes, at, *b"=, ");
     if equals == at || bytes.get(equals) != Some(&b'=') {
-        return Err((equals, Reason::MalformedField));
+        return Err((equals, InfluxReason::MalformedField));
     }
     let start = equals + 1;
     let (value, end) = match bytes.get(start) {
-        Some(b'"') => (Some(Value::Text), quoted(bytes, start)),
+        Some(b'"') => (Some(FieldValue::Text), quoted(bytes, start)),
         _ => {
             let end = find(bytes, start, *b", ");
-            (Value::read(&line[start..end]), Some(end))
+            (FieldValue::read(&line[start..end]), Some(end))
         }
     };
     let (Some(value), Some(end)) = (value, end) else {
-        return Err((start, Reason::MalformedValue));
+        return Err((start, InfluxReason::MalformedValue));
     };
     match bytes.get(end) {
         None | Some(b',' | b' ') => {
-            Ok(((Text { raw: &line[at..equals], has_equals: true }, value), end))
+            Ok(((InfluxText { raw: &line[at..equals], has_equals: true }, value), end))
         }
-        _ => Err((end, Reason::MalformedValue)),
+        _ => Err((end, InfluxReason::MalformedValue)),
     }
 }
 
@@ -285,7 +285,7 @@ fn spaces(bytes: &[u8], at: usize) -> usize {
     bytes[at..].iter().take_while(|byte| **byte == b' ').count()
 }
 
-impl Value {
+impl FieldValue {
     fn read(text: &str) -> Option<Self> {
         if let Some(digits) = text.strip_suffix('i') {
             return digits.parse().ok().map(Self::Integer);
@@ -312,7 +312,7 @@ impl Value {
     }
 }
 
-impl<'a> Text<'a> {
+impl<'a> InfluxText<'a> {
     /// The text without escapes.
     pub fn to_cow(self) -> Cow<'a, str> {
         if !self.raw.contains('\\') {
@@ -332,43 +332,43 @@ impl<'a> Text<'a> {
     }
 }
 
-impl LineError {
+impl InfluxLineError {
     /// The same error in an input in which this number of lines comes before these.
     #[must_use]
-    pub fn after(self, lines: u64) -> LineError {
-        LineError { line: self.line + lines, ..self }
+    pub fn after(self, lines: u64) -> InfluxLineError {
+        InfluxLineError { line: self.line + lines, ..self }
     }
 }
 
-impl LineReason for Reason {
+impl LineReason for InfluxReason {
     const FORMAT: &'static str = "influx";
 
     fn problem(self) -> &'static str {
         match self {
-            Reason::MalformedLine => {
+            InfluxReason::MalformedLine => {
                 "expected UTF-8 of the form `measurement,tag=value field=value time`"
             }
-            Reason::MalformedTag => "expected a tag of the form `name=value`",
-            Reason::MalformedField => "expected a field of the form `name=value`",
-            Reason::MalformedValue => {
+            InfluxReason::MalformedTag => "expected a tag of the form `name=value`",
+            InfluxReason::MalformedField => "expected a field of the form `name=value`",
+            InfluxReason::MalformedValue => {
                 "expected a finite number, a truth value, or a text in quotes"
             }
-            Reason::MalformedTime => {
+            InfluxReason::MalformedTime => {
                 "expected a time that is a whole number, or the end of the line"
             }
         }
     }
 }
 
-impl Reason {
+impl InfluxReason {
     /// Its name, as the value of a label.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Reason::MalformedLine => "malformed_line",
-            Reason::MalformedTag => "malformed_tag",
-            Reason::MalformedField => "malformed_field",
-            Reason::MalformedValue => "malformed_value",
-            Reason::MalformedTime => "malformed_time",
+            InfluxReason::MalformedLine => "malformed_line",
+            InfluxReason::MalformedTag => "malformed_tag",
+            InfluxReason::MalformedField => "malformed_field",
+            InfluxReason::MalformedValue => "malformed_value",
+            InfluxReason::MalformedTime => "malformed_time",
         }
     }
 }
@@ -381,8 +381,8 @@ mod tests {
 
     use super::*;
 
-    fn only(line: &str) -> Result<Point<'_>, LineError> {
-        let mut lines = Lines::new(line.as_bytes());
+    fn only(line: &str) -> Result<InfluxPoint<'_>, InfluxLineError> {
+        let mut lines = InfluxLines::new(line.as_bytes());
         let read = lines.next().expect("a line");
         assert_eq!(lines.next(), None, "{line}");
         read
@@ -418,7 +418,7 @@ mod tests {
         ] {
             assert_eq!(shown(line), expected, "{line}");
         }
-        let mut lines = Lines::new(b"# a comment\n\n \r\nm f=1\n");
+        let mut lines = InfluxLines::new(b"# a comment\n\n \r\nm f=1\n");
         assert!(lines.next().is_some_and(|read| read.is_ok()));
         assert_eq!(lines.next(), None);
     }
@@ -426,38 +426,38 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named_with_its_place() {
         for (line, offset, reason) in [
-            ("m", 1, Reason::MalformedLine),
-            (",a=b f=1", 0, Reason::MalformedLine),
-            ("m,a=b", 5, Reason::MalformedLine),
-            (" m,a f=1", 4, Reason::MalformedTag),
-            ("m,a= f=1", 2, Reason::MalformedTag),
-            ("m,=b f=1", 2, Reason::MalformedTag),
-            ("m, f=1", 2, Reason::MalformedTag),
-            ("m f", 3, Reason::MalformedField),
-            ("m =1", 2, Reason::MalformedField),
-            ("m f=1,", 6, Reason::MalformedField),
-            ("m f=1,g 5", 7, Reason::MalformedField),
-            ("m f= 5", 4, Reason::MalformedValue),
-            ("m f=x", 4, Reason::MalformedValue),
-            ("m f=1.5i", 4, Reason::MalformedValue),
-            ("m f=-1u", 4, Reason::MalformedValue),
-            ("m f=9223372036854775808i", 4, Reason::MalformedValue),
-            ("m f=inf", 4, Reason::MalformedValue),
-            ("m f=nan", 4, Reason::MalformedValue),
-            ("m f=\"a", 4, Reason::MalformedValue),
-            ("m f=\"a\\", 4, Reason::MalformedValue),
-            ("m f=\u{e7}", 4, Reason::MalformedValue),
-            ("m f=1\u{e7} 5", 4, Reason::MalformedValue),
-            ("m f=\"a\\\"", 4, Reason::MalformedValue),
-            ("m f=\"a\"b", 7, Reason::MalformedValue),
-            ("m f=1 x", 6, Reason::MalformedTime),
-            ("m f=1 1 2", 6, Reason::MalformedTime),
-            ("m f=1 1.5", 6, Reason::MalformedTime),
+            ("m", 1, InfluxReason::MalformedLine),
+            (",a=b f=1", 0, InfluxReason::MalformedLine),
+            ("m,a=b", 5, InfluxReason::MalformedLine),
+            (" m,a f=1", 4, InfluxReason::MalformedTag),
+            ("m,a= f=1", 2, InfluxReason::MalformedTag),
+            ("m,=b f=1", 2, InfluxReason::MalformedTag),
+            ("m, f=1", 2, InfluxReason::MalformedTag),
+            ("m f", 3, InfluxReason::MalformedField),
+            ("m =1", 2, InfluxReason::MalformedField),
+            ("m f=1,", 6, InfluxReason::MalformedField),
+            ("m f=1,g 5", 7, InfluxReason::MalformedField),
+            ("m f= 5", 4, InfluxReason::MalformedValue),
+            ("m f=x", 4, InfluxReason::MalformedValue),
+            ("m f=1.5i", 4, InfluxReason::MalformedValue),
+            ("m f=-1u", 4, InfluxReason::MalformedValue),
+            ("m f=9223372036854775808i", 4, InfluxReason::MalformedValue),
+            ("m f=inf", 4, InfluxReason::MalformedValue),
+            ("m f=nan", 4, InfluxReason::MalformedValue),
+            ("m f=\"a", 4, InfluxReason::MalformedValue),
+            ("m f=\"a\\", 4, InfluxReason::MalformedValue),
+            ("m f=\u{e7}", 4, InfluxReason::MalformedValue),
+            ("m f=1\u{e7} 5", 4, InfluxReason::MalformedValue),
+            ("m f=\"a\\\"", 4, InfluxReason::MalformedValue),
+            ("m f=\"a\"b", 7, InfluxReason::MalformedValue),
+            ("m f=1 x", 6, InfluxReason::MalformedTime),
+            ("m f=1 1 2", 6, InfluxReason::MalformedTime),
+            ("m f=1 1.5", 6, InfluxReason::MalformedTime),
         ] {
             let error = only(line).expect_err(line);
             assert_eq!((error.offset(), error.reason()), (offset, reason), "{line}");
         }
-        let mut lines = Lines::new(b"m f=1\nm\xff f=1\nm f=2");
+        let mut lines = InfluxLines::new(b"m f=1\nm\xff f=1\nm f=2");
         assert!(lines.next().expect("a line").is_ok());
         let error = lines.next().expect("a line").expect_err("not UTF-8");
         assert_eq!((error.after(10).line(), error.offset()), (12, 1));
@@ -466,15 +466,16 @@ mod tests {
 
     #[test]
     fn line_feeds_in_texts_end_no_line() {
-        let mut lines = Lines::new(b"m f=\"\xff\nm f=1\n\" 5\nm f=\"\nm\n\",g=1\nm\nm f=\"\nm f=1");
+        let mut lines =
+            InfluxLines::new(b"m f=\"\xff\nm f=1\n\" 5\nm f=\"\nm\n\",g=1\nm\nm f=\"\nm f=1");
         let error = lines.next().expect("a line").expect_err("not UTF-8");
         assert_eq!((error.line(), error.offset()), (1, 5));
         let point = lines.next().expect("a line").expect("two fields");
         assert_eq!(point.fields().count(), 2);
         let error = lines.next().expect("a line").expect_err("no field");
-        assert_eq!((error.line(), error.reason()), (7, Reason::MalformedLine));
+        assert_eq!((error.line(), error.reason()), (7, InfluxReason::MalformedLine));
         let error = lines.next().expect("a line").expect_err("an open quote");
-        assert_eq!((error.line(), error.reason()), (8, Reason::MalformedValue));
+        assert_eq!((error.line(), error.reason()), (8, InfluxReason::MalformedValue));
         assert_eq!(lines.next(), None);
     }
 

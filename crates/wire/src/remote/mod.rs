@@ -99,10 +99,10 @@ pub use line_error::LineError;
 pub use lines::{Cut, LineBuffer};
 #[cfg(feature = "otlp")]
 pub use otlp::{
-    Attribute, Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, Instrumentation,
-    MetricsExemplar, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint, Number,
-    Otlp, Point, PointValue, Progress, Resource, SummaryPoint, Temporality, Value,
-    read_metrics_request, read_metrics_response,
+    Attribute, AttributeValue, ExponentialBuckets, ExponentialPoint, HistogramPoint,
+    Instrumentation, MetricDescription, MetricsExemplar, MetricsReader, MetricsResponse,
+    MetricsWriter, NewExemplar, NewPoint, Number, Otlp, Point, PointValue, Progress, Resource,
+    SummaryPoint, Temporality, read_metrics_request, read_metrics_response,
 };
 #[cfg(all(feature = "otlp", feature = "json"))]
 pub use otlp::{JsonError, metrics_request_from_json};

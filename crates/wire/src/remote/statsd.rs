@@ -6,16 +6,16 @@
 //! an error that leaves the other lines as they are.
 //!
 //! ```
-//! use quipu_wire::remote::statsd::{Line, Lines, Tags, Type};
+//! use quipu_wire::remote::statsd::{StatsdLine, StatsdLines, Tags, StatsdType};
 //!
 //! let packet = b"checkout.total:12.5|h|@0.5|#region:eu,code:200\nqueue:-3|g\nbad\n";
-//! let mut lines = Lines::new(packet, Tags::ALL);
-//! let Some(Ok(Line::Sample(sample))) = lines.next() else { panic!() };
-//! assert_eq!((sample.name.head, sample.kind, sample.rate), ("checkout.total", Type::Histogram, 0.5));
+//! let mut lines = StatsdLines::new(packet, Tags::ALL);
+//! let Some(Ok(StatsdLine::Sample(sample))) = lines.next() else { panic!() };
+//! assert_eq!((sample.name.head, sample.kind, sample.rate), ("checkout.total", StatsdType::Histogram, 0.5));
 //! assert_eq!(sample.values().next().unwrap().unwrap().number, 12.5);
 //! assert!(sample.tags().eq([Ok(("region", "eu")), Ok(("code", "200"))]));
 //!
-//! let Some(Ok(Line::Sample(sample))) = lines.next() else { panic!() };
+//! let Some(Ok(StatsdLine::Sample(sample))) = lines.next() else { panic!() };
 //! let change = sample.values().next().unwrap().unwrap();
 //! assert_eq!((change.number, change.is_signed), (-3.0, true));
 //!
@@ -86,7 +86,7 @@ pub struct Tags {
 
 /// Reads the lines of a packet, or whole lines of a stream ([`LineBuffer`](super::LineBuffer)).
 #[derive(Clone, Debug)]
-pub struct Lines<'a> {
+pub struct StatsdLines<'a> {
     lines: lines::Lines<'a>,
     number: u64,
     tags: Tags,
@@ -109,9 +109,9 @@ struct More<'a> {
 /// A line that was read.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Line<'a> {
+pub enum StatsdLine<'a> {
     /// One or more values of a metric.
-    Sample(Sample<'a>),
+    Sample(StatsdSample<'a>),
     /// An event of Datadog: the line as it is. It is not checked.
     Event(&'a str),
     /// A service check of Datadog: the line as it is. It is not checked.
@@ -121,11 +121,11 @@ pub enum Line<'a> {
 /// One or more values of a metric.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Sample<'a> {
+pub struct StatsdSample<'a> {
     /// The name, without tags.
     pub name: Name<'a>,
     /// The type.
-    pub kind: Type,
+    pub kind: StatsdType,
     /// Which part of the events was sent: more than 0, and at most 1.
     pub rate: f64,
     /// The time in seconds since 1970, if the client gave one.
@@ -153,7 +153,7 @@ pub struct Name<'a> {
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Type {
+pub enum StatsdType {
     /// `c`: values are added.
     Counter,
     /// `d`: values of a distribution, aggregated by the server.
@@ -164,7 +164,7 @@ pub enum Type {
     Histogram,
     /// `m`: events are counted, and their rate is shown.
     Meter,
-    /// `s`: different values are counted; see [`Sample::text`].
+    /// `s`: different values are counted; see [`StatsdSample::text`].
     Set,
     /// `ms`: durations in milliseconds.
     Timer,
@@ -173,7 +173,7 @@ pub enum Type {
 /// A value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "a value has nothing else")]
-pub struct Value {
+pub struct StatsdValue {
     /// A finite number, as it was sent: not divided by the rate.
     pub number: f64,
     /// Whether it was sent with a sign: in StatsD, a gauge then changes by the number.
@@ -181,12 +181,12 @@ pub struct Value {
 }
 
 /// Why a line, or a value of it, could not be read.
-pub type LineError = super::LineError<Reason>;
+pub type StatsdLineError = super::LineError<StatsdReason>;
 
 /// What is wrong with a line, with the names that `statsd_exporter` has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum StatsdReason {
     /// The type is not known.
     IllegalEvent,
     /// The sample rate is not a number more than 0 and at most 1.
@@ -215,21 +215,21 @@ impl Tags {
     }
 }
 
-impl<'a> Lines<'a> {
+impl<'a> StatsdLines<'a> {
     /// Reads lines with tags of these forms.
-    pub fn new(input: &'a [u8], tags: Tags) -> Lines<'a> {
-        Lines { lines: lines::Lines::new(input), number: 0, tags, more: None }
+    pub fn new(input: &'a [u8], tags: Tags) -> StatsdLines<'a> {
+        StatsdLines { lines: lines::Lines::new(input), number: 0, tags, more: None }
     }
 
     #[inline(always)]
-    fn read(&mut self, line: &'a str) -> Result<Line<'a>, LineError> {
+    fn read(&mut self, line: &'a str) -> Result<StatsdLine<'a>, StatsdLineError> {
         let bytes = line.as_bytes();
         if bytes.first() == Some(&b'_') {
             if bytes.starts_with(b"_e{") {
-                return Ok(Line::Event(line));
+                return Ok(StatsdLine::Event(line));
             }
             if bytes.starts_with(b"_sc|") {
-                return Ok(Line::ServiceCheck(line));
+                return Ok(StatsdLine::ServiceCheck(line));
             }
         }
         let colon = match self.tags.are_in_names() {
@@ -245,14 +245,14 @@ impl<'a> Lines<'a> {
 
     /// Reads a line whose name has a character that may begin tags, or is not a name.
     #[inline(never)]
-    fn tagged_name(&mut self, line: &'a str) -> Result<Line<'a>, LineError> {
+    fn tagged_name(&mut self, line: &'a str) -> Result<StatsdLine<'a>, StatsdLineError> {
         let colon = find(line.as_bytes(), 0, [b':']);
         if colon == 0 || colon == line.len() {
-            return Err(self.error(colon, Reason::MalformedLine));
+            return Err(self.error(colon, StatsdReason::MalformedLine));
         }
         let (name, name_tags) = self.name_and_tags(&line[..colon]);
         if name.head.is_empty() && name.tail.is_empty() {
-            return Err(self.error(0, Reason::MalformedLine));
+            return Err(self.error(0, StatsdReason::MalformedLine));
         }
         self.sample(More { line, at: colon + 1, name, name_tags, is_first: true })
     }
@@ -281,14 +281,14 @@ impl<'a> Lines<'a> {
 
     /// Reads another sample of the line.
     #[cold]
-    fn next_sample(&mut self) -> Option<Result<Line<'a>, LineError>> {
+    fn next_sample(&mut self) -> Option<Result<StatsdLine<'a>, StatsdLineError>> {
         let more = self.more.take()?;
         Some(self.sample(more))
     }
 
     /// Reads the values, the type and the fields of a sample.
     #[inline(always)]
-    fn sample(&mut self, from: More<'a>) -> Result<Line<'a>, LineError> {
+    fn sample(&mut self, from: More<'a>) -> Result<StatsdLine<'a>, StatsdLineError> {
         let More { line, at, name, name_tags, .. } = from;
         let bytes = line.as_bytes();
         let first = find(bytes, at, *b":|");
@@ -297,25 +297,25 @@ impl<'a> Lines<'a> {
             _ => first,
         };
         if bar == bytes.len() {
-            return Err(self.error(bar, Reason::MalformedLine));
+            return Err(self.error(bar, StatsdReason::MalformedLine));
         }
         if bar == at {
-            return Err(self.error(at, Reason::MalformedValue));
+            return Err(self.error(at, StatsdReason::MalformedValue));
         }
         let (kind, end) = match bytes[bar + 1..] {
-            [b'c', ..] => (Type::Counter, bar + 2),
-            [b'd', ..] => (Type::Distribution, bar + 2),
-            [b'g', ..] => (Type::Gauge, bar + 2),
-            [b'h', ..] => (Type::Histogram, bar + 2),
-            [b'm', b's', ..] => (Type::Timer, bar + 3),
-            [b'm', ..] => (Type::Meter, bar + 2),
-            [b's', ..] => (Type::Set, bar + 2),
-            _ => return Err(self.error(bar + 1, Reason::IllegalEvent)),
+            [b'c', ..] => (StatsdType::Counter, bar + 2),
+            [b'd', ..] => (StatsdType::Distribution, bar + 2),
+            [b'g', ..] => (StatsdType::Gauge, bar + 2),
+            [b'h', ..] => (StatsdType::Histogram, bar + 2),
+            [b'm', b's', ..] => (StatsdType::Timer, bar + 3),
+            [b'm', ..] => (StatsdType::Meter, bar + 2),
+            [b's', ..] => (StatsdType::Set, bar + 2),
+            _ => return Err(self.error(bar + 1, StatsdReason::IllegalEvent)),
         };
         if !matches!(bytes.get(end), None | Some(b'|' | b':')) {
-            return Err(self.error(bar + 1, Reason::IllegalEvent));
+            return Err(self.error(bar + 1, StatsdReason::IllegalEvent));
         }
-        let mut sample = Sample {
+        let mut sample = StatsdSample {
             name,
             kind,
             rate: 1.0,
@@ -332,11 +332,11 @@ impl<'a> Lines<'a> {
             // After the colon, there is another sample of the same name.
             let has_tags = || memmem::find(&bytes[end..], b"|#").is_some();
             if self.tags.datadog && from.is_first && has_tags() {
-                return Err(self.error(end, Reason::MixedTaggingStyles));
+                return Err(self.error(end, StatsdReason::MixedTaggingStyles));
             }
             self.more = Some(More { at: end + 1, is_first: false, ..from });
         }
-        Ok(Line::Sample(sample))
+        Ok(StatsdLine::Sample(sample))
     }
 
     /// Reads the fields after the type, up to the end of the line or the colon before the next
@@ -346,8 +346,8 @@ impl<'a> Lines<'a> {
         &self,
         line: &'a str,
         mut at: usize,
-        sample: &mut Sample<'a>,
-    ) -> Result<usize, LineError> {
+        sample: &mut StatsdSample<'a>,
+    ) -> Result<usize, StatsdLineError> {
         let bytes = line.as_bytes();
         while bytes.get(at) == Some(&b'|') {
             let start = at + 1;
@@ -359,7 +359,7 @@ impl<'a> Lines<'a> {
                     at = sample.field_end(bytes, start);
                     sample.rate = float(&line[start + 1..at])
                         .filter(|rate| 0.0 < *rate && *rate <= 1.0)
-                        .ok_or_else(|| self.error(start, Reason::InvalidSampleFactor))?;
+                        .ok_or_else(|| self.error(start, StatsdReason::InvalidSampleFactor))?;
                 }
                 Some(b'T') => {
                     at = sample.field_end(bytes, start);
@@ -373,11 +373,11 @@ impl<'a> Lines<'a> {
                     let colon = find(bytes, start, *b":|");
                     let word = &bytes[start..colon];
                     if !word.is_ascii() || bytes.get(colon) != Some(&b':') {
-                        return Err(self.error(start, Reason::MalformedComponent));
+                        return Err(self.error(start, StatsdReason::MalformedComponent));
                     }
                     at = find(bytes, colon, [b'|']);
                 }
-                _ => return Err(self.error(start, Reason::MalformedComponent)),
+                _ => return Err(self.error(start, StatsdReason::MalformedComponent)),
             }
         }
         Ok(at)
@@ -388,16 +388,16 @@ impl<'a> Lines<'a> {
         &self,
         line: &'a str,
         hash: usize,
-        sample: &mut Sample<'a>,
-    ) -> Result<usize, LineError> {
+        sample: &mut StatsdSample<'a>,
+    ) -> Result<usize, StatsdLineError> {
         let end = find(line.as_bytes(), hash, [b'|']);
         if !self.tags.datadog {
             return Ok(end);
         }
         if !sample.tags.is_empty() {
             let reason = match sample.separator {
-                b'=' => Reason::MixedTaggingStyles,
-                _ => Reason::MalformedComponent,
+                b'=' => StatsdReason::MixedTaggingStyles,
+                _ => StatsdReason::MalformedComponent,
             };
             return Err(self.error(hash, reason));
         }
@@ -407,13 +407,13 @@ impl<'a> Lines<'a> {
     }
 
     #[cold]
-    fn error(&self, offset: usize, reason: Reason) -> LineError {
-        LineError { line: self.number, offset, reason }
+    fn error(&self, offset: usize, reason: StatsdReason) -> StatsdLineError {
+        StatsdLineError { line: self.number, offset, reason }
     }
 }
 
-impl<'a> Iterator for Lines<'a> {
-    type Item = Result<Line<'a>, LineError>;
+impl<'a> Iterator for StatsdLines<'a> {
+    type Item = Result<StatsdLine<'a>, StatsdLineError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.more.is_some() {
@@ -429,17 +429,17 @@ impl<'a> Iterator for Lines<'a> {
                         return Some(self.read(line));
                     }
                 }
-                Err(offset) => return Some(Err(self.error(offset, Reason::MalformedLine))),
+                Err(offset) => return Some(Err(self.error(offset, StatsdReason::MalformedLine))),
             }
         }
     }
 }
 
-impl<'a> Sample<'a> {
+impl<'a> StatsdSample<'a> {
     /// The values, in the order of the line. Most lines have one. Of a set, they are those that are
-    /// numbers; see [`text`](Sample::text).
+    /// numbers; see [`text`](StatsdSample::text).
     #[inline]
-    pub fn values(&self) -> impl Iterator<Item = Result<Value, LineError>> + use<'a> {
+    pub fn values(&self) -> impl Iterator<Item = Result<StatsdValue, StatsdLineError>> + use<'a> {
         let (line, mut offset) = (self.line, self.offset);
         let mut rest = Some(self.values);
         let mut end = self.first;
@@ -455,9 +455,13 @@ impl<'a> Sample<'a> {
             Some(match float(text).filter(|number| number.is_finite()) {
                 Some(number) => {
                     let is_signed = matches!(text.as_bytes()[0], b'+' | b'-');
-                    Ok(Value { number, is_signed })
+                    Ok(StatsdValue { number, is_signed })
                 }
-                None => Err(LineError { line, offset: place, reason: Reason::MalformedValue }),
+                None => Err(StatsdLineError {
+                    line,
+                    offset: place,
+                    reason: StatsdReason::MalformedValue,
+                }),
             })
         })
     }
@@ -495,7 +499,7 @@ impl<'a> Sample<'a> {
     }
 }
 
-impl Sample<'_> {
+impl StatsdSample<'_> {
     /// Where a field ends that begins at `at`. A colon begins another sample, except after
     /// Datadog's tags.
     fn field_end(&self, bytes: &[u8], at: usize) -> usize {
@@ -519,31 +523,33 @@ impl fmt::Display for Name<'_> {
     }
 }
 
-impl LineReason for Reason {
+impl LineReason for StatsdReason {
     const FORMAT: &'static str = "statsd";
 
     fn problem(self) -> &'static str {
         match self {
-            Reason::IllegalEvent => "expected a type: `c`, `d`, `g`, `h`, `m`, `ms` or `s`",
-            Reason::InvalidSampleFactor => "expected a sample rate more than 0 and at most 1",
-            Reason::MalformedComponent => "expected a sample rate, tags, a time or a container",
-            Reason::MalformedLine => "expected UTF-8 of the form `name:value|type`",
-            Reason::MalformedValue => "expected a finite number",
-            Reason::MixedTaggingStyles => "expected tags of one form, of one sample",
+            StatsdReason::IllegalEvent => "expected a type: `c`, `d`, `g`, `h`, `m`, `ms` or `s`",
+            StatsdReason::InvalidSampleFactor => "expected a sample rate more than 0 and at most 1",
+            StatsdReason::MalformedComponent => {
+                "expected a sample rate, tags, a time or a container"
+            }
+            StatsdReason::MalformedLine => "expected UTF-8 of the form `name:value|type`",
+            StatsdReason::MalformedValue => "expected a finite number",
+            StatsdReason::MixedTaggingStyles => "expected tags of one form, of one sample",
         }
     }
 }
 
-impl Reason {
+impl StatsdReason {
     /// Its name, as in the label `reason` of `statsd_exporter`.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Reason::IllegalEvent => "illegal_event",
-            Reason::InvalidSampleFactor => "invalid_sample_factor",
-            Reason::MalformedComponent => "malformed_component",
-            Reason::MalformedLine => "malformed_line",
-            Reason::MalformedValue => "malformed_value",
-            Reason::MixedTaggingStyles => "mixed_tagging_styles",
+            StatsdReason::IllegalEvent => "illegal_event",
+            StatsdReason::InvalidSampleFactor => "invalid_sample_factor",
+            StatsdReason::MalformedComponent => "malformed_component",
+            StatsdReason::MalformedLine => "malformed_line",
+            StatsdReason::MalformedValue => "malformed_value",
+            StatsdReason::MixedTaggingStyles => "mixed_tagging_styles",
         }
     }
 }

@@ -4,8 +4,10 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use quipu_wire::remote::exposition::text::{Format, Options, Reader};
-use quipu_wire::remote::exposition::{Exemplar, Families, Family, Limits, Value, read_families};
+use quipu_wire::remote::exposition::text::{Options, TextFormat, TextReader};
+use quipu_wire::remote::exposition::{
+    Exemplar, Families, Family, Limits, MetricValue, read_families,
+};
 
 use crate::noise;
 
@@ -293,16 +295,16 @@ fn back(family: Family<'_>) -> client::MetricFamily {
     }
 }
 
-fn put_value(value: Value<'_>, created: Option<client::Time>, metric: &mut client::Metric) {
+fn put_value(value: MetricValue<'_>, created: Option<client::Time>, metric: &mut client::Metric) {
     let number = |value| Some(client::Number { value: Some(value) });
     match value {
-        Value::Counter { total, exemplar } => {
+        MetricValue::Counter { total, exemplar } => {
             let exemplar = exemplar.map(example);
             metric.counter = Some(client::Counter { value: Some(total), exemplar, created });
         }
-        Value::Gauge(value) => metric.gauge = number(value),
-        Value::Unknown(value) => metric.untyped = number(value),
-        Value::Summary(summary) => {
+        MetricValue::Gauge(value) => metric.gauge = number(value),
+        MetricValue::Unknown(value) => metric.untyped = number(value),
+        MetricValue::Summary(summary) => {
             let pair = |(q, value)| client::Quantile { quantile: Some(q), value: Some(value) };
             metric.summary = Some(client::Summary {
                 count: summary.count.map(|count| count as u64),
@@ -311,7 +313,7 @@ fn put_value(value: Value<'_>, created: Option<client::Time>, metric: &mut clien
                 created,
             });
         }
-        Value::Histogram(histogram) => {
+        MetricValue::Histogram(histogram) => {
             let bucket = |bucket: quipu_wire::remote::exposition::Bucket<'_>| client::Bucket {
                 count: Some(bucket.cumulative_count as u64),
                 bound: Some(bucket.upper_bound),
@@ -455,7 +457,7 @@ proptest! {
     #[test]
     fn any_lines_are_families_or_errors(input in noise(), samples in 0..9_usize) {
         for format in crate::FORMATS {
-            let mut reader = Reader::new(&input, Options::new(format));
+            let mut reader = TextReader::new(&input, Options::new(format));
             let mut families = Families::new(format, Limits { samples, bytes: 50 });
             let mut metrics = 0;
             let mut lines = 0;
@@ -482,8 +484,8 @@ fn text_and_protobuf_give_the_same_families() {
         took_sum 4.5\ntook_count 3\n\
         # TYPE size summary\nsize{quantile=\"0.5\"} 2\nsize_sum 8\nsize_count 4\n";
     let mut from_text = Vec::new();
-    let mut reader = Reader::new(text.as_bytes(), Options::new(Format::Prometheus));
-    let mut families = Families::new(Format::Prometheus, Limits::default());
+    let mut reader = TextReader::new(text.as_bytes(), Options::new(TextFormat::Prometheus));
+    let mut families = Families::new(TextFormat::Prometheus, Limits::default());
     while let Some(item) = reader.next() {
         families.push(&item.unwrap(), |family| from_text.push(back(family))).unwrap();
     }

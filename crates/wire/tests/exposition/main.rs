@@ -10,7 +10,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quipu_wire::remote::exposition::text::{
-    Format, Item, Label, LineError, Options, Reader, Stream, Visitor, value_and_time,
+    Item, Options, Stream, TextFormat, TextLabel, TextLineError, TextReader, Visitor,
+    value_and_time,
 };
 
 type Labels = Vec<(String, String)>;
@@ -77,7 +78,7 @@ fn seconds(ms: i64) -> String {
 }
 
 impl Sent {
-    fn line(&self, format: Format) -> String {
+    fn line(&self, format: TextFormat) -> String {
         let mut parts = Vec::new();
         let is_plain_name = is_plain(&self.name, &['_', ':']);
         if !is_plain_name {
@@ -91,11 +92,11 @@ impl Sent {
         line += &format!(" {}", number(self.value));
         if let Some(time) = self.time {
             line += &match format {
-                Format::OpenMetrics => format!(" {}", seconds(time)),
+                TextFormat::OpenMetrics => format!(" {}", seconds(time)),
                 _ => format!(" {time}"),
             };
         }
-        if let (Format::OpenMetrics, Some((labels, value, time))) = (format, &self.exemplar) {
+        if let (TextFormat::OpenMetrics, Some((labels, value, time))) = (format, &self.exemplar) {
             line += &format!(" # {{{}}} {}", pairs(labels).join(","), number(*value));
             if let Some(time) = time {
                 line += &format!(" {}", seconds(*time));
@@ -113,7 +114,7 @@ fn pairs(labels: &[(String, String)]) -> Vec<String> {
     labels.iter().map(pair).collect()
 }
 
-fn owned(labels: &[Label<'_>]) -> Labels {
+fn owned(labels: &[TextLabel<'_>]) -> Labels {
     labels.iter().map(|label| (label.name.to_string(), label.value.to_cow().into())).collect()
 }
 
@@ -122,7 +123,7 @@ fn is_same(value: f64, other: f64) -> bool {
 }
 
 /// An item as text, with an error's place and reason.
-fn show(item: Result<Item<'_, '_>, LineError>) -> String {
+fn show(item: Result<Item<'_, '_>, TextLineError>) -> String {
     match item {
         Ok(Item::Sample(sample)) => {
             let exemplar = sample.exemplar.map(|e| (owned(e.labels), e.value, e.timestamp_ms));
@@ -138,7 +139,7 @@ fn show(item: Result<Item<'_, '_>, LineError>) -> String {
 }
 
 fn whole(input: &[u8], options: Options) -> Vec<String> {
-    let mut reader = Reader::new(input, options);
+    let mut reader = TextReader::new(input, options);
     let mut items = Vec::new();
     while let Some(item) = reader.next() {
         if let Err(error) = &item {
@@ -179,7 +180,7 @@ impl Visitor for Remembering {
         found.is_some()
     }
 
-    fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+    fn item(&mut self, item: Result<Item<'_, '_>, TextLineError>) {
         if let Ok(Item::Sample(sample)) = &item {
             let shown = format!("{} {:?}", sample.name, owned(sample.labels));
             self.known.push((sample.encoded.into(), shown));
@@ -213,7 +214,7 @@ fn noise() -> impl Strategy<Value = Vec<u8>> {
     vec(part, 0..40).prop_map(|parts| parts.concat())
 }
 
-const FORMATS: [Format; 2] = [Format::Prometheus, Format::OpenMetrics];
+const FORMATS: [TextFormat; 2] = [TextFormat::Prometheus, TextFormat::OpenMetrics];
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -225,7 +226,7 @@ proptest! {
         for format in FORMATS {
             let mut input: String = sent.iter().map(|sent| sent.line(format) + "\n").collect();
             input += "# EOF\n";
-            let mut reader = Reader::new(input.as_bytes(), Options::new(format));
+            let mut reader = TextReader::new(input.as_bytes(), Options::new(format));
             for sent in &sent {
                 let item = reader.next().unwrap();
                 let Ok(Item::Sample(read)) = item else { panic!("{item:?} {}", sent.line(format)) };
@@ -240,7 +241,7 @@ proptest! {
                         prop_assert_eq!(read.timestamp_ms, *time);
                     }
                     (read, sent) => prop_assert!(
-                        read.is_none() && (sent.is_none() || format == Format::Prometheus)
+                        read.is_none() && (sent.is_none() || format == TextFormat::Prometheus)
                     ),
                 }
             }
@@ -253,13 +254,13 @@ proptest! {
     fn a_wrong_line_leaves_its_neighbours_alone(sent in vec(sent(), 1..5), bad in vec(noise(), 5)) {
         let (mut clean, mut mixed) = (Vec::new(), Vec::new());
         for (sent, bad) in sent.iter().zip(bad) {
-            let line = sent.line(Format::Prometheus) + "\n";
+            let line = sent.line(TextFormat::Prometheus) + "\n";
             clean.extend_from_slice(line.as_bytes());
             mixed.extend_from_slice(&bad);
             mixed.push(b'\n');
             mixed.extend_from_slice(line.as_bytes());
         }
-        let options = Options::new(Format::Prometheus);
+        let options = Options::new(TextFormat::Prometheus);
         let mut among = whole(&mixed, options).into_iter();
         for item in whole(&clean, options) {
             prop_assert!(among.any(|other| other == item), "{item}");
@@ -268,10 +269,10 @@ proptest! {
 
     #[test]
     fn known_lines_are_the_same(sent in vec(sent(), 1..5), noise in noise()) {
-        let lines: String = sent.iter().map(|sent| sent.line(Format::Prometheus) + "\n").collect();
+        let lines: String = sent.iter().map(|sent| sent.line(TextFormat::Prometheus) + "\n").collect();
         let Ok(noise) = String::from_utf8(noise) else { return Ok(()) };
         let input = format!("{lines}{noise}\n{noise}\n{lines}");
-        let options = Options::new(Format::Prometheus);
+        let options = Options::new(TextFormat::Prometheus);
         let mut remembering = Remembering::default();
         let mut stream = Stream::new(options);
         stream.visit(input.as_bytes(), &mut remembering);

@@ -5,7 +5,7 @@ use proptest::option;
 use proptest::prelude::*;
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, MetricsReader, Number, Point, PointValue, Progress, Temporality, Value,
+    self, AttributeValue, MetricsReader, Number, Point, PointValue, Progress, Temporality,
 };
 
 use crate::oracle::otlp::{self, AnyValueKind, Data, NumberValue};
@@ -337,17 +337,17 @@ fn read_attributes(attributes: &[remote::Attribute<'_>]) -> String {
     pairs.collect::<Vec<_>>().join(",")
 }
 
-fn read_value(value: Value<'_>) -> String {
+fn read_value(value: AttributeValue<'_>) -> String {
     match value {
-        Value::Empty => "nothing".into(),
-        Value::Text(text) => format!("{text:?}"),
-        Value::Bool(value) => format!("{value:?}"),
-        Value::Int(value) => format!("{value:?}"),
-        Value::Double(value) => format!("{value:?}"),
-        Value::Bytes(value) => format!("{value:?}"),
-        Value::Nested(encoded) => {
+        AttributeValue::Empty => "nothing".into(),
+        AttributeValue::Text(text) => format!("{text:?}"),
+        AttributeValue::Bool(value) => format!("{value:?}"),
+        AttributeValue::Int(value) => format!("{value:?}"),
+        AttributeValue::Double(value) => format!("{value:?}"),
+        AttributeValue::Bytes(value) => format!("{value:?}"),
+        AttributeValue::Nested(encoded) => {
             let mut items = Vec::new();
-            let is_map = Value::each_nested(encoded, |key, value| {
+            let is_map = AttributeValue::each_nested(encoded, |key, value| {
                 assert_eq!(key, None);
                 items.push(read_value(value));
             });

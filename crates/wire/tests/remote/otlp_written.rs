@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use prost::Message as _;
 use quipu_wire::remote::{
-    self, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint, Point, PointValue,
-    Temporality, Value,
+    self, AttributeValue, MetricsReader, MetricsResponse, MetricsWriter, NewExemplar, NewPoint,
+    Point, PointValue, Temporality,
 };
 
 use crate::oracle::otlp;
@@ -79,8 +79,11 @@ fn every_field_that_is_read_is_written() {
 
 #[test]
 fn all_requests_have_the_resource() {
-    let attributes =
-        [("service.name", Value::Text("a=b")), ("n", Value::Int(7)), ("", Value::Empty)];
+    let attributes = [
+        ("service.name", AttributeValue::Text("a=b")),
+        ("n", AttributeValue::Int(7)),
+        ("", AttributeValue::Empty),
+    ];
     let mut writer = MetricsWriter::new();
     writer.set_resource(&attributes);
     let point = NewPoint {
@@ -144,7 +147,7 @@ fn points_of_each_resource_are_together() {
     writer.resume_resource(7);
     push(&mut writer, 2, sum);
     let numbers =
-        ["x", "y"].map(|name| writer.set_resource(&[("service.name", Value::Text(name))]));
+        ["x", "y"].map(|name| writer.set_resource(&[("service.name", AttributeValue::Text(name))]));
     push(&mut writer, 3, sum);
     writer.begin("b", "", "");
     for start_ns in [4, 6] {
@@ -172,7 +175,7 @@ fn points_of_each_resource_are_together() {
         let mut all = Vec::new();
         remote::read_metrics_request(&request, |point| {
             let resource = match point.resource.attributes {
-                [("service.name", Value::Text(name))] => *name,
+                [("service.name", AttributeValue::Text(name))] => *name,
                 none => {
                     assert_eq!(none, []);
                     "none"

@@ -63,8 +63,8 @@ fn of_one(text_of_it: &str, content_type: &str) -> String {
 
 /// Reads what is shown: each family once, and each series once.
 #[track_caller]
-fn expect_readable(text: &str, format: Format) -> BTreeMap<String, f64> {
-    let mut reader = Reader::new(text.as_bytes(), Options::new(format));
+fn expect_readable(text: &str, format: TextFormat) -> BTreeMap<String, f64> {
+    let mut reader = TextReader::new(text.as_bytes(), Options::new(format));
     let mut families = Families::new(format, Limits::default());
     let (mut series, mut names) = (BTreeMap::new(), HashSet::new());
     while let Some(item) = reader.next() {
@@ -123,7 +123,7 @@ fn counts_that_are_not_whole_are_shown_by_their_samples() {
             let line = line.replace('~', "job=\"0\",instance=\"0\"");
             assert!(shown.lines().any(|other| other == line), "no {line} in {shown}");
         }
-        expect_readable(&shown, Format::Prometheus);
+        expect_readable(&shown, TextFormat::Prometheus);
     }
 }
 
@@ -202,8 +202,8 @@ fn what_is_shown_of_any_targets_can_be_read() {
         };
         for own in [Registry::new(), random_own(&mut choices)] {
             let in_text = text(&own, bodies(), Shown::Text);
-            shown_series += expect_readable(&in_text, Format::Prometheus).len();
-            expect_readable(&text(&own, bodies(), Shown::OpenMetrics), Format::OpenMetrics);
+            shown_series += expect_readable(&in_text, TextFormat::Prometheus).len();
+            expect_readable(&text(&own, bodies(), Shown::OpenMetrics), TextFormat::OpenMetrics);
             let mut names = HashSet::new();
             let bytes = shown(&own, bodies(), Shown::Protobuf);
             let each = |family: wire::Family<'_>| {
@@ -262,7 +262,7 @@ fn damaged_texts_are_refused_or_read() {
                 let text = [&text[..end], byte, &text[end + 1..]].concat();
                 if let Ok(body) = body(&text, content_type) {
                     let shown = shown(&Registry::new(), vec![body], Shown::Text);
-                    expect_readable(&String::from_utf8(shown).unwrap(), Format::Prometheus);
+                    expect_readable(&String::from_utf8(shown).unwrap(), TextFormat::Prometheus);
                 }
             }
         }

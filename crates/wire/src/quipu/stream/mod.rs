@@ -44,7 +44,7 @@ mod reader;
 mod writer;
 
 pub use reader::StreamReader;
-pub use writer::{Series, StreamWriter};
+pub use writer::{StreamSeries, StreamWriter};
 
 use crate::message::Kind;
 

@@ -24,7 +24,7 @@ const DEFINITIONS: usize = 16;
 
 /// Writes a stream in quipu's own format.
 ///
-/// A caller that sends the same ids again and again asks for the [`Series`] of each id once.
+/// A caller that sends the same ids again and again asks for the [`StreamSeries`] of each id once.
 /// Otherwise the writer looks up the id of each message, like
 /// [`Encoder<Quipu>`](crate::Encoder).
 ///
@@ -85,7 +85,7 @@ struct SentSeries {
 
 /// A series of a [`StreamWriter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Series {
+pub struct StreamSeries {
     index: u32,
     generation: u32,
 }
@@ -139,13 +139,13 @@ impl StreamWriter {
     }
 
     /// Returns the series of a kind and an id, and creates it if there is none. A full dictionary
-    /// forgets all series, and the caller must ask for each [`Series`] again.
+    /// forgets all series, and the caller must ask for each [`StreamSeries`] again.
     ///
     /// # Errors
     ///
     /// When the id is longer than 64 MiB.
     #[inline]
-    pub fn series(&mut self, kind: Kind, id: &[u8]) -> Result<Series, Error> {
+    pub fn series(&mut self, kind: Kind, id: &[u8]) -> Result<StreamSeries, Error> {
         self.find(kind, id).map_err(|fault| Error::writing(NAME, fault))
     }
 
@@ -155,7 +155,12 @@ impl StreamWriter {
     ///
     /// When the series is of another kind or of another writer, or was forgotten.
     #[inline]
-    pub fn counter(&mut self, series: Series, value: i64, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn counter(
+        &mut self,
+        series: StreamSeries,
+        value: i64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         self.check(series, COUNTER)?;
         self.put_counter(series.index, value, out);
         Ok(())
@@ -167,7 +172,12 @@ impl StreamWriter {
     ///
     /// When the series is of another kind or of another writer, or was forgotten.
     #[inline]
-    pub fn gauge(&mut self, series: Series, value: f64, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub fn gauge(
+        &mut self,
+        series: StreamSeries,
+        value: f64,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         self.check(series, GAUGE)?;
         self.put_gauge(series.index, value, out);
         Ok(())
@@ -182,7 +192,7 @@ impl StreamWriter {
     #[inline]
     pub fn batch_timer(
         &mut self,
-        series: Series,
+        series: StreamSeries,
         values: &[f64],
         out: &mut Vec<u8>,
     ) -> Result<(), Error> {
@@ -249,7 +259,7 @@ impl StreamWriter {
     }
 
     #[inline(always)]
-    fn check(&self, series: Series, kind: usize) -> Result<(), Error> {
+    fn check(&self, series: StreamSeries, kind: usize) -> Result<(), Error> {
         let sent = self.sent.get(series.index as usize);
         let is_known = sent.is_some_and(|sent| usize::from(sent.kind) == kind);
         if series.generation == self.generation && is_known {
@@ -259,17 +269,17 @@ impl StreamWriter {
     }
 
     #[inline(always)]
-    fn find(&mut self, kind: Kind, id: &[u8]) -> Result<Series, Fault> {
+    fn find(&mut self, kind: Kind, id: &[u8]) -> Result<StreamSeries, Fault> {
         let hash = self.index.hash(kind, id);
         match self.index.find(kind, id, hash) {
-            Some(index) => Ok(Series { index, generation: self.generation }),
+            Some(index) => Ok(StreamSeries { index, generation: self.generation }),
             None => self.insert(kind, id, hash),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn insert(&mut self, kind: Kind, id: &[u8], hash: u64) -> Result<Series, Fault> {
+    fn insert(&mut self, kind: Kind, id: &[u8], hash: u64) -> Result<StreamSeries, Fault> {
         if id.len() > MAX_IDS {
             return Err(Fault::unwritable("an id can have at most 64 MiB"));
         }
@@ -288,7 +298,7 @@ impl StreamWriter {
             places: 0,
             kind: code(kind) as u8,
         });
-        Ok(Series { index, generation: self.generation })
+        Ok(StreamSeries { index, generation: self.generation })
     }
 
     #[inline(always)]

@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 
 use super::family::Family;
 use super::store::{ExemplarSlot, Full, Mark, MetricSlot, PointSlot, Span, Store, Twice};
-use super::text::{Exemplar, Format, Item, Label, Sample, Text};
-use super::{Kind, Limits};
+use super::text::{Item, LineExemplar, Text, TextFormat, TextLabel, TextSample};
+use super::{FamilyType, Limits};
 use crate::hash::Secrets;
 use crate::remote::lines::float;
 
@@ -16,23 +16,23 @@ use crate::remote::lines::float;
 /// its buckets, a summary with its quantiles.
 ///
 /// ```
-/// use quipu_wire::remote::exposition::text::{Format, Options, Reader};
-/// use quipu_wire::remote::exposition::{Families, Kind, Limits, Value};
+/// use quipu_wire::remote::exposition::text::{TextFormat, Options, TextReader};
+/// use quipu_wire::remote::exposition::{Families, FamilyType, Limits, MetricValue};
 ///
 /// let text = b"# TYPE took histogram\n\
 ///     took_bucket{path=\"/\",le=\"0.5\"} 2\ntook_bucket{path=\"/\",le=\"+Inf\"} 3\n\
 ///     took_sum{path=\"/\"} 2.5\ntook_count{path=\"/\"} 3\n";
-/// let mut reader = Reader::new(text, Options::new(Format::Prometheus));
-/// let mut families = Families::new(Format::Prometheus, Limits::default());
+/// let mut reader = TextReader::new(text, Options::new(TextFormat::Prometheus));
+/// let mut families = Families::new(TextFormat::Prometheus, Limits::default());
 /// while let Some(item) = reader.next() {
 ///     // A family is complete when another one begins.
 ///     families.push(&item?, |family| println!("{family:?}"))?;
 /// }
 /// families.finish(|family| {
-///     assert_eq!((family.name(), family.kind()), ("took", Kind::Histogram));
+///     assert_eq!((family.name(), family.kind()), ("took", FamilyType::Histogram));
 ///     let metric = family.metrics().next().unwrap();
 ///     assert!(metric.labels().eq([("path", "/")]));
-///     let Value::Histogram(histogram) = metric.value() else { panic!() };
+///     let MetricValue::Histogram(histogram) = metric.value() else { panic!() };
 ///     let buckets = histogram.buckets().map(|bucket| (bucket.upper_bound, bucket.cumulative_count));
 ///     assert!(buckets.eq([(0.5, 2.0), (f64::INFINITY, 3.0)]));
 /// });
@@ -45,7 +45,7 @@ use crate::remote::lines::float;
 /// known.
 #[derive(Debug)]
 pub struct Families {
-    format: Format,
+    format: TextFormat,
     store: Store,
     /// The metrics of the family by their labels.
     table: HashTable<u32>,
@@ -90,7 +90,7 @@ impl Families {
     /// No families yet, of lines in this format. In OpenMetrics, the samples of a counter have the
     /// name of the family with a suffix, `_total` or `_created`; in Prometheus' format they have
     /// the name itself, and one with a suffix belongs to another family.
-    pub fn new(format: Format, limits: Limits) -> Families {
+    pub fn new(format: TextFormat, limits: Limits) -> Families {
         Families {
             format,
             store: Store::new(limits),
@@ -176,7 +176,7 @@ impl Families {
 
     fn sample(
         &mut self,
-        sample: &Sample<'_, '_>,
+        sample: &TextSample<'_, '_>,
         each: impl FnMut(Family<'_>),
     ) -> Result<(), FamilyError> {
         let name: Cow<'_, str> = sample.name.to_cow();
@@ -202,7 +202,7 @@ impl Families {
     }
 
     /// Adds a sample to its metric. If that fails, the store may have its labels and its exemplar.
-    fn add(&mut self, part: Part, sample: &Sample<'_, '_>) -> Result<(), FamilyError> {
+    fn add(&mut self, part: Part, sample: &TextSample<'_, '_>) -> Result<(), FamilyError> {
         let (bound, except) = match part {
             Part::Bucket => (bound(sample.labels, "le")?, "le"),
             Part::Quantile => (bound(sample.labels, "quantile")?, "quantile"),
@@ -226,20 +226,22 @@ impl Families {
             return None;
         }
         let suffix = name.strip_prefix(self.store.text(self.store.name))?;
-        let is_openmetrics = self.format == Format::OpenMetrics;
+        let is_openmetrics = self.format == TextFormat::OpenMetrics;
         Some(Ok(match (self.store.kind, suffix) {
-            (Kind::Counter, "_total" | "_created") if !is_openmetrics => return None,
-            (Kind::GaugeHistogram | Kind::Histogram, "") => {
+            (FamilyType::Counter, "_total" | "_created") if !is_openmetrics => return None,
+            (FamilyType::GaugeHistogram | FamilyType::Histogram, "") => {
                 return Some(Err(FamilyError::Unexpected));
             }
-            (Kind::Summary, "") => Part::Quantile,
-            (_, "") | (Kind::Counter, "_total") | (Kind::Info, "_info") => Part::Value,
-            (Kind::Counter | Kind::Histogram | Kind::Summary, "_created") => Part::Created,
-            (Kind::GaugeHistogram | Kind::Histogram, "_bucket") => Part::Bucket,
-            (Kind::Histogram | Kind::Summary, "_count") => Part::Count,
-            (Kind::Histogram | Kind::Summary, "_sum") => Part::Sum,
-            (Kind::GaugeHistogram, "_gcount") => Part::Count,
-            (Kind::GaugeHistogram, "_gsum") => Part::Sum,
+            (FamilyType::Summary, "") => Part::Quantile,
+            (_, "") | (FamilyType::Counter, "_total") | (FamilyType::Info, "_info") => Part::Value,
+            (FamilyType::Counter | FamilyType::Histogram | FamilyType::Summary, "_created") => {
+                Part::Created
+            }
+            (FamilyType::GaugeHistogram | FamilyType::Histogram, "_bucket") => Part::Bucket,
+            (FamilyType::Histogram | FamilyType::Summary, "_count") => Part::Count,
+            (FamilyType::Histogram | FamilyType::Summary, "_sum") => Part::Sum,
+            (FamilyType::GaugeHistogram, "_gcount") => Part::Count,
+            (FamilyType::GaugeHistogram, "_gsum") => Part::Sum,
             _ => return None,
         }))
     }
@@ -247,7 +249,7 @@ impl Families {
     /// Adds labels, without one and without those that are empty.
     fn labels(
         &mut self,
-        labels: &[Label<'_>],
+        labels: &[TextLabel<'_>],
         except: &str,
         mark: Mark,
     ) -> Result<Span, FamilyError> {
@@ -293,7 +295,7 @@ impl Families {
         index: u32,
         part: Part,
         bound: f64,
-        sample: &Sample<'_, '_>,
+        sample: &TextSample<'_, '_>,
         exemplar: Option<u32>,
     ) -> Result<(), FamilyError> {
         let store = &mut self.store;
@@ -316,8 +318,8 @@ impl Families {
     }
 
     /// Adds an exemplar, and returns its number.
-    fn exemplar(&mut self, exemplar: &Exemplar<'_, '_>) -> Result<u32, FamilyError> {
-        let Exemplar { value, timestamp_ms, .. } = *exemplar;
+    fn exemplar(&mut self, exemplar: &LineExemplar<'_, '_>) -> Result<u32, FamilyError> {
+        let LineExemplar { value, timestamp_ms, .. } = *exemplar;
         let mark = self.store.mark();
         let labels = self.labels(exemplar.labels, "", mark)?;
         self.store.exemplars.push(ExemplarSlot { labels, value, timestamp_ms });
@@ -337,7 +339,7 @@ fn hash(store: &Store, secrets: &Secrets, labels: Span) -> u64 {
 }
 
 /// The number in the label that says which bucket or quantile a sample is.
-fn bound(labels: &[Label<'_>], name: &str) -> Result<f64, FamilyError> {
+fn bound(labels: &[TextLabel<'_>], name: &str) -> Result<f64, FamilyError> {
     let label = labels.iter().find(|label| label.name == *name);
     label
         .and_then(|label| float(&label.value.to_cow()))

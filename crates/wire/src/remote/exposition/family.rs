@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::Kind;
+use super::FamilyType;
 use super::store::{Form, MetricSlot, PointSlot, Span, Store};
 
 /// A family: the metrics of one name, which differ in their labels. It borrows from what read it.
@@ -13,7 +13,7 @@ pub struct Family<'f> {
 
 /// A metric of a family.
 #[derive(Clone, Copy)]
-pub struct Metric<'f> {
+pub struct FamilyMetric<'f> {
     store: &'f Store,
     slot: &'f MetricSlot,
 }
@@ -21,7 +21,7 @@ pub struct Metric<'f> {
 /// The value of a metric.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub enum Value<'f> {
+pub enum MetricValue<'f> {
     /// Of a counter.
     Counter {
         /// How much was counted.
@@ -124,17 +124,17 @@ impl<'f> Family<'f> {
     }
 
     /// The type.
-    pub fn kind(self) -> Kind {
+    pub fn kind(self) -> FamilyType {
         self.store.kind
     }
 
     /// The metrics, in the order in which they came.
-    pub fn metrics(self) -> impl ExactSizeIterator<Item = Metric<'f>> {
-        self.store.slots.iter().map(move |slot| Metric { store: self.store, slot })
+    pub fn metrics(self) -> impl ExactSizeIterator<Item = FamilyMetric<'f>> {
+        self.store.slots.iter().map(move |slot| FamilyMetric { store: self.store, slot })
     }
 }
 
-impl<'f> Metric<'f> {
+impl<'f> FamilyMetric<'f> {
     /// The labels by name, each name once, without those that have an empty value. A bound or a
     /// quantile is not among them.
     pub fn labels(self) -> impl ExactSizeIterator<Item = (&'f str, &'f str)> {
@@ -152,18 +152,18 @@ impl<'f> Metric<'f> {
     }
 
     /// The value.
-    pub fn value(self) -> Value<'f> {
-        let Metric { store, slot } = self;
+    pub fn value(self) -> MetricValue<'f> {
+        let FamilyMetric { store, slot } = self;
         let points = slot.points.slice(&store.points);
         match slot.form {
-            Form::Counter => Value::Counter {
+            Form::Counter => MetricValue::Counter {
                 total: slot.value,
                 exemplar: slot.exemplar.and_then(|index| store.exemplar(index)),
             },
-            Form::Gauge => Value::Gauge(slot.value),
+            Form::Gauge => MetricValue::Gauge(slot.value),
             Form::Histogram => {
                 let last = points.last().filter(|point| point.bound == f64::INFINITY);
-                Value::Histogram(Histogram {
+                MetricValue::Histogram(Histogram {
                     count: slot.count.or(last.map(|point| point.value)),
                     sum: slot.sum,
                     native: slot.native.and_then(|index| self.native(index)),
@@ -171,8 +171,10 @@ impl<'f> Metric<'f> {
                     points,
                 })
             }
-            Form::Summary => Value::Summary(Summary { count: slot.count, sum: slot.sum, points }),
-            Form::Unknown => Value::Unknown(slot.value),
+            Form::Summary => {
+                MetricValue::Summary(Summary { count: slot.count, sum: slot.sum, points })
+            }
+            Form::Unknown => MetricValue::Unknown(slot.value),
         }
     }
 
@@ -263,7 +265,7 @@ impl fmt::Debug for Family<'_> {
     }
 }
 
-impl fmt::Debug for Metric<'_> {
+impl fmt::Debug for FamilyMetric<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metric")
             .field("labels", &Items(|| self.labels()))

@@ -10,13 +10,13 @@ mod protobuf;
 mod store;
 
 pub use families::{Families, FamilyError};
-pub use family::{Bucket, Exemplar, Family, Histogram, Metric, Native, Summary, Value};
+pub use family::{Bucket, Exemplar, Family, FamilyMetric, Histogram, MetricValue, Native, Summary};
 pub use protobuf::read_families;
 
 /// The type of a family of metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum FamilyType {
     /// A value that only grows.
     Counter,
     /// A value that goes up and down.

@@ -3,7 +3,7 @@
 
 use super::family::Family;
 use super::store::{ExemplarSlot, Form, Full, MetricSlot, NativeSlot, PointSlot, Span, Store};
-use super::{Kind, Limits};
+use super::{FamilyType, Limits};
 use crate::error::{Error, Fault};
 use crate::protobuf::{bytes, double};
 use crate::reader::Reader;
@@ -18,16 +18,16 @@ use crate::remote::fields::{each_field, nested, skip_unknown, text};
 /// limit. Counts are doubles: those beyond 2^53 are rounded.
 ///
 /// ```
-/// use quipu_wire::remote::exposition::{Kind, Limits, Value, read_families};
+/// use quipu_wire::remote::exposition::{FamilyType, Limits, MetricValue, read_families};
 ///
 /// let input = b"\x12\x0a\x04hits\x18\x00\x22\x08\x1a\x06\x09\0\0\0\0\0";
 /// assert!(read_families(input, Limits::default(), |_| ()).is_err());
 ///
 /// let input = b"\x15\x0a\x04hits\x18\x00\x22\x0b\x1a\x09\x09\0\0\0\0\0\0\x1c\x40";
 /// read_families(input, Limits::default(), |family| {
-///     assert_eq!((family.name(), family.kind()), ("hits", Kind::Counter));
+///     assert_eq!((family.name(), family.kind()), ("hits", FamilyType::Counter));
 ///     let metric = family.metrics().next().unwrap();
-///     assert!(matches!(metric.value(), Value::Counter { total: 7.0, exemplar: None }));
+///     assert!(matches!(metric.value(), MetricValue::Counter { total: 7.0, exemplar: None }));
 /// })?;
 /// # Ok::<(), quipu_wire::Error>(())
 /// ```
@@ -87,7 +87,7 @@ impl Room {
     fn family(&mut self, input: &mut Reader<'_>) -> Read {
         let start = *input;
         // Without a type, a family is one of counters, as in protobuf.
-        let mut kind = Kind::Counter;
+        let mut kind = FamilyType::Counter;
         each_field(input, |tag, input| match tag {
             0x0a => text(input).and_then(|text| self.text(text)).map(|span| self.store.name = span),
             0x12 => text(input).and_then(|text| self.text(text)).map(|span| self.store.help = span),
@@ -332,15 +332,15 @@ fn either(count: u64, float: f64) -> f64 {
     if float > 0.0 { float } else { count as f64 }
 }
 
-fn family_type(input: &mut Reader<'_>) -> Read<Kind> {
+fn family_type(input: &mut Reader<'_>) -> Read<FamilyType> {
     let before = *input;
     Ok(match input.varint("the type of a family")? {
-        0 => Kind::Counter,
-        1 => Kind::Gauge,
-        2 => Kind::Summary,
-        3 => Kind::Unknown,
-        4 => Kind::Histogram,
-        5 => Kind::GaugeHistogram,
+        0 => FamilyType::Counter,
+        1 => FamilyType::Gauge,
+        2 => FamilyType::Summary,
+        3 => FamilyType::Unknown,
+        4 => FamilyType::Histogram,
+        5 => FamilyType::GaugeHistogram,
         _ => {
             *input = before;
             return Err(Fault::malformed("the type of a family, 0 to 5"));

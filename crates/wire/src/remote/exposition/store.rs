@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::text::Text;
-use super::{Kind, Limits};
+use super::{FamilyType, Limits};
 
 /// A family with its metrics.
 #[derive(Debug, Default)]
@@ -12,7 +12,7 @@ pub(super) struct Store {
     pub(super) name: Span,
     pub(super) help: Span,
     pub(super) unit: Span,
-    pub(super) kind: Kind,
+    pub(super) kind: FamilyType,
     pub(super) slots: Vec<MetricSlot>,
     /// Buckets and quantiles. When the family is complete, those of a metric are together.
     pub(super) points: Vec<PointSlot>,
@@ -114,14 +114,14 @@ impl Span {
     }
 }
 
-impl Kind {
+impl FamilyType {
     pub(super) fn form(self) -> Form {
         match self {
-            Kind::Counter => Form::Counter,
-            Kind::Gauge | Kind::Info | Kind::StateSet => Form::Gauge,
-            Kind::GaugeHistogram | Kind::Histogram => Form::Histogram,
-            Kind::Summary => Form::Summary,
-            Kind::Unknown => Form::Unknown,
+            FamilyType::Counter => Form::Counter,
+            FamilyType::Gauge | FamilyType::Info | FamilyType::StateSet => Form::Gauge,
+            FamilyType::GaugeHistogram | FamilyType::Histogram => Form::Histogram,
+            FamilyType::Summary => Form::Summary,
+            FamilyType::Unknown => Form::Unknown,
         }
     }
 }
@@ -162,7 +162,7 @@ impl Store {
         pairs.clear();
         texts.clear();
         (self.name, self.help, self.unit) = Default::default();
-        self.kind = Kind::Unknown;
+        self.kind = FamilyType::Unknown;
         self.samples_left = self.limits.samples;
     }
 

@@ -4,10 +4,10 @@
 //! - <https://prometheus.io/docs/specs/om/open_metrics_spec/>
 //!
 //! ```
-//! use quipu_wire::remote::exposition::text::{Format, Item, Options, Reader};
+//! use quipu_wire::remote::exposition::text::{TextFormat, Item, Options, TextReader};
 //!
 //! let input = b"# TYPE hits counter\nhits{path=\"/\",code=\"200\"} 7 1700000000123\nbad{\n";
-//! let mut reader = Reader::new(input, Options::new(Format::Prometheus));
+//! let mut reader = TextReader::new(input, Options::new(TextFormat::Prometheus));
 //! assert!(matches!(reader.next(), Some(Ok(Item::Type { .. }))));
 //!
 //! let Some(Ok(Item::Sample(sample))) = reader.next() else { panic!() };
@@ -42,7 +42,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::mem;
 
-use super::Kind;
+use super::FamilyType;
 use crate::remote::line_error::LineReason;
 use crate::remote::lines::{self, Cut, LineBuffer, find};
 
@@ -54,7 +54,7 @@ pub use template::Template;
 /// Which of the two formats an input has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Format {
+pub enum TextFormat {
     /// Prometheus' text format, 0.0.4 and 1.0.0: `text/plain`.
     Prometheus,
     /// OpenMetrics 1.0: `application/openmetrics-text`.
@@ -66,7 +66,7 @@ pub enum Format {
 #[non_exhaustive]
 pub struct Options {
     /// The format.
-    pub format: Format,
+    pub format: TextFormat,
     /// How many bytes a line may have.
     pub max_line: usize,
     /// How many labels a sample may have, and an exemplar. The time that a line takes grows with
@@ -76,19 +76,19 @@ pub struct Options {
 
 /// Reads the lines of an input.
 #[derive(Clone, Debug)]
-pub struct Reader<'a> {
+pub struct TextReader<'a> {
     lines: lines::Lines<'a>,
     state: State,
-    labels: Vec<Label<'a>>,
-    exemplar_labels: Vec<Label<'a>>,
+    labels: Vec<TextLabel<'a>>,
+    exemplar_labels: Vec<TextLabel<'a>>,
 }
 
 /// Reads the lines of an input that comes in pieces of any size.
 ///
 /// ```
-/// use quipu_wire::remote::exposition::text::{Format, Item, Options, Stream};
+/// use quipu_wire::remote::exposition::text::{TextFormat, Item, Options, Stream};
 ///
-/// let mut stream = Stream::new(Options::new(Format::OpenMetrics));
+/// let mut stream = Stream::new(Options::new(TextFormat::OpenMetrics));
 /// let mut values = Vec::new();
 /// for piece in ["a 1", "2\nb", " 3\n# E", "OF"] {
 ///     stream.push(piece.as_bytes(), |item| {
@@ -105,7 +105,7 @@ pub struct Stream {
     buffer: LineBuffer,
     state: State,
     /// Room for the labels of a line. It is empty.
-    room: [Vec<Label<'static>>; 2],
+    room: [Vec<TextLabel<'static>>; 2],
 }
 
 /// What is known of the lines before.
@@ -134,7 +134,7 @@ pub enum Item<'r, 'a> {
         /// The family.
         name: Text<'a>,
         /// The type.
-        kind: Kind,
+        kind: FamilyType,
     },
     /// `# UNIT`: the unit of a family, in OpenMetrics alone.
     Unit {
@@ -144,7 +144,7 @@ pub enum Item<'r, 'a> {
         unit: &'a str,
     },
     /// A value.
-    Sample(Sample<'r, 'a>),
+    Sample(TextSample<'r, 'a>),
     /// A comment, in Prometheus' format alone: what comes after `#`.
     Comment(&'a str),
     /// The mark at the end of OpenMetrics, `# EOF`.
@@ -154,17 +154,17 @@ pub enum Item<'r, 'a> {
 /// A value of a series.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Sample<'r, 'a> {
+pub struct TextSample<'r, 'a> {
     /// The name of the series.
     pub name: Text<'a>,
     /// Its labels in the order of the line, each name once.
-    pub labels: &'r [Label<'a>],
+    pub labels: &'r [TextLabel<'a>],
     /// The value.
     pub value: f64,
     /// Its time in milliseconds since 1970. OpenMetrics has seconds, which are rounded.
     pub timestamp_ms: Option<i64>,
     /// An exemplar, in OpenMetrics alone.
-    pub exemplar: Option<Exemplar<'r, 'a>>,
+    pub exemplar: Option<LineExemplar<'r, 'a>>,
     /// The number of its line in the input; that of the first line is 1.
     pub line: u64,
     /// The line up to the end of the name and the labels. Most programs write those of a series in
@@ -175,23 +175,23 @@ pub struct Sample<'r, 'a> {
 /// Gets the lines of an input from a [`Stream`].
 pub trait Visitor {
     /// Takes a line of Prometheus' format that the visitor knows, such as one that begins as
-    /// [`Sample::encoded`] of a line before: [`value_and_time`] reads the rest. Returns false for
-    /// any other line, which is then read. `number` is as [`Sample::line`].
+    /// [`TextSample::encoded`] of a line before: [`value_and_time`] reads the rest. Returns false
+    /// for any other line, which is then read. `number` is as [`TextSample::line`].
     fn known(&mut self, line: &str, number: u64) -> bool;
 
     /// Takes what was read of a line.
-    fn item(&mut self, item: Result<Item<'_, '_>, LineError>);
+    fn item(&mut self, item: Result<Item<'_, '_>, TextLineError>);
 }
 
 /// A visitor that knows no line.
 struct Each<F>(F);
 
-impl<F: FnMut(Result<Item<'_, '_>, LineError>)> Visitor for Each<F> {
+impl<F: FnMut(Result<Item<'_, '_>, TextLineError>)> Visitor for Each<F> {
     fn known(&mut self, _: &str, _: u64) -> bool {
         false
     }
 
-    fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+    fn item(&mut self, item: Result<Item<'_, '_>, TextLineError>) {
         self.0(item);
     }
 }
@@ -199,9 +199,9 @@ impl<F: FnMut(Result<Item<'_, '_>, LineError>)> Visitor for Each<F> {
 /// An example of the events that a sample counts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Exemplar<'r, 'a> {
+pub struct LineExemplar<'r, 'a> {
     /// Its labels in the order of the line, each name once.
-    pub labels: &'r [Label<'a>],
+    pub labels: &'r [TextLabel<'a>],
     /// The value of the event.
     pub value: f64,
     /// Its time in milliseconds since 1970.
@@ -211,7 +211,7 @@ pub struct Exemplar<'r, 'a> {
 /// A label of a sample or exemplar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "a label has nothing else")]
-pub struct Label<'a> {
+pub struct TextLabel<'a> {
     /// Its name.
     pub name: Text<'a>,
     /// Its value.
@@ -238,18 +238,18 @@ enum Escapes {
 }
 
 /// Why a line could not be read.
-pub type LineError = crate::remote::LineError<Reason>;
+pub type TextLineError = crate::remote::LineError<TextReason>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TextFault {
     offset: usize,
-    reason: Reason,
+    reason: TextReason,
 }
 
 /// What is wrong with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Reason {
+pub enum TextReason {
     /// There is something after `# EOF`.
     AfterEnd,
     /// A name of a label appears twice.
@@ -280,7 +280,7 @@ pub enum Reason {
 
 impl Options {
     /// This format, with lines of up to 64 KiB and up to 64 labels.
-    pub const fn new(format: Format) -> Options {
+    pub const fn new(format: TextFormat) -> Options {
         Options { format, max_line: 64 << 10, max_labels: 64 }
     }
 
@@ -297,21 +297,21 @@ impl Options {
     }
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TextReader<'a> {
     /// Reads a whole input.
-    pub fn new(input: &'a [u8], options: Options) -> Reader<'a> {
+    pub fn new(input: &'a [u8], options: Options) -> TextReader<'a> {
         let state = State { options, lines: 0, is_ended: false };
-        Reader::with(input, state, Default::default())
+        TextReader::with(input, state, Default::default())
     }
 
-    fn with(input: &'a [u8], state: State, room: [Vec<Label<'static>>; 2]) -> Reader<'a> {
+    fn with(input: &'a [u8], state: State, room: [Vec<TextLabel<'static>>; 2]) -> TextReader<'a> {
         let [labels, exemplar_labels] = room.map(emptied);
-        Reader { lines: lines::Lines::new(input), state, labels, exemplar_labels }
+        TextReader { lines: lines::Lines::new(input), state, labels, exemplar_labels }
     }
 
     /// The next line that is not empty, or `None` after the last one.
     #[allow(clippy::should_implement_trait, reason = "an item borrows from the reader")]
-    pub fn next(&mut self) -> Option<Result<Item<'_, 'a>, LineError>> {
+    pub fn next(&mut self) -> Option<Result<Item<'_, 'a>, TextLineError>> {
         let line = self.next_line()?;
         Some(line.and_then(|line| self.read(line)))
     }
@@ -319,7 +319,7 @@ impl<'a> Reader<'a> {
     /// The next line that has something in it. At the end of OpenMetrics, an error if the mark is
     /// missing.
     #[inline(always)]
-    fn next_line(&mut self) -> Option<Result<&'a str, LineError>> {
+    fn next_line(&mut self) -> Option<Result<&'a str, TextLineError>> {
         let max_line = self.state.options.max_line;
         loop {
             let Some(line) = self.lines.next() else {
@@ -328,16 +328,16 @@ impl<'a> Reader<'a> {
             self.state.lines += 1;
             return Some(match line {
                 Ok(line) if line.len() > max_line => {
-                    Err(self.state.error(max_line, Reason::TooLong))
+                    Err(self.state.error(max_line, TextReason::TooLong))
                 }
-                Ok(_) if self.state.is_ended => Err(self.state.error(0, Reason::AfterEnd)),
+                Ok(_) if self.state.is_ended => Err(self.state.error(0, TextReason::AfterEnd)),
                 Ok(line) => match self.state.options.format {
-                    Format::Prometheus if line.trim_start_matches([' ', '\t']).is_empty() => {
+                    TextFormat::Prometheus if line.trim_start_matches([' ', '\t']).is_empty() => {
                         continue;
                     }
                     _ => Ok(line),
                 },
-                Err(offset) => Err(self.state.error(offset, Reason::Utf8)),
+                Err(offset) => Err(self.state.error(offset, TextReason::Utf8)),
             });
         }
     }
@@ -351,7 +351,7 @@ impl Stream {
     }
 
     /// Adds a piece of the input, and calls the function with the lines that it completes.
-    pub fn push(&mut self, piece: &[u8], each: impl FnMut(Result<Item<'_, '_>, LineError>)) {
+    pub fn push(&mut self, piece: &[u8], each: impl FnMut(Result<Item<'_, '_>, TextLineError>)) {
         self.visit(piece, &mut Each(each));
     }
 
@@ -363,7 +363,7 @@ impl Stream {
 
     /// Ends the input: calls the function with its last line, if no line feed ended it, and with an
     /// error if OpenMetrics has no `# EOF`.
-    pub fn finish(mut self, each: impl FnMut(Result<Item<'_, '_>, LineError>)) {
+    pub fn finish(mut self, each: impl FnMut(Result<Item<'_, '_>, TextLineError>)) {
         let Stream { buffer, state, room } = &mut self;
         let mut visitor = Each(each);
         buffer.finish(|cut| read_cut(cut, state, room, &mut visitor));
@@ -376,13 +376,13 @@ impl Stream {
 fn read_cut(
     cut: Cut<'_>,
     state: &mut State,
-    room: &mut [Vec<Label<'static>>; 2],
+    room: &mut [Vec<TextLabel<'static>>; 2],
     visitor: &mut impl Visitor,
 ) {
     match cut {
         Cut::Lines(lines) => {
-            let mut reader = Reader::with(lines, *state, mem::take(room));
-            let may_know = state.options.format == Format::Prometheus;
+            let mut reader = TextReader::with(lines, *state, mem::take(room));
+            let may_know = state.options.format == TextFormat::Prometheus;
             // The input does not end here.
             while !reader.lines.is_empty() {
                 match reader.next_line() {
@@ -396,14 +396,14 @@ fn read_cut(
         }
         Cut::TooLong => {
             state.lines += 1;
-            visitor.item(Err(state.error(state.options.max_line, Reason::TooLong)));
+            visitor.item(Err(state.error(state.options.max_line, TextReason::TooLong)));
         }
     }
 }
 
 /// Reads what comes after the labels of a sample in Prometheus' format: a space, a value, and
 /// perhaps a space and a time in milliseconds since 1970. `None` for anything else, and for the
-/// little that only [`Reader`] reads: other spaces.
+/// little that only [`TextReader`] reads: other spaces.
 #[inline]
 pub fn value_and_time(text: &str) -> Option<(f64, Option<i64>)> {
     let text = text.strip_prefix(' ')?;
@@ -432,21 +432,21 @@ pub fn number(text: &str) -> Option<f64> {
 }
 
 /// The allocation of these labels, for labels of another input.
-fn emptied<'b>(mut labels: Vec<Label<'_>>) -> Vec<Label<'b>> {
+fn emptied<'b>(mut labels: Vec<TextLabel<'_>>) -> Vec<TextLabel<'b>> {
     labels.clear();
     labels.into_iter().map(|_| unreachable!("it is empty")).collect()
 }
 
 impl State {
-    fn finish(&mut self) -> Option<LineError> {
-        let is_missing = self.options.format == Format::OpenMetrics && !self.is_ended;
+    fn finish(&mut self) -> Option<TextLineError> {
+        let is_missing = self.options.format == TextFormat::OpenMetrics && !self.is_ended;
         self.is_ended |= is_missing;
-        is_missing.then(|| self.error(0, Reason::MissingEnd))
+        is_missing.then(|| self.error(0, TextReason::MissingEnd))
     }
 
     #[cold]
-    fn error(&self, offset: usize, reason: Reason) -> LineError {
-        LineError { line: self.lines, offset, reason }
+    fn error(&self, offset: usize, reason: TextReason) -> TextLineError {
+        TextLineError { line: self.lines, offset, reason }
     }
 }
 
@@ -522,51 +522,55 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-impl LineReason for Reason {
+impl LineReason for TextReason {
     const FORMAT: &'static str = "text";
 
     fn problem(self) -> &'static str {
         match self {
-            Reason::AfterEnd => "expected nothing after `# EOF`",
-            Reason::DuplicateLabel => "a label that was already there: each name may appear once",
-            Reason::MalformedExemplar => {
+            TextReason::AfterEnd => "expected nothing after `# EOF`",
+            TextReason::DuplicateLabel => {
+                "a label that was already there: each name may appear once"
+            }
+            TextReason::MalformedExemplar => {
                 "expected an exemplar of the form ` # {name=\"value\"} value time`"
             }
-            Reason::MalformedLabels => {
+            TextReason::MalformedLabels => {
                 "expected labels of the form `{name=\"value\",name=\"value\"}`"
             }
-            Reason::MalformedName => {
+            TextReason::MalformedName => {
                 "expected the name of a metric, or the name in quotes within braces"
             }
-            Reason::MalformedTimestamp => "expected a timestamp, or the end of the line",
-            Reason::MalformedValue => "expected a value: a number, `NaN`, `+Inf` or `-Inf`",
-            Reason::MissingEnd => "expected `# EOF` at the end",
-            Reason::TooLong => "the line is longer than `Options::max_line`",
-            Reason::TooManyLabels => "more labels than `Options::max_labels`",
-            Reason::UnknownComment => "expected `# HELP`, `# TYPE`, `# UNIT`, `# EOF` or a sample",
-            Reason::UnknownType => "expected the type of a family",
-            Reason::Utf8 => "expected UTF-8",
+            TextReason::MalformedTimestamp => "expected a timestamp, or the end of the line",
+            TextReason::MalformedValue => "expected a value: a number, `NaN`, `+Inf` or `-Inf`",
+            TextReason::MissingEnd => "expected `# EOF` at the end",
+            TextReason::TooLong => "the line is longer than `Options::max_line`",
+            TextReason::TooManyLabels => "more labels than `Options::max_labels`",
+            TextReason::UnknownComment => {
+                "expected `# HELP`, `# TYPE`, `# UNIT`, `# EOF` or a sample"
+            }
+            TextReason::UnknownType => "expected the type of a family",
+            TextReason::Utf8 => "expected UTF-8",
         }
     }
 }
 
-impl Reason {
+impl TextReason {
     /// Its name, such as `malformed_labels`, for a label of a metric.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Reason::AfterEnd => "after_end",
-            Reason::DuplicateLabel => "duplicate_label",
-            Reason::MalformedExemplar => "malformed_exemplar",
-            Reason::MalformedLabels => "malformed_labels",
-            Reason::MalformedName => "malformed_name",
-            Reason::MalformedTimestamp => "malformed_timestamp",
-            Reason::MalformedValue => "malformed_value",
-            Reason::MissingEnd => "missing_end",
-            Reason::TooLong => "too_long",
-            Reason::TooManyLabels => "too_many_labels",
-            Reason::UnknownComment => "unknown_comment",
-            Reason::UnknownType => "unknown_type",
-            Reason::Utf8 => "utf8",
+            TextReason::AfterEnd => "after_end",
+            TextReason::DuplicateLabel => "duplicate_label",
+            TextReason::MalformedExemplar => "malformed_exemplar",
+            TextReason::MalformedLabels => "malformed_labels",
+            TextReason::MalformedName => "malformed_name",
+            TextReason::MalformedTimestamp => "malformed_timestamp",
+            TextReason::MalformedValue => "malformed_value",
+            TextReason::MissingEnd => "missing_end",
+            TextReason::TooLong => "too_long",
+            TextReason::TooManyLabels => "too_many_labels",
+            TextReason::UnknownComment => "unknown_comment",
+            TextReason::UnknownType => "unknown_type",
+            TextReason::Utf8 => "utf8",
         }
     }
 }

@@ -81,9 +81,9 @@ impl Ends {
 /// line that is too long, the texts are skipped up to their closing quotes.
 ///
 /// ```
-/// use quipu_wire::remote::{Cut, influx::LineBuffer};
+/// use quipu_wire::remote::{Cut, influx::InfluxLineBuffer};
 ///
-/// let mut buffer = LineBuffer::new(100);
+/// let mut buffer = InfluxLineBuffer::new(100);
 /// let mut seen = Vec::new();
 /// for piece in ["m f=1\nm g=\"a", "\nb\"", "\n"] {
 ///     buffer.push(piece.as_bytes(), |cut| match cut {
@@ -94,7 +94,7 @@ impl Ends {
 /// assert_eq!(seen, ["m f=1\n", "m g=\"a\nb\"\n"]);
 /// ```
 #[derive(Clone, Debug)]
-pub struct LineBuffer {
+pub struct InfluxLineBuffer {
     ends: Ends,
     /// The beginning of a line.
     held: Vec<u8>,
@@ -103,10 +103,10 @@ pub struct LineBuffer {
     is_skipping: bool,
 }
 
-impl LineBuffer {
+impl InfluxLineBuffer {
     /// A buffer for lines of at most this many bytes, without the line feeds that end them.
-    pub fn new(max_line: usize) -> LineBuffer {
-        LineBuffer { ends: Ends::default(), held: Vec::new(), max_line, is_skipping: false }
+    pub fn new(max_line: usize) -> InfluxLineBuffer {
+        InfluxLineBuffer { ends: Ends::default(), held: Vec::new(), max_line, is_skipping: false }
     }
 
     /// Adds a piece of the input, and calls the function with the lines that it completes. A line
@@ -178,7 +178,7 @@ mod tests {
         let input = lines.concat();
         for size in 1..=input.len() {
             for max_line in [0, 5, 12, 25, 100] {
-                let mut buffer = LineBuffer::new(max_line);
+                let mut buffer = InfluxLineBuffer::new(max_line);
                 let (mut kept, mut skipped) = (Vec::new(), 0);
                 let mut each = |cut: Cut<'_>| match cut {
                     Cut::Lines(lines) => kept.extend_from_slice(lines),

@@ -8,12 +8,12 @@ use crate::reader::Reader;
 use crate::remote::fields::{each_field, nested, skip_unknown, text};
 
 /// A key and its value.
-pub type Attribute<'a> = (&'a str, Value<'a>);
+pub type Attribute<'a> = (&'a str, AttributeValue<'a>);
 
 /// The value of an attribute.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Value<'a> {
+pub enum AttributeValue<'a> {
     /// No value.
     Empty,
     /// A text.
@@ -30,22 +30,22 @@ pub enum Value<'a> {
     Nested(&'a [u8]),
 }
 
-impl<'a> Value<'a> {
-    /// Reads an encoded `AnyValue`, such as that of [`Value::Nested`].
+impl<'a> AttributeValue<'a> {
+    /// Reads an encoded `AnyValue`, such as that of [`AttributeValue::Nested`].
     fn read(input: &mut Reader<'a>) -> Result<Self, Fault> {
         let whole = input.rest();
-        let mut value = Value::Empty;
+        let mut value = AttributeValue::Empty;
         each_field(input, |tag, input| {
             match tag {
-                0x0a => value = Value::Text(text(input)?),
-                0x10 => value = Value::Bool(input.varint("a boolean")? != 0),
-                0x18 => value = Value::Int(input.varint("an integer")? as i64),
-                0x21 => value = Value::Double(double(input)?),
+                0x0a => value = AttributeValue::Text(text(input)?),
+                0x10 => value = AttributeValue::Bool(input.varint("a boolean")? != 0),
+                0x18 => value = AttributeValue::Int(input.varint("an integer")? as i64),
+                0x21 => value = AttributeValue::Double(double(input)?),
                 0x2a | 0x32 => {
                     bytes(input)?;
-                    value = Value::Nested(whole);
+                    value = AttributeValue::Nested(whole);
                 }
-                0x3a => value = Value::Bytes(bytes(input)?),
+                0x3a => value = AttributeValue::Bytes(bytes(input)?),
                 tag => skip_unknown(input, tag, 0b1111_1110)?,
             }
             Ok(())
@@ -58,7 +58,7 @@ impl<'a> Value<'a> {
     /// neither or is malformed.
     pub fn each_nested(
         encoded: &'a [u8],
-        mut each: impl FnMut(Option<&'a str>, Value<'a>),
+        mut each: impl FnMut(Option<&'a str>, AttributeValue<'a>),
     ) -> Option<bool> {
         let mut is_map = None;
         let read = each_field(&mut Reader::new(encoded), |tag, input| match tag {
@@ -66,7 +66,7 @@ impl<'a> Value<'a> {
                 is_map = Some(false);
                 nested(input, |input| {
                     each_field(input, |tag, input| match tag {
-                        0x0a => nested(input, Value::read).map(|value| each(None, value)),
+                        0x0a => nested(input, AttributeValue::read).map(|value| each(None, value)),
                         tag => skip_unknown(input, tag, 0b10),
                     })
                 })
@@ -100,11 +100,11 @@ pub(super) fn push<'a>(
 
 /// Reads an attribute.
 pub(super) fn attribute<'a>(input: &mut Reader<'a>) -> Result<Attribute<'a>, Fault> {
-    let mut attribute = ("", Value::Empty);
+    let mut attribute = ("", AttributeValue::Empty);
     each_field(input, |tag, input| {
         match tag {
             0x0a => attribute.0 = text(input)?,
-            0x12 => attribute.1 = nested(input, Value::read)?,
+            0x12 => attribute.1 = nested(input, AttributeValue::read)?,
             tag => skip_unknown(input, tag, 0b110)?,
         }
         Ok(())

@@ -77,11 +77,11 @@ mod reader;
 mod schema;
 mod writer;
 
-pub use attributes::{Attribute, Value};
+pub use attributes::{Attribute, AttributeValue};
 #[cfg(feature = "json")]
 pub use json::{JsonError, metrics_request_from_json};
 pub use point::{
-    Described, ExponentialBuckets, ExponentialPoint, HistogramPoint, Instrumentation,
+    ExponentialBuckets, ExponentialPoint, HistogramPoint, Instrumentation, MetricDescription,
     MetricsExemplar, Number, Point, PointValue, Resource, SummaryPoint, Temporality,
 };
 pub use points_writer::{

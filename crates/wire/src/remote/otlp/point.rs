@@ -11,7 +11,7 @@ pub struct Point<'r, 'a> {
     /// What measured it.
     pub scope: Instrumentation<'r, 'a>,
     /// The metric.
-    pub metric: Described<'a>,
+    pub metric: MetricDescription<'a>,
     /// Its attributes.
     pub attributes: &'r [Attribute<'a>],
     /// When a sum or a histogram began, in nanoseconds since 1970; 0 when it is not known.
@@ -65,7 +65,7 @@ pub struct Instrumentation<'r, 'a> {
 /// A metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Described<'a> {
+pub struct MetricDescription<'a> {
     /// Its place in the request, from 1.
     pub number: usize,
     /// Its name.

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::attributes::{Attribute, Value};
+use super::attributes::{Attribute, AttributeValue};
 use super::point::{
     ExponentialBuckets, ExponentialPoint, HistogramPoint, Number, PointValue, SummaryPoint,
     Temporality,
@@ -459,23 +459,23 @@ fn buckets_to(out: &mut Vec<u8>, buckets: &ExponentialBuckets<'_>) {
 /// Writes a key and a value.
 fn attribute_to(out: &mut Vec<u8>, (key, value): &Attribute<'_>) {
     let (tag, len) = match value {
-        Value::Empty => return field(out, 0x0a, key.as_bytes()),
-        Value::Text(text) => (Some(0x0a), field_len(text.len())),
-        Value::Bytes(bytes) => (Some(0x3a), field_len(bytes.len())),
-        Value::Bool(_) => (None, 2),
-        Value::Int(number) => (None, 1 + varint_len(*number as u64)),
-        Value::Double(_) => (None, 9),
-        Value::Nested(encoded) => (None, encoded.len()),
+        AttributeValue::Empty => return field(out, 0x0a, key.as_bytes()),
+        AttributeValue::Text(text) => (Some(0x0a), field_len(text.len())),
+        AttributeValue::Bytes(bytes) => (Some(0x3a), field_len(bytes.len())),
+        AttributeValue::Bool(_) => (None, 2),
+        AttributeValue::Int(number) => (None, 1 + varint_len(*number as u64)),
+        AttributeValue::Double(_) => (None, 9),
+        AttributeValue::Nested(encoded) => (None, encoded.len()),
     };
     let key = (Byte(0x0a), Varint(key.len() as u64), Bytes(key.as_bytes()));
     append(out, (key, Byte(0x12), Varint(len as u64)));
     match (tag, value) {
-        (Some(tag), Value::Text(text)) => field(out, tag, text.as_bytes()),
-        (Some(tag), Value::Bytes(bytes)) => field(out, tag, bytes),
-        (_, Value::Bool(value)) => append(out, (Byte(0x10), Byte(u8::from(*value)))),
-        (_, Value::Int(number)) => append(out, (Byte(0x18), Varint(*number as u64))),
-        (_, Value::Double(number)) => append(out, (Byte(0x21), LeDouble(*number))),
-        (_, Value::Nested(encoded)) => append(out, Bytes(encoded)),
+        (Some(tag), AttributeValue::Text(text)) => field(out, tag, text.as_bytes()),
+        (Some(tag), AttributeValue::Bytes(bytes)) => field(out, tag, bytes),
+        (_, AttributeValue::Bool(value)) => append(out, (Byte(0x10), Byte(u8::from(*value)))),
+        (_, AttributeValue::Int(number)) => append(out, (Byte(0x18), Varint(*number as u64))),
+        (_, AttributeValue::Double(number)) => append(out, (Byte(0x21), LeDouble(*number))),
+        (_, AttributeValue::Nested(encoded)) => append(out, Bytes(encoded)),
         _ => {}
     }
 }

@@ -6,7 +6,7 @@
 use alloc::vec::Vec;
 
 use super::attributes::{self, Attribute};
-use super::point::{Described, Instrumentation, Point, Resource, Temporality};
+use super::point::{Instrumentation, MetricDescription, Point, Resource, Temporality};
 use super::points::{Data, Room};
 use crate::error::{Error, Fault};
 use crate::protobuf::{TAG, bytes};
@@ -50,7 +50,7 @@ pub struct MetricsReader<'a> {
     depth: usize,
     resource: Vec<Attribute<'a>>,
     scope: Scope<'a>,
-    metric: Described<'a>,
+    metric: MetricDescription<'a>,
     /// The numbers of the resource, the scope and the metric.
     numbers: [usize; 3],
     data: Data,
@@ -99,7 +99,7 @@ impl<'a> MetricsReader<'a> {
             depth: 0,
             resource: Vec::new(),
             scope: Scope::default(),
-            metric: Described::default(),
+            metric: MetricDescription::default(),
             numbers: [0; 3],
             data: Data::Gauge,
             temporality: Temporality::Unknown,
@@ -152,7 +152,7 @@ impl<'a> MetricsReader<'a> {
         Point {
             resource: Resource { number: resource, attributes: &self.resource },
             scope: Instrumentation { number: scope, name, version, schema_url, attributes },
-            metric: Described { number, ..self.metric },
+            metric: MetricDescription { number, ..self.metric },
             attributes: &self.room.attributes,
             start_ns: self.room.start,
             time_ns: self.room.end,
@@ -239,7 +239,7 @@ impl<'a> MetricsReader<'a> {
 
     fn describe_metric(&mut self, input: &mut Reader<'a>) -> Result<(), Fault> {
         let metric = &mut self.metric;
-        *metric = Described::default();
+        *metric = MetricDescription::default();
         self.numbers[2] += 1;
         each_field(input, |tag, input| match tag {
             0x0a => text(input).map(|text| metric.name = text),

@@ -8,25 +8,26 @@ use super::*;
 
 /// What is read, as text: `name type value value @rate Ttime {tag=value}`, joined by semicolons.
 fn shown(input: impl AsRef<[u8]>, tags: Tags) -> String {
-    let items: Vec<String> = Lines::new(input.as_ref(), tags).map(|line| show(&line)).collect();
+    let items: Vec<String> =
+        StatsdLines::new(input.as_ref(), tags).map(|line| show(&line)).collect();
     items.join("; ")
 }
 
-fn show(line: &Result<Line<'_>, LineError>) -> String {
+fn show(line: &Result<StatsdLine<'_>, StatsdLineError>) -> String {
     let sample = match line {
-        Ok(Line::Sample(sample)) => sample,
-        Ok(Line::Event(_)) => return "event".into(),
-        Ok(Line::ServiceCheck(_)) => return "check".into(),
+        Ok(StatsdLine::Sample(sample)) => sample,
+        Ok(StatsdLine::Event(_)) => return "event".into(),
+        Ok(StatsdLine::ServiceCheck(_)) => return "check".into(),
         Err(error) => return format!("{}@{}", error.reason().as_str(), error.offset()),
     };
     let mut text = format!("{} {:?}", sample.name, sample.kind).to_lowercase();
-    if sample.kind == Type::Set {
+    if sample.kind == StatsdType::Set {
         text += &format!(" '{}'", sample.text());
     } else {
         for value in sample.values() {
             text += &match value {
-                Ok(Value { number, is_signed: true }) => format!(" {number:+}"),
-                Ok(Value { number, is_signed: false }) => format!(" {number}"),
+                Ok(StatsdValue { number, is_signed: true }) => format!(" {number:+}"),
+                Ok(StatsdValue { number, is_signed: false }) => format!(" {number}"),
                 Err(error) => format!(" {}@{}", error.reason().as_str(), error.offset()),
             };
         }
@@ -211,7 +212,7 @@ fn lines_that_are_wrong() {
     ] {
         assert_eq!(shown(line, Tags::ALL), expected, "{}", line.escape_ascii());
     }
-    let error = Lines::new(b"a:1|c\n\nb:1|x", Tags::ALL).find_map(Result::err).unwrap();
+    let error = StatsdLines::new(b"a:1|c\n\nb:1|x", Tags::ALL).find_map(Result::err).unwrap();
     assert_eq!((error.line(), error.offset()), (3, 4));
     let text = "statsd: line 3, byte 4: expected a type: `c`, `d`, `g`, `h`, `m`, `ms` or `s`";
     assert_eq!(format!("{error}"), text);
@@ -219,7 +220,8 @@ fn lines_that_are_wrong() {
 
 #[test]
 fn a_name_of_two_parts() {
-    let Some(Ok(Line::Sample(sample))) = Lines::new(b"a[b=c]d:1|c", Tags::ALL).next() else {
+    let Some(Ok(StatsdLine::Sample(sample))) = StatsdLines::new(b"a[b=c]d:1|c", Tags::ALL).next()
+    else {
         panic!();
     };
     assert_eq!(sample.name, Name { head: "a", tail: "d" });

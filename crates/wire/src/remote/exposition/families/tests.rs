@@ -5,8 +5,8 @@ use std::string::{String, ToString};
 use std::vec::Vec;
 
 use super::*;
-use crate::remote::exposition::Value;
-use crate::remote::exposition::text::{Format, Options, Reader};
+use crate::remote::exposition::MetricValue;
+use crate::remote::exposition::text::{Options, TextFormat, TextReader};
 
 /// A family on a line.
 fn show(family: Family<'_>) -> String {
@@ -22,9 +22,9 @@ fn show(family: Family<'_>) -> String {
             metric.labels().map(|(name, value)| format!("{name}={value}")).collect();
         text += &format!(" {{{}}}", labels.join(","));
         text += &match metric.value() {
-            Value::Counter { total, exemplar } => format!("{total}{}", shown(exemplar)),
-            Value::Gauge(value) | Value::Unknown(value) => value.to_string(),
-            Value::Histogram(histogram) => {
+            MetricValue::Counter { total, exemplar } => format!("{total}{}", shown(exemplar)),
+            MetricValue::Gauge(value) | MetricValue::Unknown(value) => value.to_string(),
+            MetricValue::Histogram(histogram) => {
                 let buckets: Vec<_> = histogram
                     .buckets()
                     .map(|b| {
@@ -33,7 +33,7 @@ fn show(family: Family<'_>) -> String {
                     .collect();
                 format!("{:?} {:?} [{}]", histogram.count, histogram.sum, buckets.join(" "))
             }
-            Value::Summary(summary) => {
+            MetricValue::Summary(summary) => {
                 let quantiles: Vec<_> = summary.quantiles().collect();
                 format!("{:?} {:?} {quantiles:?}", summary.count, summary.sum)
             }
@@ -57,8 +57,8 @@ fn shown(exemplar: Option<crate::remote::exposition::Exemplar<'_>>) -> String {
 }
 
 /// The families and errors of lines.
-fn read_limited(input: &str, format: Format, limits: Limits) -> Vec<String> {
-    let mut reader = Reader::new(input.as_bytes(), Options::new(format));
+fn read_limited(input: &str, format: TextFormat, limits: Limits) -> Vec<String> {
+    let mut reader = TextReader::new(input.as_bytes(), Options::new(format));
     let mut families = Families::new(format, limits);
     let mut all = Vec::new();
     while let Some(item) = reader.next() {
@@ -74,11 +74,11 @@ fn read_limited(input: &str, format: Format, limits: Limits) -> Vec<String> {
 }
 
 fn prometheus(input: &str) -> Vec<String> {
-    read_limited(input, Format::Prometheus, Limits::default())
+    read_limited(input, TextFormat::Prometheus, Limits::default())
 }
 
 fn openmetrics(input: &str) -> Vec<String> {
-    read_limited(&format!("{input}# EOF\n"), Format::OpenMetrics, Limits::default())
+    read_limited(&format!("{input}# EOF\n"), TextFormat::OpenMetrics, Limits::default())
 }
 
 #[test]
@@ -184,8 +184,9 @@ fn lines_that_do_not_belong() {
 
 #[test]
 fn limits_are_kept() {
-    let limited =
-        |text, samples, bytes| read_limited(text, Format::Prometheus, Limits { samples, bytes });
+    let limited = |text, samples, bytes| {
+        read_limited(text, TextFormat::Prometheus, Limits { samples, bytes })
+    };
     let text = "a{x=\"1\"} 1\na{x=\"2\"} 2\na{x=\"3\"} 3\nb 4\n";
     assert_eq!(limited(text, 2, 100), ["too_large", "a Unknown {x=1}1 {x=2}2", "b Unknown {}4"]);
     assert_eq!(limited(text, 9, 5), ["too_large", "a Unknown {x=1}1 {x=2}2", "b Unknown {}4"]);
@@ -226,8 +227,9 @@ fn a_line_that_is_left_out_changes_nothing() {
         a_created 4\na_created 5 6\n";
     assert_eq!(openmetrics(text), ["duplicate", "duplicate", "a Counter {}1#{t=b}1^4000"]);
     // An exemplar beyond the limit takes its line along, and leaves its room to the next one.
-    let limited =
-        |text: &str, bytes| read_limited(text, Format::OpenMetrics, Limits { samples: 9, bytes });
+    let limited = |text: &str, bytes| {
+        read_limited(text, TextFormat::OpenMetrics, Limits { samples: 9, bytes })
+    };
     let text = "# TYPE a counter\na_total 1 7 # {t=\"long\"} 1\na_total 2\n# EOF\n";
     assert_eq!(limited(text, 5), ["too_large", "a Counter {}2"]);
     let text = "# TYPE a histogram\na_bucket{le=\"1\"} 1 # {t=\"long\"} 1\n# EOF\n";

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 
 use super::{
-    Escapes, Exemplar, Format, Item, Label, LineError, Reader, Reason, Sample, Text, TextFault,
+    Escapes, Item, LineExemplar, Text, TextFault, TextFormat, TextLabel, TextLineError, TextReader,
+    TextReason, TextSample,
 };
-use crate::remote::exposition::Kind;
+use crate::remote::exposition::FamilyType;
 use crate::remote::lines::{find, float, name_end};
 
 /// A line, and how much of it was read.
@@ -14,7 +15,7 @@ struct Line<'a> {
     line: &'a str,
     number: u64,
     at: usize,
-    format: Format,
+    format: TextFormat,
 }
 
 /// What the braces may have in front of the labels.
@@ -26,9 +27,9 @@ enum Braces {
     OfExemplar,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TextReader<'a> {
     #[inline(always)]
-    pub(super) fn read(&mut self, line: &'a str) -> Result<Item<'_, 'a>, LineError> {
+    pub(super) fn read(&mut self, line: &'a str) -> Result<Item<'_, 'a>, TextLineError> {
         let number = self.state.lines;
         let format = self.state.options.format;
         let mut line = Line { line, number, at: 0, format };
@@ -39,11 +40,11 @@ impl<'a> Reader<'a> {
             }),
             _ => {
                 let max_labels = self.state.options.max_labels;
-                let Reader { labels, exemplar_labels, .. } = self;
+                let TextReader { labels, exemplar_labels, .. } = self;
                 line.sample(labels, exemplar_labels, max_labels)
             }
         };
-        item.map_err(|TextFault { offset, reason }| LineError { line: number, offset, reason })
+        item.map_err(|TextFault { offset, reason }| TextLineError { line: number, offset, reason })
     }
 }
 
@@ -52,7 +53,7 @@ impl<'a> Line<'a> {
         let rest = &self.line[self.at + 1..];
         let word = rest.trim_start_matches([' ', '\t']);
         let spaces = rest.len() - word.len();
-        let is_strict = self.format == Format::OpenMetrics;
+        let is_strict = self.format == TextFormat::OpenMetrics;
         if is_strict && word == "EOF" && spaces == 1 {
             return Ok(Item::End);
         }
@@ -68,26 +69,26 @@ impl<'a> Line<'a> {
                 self.at += 1 + spaces + known.len();
                 self.metadata(known)
             }
-            _ if is_strict => Err(self.fault(Reason::UnknownComment)),
+            _ if is_strict => Err(self.fault(TextReason::UnknownComment)),
             _ => Ok(Item::Comment(rest)),
         }
     }
 
     /// Reads the name and the text of a comment with a meaning.
     fn metadata<'r>(&mut self, word: &str) -> Result<Item<'r, 'a>, TextFault> {
-        self.space(Reason::MalformedName)?;
+        self.space(TextReason::MalformedName)?;
         let name = match self.peek() {
-            Some(b'"') => self.quoted(Reason::MalformedName)?,
-            _ => self.plain::<true>(Reason::MalformedName)?,
+            Some(b'"') => self.quoted(TextReason::MalformedName)?,
+            _ => self.plain::<true>(TextReason::MalformedName)?,
         };
         if name.raw.is_empty() {
-            return Err(self.fault(Reason::MalformedName));
+            return Err(self.fault(TextReason::MalformedName));
         }
-        if !self.is_at_end() || self.format == Format::OpenMetrics {
+        if !self.is_at_end() || self.format == TextFormat::OpenMetrics {
             let is_space = matches!(self.peek(), Some(b' '))
-                || self.format == Format::Prometheus && matches!(self.peek(), Some(b'\t'));
+                || self.format == TextFormat::Prometheus && matches!(self.peek(), Some(b'\t'));
             if !is_space {
-                return Err(self.fault(Reason::MalformedName));
+                return Err(self.fault(TextReason::MalformedName));
             }
             self.at += 1;
         }
@@ -96,34 +97,34 @@ impl<'a> Line<'a> {
             "HELP" => {
                 let escapes = match self.format {
                     _ if !text.contains('\\') => Escapes::None,
-                    Format::Prometheus => Escapes::Help,
-                    Format::OpenMetrics => Escapes::All,
+                    TextFormat::Prometheus => Escapes::Help,
+                    TextFormat::OpenMetrics => Escapes::All,
                 };
                 Ok(Item::Help { name, text: Text { raw: text, escapes } })
             }
             "TYPE" => match self.kind(text) {
                 Some(kind) => Ok(Item::Type { name, kind }),
-                None => Err(self.fault(Reason::UnknownType)),
+                None => Err(self.fault(TextReason::UnknownType)),
             },
             _ => Ok(Item::Unit { name, unit: text }),
         }
     }
 
-    fn kind(&self, text: &str) -> Option<Kind> {
+    fn kind(&self, text: &str) -> Option<FamilyType> {
         let (text, is_strict) = match self.format {
-            Format::Prometheus => (text.trim_matches([' ', '\t']), false),
-            Format::OpenMetrics => (text, true),
+            TextFormat::Prometheus => (text.trim_matches([' ', '\t']), false),
+            TextFormat::OpenMetrics => (text, true),
         };
         match text {
-            "counter" => Some(Kind::Counter),
-            "gauge" => Some(Kind::Gauge),
-            "histogram" => Some(Kind::Histogram),
-            "summary" => Some(Kind::Summary),
-            "untyped" if !is_strict => Some(Kind::Unknown),
-            "unknown" if is_strict => Some(Kind::Unknown),
-            "gaugehistogram" if is_strict => Some(Kind::GaugeHistogram),
-            "info" if is_strict => Some(Kind::Info),
-            "stateset" if is_strict => Some(Kind::StateSet),
+            "counter" => Some(FamilyType::Counter),
+            "gauge" => Some(FamilyType::Gauge),
+            "histogram" => Some(FamilyType::Histogram),
+            "summary" => Some(FamilyType::Summary),
+            "untyped" if !is_strict => Some(FamilyType::Unknown),
+            "unknown" if is_strict => Some(FamilyType::Unknown),
+            "gaugehistogram" if is_strict => Some(FamilyType::GaugeHistogram),
+            "info" if is_strict => Some(FamilyType::Info),
+            "stateset" if is_strict => Some(FamilyType::StateSet),
             _ => None,
         }
     }
@@ -131,14 +132,14 @@ impl<'a> Line<'a> {
     #[inline(always)]
     fn sample<'r>(
         &mut self,
-        labels: &'r mut Vec<Label<'a>>,
-        exemplar_labels: &'r mut Vec<Label<'a>>,
+        labels: &'r mut Vec<TextLabel<'a>>,
+        exemplar_labels: &'r mut Vec<TextLabel<'a>>,
         max_labels: usize,
     ) -> Result<Item<'r, 'a>, TextFault> {
         labels.clear();
-        let mut name = self.plain::<true>(Reason::MalformedName)?;
+        let mut name = self.plain::<true>(TextReason::MalformedName)?;
         if !matches!(self.peek(), None | Some(b' ' | b'\t' | b'{')) {
-            return Err(self.fault(Reason::MalformedName));
+            return Err(self.fault(TextReason::MalformedName));
         }
         let mut encoded = self.at;
         self.skip_spaces();
@@ -147,13 +148,13 @@ impl<'a> Line<'a> {
             encoded = self.at;
         }
         if name.raw.is_empty() {
-            return Err(self.fault(Reason::MalformedName));
+            return Err(self.fault(TextReason::MalformedName));
         }
-        self.space(Reason::MalformedValue)?;
-        let value = self.number(Reason::MalformedValue)?;
+        self.space(TextReason::MalformedValue)?;
+        let value = self.number(TextReason::MalformedValue)?;
         let line = self.number;
         let (timestamp_ms, exemplar, encoded) = (None, None, &self.line[..encoded]);
-        let mut sample = Sample { name, labels, value, timestamp_ms, exemplar, line, encoded };
+        let mut sample = TextSample { name, labels, value, timestamp_ms, exemplar, line, encoded };
         self.skip_spaces();
         if !self.is_at_end() {
             self.end(&mut sample, exemplar_labels, max_labels)?;
@@ -164,35 +165,36 @@ impl<'a> Line<'a> {
     /// Reads what comes after the value.
     fn end<'r>(
         &mut self,
-        sample: &mut Sample<'r, 'a>,
-        exemplar_labels: &'r mut Vec<Label<'a>>,
+        sample: &mut TextSample<'r, 'a>,
+        exemplar_labels: &'r mut Vec<TextLabel<'a>>,
         max_labels: usize,
     ) -> Result<(), TextFault> {
-        if self.format == Format::Prometheus {
+        if self.format == TextFormat::Prometheus {
             let end = self.token_end();
             let time = self.line[self.at..end].parse();
-            sample.timestamp_ms = Some(time.map_err(|_| self.fault(Reason::MalformedTimestamp))?);
+            sample.timestamp_ms =
+                Some(time.map_err(|_| self.fault(TextReason::MalformedTimestamp))?);
             self.at = end;
             self.skip_spaces();
         } else {
             if !self.rest().starts_with(b" # ") {
-                self.space(Reason::MalformedTimestamp)?;
-                sample.timestamp_ms = Some(self.seconds(Reason::MalformedTimestamp)?);
+                self.space(TextReason::MalformedTimestamp)?;
+                sample.timestamp_ms = Some(self.seconds(TextReason::MalformedTimestamp)?);
             }
             if self.rest().starts_with(b" # {") {
                 self.at += 3;
                 sample.exemplar = Some(self.exemplar(exemplar_labels, max_labels)?);
             }
         }
-        if self.is_at_end() { Ok(()) } else { Err(self.fault(Reason::MalformedTimestamp)) }
+        if self.is_at_end() { Ok(()) } else { Err(self.fault(TextReason::MalformedTimestamp)) }
     }
 
     fn exemplar<'r>(
         &mut self,
-        labels: &'r mut Vec<Label<'a>>,
+        labels: &'r mut Vec<TextLabel<'a>>,
         max_labels: usize,
-    ) -> Result<Exemplar<'r, 'a>, TextFault> {
-        const REASON: Reason = Reason::MalformedExemplar;
+    ) -> Result<LineExemplar<'r, 'a>, TextFault> {
+        const REASON: TextReason = TextReason::MalformedExemplar;
         labels.clear();
         let mut no_name = Text { raw: "", escapes: Escapes::None };
         self.braces(Braces::OfExemplar, &mut no_name, labels, max_labels)?;
@@ -205,7 +207,7 @@ impl<'a> Line<'a> {
                 Some(self.seconds(REASON)?)
             }
         };
-        Ok(Exemplar { labels, value, timestamp_ms })
+        Ok(LineExemplar { labels, value, timestamp_ms })
     }
 
     /// Reads labels in braces. The name of the metric may be the first thing in them, in quotes.
@@ -214,10 +216,10 @@ impl<'a> Line<'a> {
         &mut self,
         braces: Braces,
         name: &mut Text<'a>,
-        labels: &mut Vec<Label<'a>>,
+        labels: &mut Vec<TextLabel<'a>>,
         max_labels: usize,
     ) -> Result<(), TextFault> {
-        const REASON: Reason = Reason::MalformedLabels;
+        const REASON: TextReason = TextReason::MalformedLabels;
         self.at += 1;
         loop {
             self.skip_spaces();
@@ -229,7 +231,10 @@ impl<'a> Line<'a> {
                     self.skip_spaces();
                     if braces == Braces::OfSample && matches!(self.peek(), Some(b',' | b'}')) {
                         if !name.raw.is_empty() || text.raw.is_empty() {
-                            return Err(TextFault { offset: start, reason: Reason::MalformedName });
+                            return Err(TextFault {
+                                offset: start,
+                                reason: TextReason::MalformedName,
+                            });
                         }
                         *name = text;
                         self.at += usize::from(self.peek() == Some(b','));
@@ -246,13 +251,13 @@ impl<'a> Line<'a> {
             self.expect(b'=', REASON)?;
             self.skip_spaces();
             if labels.len() == max_labels {
-                return Err(TextFault { offset: start, reason: Reason::TooManyLabels });
+                return Err(TextFault { offset: start, reason: TextReason::TooManyLabels });
             }
             let value = self.quoted(REASON)?;
             if labels.iter().any(|other| other.name == label) {
-                return Err(TextFault { offset: start, reason: Reason::DuplicateLabel });
+                return Err(TextFault { offset: start, reason: TextReason::DuplicateLabel });
             }
-            labels.push(Label { name: label, value });
+            labels.push(TextLabel { name: label, value });
             self.skip_spaces();
             match self.peek() {
                 Some(b',') => self.at += 1,
@@ -265,7 +270,7 @@ impl<'a> Line<'a> {
 
     /// Reads text in quotes.
     #[inline(always)]
-    fn quoted(&mut self, reason: Reason) -> Result<Text<'a>, TextFault> {
+    fn quoted(&mut self, reason: TextReason) -> Result<Text<'a>, TextFault> {
         self.expect(b'"', reason)?;
         let start = self.at;
         let bytes = self.line.as_bytes();
@@ -285,7 +290,7 @@ impl<'a> Line<'a> {
 
     /// Reads a name that is not in quotes. It does not begin with a digit, and may be empty.
     #[inline(always)]
-    fn plain<const COLONS: bool>(&mut self, reason: Reason) -> Result<Text<'a>, TextFault> {
+    fn plain<const COLONS: bool>(&mut self, reason: TextReason) -> Result<Text<'a>, TextFault> {
         if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
             return Err(self.fault(reason));
         }
@@ -297,7 +302,7 @@ impl<'a> Line<'a> {
 
     /// Reads a number, up to the next space.
     #[inline(always)]
-    fn number(&mut self, reason: Reason) -> Result<f64, TextFault> {
+    fn number(&mut self, reason: TextReason) -> Result<f64, TextFault> {
         let end = self.token_end();
         let number = float(&self.line[self.at..end]).ok_or_else(|| self.fault(reason))?;
         self.at = end;
@@ -305,7 +310,7 @@ impl<'a> Line<'a> {
     }
 
     /// Reads seconds as milliseconds.
-    fn seconds(&mut self, reason: Reason) -> Result<i64, TextFault> {
+    fn seconds(&mut self, reason: TextReason) -> Result<i64, TextFault> {
         const LIMIT: f64 = (1_u64 << 63) as f64;
         let start = self.at;
         let ms = self.number(reason)? * 1000.0;
@@ -320,15 +325,15 @@ impl<'a> Line<'a> {
     #[inline(always)]
     fn token_end(&self) -> usize {
         match self.format {
-            Format::Prometheus => find(self.line.as_bytes(), self.at, *b" \t"),
-            Format::OpenMetrics => find(self.line.as_bytes(), self.at, [b' ']),
+            TextFormat::Prometheus => find(self.line.as_bytes(), self.at, *b" \t"),
+            TextFormat::OpenMetrics => find(self.line.as_bytes(), self.at, [b' ']),
         }
     }
 
     /// Skips spaces and tabs, which Prometheus' format may have anywhere.
     #[inline(always)]
     fn skip_spaces(&mut self) {
-        while matches!(self.peek(), Some(b' ' | b'\t')) && self.format == Format::Prometheus {
+        while matches!(self.peek(), Some(b' ' | b'\t')) && self.format == TextFormat::Prometheus {
             self.at += 1;
         }
     }
@@ -336,16 +341,16 @@ impl<'a> Line<'a> {
     /// Skips the space that OpenMetrics has between the parts of a line; in Prometheus' format,
     /// any number of them.
     #[inline(always)]
-    fn space(&mut self, reason: Reason) -> Result<(), TextFault> {
+    fn space(&mut self, reason: TextReason) -> Result<(), TextFault> {
         match self.format {
-            Format::Prometheus => self.skip_spaces(),
-            Format::OpenMetrics => self.expect(b' ', reason)?,
+            TextFormat::Prometheus => self.skip_spaces(),
+            TextFormat::OpenMetrics => self.expect(b' ', reason)?,
         }
         Ok(())
     }
 
     #[inline(always)]
-    fn expect(&mut self, byte: u8, reason: Reason) -> Result<(), TextFault> {
+    fn expect(&mut self, byte: u8, reason: TextReason) -> Result<(), TextFault> {
         if self.peek() != Some(byte) {
             return Err(self.fault(reason));
         }
@@ -369,7 +374,7 @@ impl<'a> Line<'a> {
     }
 
     #[cold]
-    fn fault(&self, reason: Reason) -> TextFault {
+    fn fault(&self, reason: TextReason) -> TextFault {
         TextFault { offset: self.at, reason }
     }
 }

@@ -6,8 +6,8 @@ use std::vec::Vec;
 
 use super::*;
 
-fn shown(input: impl AsRef<[u8]>, format: Format) -> String {
-    let mut reader = Reader::new(input.as_ref(), Options::new(format));
+fn shown(input: impl AsRef<[u8]>, format: TextFormat) -> String {
+    let mut reader = TextReader::new(input.as_ref(), Options::new(format));
     let mut items = Vec::new();
     while let Some(item) = reader.next() {
         items.push(show(&item));
@@ -15,14 +15,14 @@ fn shown(input: impl AsRef<[u8]>, format: Format) -> String {
     items.join("; ")
 }
 
-fn labels(labels: &[Label<'_>]) -> String {
+fn labels(labels: &[TextLabel<'_>]) -> String {
     let pairs: Vec<_> =
         labels.iter().map(|label| format!("{}={}", label.name, label.value)).collect();
     format!("{{{}}}", pairs.join(","))
 }
 
 /// A read line as text.
-fn show(item: &Result<Item<'_, '_>, LineError>) -> String {
+fn show(item: &Result<Item<'_, '_>, TextLineError>) -> String {
     match item {
         Ok(Item::Help { name, text }) => format!("help {name} {text}"),
         Ok(Item::Type { name, kind }) => format!("type {name} {kind:?}"),
@@ -91,7 +91,7 @@ fn lines_of_prometheus() {
         ("#", "comment"),
         ("a 1\n# EOF\nb 2", "a{} 1; comment EOF; b{} 2"),
     ] {
-        assert_eq!(shown(line, Format::Prometheus), expected, "{line}");
+        assert_eq!(shown(line, TextFormat::Prometheus), expected, "{line}");
     }
 }
 
@@ -139,12 +139,12 @@ fn lines_that_break_the_rules_of_prometheus() {
         ("a{b=\"c\",\"b\"=\"d\"} 1", "duplicate_label@8"),
         ("a{b=\"line", "malformed_labels@9"),
     ] {
-        assert_eq!(shown(line, Format::Prometheus), expected, "{line}");
+        assert_eq!(shown(line, TextFormat::Prometheus), expected, "{line}");
         // The lines around it are read.
-        let among = shown(format!("x 1\n{line}\ny 2\n"), Format::Prometheus);
+        let among = shown(format!("x 1\n{line}\ny 2\n"), TextFormat::Prometheus);
         assert_eq!(among, format!("x{{}} 1; {expected}; y{{}} 2"), "{line}");
     }
-    assert_eq!(shown(b"a 1\nb{c=\"\xff\"} 2\nd 3", Format::Prometheus), "a{} 1; utf8@5; d{} 3");
+    assert_eq!(shown(b"a 1\nb{c=\"\xff\"} 2\nd 3", TextFormat::Prometheus), "a{} 1; utf8@5; d{} 3");
 }
 
 #[test]
@@ -205,20 +205,20 @@ fn lines_of_openmetrics() {
         ("# EOF ", "unknown_comment@0"),
     ] {
         let input = format!("{line}\n# EOF\n");
-        assert_eq!(shown(&input, Format::OpenMetrics), format!("{expected}; end"), "{line}");
+        assert_eq!(shown(&input, TextFormat::OpenMetrics), format!("{expected}; end"), "{line}");
     }
-    assert_eq!(shown("# EOF", Format::OpenMetrics), "end");
-    assert_eq!(shown("# EOF\na 1", Format::OpenMetrics), "end; after_end@0");
-    assert_eq!(shown("# EOF\n\n# EOF\n", Format::OpenMetrics), "end; after_end@0; after_end@0");
-    assert_eq!(shown("a 1\n", Format::OpenMetrics), "a{} 1; missing_end@0");
-    assert_eq!(shown("", Format::OpenMetrics), "missing_end@0");
+    assert_eq!(shown("# EOF", TextFormat::OpenMetrics), "end");
+    assert_eq!(shown("# EOF\na 1", TextFormat::OpenMetrics), "end; after_end@0");
+    assert_eq!(shown("# EOF\n\n# EOF\n", TextFormat::OpenMetrics), "end; after_end@0; after_end@0");
+    assert_eq!(shown("a 1\n", TextFormat::OpenMetrics), "a{} 1; missing_end@0");
+    assert_eq!(shown("", TextFormat::OpenMetrics), "missing_end@0");
 }
 
 #[test]
 fn limits() {
-    let options = Options::new(Format::Prometheus).max_line(15).max_labels(2);
+    let options = Options::new(TextFormat::Prometheus).max_line(15).max_labels(2);
     let read = |input: &str| {
-        let mut reader = Reader::new(input.as_bytes(), options);
+        let mut reader = TextReader::new(input.as_bytes(), options);
         let mut all = Vec::new();
         while let Some(item) = reader.next() {
             all.push(show(&item));
@@ -236,11 +236,11 @@ fn limits() {
     assert_eq!(read("a{a=\"\",b=\"\"} 123\nb 2"), "too_long@15; b{} 2");
     assert_eq!(read("b 2\na{a=\"\",b=\"\"} 123"), "b{} 2; too_long@15");
     assert_eq!(read("a{a=\"\",b=\"\",c=\nb 2"), "too_many_labels@12; b{} 2");
-    let error = Reader::new(b"a 1\n\nb{\n", options);
+    let error = TextReader::new(b"a 1\n\nb{\n", options);
     let mut error = error;
     assert!(error.next().unwrap().is_ok());
     let error = error.next().unwrap().unwrap_err();
-    assert_eq!((error.line(), error.offset(), error.reason()), (3, 2, Reason::MalformedLabels));
+    assert_eq!((error.line(), error.offset(), error.reason()), (3, 2, TextReason::MalformedLabels));
     let text =
         "text: line 3, byte 2: expected labels of the form `{name=\"value\",name=\"value\"}`";
     assert_eq!(error.to_string(), text);
@@ -261,18 +261,18 @@ fn texts_are_equal_if_they_mean_the_same() {
 
 #[test]
 fn errors_name_the_limit() {
-    let options = Options::new(Format::Prometheus).max_line(9).max_labels(1);
-    let mut reader = Reader::new(b"a 12345678\n", options);
+    let options = Options::new(TextFormat::Prometheus).max_line(9).max_labels(1);
+    let mut reader = TextReader::new(b"a 12345678\n", options);
     let error = reader.next().unwrap().unwrap_err();
     assert_eq!(
         error.to_string(),
         "text: line 1, byte 9: the line is longer than `Options::max_line`"
     );
-    let mut reader = Reader::new(b"a{b=\"\",c=\"\"} 1\n", options.max_line(99));
+    let mut reader = TextReader::new(b"a{b=\"\",c=\"\"} 1\n", options.max_line(99));
     let error = reader.next().unwrap().unwrap_err();
     let text = "text: line 1, byte 7: more labels than `Options::max_labels`";
     assert_eq!(error.to_string(), text);
-    let mut reader = Reader::new(b"a{b=\"\",b=\"\"} 1\n", Options::new(Format::Prometheus));
+    let mut reader = TextReader::new(b"a{b=\"\",b=\"\"} 1\n", Options::new(TextFormat::Prometheus));
     let error = reader.next().unwrap().unwrap_err();
     let text = "text: line 1, byte 7: a label that was already there: each name may appear once";
     assert_eq!(error.to_string(), text);
