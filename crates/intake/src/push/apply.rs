@@ -349,33 +349,23 @@ impl Coming {
         outcome: &mut Outcome,
         left: &mut usize,
     ) -> Option<()> {
-        let (form, families) = (self.content.form.clone(), Arc::clone(&self.content.families));
+        let (key, families) = (Arc::clone(&self.key), Arc::clone(&self.content.families));
+        let (named, mut labels) = ((&key, &*families), Vec::new());
+        let form = self.content.form.clone();
         let known = form.as_ref().map_or(&[][..], |form| form.known());
         let ahead = known.iter().enumerate().skip(self.number).take(AHEAD);
         ahead.for_each(|(number, series)| self.prefetch(number, series));
-        while let Some(held) = self.content.values.held.get(self.number) {
+        while self.number < self.content.values.held.len() {
             *left = left.checked_sub(1)?;
             if let Some(series) = known.get(self.number + AHEAD) {
                 self.prefetch(self.number + AHEAD, series);
             }
             let series = known.get(self.number);
-            let is_taken = series.is_some_and(|series| {
-                let handle = series.handle.as_ref().zip(self.spots.as_ref());
-                handle.zip(families.at(series.place.family)).is_some_and(|(handle, family)| {
-                    let ((handle, spots), mode) = (handle, self.mode(family, held));
-                    let spot = spots.get(self.number);
-                    mode.is_some_and(|mode| {
-                        self.content.values.with_given(family.kind, held, |given| {
-                            intake.take_at(handle, spot, given, mode)
-                        })
-                    })
-                })
-            });
-            if is_taken {
+            let is_taken = series.and_then(|series| self.take_at_spot(series, intake));
+            if is_taken == Some(true) {
                 outcome.taken += 1;
             } else {
-                self.place = series.map_or(self.place, |series| series.place);
-                self.take_next(&families, intake, refusals, outcome)?;
+                self.take_next(series, named, &mut labels, intake, refusals, outcome);
             }
             self.number += 1;
         }
@@ -392,19 +382,32 @@ impl Coming {
         }
     }
 
-    /// Takes the value of the next series in the usual way.
-    fn take_next(
+    /// Takes the value of the next series at its spot. Returns true if that changed the series.
+    fn take_at_spot(&self, series: &Destination, intake: &Intake) -> Option<bool> {
+        let (handle, spots) = (series.handle.as_ref()?, self.spots.as_ref()?);
+        let family = self.content.families.at(series.place.family)?;
+        let held = self.content.values.held.get(self.number)?;
+        let (mode, spot) = (self.mode(family, held)?, spots.get(self.number));
+        let take = |given: &Given<'_>| intake.take_at(handle, spot, given, mode);
+        Some(self.content.values.with_given(family.kind, held, take))
+    }
+
+    /// Takes the value of the next series in the usual way. A form says where the series is, unless
+    /// it is new. `labels` is memory for its labels.
+    fn take_next<'a>(
         &mut self,
-        families: &Families,
+        series: Option<&Destination>,
+        (key, families): (&'a Key, &'a Families),
+        labels: &mut Vec<(&'a str, &'a str)>,
         intake: &mut Intake,
         refusals: &Refusals,
         outcome: &mut Outcome,
-    ) -> Option<()> {
-        let (family, own, [place, next]) = families.series(self.place)?;
-        let (mut labels, key) = (Vec::new(), Arc::clone(&self.key));
-        full_labels(&key, own, &mut labels);
-        let held = self.content.values.held.get(self.number)?;
-        match self.take(intake, family, &labels, held) {
+    ) {
+        let place = series.map_or(self.place, |series| series.place);
+        let Some((family, own, [place, next])) = families.series(place) else { return };
+        let Some(held) = self.content.values.held.get(self.number) else { return };
+        full_labels(key, own, labels);
+        match self.take(intake, family, labels, held) {
             Ok(()) => outcome.taken += 1,
             Err(refused) => {
                 let why = intake.explain(refused);
@@ -412,25 +415,32 @@ impl Coming {
                 refusals.refused(Input::Push, &self.content.job, refused.reason(), &what);
                 outcome.refuse(&family.name, refused, &why);
                 let mut is_there = false;
-                values::read(intake, &family.name, &labels, |_| is_there = true);
+                values::read(intake, &family.name, labels, |_| is_there = true);
                 if !is_there {
                     forget(&mut self.absent, &family.name, own);
                 }
             }
         }
-        if let Some(spots) = &mut self.spots {
-            let (metric, series) = (metric_of(family), self.content.values.held.len());
+        let has_mode = || self.mode(family, held).is_some();
+        let has_spot = series.is_none_or(|series| series.handle.is_some() && has_mode());
+        if has_spot && let Some(mut spots) = self.spots.take() {
+            let (metric, count) = (metric_of(family), self.content.values.held.len());
             self.content.values.with_given(family.kind, held, |given| {
-                let handle = intake.handle(metric, &labels, given, Mode::Set);
-                if let Some((_, spot)) = intake.locate(metric, &labels, given, Mode::Set) {
-                    spots.set(self.number, spot, series);
+                let located = intake.locate(metric, labels, given, Mode::Set);
+                if let Some((_, spot)) = located
+                    && spot != spots.get(self.number)
+                {
+                    spots.set(self.number, spot, count);
                     self.has_found = true;
                 }
-                self.new.push(Destination { place, handle });
+                if series.is_none() {
+                    let handle = intake.handle(metric, labels, given, Mode::Set);
+                    self.new.push(Destination { place, handle });
+                }
             });
+            self.spots = Some(spots);
         }
         self.place = next;
-        Some(())
     }
 
     fn settling(self) -> Settling {

@@ -226,7 +226,7 @@ impl Form {
         if !names.eq(self.names.iter().map(|name| &**name)) || has_fewer_labels(grouping) {
             return None;
         }
-        let mut numbers = Vec::with_capacity(1 + self.values.held.len() + self.values.points.len());
+        let mut numbers = Vec::with_capacity(1 + self.template.count());
         numbers.push(0.0);
         if !self.template.read(body, |number| numbers.push(number)) {
             return None;

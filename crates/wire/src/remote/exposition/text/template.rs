@@ -69,6 +69,11 @@ impl Template {
         Template { text: parts.collect::<Vec<_>>().concat().into(), ends }
     }
 
+    /// The number of values.
+    pub fn count(&self) -> usize {
+        self.ends.len().saturating_sub(1)
+    }
+
     /// The number of bytes without the values.
     #[allow(clippy::len_without_is_empty, reason = "one without bytes is of no use")]
     pub fn len(&self) -> usize {
