@@ -139,12 +139,10 @@ impl Shared {
         labels: &[(&str, &str)],
         exemplar: &GivenExemplar<'_>,
     ) -> bool {
-        let kept = match &self.rules {
-            None => intake.exemplify(name, labels, exemplar),
-            Some(rules) => rules.exemplify(intake, name, labels, exemplar),
-        };
+        let kept =
+            self.relabelled(name, labels, |name, labels| intake.exemplify(name, labels, exemplar));
         // A segment that cannot be read keeps none.
-        kept.unwrap_or(false)
+        kept.is_some_and(|kept| kept.unwrap_or(false))
     }
 
     /// As [`Intake::end`].
@@ -158,9 +156,21 @@ impl Shared {
         labels: &[(&str, &str)],
         time: Option<Timestamp>,
     ) -> Result<u64, Refused> {
+        let ended = self.relabelled(name, labels, |name, labels| intake.end(name, labels, time));
+        ended.unwrap_or(Ok(0))
+    }
+
+    /// Calls `act` with the name and the labels of a series as the rules make them. `None` if a
+    /// rule drops it.
+    fn relabelled<R>(
+        &self,
+        name: &str,
+        labels: &[(&str, &str)],
+        act: impl FnOnce(&str, &[(&str, &str)]) -> R,
+    ) -> Option<R> {
         match &self.rules {
-            None => intake.end(name, labels, time),
-            Some(rules) => rules.end(intake, name, labels, time),
+            None => Some(act(name, labels)),
+            Some(rules) => rules.with_relabelled(name, labels, act),
         }
     }
 }

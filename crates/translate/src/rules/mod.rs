@@ -15,7 +15,7 @@ mod relabelling;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Order, Refused};
+use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
 use quipu::snapshot::Timestamp;
 use quipu::{Counter, CounterFamily, Description, Registry};
 use quipu_segment::printable;
@@ -127,38 +127,16 @@ impl Rules {
         take(intake)
     }
 
-    /// Removes a series, as [`Intake::end`] does.
-    ///
-    /// # Errors
-    /// As [`Intake::end`].
-    pub fn end(
+    /// Calls `act` with the name and the labels of a series after relabelling. `None` if a rule
+    /// drops it.
+    pub fn with_relabelled<R>(
         &self,
-        intake: &mut Intake,
         name: &str,
         labels: &[(&str, &str)],
-        time: Option<Timestamp>,
-    ) -> Result<u64, Refused> {
-        match self.relabelled(name, labels) {
-            Some(sample) => intake.end(sample.get(NAME), &sample.pairs(), time),
-            None => Ok(0),
-        }
-    }
-
-    /// As [`Intake::exemplify`], for the series after relabelling.
-    ///
-    /// # Errors
-    /// As [`Intake::exemplify`].
-    pub fn exemplify(
-        &self,
-        intake: &mut Intake,
-        name: &str,
-        labels: &[(&str, &str)],
-        exemplar: &GivenExemplar<'_>,
-    ) -> Result<bool, quipu::Error> {
-        match self.relabelled(name, labels) {
-            Some(sample) => intake.exemplify(sample.get(NAME), &sample.pairs(), exemplar),
-            None => Ok(false),
-        }
+        act: impl FnOnce(&str, &[(&str, &str)]) -> R,
+    ) -> Option<R> {
+        let sample = self.relabelled(name, labels)?;
+        Some(act(sample.get(NAME), &sample.pairs()))
     }
 
     /// The sample after relabelling; `None` if it is dropped, or has no name.

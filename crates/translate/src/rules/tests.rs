@@ -61,8 +61,11 @@ fn samples_are_relabelled_and_counted() {
     ] {
         assert!(own.iter().any(|found| found == line), "{own:#?}");
     }
-    let removed = bench.rules.end(&mut bench.intake, "old_size", &[("pod", "b"), ("x", "y")], None);
-    assert_eq!(removed.unwrap(), 1);
+    let labels = [("pod", "b"), ("x", "y")];
+    let removed = bench.rules.with_relabelled("old_size", &labels, |name, labels| {
+        bench.intake.end(name, labels, None).unwrap()
+    });
+    assert_eq!(removed, Some(1));
 }
 
 #[test]
