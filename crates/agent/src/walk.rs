@@ -19,7 +19,7 @@ use quipu::snapshot::{self, Family, Series, Sink, Value};
 use quipu_segment::hash::Seeded;
 
 use super::merged::{Filter, Merged, Part, Shared};
-use quipu_sources::labels::{OVERFLOW, escaped};
+use quipu_sources::labels::escaped;
 use quipu_sources::recorded::Origin;
 use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown, info};
 
@@ -148,11 +148,7 @@ impl Known {
 
 /// The labels of a series in order, as the text formats have them. An empty value is like none.
 fn identity<'a>(family: &Family<'a>, series: &Series<'a>) -> Vec<(Cow<'a, str>, &'a str)> {
-    if series.overflow {
-        return vec![(Cow::Borrowed(OVERFLOW), series.overflow_value())];
-    }
-    let all = family.fixed(series.group).chain(family.dynamic().zip(series.texts));
-    let all = all.filter(|(_, value)| !value.is_empty());
+    let all = series.labels(family).filter(|(_, value)| !value.is_empty());
     let mut labels: Vec<_> = all.map(|(name, value)| (escaped(name), value)).collect();
     labels.sort_unstable();
     labels

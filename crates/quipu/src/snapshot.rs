@@ -256,6 +256,22 @@ pub struct Series<'a> {
 }
 
 impl<'a> Series<'a> {
+    /// The names and values of its labels, in the family's order; the label `quipu_overflow` alone
+    /// of an overflow series.
+    pub fn labels(
+        &self,
+        family: &Family<'a>,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
+        let (mut fixed, mut texts) = (family.fixed(self.group), self.texts);
+        let overflow = self.overflow.then(|| ("quipu_overflow", self.overflow_value()));
+        let own = if self.overflow { &[] } else { family.labels };
+        let own = own.iter().map(move |label| match label.values {
+            None => (label.name, texts.next().unwrap_or("")),
+            Some(_) => fixed.next().unwrap_or((label.name, "")),
+        });
+        overflow.into_iter().chain(own)
+    }
+
     /// The value of the label `quipu_overflow` of an overflow series: its text, which distinguishes
     /// the variants of a name, or `true`.
     pub fn overflow_value(&self) -> &'a str {

@@ -180,14 +180,8 @@ impl<'t> Translation<'t> {
         't: 'a,
     {
         let mut attributes = Vec::with_capacity(family.labels.len() + self.external.len() + 1);
-        if series.overflow {
-            attributes.push(("quipu_overflow", Text::Text(series.overflow_value())));
-        } else {
-            let fixed = family.fixed(series.group);
-            let all = fixed.chain(family.dynamic().zip(series.texts));
-            let all = all.filter(|(_, value)| !value.is_empty());
-            attributes.extend(all.map(|(name, value)| (name, Text::Text(value))));
-        }
+        let all = series.labels(family).filter(|(_, value)| !value.is_empty());
+        attributes.extend(all.map(|(name, value)| (name, Text::Text(value))));
         for label in self.external {
             if !attributes.iter().any(|(name, _)| *name == label.name) {
                 attributes.push((&label.name, Text::Text(&label.value)));

@@ -355,14 +355,8 @@ impl<'a> Row<'a> {
         external: &'a [ExternalLabel],
         mut labels: Vec<Label<'a>>,
     ) -> Self {
-        if series.overflow {
-            labels.push(("quipu_overflow", series.overflow_value()));
-        } else {
-            let fixed = family.fixed(series.group);
-            let all = fixed.chain(family.dynamic().zip(series.texts));
-            let all = all.filter(|(_, value)| !value.is_empty());
-            labels.extend(all.map(|(name, value)| (names.label(name), value)));
-        }
+        let all = series.labels(family).filter(|(_, value)| !value.is_empty());
+        labels.extend(all.map(|(name, value)| (names.label(name), value)));
         for label in external {
             if !labels.iter().any(|(name, _)| *name == label.name) {
                 labels.push((label.name.as_str(), label.value.as_str()));

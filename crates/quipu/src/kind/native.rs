@@ -179,7 +179,7 @@ pub(crate) fn grown(given: &[(i32, u64)], have: &[(i32, u64)], most: &mut u64) -
 }
 
 /// The index of the bucket of the next coarser schema that contains this one.
-fn coarser(index: i32) -> i32 {
+pub(crate) fn coarser(index: i32) -> i32 {
     (index + 1) >> 1
 }
 

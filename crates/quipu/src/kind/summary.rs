@@ -183,7 +183,7 @@ impl SummaryLayout {
                     zeros = zeros.saturating_add(zero);
                     continue;
                 }
-                let fold = |index: i32| (coarsest..schema).fold(index, |i, _| (i + 1) >> 1);
+                let fold = |index: i32| (coarsest..schema).fold(index, |i, _| native::coarser(i));
                 all.extend(negative.iter().map(|&(i, count)| (-2 * fold(i) - OFFSET, count)));
                 all.extend(positive.iter().map(|&(i, count)| (2 * fold(i) + OFFSET, count)));
             }

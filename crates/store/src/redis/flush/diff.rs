@@ -400,19 +400,5 @@ fn push_field(
 ) {
     let bound = part.bound.map(float_text);
     let le = bound.as_deref().map(|bound| ("le", bound));
-    let overflow = series.overflow.then(|| ("quipu_overflow", series.overflow_value()));
-    let own = (!series.overflow).then(|| labels(family, series));
-    write_field(out, part.name, own.into_iter().flatten().chain(overflow).chain(le), start);
-}
-
-/// The names and values of a series' labels, in the family's order.
-fn labels<'a>(
-    family: &Family<'a>,
-    series: &Series<'a>,
-) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
-    let (mut fixed, mut texts) = (family.fixed(series.group), series.texts);
-    family.labels.iter().map(move |label| match label.values {
-        Some(_) => (label.name, fixed.next().map_or("", |(_, value)| value)),
-        None => (label.name, texts.next().unwrap_or("")),
-    })
+    write_field(out, part.name, series.labels(family).chain(le), start);
 }
