@@ -70,20 +70,38 @@ pub(crate) struct Series<'l> {
     pub(crate) labels: &'l str,
     /// Nanoseconds of Unix time since which it counts, if that is known.
     pub(crate) start: Option<u64>,
-    pub(crate) value: Value<'l>,
+    pub(crate) value: Value<Points<'l>>,
 }
 
-/// The value of a series.
+/// The value of a series, with its points: a slice or, in a look, their places.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Value<'l> {
+pub(crate) enum Value<P> {
     /// Of a counter, a gauge, an info, a state, or a series of an unknown type.
     Number(Number),
     /// Upper bounds with the number of observations in each bucket alone. Exponential ones, of a
     /// native histogram, are those in use: two series may have others.
-    Histogram { count: f64, sum: f64, buckets: &'l [(f64, f64)], is_exponential: bool },
+    Histogram { count: f64, sum: f64, buckets: P, is_exponential: bool },
     /// Quantiles with their values.
-    Summary { count: f64, sum: f64, quantiles: &'l [(f64, f64)] },
+    Summary { count: f64, sum: f64, quantiles: P },
 }
+
+impl<P> Value<P> {
+    /// The value with other points.
+    fn with_points<Q>(self, points: impl FnOnce(P) -> Q) -> Value<Q> {
+        match self {
+            Self::Number(number) => Value::Number(number),
+            Self::Histogram { count, sum, buckets, is_exponential } => {
+                Value::Histogram { count, sum, buckets: points(buckets), is_exponential }
+            }
+            Self::Summary { count, sum, quantiles } => {
+                Value::Summary { count, sum, quantiles: points(quantiles) }
+            }
+        }
+    }
+}
+
+/// Bounds with counts, or quantiles with values.
+pub(crate) type Points<'l> = &'l [(f64, f64)];
 
 /// A series as it is kept.
 #[derive(Debug)]
@@ -91,15 +109,11 @@ struct Stored {
     family: u32,
     labels: Range<u32>,
     start: Option<u64>,
-    value: Kept,
+    value: Value<Place>,
 }
 
-#[derive(Debug)]
-enum Kept {
-    Number(Number),
-    Histogram { count: f64, sum: f64, points: Range<u32>, is_exponential: bool },
-    Summary { count: f64, sum: f64, points: Range<u32> },
-}
+/// Where the points of a series are kept.
+type Place = (u32, u32);
 
 /// The most series, bytes of labels, and buckets of a look. What is beyond is left out, and
 /// counted.
@@ -124,23 +138,12 @@ impl Look {
             family: stored.family,
             labels: &self.texts[stored.labels.start as usize..stored.labels.end as usize],
             start: stored.start,
-            value: match &stored.value {
-                Kept::Number(number) => Value::Number(*number),
-                Kept::Histogram { count, sum, points, is_exponential } => Value::Histogram {
-                    count: *count,
-                    sum: *sum,
-                    buckets: self.points(points),
-                    is_exponential: *is_exponential,
-                },
-                Kept::Summary { count, sum, points } => {
-                    Value::Summary { count: *count, sum: *sum, quantiles: self.points(points) }
-                }
-            },
+            value: stored.value.with_points(|place| self.points(place)),
         })
     }
 
-    fn points(&self, range: &Range<u32>) -> &[(f64, f64)] {
-        &self.points[range.start as usize..range.end as usize]
+    fn points(&self, (begin, end): Place) -> Points<'_> {
+        &self.points[begin as usize..end as usize]
     }
 
     /// Whether there are histograms whose buckets, if there are any, have no bounds.
@@ -154,10 +157,8 @@ impl Look {
 
     /// The buckets of all histograms, and whether they are exponential.
     fn histograms(&self) -> impl Iterator<Item = (&[(f64, f64)], bool)> {
-        self.series.iter().filter_map(|stored| match &stored.value {
-            Kept::Histogram { points, is_exponential, .. } => {
-                Some((self.points(points), *is_exponential))
-            }
+        self.series().filter_map(|series| match series.value {
+            Value::Histogram { buckets, is_exponential, .. } => Some((buckets, is_exponential)),
             _ => None,
         })
     }
@@ -217,7 +218,7 @@ impl Look {
         family: u32,
         labels: impl Iterator<Item = (&'a str, V)>,
         start: Option<u64>,
-        value: Value<'_>,
+        value: Value<Points<'_>>,
     ) {
         let is_full = self.series.len() >= MAX_SERIES
             || self.texts.len() >= MAX_TEXTS
@@ -236,19 +237,7 @@ impl Look {
             }
             append_label(&mut self.texts, name, value.as_ref());
         }
-        let value = match value {
-            Value::Number(number) => Kept::Number(number),
-            Value::Histogram { count, sum, buckets, is_exponential } => {
-                self.keep(buckets).map_or(Kept::Number(Number::Float(sum)), |points| {
-                    Kept::Histogram { count, sum, points, is_exponential }
-                })
-            }
-            Value::Summary { count, sum, quantiles } => {
-                self.keep(quantiles).map_or(Kept::Number(Number::Float(sum)), |points| {
-                    Kept::Summary { count, sum, points }
-                })
-            }
-        };
+        let value = value.with_points(|points| self.keep(points));
         let labels = u32::try_from(begin).ok().zip(u32::try_from(self.texts.len()).ok());
         match labels {
             Some((begin, end)) => {
@@ -261,12 +250,12 @@ impl Look {
         }
     }
 
-    /// Where the points are kept, unless they are too many.
-    fn keep(&mut self, points: &[(f64, f64)]) -> Option<Range<u32>> {
-        let begin = u32::try_from(self.points.len()).ok()?;
-        let end = u32::try_from(self.points.len() + points.len()).ok()?;
+    fn keep(&mut self, points: Points<'_>) -> Place {
+        // A look is full long before, and a series has at most some thousands.
+        let end = |points: &[_]| u32::try_from(points.len()).expect("there are fewer than 2^32");
+        let begin = end(&self.points);
         self.points.extend_from_slice(points);
-        Some(begin..end)
+        (begin, end(&self.points))
     }
 }
 
@@ -311,9 +300,9 @@ mod tests {
         let one = Value::Number(Number::Unsigned(1));
         look.add(a, [("path", "/\"x")].into_iter(), None, one);
         look.set_source(Some("app".into()));
-        let buckets = [(0.5, 1.0), (f64::INFINITY, 2.0)];
+        let buckets = &[(0.5, 1.0), (f64::INFINITY, 2.0)][..];
         let is_exponential = false;
-        let took = Value::Histogram { count: 3.0, sum: 2.5, buckets: &buckets, is_exponential };
+        let took = Value::Histogram { count: 3.0, sum: 2.5, buckets, is_exponential };
         look.add(b, [("my label", "x"), ("y", "z")].into_iter(), Some(7), took);
         let series: Vec<_> = look.series().collect();
         assert_eq!(

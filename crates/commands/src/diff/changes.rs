@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quipu::snapshot::{Kind, Number};
 
-use crate::look::{Look, Series, Value, began_again, growth};
+use crate::look::{Look, Points, Series, Value, began_again, growth};
 
 /// What changed, and how much did not.
 #[derive(Debug, Default)]
@@ -36,8 +36,8 @@ pub(super) struct FamilyChange<'l> {
 pub(super) struct SeriesChange<'l> {
     pub(super) labels: &'l str,
     pub(super) is: Change,
-    pub(super) before: Option<Value<'l>>,
-    pub(super) after: Option<Value<'l>>,
+    pub(super) before: Option<Value<Points<'l>>>,
+    pub(super) after: Option<Value<Points<'l>>>,
     /// How much it grew, if it is a sum. One that is new grew by all that it has.
     pub(super) growth: Option<f64>,
 }
@@ -246,7 +246,7 @@ impl<'l> SeriesChange<'l> {
 }
 
 /// What only grows: a counter, or a number of observations.
-fn count(of: Kind, value: &Value<'_>) -> Option<Number> {
+fn count(of: Kind, value: &Value<Points<'_>>) -> Option<Number> {
     match value {
         Value::Number(number) => (of == Kind::Counter).then_some(*number),
         // The count of some histograms and summaries is not known.
@@ -258,7 +258,7 @@ fn count(of: Kind, value: &Value<'_>) -> Option<Number> {
 
 /// Whether two values are the same, also if they are not numbers. Compares buckets and quantiles
 /// only if both formats show them.
-fn is_same(a: &Value<'_>, b: &Value<'_>) -> bool {
+fn is_same(a: &Value<Points<'_>>, b: &Value<Points<'_>>) -> bool {
     let float = |a: f64, b: f64| a == b || a.is_nan() && b.is_nan();
     let points = |a: &[(f64, f64)], b: &[(f64, f64)]| {
         let mut pairs = a.iter().zip(b);

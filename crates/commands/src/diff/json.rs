@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::changes::{Changes, FamilyChange, SeriesChange};
 use crate::inspect::json::{exact, float};
-use crate::look::{Value, labels};
+use crate::look::{Points, Value, labels};
 use quipu_process::json::escaped;
 
 /// Writes the object: families one after the other.
@@ -45,7 +45,7 @@ fn series_json(series: &SeriesChange<'_>, seconds: Option<f64>) -> Json {
     })
 }
 
-fn value_json(value: &Value<'_>) -> Json {
+fn value_json(value: &Value<Points<'_>>) -> Json {
     match value {
         Value::Number(n) => exact(*n),
         Value::Histogram { count, sum, .. } | Value::Summary { count, sum, .. } => {

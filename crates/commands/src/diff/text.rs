@@ -6,7 +6,7 @@ use quipu_segment::printable;
 
 use super::changes::{Change, Changes, FamilyChange, SeriesChange};
 use crate::inspect::names::{exact, number};
-use crate::look::{Value, series_name};
+use crate::look::{Points, Value, series_name};
 
 /// Writes all changes, and a summary.
 pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<()> {
@@ -94,7 +94,7 @@ fn rounded(n: f64) -> String {
     number(format!("{n:.14e}").parse().unwrap_or(n))
 }
 
-fn text(value: &Value<'_>) -> String {
+fn text(value: &Value<Points<'_>>) -> String {
     match value {
         Value::Number(n) => exact(*n),
         Value::Histogram { count, sum, .. } | Value::Summary { count, sum, .. } => {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use quipu::exposition::is_legacy_name;
 use quipu::snapshot::Number;
 
 /// A series as the text formats write it.
@@ -38,9 +39,7 @@ pub(crate) fn append_label(text: &mut String, name: &str, value: &str) {
 
 /// A name, in quotes if it has other characters than names had before Prometheus 3.
 fn quoted_name(name: &str) -> Cow<'_, str> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
-    let is_first = |byte: &u8| !byte.is_ascii_digit();
-    match name.bytes().all(is_plain) && name.as_bytes().first().is_some_and(is_first) {
+    match is_legacy_name(name) {
         true => name.into(),
         false => format!("\"{}\"", escaped(name)).into(),
     }

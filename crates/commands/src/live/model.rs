@@ -11,7 +11,7 @@ use hashbrown::HashTable;
 use quipu::snapshot::{Kind, Number};
 
 use super::history::History;
-use crate::look::{Family, Look, Series, Value, began_again, growth};
+use crate::look::{Family, Look, Points, Series, Value, began_again, growth};
 
 /// All rows, and what is known of their families.
 #[derive(Debug, Default)]
@@ -386,7 +386,7 @@ impl Row {
 }
 
 impl Shown {
-    fn of(value: &Value<'_>) -> Self {
+    fn of(value: &Value<Points<'_>>) -> Self {
         match *value {
             Value::Number(number) => Self::Number(number),
             Value::Histogram { count, sum, buckets, is_exponential } => {
@@ -409,7 +409,12 @@ impl Shown {
 
     /// Takes a new value. Returns by how much it grew, and whether it started again from zero;
     /// `None` if it is not a sum.
-    fn replace(&mut self, of: Kind, value: &Value<'_>, is_new: bool) -> Option<(f64, bool)> {
+    fn replace(
+        &mut self,
+        of: Kind,
+        value: &Value<Points<'_>>,
+        is_new: bool,
+    ) -> Option<(f64, bool)> {
         match (&mut *self, value) {
             (Self::Number(before), Value::Number(now)) => {
                 let growth = (of == Kind::Counter).then(|| growth(*before, *now, is_new));

@@ -5,7 +5,7 @@ use quipu_wire::remote::exposition::text::{Item, Options, TextFormat, TextReader
 use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 
 use super::exponential;
-use super::{Family, Look, Value};
+use super::{Family, Look, Points, Value};
 use quipu_client::Text;
 
 /// Adds the series of an exposition. Lines that cannot be read are left out, and reported.
@@ -70,7 +70,7 @@ fn add_family(look: &mut Look, format: TextFormat, family: wire::Family<'_>) {
     for metric in family.metrics() {
         let start =
             metric.created_ms().and_then(|ms| u64::try_from(ms).ok()?.checked_mul(1_000_000));
-        let value = match metric.value() {
+        let value: Value<Points<'_>> = match metric.value() {
             wire::MetricValue::Counter { total: n, .. }
             | wire::MetricValue::Gauge(n)
             | wire::MetricValue::Unknown(n) => Value::Number(Number::Float(n)),
@@ -162,7 +162,7 @@ mod tests {
             let look = look(text);
             assert_eq!(names(&look), ["hits_total{a=\"1\"}", "took"]);
             assert_eq!(look.families()[0].of, Kind::Counter);
-            let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)];
+            let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)][..];
             let is_exponential = false;
             let expected = Value::Histogram { count: 3.0, sum: 4.0, buckets, is_exponential };
             assert_eq!(look.series().last().unwrap().value, expected);

@@ -2,7 +2,7 @@
 
 use quipu::snapshot::{self, Family, Histogram, Number, Series, Sink};
 
-use super::{Look, Value, exponential};
+use super::{Look, Points, Value, exponential};
 
 /// Adds series to a look.
 pub(super) struct LookSink<'l> {
@@ -28,7 +28,7 @@ fn histogram<'p>(
     histogram: &Histogram<'_>,
     is_recorded: bool,
     points: &'p mut Vec<(f64, f64)>,
-) -> Value<'p> {
+) -> Value<Points<'p>> {
     let Histogram { count, sum, buckets, native } = *histogram;
     points.clear();
     points.extend(buckets.iter().map(|bucket| (bucket.bound, bucket.count as f64)));
@@ -62,13 +62,6 @@ impl Sink for LookSink<'_> {
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
         let start = series.start.map(|start| start.0);
-        let labels = || {
-            let overflow = [("quipu_overflow", series.overflow_value())];
-            let texts = family.dynamic().zip(series.texts);
-            let own = family.fixed(series.group).chain(texts);
-            let is_own = !series.overflow;
-            own.filter(move |_| is_own).chain(overflow.into_iter().filter(move |_| !is_own))
-        };
         let number = self.family;
         let value = match series.value {
             snapshot::Value::Counter { total: n, .. }
@@ -84,7 +77,7 @@ impl Sink for LookSink<'_> {
             }
             snapshot::Value::StateSet(states) => {
                 for &(state, is_on) in states {
-                    let labels = labels().chain([(family.name, state)]);
+                    let labels = series.labels(family).chain([(family.name, state)]);
                     let value = Value::Number(Number::Unsigned(is_on.into()));
                     self.look.add(number, labels, start, value);
                 }
@@ -92,6 +85,6 @@ impl Sink for LookSink<'_> {
             }
             _ => return,
         };
-        self.look.add(number, labels(), start, value);
+        self.look.add(number, series.labels(family), start, value);
     }
 }

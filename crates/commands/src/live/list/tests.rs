@@ -25,7 +25,7 @@ fn model() -> Model {
             let value = Value::Histogram {
                 count: 4.0 * round as f64,
                 sum: 1.0,
-                buckets: &buckets,
+                buckets: &buckets[..],
                 is_exponential: false,
             };
             look.add(took, [("path", path)].into_iter(), None, value);
