@@ -40,6 +40,7 @@ lint: ## Formatting, lints, documentation, layers, generated pages
 	test -z "$$(gofmt -l $(GO_MODULES))"
 	python3 .ci/words.py
 	python3 .ci/layers.py
+	python3 .ci/names.py
 	@missing=$$(grep -o '`[A-Za-z0-9_/.-]*/[A-Za-z0-9_.-]*::[a-z_0-9]*`' docs/promises.md | tr -d '`' | \
 		while read -r test; do \
 			grep -qE "(fn|def) $${test##*::}\\b" "$${test%%::*}" || echo "$$test"; \

@@ -355,9 +355,9 @@ mod tests {
         out
     }
 
-    type Found = Vec<(String, f64, f64)>;
+    type EntryList = Vec<(String, f64, f64)>;
 
-    fn read(bytes: &[u8], layout: Layout) -> (Found, Result<(), Flaw>) {
+    fn read(bytes: &[u8], layout: Layout) -> (EntryList, Result<(), Flaw>) {
         let mut found = Vec::new();
         let result = walk(bytes, layout, &mut Window::default(), |entry| {
             let Reading { value, time } = entry.reading;
