@@ -7,11 +7,11 @@ mod sources;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, ValueEnum};
-use quipu::Aggregation;
 use quipu::exposition::{Escaping, Format};
+use quipu::{Aggregation, Registry};
 use quipu_store::Kind;
 use quipu_store::files::Hint;
 
@@ -19,7 +19,7 @@ use crate::output::{Coverage, Error, print, warn};
 use quipu_process::address::with_host;
 use quipu_process::signals::Signals;
 use served::Served;
-use sources::Sources;
+use sources::{Shared, Sources};
 
 /// Arguments of `quipu scrape`.
 #[derive(Args, Clone, Debug)]
@@ -120,14 +120,15 @@ fn write(format: FormatName, sources: Sources) -> Result<Coverage, Error> {
         FormatName::Openmetrics => Format::OpenMetrics,
         FormatName::Protobuf => Format::Protobuf,
     };
-    let (used, skipped) = (sources.used(), sources.skipped());
-    let scrape = sources.registry()?.scrape().format(format, Escaping::default());
-    match print(|out| scrape.write_to(out))? {
-        Some(()) if !used.load(Ordering::Relaxed) => {
-            Err(Error::new("no metrics: none of the files could be read, see above"))
-        }
-        _ => Ok(Coverage::part_if(skipped.load(Ordering::Relaxed))),
+    let (sources, registry) = (Arc::new(Mutex::new(sources)), Registry::new());
+    registry.collect(Shared(Arc::clone(&sources))).map_err(Error::new)?;
+    let scrape = registry.scrape().format(format, Escaping::default());
+    let written = print(|out| scrape.write_to(out))?;
+    let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
+    if written.is_some() && !sources.is_used {
+        return Err(Error::new("no metrics: none of the files could be read, see above"));
     }
+    Ok(Coverage::part_if(sources.is_part()))
 }
 
 fn listen(address: &str, sources: Sources) -> Result<(), Error> {

@@ -11,7 +11,6 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use quipu::Registry;
 use quipu::collector::Collector;
 use quipu::snapshot::{Family, Series, Sink};
 use quipu_segment::printable;
@@ -22,21 +21,19 @@ use super::once::Once;
 use crate::output::{Error, warn};
 use quipu_sources::segment_file::{SegmentFile, file_id, is_segment};
 
-/// The directories and segments at the paths.
+/// The directories and segments at the paths, and what one scrape leaves to the next.
 pub(super) struct Sources {
-    state: Mutex<State>,
+    paths: Vec<Named>,
     /// What was there when they were opened.
     first: First,
-    used: Arc<AtomicBool>,
-    skipped: Arc<AtomicBool>,
-}
-
-/// What one scrape leaves to the next.
-struct State {
-    paths: Vec<Named>,
     /// It reads those of the paths that are directories, and counts all that is skipped.
     directories: Directories,
+    /// Whether a path could not be read.
     has_skipped: bool,
+    /// Whether there was a warning about a file in a directory.
+    has_warned: Arc<AtomicBool>,
+    /// Whether a scrape could read any of the sources.
+    pub(super) is_used: bool,
     /// The paths of which standard error names families that are left out.
     told: HashSet<String>,
 }
@@ -142,8 +139,8 @@ impl Sources {
         if let Some(last) = last {
             return Err(Error::new(last.what));
         }
-        let skipped = Arc::<AtomicBool>::default();
-        let noted = Arc::clone(&skipped);
+        let has_warned = Arc::<AtomicBool>::default();
+        let noted = Arc::clone(&has_warned);
         let mut directories = Directories::new([""; 0]).on_warning(move |warning| {
             // Relaxed: it is read after the scrape, whose threads have ended then.
             noted.store(true, Ordering::Relaxed);
@@ -152,9 +149,8 @@ impl Sources {
         for (name, hint) in hints {
             directories = directories.hint(name, hint);
         }
-        let (has_skipped, told) = (false, HashSet::new());
-        let state = Mutex::new(State { paths: named, directories, has_skipped, told });
-        Ok(Self { state, first, used: Arc::default(), skipped })
+        let (has_skipped, is_used, told) = (false, false, HashSet::new());
+        Ok(Self { paths: named, first, directories, has_skipped, has_warned, is_used, told })
     }
 
     /// Refuses directories that hold no file of any process, unless there is a segment, and warns
@@ -193,21 +189,49 @@ impl Sources {
         }
     }
 
-    /// Whether a scrape could read any of the sources.
-    pub(super) fn used(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.used)
-    }
-
     /// Whether a scrape could not read some of the sources, or not in full.
-    pub(super) fn skipped(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.skipped)
+    pub(super) fn is_part(&self) -> bool {
+        // Relaxed: the threads of the scrape have ended.
+        self.has_skipped || self.has_warned.load(Ordering::Relaxed)
     }
 
-    /// All sources as one registry.
-    pub(super) fn registry(self) -> Result<Registry, Error> {
-        let registry = Registry::new();
-        registry.collect(self).map_err(Error::new)?;
-        Ok(registry)
+    /// Passes on what is at the paths now.
+    pub(super) fn collect(&mut self, sink: &mut dyn Sink) {
+        let Self { paths, directories, has_skipped, is_used, told, .. } = self;
+        let mut once = Once::new(sink);
+        let (mut of_directories, count) = (Vec::new(), paths.len());
+        for named in paths {
+            let read = match There::at(&named.path) {
+                Ok(There::Directory(opened)) => {
+                    of_directories.push((named.path.clone(), opened));
+                    Ok(())
+                }
+                Ok(There::Segment(file)) => {
+                    once.begin(printable(&named.path).to_string(), true);
+                    let read = read(&file, &mut once);
+                    *is_used |= read.is_ok();
+                    tell_left_out(&once, told);
+                    read
+                }
+                Err(fault) => Err(fault),
+            };
+            let fault = read.err();
+            named.tell(fault.as_ref());
+            if let Some(fault) = fault {
+                directories.note_skipped(fault.reason);
+                *has_skipped = true;
+            }
+        }
+        let are_several = count > of_directories.len().max(1);
+        if *has_skipped || !of_directories.is_empty() {
+            let paths: Vec<_> = of_directories.iter().map(|(path, _)| path.clone()).collect();
+            once.begin(joined(&paths), false);
+            directories.set_opened(of_directories);
+            directories.collect(&mut once);
+            *is_used |= directories.used() > 0;
+            tell_left_out(&once, told);
+        }
+        once.end(are_several);
     }
 }
 
@@ -249,48 +273,6 @@ impl Named {
     }
 }
 
-impl State {
-    /// Passes on what is at the paths now. Returns whether any of it could be read.
-    fn collect(&mut self, sink: &mut dyn Sink) -> bool {
-        let Self { paths, directories, has_skipped, told } = self;
-        let (mut once, mut used) = (Once::new(sink), false);
-        let (mut of_directories, count) = (Vec::new(), paths.len());
-        for named in paths {
-            let read = match There::at(&named.path) {
-                Ok(There::Directory(opened)) => {
-                    of_directories.push((named.path.clone(), opened));
-                    Ok(())
-                }
-                Ok(There::Segment(file)) => {
-                    once.begin(printable(&named.path).to_string(), true);
-                    let read = read(&file, &mut once);
-                    used |= read.is_ok();
-                    tell_left_out(&once, told);
-                    read
-                }
-                Err(fault) => Err(fault),
-            };
-            let fault = read.err();
-            named.tell(fault.as_ref());
-            if let Some(fault) = fault {
-                directories.note_skipped(fault.reason);
-                *has_skipped = true;
-            }
-        }
-        let are_several = count > of_directories.len().max(1);
-        if *has_skipped || !of_directories.is_empty() {
-            let paths: Vec<_> = of_directories.iter().map(|(path, _)| path.clone()).collect();
-            once.begin(joined(&paths), false);
-            directories.set_opened(of_directories);
-            directories.collect(&mut once);
-            used |= directories.used() > 0;
-            tell_left_out(&once, told);
-        }
-        once.end(are_several);
-        used
-    }
-}
-
 /// Names the families of the current path that are left out, once.
 fn tell_left_out(once: &Once<'_>, told: &mut HashSet<String>) {
     if let Some((path, what)) = once.left_out()
@@ -321,19 +303,15 @@ impl Sink for Nowhere {
     fn series(&mut self, _: &Family<'_>, _: &Series<'_>) {}
 }
 
-impl Collector for Sources {
+/// Sources that are collected once, and asked then how that went.
+pub(super) struct Shared(pub(super) Arc<Mutex<Sources>>);
+
+impl Collector for Shared {
     fn names(&self) -> Vec<String> {
         Vec::new()
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Relaxed: the same thread reads the flags.
-        if state.collect(sink) {
-            self.used.store(true, Ordering::Relaxed);
-        }
-        if state.has_skipped {
-            self.skipped.store(true, Ordering::Relaxed);
-        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).collect(sink);
     }
 }
