@@ -15,9 +15,10 @@ use quipu_segment::printable;
 
 use quipu_agent::{All, Asked, Filter, Merged, Reading, Watched};
 use quipu_client::via;
-use quipu_http::{Request, Response, Steps, text, unavailable};
+use quipu_http::{Request, Response, Steps, text};
 use quipu_intake::Inputs;
 use quipu_intake::gate::{Scraping, WaitingScrape};
+use quipu_intake::refusal::Refusal;
 use quipu_process::memory;
 
 /// A scrape under way.
@@ -110,7 +111,7 @@ impl Exposing {
             }
             // What the filter names may be among what is missing.
             Reading::Of(_) | Reading::Stale if self.filter.is_part() => {
-                return Some(unavailable(STALE, "15"));
+                return Some(Refusal::unavailable(STALE, "15").respond());
             }
             Reading::Of(_) | Reading::Stale => Arc::default(),
         };
@@ -149,7 +150,7 @@ impl Exposing {
         let piece = paced.encoder.buffer();
         // Bytes that cannot be compressed take a few more.
         if !memory::reserve(body, piece.len() + piece.len() / 8 + 1024) {
-            return Some(unavailable(NO_MEMORY, "1"));
+            return Some(Refusal::unavailable(NO_MEMORY, "1").respond());
         }
         match compressor {
             Some(compressor) => compressor.write(piece, body),
@@ -235,11 +236,11 @@ fn unknown(filter: &Filter) -> String {
 
 /// The text of a response without values.
 const STALE: &str = "the last reading of the watched files is too old to be shown: a file system does \
-                     not answer; quipu_segments_last_read_time_seconds in /metrics has the time\n";
+                     not answer; quipu_segments_last_read_time_seconds in /metrics has the time";
 
 /// The body of the response to a scrape that finds no memory.
 const NO_MEMORY: &str = "there is no memory for the response: try again, ask for less by name[], or \
-                         raise the limit on address space (ulimit -v)\n";
+                         raise the limit on address space (ulimit -v)";
 
 /// An encoder, and the number of series in this step.
 struct Paced {

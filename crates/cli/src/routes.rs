@@ -14,15 +14,69 @@ use crate::metrics::Metrics;
 use crate::state::State;
 use crate::top::{Asked, MAX_KEYS, Page, Top};
 use quipu_agent::{Filter, Watched};
-use quipu_http::routing::{self, ROWS, Route, Row};
-use quipu_http::{
-    Event, Handler, Query, Refusal, Reply, Request, Response, Steps, method_not_allowed, text,
-};
-use quipu_intake::push::Push;
+use quipu_http::routing::Path;
+use quipu_http::{Event, Handler, Query, Reply, Request, Response, Steps, text};
+use quipu_intake::list;
+use quipu_intake::refusal::{Refusal, Result};
 use quipu_intake::refusals::Refusals;
-use quipu_intake::{self as inputs, Inputs, otlp};
+use quipu_intake::{Inputs, LIST};
 use quipu_process::seldom::Seldom;
 use quipu_process::time::Time;
+
+/// What a request is for.
+#[derive(Clone, Copy)]
+enum Route {
+    /// Counts this request.
+    Count,
+    /// The rate of `Count`.
+    Rate,
+    /// The rate of a key.
+    KeyRate,
+    /// Counts events of a key.
+    Hit,
+    /// The keys with the most events.
+    Top,
+    /// A scrape.
+    Metrics,
+    /// A route of an input.
+    Input(&'static list::Route),
+    /// What was refused last.
+    Refused,
+    /// Whether the daemon is there.
+    Health,
+}
+
+type Row = (Path, Route);
+
+/// The routes before those of the inputs, and after them. The busiest ones are first.
+static BEFORE: [Row; 6] = [
+    (Path::new("/", "", READ), Route::Count),
+    (Path::new("/rate", "", READ), Route::Rate),
+    (Path::new("/rate/", "{key}", READ), Route::KeyRate),
+    (Path::new("/hit/", "{key}", "POST"), Route::Hit),
+    (Path::new("/top", "", READ), Route::Top),
+    (Path::new("/metrics", "", READ), Route::Metrics),
+];
+static AFTER: [Row; 3] = [
+    (Path::new("/refused", "", READ), Route::Refused),
+    (Path::new("/-/healthy", "", READ), Route::Health),
+    (Path::new("/-/ready", "", READ), Route::Health),
+];
+
+const READ: &str = "GET, HEAD";
+
+/// All routes.
+fn routes() -> impl Iterator<Item = (&'static Path, Route)> {
+    let own = |rows: &'static [Row]| rows.iter().map(|(path, route)| (path, *route));
+    let inputs = LIST.iter().flat_map(|input| input.routes);
+    let inputs = inputs.map(|route| (&route.path, Route::Input(route)));
+    own(&BEFORE).chain(inputs).chain(own(&AFTER))
+}
+
+/// Finds the route of a path, and what the path has as its parameter.
+fn find(path: &str) -> Option<(&'static Path, Route, &str)> {
+    routes().find_map(|(row, route)| Some((row, route, row.parameter_in(path)?)))
+}
 
 /// The request handler. Each server thread has its own, and all share the same state.
 #[derive(Clone)]
@@ -46,88 +100,63 @@ impl Routes {
         Self { state, metrics, top, inputs, watched }
     }
 
-    fn respond(&self, request: &Request) -> Result<Reply, Refused> {
+    fn respond(&self, request: &Request) -> Result<Reply> {
         let path = request.path();
         if path == "*" && request.method() == Method::OPTIONS {
             return Ok(options().into());
         }
-        let (row, rest) = self.find(path).ok_or(Refused::NotFound)?;
+        let (row, route, rest) = self.find(path).ok_or_else(|| self.not_found(path))?;
         if !row.takes(request.method()) {
-            return Err(Refused::Method(row.methods));
+            return Err(Refusal::method(row.methods));
         }
         let inputs = &self.inputs;
-        match row.route {
+        match route {
             Route::Count => Ok(number(self.state.requests.add_and_count(1)).into()),
             Route::Rate => self.rate(request),
             Route::KeyRate => self.key_rate(request, rest).map(Reply::Now),
             Route::Hit => self.hit(request, rest).map(Reply::Now),
             Route::Top => self.top(request),
             Route::Metrics => {
-                let expiring = self.push().expire(inputs);
+                let expiring = inputs.shared().push.expire(inputs);
                 let filter = filter(request)?;
                 if filter.is_part() && self.watched.is_none() {
                     let what = "no segments are watched; start the daemon with --segments";
-                    return Err(Refused::NothingThere(what));
+                    return Err(Refusal::new(StatusCode::NOT_FOUND, what));
                 }
                 let exposing = Exposing::new(inputs, request, self.watched.as_ref(), filter);
                 Ok(Reply::in_steps(Scrape { expiring, exposing }))
             }
-            Route::Group => Ok(self.push().group(inputs, request)),
-            Route::Groups => Ok(self.push().list(inputs, request)),
-            Route::Status => Ok(self.push().status(request).into()),
-            Route::Wipe => Ok(self.push().wipe(inputs)),
-            Route::RemoteWrite => Ok(inputs::write::respond(inputs, request)),
-            Route::Import => Ok(inputs::import::respond(inputs, request)),
-            Route::Influx => Ok(inputs::influx::respond(inputs, request)),
-            Route::Otlp => Ok(otlp::respond(inputs, request)),
-            Route::Ingest => Ok(inputs::ingest::respond(inputs, request)),
+            Route::Input(route) => Ok((route.respond)(inputs, request)),
             Route::Refused => Ok(json(&refused(inputs.refusals())).into()),
             Route::Health => Ok(text(StatusCode::OK, "ok\n").into()),
         }
     }
 
-    /// The row of a path in the table of routes, if the settings have the route.
-    fn find<'p>(&self, path: &'p str) -> Option<(&'static Row, &'p str)> {
-        routing::find(path).filter(|(row, _)| self.has(row.route))
+    /// The route of a path, if the settings have it.
+    fn find<'p>(&self, path: &'p str) -> Option<(&'static Path, Route, &'p str)> {
+        find(path).filter(|(_, route, _)| self.has(*route))
     }
 
     /// Whether the settings have a route.
     fn has(&self, route: Route) -> bool {
-        let push = self.push().settings();
-        match route {
-            Route::Group | Route::Groups | Route::Status => push.enabled,
-            Route::Wipe => push.enabled && push.admin,
-            Route::Otlp => self.inputs.shared().otlp.enabled,
-            _ => true,
-        }
+        if let Route::Input(route) = route { (route.is_on)(self.inputs.shared()) } else { true }
     }
 
-    /// The response to a request that is refused.
-    fn refuse(&self, refused: Refused, path: &str) -> Response {
-        match refused {
-            Refused::Bad(what) => text(StatusCode::BAD_REQUEST, what + "\n"),
-            Refused::NothingThere(what) => text(StatusCode::NOT_FOUND, format!("{what}\n")),
-            Refused::NotFound => {
-                let rows = ROWS.iter().filter(|row| self.has(row.route));
-                let routes: Vec<_> = rows.map(|row| [row.start, row.parameter].concat()).collect();
-                let routes = routes.join(", ");
-                let what = format!("nothing at {path}; the routes are {routes}\n");
-                text(StatusCode::NOT_FOUND, what)
-            }
-            Refused::Method(allow) => method_not_allowed(allow),
-        }
-    }
-
-    fn push(&self) -> &'static Push {
-        &self.inputs.shared().push
+    /// 404, with the routes.
+    fn not_found(&self, path: &str) -> Box<Refusal> {
+        let rows = routes().filter(|(_, route)| self.has(*route));
+        let routes: Vec<_> = rows.map(|(row, _)| [row.start, row.parameter].concat()).collect();
+        let routes = routes.join(", ");
+        let what = format_args!("nothing at {path}; the routes are {routes}");
+        Refusal::new(StatusCode::NOT_FOUND, what)
     }
 
     /// `GET /rate?window=1s`: the events of a window that ends now. Does not count this request.
-    fn rate(&self, request: &Request) -> Result<Reply, Refused> {
-        let query = Query::only(request, &["window", "format"]).map_err(bad)?;
+    fn rate(&self, request: &Request) -> Result<Reply> {
+        let query = Query::only(request, &["window", "format"]).map_err(Refusal::bad)?;
         let requests = &self.state.requests;
         let over = match window(&query)? {
-            Some(window) => requests.over(window).map_err(bad)?,
+            Some(window) => requests.over(window).map_err(Refusal::bad)?,
             None => requests.own(),
         };
         if !wants_json(&query)? {
@@ -137,12 +166,12 @@ impl Routes {
     }
 
     /// `GET /rate/{key}`: the events of a key; 0 for an unknown key.
-    fn key_rate(&self, request: &Request, key: &str) -> Result<Response, Refused> {
-        let query = Query::only(request, &["window", "format"]).map_err(bad)?;
+    fn key_rate(&self, request: &Request, key: &str) -> Result<Response> {
+        let query = Query::only(request, &["window", "format"]).map_err(Refusal::bad)?;
         let keys = &self.state.keys;
         let key = decode(key)?;
         let window = window(&query)?.unwrap_or(keys.window());
-        let (count, rate) = keys.rate_over(&key, window).map_err(bad)?.unwrap_or((0, 0.0));
+        let (count, rate) = keys.rate_over(&key, window).map_err(Refusal::bad)?.unwrap_or((0, 0.0));
         if !wants_json(&query)? {
             return Ok(number(count));
         }
@@ -156,19 +185,20 @@ impl Routes {
     }
 
     /// `POST /hit/{key}`: counts one event of a key, or `?n=` events.
-    fn hit(&self, request: &Request, key: &str) -> Result<Response, Refused> {
-        let query = Query::only(request, &["n"]).map_err(bad)?;
+    fn hit(&self, request: &Request, key: &str) -> Result<Response> {
+        let query = Query::only(request, &["n"]).map_err(Refusal::bad)?;
         let n = whole(&query, "n")?.unwrap_or(1);
         let key = decode(key)?;
-        Ok(number(self.state.keys.hit(&key, n).map_err(bad)?))
+        Ok(number(self.state.keys.hit(&key, n).map_err(Refusal::bad)?))
     }
 
     /// `GET /top?n=10`: the keys with the most events, one per line.
-    fn top(&self, request: &Request) -> Result<Reply, Refused> {
-        let query = Query::only(request, &["n"]).map_err(bad)?;
+    fn top(&self, request: &Request) -> Result<Reply> {
+        let query = Query::only(request, &["n"]).map_err(Refusal::bad)?;
         let most = whole(&query, "n")?.unwrap_or(10);
         let most = usize::try_from(most).ok().filter(|most| *most <= MAX_KEYS);
-        let most = most.ok_or_else(|| bad(format!("n is too large; give at most {MAX_KEYS}")))?;
+        let most =
+            most.ok_or_else(|| Refusal::bad(format!("n is too large; give at most {MAX_KEYS}")))?;
         let asked = match self.top.ask(&self.state.keys, most) {
             Ok(page) => return Ok(ranking(&page, most).into()),
             Err(asked) => asked,
@@ -265,36 +295,39 @@ impl Handler for Routes {
     fn handle(&self, request: &Request) -> Reply {
         self.respond(request).unwrap_or_else(|refused| {
             debug!(method = %request.method(), target = %request.uri(), why = ?refused, "refused");
-            self.refuse(refused, request.path()).into()
+            refused.respond().into()
         })
     }
 
     fn is_vital(&self, _method: &Method, path: &str) -> bool {
-        routing::find(path).is_some_and(|(row, _)| row.route == Route::Health)
+        matches!(find(path), Some((_, Route::Health, _)))
     }
 
     fn keeps_body(&self, method: &Method, path: &str) -> bool {
         let is_push = matches!(*method, Method::PUT | Method::POST);
-        let row = self.find(path).map(|(row, _)| row);
-        is_push && row.is_some_and(|row| row.route.brings_metrics() && row.takes(method))
+        let found = self.find(path);
+        is_push
+            && found.is_some_and(|(row, route, _)| {
+                matches!(route, Route::Input(route) if route.has_body) && row.takes(method)
+            })
     }
 
-    fn denied(&self, refusal: Refusal, name: &str) {
+    fn denied(&self, refusal: quipu_http::Refusal, name: &str) {
         static HOSTS: Seldom = Seldom::new();
         static ORIGINS: Seldom = Seldom::new();
         static HTTP2: Seldom = Seldom::new();
         match refusal {
-            Refusal::Host if HOSTS.is_due(Instant::now()) => warn!(
+            quipu_http::Refusal::Host if HOSTS.is_due(Instant::now()) => warn!(
                 host = name,
                 "refused a request for a host that is not known: if clients use this name, start \
                  the daemon with --allow-host and the name"
             ),
-            Refusal::Origin if ORIGINS.is_due(Instant::now()) => warn!(
+            quipu_http::Refusal::Origin if ORIGINS.is_due(Instant::now()) => warn!(
                 origin = name,
                 "refused a request that a web page sent to change something: if that is meant, \
                  start the daemon with --allow-origin and the origin"
             ),
-            Refusal::Http2 if HTTP2.is_due(Instant::now()) => warn!(
+            quipu_http::Refusal::Http2 if HTTP2.is_due(Instant::now()) => warn!(
                 client = name,
                 "refused a client that speaks HTTP/2, such as gRPC: if it sends OTLP, set \
                  OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf for it, or use the exporter otlphttp in a \
@@ -326,47 +359,50 @@ fn log(event: Event) {
 }
 
 /// What a scrape asks for. Other parameters are ignored: a scraper may add its own.
-fn filter(request: &Request) -> Result<Filter, Refused> {
+fn filter(request: &Request) -> Result<Filter> {
     let mut filter = Filter::default();
-    for (name, value) in Query::of(request).map_err(bad)?.iter() {
+    for (name, value) in Query::of(request).map_err(Refusal::bad)?.iter() {
         match name {
             "segment" => filter.source = Some(value.to_owned()),
             "directory" => {
                 let what = "the directory is empty; give the path of a watched one";
-                filter.directory = Some(std::path::absolute(value).map_err(|_| bad(what))?);
+                filter.directory =
+                    Some(std::path::absolute(value).map_err(|_| Refusal::bad(what))?);
             }
             "name[]" => filter.names.push(value.to_owned()),
             _ => {}
         }
     }
     if filter.names.len() > MAX_NAMES {
-        return Err(bad(format!("there are too many names; give at most {MAX_NAMES}")));
+        return Err(Refusal::bad(format!("there are too many names; give at most {MAX_NAMES}")));
     }
     Ok(filter)
 }
 
-fn window(query: &Query) -> Result<Option<std::time::Duration>, Refused> {
+fn window(query: &Query) -> Result<Option<std::time::Duration>> {
     let parse = |text: &str| text.parse::<Time>().map(|time| time.0);
     let parsed = query.one("window").map(parse).transpose();
-    parsed.map_err(|error| bad(format!("the window cannot be read: {error}")))
+    parsed.map_err(|error| Refusal::bad(format!("the window cannot be read: {error}")))
 }
 
-fn whole(query: &Query, name: &str) -> Result<Option<u64>, Refused> {
+fn whole(query: &Query, name: &str) -> Result<Option<u64>> {
     let parsed = query.one(name).map(str::parse).transpose();
-    parsed.map_err(|error| bad(format!("{name} cannot be read: {error}; give a whole number")))
+    parsed.map_err(|error| {
+        Refusal::bad(format!("{name} cannot be read: {error}; give a whole number"))
+    })
 }
 
-fn wants_json(query: &Query) -> Result<bool, Refused> {
+fn wants_json(query: &Query) -> Result<bool> {
     match query.one("format") {
         None | Some("text") => Ok(false),
         Some("json") => Ok(true),
-        Some(other) => Err(bad(format!("unknown format {other:?}; give text or json"))),
+        Some(other) => Err(Refusal::bad(format!("unknown format {other:?}; give text or json"))),
     }
 }
 
-fn decode(key: &str) -> Result<Vec<u8>, Refused> {
+fn decode(key: &str) -> Result<Vec<u8>> {
     if key.is_empty() {
-        return Err(bad("the key is empty; give one after the slash"));
+        return Err(Refusal::bad("the key is empty; give one after the slash"));
     }
     // Reject malformed escapes: clients read "%zz" in different ways, so one text could mean two
     // keys.
@@ -375,7 +411,7 @@ fn decode(key: &str) -> Result<Vec<u8>, Refused> {
     if key.split('%').skip(1).any(|rest| !is_escape(rest.as_bytes().get(..2).unwrap_or_default())) {
         let what = "a percent sign in the key must be followed by two hexadecimal digits; write %25 \
                     for the sign itself";
-        return Err(bad(what));
+        return Err(Refusal::bad(what));
     }
     Ok(percent_decode_str(key).collect())
 }
@@ -410,23 +446,6 @@ fn json(value: &serde_json::Value) -> Response {
     response
 }
 
-fn bad(what: impl ToString) -> Refused {
-    Refused::Bad(what.to_string())
-}
-
-/// Why a request is refused.
-#[derive(Debug)]
-enum Refused {
-    /// 400, with the fault and the remedy.
-    Bad(String),
-    /// 404, since the daemon has nothing of what is asked for.
-    NothingThere(&'static str),
-    /// 404, with the routes.
-    NotFound,
-    /// 405, with the methods that the route supports.
-    Method(&'static str),
-}
-
 /// The most names of metrics in a request: each family is compared with all of them.
 const MAX_NAMES: usize = 100;
 
@@ -436,6 +455,28 @@ const BUCKETS_PER_STEP: u64 = 1 << 15;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_has_one_row_and_a_parameter() {
+        for (path, expected) in [
+            ("/", Some(("/", ""))),
+            ("/rate", Some(("/rate", ""))),
+            ("/rate/", Some(("/rate/", ""))),
+            ("/rate/a/b", Some(("/rate/", "a/b"))),
+            ("/metrics", Some(("/metrics", ""))),
+            ("/metrics/job/a/b/c", Some(("/metrics/job/", "a/b/c"))),
+            ("/metrics/job@base64/YQ", Some(("/metrics/job@base64/", "YQ"))),
+            ("/metrics/job", None),
+            ("/metrics/x", None),
+            ("/rates", None),
+            ("//", None),
+            ("*", None),
+            ("", None),
+        ] {
+            let found = find(path).map(|(row, _, rest)| (row.start, rest));
+            assert_eq!(found, expected, "{path}");
+        }
+    }
 
     #[test]
     fn counts_have_twenty_digits() {

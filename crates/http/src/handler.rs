@@ -1,13 +1,12 @@
 //! The interface between transport and daemon: the daemon handles requests, and is notified of
 //! events.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, Method, StatusCode, Uri};
 
@@ -198,24 +197,5 @@ pub fn text(status: StatusCode, body: impl Into<Bytes>) -> Response {
     let mut response = Response::new(body.into());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
-    response
-}
-
-/// A 400 response.
-pub fn bad_request(what: impl fmt::Display) -> Response {
-    text(StatusCode::BAD_REQUEST, format!("{what}\n"))
-}
-
-/// A 503 response, after which the client can try again in some seconds.
-pub fn unavailable(why: impl Into<Bytes>, seconds: &'static str) -> Response {
-    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why);
-    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(seconds));
-    response
-}
-
-/// A 405 response with the methods that the resource supports, such as `"GET, HEAD"`.
-pub fn method_not_allowed(allow: &'static str) -> Response {
-    let mut response = text(StatusCode::METHOD_NOT_ALLOWED, format!("use {allow}\n"));
-    response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
     response
 }

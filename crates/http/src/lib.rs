@@ -34,10 +34,7 @@ mod worker;
 
 pub use access::Access;
 pub use error::Error;
-pub use handler::{
-    Closed, Event, Handler, Reply, Request, Response, Steps, bad_request, method_not_allowed, text,
-    unavailable,
-};
+pub use handler::{Closed, Event, Handler, Reply, Request, Response, Steps, text};
 pub use limits::Limits;
 pub use listener::Options;
 pub use query::Query;

@@ -9,23 +9,25 @@ use std::cell::Cell;
 use std::io::{self, BufRead, Cursor, ErrorKind, Read};
 use std::mem::take;
 use std::rc::Rc;
+use std::time::Instant;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use quipu_wire::remote;
 
-use quipu_http::{Request, Response, text};
+use super::place::SMALL;
+use super::refusal::{Refusal, Result};
+use super::requests::STEP;
+use quipu_http::Request;
 use quipu_process::decoders::zstd_decoder;
 use quipu_process::text::cut;
 
 /// The coding in the header of a request, in lower case; empty without one.
 ///
 /// # Errors
-///
-/// The response that refuses several codings.
-#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-fn coding(request: &Request) -> Result<String, Response> {
+/// There are several codings.
+fn coding(request: &Request) -> Result<String> {
     let codings = request.headers().get_all(CONTENT_ENCODING).iter();
     let codings: Vec<_> = codings.map(HeaderValue::as_bytes).collect();
     let coding = match codings[..] {
@@ -44,12 +46,20 @@ pub struct Pieces {
     reader: Option<Box<dyn Read>>,
     /// How many bytes of the body the reader may take for this piece.
     ration: Rc<Cell<usize>>,
-    coding: String,
+    coding: Coding,
     limit: usize,
     left: usize,
     /// What [`Pieces::gather`] has so far.
     gathered: Vec<u8>,
 }
+
+/// A coding by its name, in lower case.
+type Coding = &'static str;
+
+/// The codings that requests name; none is an empty one.
+const CODINGS: [Coding; 7] = ["", "identity", "gzip", "x-gzip", "deflate", "zstd", "snappy"];
+/// A block of Snappy, whatever it begins with.
+const BLOCK: Coding = "block";
 
 /// The outcome of [`Pieces::next`].
 #[derive(Debug, PartialEq, Eq)]
@@ -66,48 +76,71 @@ impl Pieces {
     /// The body of a request.
     ///
     /// # Errors
-    ///
-    /// The response that refuses the request: 415 for a coding that is not supported.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub fn new(request: &Request, limit: usize) -> Result<Self, Response> {
-        Self::of(coding(request)?, request.body(), limit)
+    /// 415 for a coding that is not supported.
+    pub fn new(request: &Request, limit: usize) -> Result<Self> {
+        Self::of(&coding(request)?, request.body(), limit)
     }
 
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn of(coding: String, body: &Bytes, limit: usize) -> Result<Self, Response> {
-        match coding.as_str() {
-            "" | "identity" | "gzip" | "x-gzip" | "deflate" | "zstd" | "snappy" => {
-                let (body, reader, ration) = (body.clone(), None, Rc::default());
-                let (left, gathered) = (limit, Vec::new());
-                Ok(Self { body, reader, ration, coding, limit, left, gathered })
-            }
-            other => Err(unknown(other)),
+    /// A body that is a block of Snappy.
+    pub fn block(body: &Bytes, limit: usize) -> Self {
+        let (body, reader, ration) = (body.clone(), None, Rc::default());
+        Self { body, reader, ration, coding: BLOCK, limit, left: limit, gathered: Vec::new() }
+    }
+
+    fn of(coding: &str, body: &Bytes, limit: usize) -> Result<Self> {
+        let block = Self::block(body, limit);
+        let known = CODINGS.into_iter().find(|known| *known == coding);
+        Ok(match known.ok_or_else(|| unknown(coding))? {
+            "snappy" if !body.starts_with(FRAMED) => block,
+            coding => Self { coding, ..block },
+        })
+    }
+
+    /// Whether the body may take much memory: it is large, or expands to much, or does not say to
+    /// how much.
+    pub fn is_large(&self) -> bool {
+        match self.coding {
+            "" | "identity" => self.body.len() > SMALL,
+            // A block without a length is refused.
+            BLOCK => snap::raw::decompress_len(&self.body).is_ok_and(|len| len > SMALL),
+            _ => true,
         }
     }
 
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn open(&self, body: Bytes) -> Result<Box<dyn Read>, Response> {
-        let rationed = |body| Rationed { body: Cursor::new(body), ration: Rc::clone(&self.ration) };
-        Ok(match self.coding.as_str() {
-            "gzip" | "x-gzip" => Box::new(flate2::bufread::MultiGzDecoder::new(rationed(body))),
-            "deflate" => Box::new(flate2::bufread::ZlibDecoder::new(rationed(body))),
-            "zstd" => match zstd_decoder(rationed(body)) {
-                Ok(decoder) => Box::new(decoder),
-                Err(error) => return Err(damaged(&self.coding, &error)),
-            },
-            "snappy" if body.starts_with(FRAMED) => {
-                let body = Cursor::new(body);
-                let chunks = Chunks { body, ration: Rc::clone(&self.ration), left: 0 };
-                Box::new(snap::read::FrameDecoder::new(chunks))
+    fn open(&mut self) -> Result<Box<dyn Read>> {
+        if self.coding == BLOCK {
+            return Ok(Box::new(Cursor::new(self.expand_block()?)));
+        }
+        let (body, ration) = (Cursor::new(take(&mut self.body)), Rc::clone(&self.ration));
+        Ok(match self.coding {
+            "" | "identity" => Box::new(body),
+            "snappy" => Box::new(snap::read::FrameDecoder::new(Chunks { body, ration, left: 0 })),
+            coding => {
+                let body = Rationed { body, ration };
+                match coding {
+                    "deflate" => Box::new(flate2::bufread::ZlibDecoder::new(body)),
+                    "zstd" => {
+                        Box::new(zstd_decoder(body).map_err(|error| damaged(coding, &error))?)
+                    }
+                    _ => Box::new(flate2::bufread::MultiGzDecoder::new(body)),
+                }
             }
-            "snappy" => Box::new(Cursor::new(expand_block(&body, self.limit)?)),
-            _ => Box::new(Cursor::new(body)),
         })
+    }
+
+    /// The bytes of a block of Snappy, which can only be expanded as a whole.
+    fn expand_block(&mut self) -> Result<Bytes> {
+        let mut out = Vec::new();
+        match remote::uncompress(&take(&mut self.body), self.limit, &mut out) {
+            Ok(()) => Ok(out.into()),
+            Err(error) if error.is_too_large() => Err(too_large(self.limit)),
+            Err(error) => Err(damaged("snappy", &error)),
+        }
     }
 
     /// The body of which nothing was read, if it is not encoded, and not larger than the limit.
     pub fn plain(&self) -> Option<&[u8]> {
-        let is_plain = matches!(self.coding.as_str(), "" | "identity");
+        let is_plain = matches!(self.coding, "" | "identity");
         (is_plain && self.reader.is_none() && self.body.len() <= self.limit).then_some(&self.body)
     }
 
@@ -115,18 +148,13 @@ impl Pieces {
     /// whatever the body expands to.
     ///
     /// # Errors
-    ///
-    /// The response that refuses the request: 413 for a body that expands to more than the limit,
-    /// 400 for one that its coding does not allow. What came before remains valid.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece, Response> {
+    /// 413 for a body that expands to more than the limit, 400 for one that its coding does not
+    /// allow. What came before remains valid.
+    pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece> {
         self.ration.set(RATION);
         let mut reader = match self.reader.take() {
             Some(reader) => reader,
-            None => {
-                let body = take(&mut self.body);
-                self.open(body)?
-            }
+            None => self.open()?,
         };
         let read = reader.read(buffer);
         self.reader = Some(reader);
@@ -137,36 +165,65 @@ impl Pieces {
                 Ok(Piece::Bytes(len))
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(Piece::Nothing),
-            Err(error) => Err(damaged(&self.coding, &error)),
+            Err(error) => Err(damaged(self.coding, &error)),
         }
     }
 
-    /// Expands the next piece, and returns all bytes after the end. A body that is not compressed
-    /// is shared, not copied.
+    /// Takes pieces until the time of the step that began then is over. Returns whether the body
+    /// has ended.
     ///
     /// # Errors
-    ///
     /// Those of [`Pieces::next`].
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn gather(&mut self) -> Result<Option<Bytes>, Response> {
-        if matches!(&*self.coding, "" | "identity") {
+    pub fn each(&mut self, begun: Instant, mut take: impl FnMut(&[u8])) -> Result<bool> {
+        let mut buffer = [0; PIECE];
+        loop {
+            match self.next(&mut buffer)? {
+                Piece::End => return Ok(true),
+                Piece::Nothing => return Ok(false),
+                Piece::Bytes(len) => take(&buffer[..len]),
+            }
+            if begun.elapsed() >= STEP {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Expands the body until the time of the step that began then is over, and returns all bytes
+    /// after the end. A body that is not compressed is shared, not copied.
+    ///
+    /// # Errors
+    /// Those of [`Pieces::next`].
+    pub fn gather(&mut self, begun: Instant) -> Result<Option<Bytes>> {
+        if matches!(self.coding, "" | "identity") {
             let Self { body, limit, .. } = self;
             let is_too_large = body.len() > *limit;
             return if is_too_large { Err(too_large(*limit)) } else { Ok(Some(take(body))) };
         }
-        let mut gathered = take(&mut self.gathered);
-        let len = gathered.len();
-        gathered.resize(len + PIECE, 0);
-        let piece = self.next(&mut gathered[len..]);
-        let new = if let Ok(Piece::Bytes(new)) = piece { new } else { 0 };
-        gathered.truncate(len + new);
-        if piece? == Piece::End {
-            return Ok(Some(gathered.into()));
+        if self.coding == BLOCK {
+            return self.expand_block().map(Some);
         }
-        self.gathered = gathered;
-        Ok(None)
+        let mut gathered = take(&mut self.gathered);
+        loop {
+            let len = gathered.len();
+            gathered.resize(len + GATHERED, 0);
+            let piece = self.next(&mut gathered[len..])?;
+            let new = if let Piece::Bytes(new) = piece { new } else { 0 };
+            gathered.truncate(len + new);
+            if piece == Piece::End {
+                return Ok(Some(gathered.into()));
+            }
+            if begun.elapsed() >= STEP {
+                self.gathered = gathered;
+                return Ok(None);
+            }
+        }
     }
 }
+
+/// The bytes of the body that are taken at a time.
+pub const PIECE: usize = 16 << 10;
+/// The bytes that [`Pieces::gather`] expands at a time.
+const GATHERED: usize = 32 << 10;
 
 /// The part of a body that is read for one piece. Without a bound, a body of many parts that expand
 /// to nothing would be read in one step.
@@ -234,62 +291,40 @@ impl Read for Chunks {
     }
 }
 
-/// The bytes that one step of [`Pieces::gather`] expands to.
-const PIECE: usize = 32 << 10;
-
-/// The bytes of a Snappy block, at most `limit` of them. A block can only be expanded as a whole.
-///
-/// # Errors
-///
-/// The response that refuses the request: 413 for a block that expands to more than the limit, 400
-/// for one that the format does not allow.
-#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-pub(super) fn expand_block(block: &[u8], limit: usize) -> Result<Bytes, Response> {
-    let mut out = Vec::new();
-    match remote::uncompress(block, limit, &mut out) {
-        Ok(()) => Ok(out.into()),
-        Err(error) if error.is_too_large() => Err(too_large(limit)),
-        Err(error) => Err(damaged("snappy", &error)),
-    }
-}
-
-/// Whether a Snappy body says that it expands to more than this many bytes.
-pub(super) fn may_exceed(body: &[u8], bytes: usize) -> bool {
-    // Without a length, it is refused, or it has the framing format.
-    snap::raw::decompress_len(body).is_ok_and(|len| len > bytes) || body.starts_with(FRAMED)
-}
-
 /// What the framing format of Snappy begins with.
 const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
-fn too_large(limit: usize) -> Response {
-    let text_body = format!(
-        "the body has more than {limit} bytes without its compression; send less at a time\n"
+fn too_large(limit: usize) -> Box<Refusal> {
+    let what = format!(
+        "the body has more than {limit} bytes without its compression; send less at a time"
     );
-    text(StatusCode::PAYLOAD_TOO_LARGE, text_body)
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, what).named(REASON)
 }
 
-fn unknown(coding: &str) -> Response {
+fn unknown(coding: &str) -> Box<Refusal> {
     unsupported(&format!("the coding {:?}", cut(coding, 40)))
 }
 
-fn unsupported(what: &str) -> Response {
+fn unsupported(what: &str) -> Box<Refusal> {
     let supported = "gzip, deflate, zstd, snappy";
-    let body = format!(
-        "the body has {what} in Content-Encoding; send one of {supported}, or leave it out\n"
+    let what = format!(
+        "the body has {what} in Content-Encoding; send one of {supported}, or leave it out"
     );
-    let mut response = text(StatusCode::UNSUPPORTED_MEDIA_TYPE, body);
-    response.headers_mut().insert(ACCEPT_ENCODING, HeaderValue::from_static(supported));
-    response
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
+        .named(REASON)
+        .with(ACCEPT_ENCODING, HeaderValue::from_static(supported))
 }
 
-fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Response {
-    let body = format!(
+fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Box<Refusal> {
+    let what = format!(
         "the body is not what Content-Encoding says, {coding}: {error}; send it whole, or correct \
-         the header\n"
+         the header"
     );
-    text(StatusCode::BAD_REQUEST, body)
+    Refusal::new(StatusCode::BAD_REQUEST, what).named(REASON)
 }
+
+/// The reason of all refusals of a body.
+const REASON: &str = "body";
 
 #[cfg(test)]
 mod tests {
@@ -317,9 +352,8 @@ mod tests {
         out.into()
     }
 
-    #[expect(clippy::result_large_err, reason = "as the function under test")]
-    fn pieces(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
-        let mut pieces = Pieces::of(coding.into(), body, limit)?;
+    fn pieces(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes> {
+        let mut pieces = Pieces::of(coding, body, limit)?;
         let (mut all, mut buffer) = (Vec::new(), [0; 777]);
         loop {
             match pieces.next(&mut buffer)? {
@@ -330,11 +364,10 @@ mod tests {
         }
     }
 
-    #[expect(clippy::result_large_err, reason = "as the function under test")]
-    fn whole(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes, Response> {
-        let mut pieces = Pieces::of(coding.into(), body, limit)?;
+    fn whole(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes> {
+        let mut pieces = Pieces::of(coding, body, limit)?;
         loop {
-            if let Some(bytes) = pieces.gather()? {
+            if let Some(bytes) = pieces.gather(Instant::now())? {
                 return Ok(bytes);
             }
         }
@@ -349,7 +382,7 @@ mod tests {
         let snappy = [FRAMED, &b"\xfe\0\0\0".repeat(PARTS * 4)].concat();
         let bodies = [("gzip", gzip), ("deflate", deflate), ("zstd", zstd), ("snappy", snappy)];
         for (coding, body) in bodies {
-            let mut pieces = Pieces::of(coding.into(), &body.into(), 100).unwrap();
+            let mut pieces = Pieces::of(coding, &body.into(), 100).unwrap();
             // The stream of deflate has no end.
             let has_end = coding != "deflate";
             let (mut rations, mut buffer) = (0, [0; 10]);
@@ -357,7 +390,7 @@ mod tests {
                 match pieces.next(&mut buffer) {
                     Ok(Piece::Nothing) => rations += 1,
                     Ok(other) => break assert!(has_end && other == Piece::End, "{coding}"),
-                    Err(error) => break assert!(!has_end && error.status() == 400, "{coding}"),
+                    Err(error) => break assert!(!has_end && error.status == 400, "{coding}"),
                 }
             }
             assert!(rations >= 1, "{coding} {rations}");
@@ -378,21 +411,21 @@ mod tests {
     fn a_body_is_not_expanded_before_its_first_piece() {
         let block = compressed("snappy", &[7; 1000]);
         for body in [block.slice(..block.len() - 1), block] {
-            let mut pieces = Pieces::of("snappy".into(), &body, 999).unwrap();
+            let mut pieces = Pieces::of("snappy", &body, 999).unwrap();
             assert!(pieces.next(&mut [0; 10]).is_err());
         }
     }
 
-    fn status(result: Result<Bytes, Response>) -> u16 {
-        result.unwrap_err().status().as_u16()
+    fn status(result: Result<Bytes>) -> u16 {
+        result.unwrap_err().status.as_u16()
     }
 
-    const CODINGS: [&str; 5] = ["identity", "gzip", "deflate", "zstd", "snappy"];
+    const ALL: [&str; 5] = ["identity", "gzip", "deflate", "zstd", "snappy"];
 
     #[test]
     fn every_coding_is_undone_up_to_the_limit() {
         let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n / 7) as u8).collect();
-        for coding in CODINGS {
+        for coding in ALL {
             let body = compressed(coding, &bytes);
             assert_eq!(whole(coding, &body, bytes.len()).unwrap(), bytes, "{coding}");
             assert_eq!(status(whole(coding, &body, bytes.len() - 1)), 413, "{coding}");
@@ -407,7 +440,7 @@ mod tests {
     #[test]
     fn damaged_bodies_and_unknown_codings_are_refused() {
         let bytes = vec![b'a'; 1000];
-        for coding in &CODINGS[1..] {
+        for coding in &ALL[1..] {
             let body = compressed(coding, &bytes);
             for len in 0..body.len() {
                 let part = body.slice(..len);
@@ -423,9 +456,9 @@ mod tests {
         }
         let body = Bytes::from_static(b"x");
         for coding in ["br", "gzip, zstd", "\u{e9}\u{e9}".repeat(40).as_str()] {
-            let response = whole(coding, &body, 10).unwrap_err();
-            assert_eq!(response.status(), 415);
-            assert!(response.headers().contains_key(ACCEPT_ENCODING));
+            let refusal = whole(coding, &body, 10).unwrap_err();
+            assert_eq!(refusal.status, 415);
+            assert!(refusal.field.is_some_and(|(name, _)| name == ACCEPT_ENCODING));
         }
     }
 

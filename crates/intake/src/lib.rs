@@ -3,7 +3,6 @@
 //! All of them put what they read into the state's segment through an [`Intake`], and report what
 //! they refuse to [`Refusals`].
 
-pub mod admission;
 pub mod body;
 mod brief;
 mod encoded;
@@ -12,12 +11,15 @@ pub mod graphite;
 pub mod import;
 pub mod influx;
 pub mod ingest;
+pub mod list;
 pub mod listeners;
 pub mod otlp;
 pub mod place;
 pub mod push;
 pub mod rate;
+pub mod refusal;
 pub mod refusals;
+pub mod requests;
 pub mod settings;
 pub mod statsd;
 pub mod sweep;
@@ -35,15 +37,42 @@ use quipu::snapshot::Timestamp;
 
 use encoded::EncodedSeries;
 use gate::Gate;
+use list::{Route, Row};
 use place::Places;
 use push::Push;
 use quipu_client::via::Via;
-use quipu_http::Request;
 use quipu_process::omitted::OmittedFamilies;
 use quipu_translate::rules::Rules;
 use rate::Rates;
 use refusals::Refusals;
 use write::Families;
+
+/// The inputs, in the order in which a 404 names their routes. A new one is a folder, and a row.
+pub static LIST: &[Row] = &[
+    Row { name: "push", routes: push::ROUTES },
+    Row { name: "remote_write", routes: &[Route::post::<write::Writing>("/api/v1/write")] },
+    Row {
+        name: "import",
+        routes: &[Route::post::<import::Importing>("/api/v1/import/prometheus")],
+    },
+    Row {
+        name: "influx",
+        routes: &[
+            Route::post::<influx::Writing>("/write"),
+            Route::post::<influx::Writing>("/api/v2/write"),
+        ],
+    },
+    Row {
+        name: "otlp",
+        routes: &[Route {
+            is_on: |shared| shared.otlp.enabled,
+            ..Route::post::<otlp::Exporting>("/v1/metrics")
+        }],
+    },
+    Row { name: "ingest", routes: &[Route::post::<ingest::Ingesting>("/ingest")] },
+    Row { name: "statsd", routes: &[] },
+    Row { name: "graphite", routes: &[] },
+];
 
 /// The settings of all inputs.
 #[derive(Debug, Clone)]
@@ -221,9 +250,4 @@ impl Inputs {
     pub fn metric<'a>(&self, name: &'a str) -> Metric<'a> {
         Metric { expiry: self.shared.expiry, ..Metric::new(name) }
     }
-}
-
-/// The address of the client.
-fn source(request: &Request) -> String {
-    request.client().map_or_else(String::new, |address| address.to_string())
 }

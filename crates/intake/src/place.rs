@@ -5,10 +5,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hyper::header::CONTENT_ENCODING;
-
-use quipu_http::Request;
-
 /// The places that all ways in share.
 #[derive(Debug, Default)]
 pub struct Places {
@@ -30,12 +26,6 @@ pub struct Place {
 }
 
 impl Place {
-    /// Of a request that needs a place if its body is large or compressed.
-    pub fn of(places: &'static Places, request: &Request) -> Self {
-        let is_compressed = request.headers().contains_key(CONTENT_ENCODING);
-        Self::new(places, is_compressed || request.body().len() > SMALL)
-    }
-
     /// Of a request that may need a place.
     pub fn new(places: &'static Places, is_needed: bool) -> Self {
         Self { places, is_needed, is_taken: false }

@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use hyper::header::RETRY_AFTER;
 use quipu_segment::hash::Seeded;
 
-use quipu_http::{Response, text};
+use super::refusal::Refusal;
 
 /// The rates, and until when what was brought is paid for.
 pub struct Rates {
@@ -147,12 +147,9 @@ impl Excess {
     }
 
     /// 429, with the time after which to send again.
-    pub fn response(&self) -> Response {
-        let body = format!("{self}; send again later, or less at a time\n");
-        let mut response = text(StatusCode::TOO_MANY_REQUESTS, body);
-        let seconds = self.wait.as_secs() + 1;
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-        response
+    pub fn refusal(&self) -> Box<Refusal> {
+        let what = format!("{self}; send again later, or less at a time");
+        Refusal::new(StatusCode::TOO_MANY_REQUESTS, what).with(RETRY_AFTER, self.wait.as_secs() + 1)
     }
 }
 
@@ -204,10 +201,10 @@ mod tests {
         source.take_at(u64::MAX, 0).unwrap();
         let excess = source.check_at(0).unwrap_err();
         assert_eq!((excess.reason, excess.wait.as_secs()), ("sample_rate", 9));
-        let response = excess.response();
+        let refusal = excess.refusal();
         assert_eq!(
-            (response.status(), &response.headers()[RETRY_AFTER]),
-            (StatusCode::TOO_MANY_REQUESTS, &HeaderValue::from(10))
+            (refusal.status, refusal.field),
+            (StatusCode::TOO_MANY_REQUESTS, Some((RETRY_AFTER, 10.into())))
         );
         // Requests that were checked before know better by now.
         assert_eq!(source.take_at(1, 0), Err(excess));

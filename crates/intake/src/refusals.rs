@@ -7,56 +7,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Instant, SystemTime};
 
 use quipu::intake;
-use quipu::{Counter, CounterFamily, Description, LabelGroup, LabelValue, Registry};
+use quipu::{Counter, CounterFamily, Description, Registry};
 use quipu_segment::printable;
 use tracing::warn;
 
+use super::LIST;
 use super::brief::brief;
+use super::list::Input;
 use quipu_process::seldom::Seldom;
-
-/// A way in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, LabelValue)]
-pub enum Input {
-    /// StatsD, whatever its transport.
-    Statsd,
-    /// The Pushgateway's API.
-    Push,
-    /// Prometheus' remote write.
-    RemoteWrite,
-    /// OTLP over HTTP.
-    Otlp,
-    /// Text in Prometheus' format.
-    Import,
-    /// Messages of quipu-wire's formats.
-    Ingest,
-    /// Graphite, whatever its transport.
-    Graphite,
-    /// InfluxDB's line protocol.
-    Influx,
-}
-
-impl Input {
-    const ALL: [Self; 8] = [
-        Self::Statsd,
-        Self::Push,
-        Self::RemoteWrite,
-        Self::Otlp,
-        Self::Import,
-        Self::Ingest,
-        Self::Graphite,
-        Self::Influx,
-    ];
-
-    /// Its name, as the value of a label.
-    pub fn name(self) -> &'static str {
-        Self::VALUES.and_then(|names| names.get(self as usize)).copied().unwrap_or_default()
-    }
-}
-
-#[derive(LabelGroup)]
-struct ByInput {
-    input: Input,
-}
 
 /// Counts what was taken and refused.
 pub struct Refusals {
@@ -103,8 +61,9 @@ impl Refusals {
     /// If there is no memory.
     pub fn new(registry: &Registry, total: &'static AtomicU64) -> Result<Self, quipu::Error> {
         let about = Description::new("quipu_input_samples", "Samples that were taken in.");
-        let family: CounterFamily<ByInput> = registry.register(about)?;
-        let taken = Input::ALL.map(|input| family.with(&ByInput { input })).into();
+        let family: CounterFamily<[&'static str; 1]> =
+            registry.register(about.labels(["input"]))?;
+        let taken = LIST.iter().map(|input| family.with(&[input.name])).collect();
         let about = Description::new("quipu_input_refused", "Samples or lines that were refused.");
         let refused = registry.register(about.labels(["input", "reason"]))?;
         let overlaps = registry.counter(
@@ -135,7 +94,7 @@ impl Refusals {
 
     /// Counts samples that were taken.
     pub fn took(&self, input: Input, samples: u64) {
-        self.taken[input as usize].inc_by(samples);
+        self.taken[input.number()].inc_by(samples);
         self.total.fetch_add(samples, Ordering::Relaxed);
     }
 

@@ -1,15 +1,22 @@
 //! What was taken and refused of one request, for its response and for the daemon's own metrics.
+//!
+//! If the samples of a source are limited in their rate, a request is checked when it comes, so
+//! that one that is refused costs little. It may then wait for its place while others of its source
+//! are taken. So it is checked again when its turn comes, or its samples are taken from the budget
+//! as soon as their number is known.
 
 use std::fmt::{self, Write};
 
 use hyper::StatusCode;
 use quipu::intake::Refused;
 
-use super::admission::Admission;
+use super::Inputs;
 use super::brief::push_brief;
-use super::refusals::{Input, Refusals};
-use super::{Inputs, source};
-use quipu_http::{Request, Response, text, unavailable};
+use super::list::Input;
+use super::rate::{Allowance, Excess};
+use super::refusal::{Refusal, Result};
+use super::refusals::Refusals;
+use quipu_http::{Request, Response};
 use quipu_process::text::cut;
 
 /// Counts one request.
@@ -17,18 +24,18 @@ pub struct Tally {
     input: Input,
     refusals: &'static Refusals,
     source: String,
-    /// What the source may bring.
-    admission: Admission,
+    /// What the source may bring; `None` if nothing is limited.
+    allowance: Option<Allowance<'static>>,
+    /// What was brought that is to be taken or refused whole.
+    held: u64,
     /// Whether the turn of the request has come.
     has_begun: bool,
     taken: u64,
     /// What was taken and not reported yet.
     fresh: u64,
     refused: u64,
-    /// What was refused and not reported yet.
+    /// What was refused or left out and not reported yet.
     fresh_refused: u64,
-    /// What was left out and not reported yet.
-    fresh_left_out: u64,
     /// Whether something was refused because the state has no room, which may change.
     is_full: bool,
     /// What the response says of what was refused.
@@ -45,26 +52,26 @@ impl Tally {
     /// Nothing yet. The source is the client's address.
     ///
     /// # Errors
-    ///
-    /// The response that refuses the request: 429 if the source has brought too much.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub fn new(input: Input, inputs: &Inputs, request: &Request) -> Result<Self, Response> {
-        let source = source(request);
-        Ok(Self {
+    /// 429 if the source has brought too much.
+    pub fn new(input: Input, inputs: &Inputs, request: &Request) -> Result<Self> {
+        let source = request.client().map_or_else(String::new, |address| address.to_string());
+        let tally = Self {
             input,
             refusals: inputs.refusals(),
-            admission: Admission::new(inputs, input, &source)?,
+            allowance: inputs.shared().rates.of(&source),
+            held: 0,
             has_begun: false,
             source,
             taken: 0,
             fresh: 0,
             refused: 0,
             fresh_refused: 0,
-            fresh_left_out: 0,
             is_full: false,
             first: String::new(),
             told: 0,
-        })
+        };
+        tally.ask(Allowance::check)?;
+        Ok(tally)
     }
 
     /// Where the request comes from.
@@ -75,19 +82,37 @@ impl Tally {
     /// Begins to take samples: the request has its place by now. Later calls do nothing.
     ///
     /// # Errors
-    ///
     /// As for [`Tally::new`], if others of the source were taken meanwhile.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub fn begin(&mut self) -> Result<(), Response> {
+    pub fn begin(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.has_begun, true) {
             true => Ok(()),
-            false => self.admission.check(),
+            false => self.ask(Allowance::check),
         }
     }
 
-    /// Whether any sample was taken.
-    pub fn has_taken(&self) -> bool {
-        self.taken + self.fresh > 0
+    /// Notes the number of samples that were read so far, and that are taken whole or not at all.
+    pub fn hold(&mut self, samples: u64) {
+        self.held = samples;
+    }
+
+    /// Takes samples whole from what the source may bring.
+    ///
+    /// # Errors
+    /// As for [`Tally::new`]; then none are taken.
+    pub fn take(&self, samples: u64) -> Result<()> {
+        self.ask(|allowance| allowance.take(samples))
+    }
+
+    fn ask(&self, ask: impl FnOnce(&Allowance<'static>) -> Result<(), Excess>) -> Result<()> {
+        self.allowance.as_ref().map_or(Ok(()), ask).map_err(|excess| {
+            self.refusals.refused(self.input, &self.source, excess.reason, &excess);
+            excess.refusal()
+        })
+    }
+
+    /// The number of samples that were taken.
+    pub fn taken(&self) -> u64 {
+        self.taken + self.fresh
     }
 
     /// Counts samples that were taken.
@@ -98,10 +123,9 @@ impl Tally {
     /// Counts a sample, a line or a message that was refused. `what` says where it is, and why it
     /// is refused.
     pub fn refused(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
+        self.left_out(reason, what);
         self.refused += 1;
-        self.fresh_refused += 1;
         self.is_full |= reason == Refused::Full.reason();
-        self.refusals.refused(self.input, &self.source, reason, &what);
         if self.told < TOLD {
             self.told += 1;
             let is_all = push_brief(&mut self.first, &what, TOLD_BYTES);
@@ -112,14 +136,20 @@ impl Tally {
     /// Counts what has no place in a metric, as a sample that was brought. The response does not
     /// tell it: the sender need not change anything.
     pub fn left_out(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
-        self.fresh_left_out += 1;
+        self.fresh_refused += 1;
         self.refusals.refused(self.input, &self.source, reason, &what);
+    }
+
+    /// As [`Tally::left_out`], of a source in the request.
+    pub fn left_out_of(&mut self, source: &str, reason: &'static str, what: fmt::Arguments<'_>) {
+        self.fresh_refused += 1;
+        self.refusals.refused(self.input, source, reason, &what);
     }
 
     /// Reports what was brought since the last report.
     pub fn report(&mut self) {
-        self.admission.brought(self.fresh + self.fresh_refused + self.fresh_left_out);
-        (self.fresh_refused, self.fresh_left_out) = (0, 0);
+        self.brought(self.fresh + self.fresh_refused);
+        self.fresh_refused = 0;
         if self.fresh > 0 {
             self.refusals.took(self.input, self.fresh);
             self.taken += self.fresh;
@@ -127,36 +157,48 @@ impl Tally {
         }
     }
 
-    /// 204, or 400 if something was refused, with how much was taken and refused, and the first few
-    /// refusals; or 503 if the state had no room, so that the client sends the request again. A
-    /// body that failed in its middle has a response, to which the same is added.
-    pub fn response(&self, failed: Option<Response>) -> Response {
-        match failed {
-            Some(failed) => {
-                let fault = String::from_utf8_lossy(failed.body());
-                text(failed.status(), format!("{fault}{}", self.text()))
+    fn brought(&self, samples: u64) {
+        if let Some(allowance) = &self.allowance {
+            allowance.brought(samples);
+        }
+    }
+
+    /// 204 if all was taken. A body that failed in its middle has a refusal, to which the number of
+    /// samples and the first few refusals are added.
+    ///
+    /// # Errors
+    /// 400 if something was refused, with the same; or 503 if the state had no room, so that the
+    /// client sends the request again.
+    pub fn end(&self, failed: Option<Box<Refusal>>) -> Result<Response> {
+        Err(match failed {
+            Some(mut failed) => {
+                failed.text = format!("{}\n{}", failed.text, self.text());
+                failed
             }
-            None if self.is_full && self.may_come_again() => unavailable(self.text(), "1"),
-            None if self.refused > 0 => text(StatusCode::BAD_REQUEST, self.text()),
+            None if self.is_full && self.may_come_again() => Refusal::unavailable(self.text(), "1"),
+            None if self.refused > 0 => Refusal::bad(self.text()),
             None => {
                 let mut response = Response::default();
                 *response.status_mut() = StatusCode::NO_CONTENT;
-                response
+                return Ok(response);
             }
-        }
+        })
     }
 
     /// Whether the part of the request that was taken has no effect if it comes again. Messages at
     /// `/ingest` are added.
     fn may_come_again(&self) -> bool {
-        self.input != Input::Ingest || !self.has_taken()
+        self.input != const { Input::named("ingest") } || self.taken() == 0
     }
 
     fn text(&self) -> String {
-        let mut text = format!("{} taken, {} refused:\n{}", self.taken, self.refused, self.first);
-        if self.refused > self.told {
-            let _ = writeln!(text, "and {} more", self.refused - self.told);
+        let Self { taken, refused, first, told, .. } = self;
+        let mut text = format!("{taken} taken, {refused} refused:\n{first}");
+        if refused > told {
+            let _ = writeln!(text, "and {} more", refused - told);
         }
+        // The last line ends in the response.
+        text.pop();
         text
     }
 }
@@ -190,6 +232,7 @@ impl Drop for Tally {
     /// What a request took counts even if its client leaves.
     fn drop(&mut self) {
         self.report();
+        self.brought(self.held);
     }
 }
 

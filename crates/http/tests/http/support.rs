@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use quipu_http::{
     Closed, Error, Event, Handler, Limits, Options, Refusal, Reply, Request, Response, Server,
-    Steps, Stopped, method_not_allowed, text,
+    Steps, Stopped, text,
 };
 use tokio::sync::oneshot;
 
@@ -267,7 +267,11 @@ impl Recorder {
                 response.headers_mut().insert(CONTENT_TYPE, plain);
                 response
             }
-            (_, "/") => method_not_allowed("GET, HEAD"),
+            (_, "/") => {
+                let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "use GET, HEAD\n");
+                response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+                response
+            }
             ("POST", "/echo") => Response::new(request.body().clone()),
             ("GET" | "HEAD", "/large") => {
                 let length = request.query().map_or(LARGE, |length| length.parse().unwrap());

@@ -13,11 +13,11 @@ use quipu_wire::remote::graphite::{GraphiteLines, GraphiteSample};
 use quipu_wire::remote::statsd::Name;
 
 use super::Shared;
+use super::list::Input;
 use super::listeners::mapping::{Class, scaled};
 use super::listeners::{
     self, Common, Listeners, Names, Options, Protocol, Reader, Report, Running, put_labels, recycle,
 };
-use super::refusals::Input;
 use super::types;
 use quipu_process::time::now_ms;
 
@@ -78,7 +78,7 @@ struct Values {
 }
 
 impl Reader for Values {
-    const INPUT: Input = Input::Graphite;
+    const INPUT: Input = Input::named("graphite");
     const FRAMES: bool = false;
 
     fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>) {

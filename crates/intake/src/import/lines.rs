@@ -14,11 +14,9 @@ use quipu_wire::remote::exposition::text::{
 use quipu_wire::remote::exposition::{Families, Family, FamilyType, Limits, MetricValue};
 
 use crate::encoded::{self, EncodedSeries, NameType, Timed};
-use crate::refusals::Input;
+use crate::requests::Context;
 use crate::tally::{Shown, Tally};
 use crate::{Inputs, types};
-use quipu_http::{Request, Response};
-use quipu_process::address::Source;
 
 /// What the parameters of a request add to its lines.
 #[derive(Debug, Default)]
@@ -31,7 +29,6 @@ pub(super) struct Extra {
 
 /// What was read of a text.
 pub(super) struct Lines {
-    inputs: Inputs,
     families: Families,
     part: Part,
 }
@@ -40,7 +37,6 @@ pub(super) struct Lines {
 struct Part {
     format: TextFormat,
     extra: Extra,
-    tally: Tally,
     /// The family that was announced last.
     family: Announced,
     /// Whether its samples are gathered.
@@ -83,6 +79,7 @@ struct Taker<'t> {
     /// The series that are known by the bytes of their names and labels.
     encoded: RefMut<'t, EncodedSeries>,
     moment: Moment,
+    tally: &'t mut Tally,
     part: &'t mut Part,
 }
 
@@ -108,17 +105,10 @@ type Fault = (&'static str, String);
 const LIMITS: Limits = Limits { samples: 20_000, bytes: 8 << 20 };
 
 impl Lines {
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn new(
-        inputs: &Inputs,
-        request: &Request,
-        format: TextFormat,
-        extra: Extra,
-    ) -> Result<Self, Response> {
+    pub(super) fn new(format: TextFormat, extra: Extra) -> Self {
         let part = Part {
             format,
             extra,
-            tally: Tally::new(Input::Import, inputs, request)?,
             family: Announced::default(),
             is_whole: false,
             line: 0,
@@ -126,37 +116,15 @@ impl Lines {
             exemplars: Vec::new(),
             kept: Kept::default(),
         };
-        Ok(Self { inputs: inputs.clone(), families: Families::new(format, LIMITS), part })
-    }
-
-    /// Begins to take the text, whose turn has come.
-    ///
-    /// # Errors
-    /// Those of [`Tally::begin`].
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn begin(&mut self) -> Result<(), Response> {
-        self.part.tally.begin()
+        Self { families: Families::new(format, LIMITS), part }
     }
 
     /// Begins to take a few lines.
-    pub(super) fn step(&mut self) -> Step<'_> {
-        let Self { inputs, families, part } = self;
-        let mut intake = inputs.intake();
-        intake.set_source(&Source::named(part.tally.source()));
-        let (encoded, moment) = (inputs.imported(), Moment::now());
-        Step { families, taker: Taker { inputs, intake, encoded, moment, part } }
-    }
-
-    /// What was taken and refused.
-    pub(super) fn tally(&mut self) -> &Tally {
-        self.part.tally.report();
-        &self.part.tally
-    }
-}
-
-impl Drop for Step<'_> {
-    fn drop(&mut self) {
-        self.taker.part.tally.report();
+    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
+        let Self { families, part } = self;
+        let (inputs, intake) = (context.inputs, context.intake());
+        let (encoded, moment, tally) = (inputs.imported(), Moment::now(), &mut *context.tally);
+        Step { families, taker: Taker { inputs, intake, encoded, moment, tally, part } }
     }
 }
 
@@ -171,7 +139,7 @@ impl Visitor for Step<'_> {
             Ok(item) => item,
             Err(error) => {
                 let what = format_args!("{error}");
-                return self.taker.part.tally.refused(error.reason().as_str(), what);
+                return self.taker.tally.refused(error.reason().as_str(), what);
             }
         };
         match &item {
@@ -205,7 +173,7 @@ impl Visitor for Step<'_> {
         if let Err(error) = self.families.push(&item, |family| taker.family(family)) {
             let line = taker.part.line;
             let what = format_args!("text: line {line} or the comments after it: {error}");
-            taker.part.tally.refused("family", what);
+            taker.tally.refused("family", what);
         }
     }
 }
@@ -274,7 +242,7 @@ impl Taker<'_> {
     /// Takes a line of a series that is known. Returns false for any other line.
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {
-        let Self { inputs, intake, encoded, moment, part } = self;
+        let Self { inputs, intake, encoded, moment, tally, part } = self;
         let (shared, encoded) = (inputs.shared(), &mut **encoded);
         if part.is_whole || !part.extra.labels.is_empty() {
             return false;
@@ -299,7 +267,7 @@ impl Taker<'_> {
         let is_taken = shared.take_known(intake, known, timed, moment);
         if is_taken {
             part.line = number;
-            part.tally.took(1);
+            tally.took(1);
         }
         is_taken
     }
@@ -442,7 +410,7 @@ impl Taker<'_> {
                     let shown = Shown { name: family.name(), labels: &labels };
                     let line = self.part.line;
                     let what = format_args!("text: up to line {line}: {shown}: {what}");
-                    self.part.tally.refused("family", what);
+                    self.tally.refused("family", what);
                 }
             }
             self.part.buckets = buckets;
@@ -487,16 +455,16 @@ impl Taker<'_> {
         let taken = self.take(metric, labels, valued, timestamp_ms);
         match taken {
             Ok(()) => {
-                self.part.tally.took(1);
+                self.tally.took(1);
                 self.exemplify(metric.name, labels);
             }
             Err((reason, ref what)) => {
-                let Part { line, tally, .. } = &mut *self.part;
+                let line = self.part.line;
                 let shown = Shown { name: metric.name, labels };
                 let is_whole =
                     matches!(valued.given, Given::Histogram { .. } | Given::Summary { .. });
                 let place = if is_whole { "up to line" } else { "line" };
-                tally.refused(reason, format_args!("text: {place} {line}: {shown}: {what}"));
+                self.tally.refused(reason, format_args!("text: {place} {line}: {shown}: {what}"));
             }
         }
         taken.is_ok()

@@ -7,11 +7,10 @@ use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::influx::{FieldValue, InfluxLines, InfluxPoint};
 
-use crate::refusals::Input;
+use crate::requests::Context;
 use crate::tally::{Shown, Tally};
 use crate::{Inputs, types};
-use quipu_http::{Request, Response};
-use quipu_process::address::Source;
+use quipu_process::time::now_ms;
 
 /// The unit of times, to milliseconds.
 #[derive(Debug, Clone, Copy)]
@@ -24,15 +23,8 @@ pub(super) enum Unit {
 
 /// What was read of a body.
 pub(super) struct Points {
-    inputs: Inputs,
-    part: Part,
-}
-
-/// What changes from line to line.
-struct Part {
     unit: Unit,
     now_ms: i64,
-    tally: Tally,
     /// The lines before those that are being read.
     lines: u64,
     /// The name of a sample, kept for its memory.
@@ -43,49 +35,19 @@ struct Part {
 pub(super) struct Step<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
-    part: &'t mut Part,
+    tally: &'t mut Tally,
+    part: &'t mut Points,
 }
 
 impl Points {
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn new(
-        inputs: &Inputs,
-        request: &Request,
-        unit: Unit,
-        now_ms: i64,
-    ) -> Result<Self, Response> {
-        let tally = Tally::new(Input::Influx, inputs, request)?;
-        let part = Part { unit, now_ms, tally, lines: 0, name: String::new() };
-        Ok(Self { inputs: inputs.clone(), part })
-    }
-
-    /// Begins to take the lines, whose turn has come.
-    ///
-    /// # Errors
-    /// Those of [`Tally::begin`].
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn begin(&mut self) -> Result<(), Response> {
-        self.part.tally.begin()
+    pub(super) fn new(unit: Unit) -> Self {
+        Self { unit, now_ms: now_ms(), lines: 0, name: String::new() }
     }
 
     /// Begins to take a few lines.
-    pub(super) fn step(&mut self) -> Step<'_> {
-        let Self { inputs, part } = self;
-        let mut intake = inputs.intake();
-        intake.set_source(&Source::named(part.tally.source()));
-        Step { inputs, intake, part }
-    }
-
-    /// What was taken and refused.
-    pub(super) fn tally(&mut self) -> &Tally {
-        self.part.tally.report();
-        &self.part.tally
-    }
-}
-
-impl Drop for Step<'_> {
-    fn drop(&mut self) {
-        self.part.tally.report();
+    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
+        let (inputs, intake, tally) = (context.inputs, context.intake(), &mut *context.tally);
+        Step { inputs, intake, tally, part: self }
     }
 }
 
@@ -96,14 +58,14 @@ impl Step<'_> {
             self.part.lines += 1;
             let line = self.part.lines;
             let what = format_args!("influx: line {line} is longer than 64 KiB");
-            return self.part.tally.refused("line_too_long", what);
+            return self.tally.refused("line_too_long", what);
         };
         for read in InfluxLines::new(lines) {
             match read {
                 Ok(point) => self.point(&point),
                 Err(error) => {
                     let (reason, error) = (error.reason().as_str(), error.after(self.part.lines));
-                    self.part.tally.refused(reason, format_args!("{error}"));
+                    self.tally.refused(reason, format_args!("{error}"));
                 }
             }
         }
@@ -133,7 +95,7 @@ impl Step<'_> {
             labels.truncate(limits.labels);
             let shown = Shown { name: &measurement, labels: &labels };
             let (reason, what) = (refused.reason(), self.intake.explain(refused));
-            return self.part.tally.refused(reason, format_args!("influx: {shown}: {what}"));
+            return self.tally.refused(reason, format_args!("influx: {shown}: {what}"));
         }
         for (field, value) in point.fields() {
             let field = field.to_cow();
@@ -156,25 +118,25 @@ impl Step<'_> {
         value: FieldValue,
         time_ms: Option<i64>,
     ) {
-        let Self { inputs, intake, part } = self;
+        let Self { inputs, intake, tally, .. } = self;
         let shared = inputs.shared();
         let shown = Shown { name, labels };
         let Some(number) = value.number() else {
             let what = format_args!("influx: {shown}: a text is not a value of a metric");
-            return part.tally.left_out("text_field", what);
+            return tally.left_out("text_field", what);
         };
         let Some(time_ms) = time_ms else {
             let what = format_args!("influx: {shown}: its time is beyond all times in ms");
-            return part.tally.refused("malformed_time", what);
+            return tally.refused("malformed_time", what);
         };
         let (time, order) = (Some(types::sample_time(time_ms)), Order::Latest);
         let metric = Metric { time, order, ..inputs.metric(name) };
         let taken = shared.take(intake, metric, labels, &Given::Unknown(number), Mode::Set, None);
         match taken {
-            Ok(()) => part.tally.took(1),
+            Ok(()) => tally.took(1),
             Err(refused) => {
                 let (reason, what) = (refused.reason(), intake.explain(refused));
-                part.tally.refused(reason, format_args!("influx: {shown}: {what}"));
+                tally.refused(reason, format_args!("influx: {shown}: {what}"));
             }
         }
     }

@@ -5,8 +5,9 @@ use std::time::Instant;
 use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
 use quipu_wire::BatchTimer;
 
-use super::{Fault, STEP, id};
+use super::{Fault, id};
 use crate::Inputs;
+use crate::requests::STEP;
 
 /// A timer that is being taken.
 pub(super) struct Batch {
@@ -36,9 +37,9 @@ impl Batch {
         inputs: &Inputs,
         intake: &mut Intake,
         timers: &Shape,
+        begun: Instant,
     ) -> Result<bool, Fault> {
         let Self { id, values, taken, .. } = self;
-        let begun = Instant::now();
         let taken = id::split(id, |name, labels| {
             let metric = Metric { shape: Some(timers), ..inputs.metric(name) };
             for values in values[*taken..].chunks(AT_ONCE) {

@@ -8,43 +8,23 @@ mod batch;
 mod id;
 mod options;
 
-use std::time::{Duration, Instant};
-
 use quipu::intake::{Given, Intake, Metric, Mode, Shape};
 use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, Message};
 
-use super::Inputs;
-use super::body::{Piece, Pieces};
-use super::place::Place;
-use super::refusals::Input;
+use super::body::Piece;
+use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result, STEP};
 use super::tally::Tally;
 use batch::{AT_ONCE, Batch};
 use options::Options;
-use quipu_http::{Reply, Request, Response, Steps};
-use quipu_process::address::Source;
+use quipu_http::Request;
 use quipu_process::text::cut;
 
-/// Takes messages.
-pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
-    match Ingesting::new(inputs, request) {
-        Ok(mut ingesting) => match ingesting.step() {
-            Some(response) => Reply::Now(response),
-            None => Reply::Steps(Box::new(ingesting)),
-        },
-        Err(response) => Reply::Now(response),
-    }
-}
-
 /// Messages that are being taken.
-struct Ingesting {
-    inputs: Inputs,
-    place: Place,
-    pieces: Pieces,
+pub struct Ingesting {
     decoder: AnyDecoder,
     arena: Arena,
     timers: Shape,
-    tally: Tally,
     /// The number of messages so far.
     messages: u64,
     /// A timer that is being taken.
@@ -53,15 +33,13 @@ struct Ingesting {
     holds: bool,
     /// Whether the decoder has all of the body.
     has_all: bool,
-    buffer: [u8; PIECE],
 }
 
 /// The bytes of the body that the decoder gets at a time: a thousand small messages, or more in a
 /// quipu stream.
 const PIECE: usize = 4 << 10;
 
-/// How long a step takes, and after how many messages it looks at the time.
-const STEP: Duration = Duration::from_micros(100);
+/// After how many messages a step looks at the time.
 const MESSAGES_PER_LOOK: u32 = 16;
 
 /// How the taking of messages goes on.
@@ -78,58 +56,60 @@ enum Next {
 /// Why a message is refused.
 type Fault = (&'static str, String);
 
-impl Ingesting {
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn new(inputs: &Inputs, request: &Request) -> Result<Self, Response> {
+impl BodyInput for Ingesting {
+    const INPUT: Input = Input::named("ingest");
+
+    fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
         let Options { format, kind, framing, timers } = Options::of(request)?;
-        let limit = inputs.shared().body_bytes;
         Ok(Self {
-            inputs: inputs.clone(),
-            place: Place::of(&inputs.shared().places, request),
-            pieces: Pieces::new(request, limit)?,
-            decoder: format.decoder(kind, framing).limit(limit),
+            decoder: format.decoder(kind, framing).limit(inputs.shared().body_bytes),
             arena: Arena::new(),
             timers,
-            tally: Tally::new(Input::Ingest, inputs, request)?,
             messages: 0,
             batch: None,
             holds: false,
             has_all: false,
-            buffer: [0; PIECE],
         })
     }
 
-    /// Gives the decoder the next bytes of the body, unless it may hold messages.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn fill(&mut self) -> Result<(), Response> {
-        if self.holds {
-            return Ok(());
+    fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool> {
+        if !self.holds {
+            self.fill(body)?;
         }
-        match self.pieces.next(&mut self.buffer)? {
+        let next = self.take(context);
+        self.holds = next == Next::Messages;
+        Ok(next == Next::End || next == Next::Bytes && self.has_all)
+    }
+}
+
+impl Ingesting {
+    /// Gives the decoder the next bytes of the body.
+    fn fill(&mut self, body: &mut Pieces) -> Result<()> {
+        let mut buffer = [0; PIECE];
+        match body.next(&mut buffer)? {
             Piece::End => {
                 self.decoder.end();
                 self.has_all = true;
             }
-            Piece::Bytes(len) => self.decoder.push(&self.buffer[..len]),
+            Piece::Bytes(len) => self.decoder.push(&buffer[..len]),
             Piece::Nothing => {}
         }
         Ok(())
     }
 
     /// Takes messages that the decoder holds, until the time of the step is over.
-    fn take(&mut self) -> Next {
-        let Self { inputs, decoder, arena, timers, tally, messages, batch, .. } = self;
-        let mut intake = inputs.intake();
-        intake.set_source(&Source::named(tally.source()));
+    fn take(&mut self, context: &mut Context<'_>) -> Next {
+        let Self { decoder, arena, timers, messages, batch, .. } = self;
+        let mut intake = context.intake();
+        let Context { inputs, tally, begun } = context;
         if let Some(timer) = batch {
-            match timer.step(inputs, &mut intake, timers) {
+            match timer.step(inputs, &mut intake, timers, *begun) {
                 Ok(false) => return Next::Messages,
                 Ok(true) => tally.took(1),
                 Err(fault) => refuse(tally, *messages, timer.position, fault),
             }
             *batch = None;
         }
-        let begun = Instant::now();
         let mut count = 0;
         loop {
             count += 1;
@@ -166,34 +146,6 @@ impl Ingesting {
                 Err(fault) => refuse(tally, *messages, position, fault),
             }
         }
-    }
-}
-
-impl Steps for Ingesting {
-    fn step(&mut self) -> Option<Response> {
-        if !self.place.take() {
-            return None;
-        }
-        if let Err(response) = self.tally.begin() {
-            return Some(response);
-        }
-        let failed = match self.fill() {
-            Ok(()) => {
-                let next = self.take();
-                self.tally.report();
-                self.holds = next == Next::Messages;
-                if self.holds || next == Next::Bytes && !self.has_all {
-                    return None;
-                }
-                None
-            }
-            Err(response) => Some(response),
-        };
-        Some(self.tally.response(failed))
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.place.is_waiting()
     }
 }
 

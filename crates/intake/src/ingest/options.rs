@@ -6,8 +6,9 @@ use hyper::StatusCode;
 use quipu::intake::Shape;
 use quipu_wire::{AnyFormat, Framing, Kind};
 
+use crate::refusal::{Refusal, Result};
 use quipu_client::media::Media;
-use quipu_http::{Query, Request, Response, bad_request, text};
+use quipu_http::{Query, Request};
 
 /// How the messages of a request are read, and what becomes of them.
 #[derive(Debug)]
@@ -47,13 +48,12 @@ const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 impl Options {
     /// Reads the parameters and the content type.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn of(request: &Request) -> Result<Self, Response> {
-        let query = Query::only(request, &TAKES).map_err(bad_request)?;
+    pub(super) fn of(request: &Request) -> Result<Self> {
+        let query = Query::only(request, &TAKES)?;
         let format = match query.one("format") {
             Some(name) => AnyFormat::named(name).ok_or_else(|| {
                 let all: Vec<_> = AnyFormat::all().map(|format| format.name()).collect();
-                bad_request(format!("unknown format {name:?}; give one of {}", all.join(", ")))
+                format!("unknown format {name:?}; give one of {}", all.join(", "))
             })?,
             None => by_content_type(request)?,
         };
@@ -83,24 +83,21 @@ impl Options {
     }
 }
 
-#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-fn by_content_type(request: &Request) -> Result<AnyFormat, Response> {
+fn by_content_type(request: &Request) -> Result<AnyFormat> {
     let given = Media::from_headers(request.headers()).name();
     let found = TYPES.iter().find(|(name, _)| given.eq_ignore_ascii_case(name));
     found.and_then(|(_, format)| AnyFormat::named(format)).ok_or_else(|| {
         let types: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();
-        text(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!(
-                "the content type {given:?} names no format; add ?format=NAME, or send one of {}\n",
-                types.join(", ")
-            ),
-        )
+        let what = format!(
+            "the content type {given:?} names no format; add ?format=NAME, or send one of {}",
+            types.join(", ")
+        );
+        Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
     })
 }
 
-fn unknown(name: &str, value: &str, known: &str) -> Response {
-    bad_request(format!("unknown {name} {value:?}; give {known}"))
+fn unknown(name: &str, value: &str, known: &str) -> Box<Refusal> {
+    Refusal::bad(format_args!("unknown {name} {value:?}; give {known}"))
 }
 
 #[cfg(test)]

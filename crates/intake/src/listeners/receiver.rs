@@ -11,7 +11,8 @@ use super::mapping::Treatment;
 use super::metrics::{Counts, ListenerMetrics};
 use super::names::Found;
 use crate::Shared;
-use crate::refusals::{Input, Refusals};
+use crate::list::Input;
+use crate::refusals::Refusals;
 use quipu_process::address::Source;
 
 /// Puts lines of one form into the intake. A line or a value that is refused is reported, and does

@@ -6,6 +6,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 
+use crate::refusal::{Refusal, Result};
 use quipu_client::media::Media;
 use quipu_http::{Request, Response};
 
@@ -25,9 +26,8 @@ impl Encoding {
     /// The encoding of a request, from its `Content-Type`.
     ///
     /// # Errors
-    /// The response to a type that is not supported.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn of(request: &Request) -> Result<Self, Response> {
+    /// The type is not supported.
+    pub(super) fn of(request: &Request) -> Result<Self> {
         let media = Media::from_headers(request.headers());
         if media.is(TYPES[0]) {
             Ok(Self::Protobuf)
@@ -40,7 +40,7 @@ impl Encoding {
                 if is_grpc { ": set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" } else { "" };
             let what =
                 format!("the type is not supported; send {} or {}{way_out}", TYPES[0], TYPES[1]);
-            Err(Self::Json.failure(StatusCode::UNSUPPORTED_MEDIA_TYPE, &what))
+            Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what).named("type"))
         }
     }
 

@@ -16,7 +16,7 @@ use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
 use super::spots::{Destination, Spots};
 use super::values;
-use crate::refusals::{Input, Refusals};
+use crate::refusals::Refusals;
 use quipu_process::address::Source;
 
 /// A change that has begun. It must be brought to its end.
@@ -211,7 +211,7 @@ impl Work {
         if let Some(coming) = &mut self.coming {
             intake.set_source(&Source::Job(&coming.content.job));
             coming.step(intake, refusals, &mut self.outcome, &mut left)?;
-            refusals.took(Input::Push, self.outcome.taken);
+            refusals.took(super::INPUT, self.outcome.taken);
             self.settling = self.coming.take().map(Coming::settling);
         }
         step_gone(&mut self.last, intake, &mut left)?;
@@ -412,7 +412,7 @@ impl Coming {
             Err(refused) => {
                 let why = intake.explain(refused);
                 let what = format_args!("{}{labels:?}: {why}", family.name);
-                refusals.refused(Input::Push, &self.content.job, refused.reason(), &what);
+                refusals.refused(super::INPUT, &self.content.job, refused.reason(), &what);
                 outcome.refuse(&family.name, refused, &why);
                 let mut is_there = false;
                 values::read(intake, &family.name, labels, |_| is_there = true);

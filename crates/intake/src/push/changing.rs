@@ -3,6 +3,7 @@
 
 use hyper::StatusCode;
 
+use super::INPUT;
 use super::apply::{self, Outcome, Work};
 use super::batch::Fault;
 use super::check::check;
@@ -10,8 +11,8 @@ use super::groups::{Groups, Key, MAX_SHAPES};
 use super::routes::{Push, now};
 use crate::Inputs;
 use crate::gate::{Replacing, WaitingReplacement};
-use crate::refusals::Input;
-use quipu_http::{Response, Steps, bad_request, text, unavailable};
+use crate::refusal::Refusal;
+use quipu_http::{Response, Steps, text};
 
 /// What is to change.
 pub(super) enum Change {
@@ -108,13 +109,13 @@ impl Changing {
             && let Some(told) = group.told(id)
         {
             if let Some(what) = told {
-                self.change = Change::Nothing(bad_request(what));
+                self.change = Change::Nothing(Refusal::bad(what).respond());
             }
             return None;
         }
         let refused = |fault: &Fault| {
             let job = &push.content.job;
-            self.inputs.refusals().refused(Input::Push, job, fault.reason(), fault);
+            self.inputs.refusals().refused(INPUT, job, fault.reason(), fault);
         };
         let room = match self.make_room(&mut groups, &push.key) {
             Ok(room) => room,
@@ -137,7 +138,7 @@ impl Changing {
                 Err(what) => {
                     let fault = Fault::Inconsistent(what);
                     refused(&fault);
-                    self.change = Change::Nothing(bad_request(fault));
+                    self.change = Change::Nothing(Refusal::bad(fault).respond());
                     Work::fail(&mut groups, push.key, push.now, push.expiry)
                 }
             }
@@ -176,9 +177,9 @@ impl Changing {
         let Some(what) = outcome.fault() else { return };
         let may_come_again = !adds || outcome.taken == 0;
         let response = if outcome.is_full && may_come_again {
-            unavailable(what + "\n", "1")
+            Refusal::unavailable(what, "1").respond()
         } else {
-            bad_request(what)
+            Refusal::bad(what).respond()
         };
         self.change = Change::Fail(key, response);
     }

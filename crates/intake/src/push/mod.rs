@@ -31,5 +31,10 @@ pub mod settings;
 mod spots;
 mod values;
 
+use super::list::Input;
+
 pub use options::{Gauges, Mode, Settings};
-pub use routes::Push;
+pub use routes::{Push, ROUTES};
+
+/// The row in the list of inputs.
+const INPUT: Input = Input::named("push");

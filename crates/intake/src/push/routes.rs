@@ -5,7 +5,7 @@ use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hyper::Method;
 use hyper::header::HeaderValue;
@@ -23,13 +23,40 @@ use super::options::{Options, Settings};
 use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
-use crate::admission::Admission;
-use crate::body::{Piece, Pieces};
-use crate::place::Place;
-use crate::refusals::{Input, Refusals};
-use crate::{Inputs, source};
+use crate::body::{PIECE, Piece};
+use crate::list::Route;
+use crate::refusals::Refusals;
+use crate::requests::{
+    self, BodyInput, Context, Input, Inputs, Pieces, Refusal, Result, Tally, begin,
+};
 use quipu_client::media::Media;
-use quipu_http::{Reply, Request, Response, Steps, bad_request, unavailable};
+use quipu_http::routing::Path;
+use quipu_http::{Reply, Request, Response, Steps};
+
+/// The routes.
+pub const ROUTES: &[Route] = &[
+    Route { has_body: true, ..route("/metrics/job/", "{job}", CHANGES, group) },
+    Route { has_body: true, ..route("/metrics/job@base64/", "{job}", CHANGES, group) },
+    route("/api/v1/metrics", "", READS, list),
+    route("/api/v1/status", "", READS, status),
+    Route {
+        is_on: |shared| shared.push.settings.enabled && shared.push.settings.admin,
+        ..route("/api/v1/admin/wipe", "", "PUT", wipe)
+    },
+];
+
+const CHANGES: &str = "PUT, POST, DELETE";
+const READS: &str = "GET, HEAD, OPTIONS";
+
+const fn route(
+    start: &'static str,
+    parameter: &'static str,
+    methods: &'static str,
+    respond: fn(&Inputs, &Request) -> Reply,
+) -> Route {
+    let path = Path::new(start, parameter, methods);
+    Route { path, has_body: false, is_on: |shared| shared.push.settings.enabled, respond }
+}
 
 /// What all threads share of the API.
 #[derive(Debug)]
@@ -93,32 +120,9 @@ impl Push {
         is_ready
     }
 
-    /// `GET /api/v1/metrics`.
-    pub fn list(&'static self, inputs: &Inputs, request: &Request) -> Reply {
-        let reader = self.reader(request);
-        match *request.method() {
-            Method::OPTIONS => json::options(reader).into(),
-            _ => begin(List { push: self, inputs: inputs.clone(), listing: None, reader }),
-        }
-    }
-
-    /// `GET /api/v1/status`.
-    pub fn status(&self, request: &Request) -> Response {
-        let reader = self.reader(request);
-        match *request.method() {
-            Method::OPTIONS => json::options(reader),
-            _ => json::status(&self.flags, self.started, reader),
-        }
-    }
-
     /// The origin of the foreign page that sent a request, if it may read the response.
     fn reader(&self, request: &Request) -> Option<HeaderValue> {
         self.settings.access.reader(request.headers()).cloned()
-    }
-
-    /// `PUT /api/v1/admin/wipe`.
-    pub fn wipe(&'static self, inputs: &Inputs) -> Reply {
-        begin(Changing::new(self, inputs, Change::Wipe(None)))
     }
 
     /// Hides the groups whose time is over, if there are any; to be done before a scrape.
@@ -162,105 +166,167 @@ impl Push {
     pub(super) fn index(&self) -> &Mutex<Groups> {
         &self.groups
     }
+}
 
-    /// PUT, POST and DELETE of a group, whose labels are in the path.
-    pub fn group(&'static self, inputs: &Inputs, request: &Request) -> Reply {
-        let removes = *request.method() == Method::PUT;
-        let path = request.path();
-        let rest = path.strip_prefix("/metrics/").unwrap_or(path);
-        let grouping = match Grouping::parse(rest) {
-            Ok(grouping) => grouping,
-            Err(fault) => return bad_request(fault).into(),
-        };
-        if request.method() == Method::DELETE {
-            let delete = Change::Delete(grouping.key().into());
-            return begin(Changing::new(self, inputs, delete));
-        }
-        let refuse = |what: &dyn std::fmt::Display| {
-            inputs.refusals().refused(Input::Push, grouping.job(), "malformed", what);
-        };
-        let admission = match Admission::new(inputs, Input::Push, &source(request)) {
-            Ok(admission) => admission,
-            Err(response) => return response.into(),
-        };
-        let options = match Options::of(&self.settings, &grouping, request) {
-            Ok(options) => options,
-            Err(fault) => {
-                refuse(&fault);
-                return bad_request(fault).into();
-            }
-        };
-        let parser = Parser::new(Media::from_headers(request.headers()));
-        let pieces = match Pieces::new(request, inputs.shared().body_bytes) {
-            Ok(pieces) => pieces,
-            Err(response) => {
-                refuse(&"the body cannot be decoded");
-                return response.into();
-            }
-        };
-        let place = Place::of(&inputs.shared().places, request);
-        let batch = Batch::new(grouping, inputs.intake().limits());
-        let reading = Reading { pieces, parser, batch, options, removes, is_begun: false };
-        let stage = Stage::Reading(Box::new(reading));
-        begin(Pushing { push: self, inputs: inputs.clone(), stage, place, admission })
+/// `GET /api/v1/metrics`.
+fn list(inputs: &Inputs, request: &Request) -> Reply {
+    let push = &inputs.shared().push;
+    let reader = push.reader(request);
+    match *request.method() {
+        Method::OPTIONS => json::options(reader).into(),
+        _ => begin(List { push, inputs: inputs.clone(), listing: None, reader }),
     }
+}
+
+/// `GET /api/v1/status`.
+fn status(inputs: &Inputs, request: &Request) -> Reply {
+    let Push { flags, started, .. } = &inputs.shared().push;
+    let reader = inputs.shared().push.reader(request);
+    match *request.method() {
+        Method::OPTIONS => json::options(reader).into(),
+        _ => json::status(flags, *started, reader).into(),
+    }
+}
+
+/// `PUT /api/v1/admin/wipe`.
+fn wipe(inputs: &Inputs, _: &Request) -> Reply {
+    begin(Changing::new(&inputs.shared().push, inputs, Change::Wipe(None)))
+}
+
+/// PUT, POST and DELETE of a group, whose labels are in the path.
+fn group(inputs: &Inputs, request: &Request) -> Reply {
+    if request.method() != Method::DELETE {
+        return requests::respond::<Pushing>(inputs, request);
+    }
+    match grouping(request) {
+        Ok(grouping) => {
+            let delete = Change::Delete(grouping.key().into());
+            begin(Changing::new(&inputs.shared().push, inputs, delete))
+        }
+        Err(refusal) => refusal.respond().into(),
+    }
+}
+
+/// The group that a path names.
+fn grouping(request: &Request) -> Result<Grouping> {
+    let path = request.path();
+    let rest = path.strip_prefix("/metrics/").unwrap_or(path);
+    Grouping::parse(rest).map_err(Refusal::bad)
 }
 
 /// A push: its body is read, then it is applied.
 struct Pushing {
-    push: &'static Push,
-    inputs: Inputs,
-    stage: Stage,
-    place: Place,
-    /// What the client may bring.
-    admission: Admission,
-}
-
-enum Stage {
-    Reading(Box<Reading>),
-    Changing(Box<Changing>),
-}
-
-/// A body that is being read.
-struct Reading {
-    pieces: Pieces,
     parser: Parser,
     batch: Batch,
     options: Options,
     removes: bool,
-    /// Whether a piece of it was read.
+    /// Whether a piece of the body was read.
     is_begun: bool,
+    /// The change, once the body is read.
+    changing: Option<Box<Changing>>,
+    response: Option<Response>,
 }
 
-impl Reading {
+impl BodyInput for Pushing {
+    const INPUT: Input = super::INPUT;
+
+    fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
+        let grouping = grouping(request)?;
+        let settings = inputs.shared().push.settings();
+        let options = Options::of(settings, &grouping, request).inspect_err(|fault| {
+            inputs.refusals().refused(Self::INPUT, grouping.job(), "malformed", fault);
+        })?;
+        Ok(Self {
+            parser: Parser::new(Media::from_headers(request.headers())),
+            batch: Batch::new(grouping, inputs.intake().limits()),
+            options,
+            removes: *request.method() == Method::PUT,
+            is_begun: false,
+            changing: None,
+            response: None,
+        })
+    }
+
+    fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool> {
+        if let Some(changing) = &mut self.changing {
+            self.response = changing.step();
+            return Ok(self.response.is_some());
+        }
+        let push = &context.inputs.shared().push;
+        let read = match self.guess(body, &push.forms) {
+            Some(content) => Ok(Some(content)),
+            None => {
+                let mut buffer = [0; PIECE];
+                let (len, is_end) = piece(body, &mut buffer)?;
+                self.read(&buffer[..len], is_end, &push.forms)
+            }
+        };
+        // What a push brought counts even if it cannot be read to its end, or its client leaves.
+        context.tally.hold(self.batch.len() as u64);
+        let key = self.batch.grouping().key().into();
+        let change = match read {
+            Ok(None) => return Ok(false),
+            Ok(Some(content)) => {
+                context.tally.take(content.families.len() as u64)?;
+                let (options, removes, expiry) = (self.options, self.removes, push.settings.expiry);
+                let push = apply::Push { key, content, options, removes, now: now(), expiry };
+                Change::Push(Box::new(push))
+            }
+            Err(fault) => {
+                let job = self.batch.grouping().job();
+                context.inputs.refusals().refused(Self::INPUT, job, fault.reason(), &fault);
+                match fault {
+                    Fault::Malformed(_) => return Err(Refusal::bad(fault)),
+                    Fault::Inconsistent(_) => Change::Fail(key, Refusal::bad(fault).respond()),
+                }
+            }
+        };
+        self.changing = Some(Box::new(Changing::new(push, context.inputs, change)));
+        Ok(false)
+    }
+
+    fn finish(&mut self, _: &Tally, failed: Option<Box<Refusal>>) -> Result<Response> {
+        failed.map_or_else(|| Ok(self.response.take().unwrap_or_default()), Err)
+    }
+
+    fn refuse(input: Option<&Self>, inputs: &Inputs, refusal: Refusal) -> Response {
+        if let Some(Self { batch, .. }) = input.filter(|_| !refusal.reason.is_empty()) {
+            let (job, what) = (batch.grouping().job(), "the body cannot be decoded");
+            inputs.refusals().refused(Self::INPUT, job, "malformed", &what);
+        }
+        refusal.respond()
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.changing.as_ref().is_some_and(|changing| changing.is_waiting())
+    }
+}
+
+impl Pushing {
+    /// Finds the content of a body that differs from an earlier one in its values only.
+    fn guess(&self, body: &Pieces, forms: &Forms) -> Option<Content> {
+        let Self { parser, batch, .. } = self;
+        let plain = body.plain().filter(|body| body.len() < PIECE && parser.is_text())?;
+        forms.guess(plain, batch.grouping())
+    }
+
     /// Reads a piece. Returns what the body holds at its end.
-    fn step(&mut self, forms: &Forms) -> Result<Option<Content>, Stop> {
-        let Self { pieces, parser, batch, is_begun, .. } = self;
-        let plain = pieces.plain().filter(|body| body.len() < PIECE && parser.is_text());
-        if let Some(body) = plain
-            && let Some(content) = forms.guess(body, batch.grouping())
-        {
-            return Ok(Some(content));
-        }
-        let mut buffer = [0; PIECE];
-        let decoding = |response| Stop::Decoding(Box::new(response));
-        let (len, is_end) = piece(pieces, &mut buffer).map_err(decoding)?;
-        let body = &buffer[..len];
+    fn read(&mut self, body: &[u8], is_end: bool, forms: &Forms) -> Result<Option<Content>, Fault> {
+        let Self { parser, batch, is_begun, .. } = self;
         if !mem::replace(is_begun, true) && is_end && parser.is_text() {
-            return forms.read(body, batch).map(Some).map_err(Stop::Fault);
+            return forms.read(body, batch).map(Some);
         }
-        parser.push(body, batch).map_err(Stop::Fault)?;
+        parser.push(body, batch)?;
         if !is_end {
             return Ok(None);
         }
-        parser.finish(batch).map_err(Stop::Fault)?;
-        batch.finish().map(Some).map_err(Stop::Fault)
+        parser.finish(batch)?;
+        batch.finish().map(Some)
     }
 }
 
 /// Reads a piece of a body. Returns its length, and whether the body ends with it.
-#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-fn piece(pieces: &mut Pieces, buffer: &mut [u8]) -> Result<(usize, bool), Response> {
+fn piece(pieces: &mut Pieces, buffer: &mut [u8]) -> Result<(usize, bool)> {
     let mut len = 0;
     // A short body and its end.
     for _ in 0..2 {
@@ -274,73 +340,6 @@ fn piece(pieces: &mut Pieces, buffer: &mut [u8]) -> Result<(usize, bool), Respon
         }
     }
     Ok((len, false))
-}
-
-/// Why the reading of a body ends early.
-enum Stop {
-    Decoding(Box<Response>),
-    Fault(Fault),
-}
-
-impl Drop for Pushing {
-    /// What a push brought counts even if it cannot be read to its end, or its client leaves.
-    fn drop(&mut self) {
-        if let Stage::Reading(reading) = &self.stage {
-            self.admission.brought(reading.batch.len() as u64);
-        }
-    }
-}
-
-impl Steps for Pushing {
-    fn step(&mut self) -> Option<Response> {
-        let Self { push, inputs, stage, place, admission } = self;
-        let reading = match stage {
-            Stage::Changing(changing) => return changing.step(),
-            Stage::Reading(reading) => reading,
-        };
-        if !place.take() {
-            return None;
-        }
-        let key = reading.batch.grouping().key().into();
-        let change = match reading.step(&push.forms) {
-            Ok(None) => return None,
-            Ok(Some(content)) => {
-                let Reading { options, removes, .. } = **reading;
-                if let Err(response) = admission.take(content.families.len() as u64) {
-                    return Some(response);
-                }
-                let expiry = push.settings.expiry;
-                let push = apply::Push { key, content, options, removes, now: now(), expiry };
-                Change::Push(Box::new(push))
-            }
-            Err(Stop::Decoding(response)) => {
-                let job = reading.batch.grouping().job();
-                let what = "the body cannot be decoded";
-                inputs.refusals().refused(Input::Push, job, "malformed", &what);
-                return Some(*response);
-            }
-            Err(Stop::Fault(fault)) => {
-                let job = reading.batch.grouping().job();
-                inputs.refusals().refused(Input::Push, job, fault.reason(), &fault);
-                match fault {
-                    Fault::Malformed(_) => return Some(bad_request(fault)),
-                    Fault::Inconsistent(_) => {
-                        admission.brought(reading.batch.len() as u64);
-                        Change::Fail(key, bad_request(fault))
-                    }
-                }
-            }
-        };
-        *stage = Stage::Changing(Box::new(Changing::new(push, inputs, change)));
-        None
-    }
-
-    fn is_waiting(&self) -> bool {
-        match &self.stage {
-            Stage::Changing(changing) => changing.is_waiting(),
-            Stage::Reading(_) => self.place.is_waiting(),
-        }
-    }
 }
 
 /// `GET /api/v1/metrics`.
@@ -359,7 +358,7 @@ impl Steps for List {
         let groups = self.push.groups();
         let listing = self.listing.get_or_insert_with(|| Listing::new(groups.keys()));
         if !listing.reserve() {
-            return Some(unavailable(NO_MEMORY, "1"));
+            return Some(Refusal::unavailable(NO_MEMORY, "1").respond());
         }
         let body = listing.step(&groups, &mut self.inputs.intake())?;
         Some(json::respond(body, self.reader.take()))
@@ -374,31 +373,12 @@ impl Steps for List {
     }
 }
 
-/// The response, if it takes about 100 us or less, or else the rest of the steps.
-fn begin(mut steps: impl Steps + 'static) -> Reply {
-    let begun = Instant::now();
-    loop {
-        if let Some(response) = steps.step() {
-            return Reply::Now(response);
-        }
-        if steps.is_waiting() || begun.elapsed() > TURN {
-            return Reply::Steps(Box::new(steps));
-        }
-    }
-}
-
 /// The body of the response to a listing that finds no memory.
 const NO_MEMORY: &str = "there is no memory for the response: try again, or raise the limit on \
-                         address space (ulimit -v)\n";
-
-/// How much of a body is read in one step, in about 100 us.
-const PIECE: usize = 16 << 10;
+                         address space (ulimit -v)";
 
 /// How long a request waits for the index in one step.
 const MOMENT: Duration = Duration::from_micros(50);
-
-/// How long a request may take at once.
-const TURN: Duration = Duration::from_micros(100);
 
 /// The time now.
 pub(super) fn now() -> Nanos {

@@ -15,9 +15,9 @@ use quipu_wire::remote::statsd::{
 use super::forms::{Forms, TagValues};
 use super::metrics::{Counts, Samples};
 use crate::Shared;
+use crate::list::Input;
 use crate::listeners::mapping::{Class, scaled};
 use crate::listeners::{Common, Names, Reader, Report, put_labels, recycle};
-use crate::refusals::Input;
 
 /// Takes the samples of the lines of one listener.
 pub(super) struct Receiver {
@@ -32,7 +32,7 @@ pub(super) struct Receiver {
 }
 
 impl Reader for Receiver {
-    const INPUT: Input = Input::Statsd;
+    const INPUT: Input = Input::named("statsd");
     const FRAMES: bool = true;
 
     fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>) {

@@ -12,20 +12,15 @@
 mod families;
 mod taking;
 
-use std::time::{Duration, Instant};
-
 use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 use self_cell::self_cell;
 
-use super::body::Pieces;
-use super::place::{Place, SMALL};
-use super::{Inputs, body};
+use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Refusal, Result, STEP, Tally};
 use quipu_client::media::Media;
-use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
-use quipu_http::{Reply, Request, Response, Steps, text};
+use quipu_http::{Request, Response};
 
 pub use families::Families;
 use taking::{Step, Taking, Written};
@@ -33,65 +28,8 @@ use taking::{Step, Taking, Written};
 /// The most bytes of a request before compression, as in Prometheus.
 const MOST_BYTES: usize = 32 << 20;
 
-/// Takes a request.
-pub fn respond(inputs: &Inputs, request: &Request) -> Reply {
-    match read(inputs, request) {
-        Ok(mut writing) => match writing.step() {
-            Some(response) => Reply::Now(response),
-            None => Reply::Steps(Box::new(writing)),
-        },
-        Err(response) => Reply::Now(response),
-    }
-}
-
-#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-fn read(inputs: &Inputs, request: &Request) -> Result<Writing, Response> {
-    // The head is checked before the body is touched.
-    let version = version(request)?;
-    let via = &inputs.shared().via;
-    let came = via.check(request.headers()).map_err(|Loop| is_own(via))?;
-    let coding =
-        request.headers().get(CONTENT_ENCODING).map_or(&b"snappy"[..], HeaderValue::as_bytes);
-    let limit = inputs.shared().body_bytes.min(MOST_BYTES);
-    let (is_large, body) = match coding.trim_ascii() {
-        coding if coding.eq_ignore_ascii_case(b"snappy") => {
-            let block = request.body().clone();
-            (body::may_exceed(&block, SMALL), Body::Block(block, limit))
-        }
-        // How much a body of zstd expands to is not known before.
-        coding if coding.eq_ignore_ascii_case(b"zstd") => {
-            (true, Body::Pieces(Pieces::new(request, limit)?))
-        }
-        _ => {
-            let remedy = "compress the body with Snappy, in its block format, or with zstd";
-            return Err(unsupported(remedy));
-        }
-    };
-    Ok(Writing {
-        place: Place::new(&inputs.shared().places, is_large),
-        body,
-        has_begun: false,
-        reading: None,
-        taking: Taking::new(inputs, request, version)?,
-        version,
-        via,
-        came,
-    })
-}
-
-/// The response to the daemon's own samples. Its number tells the sender that the response is about
-/// a loop, not about the samples.
-fn is_own(via: &Via) -> Response {
-    let mut response = text(StatusCode::CONFLICT, format!("{LOOP}\n"));
-    if let Ok(own) = HeaderValue::from_str(via.own()) {
-        response.headers_mut().insert(FIELD, own);
-    }
-    response
-}
-
 /// The version that the content type names. A type without parameters is 1.0, and so is none.
-#[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-fn version(request: &Request) -> Result<WriteVersion, Response> {
+fn version(request: &Request) -> Result<WriteVersion> {
     if !request.headers().contains_key(CONTENT_TYPE) {
         return Ok(WriteVersion::One);
     }
@@ -106,8 +44,8 @@ fn version(request: &Request) -> Result<WriteVersion, Response> {
     }
 }
 
-fn unsupported(what: &str) -> Response {
-    text(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("{what}\n"))
+fn unsupported(what: &str) -> Box<Refusal> {
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
 }
 
 self_cell! {
@@ -119,101 +57,88 @@ self_cell! {
     }
 }
 
-/// A compressed body.
-enum Body {
-    /// A block of Snappy as it came, until the request has its place, and the most bytes of it
-    /// before compression.
-    Block(Bytes, usize),
-    /// What is read piece by piece.
-    Pieces(Pieces),
-}
-
 /// A request that is being taken.
-struct Writing {
-    place: Place,
-    body: Body,
-    has_begun: bool,
+pub struct Writing {
+    version: WriteVersion,
+    /// Once the body is expanded.
     reading: Option<Reading>,
     taking: Taking,
-    version: WriteVersion,
-    via: &'static Via,
-    /// Until a sample was taken.
-    came: Came,
 }
 
-/// How long a step takes, and after how many series and values it looks at the time.
-const STEP: Duration = Duration::from_micros(100);
+/// After how many series and values a step looks at the time.
 const WORK_PER_LOOK: usize = 32;
 
-impl Writing {
-    /// Expands the body, or a part of it if that takes long.
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    fn open(&mut self, begun: Instant) -> Result<Option<Reading>, Response> {
-        let Self { body, has_begun, taking, version, .. } = self;
-        if !std::mem::replace(has_begun, true) {
-            taking.begin()?;
-        }
-        let bytes = match body {
-            Body::Block(block, limit) => body::expand_block(&std::mem::take(block), *limit)?,
-            Body::Pieces(pieces) => loop {
-                if let Some(bytes) = pieces.gather()? {
-                    break bytes;
-                }
-                if begun.elapsed() >= STEP {
-                    return Ok(None);
-                }
-            },
-        };
-        let reading = Reading::try_new(bytes, |bytes| WriteReader::new(*version, bytes));
-        reading.map(Some).map_err(|error| {
-            taking.refuse_request(&error);
-            response(*version, taking)
-        })
-    }
-}
+impl BodyInput for Writing {
+    const INPUT: Input = Input::named("remote_write");
+    const IS_RELAYED: bool = true;
 
-impl Steps for Writing {
-    fn step(&mut self) -> Option<Response> {
-        if !self.place.take() {
-            return None;
-        }
-        let begun = Instant::now();
-        if self.reading.is_none() {
-            match self.open(begun) {
-                Ok(Some(reading)) => self.reading = Some(reading),
-                Ok(None) => return None,
-                Err(response) => return Some(response),
+    fn new(_: &Inputs, request: &Request) -> Result<Self> {
+        let version = version(request)?;
+        Ok(Self { version, reading: None, taking: Taking::new(version) })
+    }
+
+    fn body(&self, request: &Request, limit: usize) -> Result<Pieces> {
+        let coding =
+            request.headers().get(CONTENT_ENCODING).map_or(&b"snappy"[..], HeaderValue::as_bytes);
+        let limit = limit.min(MOST_BYTES);
+        match coding.trim_ascii() {
+            coding if coding.eq_ignore_ascii_case(b"snappy") => {
+                Ok(Pieces::block(request.body(), limit))
+            }
+            coding if coding.eq_ignore_ascii_case(b"zstd") => Pieces::new(request, limit),
+            _ => {
+                Err(unsupported("compress the body with Snappy, in its block format, or with zstd"))
             }
         }
-        let Self { reading: Some(reading), taking, version, via, came, .. } = self else {
-            return None;
-        };
-        let has_ended = reading.with_dependent_mut(|_, reader| {
-            let mut taking = taking.step();
+    }
+
+    fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool> {
+        let Self { version, reading, taking } = self;
+        let begun = context.begun;
+        if reading.is_none() {
+            let Some(bytes) = body.gather(begun)? else { return Ok(false) };
+            match Reading::try_new(bytes, |bytes| WriteReader::new(*version, bytes)) {
+                Ok(opened) => *reading = Some(opened),
+                Err(error) => {
+                    taking.step(context).refuse_request(&error);
+                    return Ok(true);
+                }
+            }
+        }
+        let Some(reading) = reading else { return Ok(true) };
+        let mut step = taking.step(context);
+        reading.with_dependent_mut(|_, reader| {
             loop {
-                let (mut work, mut has_ended) = (0, false);
-                while work < WORK_PER_LOOK && !has_ended {
-                    match take_next(reader, &mut taking) {
+                let mut work = 0;
+                while work < WORK_PER_LOOK {
+                    match take_next(reader, &mut step) {
                         Some(done) => work += done,
-                        None => has_ended = true,
+                        None => return Ok(true),
                     }
                 }
-                if taking.has_taken() {
-                    via.note(came);
-                }
-                if has_ended {
-                    return true;
-                }
                 if begun.elapsed() >= STEP {
-                    return false;
+                    return Ok(false);
                 }
             }
-        });
-        has_ended.then(|| response(*version, taking))
+        })
     }
 
-    fn is_waiting(&self) -> bool {
-        self.place.is_waiting()
+    /// The response of the tally. Only 2.0 is told what was written.
+    fn finish(&mut self, tally: &Tally, failed: Option<Box<Refusal>>) -> Result<Response> {
+        if let Some(refusal) = failed {
+            return Err(refusal);
+        }
+        let mut response = tally.end(None).unwrap_or_else(|refusal| refusal.respond());
+        if self.version == WriteVersion::Two {
+            let Written { samples, histograms, exemplars } = self.taking.written();
+            for (name, count) in
+                [(SAMPLES, samples), (HISTOGRAMS, histograms), (EXEMPLARS, exemplars)]
+            {
+                let name = HeaderName::from_static(name);
+                response.headers_mut().insert(name, HeaderValue::from(count));
+            }
+        }
+        Ok(response)
     }
 }
 
@@ -255,20 +180,6 @@ fn take(
             None
         }
     }
-}
-
-/// The response of the tally. Only 2.0 is told what was written.
-fn response(version: WriteVersion, taking: &mut Taking) -> Response {
-    let (Written { samples, histograms, exemplars }, tally) = taking.finish();
-    let mut response = tally.response(None);
-    if version == WriteVersion::Two {
-        for (name, count) in [(SAMPLES, samples), (HISTOGRAMS, histograms), (EXEMPLARS, exemplars)]
-        {
-            let name = HeaderName::from_static(name);
-            response.headers_mut().insert(name, HeaderValue::from(count));
-        }
-    }
-    response
 }
 
 const SAMPLES: &str = "x-prometheus-remote-write-samples-written";

@@ -12,24 +12,15 @@ use quipu_wire::remote::{
 
 use super::families::Known;
 use crate::encoded::{self, EncodedSeries, NameType, Timed, Version};
-use crate::refusals::Input;
+use crate::requests::Context;
 use crate::tally::{Shown, Tally};
 use crate::types::{self, Class};
 use crate::{Inputs, Shared};
-use quipu_http::{Request, Response};
-use quipu_process::address::Source;
 
 /// What a request has brought so far.
 pub(super) struct Taking {
-    inputs: Inputs,
-    part: Part,
-}
-
-/// What changes from series to series.
-struct Part {
     version: WriteVersion,
     written: Written,
-    tally: Tally,
     /// The number of the series in the request, from 1 on.
     number: u64,
     /// The name of the last series, and what is known of its family: series of a name come
@@ -66,7 +57,8 @@ pub(super) struct Step<'t> {
     /// The series that are known by the bytes of their labels.
     encoded: RefMut<'t, EncodedSeries>,
     moment: Moment,
-    part: &'t mut Part,
+    tally: &'t mut Tally,
+    part: &'t mut Taking,
 }
 
 /// A series with its name.
@@ -81,78 +73,37 @@ struct Named<'s> {
 type Fault = (&'static str, String);
 
 impl Taking {
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn new(
-        inputs: &Inputs,
-        request: &Request,
-        version: WriteVersion,
-    ) -> Result<Self, Response> {
-        let part = Part {
+    pub(super) fn new(version: WriteVersion) -> Self {
+        Self {
             version,
             written: Written::default(),
-            tally: Tally::new(Input::RemoteWrite, inputs, request)?,
             number: 0,
             last_name: String::new(),
             known: None,
             kept: SeriesType::Unknown,
             buckets: Buckets::default(),
             bytes: Vec::new(),
-        };
-        Ok(Self { inputs: inputs.clone(), part })
-    }
-
-    /// Begins to take the request, whose turn has come.
-    ///
-    /// # Errors
-    /// Those of [`Tally::begin`].
-    #[expect(clippy::result_large_err, reason = "the response to send, once for each request")]
-    pub(super) fn begin(&mut self) -> Result<(), Response> {
-        self.part.tally.begin()
+        }
     }
 
     /// Begins to take a few series.
-    pub(super) fn step(&mut self) -> Step<'_> {
-        let Self { inputs, part } = self;
-        let mut intake = inputs.intake();
-        intake.set_source(&Source::named(part.tally.source()));
-        let (encoded, moment) = (inputs.written(), Moment::now());
-        Step { inputs, intake, encoded, moment, part }
+    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
+        let (inputs, intake) = (context.inputs, context.intake());
+        let (encoded, moment, tally) = (inputs.written(), Moment::now(), &mut *context.tally);
+        Step { inputs, intake, encoded, moment, tally, part: self }
     }
 
-    /// Refuses the rest of a request that cannot be read.
-    pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
-        self.part.refuse_request(error);
-    }
-
-    /// What was written, and what was taken and refused.
-    pub(super) fn finish(&mut self) -> (Written, &Tally) {
-        self.part.tally.report();
-        (self.part.written, &self.part.tally)
-    }
-}
-
-impl Part {
-    fn refuse_request(&mut self, error: &quipu_wire::Error) {
-        let number = self.number;
-        self.tally.refused("malformed", format_args!("{error}, after {number} series"));
-    }
-}
-
-impl Drop for Step<'_> {
-    fn drop(&mut self) {
-        self.part.tally.report();
+    /// What was written.
+    pub(super) fn written(&self) -> Written {
+        self.written
     }
 }
 
 impl Step<'_> {
-    /// Whether any sample of the request was taken.
-    pub(super) fn has_taken(&self) -> bool {
-        self.part.tally.has_taken()
-    }
-
     /// Refuses the rest of a request that cannot be read.
     pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
-        self.part.refuse_request(error);
+        let number = self.part.number;
+        self.tally.refused("malformed", format_args!("{error}, after {number} series"));
     }
 
     /// Keeps what a sender of 1.0 says of a family.
@@ -179,7 +130,7 @@ impl Step<'_> {
         samples: &[Sample],
         metadata: &Metadata<'_>,
     ) -> usize {
-        let Self { inputs, intake, encoded, moment, part } = self;
+        let Self { inputs, intake, encoded, moment, tally, part } = self;
         let (shared, encoded) = (inputs.shared(), &mut **encoded);
         let is_current = match stated(metadata) {
             Some(stated) => encoded.series(series).is_some_and(|known| known.series_type == stated),
@@ -201,7 +152,7 @@ impl Step<'_> {
         let taken = samples.iter().take_while(take).count();
         part.number += u64::from(taken == samples.len());
         part.written.samples += taken as u64;
-        part.tally.took(taken as u64);
+        tally.took(taken as u64);
         taken
     }
 
@@ -237,12 +188,12 @@ impl Step<'_> {
         self.part.number += 1;
         let number = self.part.number;
         if let Some(fault) = series.fault {
-            self.part.tally.refused("labels", format_args!("series {number}: {fault}"));
+            self.tally.refused("labels", format_args!("series {number}: {fault}"));
             return;
         }
         let Some(name) = series.label(NAME).filter(|name| !name.is_empty()) else {
             let what = format_args!("series {number}: it has no name; give the label {NAME}");
-            self.part.tally.refused("name", what);
+            self.tally.refused("name", what);
             return;
         };
         // The label of the name sorts before those in lower case.
@@ -319,10 +270,10 @@ impl Step<'_> {
             && shared.rules.is_none()
             && intake.read(named.name, named.labels, |_| {}).is_ok_and(|count| count == 0)
         {
-            let Part { number, tally, .. } = &mut *self.part;
+            let number = self.part.number;
             let shown = Shown { name: named.name, labels: named.labels };
             let what = "it has exemplars and no value: send a sample or a histogram first";
-            tally.refused("exemplar", format_args!("series {number}, {shown}: {what}"));
+            self.tally.refused("exemplar", format_args!("series {number}, {shown}: {what}"));
         }
     }
 
@@ -342,11 +293,11 @@ impl Step<'_> {
     /// Counts a value; returns whether it was taken.
     fn count(&mut self, named: &Named<'_>, taken: Result<(), Fault>) -> bool {
         match taken {
-            Ok(()) => self.part.tally.took(1),
+            Ok(()) => self.tally.took(1),
             Err((reason, ref what)) => {
-                let Part { number, tally, .. } = &mut *self.part;
+                let number = self.part.number;
                 let shown = Shown { name: named.name, labels: named.labels };
-                tally.refused(reason, format_args!("series {number}, {shown}: {what}"));
+                self.tally.refused(reason, format_args!("series {number}, {shown}: {what}"));
             }
         }
         taken.is_ok()

@@ -1,0 +1,183 @@
+//! The skeleton of a request with a body, which all inputs over HTTP share.
+//!
+//! An input is a [`BodyInput`]: it reads the head of a request, and takes the body piece by piece.
+//! The rest is here: the limits on the rate of samples and on memory, the coding of the body, loops
+//! of daemons, the steps in which a long request is taken, and what was taken and refused.
+
+use std::cell::RefMut;
+use std::time::{Duration, Instant};
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use quipu::intake::Intake;
+use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
+
+pub use super::Inputs;
+pub use super::body::Pieces;
+pub use super::list::Input;
+use super::place::Place;
+pub use super::refusal::{Refusal, Result};
+pub use super::tally::Tally;
+use quipu_http::{Reply, Request, Response, Steps};
+use quipu_process::address::Source;
+
+/// An input over HTTP: the state of one request.
+pub trait BodyInput: Sized + 'static {
+    /// Its row in the list.
+    const INPUT: Input;
+    /// Whether daemons send such requests to each other, so that they may go round in a loop.
+    const IS_RELAYED: bool = false;
+
+    /// Reads the head of a request.
+    ///
+    /// # Errors
+    /// What is wrong with the head.
+    fn new(inputs: &Inputs, request: &Request) -> Result<Self>;
+
+    /// The body of the request, of which this number of bytes is taken after decompression.
+    ///
+    /// # Errors
+    /// The coding is not supported.
+    fn body(&self, request: &Request, limit: usize) -> Result<Pieces> {
+        Pieces::new(request, limit)
+    }
+
+    /// Takes what the body has, until the time of the step is over. Returns whether that was all.
+    ///
+    /// # Errors
+    /// The rest of the body is not taken.
+    fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool>;
+
+    /// The response after the last step, which may have failed.
+    ///
+    /// # Errors
+    /// Something is refused.
+    fn finish(&mut self, tally: &Tally, failed: Option<Box<Refusal>>) -> Result<Response> {
+        tally.end(failed)
+    }
+
+    /// The response to a request that is refused; without an input if its head is.
+    fn refuse(_input: Option<&Self>, _inputs: &Inputs, refusal: Refusal) -> Response {
+        refusal.respond()
+    }
+
+    /// Whether the last step could do nothing but wait for another request.
+    fn is_waiting(&self) -> bool {
+        false
+    }
+}
+
+/// The part of a request that is taken without a break.
+pub struct Context<'t> {
+    /// The inputs of this thread.
+    pub inputs: &'t Inputs,
+    /// What was taken and refused.
+    pub tally: &'t mut Tally,
+    /// When it began.
+    pub begun: Instant,
+}
+
+impl<'t> Context<'t> {
+    /// The intake of this thread. What it takes is of the request's source.
+    pub fn intake(&self) -> RefMut<'t, Intake> {
+        let mut intake = self.inputs.intake();
+        intake.set_source(&Source::named(self.tally.source()));
+        intake
+    }
+}
+
+/// How long a step takes, about.
+pub const STEP: Duration = Duration::from_micros(100);
+
+/// Handles a request.
+pub fn respond<I: BodyInput>(inputs: &Inputs, request: &Request) -> Reply {
+    let input = match I::new(inputs, request) {
+        Ok(input) => input,
+        Err(refusal) => return I::refuse(None, inputs, *refusal).into(),
+    };
+    match admit(&input, inputs, request) {
+        Ok((came, body, tally)) => {
+            let place = Place::new(&inputs.shared().places, body.is_large());
+            begin(Running { input, inputs: inputs.clone(), place, body, tally, came })
+        }
+        Err(refusal) => I::refuse(Some(&input), inputs, *refusal).into(),
+    }
+}
+
+/// Checks all of a request but its body.
+fn admit<I: BodyInput>(
+    input: &I,
+    inputs: &Inputs,
+    request: &Request,
+) -> Result<(Came, Pieces, Tally)> {
+    let shared = inputs.shared();
+    let came = match I::IS_RELAYED {
+        true => shared.via.check(request.headers()).map_err(|Loop| is_own(&shared.via))?,
+        false => Came::default(),
+    };
+    let body = input.body(request, shared.body_bytes)?;
+    Ok((came, body, Tally::new(I::INPUT, inputs, request)?))
+}
+
+/// The refusal of the daemon's own samples. Its number tells the sender that the response is about
+/// a loop, not about the samples.
+fn is_own(via: &Via) -> Box<Refusal> {
+    let refusal = Refusal::new(StatusCode::CONFLICT, LOOP);
+    match HeaderValue::from_str(via.own()) {
+        Ok(own) => refusal.with(FIELD, own),
+        Err(_) => refusal,
+    }
+}
+
+/// The response, if it takes about 100 us or less, or else the rest of the steps.
+pub fn begin(mut steps: impl Steps + 'static) -> Reply {
+    let begun = Instant::now();
+    loop {
+        if let Some(response) = steps.step() {
+            return Reply::Now(response);
+        }
+        if steps.is_waiting() || begun.elapsed() > STEP {
+            return Reply::Steps(Box::new(steps));
+        }
+    }
+}
+
+/// A request that is being taken.
+struct Running<I> {
+    input: I,
+    inputs: Inputs,
+    place: Place,
+    body: Pieces,
+    tally: Tally,
+    /// Until a sample was taken.
+    came: Came,
+}
+
+impl<I: BodyInput> Steps for Running<I> {
+    fn step(&mut self) -> Option<Response> {
+        if !self.place.take() {
+            return None;
+        }
+        let Self { input, inputs, body, tally, came, .. } = self;
+        if let Err(refusal) = tally.begin() {
+            return Some(I::refuse(Some(input), inputs, *refusal));
+        }
+        let mut context = Context { inputs, tally, begun: Instant::now() };
+        let has_ended = input.step(body, &mut context);
+        context.tally.report();
+        if context.tally.taken() > 0 {
+            inputs.shared().via.note(came);
+        }
+        let failed = match has_ended {
+            Ok(false) => return None,
+            Ok(true) => None,
+            Err(refusal) => Some(refusal),
+        };
+        let response = input.finish(context.tally, failed);
+        Some(response.unwrap_or_else(|refusal| I::refuse(Some(input), inputs, *refusal)))
+    }
+
+    fn is_waiting(&self) -> bool {
+        self.place.is_waiting() || self.input.is_waiting()
+    }
+}
