@@ -5,6 +5,8 @@
 
 pub mod body;
 mod brief;
+#[cfg(test)]
+mod echo;
 mod encoded;
 pub mod gate;
 pub mod graphite;
@@ -72,6 +74,8 @@ pub static LIST: &[Row] = &[
     Row { name: "ingest", routes: &[Route::post::<ingest::Ingesting>("/ingest")] },
     Row { name: "statsd", routes: &[] },
     Row { name: "graphite", routes: &[] },
+    #[cfg(test)]
+    Row { name: "echo", routes: &[Route::post::<echo::Echo>("/echo")] },
 ];
 
 /// The settings of all inputs.
