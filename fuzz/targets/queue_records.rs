@@ -3,10 +3,10 @@
 
 #![no_main]
 
-#[path = "../fixed_seed.rs"]
-mod fixed_seed;
 #[path = "queue_coding.rs"]
 mod coding;
+#[path = "../fixed_seed.rs"]
+mod fixed_seed;
 #[path = "../../crates/outputs/src/queue/records.rs"]
 mod records;
 

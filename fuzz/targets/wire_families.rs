@@ -5,8 +5,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quipu_wire::remote::exposition::text::{Format, Options, Reader};
-use quipu_wire::remote::exposition::{Families, Family, Limits, Value, read_families};
+use quipu_wire::remote::exposition::text::{Options, TextFormat, TextReader};
+use quipu_wire::remote::exposition::{Families, Family, Limits, MetricValue, read_families};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
@@ -21,8 +21,8 @@ fuzz_target!(|input: &[u8]| {
         metrics += family.metrics().len();
     };
     let format = match first & 3 {
-        0 => Format::Prometheus,
-        1 => Format::OpenMetrics,
+        0 => TextFormat::Prometheus,
+        1 => TextFormat::OpenMetrics,
         _ => {
             if let Err(error) = read_families(bytes, limits, each) {
                 assert!(error.offset().expect("reading fails somewhere") <= bytes.len() as u64);
@@ -30,7 +30,7 @@ fuzz_target!(|input: &[u8]| {
             return;
         }
     };
-    let mut reader = Reader::new(bytes, Options::new(format));
+    let mut reader = TextReader::new(bytes, Options::new(format));
     let mut families = Families::new(format, limits);
     let mut lines = 0;
     while let Some(item) = reader.next() {
@@ -49,7 +49,7 @@ fn check(family: Family<'_>) {
         assert!(labels.is_sorted_by(|a, b| a.0 < b.0), "{labels:?}");
         assert!(labels.iter().all(|(name, value)| !name.is_empty() && !value.is_empty()));
         match metric.value() {
-            Value::Histogram(histogram) => {
+            MetricValue::Histogram(histogram) => {
                 let mut bounds = histogram.buckets().map(|bucket| bucket.upper_bound);
                 assert!(bounds.by_ref().is_sorted_by(|a, b| a < b));
                 if let Some(native) = histogram.native {
@@ -58,7 +58,7 @@ fn check(family: Family<'_>) {
                     }
                 }
             }
-            Value::Summary(summary) => {
+            MetricValue::Summary(summary) => {
                 assert!(summary.quantiles().is_sorted_by(|a, b| a.0 < b.0));
             }
             _ => {}

@@ -5,7 +5,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quipu_wire::remote::graphite::Lines;
+use quipu_wire::remote::graphite::GraphiteLines;
 use quipu_wire::remote::{Cut, LineBuffer};
 
 fuzz_target!(|input: &[u8]| {
@@ -28,7 +28,7 @@ fuzz_target!(|input: &[u8]| {
 fn read(input: &[u8]) -> Vec<String> {
     let mut number = 1;
     let mut all = Vec::new();
-    for line in Lines::new(input) {
+    for line in GraphiteLines::new(input) {
         all.push(match line {
             Ok(sample) => {
                 assert!(sample.value.is_finite() && !sample.path.is_empty());

@@ -6,7 +6,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use quipu_wire::remote::Cut;
-use quipu_wire::remote::influx::{LineBuffer, Lines, Value};
+use quipu_wire::remote::influx::{FieldValue, InfluxLineBuffer, InfluxLines};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
@@ -22,7 +22,7 @@ const MAX_LINE: usize = 20;
 
 /// What is read of pieces of this size, and how many lines are longer than the limit.
 fn pieces(bytes: &[u8], size: usize, max_line: usize) -> (Vec<String>, usize) {
-    let (mut buffer, mut all, mut long) = (LineBuffer::new(max_line), Vec::new(), 0);
+    let (mut buffer, mut all, mut long) = (InfluxLineBuffer::new(max_line), Vec::new(), 0);
     let mut push = |piece: Cut<'_>| match piece {
         Cut::Lines(lines) => all.extend(read(lines)),
         Cut::TooLong => long += 1,
@@ -36,7 +36,7 @@ fn pieces(bytes: &[u8], size: usize, max_line: usize) -> (Vec<String>, usize) {
 fn read(input: &[u8]) -> Vec<String> {
     let mut number = 1;
     let mut all = Vec::new();
-    for line in Lines::new(input) {
+    for line in InfluxLines::new(input) {
         all.push(match line {
             Ok(point) => {
                 let mut text = format!("{:?} {:?}", point.measurement.to_cow(), point.time);
@@ -48,7 +48,7 @@ fn read(input: &[u8]) -> Vec<String> {
                 assert!(point.fields().next().is_some());
                 for (name, value) in point.fields() {
                     assert!(!name.to_cow().is_empty());
-                    assert_eq!(value.number().is_none(), value == Value::Text);
+                    assert_eq!(value.number().is_none(), value == FieldValue::Text);
                     assert!(value.number().is_none_or(f64::is_finite));
                     text += &format!(" {:?}={value:?}", name.to_cow());
                 }

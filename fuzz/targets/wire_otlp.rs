@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quipu_wire::remote::{self, MetricsReader, PointValue, Value};
+use quipu_wire::remote::{self, AttributeValue, MetricsReader, PointValue};
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
@@ -43,10 +43,10 @@ fn read(request: &[u8]) -> Result<(), quipu_wire::Error> {
     Ok(())
 }
 
-fn walk(value: &Value<'_>, depth: usize) {
-    if let Value::Nested(encoded) = value
+fn walk(value: &AttributeValue<'_>, depth: usize) {
+    if let AttributeValue::Nested(encoded) = value
         && depth < 8
     {
-        Value::each_nested(encoded, |_, value| walk(&value, depth + 1));
+        AttributeValue::each_nested(encoded, |_, value| walk(&value, depth + 1));
     }
 }

@@ -6,7 +6,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use quipu_wire::remote::statsd::{Line, Lines, Tags};
+use quipu_wire::remote::statsd::{StatsdLine, StatsdLines, Tags};
 use quipu_wire::remote::{Cut, FrameBuffer, LineBuffer};
 
 fuzz_target!(|input: &[u8]| {
@@ -60,9 +60,9 @@ fn packets(stream: &[u8], size: usize, max_frame: usize) -> Vec<Option<Vec<u8>>>
 fn read(input: &[u8], tags: Tags) -> Vec<String> {
     let mut number = 1;
     let mut all = Vec::new();
-    for line in Lines::new(input, tags) {
+    for line in StatsdLines::new(input, tags) {
         all.push(match line {
-            Ok(Line::Sample(sample)) => {
+            Ok(StatsdLine::Sample(sample)) => {
                 assert!(0.0 < sample.rate && sample.rate <= 1.0);
                 let values: Vec<_> = sample
                     .values()

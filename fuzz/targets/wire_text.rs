@@ -7,18 +7,19 @@
 
 use libfuzzer_sys::fuzz_target;
 use quipu_wire::remote::exposition::text::{
-    Format, Item, Label, LineError, Options, Reader, Reason, Stream, Visitor, value_and_time,
+    Item, Options, Stream, TextFormat, TextLabel, TextLineError, TextReader, TextReason, Visitor,
+    value_and_time,
 };
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, bytes)) = input.split_first() else { return };
-    let format = if first & 1 == 0 { Format::Prometheus } else { Format::OpenMetrics };
+    let format = if first & 1 == 0 { TextFormat::Prometheus } else { TextFormat::OpenMetrics };
     let mut options = Options::new(format);
     if first & 2 != 0 {
         options = options.max_line(40).max_labels(2);
     }
     let mut whole = Vec::new();
-    let mut reader = Reader::new(bytes, options);
+    let mut reader = TextReader::new(bytes, options);
     let mut line = 0;
     while let Some(item) = reader.next() {
         if let Err(error) = &item {
@@ -61,7 +62,7 @@ impl Visitor for Remembering {
         found.is_some()
     }
 
-    fn item(&mut self, item: Result<Item<'_, '_>, LineError>) {
+    fn item(&mut self, item: Result<Item<'_, '_>, TextLineError>) {
         if let Ok(Item::Sample(sample)) = &item {
             let shown = format!("{} {:?}", sample.name, owned(sample.labels));
             self.known.push((sample.encoded.into(), shown));
@@ -71,7 +72,7 @@ impl Visitor for Remembering {
 }
 
 /// An item as text, with the number of the line of an error.
-fn show(item: Result<Item<'_, '_>, LineError>) -> String {
+fn show(item: Result<Item<'_, '_>, TextLineError>) -> String {
     match item {
         Ok(Item::Sample(sample)) => {
             assert!(!sample.name.raw().is_empty());
@@ -81,13 +82,13 @@ fn show(item: Result<Item<'_, '_>, LineError>) -> String {
         }
         Ok(item) => format!("{item:?}"),
         // Whether a line is too long is known before the rest of it.
-        Err(error) if matches!(error.reason(), Reason::TooLong | Reason::Utf8) => {
+        Err(error) if matches!(error.reason(), TextReason::TooLong | TextReason::Utf8) => {
             format!("{}", error.line())
         }
         Err(error) => format!("{error}"),
     }
 }
 
-fn owned(labels: &[Label<'_>]) -> Vec<(String, String)> {
+fn owned(labels: &[TextLabel<'_>]) -> Vec<(String, String)> {
     labels.iter().map(|label| (label.name.to_string(), label.value.to_cow().into())).collect()
 }
