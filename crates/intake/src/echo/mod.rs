@@ -2,20 +2,19 @@
 //! tests show how much an input needs.
 
 use quipu::intake::{Given, Mode};
-use quipu_wire::remote::Cut;
-use quipu_wire::remote::influx::InfluxLineBuffer;
+use quipu_wire::remote::{Cut, LineBuffer};
 
 use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result};
 use quipu_http::Request;
 
 /// Lines that are being taken.
-pub(super) struct Echo(InfluxLineBuffer);
+pub(super) struct Echo(LineBuffer);
 
 impl BodyInput for Echo {
     const INPUT: Input = Input::named("echo");
 
     fn new(_: &Inputs, _: &Request) -> Result<Self> {
-        Ok(Self(InfluxLineBuffer::new(MAX_LINE)))
+        Ok(Self(LineBuffer::new(MAX_LINE)))
     }
 
     fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool> {
