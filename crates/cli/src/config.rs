@@ -84,6 +84,8 @@ pub enum Error {
     Read(PathBuf, std::io::Error),
     /// The file is not TOML, or has an unknown setting. The text has no secret of the file.
     Parse(PathBuf, String),
+    /// A setting has a value that TOML cannot show.
+    Write(toml::ser::Error),
     /// A setting has an unusable value, or values contradict each other.
     Value(Unusable),
     /// The mapping file of StatsD or Graphite cannot be used.
@@ -181,8 +183,11 @@ impl Settings {
     }
 
     /// The effective settings, as a TOML file.
-    pub fn to_toml(&self) -> String {
-        self.flags.to_toml().expect("flags are a flat table of plain values")
+    ///
+    /// # Errors
+    /// [`Error::Write`]: TOML has no path that is not UTF-8.
+    pub fn to_toml(&self) -> Result<String, Error> {
+        self.flags.to_toml().map_err(Error::Write)
     }
 }
 
@@ -197,6 +202,7 @@ impl fmt::Display for Error {
             Self::Parse(path, error) => {
                 write!(f, "cannot use the settings in {}: {error}", printable(path))
             }
+            Self::Write(error) => write!(f, "the settings can be used, but not shown: {error}"),
             Self::Value(unusable) => unusable.fmt(f),
             Self::Mapping(error) => write!(f, "{error}"),
             Self::Rules(error) => write!(f, "{error}"),
@@ -208,6 +214,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Read(_, error) => Some(error),
+            Self::Write(error) => Some(error),
             Self::Parse(..) | Self::Value(_) | Self::Mapping(_) | Self::Rules(_) => None,
         }
     }

@@ -198,7 +198,10 @@ fn serve(arguments: &Serve) -> ExitCode {
         if let Err(error) = settings.check_files() {
             return unusable(&error);
         }
-        return printed(print(|out| out.write_all(settings.to_toml().as_bytes())));
+        return match settings.to_toml() {
+            Ok(text) => printed(print(|out| out.write_all(text.as_bytes()))),
+            Err(error) => unusable(&error),
+        };
     }
     logs::start(settings.log_format, settings.log_level);
     for name in strange {

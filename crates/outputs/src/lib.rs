@@ -95,6 +95,8 @@ pub struct QueueOptions {
     pub bytes: u64,
 }
 
+const REMEDY: &str = "give each daemon its own by --remote-write-queue-directory";
+
 /// Why the outputs cannot start.
 #[derive(Debug)]
 pub enum Error {
@@ -173,7 +175,7 @@ impl Outputs {
             let (name, count) = (receiver.name(), options.shards.max(1));
             let queue = options.queue.as_ref().zip(queues.as_ref()).map(|(queue, metrics)| {
                 let metrics = metrics.receiver(name);
-                Queue::open(&queue.directory, name, queue.bytes, count, metrics)
+                Queue::open(&queue.directory, name, queue.bytes, count, metrics, REMEDY)
             });
             let queue = queue.transpose().map_err(|what| Error::Queue("remote write", what))?;
             let version = versions.with(&[name]);

@@ -375,7 +375,6 @@ impl<P: Protocol> Sender<P> {
         patience: &Patience<'_>,
         mut sending: Option<(&Snapshot, &mut Course)>,
     ) -> Attempt {
-        let timeout = self.timeout(patience);
         let via = self.shards.via();
         let (mut body, mut is_asked) = (Cow::Borrowed(body), false);
         loop {
@@ -385,6 +384,7 @@ impl<P: Protocol> Sender<P> {
                 None => {}
             }
             let fields = fields::of(&body, &via);
+            let timeout = self.timeout(patience);
             let post = || self.client.post(&fields, &body.bytes, timeout);
             let sending = sending.as_mut().map(|(snapshot, course)| (*snapshot, &mut **course));
             let (sent, queued) = self.while_keeping(post, timeout, patience, sending);

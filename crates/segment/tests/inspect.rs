@@ -103,7 +103,7 @@ fn it_shows_what_the_segment_holds() {
     let report = inspection.report();
     assert_eq!(report.damage, []);
     let header = report.header.unwrap();
-    assert_eq!((header.size, header.used, header.version), (segment.size(), segment.used(), 2));
+    assert_eq!((header.size, header.used, header.version), (segment.size(), segment.used(), 3));
     assert_eq!((report.is_open, header.is_clean, header.tokens), (Some(true), false, 1));
     assert_eq!(inspection.is_alive(1), Some(true));
     assert_eq!(inspection.is_alive(2), Some(false));

@@ -1,7 +1,7 @@
 //! Looks for sources again and again: the part of a thread. A thread for each place, since file
 //! systems may hang.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,12 +15,13 @@ pub struct Watcher {
     pub places: Vec<String>,
     /// A file that is not a source: the caller's own.
     except: PathBuf,
-    faults: HashMap<PathBuf, String>,
+    /// Those of the last look.
+    faults: HashSet<(PathBuf, String)>,
 }
 
 /// The most threads. More places than that share them.
 const MAX_THREADS: usize = 32;
-/// The most faults that are remembered.
+/// The most faults of a look that are remembered and reported.
 const MAX_FAULTS: usize = 10_000;
 
 impl Watcher {
@@ -30,7 +31,7 @@ impl Watcher {
         let each = |first: usize| Self {
             places: places.iter().skip(first).step_by(count).cloned().collect(),
             except: except.to_owned(),
-            faults: HashMap::new(),
+            faults: HashSet::new(),
         };
         (0..count).map(each).collect()
     }
@@ -46,9 +47,9 @@ impl Watcher {
 
     /// The faults of a look that the look before did not have.
     pub fn new_faults<'l>(&mut self, look: &'l Look) -> Vec<&'l (PathBuf, String)> {
-        let known = look.faults.iter().take(MAX_FAULTS).cloned().collect();
-        let before = std::mem::replace(&mut self.faults, known);
-        look.faults.iter().filter(|(path, what)| before.get(path) != Some(what)).collect()
+        let faults = look.faults.iter().take(MAX_FAULTS);
+        let before = std::mem::replace(&mut self.faults, faults.clone().cloned().collect());
+        faults.filter(|fault| !before.contains(*fault)).collect()
     }
 }
 
@@ -83,5 +84,17 @@ mod tests {
         fs::write(path("none"), "").unwrap();
         let sound = watcher.look();
         assert_eq!((watcher.new_faults(&sound).len(), watcher.new_faults(&look).len()), (0, 1));
+    }
+
+    #[test]
+    fn faults_beyond_those_that_are_remembered_are_not_reported_at_each_look() {
+        let mut watcher = Watcher::by_thread(&["none".to_owned()], Path::new("")).remove(0);
+        let fault = |n: usize, what: &str| (PathBuf::from(n.to_string()), what.to_owned());
+        let mut look = watcher.look();
+        // A path may have two faults.
+        look.faults = vec![fault(0, "a link"), fault(0, "not there")];
+        assert_eq!([(); 2].map(|()| watcher.new_faults(&look).len()), [2, 0]);
+        look.faults = (0..MAX_FAULTS + 1).map(|n| fault(n, "a link")).collect();
+        assert_eq!([(); 2].map(|()| watcher.new_faults(&look).len()), [MAX_FAULTS - 1, 0]);
     }
 }

@@ -17,7 +17,7 @@ fn resolve(toml: &str) -> Result<Settings, Error> {
 
 #[test]
 fn the_help_names_the_defaults_that_hold() {
-    let defaults: toml::Table = toml::from_str(&resolve("").unwrap().to_toml()).unwrap();
+    let defaults: toml::Table = toml::from_str(&resolve("").unwrap().to_toml().unwrap()).unwrap();
     let command: Command = Line::command();
     for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
         let name = argument.get_long().unwrap();
@@ -48,7 +48,7 @@ fn flags_weigh_more_than_the_file() {
     let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
     let file = Flags::from_toml("window = \"20s\"\naccuracy = \"1s\"").unwrap();
     let settings = Settings::resolve(flags.or(file)).unwrap();
-    let shown = settings.to_toml();
+    let shown = settings.to_toml().unwrap();
     for part in ["window = \"10s\"", "accuracy = \"1s\"", "keys = 5", "span = \"1h\""] {
         assert!(shown.contains(part), "{part} in {shown}");
     }
@@ -118,7 +118,7 @@ fn queries_of_receivers_and_targets_are_not_shown() {
     assert_eq!(shown["remote-write"], "[\"http://a/w\"]");
     assert_eq!(shown["otlp"], "[\"http://b/v1/metrics\"]");
     assert_eq!(shown["scrape"], "[\"j=http://c\", \"unix:/d:/m\"]");
-    let file = settings.to_toml();
+    let file = settings.to_toml().unwrap();
     for url in ["http://a/w?key=fish", "http://b/v1/metrics?key=fish", "j=http://c?key=fish"] {
         assert!(file.contains(url), "{file}");
     }
@@ -223,6 +223,16 @@ fn all_switches_are_given_alike() {
     }
     let error = Line::command().try_get_matches_from(["quipu", "--push", "yes"]).unwrap_err();
     assert!(error.to_string().contains("[possible values: on, off]"), "{error}");
+}
+
+#[test]
+fn a_path_that_is_not_utf_8_is_used_and_not_shown() {
+    use std::os::unix::ffi::OsStrExt;
+    let mut flags = Flags::default();
+    flags.state.state = Some(PathBuf::from(OsStr::from_bytes(b"/tmp/\xff")));
+    let settings = Settings::resolve(flags).unwrap();
+    assert_eq!(settings.state.as_os_str().as_bytes(), b"/tmp/\xff");
+    assert!(settings.to_toml().unwrap_err().to_string().contains("UTF-8"));
 }
 
 #[test]
@@ -377,7 +387,8 @@ fn fields_are_checked_with_the_settings_and_not_shown() {
     let toml = "otlp = [\"http://a\", \"http://b\"]\notlp-header = [\"X-Tenant: fish\"]";
     let settings = resolve(toml).unwrap();
     assert_eq!(settings.outputs.otlp.headers.fields.len(), 1);
-    let (shown, file) = (format!("{settings:?}{:?}", settings.flags.shown()), settings.to_toml());
+    let (shown, file) =
+        (format!("{settings:?}{:?}", settings.flags.shown()), settings.to_toml().unwrap());
     assert!(!shown.contains("fish") && shown.contains("X-Tenant: <secret>"), "{shown}");
     assert!(file.contains("otlp-header = [\"X-Tenant: <secret>\"]"), "{file}");
     // The file that was shown is refused, rather than sent.

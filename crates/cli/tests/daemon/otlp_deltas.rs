@@ -150,6 +150,11 @@ fn what_is_owed_is_for_the_daemon_alone() {
     symlink(&other, &file).unwrap();
     let daemon = home.start(&flags);
     daemon.wait_for("cannot read up to where a receiver has what was added");
+    // Nor is a link to a folder.
+    let home = Home::new();
+    fs::create_dir(home.path("elsewhere")).unwrap();
+    symlink(home.path("elsewhere"), home.path("state.quipu.otlp")).unwrap();
+    home.expect_refusal(&flags, 1, &["it is a symbolic link", "give another --state"]);
 }
 
 /// The last file with what a receiver is owed.

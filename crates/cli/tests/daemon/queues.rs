@@ -249,7 +249,8 @@ fn two_daemons_do_not_share_a_queue() {
     flags.extend(["--state", "other.quipu"]);
     let listen = format!("{}:0", home.host());
     flags.extend(["--listen", &listen]);
-    let refused = ["another daemon has", "give each its own directory"];
+    let refused =
+        ["another daemon has", "give each daemon its own by --remote-write-queue-directory"];
     home.expect_refusal(&flags, 1, &refused);
 }
 

@@ -6,6 +6,9 @@
 //! response was on its way is sent twice. Nothing is settled as long as all requests are refused
 //! for what is not in them, since the snapshot is kept if all are.
 
+use std::fs::DirBuilder;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use quipu::Registry;
@@ -14,7 +17,7 @@ use quipu_segment::printable;
 use tracing::warn;
 
 use super::growth::Totals;
-use crate::queue::{Metrics, Queue, Restored};
+use crate::queue::{Metrics, Queue, Restored, check_folder};
 use crate::snapshot::Snapshot;
 use quipu_process::time::now_ns;
 
@@ -35,6 +38,8 @@ pub(crate) struct Deltas {
 /// How far a clock may be ahead: a minute.
 const MOST_AHEAD_NS: u64 = 60_000_000_000;
 
+const REMEDY: &str = "correct its permissions, or give another --state";
+
 impl Deltas {
     /// Opens the queue of a receiver beside the state. Without one, everything is still to be sent.
     ///
@@ -46,7 +51,12 @@ impl Deltas {
         // These metrics are not shown.
         let metrics = Metrics::new(&Registry::new().prefix("quipu"));
         let metrics = metrics.map_err(|error| error.to_string())?.receiver(receiver);
-        let mut queue = Queue::open(directory.as_ref(), receiver, u64::MAX, 1, metrics)?;
+        let directory = Path::new(&directory);
+        let fail =
+            |error: io::Error| format!("cannot use {}: {error}; {REMEDY}", printable(directory));
+        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(fail)?;
+        check_folder(directory).map_err(fail)?;
+        let mut queue = Queue::open(directory, receiver, u64::MAX, 1, metrics, REMEDY)?;
         let restored = queue.restore().map_err(|error| error.to_string()).and_then(|restored| {
             let Some(Restored { totals, time_ns, owed, is_whole }) = restored else {
                 return Ok((Totals::none(hash), None));

@@ -122,27 +122,26 @@ impl Queue {
     /// there.
     ///
     /// # Errors
-    /// A text that says what is wrong with the folder: it cannot be used, or another daemon has it.
+    /// A text with the fault of the folder and the `remedy`: it cannot be used, or another daemon
+    /// has it.
     pub(super) fn open(
         directory: &Path,
         receiver: &str,
         limit: u64,
         shards: u8,
         metrics: ReceiverMetrics,
+        remedy: &str,
     ) -> Result<Self, String> {
         let folder = directory.join(folder_name(receiver));
-        let fail = |error: io::Error| {
-            format!("cannot use {}: {error}; name another directory", printable(&folder))
-        };
+        let fail =
+            |error: io::Error| format!("cannot use {}: {error}; {remedy}", printable(&folder));
         DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail)?;
+        check_folder(&folder).map_err(fail)?;
         let lock = plain(writable().create(true), &folder.join("lock")).map_err(fail)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(format!(
-                    "another daemon has {} open; give each its own directory",
-                    printable(&folder)
-                ));
+                return Err(format!("another daemon has {} open; {remedy}", printable(&folder)));
             }
             Err(TryLockError::Error(error)) => return Err(fail(error)),
         }
@@ -309,7 +308,30 @@ impl Queue {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = plain(writable().create_new(true), &new)?;
+        let written = self.write_snapshot(&new, time, totals, owed);
+        let written = written.and_then(|written| fs::rename(&new, &path).map(|()| written));
+        // What was written so far would keep a disk full.
+        let (held, all) = written.inspect_err(|_| {
+            let _ = fs::remove_file(&new);
+        })?;
+        // It is there, whether or not a loss of power would undo that.
+        self.keep_last();
+        (self.waiting, self.next) = (all, number + 1);
+        self.bytes += held.bytes;
+        self.files.insert(number, held);
+        sync_directory(&path)
+    }
+
+    /// Writes a snapshot to a new file, which becomes that of the next number.
+    fn write_snapshot(
+        &mut self,
+        new: &Path,
+        time: i64,
+        totals: &[Body],
+        owed: &[Body],
+    ) -> io::Result<(Held, VecDeque<Waiting>)> {
+        let number = self.next;
+        let mut file = plain(writable().create_new(true), new)?;
         file.write_all(&HEADER)?;
         let mut held = Held { bytes: HEADER.len() as u64, waiting: 1 };
         let mut all = VecDeque::new();
@@ -325,13 +347,7 @@ impl Queue {
         }
         held.waiting += all.len();
         file.sync_all()?;
-        fs::rename(&new, &path)?;
-        // It is there, whether or not a loss of power would undo that.
-        self.keep_last();
-        (self.waiting, self.next) = (all, number + 1);
-        self.bytes += held.bytes;
-        self.files.insert(number, held);
-        sync_directory(&path)
+        Ok((held, all))
     }
 
     /// Removes the last snapshot of deltas, of which nothing is done.
@@ -624,6 +640,14 @@ impl Waiting {
     fn new(id: Id, record: &Record<'_>) -> Self {
         let Record { shard, last_shard, samples, time, body, .. } = *record;
         Self { id, length: PREFIX + body.len(), shard, last_shard, samples, time, failures: 0 }
+    }
+}
+
+/// Refuses a symbolic link at the place of a folder: it could lead to one that others write to.
+pub(super) fn check_folder(folder: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(folder)?.is_dir() {
+        true => Ok(()),
+        false => Err(io::Error::new(io::ErrorKind::NotADirectory, "it is a symbolic link")),
     }
 }
 

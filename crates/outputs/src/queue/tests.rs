@@ -14,7 +14,7 @@ fn open_with(directory: &Path, limit: u64) -> Result<Queue, String> {
 fn open_sharded(directory: &Path, limit: u64, shards: u8) -> Result<Queue, String> {
     let registry = Registry::new();
     let metrics = Metrics::new(&registry.prefix("quipu")).unwrap();
-    Queue::open(directory, URL, limit, shards, metrics.receiver(URL))
+    Queue::open(directory, URL, limit, shards, metrics.receiver(URL), "name another directory")
 }
 
 fn open(directory: &Path) -> Queue {

@@ -3,8 +3,9 @@
 //! The invariant: no sample that is not later than the [last one](crate::kind::SampleTime) changes
 //! its series. So a sample that is sent again counts once, also if this process has ended
 //! meanwhile: if it ended between the value and its time, the sample is later than the time in the
-//! cell, and is stored once more. A total that is not less than the last one does not count as a
-//! restart of the source.
+//! cell, and is stored once more. Samples of one series that come in by several threads at once may
+//! be stored in any order. A total that is not less than the last one does not count as a restart
+//! of the source.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

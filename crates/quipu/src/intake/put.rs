@@ -80,6 +80,12 @@ pub(super) fn put(
             mode => {
                 // Two threads that follow one source would both add what is missing.
                 let Ok(_guard) = segment.lock_registration() else { return PutResult::Locked };
+                // A later sample may have come while this one waited: fewer counts than that one
+                // has would look like a restart of the source.
+                let last = sample_time(entry, cells).map_or(0, |time| time.last(times.latest));
+                if times.sample.is_some_and(|sample| sample < last) {
+                    return PutResult::Done;
+                }
                 in_time(entry, cells, times.sample, || match mode {
                     Mode::Follow => layout.follow_native(&entry.family, cells, buckets, *sum),
                     _ => layout.set_native(&entry.family, cells, buckets, *sum),
