@@ -18,7 +18,7 @@ pub struct Refusal {
     pub status: StatusCode,
     /// A word for the reason, if the input counts such refusals; otherwise empty.
     pub reason: &'static str,
-    /// What is wrong and what to do, without the end of its line.
+    /// The fault and the remedy, without the end of its line.
     pub text: String,
     /// A further header field.
     pub field: Option<(HeaderName, HeaderValue)>,

@@ -31,7 +31,7 @@ pub trait BodyInput: Sized + 'static {
     /// Reads the head of a request.
     ///
     /// # Errors
-    /// What is wrong with the head.
+    /// The fault of the head.
     fn new(inputs: &Inputs, request: &Request) -> Result<Self>;
 
     /// The body of the request, of which this number of bytes is taken after decompression.
@@ -71,7 +71,7 @@ pub trait BodyInput: Sized + 'static {
 pub struct Context<'t> {
     /// The inputs of this thread.
     pub inputs: &'t Inputs,
-    /// What was taken and refused.
+    /// The samples that were taken and refused.
     pub tally: &'t mut Tally,
     /// When it began.
     pub begun: Instant,

@@ -1,4 +1,5 @@
-//! What was taken and refused of one request, for its response and for the daemon's own metrics.
+//! The samples of one request that were taken and refused, for its response and for the
+//! daemon's own metrics.
 //!
 //! If the samples of a source are limited in their rate, a request is checked when it comes, so
 //! that one that is refused costs little. It may then wait for its place while others of its source
@@ -24,21 +25,21 @@ pub struct Tally {
     input: Input,
     refusals: &'static Refusals,
     source: String,
-    /// What the source may bring; `None` if nothing is limited.
+    /// The limit on what the source brings; `None` if nothing is limited.
     allowance: Option<Allowance<'static>>,
-    /// What was brought that is to be taken or refused whole.
+    /// Samples that were read, and are taken or refused whole.
     held: u64,
     /// Whether the turn of the request has come.
     has_begun: bool,
     taken: u64,
-    /// What was taken and not reported yet.
+    /// Samples that were taken and not reported yet.
     fresh: u64,
     refused: u64,
-    /// What was refused or left out and not reported yet.
+    /// Samples that were refused or left out and not reported yet.
     fresh_refused: u64,
     /// Whether something was refused because the state has no room, which may change.
     is_full: bool,
-    /// What the response says of what was refused.
+    /// The text of the response about the first refusals.
     first: String,
     told: u64,
 }
@@ -140,7 +141,7 @@ impl Tally {
         self.refusals.refused(self.input, &self.source, reason, &what);
     }
 
-    /// As [`Tally::left_out`], of a source in the request.
+    /// Counts like [`Tally::left_out`], for a source that the request names.
     pub fn left_out_of(&mut self, source: &str, reason: &'static str, what: fmt::Arguments<'_>) {
         self.fresh_refused += 1;
         self.refusals.refused(self.input, source, reason, &what);
@@ -229,7 +230,7 @@ impl fmt::Display for Shown<'_> {
 }
 
 impl Drop for Tally {
-    /// What a request took counts even if its client leaves.
+    /// Counts the samples of a request even if its client leaves.
     fn drop(&mut self) {
         self.report();
         self.brought(self.held);

@@ -206,7 +206,7 @@ impl Outputs {
         let rejected: CounterFamily<[&'static str; 1]> = scope.register(rejected)?;
         let failing = match options.temporality {
             Temporality::Cumulative => "OTLP fails; it gets the current totals later",
-            Temporality::Delta => "OTLP fails; it gets what was added meanwhile later",
+            Temporality::Delta => "OTLP fails; it gets the increments of the meantime later",
         };
         for receiver in &options.receivers {
             let name = receiver.name();

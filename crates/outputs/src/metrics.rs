@@ -24,7 +24,7 @@ pub(super) struct ReceiverMetrics {
     failed: CounterFamily<[&'static str; 2]>,
     /// Those that cannot be written: a label or a series appears twice.
     pub(super) invalid: Counter,
-    /// Those of a snapshot that was replaced before it was sent.
+    /// Requests of a snapshot that was replaced before it was sent.
     pub(super) replaced: Counter,
     /// Has no series before everything was sent once.
     last_sent: GaugeFamily<[&'static str; 1]>,
@@ -57,7 +57,7 @@ impl Metrics {
         })
     }
 
-    /// Those of a receiver.
+    /// The metrics of a receiver.
     pub(super) fn receiver(&self, receiver: &str) -> ReceiverMetrics {
         ReceiverMetrics {
             receiver: receiver.to_owned(),

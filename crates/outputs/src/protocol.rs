@@ -13,7 +13,7 @@ use super::snapshot::{Body, Requests, Writer};
 pub(super) trait Protocol: Send + Sync + 'static {
     type Writer: Writer + Send;
 
-    /// What requests have, in the plural.
+    /// The name of what requests have, in the plural.
     const SAMPLES: &'static str;
 
     /// The way that the samples have gone.
@@ -45,14 +45,14 @@ pub(super) trait Protocol: Send + Sync + 'static {
     /// Judges the response to a request.
     fn judge(&self, body: &Body, answer: &Answer) -> Verdict;
 
-    /// What the receiver is owed, if a snapshot only has what was added since the one before: each
-    /// request of it is sent until it is taken or refused.
+    /// The deltas that the receiver is owed, if a snapshot has the growth since the one before:
+    /// each request of it is sent until it is taken or refused.
     fn deltas(&self) -> Option<MutexGuard<'_, Deltas>> {
         None
     }
 }
 
-/// What a response means for the request.
+/// The meaning of a response for its request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It was taken but for that many samples, with the reason.

@@ -55,13 +55,13 @@ pub(super) struct Sender<P: Protocol> {
     /// Where a snapshot begins: after the request at which the last one ended, so that a request
     /// that the receiver fails at does not keep those after it from being sent.
     first: usize,
-    /// What waits on the disk, if anything may.
+    /// The requests that wait on the disk, if any may.
     pub(super) backlog: Option<Backlog>,
     /// The snapshot of deltas that is to be sent before the next one is taken.
     owed: Option<(Snapshot, Course)>,
 }
 
-/// What came of sending a snapshot.
+/// The progress of a snapshot: which requests were taken, refused, kept or skipped.
 #[derive(Debug)]
 pub(super) struct Course {
     /// The places of its requests in the queue.
@@ -87,7 +87,7 @@ pub(super) struct Course {
     least: Duration,
 }
 
-/// What came of sending a request once.
+/// The outcome of sending a request once.
 pub(super) enum Attempt {
     /// It was taken, maybe but for some samples: the text says why.
     Taken(Standing, String),

@@ -1,4 +1,4 @@
-//! What the shards of a receiver share.
+//! The state that the shards of a receiver share.
 //!
 //! - **Snapshots.** The first shard that is ready for a snapshot reads all series, for itself and
 //!   the others, whose parts wait until they are ready. So the samples of a snapshot are from one
@@ -50,7 +50,7 @@ struct Reading<R> {
     series: usize,
 }
 
-/// What is known of a receiver. The later ones are worse.
+/// The state of a receiver. The later ones are worse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Standing {
     Unknown,
@@ -63,7 +63,7 @@ pub(super) enum Standing {
     Fails,
 }
 
-/// What each shard knows of the receiver, with a text about it, and what was last logged.
+/// The state of the receiver by shard, with a text about it, and the state that was last logged.
 struct Standings {
     each: Vec<(Standing, String)>,
     logged: Standing,

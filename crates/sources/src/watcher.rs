@@ -11,7 +11,7 @@ use crate::segment_file::file_id;
 /// Places that share a thread.
 #[derive(Debug)]
 pub struct Watcher {
-    /// As the settings name them.
+    /// The places, as the settings name them.
     pub places: Vec<String>,
     /// A file that is not a source: the caller's own.
     except: PathBuf,

@@ -1,5 +1,5 @@
-//! What a receiver of deltas has, and what it is owed: the totals, and the requests with what was
-//! added up to them, which wait in a queue.
+//! The totals that a receiver of deltas has, and the requests that it is owed, which wait in a
+//! queue.
 //!
 //! Each snapshot is in the queue before the first of its requests is sent. After a kill, all
 //! requests but those that are settled are sent again with the same bytes: at most the one whose
@@ -27,7 +27,7 @@ pub(crate) struct Deltas {
     pub(super) totals: Totals,
     /// The totals before, as long as the receiver has nothing of what is owed.
     last: Option<Totals>,
-    /// What an earlier run still owes, and whether that is a whole snapshot.
+    /// The requests that an earlier run still owes, and whether they are a whole snapshot.
     pub(crate) restored: Option<(Snapshot, bool)>,
     /// When this began, in nanoseconds since 1970.
     pub(super) begun_ns: u64,
@@ -41,10 +41,11 @@ const MOST_AHEAD_NS: u64 = 60_000_000_000;
 const REMEDY: &str = "correct its permissions, or give another --state";
 
 impl Deltas {
-    /// Opens the queue of a receiver beside the state. Without one, everything is still to be sent.
+    /// Opens the queue of a receiver next to the state. Without one, everything is still to be
+    /// sent.
     ///
     /// # Errors
-    /// Those of [`Queue::open`].
+    /// The errors of [`Queue::open`].
     pub(super) fn open(state: &Path, receiver: &str, hash: &Seeded) -> Result<Self, String> {
         let mut directory = state.as_os_str().to_owned();
         directory.push(".otlp");

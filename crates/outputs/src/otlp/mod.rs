@@ -43,26 +43,26 @@ use quipu_process::time::now_ns;
 use requests::Points;
 use resources::Given;
 
-/// What is sent by OTLP.
+/// The settings of OTLP that is sent.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The receivers.
     pub receivers: Vec<ReceiverUrl>,
     /// The time between two snapshots.
     pub interval: Duration,
-    /// What sums and histograms count from.
+    /// The moment that sums and histograms count from.
     pub temporality: Temporality,
     /// How requests are compressed.
     pub compression: Compression,
     /// The attributes of all resources, but for those that labels of series replace.
     pub resource: Vec<ResourceAttribute>,
-    /// What users add to requests.
+    /// The header fields that users add to requests.
     pub headers: Headers,
-    /// The state file, beside which is the directory of deltas.
+    /// The state file; the directory of deltas is next to it.
     pub state: PathBuf,
 }
 
-/// What sums and histograms count from.
+/// The moment that sums and histograms count from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Temporality {

@@ -81,7 +81,7 @@ flags! {
 }
 
 impl OtlpFlags {
-    /// The options of the output, whose files are beside the `state` file. Completes the URLs.
+    /// The options of the output, whose files are next to the `state` file. Completes the URLs.
     ///
     /// # Errors
     /// URLs that are none, have a password or are given twice, what is for no receiver, a time that

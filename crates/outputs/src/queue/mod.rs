@@ -1,5 +1,5 @@
 //! Requests that wait on the disk for a receiver: of remote write (`--remote-write-queue disk`),
-//! and of OTLP, if they have what was added since the last ones.
+//! and of OTLP with delta temporality.
 //!
 //! Each receiver has a folder, whose numbered files have the requests in the order in which they
 //! came (`records.rs`). They are written without a sync: what was written survives the death of the
@@ -12,7 +12,7 @@
 //! another number of shards are all sent before those that came after them, since their series are
 //! in other shards now.
 //!
-//! What fails here costs only what would be kept: an error is counted, and logged once.
+//! A failure here costs only the requests that would be kept: an error is counted, and logged once.
 //!
 //! **Deltas.** A snapshot with what was added is a file of its own ([`Queue::begin_snapshot`]),
 //! which also has the totals that its requests lead to. It is written under another name, synced,
@@ -57,7 +57,8 @@ pub(super) struct Queue {
     tail: Option<(u64, File)>,
     /// The file that was read last.
     reading: Option<(u64, File)>,
-    /// What was last logged: that it takes nothing, that it is full, and the file with a fault.
+    /// The states that were last logged: that it takes nothing, that it is full, and the file with a
+    /// fault.
     is_failing: bool,
     was_full: bool,
     at_fault: Option<u64>,

@@ -1,14 +1,14 @@
 //! The files of a queue as bytes: a header, then records. A record is a request with its CRC-32.
 //! `docs/formats.md` draws both.
 //!
-//! What a file has ends with its last whole record. The bytes after it were being written when the
+//! A file ends with its last whole record. The bytes after it were being written when the
 //! machine lost its power or the disk was full. Bytes before it that are damaged are skipped.
 
 use std::io;
 
 use crate::coding::Coding;
 
-/// What a request is.
+/// The form of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Form {
     /// Samples in version 1.0 of remote write, and in 2.0.
@@ -33,11 +33,11 @@ pub(super) struct Record<'a> {
     /// The shard that it is of, and the last of all shards. Both are 0 if there was one.
     pub(super) shard: u8,
     pub(super) last_shard: u8,
-    /// As it is sent: compressed with this coding.
+    /// The body as it is sent, compressed with this coding.
     pub(super) body: &'a [u8],
 }
 
-/// What the beginning of a file says.
+/// The kind of a file, by its beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Records follow.
@@ -58,7 +58,7 @@ pub(super) struct Records<'a> {
     search: usize,
 }
 
-/// What was skipped.
+/// A part of a file that was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Skipped {
     pub(super) bytes: usize,
@@ -75,7 +75,7 @@ pub(super) const MOST_BODY: usize = 64 << 20;
 /// The most bytes that are read for checksums in the searches in a file: what was made up for it
 /// may look like a record everywhere.
 const MOST_SEARCHED: usize = 256 << 20;
-/// What marks a record as done, at its beginning.
+/// The mark at the beginning of a record that is done.
 pub(super) const DONE: [u8; 4] = [1, 0, 0, 0];
 
 /// The header of files of a version. Version 3 has no totals and no data points, the records of

@@ -192,7 +192,7 @@ fn is_last(entry: &FamilyEntry, cells: &SeriesCells<'_>, given: &Given<'_>) -> b
     }
 }
 
-/// What becomes of a sample that is older than the last one by this many nanoseconds.
+/// The result for a sample that is older than the last one by this many nanoseconds.
 fn late(by: u64) -> Result<(), Refused> {
     if Duration::from_nanos(by) > LATE { Err(Refused::OutOfOrder) } else { Ok(()) }
 }

@@ -29,7 +29,8 @@ pub struct Metric<'a> {
     /// What the time says of other values, and of the last sample of the series.
     pub order: Order,
     /// Whether a sample that begins the [order](Order) of its series removes the series of these
-    /// labels with another type.
+    /// labels with another type. It does so before the sample is put: if that is then refused, the
+    /// other series is gone.
     pub replaces: bool,
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.

@@ -58,7 +58,7 @@ impl Decoder {
         AnyKind::known(self.schema.kind).map_or("of a later version", |(_, name)| name)
     }
 
-    /// What distinguishes the family from others of its name, in a word.
+    /// The difference of the family from others of its name, in a word.
     pub fn identity(&self) -> &'static str {
         identity(&self.schema)
     }
