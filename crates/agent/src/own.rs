@@ -10,7 +10,7 @@ use super::watched::Watched;
 use quipu_sources::recorded::Origin;
 use quipu_sources::segment_file::Header;
 
-/// What is known of the sources after a reading.
+/// The state of the sources after a reading.
 #[derive(Debug, Default)]
 pub(super) struct Status {
     pub(super) sources: Vec<Shown>,
@@ -29,7 +29,7 @@ pub(super) struct Status {
     pub(super) took: Duration,
 }
 
-/// What is known of a source.
+/// The state of a source.
 #[derive(Debug, Clone)]
 pub(super) struct Shown {
     pub(super) name: String,

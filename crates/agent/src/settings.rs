@@ -73,13 +73,13 @@ impl SegmentFlags {
 }
 
 impl Options {
-    /// What is most likely a mistake, and may be meant: as text for people.
+    /// Likely mistakes that may be meant, as text for people.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         self.places.iter().filter_map(|place| doubtful(place))
     }
 }
 
-/// What is most likely wrong with a place of segments. Nothing looks whether it is there: its file
+/// The likely mistake in a place of segments. Nothing looks whether it is there: its file
 /// system may hang.
 fn doubtful(place: &str) -> Option<String> {
     let shown = printable(place);

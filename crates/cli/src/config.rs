@@ -39,13 +39,13 @@ pub struct Settings {
     pub keys: KeyedOptions,
     /// The state file.
     pub state: PathBuf,
-    /// What to do with a damaged state file.
+    /// The treatment of a damaged state file.
     pub damaged_state: Damaged,
     /// The interval between syncs of the state file.
     pub checkpoint: Duration,
     /// The most bytes that the state file may have for metrics that come in.
     pub input_bytes: u64,
-    /// What comes in at most.
+    /// The limits on samples that come in.
     pub intake: intake::Limits,
     /// The options that all inputs share.
     pub inputs: inputs::Options,
@@ -63,11 +63,11 @@ pub struct Settings {
     pub statsd: listeners::Options,
     /// Listeners for Graphite.
     pub graphite: listeners::Options,
-    /// What the agent watches.
+    /// The segments that the agent watches.
     pub segments: agent::Options,
-    /// What is scraped.
+    /// The targets that are scraped.
     pub targets: agent::targets::Options,
-    /// What is sent to others.
+    /// The outputs.
     pub outputs: quipu_outputs::Options,
     /// The format of log lines.
     pub log_format: LogFormat,
@@ -177,7 +177,7 @@ impl Settings {
         Ok(targets::settings::check_secrets(&self.targets)?)
     }
 
-    /// What is most likely a mistake, and may be meant: as text for people.
+    /// Likely mistakes that may be meant, as text for people.
     pub fn warnings(&self) -> Vec<String> {
         self.segments.warnings().chain(self.outputs.warnings()).collect()
     }

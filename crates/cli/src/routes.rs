@@ -23,7 +23,7 @@ use quipu_intake::{Inputs, LIST};
 use quipu_process::seldom::Seldom;
 use quipu_process::time::Time;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy)]
 enum Route {
     /// Counts this request.
@@ -40,7 +40,7 @@ enum Route {
     Metrics,
     /// A route of an input.
     Input(&'static list::Route),
-    /// What was refused last.
+    /// The last refusals.
     Refused,
     /// Whether the daemon is there.
     Health,

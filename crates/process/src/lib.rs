@@ -1,4 +1,4 @@
-//! What each part of the daemon and its commands needs from the process: addresses, times, signals,
+//! The needs of each part of the daemon and its commands: addresses, settings, times, signals,
 //! threads, memory, temporary files.
 
 pub mod address;

@@ -281,7 +281,7 @@ impl Scraper {
     }
 }
 
-/// What a target exposed: families, and the number of their series.
+/// An exposition of a target: families, and the number of their series.
 fn exposed(
     name: String,
     job: &str,

@@ -20,7 +20,7 @@ use super::FormatName;
 use super::names::{append_label, number, series_name};
 use crate::look::{Look, Moment, Recorded, Value, Writer};
 
-/// What was recorded, up to the last tick.
+/// The recording, up to the last tick.
 pub(super) struct History {
     recorded: Recorded,
     ticks: Vec<Moment>,
@@ -41,7 +41,7 @@ struct Sample {
     values: Vec<f64>,
 }
 
-/// What a value is.
+/// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SampleKind {
     /// It goes up and down.
@@ -58,7 +58,7 @@ enum SampleKind {
 
 /// How a value went: the values of a gauge, or the growth of a total.
 struct Curve<'h> {
-    /// What of the metric is shown: `/s` for growth, `(mean)`, or nothing.
+    /// The part of the metric that is shown: `/s` for growth, `(mean)`, or nothing.
     unit: &'static str,
     name: &'h str,
     /// NaN where there is none.

@@ -123,7 +123,7 @@ impl Recorded {
         Ok(recorded)
     }
 
-    /// What is known of the recorder.
+    /// The state of the recorder.
     pub(crate) fn info(&self) -> &RecordingInfo {
         &self.info
     }
@@ -298,7 +298,7 @@ impl Recorded {
     }
 }
 
-/// What was at a tick.
+/// The values at a tick.
 fn look(
     path: &Path,
     families: &mut HashMap<u64, Decoder>,

@@ -58,13 +58,13 @@ pub struct Exporting {
     counts: Counts,
 }
 
-/// What was refused of a request, besides its tally.
+/// The refusals of a request, besides its tally.
 #[derive(Debug, Default)]
 struct Counts {
     refused: u64,
     /// How many of the refused points may be taken later.
     later: u64,
-    /// What was refused first.
+    /// The first refusal.
     message: String,
     /// Points of processes that send the same series at the same time as another one.
     overlaps: u64,

@@ -51,7 +51,7 @@ struct Table {
     last: Box<[u64]>,
 }
 
-/// What bodies of one form have in common.
+/// The parts that bodies of one form have in common.
 #[derive(Debug)]
 pub(super) struct Form {
     /// No other form has it, as long as the process lives.

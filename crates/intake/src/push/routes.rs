@@ -58,7 +58,7 @@ const fn route(
     Route { path, has_body: false, is_on: |shared| shared.push.settings.enabled, respond }
 }
 
-/// What all threads share of the API.
+/// The part of the API that all threads share.
 #[derive(Debug)]
 pub struct Push {
     settings: Settings,

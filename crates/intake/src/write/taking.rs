@@ -93,7 +93,7 @@ impl Taking {
         Step { inputs, intake, encoded, moment, tally, part: self }
     }
 
-    /// What was written.
+    /// The text that was written.
     pub(super) fn written(&self) -> Written {
         self.written
     }

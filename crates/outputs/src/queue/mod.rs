@@ -57,8 +57,8 @@ pub(super) struct Queue {
     tail: Option<(u64, File)>,
     /// The file that was read last.
     reading: Option<(u64, File)>,
-    /// The states that were last logged: that it takes nothing, that it is full, and the file with a
-    /// fault.
+    /// The states that were last logged: that it takes nothing, that it is full, and the file with
+    /// a fault.
     is_failing: bool,
     was_full: bool,
     at_fault: Option<u64>,

@@ -15,7 +15,7 @@ use crate::labels::ExternalLabel;
 use crate::settings::{MIN_INTERVAL, receivers};
 use crate::{Coding, Options, QueueOptions, otlp};
 
-/// What is kept for a receiver that takes nothing at the moment.
+/// The requests that are kept for a receiver that takes nothing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Queue {
@@ -179,7 +179,7 @@ impl Options {
         )
     }
 
-    /// What is most likely a mistake, and may be meant: as text for people. A receiver may have its
+    /// Likely mistakes that may be meant, as text for people. A receiver may have its
     /// route at the root.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let without = self.receivers.iter().filter(|receiver| receiver.is_without_path());

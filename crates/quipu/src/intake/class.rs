@@ -41,7 +41,7 @@ pub(crate) enum Role {
     Help,
 }
 
-/// What distinguishes a family from others of its name, in a word.
+/// The difference of a family from others of its name, in a word.
 pub(crate) fn identity(schema: &Schema) -> &'static str {
     match (schema.identity, Class::from_schema(schema).role) {
         (Identity::Name, _) => "name",

@@ -26,7 +26,7 @@ pub struct Metric<'a> {
     /// sent again counts once. [`Timestamp`] 0 is a time that is not after 1970: such a sample is
     /// earlier than any other.
     pub time: Option<Timestamp>,
-    /// What the time says of other values, and of the last sample of the series.
+    /// The meaning of the time for other values, and of the last sample of the series.
     pub order: Order,
     /// Whether a sample that begins the [order](Order) of its series removes the series of these
     /// labels with another type. It does so before the sample is put: if that is then refused, the

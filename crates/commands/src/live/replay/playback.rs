@@ -1,4 +1,4 @@
-//! What the head of the screen says about the moment of a recording that is shown.
+//! The text at the head of the screen about the moment of a recording that is shown.
 
 use std::time::{Duration, UNIX_EPOCH};
 
