@@ -236,7 +236,7 @@ fn memory_file() -> Result<File, Error> {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn memory_file() -> Result<File, Error> {
     let reason = "this system has no files in memory that processes can share; name a file instead";
-    Err(Error::new(None, ErrorKind::Request(what.into())))
+    Err(Error::new(None, ErrorKind::Request(reason.into())))
 }
 
 #[cfg(all(test, not(miri)))]
