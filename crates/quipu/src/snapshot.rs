@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub use crate::intake::class::ALONE;
 use crate::label::Indices;
 #[doc(hidden)]
+#[cfg(unix)]
 pub use crate::scrape::{Decoder, each_series, visit_inspected};
 pub use crate::scrape::{Source, Walk};
 

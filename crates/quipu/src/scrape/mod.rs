@@ -1,5 +1,6 @@
 //! A scrape: walks all families of a registry once and encodes them, in pieces.
 
+#[cfg(unix)]
 mod decoder;
 mod reader;
 mod walk;
@@ -9,6 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+#[cfg(unix)]
 pub use decoder::{Decoder, each_series, visit_inspected};
 pub(crate) use reader::Readers;
 pub use reader::Source;
