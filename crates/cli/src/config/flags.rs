@@ -1,11 +1,11 @@
 //! The settings of all parts, as flags, environment variables and keys of the TOML file.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use clap::Args;
-use serde::de::{Deserialize, Deserializer, IgnoredAny, Visitor};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::{Error, fault};
 use crate::logs::LogFlags;
@@ -133,29 +133,18 @@ impl Flags {
 }
 
 /// The name of a setting.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(try_from = "String")]
 struct Name(String);
 
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(NameVisitor)
-    }
-}
+impl TryFrom<String> for Name {
+    type Error = String;
 
-struct NameVisitor;
-
-impl Visitor<'_> for NameVisitor {
-    type Value = Name;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a setting")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Name, E> {
-        if is_setting(name) {
-            return Ok(Name(name.to_owned()));
+    fn try_from(name: String) -> Result<Self, String> {
+        match is_setting(&name) {
+            true => Ok(Self(name)),
+            false => Err(format!("unknown field `{name}`")),
         }
-        Err(E::custom(format_args!("unknown field `{name}`")))
     }
 }
 
