@@ -27,6 +27,8 @@ pub trait BodyInput: Sized + 'static {
     const INPUT: Input;
     /// Whether daemons send such requests to each other, so that they may go round in a loop.
     const IS_RELAYED: bool = false;
+    /// Whether a part that was taken has no effect if it comes again.
+    const IS_REPEATABLE: bool = true;
 
     /// Reads the head of a request.
     ///
@@ -116,7 +118,7 @@ fn admit<I: BodyInput>(
         false => Came::default(),
     };
     let body = input.body(request, shared.body_bytes)?;
-    Ok((came, body, Tally::new(I::INPUT, inputs, request)?))
+    Ok((came, body, Tally::new::<I>(inputs, request)?))
 }
 
 /// The refusal of the daemon's own samples. Its number tells the sender that the response is about

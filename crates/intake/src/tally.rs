@@ -17,12 +17,14 @@ use super::list::Input;
 use super::rate::{Allowance, Excess};
 use super::refusal::{Refusal, Result};
 use super::refusals::Refusals;
+use super::requests::BodyInput;
 use quipu_http::{Request, Response};
 use quipu_process::text::cut;
 
 /// Counts one request.
 pub struct Tally {
     input: Input,
+    is_repeatable: bool,
     refusals: &'static Refusals,
     source: String,
     /// The limit on what the source brings; `None` if nothing is limited.
@@ -54,10 +56,11 @@ impl Tally {
     ///
     /// # Errors
     /// 429 if the source has brought too much.
-    pub fn new(input: Input, inputs: &Inputs, request: &Request) -> Result<Self> {
+    pub fn new<I: BodyInput>(inputs: &Inputs, request: &Request) -> Result<Self> {
         let source = request.client().map_or_else(String::new, |address| address.to_string());
         let tally = Self {
-            input,
+            input: I::INPUT,
+            is_repeatable: I::IS_REPEATABLE,
             refusals: inputs.refusals(),
             allowance: inputs.shared().rates.of(&source),
             held: 0,
@@ -186,10 +189,9 @@ impl Tally {
         })
     }
 
-    /// Whether the part of the request that was taken has no effect if it comes again. Messages at
-    /// `/ingest` are added.
+    /// Whether the part of the request that was taken has no effect if it comes again.
     fn may_come_again(&self) -> bool {
-        self.input != const { Input::named("ingest") } || self.taken() == 0
+        self.is_repeatable || self.taken() == 0
     }
 
     fn text(&self) -> String {

@@ -58,6 +58,8 @@ type Fault = (&'static str, String);
 
 impl BodyInput for Ingesting {
     const INPUT: Input = Input::named("ingest");
+    /// Messages are added.
+    const IS_REPEATABLE: bool = false;
 
     fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
         let Options { format, kind, framing, timers } = Options::of(request)?;
