@@ -21,7 +21,7 @@ mod snapshot;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -278,6 +278,13 @@ impl Outputs {
             }
         }
     }
+}
+
+/// The path next to the state file whose name ends in this as well.
+fn next_to(state: &Path, end: &str) -> PathBuf {
+    let mut path = state.as_os_str().to_owned();
+    path.push(end);
+    path.into()
 }
 
 /// Reads the rules for what is sent, and counts what they do.

@@ -6,9 +6,7 @@
 //! response was on its way is sent twice. Nothing is settled as long as all requests are refused
 //! for what is not in them, since the snapshot is kept if all are.
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use quipu::Registry;
@@ -17,7 +15,8 @@ use quipu_segment::printable;
 use tracing::warn;
 
 use super::growth::Totals;
-use crate::queue::{Metrics, Queue, Restored, check_folder};
+use crate::next_to;
+use crate::queue::{Metrics, Queue, Restored, make_folder};
 use crate::snapshot::Snapshot;
 use quipu_process::time::now_ns;
 
@@ -47,16 +46,13 @@ impl Deltas {
     /// # Errors
     /// The errors of [`Queue::open`].
     pub(super) fn open(state: &Path, receiver: &str, hash: &Seeded) -> Result<Self, String> {
-        let mut directory = state.as_os_str().to_owned();
-        directory.push(".otlp");
+        let directory = &next_to(state, ".otlp");
         // These metrics are not shown.
         let metrics = Metrics::new(&Registry::new().prefix("quipu"));
         let metrics = metrics.map_err(|error| error.to_string())?.receiver(receiver);
-        let directory = Path::new(&directory);
         let fail =
             |error: io::Error| format!("cannot use {}: {error}; {REMEDY}", printable(directory));
-        DirBuilder::new().recursive(true).mode(0o700).create(directory).map_err(fail)?;
-        check_folder(directory).map_err(fail)?;
+        make_folder(directory).map_err(fail)?;
         let mut queue = Queue::open(directory, receiver, u64::MAX, 1, metrics, REMEDY)?;
         let restored = queue.restore().map_err(|error| error.to_string()).and_then(|restored| {
             let Some(Restored { totals, time_ns, owed, is_whole }) = restored else {

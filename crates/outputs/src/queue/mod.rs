@@ -136,8 +136,7 @@ impl Queue {
         let folder = directory.join(folder_name(receiver));
         let fail =
             |error: io::Error| format!("cannot use {}: {error}; {remedy}", printable(&folder));
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(fail)?;
-        check_folder(&folder).map_err(fail)?;
+        make_folder(&folder).map_err(fail)?;
         let lock = plain(writable().create(true), &folder.join("lock")).map_err(fail)?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -644,8 +643,10 @@ impl Waiting {
     }
 }
 
-/// Refuses a symbolic link at the place of a folder: it could lead to one that others write to.
-pub(super) fn check_folder(folder: &Path) -> io::Result<()> {
+/// Makes a folder for this user alone, if it is not there. Refuses a symbolic link at its place: it
+/// could lead to a folder that others write to.
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     match fs::symlink_metadata(folder)?.is_dir() {
         true => Ok(()),
         false => Err(io::Error::new(io::ErrorKind::NotADirectory, "it is a symbolic link")),

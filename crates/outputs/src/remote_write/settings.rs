@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::labels::ExternalLabel;
 use crate::settings::{MIN_INTERVAL, receivers};
-use crate::{Coding, Options, QueueOptions, otlp};
+use crate::{Coding, Options, QueueOptions, next_to, otlp};
 
 /// The requests that are kept for a receiver that takes nothing at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
@@ -122,12 +122,8 @@ impl RemoteWriteFlags {
         otlp: otlp::Options,
         state: &Path,
     ) -> Result<Options, Unusable> {
-        let directory = self.remote_write_queue_directory.get_or_insert_with(|| {
-            let mut path = state.as_os_str().to_owned();
-            path.push(".queue");
-            path.into()
-        });
-        let directory = directory.clone();
+        let directory = &mut self.remote_write_queue_directory;
+        let directory = directory.get_or_insert_with(|| next_to(state, ".queue")).clone();
         let receivers = receivers("remote-write", self.remote_write.as_ref(), str::parse)?;
         let headers = HeaderFlags {
             receivers: ("remote-write", receivers.len()),
