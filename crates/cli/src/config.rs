@@ -23,7 +23,7 @@ pub use flags::Flags;
 use crate::logs::{LogFormat, LogLevel};
 use crate::metrics::PREFIX;
 use crate::state::Damaged;
-use quipu_agent::{self as agent, targets};
+use quipu_agent as agent;
 use quipu_http as http;
 use quipu_intake::listeners::mapping::{self, Mapping};
 use quipu_intake::{self as inputs, graphite, listeners, push, statsd};
@@ -148,7 +148,7 @@ impl Settings {
             statsd: flags.statsd.resolve()?,
             graphite: flags.graphite.resolve()?,
             segments: flags.segments.resolve(&state, flags.recording.resolve()?)?,
-            targets: targets::settings::resolve(&mut flags.targets)?,
+            targets: flags.targets.resolve()?,
             outputs: flags.remote_write.resolve(labels, otlp, &state)?,
             log_format: set(flags.log.log_format),
             log_level: set(flags.log.log_level),
@@ -174,7 +174,7 @@ impl Settings {
         let relabelling = self.outputs.relabel.as_deref().map(Relabelling::read);
         relabelling.transpose().map(drop).map_err(Error::Rules)?;
         self.outputs.check_secrets()?;
-        Ok(targets::settings::check_secrets(&self.targets)?)
+        Ok(self.targets.check_secrets()?)
     }
 
     /// Likely mistakes that may be meant, as text for people.

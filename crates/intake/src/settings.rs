@@ -18,7 +18,7 @@ flags! {
         /// Maximum bytes of the body of a request that brings metrics; larger ones get 413
         /// [default: 33554432]
         #[arg(long, env = "QUIPU_INPUT_BODY_BYTES", value_name = "BYTES")]
-        input_body_bytes: usize = 32 << 20,
+        input_body_bytes: usize = quipu_http::Limits::default().kept_body_bytes,
 
         /// Maximum bytes of the state file for metrics that come in. A file keeps the limit that it
         /// was created with [default: 1073741824]

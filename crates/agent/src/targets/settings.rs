@@ -72,53 +72,56 @@ flags! {
     }
 }
 
-/// The options of the targets.
-///
-/// # Errors
-/// A URL that is none or has a password, targets with the same series, times that contradict each
-/// other, a number out of its bounds, or a file for no target.
-pub fn resolve(flags: &mut TargetFlags) -> Result<Options, Unusable> {
-    let of = str::parse::<Target>;
-    let targets = url_text::read("scrape", flags.scrape.as_ref(), of, Target::url)?;
-    for (at, target) in targets.iter().enumerate() {
-        let is_same =
-            |other: &&Target| (other.job(), other.instance()) == (target.job(), target.instance());
-        if let Some(other) = targets[..at].iter().find(is_same) {
-            let (job, instance) = (target.job(), target.instance());
+impl TargetFlags {
+    /// The options of the targets.
+    ///
+    /// # Errors
+    /// A URL that is none or has a password, targets with the same series, times that contradict each
+    /// other, a number out of its bounds, or a file for no target.
+    pub fn resolve(&mut self) -> Result<Options, Unusable> {
+        let of = str::parse::<Target>;
+        let targets = url_text::read("scrape", self.scrape.as_ref(), of, Target::url)?;
+        for (at, target) in targets.iter().enumerate() {
+            let is_same = |other: &&Target| {
+                (other.job(), other.instance()) == (target.job(), target.instance())
+            };
+            if let Some(other) = targets[..at].iter().find(is_same) {
+                let (job, instance) = (target.job(), target.instance());
+                let what = format!(
+                    "{target} and {other} have the job {job} and the instance {instance}, so that their \
+                     series could not be told apart; give one of them another job: JOB=URL"
+                );
+                return Err(Unusable::new("scrape", what));
+            }
+        }
+        if targets.len() > MOST {
+            let count = targets.len();
             let what = format!(
-                "{target} and {other} have the job {job} and the instance {instance}, so that their \
-                 series could not be told apart; give one of them another job: JOB=URL"
+                "there are {count} targets, and each has a thread; give at most {MOST}, and others to \
+                 another daemon"
             );
             return Err(Unusable::new("scrape", what));
         }
+        let interval = at_least("scrape-interval", self.scrape_interval, MIN_INTERVAL)?;
+        self.scrape_timeout.get_or_insert(Time(TIMEOUT.min(interval)));
+        let timeout = at_least("scrape-timeout", self.scrape_timeout, MIN_TIMEOUT)?;
+        if timeout > interval {
+            let what = format!(
+                "{} is longer than the interval; give at most {}",
+                Time(timeout),
+                Time(interval)
+            );
+            return Err(Unusable::new("scrape-timeout", what));
+        }
+        Ok(Options {
+            credentials: credentials(self, &targets)?,
+            targets,
+            interval,
+            timeout,
+            body_bytes: set(self.scrape_body_bytes).clamp(1, 1 << 31),
+            samples: in_range("scrape-samples", self.scrape_samples, 1, 1 << 26)?,
+        })
     }
-    if targets.len() > MOST {
-        let count = targets.len();
-        let what = format!(
-            "there are {count} targets, and each has a thread; give at most {MOST}, and others to \
-             another daemon"
-        );
-        return Err(Unusable::new("scrape", what));
-    }
-    let interval = at_least("scrape-interval", flags.scrape_interval, MIN_INTERVAL)?;
-    flags.scrape_timeout.get_or_insert(Time(TIMEOUT.min(interval)));
-    let timeout = at_least("scrape-timeout", flags.scrape_timeout, MIN_TIMEOUT)?;
-    if timeout > interval {
-        let what = format!(
-            "{} is longer than the interval; give at most {}",
-            Time(timeout),
-            Time(interval)
-        );
-        return Err(Unusable::new("scrape-timeout", what));
-    }
-    Ok(Options {
-        credentials: credentials(flags, &targets)?,
-        targets,
-        interval,
-        timeout,
-        body_bytes: set(flags.scrape_body_bytes).clamp(1, 1 << 31),
-        samples: in_range("scrape-samples", flags.scrape_samples, 1, 1 << 26)?,
-    })
 }
 
 /// The credentials of each target: those for its job, or those for all.
@@ -152,13 +155,15 @@ fn credentials(
     Ok(targets.iter().map(|target| of(Some(target.job())).or_else(|| of(None))).collect())
 }
 
-/// Reads the files with the credentials of targets.
-///
-/// # Errors
-/// A file that cannot be read or used.
-pub fn check_secrets(options: &Options) -> Result<(), Unusable> {
-    let mut files = options.credentials.iter().flatten();
-    files.try_for_each(|credentials| check_credentials(credentials, BEARER, BASIC))
+impl Options {
+    /// Reads the files with the credentials of targets.
+    ///
+    /// # Errors
+    /// A file that cannot be read or used.
+    pub fn check_secrets(&self) -> Result<(), Unusable> {
+        let mut files = self.credentials.iter().flatten();
+        files.try_for_each(|credentials| check_credentials(credentials, BEARER, BASIC))
+    }
 }
 
 const BEARER: &str = "scrape-bearer-file";
@@ -178,7 +183,7 @@ mod tests {
 
     fn resolved(toml: &str) -> Result<Options, Unusable> {
         let flags: TargetFlags = toml::from_str(toml).unwrap();
-        resolve(&mut flags.or(TargetFlags::defaults()))
+        flags.or(TargetFlags::defaults()).resolve()
     }
 
     #[test]
