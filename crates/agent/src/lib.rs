@@ -76,8 +76,8 @@ pub struct Options {
     pub own: PathBuf,
 }
 
-/// Reads what is shown beside the daemon's families and before those of files: the last reading of
-/// each other source.
+/// Returns the last reading of each other source. They are shown after the daemon's families and
+/// before the families of files.
 pub type Others = Box<dyn Fn() -> Vec<Arc<Seen>> + Send>;
 
 /// The running agent. Dropping it stops its thread, without waiting for it.
@@ -87,7 +87,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Starts the threads, which show the `others`, too, beside the families of `shown`.
+    /// Starts the threads, which show the `others` and the families of `shown`, too.
     ///
     /// # Errors
     /// That of the system if it has no thread or descriptor.

@@ -14,9 +14,9 @@ use quipu_sources::segment_file::Header;
 #[derive(Debug, Default)]
 pub(super) struct Status {
     pub(super) sources: Vec<Shown>,
-    /// Those of files by what they differ in, in the order of [`About::ALL`].
+    /// Conflicts of files, in the order of [`About::ALL`].
     pub(super) conflicts: [usize; About::ALL.len()],
-    /// Those of targets.
+    /// Conflicts of targets, in the same order.
     pub(super) target_conflicts: [usize; About::ALL.len()],
     pub(super) left_out: usize,
     /// The number of looks that were complete, and of others.

@@ -48,8 +48,8 @@ pub(super) fn choose(candidates: &[Candidate<'_>], most: usize) -> Vec<bool> {
     is_chosen
 }
 
-/// Sorts the candidates of each rank so that groups take turns. Those of lower ranks have had their
-/// turns before. The order inside of a group stays.
+/// Sorts the candidates of each rank so that groups take turns. Candidates of lower ranks come
+/// first. The order inside of a group stays.
 fn take_turns<'a, G: Copy + Eq + Ord + Hash>(
     candidates: &[Candidate<'a>],
     order: &mut [usize],

@@ -79,7 +79,7 @@ impl Options {
     }
 }
 
-/// The likely mistake in a place of segments. Nothing looks whether it is there: its file
+/// The likely mistake in a place of segments. Whether the place exists is not checked: its file
 /// system may hang.
 fn doubtful(place: &str) -> Option<String> {
     let shown = printable(place);

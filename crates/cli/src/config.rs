@@ -115,7 +115,7 @@ pub fn strange<'n>(
     strange
 }
 
-/// Variables that the Python and Ruby libraries read, and those of the commands that count.
+/// Variables of the Python and Ruby libraries, and of the commands that count.
 const OTHERS: [&str; 3] =
     ["QUIPU_DIR", quipu_commands::count::FILE_VARIABLE, quipu_commands::count::MODE_VARIABLE];
 
@@ -157,11 +157,10 @@ impl Settings {
         })
     }
 
-    /// Reads the files that the settings name, as the daemon does when it starts, and those with
-    /// secrets, as it does before each request.
+    /// Reads all files that the settings name, including the files with secrets.
     ///
     /// # Errors
-    /// Those of the files, which name the line and the remedy, and have no secret.
+    /// The errors of the files, which name the line and the remedy, and have no secret.
     pub fn check_files(&self) -> Result<(), Error> {
         for (options, protocol) in
             [(&self.statsd, statsd::STATSD), (&self.graphite, graphite::GRAPHITE)]

@@ -36,7 +36,7 @@ flags! {
     }
 }
 
-/// What to do with a truncated or damaged state file.
+/// The treatment of a truncated or damaged state file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Damaged {

@@ -40,7 +40,8 @@ flags! {
 }
 
 impl WindowFlags {
-    /// The window of all requests, and those of keys. Fills in what depends on other settings.
+    /// The window of all requests, and the windows of keys. Fills in the settings that depend on
+    /// others.
     ///
     /// # Errors
     /// Times that contradict each other, or a number out of its bounds.

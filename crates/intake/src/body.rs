@@ -173,7 +173,7 @@ impl Pieces {
     /// has ended.
     ///
     /// # Errors
-    /// Those of [`Pieces::next`].
+    /// The errors of [`Pieces::next`].
     pub fn each(&mut self, begun: Instant, mut take: impl FnMut(&[u8])) -> Result<bool> {
         let mut buffer = [0; PIECE];
         loop {
@@ -192,7 +192,7 @@ impl Pieces {
     /// after the end. A body that is not compressed is shared, not copied.
     ///
     /// # Errors
-    /// Those of [`Pieces::next`].
+    /// The errors of [`Pieces::next`].
     pub fn gather(&mut self, begun: Instant) -> Result<Option<Bytes>> {
         if matches!(self.coding, "" | "identity") {
             let Self { body, limit, .. } = self;

@@ -143,10 +143,10 @@ impl Shared {
 /// The ways of a sample into an intake: through the rules, if there are any. Pushed groups alone go
 /// around them.
 impl Shared {
-    /// As [`Intake::take`].
+    /// Calls [`Intake::take`], after the rules.
     ///
     /// # Errors
-    /// As [`Intake::take`].
+    /// The errors of [`Intake::take`].
     #[inline]
     pub fn take(
         &self,
@@ -178,10 +178,10 @@ impl Shared {
         kept.is_some_and(|kept| kept.unwrap_or(false))
     }
 
-    /// As [`Intake::end`].
+    /// Calls [`Intake::end`], after the rules.
     ///
     /// # Errors
-    /// As [`Intake::end`].
+    /// The errors of [`Intake::end`].
     pub fn end(
         &self,
         intake: &mut Intake,

@@ -22,7 +22,7 @@ pub(super) struct ReceiverMetrics {
     pub(super) sent: Counter,
     pub(super) retried: Counter,
     failed: CounterFamily<[&'static str; 2]>,
-    /// Those that cannot be written: a label or a series appears twice.
+    /// Samples that cannot be written: a label or a series appears twice.
     pub(super) invalid: Counter,
     /// Requests of a snapshot that was replaced before it was sent.
     pub(super) replaced: Counter,
@@ -31,7 +31,8 @@ pub(super) struct ReceiverMetrics {
 }
 
 impl Metrics {
-    /// Registers the metrics. The samples have a name in those of the metrics, and one in texts.
+    /// Registers the metrics. The samples have a name in the names of the metrics, and one in
+    /// texts.
     pub(super) fn new(
         scope: &Scope<'_>,
         (name, samples): (&str, &str),

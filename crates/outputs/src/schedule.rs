@@ -103,7 +103,7 @@ impl Schedule {
 const SLICE: Duration = Duration::from_secs(1);
 
 impl Patience<'_> {
-    /// As long as this, while the daemon stops.
+    /// The patience of a daemon that stops: this time.
     pub(super) fn at_stop(time: Duration) -> Self {
         let end = Some(Instant::now() + time);
         Self { last_ms: i64::MIN, next_ms: i64::MAX, end, stopped: None }

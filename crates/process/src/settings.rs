@@ -17,7 +17,7 @@ use crate::time::Time;
 /// Declares the settings of a part: each is a flag, an environment variable and a key of the
 /// settings file. A value after `=` is its default, which the help has to name as well.
 ///
-/// The fields become optional. `or` fills in those of another source, and `defaults` has the
+/// The fields become optional. `or` fills in the settings of another source, and `defaults` has the
 /// defaults.
 #[macro_export]
 macro_rules! flags {

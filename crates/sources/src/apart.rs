@@ -26,8 +26,8 @@ pub struct Apart<S> {
     is_late: bool,
 }
 
-/// The age from which on what a thread read last is not shown any more: that of Prometheus' last
-/// samples.
+/// The age from which the last reading of a thread is no longer shown. Prometheus gives its last
+/// samples the same age.
 pub const STALE: Duration = Duration::from_secs(5 * 60);
 
 /// What a thread does with its state.

@@ -108,10 +108,10 @@ impl SegmentFile {
     }
 }
 
-/// As [`SegmentFile::visit`], of an open file. `path` is its name, for messages.
+/// Does the work of [`SegmentFile::visit`] for an open file. `path` is its name, for messages.
 ///
 /// # Errors
-/// Those of [`SegmentFile::visit`].
+/// The errors of [`SegmentFile::visit`].
 pub fn visit(path: &Path, file: &File, most: u64, sink: &mut impl Sink) -> Result<Header, String> {
     let copy = Segment::copy_of(path, file, most).map_err(|error| error.to_string())?;
     let (instance, created, used) = (copy.instance(), copy.created(), copy.used());
@@ -130,7 +130,7 @@ pub fn is_segment(path: &Path) -> io::Result<bool> {
     begins_like_one(&inspect::open_regular(path)?)
 }
 
-/// As [`is_segment`], of an open file.
+/// Does the work of [`is_segment`] for an open file.
 pub fn begins_like_one(file: &File) -> io::Result<bool> {
     let mut head = vec![0; quipu_segment::MAGIC.len()];
     match file.read_exact_at(&mut head, 0) {

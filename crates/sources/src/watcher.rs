@@ -15,7 +15,7 @@ pub struct Watcher {
     pub places: Vec<String>,
     /// A file that is not a source: the caller's own.
     except: PathBuf,
-    /// Those of the last look.
+    /// The faults of the last look.
     faults: HashSet<(PathBuf, String)>,
 }
 

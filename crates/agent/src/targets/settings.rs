@@ -76,8 +76,8 @@ impl TargetFlags {
     /// The options of the targets.
     ///
     /// # Errors
-    /// A URL that is none or has a password, targets with the same series, times that contradict each
-    /// other, a number out of its bounds, or a file for no target.
+    /// A URL that is none or has a password, targets with the same series, times that contradict
+    /// each other, a number out of its bounds, or a file for no target.
     pub fn resolve(&mut self) -> Result<Options, Unusable> {
         let of = str::parse::<Target>;
         let targets = url_text::read("scrape", self.scrape.as_ref(), of, Target::url)?;

@@ -37,7 +37,7 @@ struct Sample {
     /// With all labels, as an exposition writes it.
     name: String,
     kind: SampleKind,
-    /// One for each tick; NaN where there is none.
+    /// A value for each tick; NaN where a tick has none.
     values: Vec<f64>,
 }
 

@@ -18,7 +18,7 @@ pub(super) fn series_text<'l, V: AsRef<str>>(
     series_name(name, &text)
 }
 
-/// As [`series_text`], with the labels as a text.
+/// Does the work of [`series_text`] with the labels as a text.
 pub(crate) fn series_name(name: &str, labels: &str) -> String {
     let name = quoted_name(name);
     match (name.starts_with('"'), labels.is_empty()) {

@@ -1,4 +1,4 @@
-//! Exponential buckets, those of native histograms, as upper bounds with counts.
+//! The exponential buckets of native histograms, as upper bounds with counts.
 
 /// The schemas whose bounds are powers.
 const SCHEMAS: std::ops::RangeInclusive<i32> = -4..=8;

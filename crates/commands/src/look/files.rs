@@ -20,7 +20,7 @@ pub(super) struct Files {
 const MAX_WARNINGS: usize = 20;
 
 impl Files {
-    /// Those of a directory. Symbolic links are followed up to `root` alone.
+    /// The files of a directory. Symbolic links are followed up to `root` alone.
     pub(super) fn of(directory: &Path, root: &Path) -> Self {
         let warnings = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&warnings);

@@ -68,7 +68,7 @@ impl BodyInput for Writing {
 }
 
 impl Unit {
-    /// That of a `precision`, which is nanoseconds if it is empty.
+    /// The unit of a `precision`; nanoseconds if the text is empty.
     fn of(precision: &str) -> Result<Self, String> {
         Ok(match precision {
             "" | "n" | "ns" => Self::Fraction(1_000_000),

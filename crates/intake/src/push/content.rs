@@ -119,7 +119,7 @@ impl Families {
     }
 
     /// The series at a place or, if its family has no more, the first one after it: its family, its
-    /// labels, its own place and that of the next one.
+    /// labels, its own place and the place of the next series.
     pub(super) fn series(&self, mut place: Place) -> Option<(&Family, &[u8], [Place; 2])> {
         loop {
             let family = self.at(place.family)?;

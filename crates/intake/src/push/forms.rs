@@ -68,8 +68,8 @@ pub(super) struct Form {
 }
 
 impl Forms {
-    /// What a body in Prometheus' text format holds, if it has the form of the last body that began
-    /// as it does. `None` if not: it may have another form that is known.
+    /// The content of a body in Prometheus' text format, if it has the form of the last body with
+    /// this beginning. `None` if not: it may have another form that is known.
     pub(super) fn guess(&self, body: &[u8], grouping: &Grouping) -> Option<Content> {
         let form = self.table().last(self.place(body))?;
         form.content(body, grouping)
@@ -219,8 +219,8 @@ impl Form {
         })
     }
 
-    /// What a push of a body to a group holds. `None` if the body does not have this form, or if
-    /// one of its values cannot be read or is not possible.
+    /// The content of a push of a body to a group. `None` if the body does not have this form, or
+    /// if one of its values cannot be read or is not possible.
     fn content(self: Arc<Self>, body: &[u8], grouping: &Grouping) -> Option<Content> {
         let names = grouping.labels().map(|(name, _)| name);
         if !names.eq(self.names.iter().map(|name| &**name)) || has_fewer_labels(grouping) {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     impl Forms {
-        /// What the form of a body says of it, if it is known.
+        /// The content of a body by its form, if that is known.
         fn recall(&self, path: &str, body: &str) -> Option<Content> {
             // What the body before was like makes no difference, but to whether it is a guess.
             let guess = self.guess(body.as_bytes(), &grouping(path));

@@ -91,7 +91,7 @@ impl Push {
     /// the index, so the daemon is ready before.
     ///
     /// # Errors
-    /// That of the system if it cannot create a thread.
+    /// The system cannot create a thread.
     pub fn restore(&'static self, mut intake: Intake) -> std::io::Result<()> {
         if !self.settings.enabled {
             return Ok(());

@@ -184,7 +184,7 @@ enum NotTaken {
     Refused(Refused),
 }
 
-/// What a value of a line is to its series, if it is multiplied by `scale`.
+/// The value of a line as its series takes it, multiplied by `scale`.
 #[inline]
 fn given(
     sample: &StatsdSample<'_>,

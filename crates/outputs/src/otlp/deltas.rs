@@ -80,7 +80,7 @@ impl Deltas {
         time_after(self.totals.time_ns, now_ns())
     }
 
-    /// Has these totals as those of the snapshot that is to be kept.
+    /// Replaces the totals by the totals of the snapshot that is kept next.
     pub(super) fn advance(&mut self, totals: Totals) {
         self.last = Some(std::mem::replace(&mut self.totals, totals));
     }
@@ -124,7 +124,7 @@ impl Deltas {
     }
 }
 
-/// The time of a snapshot: later than that of the last one, though the clock was set back a little.
+/// The time of a snapshot: later than the last one, though the clock was set back a little.
 /// If the clock was far ahead at the last one, all times would be wrong until then.
 fn time_after(last_ns: u64, now_ns: u64) -> u64 {
     let is_far = last_ns > now_ns.saturating_add(MOST_AHEAD_NS);

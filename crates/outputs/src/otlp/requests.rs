@@ -118,8 +118,8 @@ pub(super) fn identity(hash: &Seeded, name: &str, attributes: &[Attribute<'_>]) 
 }
 
 /// Calls the function with each point of a request: with its metric, its [`identity`], and the
-/// point with all its labels and without its exemplars. `given` is what its resource has beside
-/// labels. Returns false if it cannot be read.
+/// point with all its labels and without its exemplars. `given` has the attributes of its
+/// resource that are not labels. Returns false if it cannot be read.
 pub(super) fn each_point(
     request: &[u8],
     given: &Given,

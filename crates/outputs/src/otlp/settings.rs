@@ -135,7 +135,7 @@ fn resource(flags: &OtlpFlags) -> Result<Vec<ResourceAttribute>, Unusable> {
 /// The most bytes of the attributes that all resources have.
 const MOST_RESOURCE: usize = 64 << 10;
 
-/// The URL of a receiver of OTLP. One without a path has that of metrics.
+/// The URL of a receiver of OTLP. A URL without a path gets the path of metrics.
 fn otlp_url(text: &str) -> Result<ReceiverUrl, String> {
     if matches!(text, "on" | "off") {
         return Err("it is to be the URL of a receiver; whether metrics are taken by OTLP is \

@@ -19,7 +19,7 @@ pub(super) fn judge(answer: &Answer, points: u64) -> Verdict {
     }
 }
 
-/// `None` if it is a page for people: the URL is not that of a receiver.
+/// `None` if it is a page for people: no receiver is at the URL.
 fn taken(answer: &Answer, points: u64) -> Option<Verdict> {
     let media = Media::from_headers(&answer.headers);
     if media.is("text/html") {

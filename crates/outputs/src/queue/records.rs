@@ -25,7 +25,7 @@ pub(crate) enum Form {
 pub(super) struct Record<'a> {
     /// Whether it was taken or refused.
     pub(super) is_done: bool,
-    /// The time of its samples since 1970: in milliseconds, or that of totals in nanoseconds.
+    /// The time of its samples since 1970: in milliseconds; for totals, in nanoseconds.
     pub(super) time: i64,
     pub(super) samples: u32,
     pub(super) form: Form,
@@ -79,7 +79,7 @@ const MOST_SEARCHED: usize = 256 << 20;
 pub(super) const DONE: [u8; 4] = [1, 0, 0, 0];
 
 /// The header of files of a version. Version 3 has no totals and no data points, the records of
-/// version 2 have a zero for the coding, and those of version 1 also for the shards.
+/// version 2 have a zero for the coding, and records of version 1 also for the shards.
 pub(super) const fn header(version: u8) -> [u8; 16] {
     let mut header = *b"QUIPURWQ\0\0\0\0\0\0\0\0";
     header[8] = version;

@@ -43,7 +43,7 @@ pub(super) enum Value<'v> {
 const MOST_SAMPLES: u64 = 10_000;
 const MOST_BYTES: usize = 1 << 20;
 /// The bytes in 1.0 from which a request is full, in either version. So it has less than 8 MiB
-/// there, beside one series: receivers refuse what is too large, such as 32 MiB, and it would be
+/// there, plus one series: receivers refuse what is too large, such as 32 MiB, and it would be
 /// lost.
 const MOST_REPEATED: usize = 7 << 20;
 /// The most characters of the labels of an exemplar, as in OpenMetrics.
@@ -179,7 +179,7 @@ impl Requests<Samples> {
         self.end(id, is_mark);
     }
 
-    /// A start that is before the sample. One that is not is that of a series that began since the
+    /// A start that is before the sample. A later start is of a series that began since the
     /// snapshot was due.
     fn start_ms(&self, start: Option<Timestamp>) -> Option<i64> {
         let start_ms = i64::try_from(start?.0 / 1_000_000).ok()?;
@@ -204,7 +204,7 @@ pub(super) fn in_version_1(body: &Body) -> io::Result<Body> {
     Ok(Body { form: Form::Write1, bytes, ..body.clone() })
 }
 
-/// The labels of an exemplar in order, with names as those of series have; `None` if they are too
+/// The labels of an exemplar in order, with names like the names of series; `None` if they are too
 /// long, or if two have the same name.
 fn labels_of<'a>(exemplar: &Exemplar<'a>) -> Option<Vec<(Cow<'a, str>, &'a str)>> {
     let characters: usize = exemplar.labels.map(|text| text.chars().count()).sum();

@@ -111,7 +111,7 @@ flags! {
 
 impl RemoteWriteFlags {
     /// The options of the outputs, with these labels and those of OTLP. Fills in the directory of
-    /// the queues: beside the `state` file, unless it is given.
+    /// the queues, if it is not given: next to the `state` file.
     ///
     /// # Errors
     /// URLs that are none, have a password or are given twice, what is for no receiver, a number or
@@ -175,8 +175,8 @@ impl Options {
         )
     }
 
-    /// Likely mistakes that may be meant, as text for people. A receiver may have its
-    /// route at the root.
+    /// Likely mistakes that may be meant, as text for people. A receiver may have its route at the
+    /// root.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
         let without = self.receivers.iter().filter(|receiver| receiver.is_without_path());
         without.map(|receiver| {

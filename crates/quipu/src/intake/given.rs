@@ -35,7 +35,7 @@ pub struct Metric<'a> {
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.
     pub expiry: Option<Duration>,
-    /// What [observations](Given::Observation) are counted in.
+    /// The form in which [observations](Given::Observation) are counted.
     pub shape: Option<&'a Shape>,
     /// Whether its series keep exemplars: see [`Intake::exemplify`](super::Intake::exemplify). It
     /// counts when the family is made, and costs 8 bytes for each series. Summaries keep none.

@@ -1,8 +1,8 @@
-//! Reads series from cells that were copied out of a segment: those of a damaged file, and those of
-//! a recording. What the series have beside their cells, such as exemplars, is left out.
+//! Reads series from cells that were copied out of a damaged file or a recording. Exemplars and
+//! other parts of a series that are not in its cells are left out.
 //!
 //! The cells are put into a family of the same kind in private memory, from which the kind reads
-//! them as those of any series.
+//! them like the cells of any series.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -220,7 +220,7 @@ pub fn visit_inspected(inspection: &Inspection, sink: &mut impl Sink) -> Vec<Dam
     families.sort_by_key(|(place, _)| *place);
     for (_, seen) in families {
         let mut decoder = Decoder::new(&seen.schema);
-        // Exponential buckets lie beside the cells.
+        // Exponential buckets are not in the cells.
         if !decoder.is_shown() || decoder.has_no_classic_buckets() {
             continue;
         }
