@@ -25,8 +25,8 @@ use crate::metrics::PREFIX;
 use crate::state::Damaged;
 use quipu_agent as agent;
 use quipu_http as http;
-use quipu_intake::listeners::mapping::{self, Mapping};
-use quipu_intake::{self as inputs, graphite, listeners, push, statsd};
+use quipu_intake as inputs;
+use quipu_intake::listeners::{self, mapping};
 use quipu_process::settings::{Unusable, at_least, set};
 use quipu_translate::rules::{self, Relabelling, Rules};
 
@@ -47,22 +47,16 @@ pub struct Settings {
     pub input_bytes: u64,
     /// The limits on samples that come in.
     pub intake: intake::Limits,
-    /// The options that all inputs share.
+    /// The options of the inputs.
     pub inputs: inputs::Options,
     /// The time after which a family is freed, if all of its series have expired.
     pub forget_names: Duration,
-    /// How pushed metrics are treated.
-    pub push: push::Settings,
     /// The file of rules for samples that come in.
     pub rules: Option<PathBuf>,
     /// The addresses to listen on.
     pub listen: Vec<String>,
     /// Options of the HTTP server.
     pub http: http::Options,
-    /// Listeners for StatsD.
-    pub statsd: listeners::Options,
-    /// Listeners for Graphite.
-    pub graphite: listeners::Options,
     /// The segments that the agent watches.
     pub segments: agent::Options,
     /// The targets that are scraped.
@@ -129,7 +123,7 @@ impl Settings {
         let (window, keys) = flags.windows.resolve()?;
         let state = set(flags.state.state.clone());
         let listen = flags.http.addresses()?;
-        let http = flags.http.resolve(&listen, flags.intake.body_bytes()?)?;
+        let http = flags.http.resolve(&listen, flags.inputs.common.body_bytes()?)?;
         let otlp = flags.otlp.resolve(&state)?;
         let labels = flags.labels.resolve()?;
         Ok(Self {
@@ -137,16 +131,13 @@ impl Settings {
             keys,
             damaged_state: set(flags.state.damaged_state),
             checkpoint: at_least("checkpoint", flags.state.checkpoint, Duration::from_millis(1))?,
-            input_bytes: flags.intake.bytes(),
-            intake: flags.intake.limits(PREFIX),
-            inputs: flags.intake.resolve(flags.otlp_input.resolve())?,
-            forget_names: set(flags.intake.forget_names).0,
-            push: flags.push.resolve(&http.access)?,
-            rules: flags.intake.rules.clone(),
+            input_bytes: flags.inputs.common.bytes(),
+            intake: flags.inputs.common.limits(PREFIX),
+            inputs: flags.inputs.resolve()?,
+            forget_names: set(flags.inputs.common.forget_names).0,
+            rules: flags.inputs.common.rules.clone(),
             listen,
             http,
-            statsd: flags.statsd.resolve()?,
-            graphite: flags.graphite.resolve()?,
             segments: flags.segments.resolve(&state, flags.recording.resolve()?)?,
             targets: flags.targets.resolve()?,
             outputs: flags.remote_write.resolve(labels, otlp, &state)?,
@@ -162,12 +153,7 @@ impl Settings {
     /// # Errors
     /// The errors of the files, which name the line and the remedy, and have no secret.
     pub fn check_files(&self) -> Result<(), Error> {
-        for (options, protocol) in
-            [(&self.statsd, statsd::STATSD), (&self.graphite, graphite::GRAPHITE)]
-        {
-            let mapping = options.mapping.as_deref().map(|path| Mapping::read(path, protocol.flag));
-            mapping.transpose().map_err(Error::Mapping)?;
-        }
+        listeners::check_mappings(&self.inputs).map_err(Error::Mapping)?;
         let rules = self.rules.as_deref().map(Rules::read);
         rules.transpose().map_err(Error::Rules)?;
         let relabelling = self.outputs.relabel.as_deref().map(Relabelling::read);

@@ -71,7 +71,7 @@ static SETTINGS: LazyLock<[Settings; 2]> = LazyLock::new(|| {
     use Translation::{NoTranslation, UnderscoreEscapingWithSuffixes};
     [NoTranslation, UnderscoreEscapingWithSuffixes].map(|translation| {
         let mut flags = Flags::default();
-        flags.otlp_input.otlp_translation = Some(translation);
+        flags.inputs.otlp.otlp_translation = Some(translation);
         Settings::resolve(flags).expect("the defaults are valid")
     })
 });
@@ -102,9 +102,14 @@ impl Daemon {
             registry.collect(Own::new(metrics_ref.registry()))?;
         }
         let refusals = Refusals::new(metrics_ref.registry(), &state_ref.taken)?;
-        let push = Push::new(settings.push.clone(), settings.flags.shown());
+        let push = Push::new(
+            settings.inputs.push.clone(),
+            settings.http.access.clone(),
+            settings.flags.shown(),
+        );
         push.restore_now(&mut state_ref.intake.clone());
-        let shared = Box::into_raw(Box::new(Shared::new(&settings.inputs, refusals, push, None)));
+        let shared =
+            Box::into_raw(Box::new(Shared::new(settings.inputs.clone(), refusals, push, None)));
         // SAFETY: as above.
         let shared_ref: &'static Shared = unsafe { &*shared };
         let top = Box::into_raw(Box::<Top>::default());

@@ -6,8 +6,6 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use quipu::Registry;
-use quipu::intake::Intake;
 use quipu_segment::printable;
 use tokio::sync::oneshot;
 use tracing::{info, warn};
@@ -23,11 +21,11 @@ use crate::top::Top;
 use quipu_agent::targets::{self, Targets};
 use quipu_agent::{self as agent, Agent};
 use quipu_http::{self as http, Server};
-use quipu_intake::listeners::{Listeners, Running};
+use quipu_intake::listeners::{self, BoundInputs};
 use quipu_intake::push::Push;
 use quipu_intake::refusals::Refusals;
 use quipu_intake::sweep::Sweeps;
-use quipu_intake::{Inputs, Shared, graphite, listeners, statsd};
+use quipu_intake::{Inputs, Shared};
 use quipu_outputs::{self as outputs, Outputs};
 use quipu_process::memory;
 use quipu_process::signals::{self, Signals};
@@ -91,8 +89,8 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     let sweeps = Sweeps::start(state.intake.clone(), shared)
         .map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
-    let listening = start_listeners(listeners, &state.intake, shared, metrics.registry())
-        .map_err(Error::Listeners)?;
+    let listening = listeners.start(&state.intake, shared, metrics.registry());
+    let listening = listening.map_err(Error::Listeners)?;
     let targets = Targets::start(settings.targets.clone(), &shared.via);
     let targets = targets.map_err(Error::Targets)?;
     let agent = watch(state, metrics, settings, most, &targets)?;
@@ -157,7 +155,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
 /// What the daemon has before it opens the state: if it cannot listen, it must not touch that.
 struct Bound {
     server: Server,
-    listeners: [Listeners; 2],
+    listeners: BoundInputs,
     rules: Option<Rules>,
     /// The most segments that are watched.
     most: usize,
@@ -172,7 +170,7 @@ fn bind(settings: &Settings) -> Result<Bound, Error> {
     http.access.hosts.extend(own_names());
     let server = Server::bind(&settings.listen, &http).map_err(Error::Http)?;
     let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
-    let listeners = bind_listeners(settings, files).map_err(Error::Listeners)?;
+    let listeners = BoundInputs::bind(&settings.inputs, files).map_err(Error::Listeners)?;
     Ok(Bound { server, listeners, rules, most })
 }
 
@@ -196,30 +194,6 @@ fn close(state: &State, served: Result<http::Stopped, http::Error>) -> Result<()
     closed.map_err(Error::Sync)
 }
 
-/// Binds the sockets for lines.
-fn bind_listeners(settings: &Settings, files: usize) -> Result<[Listeners; 2], listeners::Error> {
-    let each = listeners::connections(files, streams(settings));
-    Ok([statsd::bind(&settings.statsd, each)?, graphite::bind(&settings.graphite, each)?])
-}
-
-/// Starts to receive lines.
-fn start_listeners(
-    [statsd, graphite]: [Listeners; 2],
-    intake: &Intake,
-    shared: &'static Shared,
-    registry: &Registry,
-) -> Result<[Running; 2], listeners::Error> {
-    Ok([
-        statsd::start(statsd, intake, shared, registry)?,
-        graphite::start(graphite, intake, shared, registry)?,
-    ])
-}
-
-/// The number of listeners for lines that have connections.
-fn streams(settings: &Settings) -> usize {
-    settings.statsd.streams() + settings.graphite.streams()
-}
-
 /// The files that the daemon may open beside those of the server: connections for lines,
 /// connections to receivers and targets, and at most `most` segments that are watched.
 fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
@@ -229,8 +203,7 @@ fn other_files(settings: &Settings, files: usize, most: usize) -> usize {
     let more_shards = outputs.receivers.len() * usize::from(outputs.shards.saturating_sub(1));
     let clients = (receivers + settings.targets.targets.len()) * FILES_PER_CLIENT
         + more_shards * FILES_PER_SHARD;
-    let streams = streams(settings);
-    streams * listeners::connections(files, streams) + clients + watched
+    listeners::connections(&settings.inputs, files) + clients + watched
 }
 
 /// Starts the agent, if it has anything to show.
@@ -299,8 +272,12 @@ fn take_in(
     }
     state.intake.registry().collect(Own::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), &state.taken)?;
-    let push = Push::new(settings.push.clone(), settings.flags.shown());
-    Ok(Box::leak(Box::new(Shared::new(&settings.inputs, refusals, push, rules))))
+    let push = Push::new(
+        settings.inputs.push.clone(),
+        settings.http.access.clone(),
+        settings.flags.shown(),
+    );
+    Ok(Box::leak(Box::new(Shared::new(settings.inputs.clone(), refusals, push, rules))))
 }
 
 /// Checks that the threads and the heap find address space: an allocation that fails later would

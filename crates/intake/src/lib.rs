@@ -30,9 +30,7 @@ pub mod types;
 pub mod write;
 
 use std::cell::{RefCell, RefMut};
-use std::num::NonZeroU64;
 use std::rc::Rc;
-use std::time::Duration;
 
 use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused};
 use quipu::snapshot::Timestamp;
@@ -47,52 +45,39 @@ use quipu_process::omitted::OmittedFamilies;
 use quipu_translate::rules::Rules;
 use rate::Rates;
 use refusals::Refusals;
+pub use settings::Options;
 use write::Families;
 
 /// The inputs, in the order in which a 404 names their routes. A new one is a folder, and a row.
 pub static LIST: &[Row] = &[
-    Row { name: "push", routes: push::ROUTES },
-    Row { name: "remote_write", routes: &[Route::post::<write::Writing>("/api/v1/write")] },
-    Row {
-        name: "import",
-        routes: &[Route::post::<import::Importing>("/api/v1/import/prometheus")],
-    },
-    Row {
-        name: "influx",
-        routes: &[
+    Row::http("push", push::ROUTES),
+    Row::http("remote_write", &[Route::post::<write::Writing>("/api/v1/write")]),
+    Row::http("import", &[Route::post::<import::Importing>("/api/v1/import/prometheus")]),
+    Row::http(
+        "influx",
+        &[
             Route::post::<influx::Writing>("/write"),
             Route::post::<influx::Writing>("/api/v2/write"),
         ],
-    },
-    Row {
-        name: "otlp",
-        routes: &[Route {
-            is_on: |shared| shared.otlp.enabled,
+    ),
+    Row::http(
+        "otlp",
+        &[Route {
+            is_on: |shared| shared.options.otlp.enabled,
             ..Route::post::<otlp::Exporting>("/v1/metrics")
         }],
-    },
-    Row { name: "ingest", routes: &[Route::post::<ingest::Ingesting>("/ingest")] },
-    Row { name: "statsd", routes: &[] },
-    Row { name: "graphite", routes: &[] },
+    ),
+    Row::http("ingest", &[Route::post::<ingest::Ingesting>("/ingest")]),
+    Row::lines("statsd", statsd::LINES),
+    Row::lines("graphite", graphite::LINES),
     #[cfg(test)]
-    Row { name: "echo", routes: &[Route::post::<echo::Echo>("/echo")] },
+    Row::http("echo", &[Route::post::<echo::Echo>("/echo")]),
 ];
 
-/// The settings of all inputs.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// How many samples a second may come in: of all sources, and of each.
-    pub sample_rates: [Option<NonZeroU64>; 2],
-    /// The time after which a series that came in and was not updated is hidden.
-    pub expiry: Option<Duration>,
-    /// How points of OTLP become series.
-    pub otlp: otlp::Options,
-    /// The most bytes of a body after decompression.
-    pub body_bytes: usize,
-}
-
-/// What all ways in share.
+/// The parts that all inputs share.
 pub struct Shared {
+    /// The options of the inputs.
+    pub options: Options,
     /// What was taken and refused.
     pub refusals: Refusals,
     /// What senders of remote write 1.0 say of families.
@@ -105,13 +90,6 @@ pub struct Shared {
     pub rates: Rates,
     /// Pushgateway's API.
     pub push: Push,
-    /// The time after which a series that was not updated is hidden, unless its way in says
-    /// otherwise.
-    pub expiry: Option<Duration>,
-    /// How points of OTLP become series.
-    pub otlp: otlp::Options,
-    /// The most bytes of a body after decompression.
-    pub body_bytes: usize,
     /// What samples are subject to, if anything.
     pub rules: Option<Rules>,
     /// Whose samples came in.
@@ -122,18 +100,16 @@ pub struct Shared {
 
 impl Shared {
     /// Without samples so far.
-    pub fn new(options: &Options, refusals: Refusals, push: Push, rules: Option<Rules>) -> Self {
+    pub fn new(options: Options, refusals: Refusals, push: Push, rules: Option<Rules>) -> Self {
         Self {
+            rates: Rates::new(options.common.sample_rates),
+            options,
             rules,
             refusals,
             families: Families::default(),
             gate: Gate::default(),
             places: Places::default(),
-            rates: Rates::new(options.sample_rates),
             push,
-            expiry: options.expiry,
-            otlp: options.otlp.clone(),
-            body_bytes: options.body_bytes,
             via: Via::default(),
             omitted: OmittedFamilies::default(),
         }
@@ -252,6 +228,6 @@ impl Inputs {
 
     /// A metric with the expiry of the settings.
     pub fn metric<'a>(&self, name: &'a str) -> Metric<'a> {
-        Metric { expiry: self.shared.expiry, ..Metric::new(name) }
+        Metric { expiry: self.shared.options.common.expiry, ..Metric::new(name) }
     }
 }

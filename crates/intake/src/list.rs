@@ -1,7 +1,11 @@
-//! A row in the [list](LIST) of inputs: a name, and routes if the input has HTTP.
+//! A row in the [list](LIST) of inputs: its name, its routes, and its listeners.
 
+use quipu::Registry;
+use quipu::intake::Intake;
+
+use super::listeners::{self, Listeners, Protocol, Running};
 use super::requests::{self, BodyInput};
-use super::{Inputs, LIST, Shared};
+use super::{Inputs, LIST, Options, Shared};
 use quipu_http::routing::Path;
 use quipu_http::{Reply, Request};
 
@@ -10,8 +14,38 @@ use quipu_http::{Reply, Request};
 pub struct Row {
     /// Its name, as the value of a label.
     pub name: &'static str,
-    /// Its routes; none for an input with listeners.
+    /// Its routes.
     pub routes: &'static [Route],
+    /// Its listeners, if it reads lines from sockets.
+    pub lines: Option<LineInput>,
+}
+
+impl Row {
+    /// An input of this name with routes.
+    pub(super) const fn http(name: &'static str, routes: &'static [Route]) -> Self {
+        Self { name, routes, lines: None }
+    }
+
+    /// An input of this name that reads lines from sockets.
+    pub(super) const fn lines(name: &'static str, lines: LineInput) -> Self {
+        Self { name, routes: &[], lines: Some(lines) }
+    }
+}
+
+/// An input that reads lines from sockets.
+#[derive(Debug)]
+pub struct LineInput {
+    /// The protocol of its lines.
+    pub protocol: Protocol,
+    /// Its options among those of all inputs.
+    pub options: fn(&Options) -> &listeners::Options,
+    /// Starts a thread for each bound socket.
+    pub start: fn(
+        Listeners,
+        &Intake,
+        &'static Shared,
+        &Registry,
+    ) -> std::result::Result<Running, listeners::Error>,
 }
 
 /// A route of an input.

@@ -117,7 +117,7 @@ fn admit<I: BodyInput>(
         true => shared.via.check(request.headers()).map_err(|Loop| is_own(&shared.via))?,
         false => Came::default(),
     };
-    let body = input.body(request, shared.body_bytes)?;
+    let body = input.body(request, shared.options.common.body_bytes)?;
     Ok((came, body, Tally::new::<I>(inputs, request)?))
 }
 

@@ -1,20 +1,66 @@
-//! The settings that all inputs share.
+//! The settings of the inputs: [`InputFlags`] as they are given, [`Options`] checked and converted.
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use quipu::intake::Limits;
-use quipu_process::flags;
 use quipu_process::settings::{Unusable, in_range, set};
 use quipu_process::time::Time;
+use quipu_process::{flags, join_flags};
 
-use crate::{Options, otlp};
+use crate::{graphite, listeners, otlp, push, statsd};
+
+/// Joins the settings of the inputs, and their options. `resolve` of the flags makes the options.
+macro_rules! inputs {
+    ($($(#[$meta:meta])* $name:ident: $flags:ty => $options:ty,)*) => {
+        join_flags! {
+            /// The settings of all inputs.
+            pub struct InputFlags {
+                $($(#[$meta])* $name: $flags,)*
+            }
+        }
+
+        /// The options of all inputs.
+        #[derive(Debug, Clone)]
+        pub struct Options {
+            $($(#[$meta])* pub $name: $options,)*
+        }
+
+        // The attributes of a field may have its condition, and have its documentation.
+        #[allow(unused_doc_comments)]
+        impl InputFlags {
+            /// Checks the settings and converts them.
+            ///
+            /// # Errors
+            /// A value that cannot be used.
+            pub fn resolve(&self) -> Result<Options, Unusable> {
+                Ok(Options { $($(#[$meta])* $name: self.$name.resolve()?,)* })
+            }
+        }
+    };
+}
+
+inputs! {
+    /// The settings that all inputs share.
+    common: CommonFlags => CommonOptions,
+    /// Pushes.
+    push: push::PushFlags => push::Settings,
+    /// OTLP that comes in.
+    otlp: otlp::OtlpInputFlags => otlp::Options,
+    /// StatsD.
+    statsd: statsd::StatsdFlags => listeners::Options,
+    /// Graphite.
+    graphite: graphite::GraphiteFlags => listeners::Options,
+    /// The input of a test.
+    #[cfg(test)]
+    echo: crate::echo::EchoFlags => usize,
+}
 
 flags! {
     /// The settings that all inputs share.
     #[command(next_help_heading = "Metrics that come in")]
-    pub struct IntakeFlags {
+    pub struct CommonFlags {
         /// Maximum bytes of the body of a request that brings metrics; larger ones get 413
         /// [default: 33554432]
         #[arg(long, env = "QUIPU_INPUT_BODY_BYTES", value_name = "BYTES")]
@@ -69,7 +115,19 @@ flags! {
     }
 }
 
-impl IntakeFlags {
+/// The options that all inputs share.
+#[derive(Debug, Clone)]
+pub struct CommonOptions {
+    /// The maximum number of samples a second: from all sources, and from each.
+    pub sample_rates: [Option<NonZeroU64>; 2],
+    /// The time after which a series that was not updated is hidden, unless its input has another
+    /// expiry.
+    pub expiry: Option<Duration>,
+    /// The maximum number of bytes of a body after decompression.
+    pub body_bytes: usize,
+}
+
+impl CommonFlags {
     /// The most bytes that the state file may have for metrics that come in.
     pub fn bytes(&self) -> u64 {
         set(self.input_bytes).clamp(1 << 20, 1 << 39)
@@ -98,15 +156,14 @@ impl IntakeFlags {
         }
     }
 
-    /// The options of the inputs.
+    /// The options of all inputs.
     ///
     /// # Errors
     /// A number out of its bounds.
-    pub fn resolve(&self, otlp: otlp::Options) -> Result<Options, Unusable> {
-        Ok(Options {
+    pub fn resolve(&self) -> Result<CommonOptions, Unusable> {
+        Ok(CommonOptions {
             sample_rates: [self.sample_rate, self.sample_rate_per_source],
             expiry: self.expiry.map(|expiry| expiry.0),
-            otlp,
             body_bytes: self.body_bytes()?,
         })
     }

@@ -1,5 +1,6 @@
-//! The settings of a part of the daemon: a part declares its own with [`flags!`](crate::flags), in
-//! its own folder, and makes its options of them.
+//! The settings of a part of the daemon. A part declares its settings with [`flags!`](crate::flags)
+//! in its own folder, and makes its options of them. [`join_flags!`](crate::join_flags) joins the
+//! settings of several parts.
 //!
 //! Values of a settings file may have the forms that people write: `true` for a switch that is on,
 //! and a text alone for a list of one.
@@ -13,6 +14,9 @@ use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::time::Time;
+
+#[doc(hidden)]
+pub use toml;
 
 /// Declares the settings of a part: each is a flag, an environment variable and a key of the
 /// settings file. A value after `=` is its default, which the help has to name as well.
@@ -36,9 +40,6 @@ macro_rules! flags {
         }
 
         impl $name {
-            /// The names of the fields.
-            pub const FIELDS: &[&str] = &[$(stringify!($field)),*];
-
             /// Returns these settings, with those of `other` where these are absent.
             pub fn or(self, other: Self) -> Self {
                 Self { $($field: self.$field.or(other.$field),)* }
@@ -48,10 +49,84 @@ macro_rules! flags {
             pub fn defaults() -> Self {
                 Self { $($field: $crate::flags!(@default $($default)?),)* }
             }
+
+            /// The names of the settings in a file.
+            pub fn names() -> Vec<String> {
+                vec![$(stringify!($field).replace('_', "-")),*]
+            }
+
+            /// Reads these settings from the TOML of a settings file, and ignores all others.
+            ///
+            /// # Errors
+            /// A string that is not TOML, or an unusable value.
+            pub fn from_toml(toml: &str) -> Result<Self, $crate::settings::toml::de::Error> {
+                $crate::settings::toml::from_str(toml)
+            }
+
+            /// The settings as a settings file.
+            ///
+            /// # Errors
+            /// A path that is not UTF-8.
+            pub fn to_toml(&self) -> Result<String, $crate::settings::toml::ser::Error> {
+                $crate::settings::toml::to_string(self)
+            }
         }
     };
     (@default) => { None };
     (@default $default:expr) => { Some($default) };
+}
+
+/// Joins the settings of parts, in the order in which the help shows them. The result has the
+/// methods of a part.
+#[macro_export]
+macro_rules! join_flags {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$part_meta:meta])* $part:ident: $type:ty,)*
+        }
+    ) => {
+        #[derive(Debug, Clone, Default, PartialEq, Eq, ::clap::Args)]
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$part_meta])* #[command(flatten)] pub $part: $type,)*
+        }
+
+        // The attributes of a part may have its condition, and have its documentation.
+        #[allow(unused_doc_comments)]
+        impl $name {
+            /// Returns these settings, with those of `other` where these are absent.
+            pub fn or(self, other: Self) -> Self {
+                Self { $($(#[$part_meta])* $part: self.$part.or(other.$part),)* }
+            }
+
+            /// The defaults that the help names, except for those that depend on other settings.
+            pub fn defaults() -> Self {
+                Self { $($(#[$part_meta])* $part: <$type>::defaults(),)* }
+            }
+
+            /// The names of the settings in a file.
+            pub fn names() -> Vec<String> {
+                [$($(#[$part_meta])* <$type>::names()),*].concat()
+            }
+
+            /// Reads these settings from the TOML of a settings file, and ignores all others.
+            ///
+            /// # Errors
+            /// A string that is not TOML, or an unusable value.
+            pub fn from_toml(toml: &str) -> Result<Self, $crate::settings::toml::de::Error> {
+                Ok(Self { $($(#[$part_meta])* $part: <$type>::from_toml(toml)?,)* })
+            }
+
+            /// The settings as a settings file.
+            ///
+            /// # Errors
+            /// A path that is not UTF-8.
+            pub fn to_toml(&self) -> Result<String, $crate::settings::toml::ser::Error> {
+                Ok([$($(#[$part_meta])* self.$part.to_toml()?),*].concat())
+            }
+        }
+    };
 }
 
 /// A setting that has an unusable value, or contradicts another one.

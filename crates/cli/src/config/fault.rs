@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use toml::de::Error;
 
-use super::flags::names;
+use super::Flags;
 
 /// Describes an error of a file. The line is shown if it surely has no secret: it sets a single
 /// setting that is known and not for URLs or header fields.
@@ -44,7 +44,7 @@ fn shown(message: &str) -> String {
 fn closest(name: &str) -> Option<String> {
     // A longer name is not a setting that was misspelled.
     const LONGEST: usize = 60;
-    let names = names().filter(|_| name.len() <= LONGEST);
+    let names = Flags::names().into_iter().filter(|_| name.len() <= LONGEST);
     let (distance, found) = names.map(|other| (distance(name, &other), other)).min()?;
     (distance <= (name.len() / 3).max(1)).then_some(found)
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use clap::Args;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -16,90 +15,39 @@ use quipu_agent::SegmentFlags;
 use quipu_agent::targets::settings::TargetFlags;
 use quipu_client::url_text::UrlText;
 use quipu_http::HttpFlags;
-use quipu_intake::graphite::settings::GraphiteFlags;
-use quipu_intake::otlp::settings::OtlpInputFlags;
-use quipu_intake::push::settings::PushFlags;
-use quipu_intake::settings::IntakeFlags;
-use quipu_intake::statsd::settings::StatsdFlags;
+use quipu_intake::settings::InputFlags;
 use quipu_outputs::RemoteWriteFlags;
 use quipu_outputs::otlp::settings::OtlpFlags;
 use quipu_outputs::settings::LabelFlags;
+use quipu_process::join_flags;
 
-/// Joins the settings of parts.
-macro_rules! join {
-    ($($(#[$meta:meta])* $part:ident: $type:ty,)*) => {
-        /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve)
-        /// fills in the defaults.
-        #[derive(Debug, Clone, Default, PartialEq, Eq, Args)]
-        pub struct Flags {
-            $($(#[$meta])* #[command(flatten)] pub $part: $type,)*
-        }
-
-        impl Flags {
-            /// Returns these settings, with those of `other` where these are absent.
-            pub fn or(self, other: Self) -> Self {
-                Self { $($part: self.$part.or(other.$part),)* }
-            }
-
-            /// The defaults that the help names, except for those that depend on other settings.
-            pub fn defaults() -> Self {
-                Self { $($part: <$type>::defaults(),)* }
-            }
-
-            /// Reads the text of a settings file.
-            ///
-            /// # Errors
-            /// A text that is not TOML, or has an unknown setting or an unusable value.
-            pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
-                toml::from_str::<BTreeMap<Name, IgnoredAny>>(text)?;
-                Ok(Self { $($part: toml::from_str(text)?,)* })
-            }
-
-            /// The settings, as a settings file.
-            ///
-            /// # Errors
-            /// A path that is not UTF-8.
-            pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-                Ok([$(toml::to_string(&self.$part)?),*].concat())
-            }
-        }
-
-        /// The names of all fields, by part.
-        const FIELDS: &[&[&str]] = &[$(<$type>::FIELDS),*];
-    };
-}
-
-join! {
-    /// The HTTP server.
-    http: HttpFlags,
-    /// The windows of requests.
-    windows: WindowFlags,
-    /// The state file.
-    state: StateFlags,
-    /// All inputs.
-    intake: IntakeFlags,
-    /// Pushes.
-    push: PushFlags,
-    /// OTLP that comes in.
-    otlp_input: OtlpInputFlags,
-    /// StatsD.
-    statsd: StatsdFlags,
-    /// Graphite.
-    graphite: GraphiteFlags,
-    /// Segments that are watched.
-    segments: SegmentFlags,
-    /// Segments that are recorded.
-    recording: RecordingFlags,
-    /// Targets that are scraped.
-    targets: TargetFlags,
-    /// Remote write.
-    remote_write: RemoteWriteFlags,
-    /// OTLP that is sent.
-    otlp: OtlpFlags,
-    /// Labels of all that is sent.
-    labels: LabelFlags,
-    /// The log.
-    log: LogFlags,
+join_flags! {
+    /// Every setting. All fields are optional; [`Settings::resolve`](super::Settings::resolve)
+    /// fills in the defaults.
+    pub struct Flags {
+        /// The HTTP server.
+        http: HttpFlags,
+        /// The windows of requests.
+        windows: WindowFlags,
+        /// The state file.
+        state: StateFlags,
+        /// The inputs.
+        inputs: InputFlags,
+        /// Segments that are watched.
+        segments: SegmentFlags,
+        /// Segments that are recorded.
+        recording: RecordingFlags,
+        /// Targets that are scraped.
+        targets: TargetFlags,
+        /// Remote write.
+        remote_write: RemoteWriteFlags,
+        /// OTLP that is sent.
+        otlp: OtlpFlags,
+        /// Labels of all that is sent.
+        labels: LabelFlags,
+        /// The log.
+        log: LogFlags,
+    }
 }
 
 impl Flags {
@@ -109,10 +57,17 @@ impl Flags {
     /// A file that cannot be read, is not TOML, or has an unknown setting.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::Read(path.into(), e))?;
-        Self::from_toml(&text).map_err(|error| {
-            let what = fault::describe(&text, &error, is_harmless);
-            Error::Parse(path.into(), what)
-        })
+        Self::from_settings(&text)
+            .map_err(|error| Error::Parse(path.into(), fault::describe(&text, &error, is_harmless)))
+    }
+
+    /// Reads the contents of a settings file.
+    ///
+    /// # Errors
+    /// A string that is not TOML, or has an unknown setting or an unusable value.
+    pub fn from_settings(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str::<BTreeMap<Name, IgnoredAny>>(text)?;
+        Self::from_toml(text)
     }
 
     /// All that are set, as texts by name. URLs of receivers and targets are without their queries,
@@ -150,12 +105,7 @@ impl TryFrom<String> for Name {
 
 /// Whether there is a setting of that name.
 fn is_setting(name: &str) -> bool {
-    names().any(|other| other == name)
-}
-
-/// The names of all settings in a file.
-pub(super) fn names() -> impl Iterator<Item = String> {
-    FIELDS.iter().copied().flatten().map(|field| field.replace('_', "-"))
+    Flags::names().iter().any(|other| other == name)
 }
 
 /// Whether there is a setting of that name, whose value has no secret.

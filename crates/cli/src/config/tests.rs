@@ -12,7 +12,7 @@ struct Line {
 }
 
 fn resolve(toml: &str) -> Result<Settings, Error> {
-    Settings::resolve(Flags::from_toml(toml).unwrap())
+    Settings::resolve(Flags::from_settings(toml).unwrap())
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn the_help_names_the_defaults_that_hold() {
 fn flags_weigh_more_than_the_file() {
     let line = ["quipu", "--window", "10s", "--keys", "5"];
     let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
-    let file = Flags::from_toml("window = \"20s\"\naccuracy = \"1s\"").unwrap();
+    let file = Flags::from_settings("window = \"20s\"\naccuracy = \"1s\"").unwrap();
     let settings = Settings::resolve(flags.or(file)).unwrap();
     let shown = settings.to_toml().unwrap();
     for part in ["window = \"10s\"", "accuracy = \"1s\"", "keys = 5", "span = \"1h\""] {
@@ -78,8 +78,8 @@ fn values_with_commas_stay_whole() {
     assert_eq!(labels.collect::<Vec<_>>(), ["zones=a,b=c", "x=1", "y=2"]);
     let urls = flags.remote_write.remote_write.iter().flatten().map(UrlText::as_str);
     assert_eq!(urls.collect::<Vec<_>>(), ["http://a/w?ids=1,2"]);
-    assert_eq!(flags.otlp_input.otlp_promote.unwrap(), ["a,b"]);
-    assert_eq!(flags.push.push_add_jobs.unwrap(), ["c,d"]);
+    assert_eq!(flags.inputs.otlp.otlp_promote.unwrap(), ["a,b"]);
+    assert_eq!(flags.inputs.push.push_add_jobs.unwrap(), ["c,d"]);
 }
 
 #[test]
@@ -213,11 +213,11 @@ fn all_switches_are_given_alike() {
             ("\"true\"", "on"),
             ("\"false\"", "off"),
         ] {
-            let flags = Flags::from_toml(&format!("{name} = {text}")).unwrap();
+            let flags = Flags::from_settings(&format!("{name} = {text}")).unwrap();
             assert_eq!(shown(flags)[name], value, "{name} = {text}");
         }
         for text in ["1", "\"yes\"", "[\"on\"]"] {
-            let error = Flags::from_toml(&format!("{name} = {text}")).unwrap_err();
+            let error = Flags::from_settings(&format!("{name} = {text}")).unwrap_err();
             assert!(error.to_string().contains("\"on\" or \"off\""), "{error}");
         }
     }
@@ -261,8 +261,8 @@ fn one_text_is_a_list_of_one() {
         .map(|(name, value)| format!("{name} = {}\n", form(value)))
         .concat()
     };
-    let one = Flags::from_toml(&all(|value| format!("{value:?}"))).unwrap();
-    let list = Flags::from_toml(&all(|value| format!("[{value:?}]"))).unwrap();
+    let one = Flags::from_settings(&all(|value| format!("{value:?}"))).unwrap();
+    let list = Flags::from_settings(&all(|value| format!("[{value:?}]"))).unwrap();
     assert_eq!(one, list);
     assert_eq!(one.http.listen.unwrap(), ["127.0.0.1:1,unix:a"]);
     // All lists are in it.
@@ -271,7 +271,7 @@ fn one_text_is_a_list_of_one() {
         |a: &&clap::Arg| a.get_action().takes_values() && a.get_value_delimiter().is_some();
     assert_eq!(command.get_arguments().filter(is_list).count(), 18);
     for value in ["7", "true", "[7]", "{ a = 1 }"] {
-        let error = Flags::from_toml(&format!("listen = {value}")).unwrap_err();
+        let error = Flags::from_settings(&format!("listen = {value}")).unwrap_err();
         assert!(error.to_string().contains("string"), "{error}");
     }
 }

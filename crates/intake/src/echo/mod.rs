@@ -1,11 +1,14 @@
-//! `POST /echo`: lines of `name value`, each of which is a gauge. It is the shortest input, so that
-//! tests show how much an input needs.
+//! `POST /echo`: lines of `name value`, each of which is a gauge. It is the shortest input with a
+//! setting, so that tests show how much an input needs: this folder, a row in the list of inputs,
+//! and a row in their settings.
 
 use quipu::intake::{Given, Mode};
 use quipu_wire::remote::{Cut, LineBuffer};
 
 use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result};
 use quipu_http::Request;
+use quipu_process::flags;
+use quipu_process::settings::{Unusable, in_range};
 
 /// Lines that are being taken.
 pub(super) struct Echo(LineBuffer);
@@ -13,8 +16,8 @@ pub(super) struct Echo(LineBuffer);
 impl BodyInput for Echo {
     const INPUT: Input = Input::named("echo");
 
-    fn new(_: &Inputs, _: &Request) -> Result<Self> {
-        Ok(Self(LineBuffer::new(MAX_LINE)))
+    fn new(inputs: &Inputs, _: &Request) -> Result<Self> {
+        Ok(Self(LineBuffer::new(inputs.shared().options.echo)))
     }
 
     fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool> {
@@ -27,12 +30,28 @@ impl BodyInput for Echo {
     }
 }
 
-/// The bytes of a line.
-const MAX_LINE: usize = 1 << 10;
+flags! {
+    /// The settings of this input.
+    pub struct EchoFlags {
+        /// Maximum bytes of a line [default: 1024]
+        #[arg(long, value_name = "BYTES")]
+        echo_line_bytes: usize = 1 << 10,
+    }
+}
+
+impl EchoFlags {
+    /// The maximum bytes of a line.
+    ///
+    /// # Errors
+    /// A number out of its bounds.
+    pub fn resolve(&self) -> std::result::Result<usize, Unusable> {
+        in_range("echo-line-bytes", self.echo_line_bytes, 1, 1 << 20)
+    }
+}
 
 fn take(context: &mut Context<'_>, cut: Cut<'_>) {
     let Cut::Lines(lines) = cut else {
-        return context.tally.refused("line_too_long", format_args!("a line is longer than 1 KiB"));
+        return context.tally.refused("line_too_long", format_args!("a line is too long"));
     };
     let mut intake = context.intake();
     for line in String::from_utf8_lossy(lines).lines() {
@@ -59,33 +78,23 @@ mod tests {
     use hyper::body::Bytes;
     use quipu::Registry;
     use quipu::intake::{Intake, Limits};
-    use quipu_http::Reply;
+    use quipu_http::{Access, Reply};
 
     use super::*;
-    use crate::push::{self, Gauges, Push};
+    use crate::push::Push;
     use crate::refusals::Refusals;
-    use crate::{LIST, Options, Shared, otlp};
+    use crate::settings::InputFlags;
+    use crate::{LIST, Shared};
 
     /// The inputs of a thread, without limits and rules.
     fn inputs(registry: &Registry) -> Inputs {
         let total: &AtomicU64 = Box::leak(Box::default());
         let refusals = Refusals::new(registry, total).unwrap();
-        let push = push::Settings {
-            enabled: false,
-            access: quipu_http::Access::default(),
-            checks: false,
-            admin: false,
-            groups: 0,
-            mode: push::Mode::Replace,
-            gauges: Gauges::Set,
-            add_jobs: Vec::new(),
-            expiry: None,
-        };
-        let translation = quipu_translate::otlp::Translation::NoTranslation;
-        let otlp = otlp::Options { enabled: false, translation, promote: Vec::new() };
-        let options = Options { sample_rates: [None; 2], expiry: None, otlp, body_bytes: 100 };
-        let push = Push::new(push, Default::default());
-        let shared = Box::leak(Box::new(Shared::new(&options, refusals, push, None)));
+        let settings = "input-body-bytes = 100\necho-line-bytes = 10\npush = \"off\"";
+        let flags = InputFlags::from_toml(settings).unwrap().or(InputFlags::defaults());
+        let options = flags.resolve().unwrap();
+        let push = Push::new(options.push.clone(), Access::default(), Default::default());
+        let shared = Box::leak(Box::new(Shared::new(options, refusals, push, None)));
         Inputs::new(Intake::new(registry, Limits::default()).unwrap(), shared)
     }
 
@@ -106,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_and_a_row_make_an_input() {
+    fn a_folder_and_two_rows_make_an_input_with_a_setting() {
         let registry = Registry::new();
         let inputs = inputs(&registry);
         let (status, text) = send(&inputs, "identity", b"a 1\nb 2.5\nc\n");
@@ -117,6 +126,11 @@ mod tests {
         let gzip = gzip.finish().unwrap();
         assert_eq!(send(&inputs, "gzip", &gzip).0, StatusCode::NO_CONTENT);
         assert_eq!(send(&inputs, "gzip", b"a 7\n").0, StatusCode::BAD_REQUEST);
+        let long = send(&inputs, "identity", b"long_name 1\n");
+        assert_eq!(
+            long,
+            (StatusCode::BAD_REQUEST, "0 taken, 1 refused:\na line is too long\n".to_owned())
+        );
         assert_eq!(send(&inputs, "br", b"").0, StatusCode::UNSUPPORTED_MEDIA_TYPE);
         assert_eq!(send(&inputs, "", &[b'\n'; 101]).0, StatusCode::PAYLOAD_TOO_LARGE);
         let page = registry.text();

@@ -3,7 +3,7 @@
 //! Each value is one of a gauge, as in graphite_exporter. The latest value by its time counts; of
 //! several with one time, the last one.
 
-pub mod settings;
+mod settings;
 
 use std::mem;
 
@@ -13,30 +13,23 @@ use quipu_wire::remote::graphite::{GraphiteLines, GraphiteSample};
 use quipu_wire::remote::statsd::Name;
 
 use super::Shared;
-use super::list::Input;
+use super::list::{Input, LineInput};
 use super::listeners::mapping::{Class, scaled};
 use super::listeners::{
-    self, Common, Listeners, Names, Options, Protocol, Reader, Report, Running, put_labels, recycle,
+    self, Common, Listeners, Names, Protocol, Reader, Report, Running, put_labels, recycle,
 };
 use super::types;
 use quipu_process::time::now_ms;
+pub use settings::GraphiteFlags;
 
-/// The protocol.
-pub const GRAPHITE: Protocol = Protocol { name: "Graphite", flag: "graphite" };
+const GRAPHITE: Protocol = Protocol { name: "Graphite", flag: "graphite" };
 
-/// Reads the mapping file, and binds all sockets, each for at most that many connections.
-///
-/// # Errors
-/// [`listeners::Error`], which names the flag.
-pub fn bind(options: &Options, connections: usize) -> Result<Listeners, listeners::Error> {
-    Listeners::bind(GRAPHITE, options, connections)
-}
+/// The row of Graphite in the list of inputs.
+pub(super) const LINES: LineInput =
+    LineInput { protocol: GRAPHITE, options: |options| &options.graphite, start };
 
 /// Starts a thread for each socket.
-///
-/// # Errors
-/// [`listeners::Error`]: the system refuses a thread, or memory for the metrics.
-pub fn start(
+fn start(
     listeners: Listeners,
     intake: &Intake,
     shared: &'static Shared,

@@ -64,7 +64,7 @@ impl BodyInput for Ingesting {
     fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
         let Options { format, kind, framing, timers } = Options::of(request)?;
         Ok(Self {
-            decoder: format.decoder(kind, framing).limit(inputs.shared().body_bytes),
+            decoder: format.decoder(kind, framing).limit(inputs.shared().options.common.body_bytes),
             arena: Arena::new(),
             timers,
             messages: 0,

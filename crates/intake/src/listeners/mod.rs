@@ -39,7 +39,8 @@ use sockets::{Socket, Transport};
 use stop::Stop;
 use streams::MAX_CONNECTIONS;
 
-use crate::Shared;
+use crate::list::LineInput;
+use crate::{self as inputs, LIST, Shared};
 
 /// What listeners are for.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +66,7 @@ pub struct Options {
 
 impl Options {
     /// The number of listeners with connections.
-    pub fn streams(&self) -> usize {
+    fn streams(&self) -> usize {
         let is_stream =
             |address: &&Address| matches!(address, Address::Tcp(_) | Address::UnixStream(_));
         self.addresses.iter().filter(is_stream).count()
@@ -80,9 +81,73 @@ pub(crate) fn receive_buffer(flag: &'static str, bytes: Option<usize>) -> Result
     in_range(flag, bytes, 4096, 1 << 30)
 }
 
-/// The most connections of each of `streams` listeners, in a process that may open `files` files.
-pub fn connections(files: usize, streams: usize) -> usize {
+/// The listeners of all inputs that read lines, in the order of the list.
+fn all() -> impl Iterator<Item = &'static LineInput> {
+    LIST.iter().filter_map(|row| row.lines.as_ref())
+}
+
+/// Reads the mapping files of all listeners.
+///
+/// # Errors
+/// The error of a file, which names the line and the remedy.
+pub fn check_mappings(inputs: &inputs::Options) -> Result<(), mapping::Error> {
+    for input in all() {
+        if let Some(path) = &(input.options)(inputs).mapping {
+            Mapping::read(path, input.protocol.flag)?;
+        }
+    }
+    Ok(())
+}
+
+/// The number of connections that all listeners can hold, in a process that may open `files` files.
+pub fn connections(inputs: &inputs::Options, files: usize) -> usize {
+    let streams = streams(inputs);
+    streams * connections_of_each(files, streams)
+}
+
+/// The maximum number of connections of each of `streams` listeners.
+fn connections_of_each(files: usize, streams: usize) -> usize {
     (files / 4 / streams.max(1)).clamp(1, MAX_CONNECTIONS)
+}
+
+/// The number of listeners that have connections.
+fn streams(inputs: &inputs::Options) -> usize {
+    all().map(|input| (input.options)(inputs).streams()).sum()
+}
+
+/// The bound sockets of all inputs that read lines.
+#[derive(Debug)]
+pub struct BoundInputs(Vec<(&'static LineInput, Listeners)>);
+
+impl BoundInputs {
+    /// Reads the mapping files and binds all sockets, in a process that may open `files` files.
+    ///
+    /// # Errors
+    /// [`Error`], which names the flag.
+    pub fn bind(inputs: &inputs::Options, files: usize) -> Result<Self, Error> {
+        let connections = connections_of_each(files, streams(inputs));
+        let bind = |input: &'static LineInput| {
+            let options = (input.options)(inputs);
+            Ok((input, Listeners::bind(input.protocol, options, connections)?))
+        };
+        all().map(bind).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Starts a thread for each socket.
+    ///
+    /// # Errors
+    /// [`Error`]: the system refuses a thread, or memory for the metrics.
+    pub fn start(
+        self,
+        intake: &Intake,
+        shared: &'static Shared,
+        registry: &Registry,
+    ) -> Result<Vec<Running>, Error> {
+        let start = |(input, listeners): (&LineInput, _)| {
+            (input.start)(listeners, intake, shared, registry)
+        };
+        self.0.into_iter().map(start).collect()
+    }
 }
 
 /// Bound sockets, which nothing reads yet.
@@ -127,7 +192,7 @@ impl Listeners {
     ///
     /// # Errors
     /// [`Error`], which names the flag.
-    pub fn bind(protocol: Protocol, options: &Options, connections: usize) -> Result<Self, Error> {
+    fn bind(protocol: Protocol, options: &Options, connections: usize) -> Result<Self, Error> {
         let error = |kind| Error { flag: protocol.flag, kind };
         let mapping = options.mapping.as_deref().map(|path| Mapping::read(path, protocol.flag));
         let mapping = mapping.transpose().map_err(|e| error(ErrorKind::Mapping(e)))?.map(Arc::new);

@@ -161,7 +161,7 @@ impl Common {
             report.refused("empty_metric_name", &what);
             return None;
         }
-        let expiry = treatment.expiry.or(self.shared.expiry);
+        let expiry = treatment.expiry.or(self.shared.options.common.expiry);
         let (help, shape) = (&treatment.help, Some(&treatment.shape));
         Some((Metric { help, expiry, shape, ..Metric::new(found.name) }, treatment))
     }

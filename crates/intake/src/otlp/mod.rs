@@ -10,7 +10,7 @@
 mod encoding;
 pub(crate) mod labels;
 mod points;
-pub mod settings;
+mod settings;
 mod values;
 
 use std::fmt::Write as _;
@@ -28,6 +28,7 @@ use quipu_http::{Request, Response};
 use quipu_process::address::Source;
 
 use quipu_translate::otlp::Translation;
+pub use settings::OtlpInputFlags;
 
 /// How points become series.
 #[derive(Debug, Clone, PartialEq, Eq)]

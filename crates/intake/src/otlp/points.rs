@@ -161,7 +161,8 @@ impl Translator {
         let name = &self.name;
         let labels = &mut self.labels;
         labels.clear();
-        let rules = Rules { translation: self.shared.otlp.translation, limits: intake.limits() };
+        let rules =
+            Rules { translation: self.shared.options.otlp.translation, limits: intake.limits() };
         labels.add(rules, point.attributes, |_| true)?;
         self.target.add_to(labels);
         self.scope.iter().for_each(|(name, value)| labels.set(name, value));
@@ -174,7 +175,7 @@ impl Translator {
         let metric = Metric {
             help: point.metric.description,
             unit: &self.unit,
-            expiry: self.shared.expiry,
+            expiry: self.shared.options.common.expiry,
             exemplars: true,
             streams: true,
             time: (point.time_ns != 0).then_some(Timestamp(point.time_ns)),
@@ -187,7 +188,7 @@ impl Translator {
         for exemplar in point.exemplars {
             let Some(value) = exemplar.value else { continue };
             let limits = intake.limits();
-            let rules = Rules { translation: self.shared.otlp.translation, limits };
+            let rules = Rules { translation: self.shared.options.otlp.translation, limits };
             describe_exemplar(&mut self.exemplar, point, exemplar, rules);
             let labels: Vec<(&str, &str)> = self.exemplar.iter().collect();
             let time = (exemplar.time_ns != 0).then_some(Timestamp(exemplar.time_ns));
@@ -200,16 +201,17 @@ impl Translator {
     /// Reads what describes the point, where it differs from the point before.
     fn describe(&mut self, intake: &mut Intake, point: &Point<'_, '_>) {
         let shared = self.shared;
-        let translation = shared.otlp.translation;
+        let translation = shared.options.otlp.translation;
         let numbers = [point.resource.number, point.scope.number, point.metric.number];
         if self.numbers[0] != numbers[0] {
             let rules = Rules { translation, limits: intake.limits() };
-            let read = self.target.read(point.resource.attributes, rules, &shared.otlp.promote);
+            let read =
+                self.target.read(point.resource.attributes, rules, &shared.options.otlp.promote);
             self.fault[0] = read.err();
             intake.set_source(&Source::Job(&self.target.job));
             if self.fault[0].is_none() && !self.target.info.is_empty() {
                 let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
-                let (help, expiry) = ("Target metadata", shared.expiry);
+                let (help, expiry) = ("Target metadata", shared.options.common.expiry);
                 let metric = Metric { help, expiry, ..Metric::new("target_info") };
                 // It only describes the others: what the intake refuses, it refuses for them, too.
                 let _ = shared.take(intake, metric, &pairs, &Given::Gauge(1.0), Mode::Set, None);
@@ -226,7 +228,7 @@ impl Translator {
     }
 
     fn describe_metric(&mut self, limits: &Limits, point: &Point<'_, '_>) -> Result<(), Rejected> {
-        let translation = self.shared.otlp.translation;
+        let translation = self.shared.options.otlp.translation;
         let (name, unit) = (point.metric.name, point.metric.unit);
         // The translation takes many times their memory.
         if name.len() > limits.name_bytes || unit.len() > limits.name_bytes {

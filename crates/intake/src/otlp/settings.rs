@@ -1,7 +1,7 @@
 //! The settings of OTLP that comes in.
 
 use quipu_process::flags;
-use quipu_process::settings::{Switch, set};
+use quipu_process::settings::{Switch, Unusable, set};
 use quipu_translate::otlp::Translation;
 
 use super::Options;
@@ -37,11 +37,14 @@ flags! {
 
 impl OtlpInputFlags {
     /// The options of the input.
-    pub fn resolve(&self) -> Options {
-        Options {
+    ///
+    /// # Errors
+    /// None: every value can be used.
+    pub fn resolve(&self) -> Result<Options, Unusable> {
+        Ok(Options {
             enabled: set(self.otlp_input).is_on(),
             translation: set(self.otlp_translation),
             promote: self.otlp_promote.clone().unwrap_or_default(),
-        }
+        })
     }
 }

@@ -27,7 +27,7 @@ mod parse;
 mod path;
 mod restore;
 mod routes;
-pub mod settings;
+mod settings;
 mod spots;
 mod values;
 
@@ -35,6 +35,7 @@ use super::list::Input;
 
 pub use options::{Gauges, Mode, Settings};
 pub use routes::{Push, ROUTES};
+pub use settings::PushFlags;
 
 /// The row in the list of inputs.
 const INPUT: Input = Input::named("push");

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::path::Grouping;
-use quipu_http::{Access, Query, Request};
+use quipu_http::{Query, Request};
 use quipu_process::time::Time;
 
 /// The settings of pushes.
@@ -16,8 +16,6 @@ use quipu_process::time::Time;
 pub struct Settings {
     /// Whether the routes exist.
     pub enabled: bool,
-    /// Which web pages may read the values of groups.
-    pub access: Access,
     /// Whether pushes are checked for consistency with other groups.
     pub checks: bool,
     /// Whether `PUT /api/v1/admin/wipe` exists.

@@ -31,7 +31,7 @@ use crate::requests::{
 };
 use quipu_client::media::Media;
 use quipu_http::routing::Path;
-use quipu_http::{Reply, Request, Response, Steps};
+use quipu_http::{Access, Reply, Request, Response, Steps};
 
 /// The routes.
 pub const ROUTES: &[Route] = &[
@@ -62,6 +62,8 @@ const fn route(
 #[derive(Debug)]
 pub struct Push {
     settings: Settings,
+    /// The web pages that may read the values of groups.
+    access: Access,
     groups: Mutex<Groups>,
     forms: Forms,
     started: SystemTime,
@@ -75,9 +77,10 @@ pub struct Push {
 
 impl Push {
     /// Without groups. Requests for groups wait until [`Push::restore`] has ended.
-    pub fn new(settings: Settings, flags: BTreeMap<String, String>) -> Self {
+    pub fn new(settings: Settings, access: Access, flags: BTreeMap<String, String>) -> Self {
         Self {
             settings,
+            access,
             groups: Mutex::default(),
             forms: Forms::default(),
             started: SystemTime::now(),
@@ -122,7 +125,7 @@ impl Push {
 
     /// The origin of the foreign page that sent a request, if it may read the response.
     fn reader(&self, request: &Request) -> Option<HeaderValue> {
-        self.settings.access.reader(request.headers()).cloned()
+        self.access.reader(request.headers()).cloned()
     }
 
     /// Hides the groups whose time is over, if there are any; to be done before a scrape.

@@ -1,6 +1,5 @@
 //! The settings of pushes.
 
-use quipu_http::Access;
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, in_range, set};
 use quipu_process::time::Time;
@@ -57,13 +56,12 @@ flags! {
 }
 
 impl PushFlags {
-    /// The options of pushes. Pages of the origins of `access` may read them.
+    /// The options of pushes.
     ///
     /// # Errors
     /// A number out of its bounds.
-    pub fn resolve(&self, access: &Access) -> Result<Settings, Unusable> {
+    pub fn resolve(&self) -> Result<Settings, Unusable> {
         Ok(Settings {
-            access: access.clone(),
             enabled: set(self.push).is_on(),
             checks: set(self.push_consistency_check).is_on(),
             admin: set(self.push_admin).is_on(),

@@ -3,32 +3,26 @@
 mod forms;
 mod metrics;
 mod receiver;
-pub mod settings;
+mod settings;
 
 use quipu::intake::Intake;
 use quipu::{Registry, Scope};
 
 use super::Shared;
-use super::listeners::{self, Listeners, Names, Options, Protocol, Running};
+use super::list::LineInput;
+use super::listeners::{self, Listeners, Names, Protocol, Running};
 use metrics::StatsdMetrics;
 use receiver::Receiver;
+pub use settings::StatsdFlags;
 
-/// The protocol.
-pub const STATSD: Protocol = Protocol { name: "StatsD", flag: "statsd" };
+const STATSD: Protocol = Protocol { name: "StatsD", flag: "statsd" };
 
-/// Reads the mapping file, and binds all sockets, each for at most that many connections.
-///
-/// # Errors
-/// [`listeners::Error`], which names the flag.
-pub fn bind(options: &Options, connections: usize) -> Result<Listeners, listeners::Error> {
-    Listeners::bind(STATSD, options, connections)
-}
+/// The row of StatsD in the list of inputs.
+pub(super) const LINES: LineInput =
+    LineInput { protocol: STATSD, options: |options| &options.statsd, start };
 
 /// Starts a thread for each socket.
-///
-/// # Errors
-/// [`listeners::Error`]: the system refuses a thread, or memory for the metrics.
-pub fn start(
+fn start(
     listeners: Listeners,
     intake: &Intake,
     shared: &'static Shared,
