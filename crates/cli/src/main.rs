@@ -16,7 +16,7 @@ use quipu_commands::output::{self, Coverage, print, warn, warn_lines};
 use quipu_commands::record::{self, Record};
 use quipu_commands::scrape::Scrape;
 use quipu_commands::snapshot::{Restore, Snapshot};
-use quipu_commands::{compare, convert, count, diff, inspect, lint, live, scrape, snapshot};
+use quipu_commands::{compare, convert, count, diff, inspect, lint, scrape, snapshot, top};
 use quipu_segment::printable;
 
 /// Crash-safe metrics: count in shared files, watch them live, and run a daemon that collects and
@@ -61,7 +61,7 @@ enum Command {
     /// Inspect a segment file, even after a crash or if it is damaged
     Inspect(inspect::Inspect),
     /// Watch metrics live in the terminal: of segments, of a process, of a URL
-    Top(live::Top),
+    Top(top::Top),
     /// Compare metrics with each other, or with themselves some time later
     Diff(diff::Diff),
     /// Record the segments of other programs, second by second, to see what led to a crash
@@ -138,7 +138,7 @@ fn main() -> ExitCode {
         Command::Restore(arguments) => snapshot::restore(&arguments).map(|()| 0),
         Command::Scrape(arguments) => scrape::run(&arguments).map(Coverage::code),
         Command::Inspect(arguments) => inspect::run(&arguments).map(Coverage::code),
-        Command::Top(arguments) => live::run(&arguments).map(live::End::code),
+        Command::Top(arguments) => top::run(&arguments).map(top::End::code),
         Command::Diff(arguments) => diff::run(&arguments).map(Coverage::code),
         Command::Record(arguments) => record::run(&arguments).map(|()| 0),
         Command::Inc(arguments) => count::inc(&arguments).map(|()| 0),

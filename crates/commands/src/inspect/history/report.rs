@@ -7,7 +7,7 @@ use quipu_segment::printable;
 
 use super::{Curve, History, short};
 use crate::inspect::text::{columns, date, duration, shown, title};
-use crate::live::history::Levels;
+use crate::top::history::Levels;
 
 /// The most characters of a sparkline.
 const WIDTH: usize = 60;
