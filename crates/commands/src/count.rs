@@ -1,11 +1,11 @@
 //! `quipu inc`, `quipu set`, `quipu observe` and `quipu time`: shells and cron jobs count in a
-//! file, beside the programs that have it open.
+//! file, which programs can have open at the same time.
 //!
-//! Each command opens the file as any program does, changes one series, and ends. A killed command
-//! has either changed the series or not. A command does not wait for the disk when it ends; the
-//! file says that it was left in order.
+//! Each command opens the file like any program, changes one series, and ends. A killed command has
+//! either changed the series or not. A command does not wait for the disk when it ends; a mark in
+//! the file shows that it was left in order.
 
-mod series;
+mod series_name;
 mod timed;
 
 use std::ffi::OsString;
@@ -18,11 +18,11 @@ use quipu_segment::{Options, printable};
 
 use crate::output::{Error, warn};
 
-pub use series::Series;
+pub use series_name::SeriesName;
 
-/// Where to count, and what is said of a metric that is new.
+/// The flags of all commands that count: the file, and the description of a new metric.
 #[derive(Args, Clone, Debug)]
-pub struct Target {
+pub struct CountFlags {
     /// Segment file; created if it does not exist
     #[arg(long, env = FILE_VARIABLE, value_name = "FILE")]
     pub file: PathBuf,
@@ -44,7 +44,7 @@ pub struct Target {
 /// The variable that names the file.
 pub const FILE_VARIABLE: &str = "QUIPU_FILE";
 
-/// The variable that has the permission bits of a new file.
+/// The variable that holds the permission bits of a new file.
 pub const MODE_VARIABLE: &str = "QUIPU_MODE";
 
 /// Arguments of `quipu inc`.
@@ -52,11 +52,11 @@ pub const MODE_VARIABLE: &str = "QUIPU_MODE";
 #[command(after_help = EXAMPLES)]
 pub struct Inc {
     #[command(flatten)]
-    target: Target,
+    flags: CountFlags,
 
     /// Counter or gauge, such as 'jobs_total{queue="mail"}'
     #[arg(value_name = "SERIES")]
-    series: Series,
+    series: SeriesName,
 
     /// What to add; less than zero for gauges only
     #[arg(value_name = "N", default_value = "1", value_parser = number, allow_hyphen_values = true)]
@@ -68,11 +68,11 @@ pub struct Inc {
 #[command(after_help = EXAMPLES)]
 pub struct Set {
     #[command(flatten)]
-    target: Target,
+    flags: CountFlags,
 
     /// Gauge, such as 'free_bytes{disk="a"}'
     #[arg(value_name = "SERIES")]
-    series: Series,
+    series: SeriesName,
 
     /// Its new value
     #[arg(value_name = "VALUE", value_parser = number, allow_hyphen_values = true)]
@@ -84,14 +84,14 @@ pub struct Set {
 #[command(after_help = EXAMPLES)]
 pub struct Observe {
     #[command(flatten)]
-    target: Target,
+    flags: CountFlags,
 
     #[command(flatten)]
     bounds: Bounds,
 
     /// Histogram or summary, such as 'rows{table="users"}'
     #[arg(value_name = "SERIES")]
-    series: Series,
+    series: SeriesName,
 
     /// The value
     #[arg(value_name = "VALUE", value_parser = number, allow_hyphen_values = true)]
@@ -103,14 +103,14 @@ pub struct Observe {
 #[command(after_help = EXAMPLES)]
 pub struct Time {
     #[command(flatten)]
-    target: Target,
+    flags: CountFlags,
 
     #[command(flatten)]
     bounds: Bounds,
 
     /// Histogram or summary for the seconds that the command takes
     #[arg(value_name = "SERIES")]
-    series: Series,
+    series: SeriesName,
 
     /// The command, after --
     #[arg(value_name = "COMMAND", last = true, required = true)]
@@ -144,49 +144,49 @@ const TIMED: [f64; 12] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900
 /// `quipu inc`.
 ///
 /// # Errors
-/// A file that cannot be used, or a metric that cannot take the number.
+/// A file that cannot be used, or a metric that does not accept the number.
 pub fn inc(arguments: &Inc) -> Result<(), Error> {
-    change(&arguments.target, &arguments.series, &Change::Add(arguments.n))
+    change(&arguments.flags, &arguments.series, &Change::Add(arguments.n))
 }
 
 /// `quipu set`.
 ///
 /// # Errors
-/// As for [`inc`].
+/// The errors of [`inc`].
 pub fn set(arguments: &Set) -> Result<(), Error> {
-    change(&arguments.target, &arguments.series, &Change::Set(arguments.value))
+    change(&arguments.flags, &arguments.series, &Change::Set(arguments.value))
 }
 
 /// `quipu observe`.
 ///
 /// # Errors
-/// As for [`inc`].
+/// The errors of [`inc`].
 pub fn observe(arguments: &Observe) -> Result<(), Error> {
-    let Observe { target, bounds, series, value } = arguments;
+    let Observe { flags, bounds, series, value } = arguments;
     let shape = bounds.shape(&OBSERVED);
-    change(target, series, &Change::Observe(*value, bounds.buckets(&shape)))
+    change(flags, series, &Change::Observe(*value, bounds.buckets(&shape)))
 }
 
-/// `quipu time`. Returns the exit code of the command. What cannot be counted is reported, and
-/// changes nothing else.
+/// `quipu time`. Returns the exit code of the command. A time that cannot be counted is reported,
+/// and does not change the exit code.
 pub fn time(arguments: &Time) -> u8 {
-    let Time { target, bounds, series, command } = arguments;
+    let Time { flags, bounds, series, command } = arguments;
     // clap requires a command.
     let Some((program, rest)) = command.split_first() else { return 2 };
-    let ended = match timed::run(program, rest) {
-        Ok(ended) => ended,
+    let exit = match timed::run(program, rest) {
+        Ok(exit) => exit,
         Err((error, code)) => {
             warn(&format_args!("cannot run {}: {error}", printable(program)));
             return code;
         }
     };
     let shape = bounds.shape(&TIMED);
-    let seconds = ended.took.as_secs_f64();
-    let observed = change(target, series, &Change::Observe(seconds, bounds.buckets(&shape)));
+    let seconds = exit.took.as_secs_f64();
+    let observed = change(flags, series, &Change::Observe(seconds, bounds.buckets(&shape)));
     if let Err(error) = observed {
         warn(&error);
     }
-    ended.code
+    exit.code
 }
 
 impl Bounds {
@@ -200,8 +200,8 @@ impl Bounds {
 }
 
 /// Changes a series of the file.
-fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), Error> {
-    let Target { file, mode, help_text, unit } = target;
+fn change(flags: &CountFlags, series: &SeriesName, change: &Change<'_>) -> Result<(), Error> {
+    let CountFlags { file, mode, help_text, unit } = flags;
     let name = series.name.as_str();
     let base = name.strip_suffix("_total").unwrap_or(name);
     if !unit.is_empty() && !base.strip_suffix(unit.as_str()).is_some_and(|b| b.ends_with('_')) {
@@ -212,7 +212,7 @@ fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), E
     }
     let segment = Options::new().shared().mode(*mode).open_or_create(file);
     let registry = Registry::on(segment.map_err(Error::new)?);
-    // Nor does a refusal leave it as if the command had been killed.
+    // A refusal does not leave the file like a killed command, either.
     registry.segment().leave_in_order();
     let fail = |error: quipu::Error| Error::new(format_args!("{}: {error}", printable(file)));
     let metric = Metric { help: help_text, unit, ..Metric::new(name) };
@@ -227,7 +227,7 @@ fn change(target: &Target, series: &Series, change: &Change<'_>) -> Result<(), E
     Ok(())
 }
 
-/// Reads a number that a float holds as it is written, if it is whole.
+/// Reads a number. A whole number must be exact as a float.
 fn number(text: &str) -> Result<f64, String> {
     let number: f64 =
         text.parse().map_err(|_| "expected a number, such as 1 or 0.25".to_owned())?;
@@ -241,7 +241,7 @@ fn number(text: &str) -> Result<f64, String> {
     Err("a whole number beyond 2^53 cannot be counted exactly: give a smaller one".into())
 }
 
-/// Reads permission bits in octal, with which their owner can use the file.
+/// Reads permission bits in octal. The owner of the file must be able to use it.
 fn mode(text: &str) -> Result<u32, String> {
     const EXAMPLE: &str = "such as 0660 for this user and its group";
     let bits = u32::from_str_radix(text.strip_prefix("0o").unwrap_or(text), 8);
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_a_float_would_round_and_modes_of_no_use_are_refused() {
+    fn inexact_numbers_and_useless_modes_are_refused() {
         assert_eq!(number("9007199254740992"), Ok(9_007_199_254_740_992.0));
         assert_eq!(number("-2.5"), Ok(-2.5));
         assert_eq!(number("+Inf"), Ok(f64::INFINITY));

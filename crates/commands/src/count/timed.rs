@@ -1,5 +1,5 @@
-//! Runs a command as if this program were not there: it has the same standard streams, gets the
-//! signals that are meant to end it, and its exit code is ours.
+//! Runs a command transparently: it gets the standard streams of this program and the signals that
+//! should end it, and this program returns its exit code.
 
 use std::ffi::OsString;
 use std::io;
@@ -17,8 +17,8 @@ use signal_hook::low_level::siginfo::{Cause, Origin};
 
 use quipu_process::signals::not_ignored;
 
-/// What became of a command.
-pub(super) struct Ended {
+/// The exit of a command.
+pub(super) struct Exit {
     /// The exit code, or 128 and the number of the signal that ended it.
     pub(super) code: u8,
     /// The time from its start to its end.
@@ -27,15 +27,15 @@ pub(super) struct Ended {
 
 type Signals = SignalsInfo<WithOrigin>;
 
-/// The exit codes of a command that cannot be run, as shells have them.
+/// The exit codes of shells for a command that cannot be run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
 /// Runs a command, and waits for its end.
 ///
 /// # Errors
-/// If it cannot be started or waited for: the error, and the exit code for it.
-pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Ended, (io::Error, u8)> {
+/// The error of a command that cannot be started or waited for, and the exit code.
+pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Exit, (io::Error, u8)> {
     let code_of = |error: &io::Error| match error.kind() {
         io::ErrorKind::NotFound => NOT_FOUND,
         _ => NOT_RUN,
@@ -45,19 +45,19 @@ pub(super) fn run(program: &OsString, arguments: &[OsString]) -> Result<Ended, (
     let child = Command::new(program).args(arguments).spawn();
     let mut child = child.map_err(|error| (code_of(&error), error)).map_err(|(c, e)| (e, c))?;
     let status = wait(&mut child, &mut signals).map_err(|error| (error, NOT_RUN))?;
-    Ok(Ended { code: code(status), took: begun.elapsed() })
+    Ok(Exit { code: code(status), took: begun.elapsed() })
 }
 
-/// The signals that are passed on: those that this process does not ignore, as under `nohup`. And
-/// the one of a child's end, which is ignored if the parent did so: then the child could not be
-/// waited for.
+/// Returns the signals that are passed on. It omits signals that this process ignores, for example
+/// under `nohup`. It adds the signal of a child's end, because a parent may have ignored it, and
+/// then the child could not be waited for.
 fn watched() -> Vec<i32> {
     let mut watched = not_ignored(&[SIGTERM, SIGINT, SIGQUIT, SIGHUP]);
     watched.push(SIGCHLD);
     watched
 }
 
-/// Waits for the end of a command, and passes signals on to it meanwhile.
+/// Waits for the end of a command, and passes signals on to it in the meantime.
 fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
     // A process id is positive, and fits.
     let id = Pid::from_child(child);
@@ -72,15 +72,15 @@ fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
         if is_for_the_command(&origin)
             && let Some(signal) = Signal::from_named_raw(origin.signal)
         {
-            // Fails if it ended meanwhile.
+            // Fails if the command has just ended.
             let _ = kill_process(id, signal);
         }
     }
     child.wait()
 }
 
-/// Whether a signal is to be passed on. The command has those of the kernel already: the terminal
-/// sends the signals of its keys to all processes in its foreground.
+/// Returns whether a signal is to be passed on. The command gets the kernel's signals itself: the
+/// terminal sends the signals of its keys to all processes in its foreground.
 fn is_for_the_command(origin: &Origin) -> bool {
     origin.signal != SIGCHLD && origin.cause != Cause::Kernel
 }

@@ -1,28 +1,28 @@
-//! A series as people write it in a shell: `name`, `name{label="value",...}`, or, for a name with
-//! other characters, `{"any name",label="value"}`.
+//! The name of a series in a shell: `name`, `name{label="value",...}`, or, for a name with other
+//! characters, `{"any name",label="value"}`.
 //!
-//! It is the form of the text format, read strictly: an error names the column and what is expected
-//! there.
+//! The form is the form of the text format, and is parsed strictly: an error names the column and
+//! the expected text.
 
 use quipu_segment::printable;
 
 /// The name of a metric, and the labels of one of its series, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Series {
+pub struct SeriesName {
     /// The name.
     pub name: String,
-    /// Names and values; no name is there twice.
+    /// Names and values. No name occurs twice.
     pub labels: Vec<(String, String)>,
 }
 
-impl Series {
-    /// The labels, borrowed.
+impl SeriesName {
+    /// Returns the labels, borrowed.
     pub fn labels(&self) -> Vec<(&str, &str)> {
         self.labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
     }
 }
 
-impl std::str::FromStr for Series {
+impl std::str::FromStr for SeriesName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -31,7 +31,7 @@ impl std::str::FromStr for Series {
     }
 }
 
-/// Why a label cannot have that name, which a metric may have.
+/// Returns the reason why a label cannot have this name, which a metric may have.
 fn fault(name: &str) -> Option<&'static str> {
     match name {
         "quipu_overflow" => Some("it marks the overflow series: choose another"),
@@ -40,17 +40,17 @@ fn fault(name: &str) -> Option<&'static str> {
     }
 }
 
-/// Reads from the front.
+/// A parser at a place in the text.
 struct Reader<'t> {
     text: &'t str,
-    /// The byte that comes next.
+    /// The offset of the next byte.
     at: usize,
 }
 
 impl Reader<'_> {
-    fn series(&mut self) -> Result<Series, String> {
+    fn series(&mut self) -> Result<SeriesName, String> {
         self.skip_spaces();
-        let mut series = Series { name: self.word(":"), labels: Vec::new() };
+        let mut series = SeriesName { name: self.word(":"), labels: Vec::new() };
         self.skip_spaces();
         if self.take('{') {
             self.labels(&mut series)?;
@@ -81,8 +81,8 @@ impl Reader<'_> {
         }
     }
 
-    /// The labels, after the brace that opens them.
-    fn labels(&mut self, series: &mut Series) -> Result<(), String> {
+    /// Reads the labels after the opening brace.
+    fn labels(&mut self, series: &mut SeriesName) -> Result<(), String> {
         loop {
             self.skip_spaces();
             if self.take('}') {
@@ -94,10 +94,10 @@ impl Reader<'_> {
             if name.is_empty() {
                 return Err(self.error("expected the name of a label, or }"));
             }
-            if let Some(what) = fault(&name) {
+            if let Some(message) = fault(&name) {
                 self.at = start;
                 return Err(
-                    self.error(&format!("{} cannot name a label: {what}", printable(&name)))
+                    self.error(&format!("{} cannot name a label: {message}", printable(&name)))
                 );
             }
             self.skip_spaces();
@@ -127,7 +127,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Letters, digits, underscores, and the characters of `more`; no digit first.
+    /// Reads letters, digits, underscores, and the characters of `more`. A digit cannot be first.
     fn word(&mut self, more: &str) -> String {
         let rest = &self.text[self.at..];
         let is_first = |c: char| c.is_ascii_alphabetic() || c == '_' || more.contains(c);
@@ -139,7 +139,7 @@ impl Reader<'_> {
         rest[..end].to_owned()
     }
 
-    /// A text in double quotes, with the escapes `\\`, `\"` and `\n`.
+    /// Reads a string in double quotes, with the escapes `\\`, `\"` and `\n`.
     fn quoted(&mut self) -> Result<String, String> {
         let start = self.at;
         self.at += 1;
@@ -187,10 +187,10 @@ impl Reader<'_> {
         is_there
     }
 
-    fn error(&self, what: &str) -> String {
+    fn error(&self, message: &str) -> String {
         let column = self.text[..self.at].chars().count() + 1;
         let text = printable(self.text);
-        format!("cannot read the series {text}, column {column}: {what}")
+        format!("cannot read the series {text}, column {column}: {message}")
     }
 }
 
@@ -199,13 +199,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn series(name: &str, labels: &[(&str, &str)]) -> Series {
+    fn series(name: &str, labels: &[(&str, &str)]) -> SeriesName {
         let labels = labels.iter().map(|&(name, value)| (name.into(), value.into())).collect();
-        Series { name: name.into(), labels }
+        SeriesName { name: name.into(), labels }
     }
 
     #[test]
-    fn what_the_text_format_writes_is_read() {
+    fn names_in_the_text_format_are_parsed() {
         for (text, name, labels) in [
             ("jobs_total", "jobs_total", &[][..]),
             (" a:b {} ", "a:b", &[]),
@@ -215,13 +215,13 @@ mod tests {
             ("{\"http.hits\"}", "http.hits", &[]),
             ("{\"http.hits\",\"my label\"=\"1\"}", "http.hits", &[("my label", "1")]),
         ] {
-            assert_eq!(text.parse::<Series>().unwrap(), series(name, labels), "{text}");
+            assert_eq!(text.parse::<SeriesName>().unwrap(), series(name, labels), "{text}");
         }
     }
 
     #[test]
-    fn errors_name_the_column_and_what_is_expected() {
-        for (text, column, what) in [
+    fn errors_name_the_column_and_the_expected_text() {
+        for (text, column, message) in [
             ("", 1, "a name is missing"),
             ("{a=\"b\"}", 1, "a name is missing"),
             ("jobs{queue=mail}", 12, "in single quotes"),
@@ -251,8 +251,9 @@ mod tests {
             ),
             ("jobs{a=\"é\"x}", 11, "expected ,"),
         ] {
-            let error = text.parse::<Series>().unwrap_err();
-            let is_there = error.contains(&format!(", column {column}: ")) && error.contains(what);
+            let error = text.parse::<SeriesName>().unwrap_err();
+            let is_there =
+                error.contains(&format!(", column {column}: ")) && error.contains(message);
             assert!(is_there, "{text}: {error}");
         }
     }
@@ -261,9 +262,9 @@ mod tests {
     fn no_text_panics() {
         let whole = "jobs{ \"é\\\"\" = \"a\\n\", b=\"\"} x";
         for (end, _) in whole.char_indices() {
-            let _ = whole[..end].parse::<Series>();
+            let _ = whole[..end].parse::<SeriesName>();
             for c in ['{', '}', '"', '\\', ',', '=', 'é', '0'] {
-                let _ = format!("{}{c}{}", &whole[..end], &whole[end..]).parse::<Series>();
+                let _ = format!("{}{c}{}", &whole[..end], &whole[end..]).parse::<SeriesName>();
             }
         }
     }
