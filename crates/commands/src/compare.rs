@@ -17,7 +17,7 @@ use quipu_wire::AnyFormat;
 use crate::output::{Error, print};
 use crate::wire::{FramingName, Input, MessageKind, formats};
 use measure::Measurement;
-use report::Report;
+use report::Comparison;
 use sample::Sample;
 
 /// Arguments of `quipu compare`.
@@ -81,14 +81,14 @@ pub fn run(arguments: &Compare) -> Result<(), Error> {
     let scope = arena.as_scope();
     let sample = Sample::read(input, arguments, &scope)?;
     let Measurement { entries, refusals } = measure::measure(&sample, arguments.seconds);
-    let report = Report::new(&sample, &entries, &refusals);
+    let comparison = Comparison::new(&sample, &entries, &refusals);
     if let Some(path) = &arguments.svg {
         let failed = |error: &dyn std::fmt::Display| {
             Error::new(format_args!("{}: {error}", printable(path)))
         };
-        let svg = plot::render(&report).map_err(|error| failed(&error))?;
+        let svg = plot::render(&comparison).map_err(|error| failed(&error))?;
         std::fs::write(path, svg).map_err(|error| failed(&error))?;
     }
-    let text = if arguments.json { report.to_json() } else { report.to_text() };
+    let text = if arguments.json { comparison.to_json() } else { comparison.to_text() };
     print(|out| out.write_all(text.as_bytes())).map(drop)
 }

@@ -67,7 +67,7 @@ pub struct Convert {
     pub keep_going: bool,
 }
 
-/// Whether a message has any value besides its id.
+/// Returns whether a message has a value, and not only an id.
 fn has_value(message: &Message<'_>) -> bool {
     let union = message.to_union();
     let typed = message.kind() == Kind::MetricUnion && union.metric_type != MetricType::UNKNOWN;
@@ -95,7 +95,7 @@ pub fn run(arguments: &Convert) -> Result<(), Error> {
     conversion.finish(end)
 }
 
-/// Why a conversion ended.
+/// The reason for the end of a conversion.
 enum End {
     /// The input ended.
     Whole,
@@ -103,7 +103,7 @@ enum End {
     Stopped(i32),
     /// The reader of the output closed it.
     Closed,
-    /// A message cannot be read; `has_length` says whether the start of the next one is known.
+    /// A message cannot be read. `has_length` is true if the start of the next message is known.
     Unreadable { fault: quipu_wire::Error, has_length: bool },
     /// The target format cannot carry a message.
     Unwritable(quipu_wire::Error),
@@ -134,10 +134,10 @@ struct Conversion<'a> {
     written: u64,
     converted: u64,
     skipped: u64,
-    /// The first message that was skipped, and why.
+    /// The first message that was skipped, and the reason.
     first_skipped: Option<(u64, quipu_wire::Error)>,
     started: Instant,
-    /// When progress was last shown.
+    /// The time when progress was last shown.
     shown: Instant,
     progress: ProgressBar,
 }
@@ -166,7 +166,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Converts until the end, and writes out all that was converted.
+    /// Converts until the end, and writes all converted messages.
     fn run(&mut self, stop: &Stop) -> End {
         let end = self.pump(stop).err().unwrap_or(End::Whole);
         match end {
@@ -254,7 +254,7 @@ impl<'a> Conversion<'a> {
         }
     }
 
-    /// Writes out all that was converted.
+    /// Writes all converted messages.
     fn write_out(&mut self) -> Result<(), End> {
         self.encoder.flush(&mut self.gathered);
         self.write_gathered()

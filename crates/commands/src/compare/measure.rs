@@ -29,7 +29,7 @@ const WARM_UP: usize = 1;
 pub(super) struct Measurement {
     /// The formats that can carry the sample, smallest first.
     pub(super) entries: Vec<Entry>,
-    pub(super) refusals: Vec<Refusal>,
+    pub(super) refusals: Vec<FormatRefusal>,
 }
 
 /// A format that carries the sample.
@@ -55,7 +55,7 @@ impl Entry {
 }
 
 /// A format that cannot carry one of the messages.
-pub(super) struct Refusal {
+pub(super) struct FormatRefusal {
     pub(super) format: AnyFormat,
     pub(super) message: u64,
     pub(super) reason: quipu_wire::Error,
@@ -108,7 +108,7 @@ pub(super) fn measure(sample: &Sample<'_>, time: Duration) -> Measurement {
 }
 
 /// Measures the sizes of a format, and checks that messages survive a round trip.
-fn sizes(format: AnyFormat, kind: Kind, messages: &[Message<'_>]) -> Result<Entry, Refusal> {
+fn sizes(format: AnyFormat, kind: Kind, messages: &[Message<'_>]) -> Result<Entry, FormatRefusal> {
     let mut entry =
         Entry { format, stream: 0, alone: 0, changed: None, write: 0.0, read: 0.0, is_best: false };
     let mut encoder = format.encoder(Framing::Own);
@@ -119,7 +119,7 @@ fn sizes(format: AnyFormat, kind: Kind, messages: &[Message<'_>]) -> Result<Entr
         format
             .encode(message, &mut alone)
             .and_then(|()| encoder.append(message, &mut stream))
-            .map_err(|reason| Refusal { format, message: number, reason })?;
+            .map_err(|reason| FormatRefusal { format, message: number, reason })?;
         entry.alone += alone.len() as u64;
         let mut guard = arena.guard();
         let read = format.decode(kind, &alone, &guard.scope());
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn best_is_what_no_other_beats_in_both() {
+    fn a_format_is_best_if_no_other_is_smaller_and_faster() {
         let format = AnyFormat::all().next().unwrap();
         let entry = |stream, write| Entry {
             format,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_the_whole_sample_but_a_short_end() {
+    fn blocks_hold_the_sample_without_a_short_end() {
         let messages = |len| vec![Message::from(Counter { id: b"a", value: 1 }); len];
         let lens = |len| blocks(&messages(len)).iter().map(|block| block.len()).collect::<Vec<_>>();
         assert_eq!(lens(1), [1]);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn medians_forget_the_ends() {
+    fn a_median_ignores_the_extremes() {
         assert_eq!(median(vec![100.0, 1.0, 2.0]), 2.0);
     }
 }

@@ -7,7 +7,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::report::Report;
+use super::report::Comparison;
 
 /// The largest ratio of two values for which the scale is linear.
 const LINEAR_SPAN: f64 = 10.0;
@@ -31,25 +31,27 @@ const BEST: RGBColor = RGBColor(0x00, 0x6d, 0x77);
 const OTHER: RGBColor = RGBColor(0xd0, 0x8c, 0x4a);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Drawn = Result<(), DrawingAreaErrorKind<std::io::Error>>;
+type DrawResult = Result<(), DrawingAreaErrorKind<std::io::Error>>;
 
-/// Renders the plot as the text of an SVG file.
-pub(super) fn render(report: &Report) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
+/// Renders the plot as an SVG file.
+pub(super) fn render(
+    comparison: &Comparison,
+) -> Result<String, DrawingAreaErrorKind<std::io::Error>> {
     let mut svg = String::new();
     {
         let backend = SVGBackend::with_string(&mut svg, (WIDTH as u32, HEIGHT as u32));
         let area = backend.into_drawing_area();
-        draw(report, &area)?;
+        draw(comparison, &area)?;
         area.present()?;
     }
     Ok(svg)
 }
 
-fn draw(report: &Report, area: &Area<'_>) -> Drawn {
+fn draw(comparison: &Comparison, area: &Area<'_>) -> DrawResult {
     area.fill(&WHITE)?;
-    let across = Axis::of(report.formats.iter().map(|row| row.stream_bytes));
-    let up = Axis::of(report.formats.iter().map(|row| row.both_ns()));
-    text(area, &report.title(), (LEFT, 26), 20.0, TEXT, HPos::Left)?;
+    let across = Axis::fit(comparison.formats.iter().map(|row| row.stream_bytes));
+    let up = Axis::fit(comparison.formats.iter().map(|row| row.both_ns()));
+    text(area, &comparison.title(), (LEFT, 26), 20.0, TEXT, HPos::Left)?;
     let subtitle = "left and low is best; dark: no other is both smaller and faster";
     text(area, subtitle, (LEFT, 52), 15.0, FAINT, HPos::Left)?;
     for tick in &across.ticks {
@@ -74,14 +76,14 @@ fn draw(report: &Report, area: &Area<'_>) -> Drawn {
         .pos(Pos::new(HPos::Center, VPos::Center));
     area.draw(&Text::new(label, (20, (TOP + BOTTOM) / 2), style))?;
 
-    let points: Vec<_> = report
+    let points: Vec<_> = comparison
         .formats
         .iter()
         .map(|row| (across.at(row.stream_bytes, LEFT, RIGHT), up.at(row.both_ns(), BOTTOM, TOP)))
         .collect();
-    let names: Vec<_> = report.formats.iter().map(|row| row.format).collect();
+    let names: Vec<_> = comparison.formats.iter().map(|row| row.format).collect();
     let labels = place(&points, &names);
-    for ((row, point), label) in report.formats.iter().zip(&points).zip(labels) {
+    for ((row, point), label) in comparison.formats.iter().zip(&points).zip(labels) {
         let colour = if row.best { BEST } else { OTHER };
         if label.is_far {
             let end = (point.0.clamp(label.left, label.right), label.middle());
@@ -118,8 +120,8 @@ impl Label {
     }
 }
 
-/// A box for each name: the first candidate that covers neither a point nor another name, or the
-/// one that covers the least.
+/// Chooses a box for each name: the first candidate that covers neither a point nor another name,
+/// or the candidate that covers the least.
 fn place(points: &[(i32, i32)], names: &[&str]) -> Vec<Label> {
     let dots: Vec<_> = points
         .iter()
@@ -154,7 +156,8 @@ fn place(points: &[(i32, i32)], names: &[&str]) -> Vec<Label> {
     placed
 }
 
-/// Candidate boxes around a point, nearest first: beside it, above and below, and diagonally.
+/// Returns candidate boxes around a point, nearest first: next to it, above and below, and
+/// diagonally.
 fn places((x, y): (i32, i32), width: i32) -> impl Iterator<Item = Label> {
     const RINGS: i32 = 24;
     let half = LINE / 2;
@@ -185,7 +188,8 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(values: impl Iterator<Item = f64>) -> Axis {
+    /// Chooses the scale for these values.
+    fn fit(values: impl Iterator<Item = f64>) -> Axis {
         let positive = values.filter(|value| *value > 0.0 && value.is_finite());
         let (least, greatest) =
             positive.fold((f64::INFINITY, 0.0f64), |(a, b), value| (a.min(value), b.max(value)));
@@ -235,7 +239,7 @@ fn text(
     size: f64,
     colour: RGBColor,
     anchor: HPos,
-) -> Drawn {
+) -> DrawResult {
     let style = TextStyle::from(("sans-serif", size).into_font())
         .color(&colour)
         .pos(Pos::new(anchor, VPos::Center));
@@ -247,8 +251,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_are_logarithmic_where_values_are_far_apart() {
-        let axis = |values: &[f64]| Axis::of(values.iter().copied());
+    fn axes_of_values_far_apart_are_logarithmic() {
+        let axis = |values: &[f64]| Axis::fit(values.iter().copied());
         assert!(!axis(&[5.0, 50.0]).logarithmic && axis(&[4.9, 50.0]).logarithmic);
         assert_eq!(axis(&[40.0, 100.0]).ticks, [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
         assert_eq!(axis(&[3.0, 100.0]).ticks, [5.0, 10.0, 20.0, 50.0, 100.0]);

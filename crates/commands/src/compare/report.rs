@@ -1,34 +1,34 @@
-//! What a comparison found, as a table and as JSON.
+//! The result of a comparison, as a table and as JSON.
 
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::measure::{Entry, Refusal};
+use super::measure::{Entry, FormatRefusal};
 use super::sample::Sample;
 use crate::wire::{count, messages};
 use quipu_process::json::escaped;
 
 /// The result of a comparison, as it is printed.
 #[derive(Serialize)]
-pub(super) struct Report {
+pub(super) struct Comparison {
     pub(super) file: String,
     pub(super) format: &'static str,
     /// The kind of every message.
     pub(super) message: String,
     pub(super) messages: u64,
-    /// Bytes of the file that the messages take.
+    /// The bytes that the messages take in the file.
     pub(super) bytes: u64,
-    /// Whether that is the whole file.
+    /// Whether the messages are the whole file.
     pub(super) whole_file: bool,
     /// The formats that carry the messages, smallest first.
-    pub(super) formats: Vec<Row>,
-    pub(super) refused: Vec<Refused>,
+    pub(super) formats: Vec<FormatRow>,
+    pub(super) refused: Vec<RefusalRow>,
 }
 
 /// A format that carries the messages. Bytes and nanoseconds are per message.
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(super) struct FormatRow {
     pub(super) format: &'static str,
     pub(super) stream_bytes: f64,
     pub(super) alone_bytes: f64,
@@ -40,7 +40,7 @@ pub(super) struct Row {
     pub(super) first_changed: Option<u64>,
 }
 
-impl Row {
+impl FormatRow {
     pub(super) fn both_ns(&self) -> f64 {
         self.write_ns + self.read_ns
     }
@@ -48,18 +48,22 @@ impl Row {
 
 /// A format that cannot carry one of the messages.
 #[derive(Serialize)]
-pub(super) struct Refused {
+pub(super) struct RefusalRow {
     pub(super) format: &'static str,
     pub(super) message: u64,
     pub(super) reason: String,
 }
 
-impl Report {
-    pub(super) fn new(sample: &Sample<'_>, entries: &[Entry], refusals: &[Refusal]) -> Report {
+impl Comparison {
+    pub(super) fn new(
+        sample: &Sample<'_>,
+        entries: &[Entry],
+        refusals: &[FormatRefusal],
+    ) -> Comparison {
         let messages = sample.messages.len() as u64;
         let average = |bytes: u64| bytes as f64 / messages as f64;
         let kind = sample.kind.to_possible_value();
-        Report {
+        Comparison {
             file: sample.name.clone(),
             format: sample.format.name(),
             message: kind.map_or_else(String::new, |kind| kind.get_name().into()),
@@ -68,7 +72,7 @@ impl Report {
             whole_file: sample.is_all,
             formats: entries
                 .iter()
-                .map(|entry| Row {
+                .map(|entry| FormatRow {
                     format: entry.format.name(),
                     stream_bytes: average(entry.stream),
                     alone_bytes: average(entry.alone),
@@ -81,7 +85,7 @@ impl Report {
                 .collect(),
             refused: refusals
                 .iter()
-                .map(|refusal| Refused {
+                .map(|refusal| RefusalRow {
                     format: refusal.format.name(),
                     message: refusal.message,
                     reason: refusal.reason.expected().into(),
@@ -90,9 +94,9 @@ impl Report {
         }
     }
 
-    /// A line that says which messages were compared.
+    /// Returns a line that describes the compared messages.
     pub(super) fn title(&self) -> String {
-        let Report { file, format, message, .. } = self;
+        let Comparison { file, format, message, .. } = self;
         let bytes = count(self.bytes, "byte", "bytes");
         let messages = messages(self.messages);
         let part = if self.whole_file { "" } else { "the first " };
@@ -144,7 +148,7 @@ impl Report {
                 ));
             }
         }
-        for Refused { format, message, reason } in &self.refused {
+        for RefusalRow { format, message, reason } in &self.refused {
             text.push_str(&format!("{format}: cannot write message {message}: {reason}.\n"));
         }
         text

@@ -13,16 +13,16 @@ const MESSAGES: usize = 1_000_000;
 /// The most bytes of memory that the messages take.
 const BYTES: usize = 256 << 20;
 
-/// The messages to compare, and where they come from.
+/// The messages to compare, and their file.
 pub(super) struct Sample<'m> {
     pub(super) messages: Vec<Message<'m>>,
     /// The name of the file in messages.
     pub(super) name: String,
     pub(super) format: AnyFormat,
     pub(super) kind: MessageKind,
-    /// The bytes of the file that the messages take.
+    /// The bytes that the messages take in the file.
     pub(super) bytes: u64,
-    /// Whether they are all messages of the file.
+    /// Whether the sample contains all messages of the file.
     pub(super) is_all: bool,
 }
 
@@ -107,7 +107,7 @@ impl<'m> Sample<'m> {
     }
 }
 
-/// The format that the file's extension names, or else the only one that can read its head.
+/// Returns the format that the file's extension names, or else the only one that can read its head.
 fn guess(arguments: &Compare, head: &Head, input: &Input) -> Result<AnyFormat, Error> {
     let Compare { file, message: kind, from_framing: framing, .. } = arguments;
     let extension = file.extension().and_then(|extension| extension.to_str());
@@ -153,7 +153,7 @@ fn copy<'m>(message: Message<'_>, scope: &Scope<'m>) -> Message<'m> {
     }
 }
 
-/// The bytes that a message takes besides its own struct.
+/// Returns the bytes of a message outside of its struct.
 pub(super) fn size(message: &Message<'_>) -> usize {
     message.id().len() + size_of_val(message.to_union().timer)
 }

@@ -16,8 +16,8 @@ use crate::wire::Input;
 pub(super) struct Output {
     file: File,
     name: String,
-    /// For a file, its temporary path and its final path.
-    places: Option<(PathBuf, PathBuf)>,
+    /// The temporary path and the final path of a file.
+    paths: Option<(PathBuf, PathBuf)>,
 }
 
 impl Output {
@@ -34,7 +34,7 @@ impl Output {
             return Ok(None);
         };
         let file = file.map_err(|error| Error::new(format_args!("{name}: {error}")))?;
-        Ok(Some(Output { file, name, places: None }))
+        Ok(Some(Output { file, name, paths: None }))
     }
 
     /// Creates an output file under its temporary path.
@@ -52,32 +52,32 @@ impl Output {
         // Follow a symbolic link: it stays, and then points to the new file.
         let path =
             if permissions.is_some() { path.canonicalize().map_err(failed)? } else { path.into() };
-        let mut part = OsString::from(&path);
-        part.push(".part");
-        let part = PathBuf::from(part);
-        if File::open(&part).is_ok_and(|part| input.is_same(&part)) {
-            return Err(Error::new(format_args!("{} is the input file", printable(&part))));
+        let mut temporary = OsString::from(&path);
+        temporary.push(".part");
+        let temporary = PathBuf::from(temporary);
+        if File::open(&temporary).is_ok_and(|temporary| input.is_same(&temporary)) {
+            return Err(Error::new(format_args!("{} is the input file", printable(&temporary))));
         }
         let mut options = OpenOptions::new();
         match force {
             true => options.write(true).create(true).truncate(true),
             false => options.write(true).create_new(true),
         };
-        let file = options.open(&part).map_err(|error| match error.kind() {
+        let file = options.open(&temporary).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => Error::new(format_args!(
                 "{} exists already: another conversion is writing it, or one was interrupted; \
                  --force replaces it",
-                printable(&part)
+                printable(&temporary)
             )),
             _ => failed(error),
         })?;
         if let Some(permissions) = permissions {
             file.set_permissions(permissions).map_err(failed)?;
         }
-        Ok(Output { file, name, places: Some((part, path)) })
+        Ok(Output { file, name, paths: Some((temporary, path)) })
     }
 
-    /// The name of the output in messages to the user.
+    /// Returns the name of the output in messages to the user.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -105,13 +105,13 @@ impl Output {
 
     /// Syncs a complete file and renames it to its final path.
     pub(super) fn finish(self) -> Result<(), Error> {
-        match self.places {
-            Some((part, path)) => {
-                self.file.sync_all().and_then(|()| fs::rename(&part, &path)).map_err(|error| {
+        match self.paths {
+            Some((temporary, path)) => {
+                self.file.sync_all().and_then(|()| fs::rename(&temporary, &path)).map_err(|error| {
                     Error::new(format_args!(
                         "{}: {error}; what was converted is in {}",
                         self.name,
-                        printable(&part)
+                        printable(&temporary)
                     ))
                 })
             }
@@ -119,17 +119,17 @@ impl Output {
         }
     }
 
-    /// Keeps an incomplete file under its temporary path, and returns the words that say so.
+    /// Keeps an incomplete file under its temporary path, and returns words for the error message.
     /// Removes the file if it is empty.
     pub(super) fn keep_part(self) -> Result<String, Error> {
-        let Some((part, _)) = self.places else { return Ok(String::new()) };
+        let Some((temporary, _)) = self.paths else { return Ok(String::new()) };
         if self.file.metadata().is_ok_and(|metadata| metadata.len() == 0) {
-            let removed = fs::remove_file(&part);
+            let removed = fs::remove_file(&temporary);
             return removed
                 .map(|()| String::new())
                 .map_err(|error| Error::new(format_args!("{}: {error}", self.name)));
         }
-        Ok(format!(", into {}", printable(&part)))
+        Ok(format!(", into {}", printable(&temporary)))
     }
 
     /// Closes the output after its reader has gone.

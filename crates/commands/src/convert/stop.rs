@@ -22,7 +22,7 @@ pub(super) struct Stop {
     wake: UnixStream,
 }
 
-/// Why a wait ended.
+/// The reason for the end of a wait.
 pub(super) enum Wait {
     /// The input has bytes, or has ended.
     Ready,

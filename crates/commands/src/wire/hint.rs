@@ -1,7 +1,7 @@
 //! Suggests how to read an input that cannot be read with the given arguments.
 //!
-//! The first bytes of the input are read with every other format, kind and framing. One that reads
-//! all of them without an error is worth suggesting: wrong choices fail within a few messages.
+//! The first bytes of the input are read with every other format, kind and framing. Choices that
+//! read all bytes without an error are suggested: wrong choices fail within a few messages.
 
 use quipu_arena::Arena;
 use quipu_wire::{AnyFormat, Framing, Kind};
@@ -9,7 +9,7 @@ use quipu_wire::{AnyFormat, Framing, Kind};
 use super::{FramingName, MessageKind, input};
 use clap::ValueEnum;
 
-/// How an input is read.
+/// The arguments for reading an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) format: AnyFormat,
@@ -153,7 +153,7 @@ impl Head {
     }
 }
 
-/// A value in its spelling on the command line.
+/// Returns the spelling of a value on the command line.
 pub(crate) fn name(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().into())
 }
