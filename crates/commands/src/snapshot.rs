@@ -14,8 +14,8 @@
 //! Offsets and words have 64 bits, and are stored as the doubles with these bits. A stream keeps
 //! the order of messages only within a kind, so `end` can precede the last words. Words that are
 //! zero are omitted in blocks. A copy of a file in use has pages of different times, as after a
-//! power loss. So it is marked as that of another boot: the daemon that opens it repairs what is
-//! torn. It is opened once before it is written, and copied again if it is damaged.
+//! power loss. So the copy is marked as the copy of another boot: the daemon that opens it repairs
+//! torn words. It is opened once before it is written, and copied again if it is damaged.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -76,7 +76,7 @@ const MANY_BYTES: u64 = 64 << 20;
 /// How often a file in use is copied until the copy is whole.
 const TRIES: usize = 5;
 const VERSION: i64 = 2;
-/// The bytes in which a snapshot has its name.
+/// The first bytes of a snapshot, which contain its name.
 const HEAD: usize = 64;
 /// The ids of the messages.
 const NAME: &[u8] = b"quipu-snapshot";
@@ -92,13 +92,13 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     // Before the work, and again before it counts.
     let out = target(&arguments.out)?;
     if arguments.out.as_os_str() == "-" && io::stdout().is_terminal() {
-        let what = "a snapshot is not text: name a file, or redirect the output";
-        return Err(failed("standard output is a terminal", &what));
+        let message = "a snapshot is not text: name a file, or redirect the output";
+        return Err(failed("standard output is a terminal", &message));
     }
     let file = copy_whole(&arguments.state)?;
     if arguments.out.as_os_str() == "-" {
         let written = print(|out| write(&file, out))?;
-        // What is cut off is not a snapshot.
+        // A stream that is cut off is not a snapshot.
         let gone = || failed("standard output", &"its reader has gone: the snapshot is cut off");
         return written.ok_or_else(gone);
     }
@@ -112,16 +112,16 @@ pub fn snapshot(arguments: &Snapshot) -> Result<(), Error> {
     renamed.map_err(|error| failed(&name, &error))
 }
 
-/// The file that the snapshot becomes: the one that a symbolic link leads to. What is there and no
-/// snapshot is not replaced: most of all not a state file, whose name was given in the wrong place.
+/// Returns the path of the snapshot's file; of a symbolic link, its target. A file that is not a
+/// snapshot is not replaced, above all not a state file that was named in the wrong place.
 fn target(out: &Path) -> Result<PathBuf, Error> {
     let name = printable(out).to_string();
-    let is_there = match fs::symlink_metadata(out) {
+    let found = match fs::symlink_metadata(out) {
         _ if out.as_os_str() == "-" => return Ok(out.to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(out.to_owned()),
-        found => found.and_then(|_| fs::canonicalize(out)),
+        metadata => metadata.and_then(|_| fs::canonicalize(out)),
     };
-    let path = is_there.map_err(|error| failed(&name, &error))?;
+    let path = found.map_err(|error| failed(&name, &error))?;
     let metadata = fs::metadata(&path).map_err(|error| failed(&name, &error))?;
     if !metadata.is_file() {
         return Err(Error::new(format_args!(
@@ -129,23 +129,23 @@ fn target(out: &Path) -> Result<PathBuf, Error> {
         )));
     }
     let mut head = [0; HEAD];
-    // One that may not be read cannot be told from one that matters.
+    // A file that may not be read may be important.
     let read = File::open(&path).and_then(|file| read_up_to(&file, &mut head, 0));
     let read = read.map_err(|error| failed(&name, &error))?;
     if read == 0 || is_snapshot(&head[..read]) {
         return Ok(path);
     }
-    let what = match head.starts_with(&quipu_segment::MAGIC) {
+    let message = match head.starts_with(&quipu_segment::MAGIC) {
         true => {
             "it is a state file, or another segment: give it by --state FILE, and the snapshot \
                  another name"
         }
         false => "the file exists, and is not a snapshot: move it away, or name another one",
     };
-    Err(Error::new(format_args!("{name}: {what}")))
+    Err(Error::new(format_args!("{name}: {message}")))
 }
 
-/// Whether a file begins like a snapshot.
+/// Returns whether a file begins like a snapshot.
 pub(crate) fn is_snapshot(head: &[u8]) -> bool {
     head[..head.len().min(HEAD)].windows(NAME.len()).any(|bytes| bytes == NAME)
 }
@@ -173,14 +173,14 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
         true => "standard input".to_owned(),
         false => printable(&arguments.input).to_string(),
     };
-    let is_read = if is_standard {
+    let result = if is_standard {
         announce_input();
         read(io::stdin().lock(), &target)
     } else {
         let input = File::open(&arguments.input).map_err(|error| failed(&name, &error))?;
         read(input, &target)
     };
-    is_read.map_err(|what| failed(&name, &what))?;
+    result.map_err(|message| failed(&name, &message))?;
     let opened = Options::new().unmarked().open(unfinished.path());
     let unusable = |error: quipu_segment::Error| {
         failed(&name, &format_args!("its state cannot be used: {}", fault(&error)))
@@ -195,21 +195,21 @@ pub fn restore(arguments: &Restore) -> Result<(), Error> {
     })
 }
 
-fn failed(name: &str, what: &dyn fmt::Display) -> Error {
-    Error::new(format_args!("{name}: {what}"))
+fn failed(name: &str, message: &dyn fmt::Display) -> Error {
+    Error::new(format_args!("{name}: {message}"))
 }
 
-/// Copies a segment, and opens the copy to see that it is whole. A file that its process changes
-/// meanwhile is copied again. The copy has no name in the end.
+/// Copies a segment, and opens the copy to check that it is whole. A file that changes during the
+/// copy is copied again. The copy has no name in the end.
 fn copy_whole(from: &Path) -> Result<File, Error> {
     let name = printable(from).to_string();
     let source = open_regular(from).map_err(|error| failed(&name, &error))?;
     let mut magic = Vec::new();
-    let is_read = (&source).take(MAGIC.len() as u64).read_to_end(&mut magic);
-    is_read.map_err(|error| failed(&name, &error))?;
+    let result = (&source).take(MAGIC.len() as u64).read_to_end(&mut magic);
+    result.map_err(|error| failed(&name, &error))?;
     if magic != MAGIC {
-        let what = foreign::describe(from).unwrap_or_else(|| "it is not a segment".into());
-        return Err(failed(&name, &format_args!("{what}; name the daemon's state file")));
+        let message = foreign::describe(from).unwrap_or_else(|| "it is not a segment".into());
+        return Err(failed(&name, &format_args!("{message}; name the daemon's state file")));
     }
     let mut last = None;
     for _ in 0..TRIES {
@@ -238,12 +238,13 @@ fn copy_whole(from: &Path) -> Result<File, Error> {
 fn fault(error: &quipu_segment::Error) -> String {
     match error.kind() {
         // The file is removed: it cannot be moved away or restored.
-        ErrorKind::Damaged(what) => format!("it is damaged: {what}"),
+        ErrorKind::Damaged(message) => format!("it is damaged: {message}"),
         kind => kind.to_string(),
     }
 }
 
-/// Whether a file has holes of many bytes. A state has none: opening it allocates all of it.
+/// Returns whether a file has holes of many bytes. A state has none, because opening it allocates
+/// all bytes.
 fn is_sparse(file: &File) -> io::Result<bool> {
     let data = file.metadata()?;
     Ok(data.blocks().saturating_mul(512).saturating_add(MANY_BYTES) < data.len())
@@ -256,7 +257,7 @@ fn copy(source: &File, target: &File) -> io::Result<()> {
     source.read_exact_at(&mut header, 0)?;
     let length = each_block(source, |block, at| target.write_all_at(block, at))?;
     target.set_len(length)?;
-    // How far it reaches is that of the end; which records it has, that of the beginning.
+    // The size is of the end of the copy, and the records are of its beginning.
     let mut later = [0; HEADER];
     source.read_exact_at(&mut later, 0)?;
     for word in [SIZE, CURSOR] {
@@ -296,7 +297,7 @@ fn each_block(file: &File, mut take: impl FnMut(&[u8], u64) -> io::Result<()>) -
     }
 }
 
-/// The offset of the next byte from `at` on that does not lie in a hole; `None` if there is none.
+/// Returns the offset of the next byte from `at` on that is not in a hole; `None` if there is none.
 fn next_data(file: &File, at: u64) -> io::Result<Option<u64>> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     match rustix::fs::seek(file, rustix::fs::SeekFrom::Data(at)) {
@@ -355,14 +356,14 @@ fn write(file: &File, mut out: impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// The sum of all hashes, with that of a block.
+/// Adds the hash of a block to the sum of all hashes.
 fn add(sum: u64, at: u64, block: &[u8]) -> u64 {
     sum.rotate_left(1) ^ fnv1a(block) ^ fnv1a(&at.to_le_bytes())
 }
 
-/// What was read of a stream.
+/// The state of reading a snapshot.
 #[derive(Default)]
-struct Seen {
+struct SnapshotReader {
     is_named: bool,
     bytes: Option<u64>,
     sum: u64,
@@ -373,7 +374,7 @@ struct Seen {
 fn read(mut input: impl Read, target: &File) -> Result<(), String> {
     let mut decoder = Decoder::<Quipu>::new(Kind::MetricUnion, Framing::Own);
     let (mut arena, mut buffer) = (Arena::new(), vec![0; 64 << 10]);
-    let mut seen = Seen::default();
+    let mut reader = SnapshotReader::default();
     loop {
         let read = match input.read(&mut buffer) {
             Ok(read) => read,
@@ -387,7 +388,7 @@ fn read(mut input: impl Read, target: &File) -> Result<(), String> {
         let mut fault = None;
         let messages = decoder.for_each(&mut arena, |message| {
             if fault.is_none() {
-                fault = seen.take(&message, target).err();
+                fault = reader.take(&message, target).err();
             }
         });
         if let Some(fault) = fault {
@@ -396,15 +397,16 @@ fn read(mut input: impl Read, target: &File) -> Result<(), String> {
         messages.map_err(|error| format!("{error}; it is not a snapshot, or damaged"))?;
     }
     decoder.finish().map_err(|error| format!("{error}; it is damaged or not complete"))?;
-    match (seen.end, seen.is_named) {
-        (Some(end), true) if end == seen.sum.cast_signed() => Ok(()),
+    match (reader.end, reader.is_named) {
+        (Some(end), true) if end == reader.sum.cast_signed() => Ok(()),
         (Some(_), true) => Err("its check does not fit: it is damaged".into()),
         (None, true) => Err("it is not complete: its end is missing".into()),
         (_, false) => Err("it is not a snapshot: name a file that quipu snapshot wrote".into()),
     }
 }
 
-impl Seen {
+impl SnapshotReader {
+    /// Handles a message, and writes its words into the file.
     fn take(&mut self, message: &Message<'_>, target: &File) -> Result<(), String> {
         let strange = || Err("it has messages that no snapshot has".to_owned());
         let message = match message {
