@@ -1,8 +1,8 @@
-//! `quipu scrape`: shows the metrics that applications keep in files, once on standard output or
+//! `quipu scrape`: shows the metrics that applications store in files, once on standard output or
 //! through an HTTP endpoint.
 
-mod once;
-mod served;
+mod background;
+mod dedup;
 mod sources;
 
 use std::fmt;
@@ -16,10 +16,10 @@ use quipu_store::Kind;
 use quipu_store::files::Hint;
 
 use crate::output::{Coverage, Error, print, warn};
+use background::BackgroundSources;
 use quipu_process::address::with_host;
 use quipu_process::signals::Signals;
-use served::Served;
-use sources::{Shared, Sources};
+use sources::{SharedSources, Sources};
 
 /// Arguments of `quipu scrape`.
 #[derive(Args, Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Scrape {
 
     /// Format to write to standard output
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    pub format: FormatName,
+    pub format: ExpositionFormat,
 
     /// Serves /metrics at this address, HOST:PORT or unix:PATH, until a signal ends it, instead of
     /// writing once
@@ -59,7 +59,7 @@ paths again.";
 
 /// An exposition format, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatName {
+pub enum ExpositionFormat {
     /// Prometheus text format, version 0.0.4
     Text,
     /// OpenMetrics 1.0.0
@@ -69,9 +69,10 @@ pub enum FormatName {
 }
 
 fn hint(text: &str) -> Result<(String, Hint), String> {
-    let (name, what) = text.split_once('=').ok_or("expected NAME=KIND or NAME=KIND,AGGREGATION")?;
+    let (name, value) =
+        text.split_once('=').ok_or("expected NAME=KIND or NAME=KIND,AGGREGATION")?;
     let (kind, aggregation) =
-        what.split_once(',').map_or((what, None), |(kind, rest)| (kind, Some(rest)));
+        value.split_once(',').map_or((value, None), |(kind, rest)| (kind, Some(rest)));
     let kind = match kind {
         "counter" => Kind::Counter,
         "gauge" => Kind::Gauge,
@@ -98,8 +99,8 @@ fn hint(text: &str) -> Result<(String, Hint), String> {
     Ok((name.to_owned(), Hint { kind, aggregation }))
 }
 
-/// Writes an exposition, or serves it until a signal arrives. Returns whether all of the files are
-/// in it.
+/// Writes an exposition, or serves it until a signal arrives. Returns whether it contains all of
+/// the files.
 ///
 /// # Errors
 ///
@@ -113,15 +114,15 @@ pub fn run(arguments: &Scrape) -> Result<Coverage, Error> {
     }
 }
 
-fn write(format: FormatName, sources: Sources) -> Result<Coverage, Error> {
+fn write(format: ExpositionFormat, sources: Sources) -> Result<Coverage, Error> {
     sources.refuse_nothing()?;
     let format = match format {
-        FormatName::Text => Format::Text,
-        FormatName::Openmetrics => Format::OpenMetrics,
-        FormatName::Protobuf => Format::Protobuf,
+        ExpositionFormat::Text => Format::Text,
+        ExpositionFormat::Openmetrics => Format::OpenMetrics,
+        ExpositionFormat::Protobuf => Format::Protobuf,
     };
     let (sources, registry) = (Arc::new(Mutex::new(sources)), Registry::new());
-    registry.collect(Shared(Arc::clone(&sources))).map_err(Error::new)?;
+    registry.collect(SharedSources(Arc::clone(&sources))).map_err(Error::new)?;
     let scrape = registry.scrape().format(format, Escaping::default());
     let written = print(|out| scrape.write_to(out))?;
     let sources = sources.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,7 +139,7 @@ fn listen(address: &str, sources: Sources) -> Result<(), Error> {
         // The application may be about to start.
         warn(&error);
     }
-    let registry = Served::registry(sources)?;
+    let registry = BackgroundSources::registry(sources)?;
     if let Some(path) = address.strip_prefix("unix:") {
         let server = quipu::http::serve_unix(path, &registry);
         let server = server.map_err(Error::new)?;
@@ -162,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_are_checked() {
+    fn hints_with_unknown_kinds_or_aggregations_are_refused() {
         let (name, found) = hint("queue=gauge,max").unwrap();
         let expected = Hint { kind: Kind::Gauge, aggregation: Some(Aggregation::Max) };
         assert_eq!((&*name, found), ("queue", expected));

@@ -17,16 +17,16 @@ use quipu_segment::printable;
 use quipu_store::files::{Directories, Hint, open_below};
 use rustix::fs::OFlags;
 
-use super::once::Once;
+use super::dedup::DedupSink;
 use crate::output::{Error, warn};
 use quipu_sources::segment_file::{SegmentFile, file_id, is_segment};
 
-/// The directories and segments at the paths, and what one scrape leaves to the next.
+/// The directories and segments at the paths, and the state between scrapes.
 pub(super) struct Sources {
-    paths: Vec<Named>,
-    /// What was there when they were opened.
-    first: First,
-    /// It reads those of the paths that are directories, and counts all that is skipped.
+    paths: Vec<SourcePath>,
+    /// The contents of the paths when they were opened.
+    first: InitialSources,
+    /// The reader of the directories, which counts all skipped files.
     directories: Directories,
     /// Whether a path could not be read.
     has_skipped: bool,
@@ -34,44 +34,44 @@ pub(super) struct Sources {
     has_warned: Arc<AtomicBool>,
     /// Whether a scrape could read any of the sources.
     pub(super) is_used: bool,
-    /// The paths of which standard error names families that are left out.
-    told: HashSet<String>,
+    /// The paths whose omitted families were reported on standard error.
+    reported: HashSet<String>,
 }
 
-/// A path, as named by the user.
-struct Named {
+/// A path that the user named.
+struct SourcePath {
     path: PathBuf,
-    /// Why it is left out, as standard error says it.
-    told: Option<&'static str>,
+    /// The reason why the path is omitted, which standard error has reported.
+    reported: Option<&'static str>,
 }
 
-/// What was there at first.
+/// The contents of the paths at first.
 #[derive(Default)]
-struct First {
+struct InitialSources {
     segments: usize,
     directories: Vec<PathBuf>,
     /// The files in the directories.
     files: usize,
-    /// The segments that are in one of the directories and were not named, with their directory.
-    unseen: Vec<(PathBuf, PathBuf)>,
+    /// The segments in one of the directories that were not named, with their directories.
+    unnamed: Vec<(PathBuf, PathBuf)>,
 }
 
-/// What is at a path.
-enum There {
+/// The contents of a path.
+enum PathContents {
     Directory(OwnedFd),
     Segment(SegmentFile),
 }
 
-/// Why nothing at a path can be used.
+/// The fault of a path that cannot be used.
 struct Fault {
-    /// In `quipu_scrape_files_skipped_total`.
+    /// The label in `quipu_scrape_files_skipped_total`.
     reason: &'static str,
-    what: String,
+    message: String,
 }
 
 impl Fault {
-    fn of(reason: &'static str, path: &Path, what: impl fmt::Display) -> Self {
-        Self { reason, what: format!("{}: {what}", printable(path)) }
+    fn new(reason: &'static str, path: &Path, message: impl fmt::Display) -> Self {
+        Self { reason, message: format!("{}: {message}", printable(path)) }
     }
 }
 
@@ -81,9 +81,10 @@ const NEITHER: &str =
     "neither a directory nor a quipu segment; name the directory that holds the files";
 const EMPTY: &str = "it is empty: its process has just started, or was killed while it started";
 
-impl There {
-    fn at(path: &Path) -> Result<Self, Fault> {
-        let unreadable = |error: &dyn fmt::Display| Fault::of("unreadable", path, error);
+impl PathContents {
+    /// Opens a directory or a segment.
+    fn open(path: &Path) -> Result<Self, Fault> {
+        let unreadable = |error: &dyn fmt::Display| Fault::new("unreadable", path, error);
         let data = std::fs::metadata(path).map_err(|error| match error.kind() {
             ErrorKind::NotFound => unreadable(&MISSING),
             _ => unreadable(&error),
@@ -94,7 +95,7 @@ impl There {
             return opened.map(Self::Directory).map_err(|error| unreadable(&error));
         }
         if !data.is_file() {
-            return Err(Fault::of("foreign", path, NEITHER));
+            return Err(Fault::new("foreign", path, NEITHER));
         }
         // Opening a device or a pipe can have effects, so the look at its type comes first.
         let file = SegmentFile::open(path).map_err(|error| unreadable(&error))?;
@@ -103,8 +104,8 @@ impl There {
         }
         match file.is_segment() {
             Ok(true) => Ok(Self::Segment(file)),
-            Ok(false) if file.is_empty() => Err(Fault::of("empty", path, EMPTY)),
-            Ok(false) => Err(Fault::of("foreign", path, NEITHER)),
+            Ok(false) if file.is_empty() => Err(Fault::new("empty", path, EMPTY)),
+            Ok(false) => Err(Fault::new("foreign", path, NEITHER)),
             Err(error) => Err(unreadable(&error)),
         }
     }
@@ -113,52 +114,56 @@ impl There {
 /// Reads a segment.
 fn read(file: &SegmentFile, sink: &mut impl Sink) -> Result<(), Fault> {
     let read = file.visit(u64::MAX, sink);
-    read.map(|_| ()).map_err(|what| Fault { reason: "damaged", what })
+    read.map(|_| ()).map_err(|message| Fault { reason: "damaged", message })
 }
 
 impl Sources {
-    /// Opens what is at these paths.
+    /// Opens the directories and segments at these paths.
     ///
     /// # Errors
-    /// If none of them is of use: why.
+    /// The last fault, if none of the paths can be used.
     pub(super) fn open(
         paths: &[PathBuf],
         hints: impl Iterator<Item = (String, Hint)>,
     ) -> Result<Self, Error> {
-        let (mut first, mut named, mut faults) = (First::default(), Vec::new(), Vec::new());
+        let (mut first, mut sources, mut faults) =
+            (InitialSources::default(), Vec::new(), Vec::new());
         for path in paths {
             let fault = first.look(path, paths).err();
-            named.push(Named { path: path.clone(), told: fault.as_ref().map(|one| one.reason) });
+            sources.push(SourcePath {
+                path: path.clone(),
+                reported: fault.as_ref().map(|fault| fault.reason),
+            });
             faults.extend(fault);
         }
         let last = match first.segments == 0 && first.directories.is_empty() {
             true => faults.pop(),
             false => None,
         };
-        faults.iter().for_each(|fault| warn(&fault.what));
+        faults.iter().for_each(|fault| warn(&fault.message));
         if let Some(last) = last {
-            return Err(Error::new(last.what));
+            return Err(Error::new(last.message));
         }
         let has_warned = Arc::<AtomicBool>::default();
-        let noted = Arc::clone(&has_warned);
+        let flag = Arc::clone(&has_warned);
         let mut directories = Directories::new([""; 0]).on_warning(move |warning| {
             // Relaxed: it is read after the scrape, whose threads have ended then.
-            noted.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
             warn(warning);
         });
         for (name, hint) in hints {
             directories = directories.hint(name, hint);
         }
-        let (has_skipped, is_used, told) = (false, false, HashSet::new());
-        Ok(Self { paths: named, first, directories, has_skipped, has_warned, is_used, told })
+        let (has_skipped, is_used, reported) = (false, false, HashSet::new());
+        Ok(Self { paths: sources, first, directories, has_skipped, has_warned, is_used, reported })
     }
 
-    /// Refuses directories that hold no file of any process, unless there is a segment, and warns
-    /// of segments in the others.
+    /// Refuses directories without a file of a process, unless there is a segment, and warns of
+    /// segments in the other directories.
     pub(super) fn refuse_nothing(&self) -> Result<(), Error> {
-        let First { segments, directories, files, unseen } = &self.first;
+        let InitialSources { segments, directories, files, unnamed } = &self.first;
         if *files > 0 || directories.is_empty() {
-            for (segment, directory) in unseen {
+            for (segment, directory) in unnamed {
                 warn(&format_args!(
                     "{0}: this quipu segment in the directory is not shown; name it too: quipu \
                      scrape {0} {1}",
@@ -168,7 +173,7 @@ impl Sources {
             }
             return Ok(());
         }
-        let what = match unseen.first() {
+        let message = match unnamed.first() {
             Some((segment, _)) => format!(
                 "{0} is a quipu segment; name the file, not its directory: quipu scrape {0}",
                 printable(segment)
@@ -181,90 +186,90 @@ impl Sources {
             ),
         };
         match segments {
-            0 => Err(Error::new(what)),
+            0 => Err(Error::new(message)),
             _ => {
-                warn(&what);
+                warn(&message);
                 Ok(())
             }
         }
     }
 
-    /// Whether a scrape could not read some of the sources, or not in full.
+    /// Returns whether a scrape could not read some of the sources, or not in full.
     pub(super) fn is_part(&self) -> bool {
         // Relaxed: the threads of the scrape have ended.
         self.has_skipped || self.has_warned.load(Ordering::Relaxed)
     }
 
-    /// Passes on what is at the paths now.
+    /// Passes on the current families of the paths.
     pub(super) fn collect(&mut self, sink: &mut dyn Sink) {
-        let Self { paths, directories, has_skipped, is_used, told, .. } = self;
-        let mut once = Once::new(sink);
-        let (mut of_directories, count) = (Vec::new(), paths.len());
-        for named in paths {
-            let read = match There::at(&named.path) {
-                Ok(There::Directory(opened)) => {
-                    of_directories.push((named.path.clone(), opened));
+        let Self { paths, directories, has_skipped, is_used, reported, .. } = self;
+        let mut dedup = DedupSink::new(sink);
+        let (mut opened, count) = (Vec::new(), paths.len());
+        for source in paths {
+            let read = match PathContents::open(&source.path) {
+                Ok(PathContents::Directory(directory)) => {
+                    opened.push((source.path.clone(), directory));
                     Ok(())
                 }
-                Ok(There::Segment(file)) => {
-                    once.begin(printable(&named.path).to_string(), true);
-                    let read = read(&file, &mut once);
+                Ok(PathContents::Segment(file)) => {
+                    dedup.begin(printable(&source.path).to_string(), true);
+                    let read = read(&file, &mut dedup);
                     *is_used |= read.is_ok();
-                    tell_left_out(&once, told);
+                    report_left_out(&dedup, reported);
                     read
                 }
                 Err(fault) => Err(fault),
             };
             let fault = read.err();
-            named.tell(fault.as_ref());
+            source.report(fault.as_ref());
             if let Some(fault) = fault {
                 directories.note_skipped(fault.reason);
                 *has_skipped = true;
             }
         }
-        let are_several = count > of_directories.len().max(1);
-        if *has_skipped || !of_directories.is_empty() {
-            let paths: Vec<_> = of_directories.iter().map(|(path, _)| path.clone()).collect();
-            once.begin(joined(&paths), false);
-            directories.set_opened(of_directories);
-            directories.collect(&mut once);
+        let are_several = count > opened.len().max(1);
+        if *has_skipped || !opened.is_empty() {
+            let paths: Vec<_> = opened.iter().map(|(path, _)| path.clone()).collect();
+            dedup.begin(joined(&paths), false);
+            directories.set_opened(opened);
+            directories.collect(&mut dedup);
             *is_used |= directories.used() > 0;
-            tell_left_out(&once, told);
+            report_left_out(&dedup, reported);
         }
-        once.end(are_several);
+        dedup.end(are_several);
     }
 }
 
-impl First {
-    /// Notes what is at one of the paths.
+impl InitialSources {
+    /// Notes the contents of a path.
     fn look(&mut self, path: &Path, paths: &[PathBuf]) -> Result<(), Fault> {
-        match There::at(path)? {
-            There::Segment(file) => {
-                // One that cannot be shown is of no use.
-                read(&file, &mut Nowhere)?;
+        match PathContents::open(path)? {
+            PathContents::Segment(file) => {
+                // A segment that cannot be shown cannot be used.
+                read(&file, &mut NullSink)?;
                 self.segments += 1;
             }
-            There::Directory(_) => {
+            PathContents::Directory(_) => {
                 let files = Directories::new([path]).count();
                 // The error names the path.
-                let what = |error: quipu_store::Error| error.to_string();
-                let failed = |error| Fault { reason: "unreadable", what: what(error) };
+                let message = |error: quipu_store::Error| error.to_string();
+                let failed = |error| Fault { reason: "unreadable", message: message(error) };
                 self.files += files.map_err(failed)?;
                 self.directories.push(path.to_owned());
                 let segment = segment_in(path).filter(|segment| !paths.contains(segment));
-                self.unseen.extend(segment.map(|segment| (segment, path.to_owned())));
+                self.unnamed.extend(segment.map(|segment| (segment, path.to_owned())));
             }
         }
         Ok(())
     }
 }
 
-impl Named {
-    /// Names what is at fault with it, or that nothing is any more: once.
-    fn tell(&mut self, fault: Option<&Fault>) {
-        let before = std::mem::replace(&mut self.told, fault.map(|fault| fault.reason));
+impl SourcePath {
+    /// Reports a new fault of the path, or the end of a fault, once.
+    fn report(&mut self, fault: Option<&Fault>) {
+        let before = std::mem::replace(&mut self.reported, fault.map(|fault| fault.reason));
         match fault {
-            Some(fault) if before != Some(fault.reason) => warn(&fault.what),
+            Some(fault) if before != Some(fault.reason) => warn(&fault.message),
             None if before.is_some() => {
                 warn(&format_args!("{}: it can be read now", printable(&self.path)));
             }
@@ -273,12 +278,12 @@ impl Named {
     }
 }
 
-/// Names the families of the current path that are left out, once.
-fn tell_left_out(once: &Once<'_>, told: &mut HashSet<String>) {
-    if let Some((path, what)) = once.left_out()
-        && told.insert(path.to_owned())
+/// Reports the omitted families of the current path, once.
+fn report_left_out(dedup: &DedupSink<'_>, reported: &mut HashSet<String>) {
+    if let Some((path, message)) = dedup.left_out_message()
+        && reported.insert(path.to_owned())
     {
-        warn(&what);
+        warn(&message);
     }
 }
 
@@ -287,26 +292,26 @@ fn joined(paths: &[PathBuf]) -> String {
     paths.join(", ")
 }
 
-/// A segment in the directory, if there is one.
+/// Finds a segment in the directory.
 fn segment_in(path: &Path) -> Option<PathBuf> {
     let paths = std::fs::read_dir(path).ok()?.filter_map(|entry| Some(entry.ok()?.path()));
-    let mut named = paths.filter(|path| path.extension().is_some_and(|end| end == "quipu"));
-    named.find(|path| is_segment(path).unwrap_or(false))
+    let mut segments = paths.filter(|path| path.extension().is_some_and(|end| end == "quipu"));
+    segments.find(|path| is_segment(path).unwrap_or(false))
 }
 
-/// Forgets what it gets.
-struct Nowhere;
+/// A sink that ignores all series.
+struct NullSink;
 
-impl Sink for Nowhere {
+impl Sink for NullSink {
     fn family(&mut self, _: &Family<'_>) {}
 
     fn series(&mut self, _: &Family<'_>, _: &Series<'_>) {}
 }
 
-/// Sources that are collected once, and asked then how that went.
-pub(super) struct Shared(pub(super) Arc<Mutex<Sources>>);
+/// Sources that a registry collects, and whose owner then reads the outcome.
+pub(super) struct SharedSources(pub(super) Arc<Mutex<Sources>>);
 
-impl Collector for Shared {
+impl Collector for SharedSources {
     fn names(&self) -> Vec<String> {
         Vec::new()
     }

@@ -14,36 +14,36 @@ use crate::output::{Error, warn};
 use quipu_sources::apart::{Apart, STALE};
 use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown};
 
-/// Sources with a thread.
+/// Sources that a separate thread reads.
 #[derive(Debug)]
-pub(super) struct Served(Mutex<State>);
+pub(super) struct BackgroundSources(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     reader: Apart<Reader>,
-    /// The families that were read last, and when that began.
+    /// The families that were read last, and the time when the reading began.
     last: Option<(Instant, Vec<Recorded>)>,
 }
 
 /// The part that the thread works on.
 struct Reader {
     sources: Sources,
-    /// The result of an errand.
+    /// The result of the last reading.
     read: Option<(Instant, Vec<Recorded>)>,
 }
 
 /// How long a scrape waits for the thread: less than Prometheus waits for a scrape.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-impl Served {
-    /// All sources as one registry.
+impl BackgroundSources {
+    /// Creates a registry that shows all sources.
     ///
     /// # Errors
-    /// If the system has no thread.
+    /// A system that starts no thread.
     pub(super) fn registry(sources: Sources) -> Result<Registry, Error> {
         let registry = Registry::new();
-        let served = Self::start(sources)?;
-        registry.collect(served).map_err(Error::new)?;
+        let sources = Self::start(sources)?;
+        registry.collect(sources).map_err(Error::new)?;
         Ok(registry)
     }
 
@@ -71,8 +71,8 @@ impl std::fmt::Debug for Reader {
 }
 
 impl State {
-    /// Has the thread look at the paths, and waits for it until then. A thread that is away since
-    /// an earlier scrape is not waited for.
+    /// Lets the thread read the paths, and waits until `until`. This does not wait for a thread
+    /// that has been away since an earlier scrape.
     fn read(&mut self, until: Instant) {
         let is_here = self.reader.wait(Instant::now()).is_some();
         self.take_read();
@@ -108,7 +108,7 @@ impl State {
     }
 }
 
-impl Collector for Served {
+impl Collector for BackgroundSources {
     fn names(&self) -> Vec<String> {
         Vec::new()
     }
@@ -136,21 +136,22 @@ mod tests {
         let registry = Registry::open(&path).unwrap();
         let jobs = registry.counter("jobs", "").unwrap();
         jobs.inc();
-        let served = Served::start(Sources::open(&[path], std::iter::empty()).unwrap()).unwrap();
+        let sources =
+            BackgroundSources::start(Sources::open(&[path], std::iter::empty()).unwrap()).unwrap();
         let shown = |age: Duration| {
             let mut encoder = Encoder::new(Format::Text, Escaping::default());
-            let state = served.0.lock().unwrap();
+            let state = sources.0.lock().unwrap();
             state.pass(Instant::now() + age, &mut encoder);
             let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
             text.lines().find(|line| line.starts_with("jobs_total ")).map(str::to_owned)
         };
-        let read = |wait| served.0.lock().unwrap().read(Instant::now() + wait);
+        let read = |wait| sources.0.lock().unwrap().read(Instant::now() + wait);
         let minute = Duration::from_secs(60);
         read(minute);
         assert_eq!(shown(Duration::ZERO).unwrap(), "jobs_total 1");
         // It hangs, and is not waited for twice.
         let (release, wait) = channel::<()>();
-        served.0.lock().unwrap().reader.send(move |_| wait.recv().unwrap());
+        sources.0.lock().unwrap().reader.send(move |_| wait.recv().unwrap());
         jobs.inc();
         read(Duration::ZERO);
         read(600 * minute);

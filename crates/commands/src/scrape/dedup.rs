@@ -9,12 +9,12 @@ use quipu_sources::labels::{flaw, suffix};
 /// Passes on a family only if no other one has one of the names under which it is shown. Families
 /// of one path with the same name are variants of one, which differ in their labels: they follow
 /// each other, and formats show them together.
-pub(super) struct Once<'a> {
+pub(super) struct DedupSink<'a> {
     sink: &'a mut dyn Sink,
-    /// The names of the command's own families: of the family that this shows, and of the families
-    /// that a reading of directories shows.
+    /// The names of the command's own families: of the family that this sink adds, and of the
+    /// families that a reading of directories adds.
     own: [ShownNames; 2],
-    /// Whether the current path is a segment, which has none of its own.
+    /// Whether the current path is a segment, whose reading adds no family.
     is_segment: bool,
     /// The names that are shown, of each path. The current path is the last one.
     shown: Vec<(String, ShownNames)>,
@@ -32,11 +32,11 @@ pub(super) struct Once<'a> {
 /// The most names in a warning.
 const MAX_NAMES: usize = 5;
 
-impl<'a> Once<'a> {
+impl<'a> DedupSink<'a> {
     pub(super) fn new(sink: &'a mut dyn Sink) -> Self {
         let mut own: [ShownNames; 2] = Default::default();
         own[0].add(REPEATED.name, REPEATED.kind);
-        OF_DIRECTORIES.iter().for_each(|(name, kind)| own[1].add(name, *kind));
+        DIRECTORY_FAMILIES.iter().for_each(|(name, kind)| own[1].add(name, *kind));
         Self {
             sink,
             own,
@@ -58,22 +58,22 @@ impl<'a> Once<'a> {
         (self.last, self.left_out) = (None, 0);
     }
 
-    /// The current path, and what is left out of it, if anything is.
-    pub(super) fn left_out(&self) -> Option<(&str, String)> {
+    /// Returns the current path and a message about its omitted families, if there are any.
+    pub(super) fn left_out_message(&self) -> Option<(&str, String)> {
         let (path, _) = self.shown.last().filter(|_| self.left_out > 0)?;
         let more = match self.left_out - self.names.len() {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
-        let what = format!(
+        let message = format!(
             "{path}: families are left out, since scrapers refuse their labels, or others that \
              come first have their names: {}{more}; scrape each path alone, or rename one of two",
             self.names.join(", ")
         );
-        Some((path, what))
+        Some((path, message))
     }
 
-    /// Ends: shows how many families were left out, if there were several paths, or any were.
+    /// Adds the number of omitted families, if there were several paths or an omission.
     pub(super) fn end(self, are_several: bool) {
         if self.repeated > 0 || are_several {
             let value = Value::Gauge(Number::Unsigned(self.repeated));
@@ -86,23 +86,23 @@ impl<'a> Once<'a> {
     }
 
     /// Notes that a family is left out.
-    fn leave_out(&mut self, family: &Family<'_>, why: &str) {
+    fn leave_out(&mut self, family: &Family<'_>, reason: &str) {
         (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
         if self.names.len() < MAX_NAMES {
             let suffix = suffix(family.kind, family.bare);
-            self.names.push(format!("{}{suffix} ({why})", printable(family.name)));
+            self.names.push(format!("{}{suffix} ({reason})", printable(family.name)));
         }
     }
 
-    /// The path that has one of the names under which the family would be shown.
-    fn taken(&self, family: &Family<'_>) -> Option<&str> {
+    /// Returns the path that already shows one of the family's names.
+    fn owner(&self, family: &Family<'_>) -> Option<&str> {
         let is_taken = |names: &ShownNames| !names.are_free(family.name, family.kind);
         if is_taken(&self.own[0]) || self.is_segment && is_taken(&self.own[1]) {
             return Some("the command itself");
         }
         let mut shown = self.shown.iter();
-        let taken = shown.find(|(_, names)| !names.are_free(family.name, family.kind));
-        taken.map(|(path, _)| &**path)
+        let owner = shown.find(|(_, names)| !names.are_free(family.name, family.kind));
+        owner.map(|(path, _)| &**path)
     }
 
     fn is_left_out(&self) -> bool {
@@ -110,20 +110,20 @@ impl<'a> Once<'a> {
     }
 }
 
-impl Sink for Once<'_> {
+impl Sink for DedupSink<'_> {
     fn family(&mut self, family: &Family<'_>) {
         // A file may have any name and any labels.
         let refused = flaw(family, &Vec::new());
         self.is_refused = refused.is_some();
-        if let Some(why) = refused {
-            return self.leave_out(family, &why);
+        if let Some(reason) = refused {
+            return self.leave_out(family, &reason);
         }
         let is_variant =
             |(name, kind, _): &(String, Kind, bool)| *name == family.name && *kind == family.kind;
         if !self.last.as_ref().is_some_and(is_variant) {
-            let taken = self.taken(family).map(str::to_owned);
-            self.last = Some((family.name.to_owned(), family.kind, taken.is_some()));
-            if let Some(path) = taken {
+            let owner = self.owner(family).map(str::to_owned);
+            self.last = Some((family.name.to_owned(), family.kind, owner.is_some()));
+            if let Some(path) = owner {
                 self.leave_out(family, &format!("first in {path}"));
             } else if let Some((_, names)) = self.shown.last_mut() {
                 names.add(family.name, family.kind);
@@ -141,9 +141,8 @@ impl Sink for Once<'_> {
     }
 }
 
-/// The families that a reading of directories shows of itself. No file in there shows one of their
-/// names.
-const OF_DIRECTORIES: [(&str, Kind); 3] = [
+/// The families that a reading of directories adds. It shows no family of a file with their names.
+const DIRECTORY_FAMILIES: [(&str, Kind); 3] = [
     ("quipu_scrape_files", Kind::Gauge),
     ("quipu_scrape_files_skipped", Kind::Counter),
     ("quipu_scrape_entries_skipped", Kind::Counter),
@@ -170,8 +169,8 @@ mod tests {
     #[test]
     fn a_family_that_scrapers_refuse_is_left_out_and_no_other_one() {
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
-        let mut once = Once::new(&mut encoder);
-        once.begin("app.quipu".into(), true);
+        let mut sink = DedupSink::new(&mut encoder);
+        sink.begin("app.quipu".into(), true);
         for (name, label) in [
             ("good", "a"),
             ("bad", "__name__"),
@@ -183,22 +182,31 @@ mod tests {
             let (labels, help, unit, kind) =
                 ([Label { name: label, values: None }], "", "", Kind::Gauge);
             let labels = &labels[..];
-            once.family(&Family { name, help, unit, kind, labels, groups: 1, bare: false });
+            sink.family(&Family { name, help, unit, kind, labels, groups: 1, bare: false });
             let mut texts = Vec::new();
             Texts::push(&mut texts, "v");
             let (texts, value) = (Texts::new(&texts), Value::Gauge(Number::Unsigned(1)));
             let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
-            once.series(
+            sink.series(
                 &Family { name, help, unit, kind, labels, groups: 1, bare: false },
                 &Series { group, texts, escape_free, overflow, start, value, exemplar },
             );
         }
-        let (_, what) = once.left_out().unwrap();
-        assert!(what.contains("bad (a label of it cannot have the name \"__name__\")"), "{what}");
-        assert!(what.contains("line feed") && !what.contains('\n'), "{what}");
-        assert!(what.contains("quipu_scrape_families_repeated (first in the command"), "{what}");
-        assert!(what.contains("quipu_scrape_files_skipped_total (first in the command"), "{what}");
-        once.end(false);
+        let (_, message) = sink.left_out_message().unwrap();
+        assert!(
+            message.contains("bad (a label of it cannot have the name \"__name__\")"),
+            "{message}"
+        );
+        assert!(message.contains("line feed") && !message.contains('\n'), "{message}");
+        assert!(
+            message.contains("quipu_scrape_families_repeated (first in the command"),
+            "{message}"
+        );
+        assert!(
+            message.contains("quipu_scrape_files_skipped_total (first in the command"),
+            "{message}"
+        );
+        sink.end(false);
         let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
         for (line, count) in [
             ("good{a=\"v\"} 1\n", 1),
