@@ -1,5 +1,5 @@
-//! `quipu diff`: what differs between two looks at metrics, or two moments of the same: families
-//! and series that are new or gone, by how much sums grew, and which values changed.
+//! `quipu diff`: the differences between two looks at metrics, or between two moments of the same
+//! metrics: families and series that are new or gone, the growth of sums, and changed values.
 
 mod changes;
 mod json;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use crate::look::{Look, Source, Target};
-use crate::output::{Coverage, Error, FormatName, print, warn};
+use crate::output::{Coverage, Error, OutputFormat, print, warn};
 use changes::Changes;
 use quipu_process::time::Time;
 
@@ -45,13 +45,13 @@ pub struct Diff {
 
     /// Format to write to standard output
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    format: FormatName,
+    format: OutputFormat,
 }
 
-/// Compares. Returns whether all of A and B could be read.
+/// Compares A with B. Returns whether all of A and B could be read.
 ///
 /// # Errors
-/// What cannot be read, or output that cannot be written.
+/// A target that cannot be read, or output that cannot be written.
 pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
     let mut source = Source::new(Target::parse(&arguments.a));
     let mut problems = Problems::default();
@@ -71,8 +71,8 @@ pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
     let seconds = time.map(|time| time.as_secs_f64()).filter(|seconds| *seconds > 0.0);
     let changes = Changes::between(&before, &after, seconds);
     let written = print(|out| match arguments.format {
-        FormatName::Text => text::write(&changes, out),
-        FormatName::Json => json::write(&changes, out),
+        OutputFormat::Text => text::write(&changes, out),
+        OutputFormat::Json => json::write(&changes, out),
     });
     let coverage = Coverage::part_if(!problems.0.is_empty());
     written.map(|_| coverage)
@@ -83,7 +83,7 @@ pub fn run(arguments: &Diff) -> Result<Coverage, Error> {
 struct Problems(Vec<String>);
 
 impl Problems {
-    /// Looks, and reports new problems on standard error.
+    /// Takes a look, and reports new problems on standard error.
     fn look(&mut self, source: &mut Source) -> Result<Look, Error> {
         let look = source.look().map_err(Error::new)?;
         for problem in look.problems() {

@@ -1,6 +1,6 @@
-//! `quipu inspect`: what a segment file holds, of a process that runs, is stopped, or died; also of
-//! a file that is damaged. With `--history`, what the flight recorder recorded.
-//! `quipu_segment::inspect` reads it; this only shows it.
+//! `quipu inspect`: shows the contents of a segment file, whose process runs, is stopped, or died,
+//! and also of a damaged file. With `--history`, it shows the recording of the flight recorder.
+//! `quipu_segment::inspect` reads the file; this module only shows it.
 
 mod history;
 pub(crate) mod json;
@@ -39,7 +39,7 @@ pub struct Inspect {
 
     /// Format to write to standard output
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    format: FormatName,
+    format: InspectFormat,
 
     /// Shows what the flight recorder recorded: the values of the last minutes, second by second
     #[arg(long)]
@@ -60,9 +60,9 @@ pub struct Inspect {
     last: Duration,
 }
 
-/// How a file is shown.
+/// The format in which a file is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatName {
+pub enum InspectFormat {
     /// For people: everything, in columns
     Text,
     /// For programs: everything, as one object
@@ -71,13 +71,13 @@ pub enum FormatName {
     Openmetrics,
 }
 
-/// The most bytes in use of a file that is copied: those of `--segments-bytes`.
+/// The most bytes in use of a file that is copied: the default of `--segments-bytes`.
 pub(crate) const MAX_COPY: u64 = 1 << 30;
 
-/// Says that many series are not shown; `None` if all of them are.
-pub(crate) fn left_out(count: u64) -> Option<String> {
-    let what = "series changed again and again while they were read, and are left out";
-    (count > 0).then(|| format!("{count} {what}"))
+/// Returns a message about series that are not shown; `None` if all are shown.
+pub(crate) fn left_out_message(count: u64) -> Option<String> {
+    let message = "series changed again and again while they were read, and are left out";
+    (count > 0).then(|| format!("{count} {message}"))
 }
 
 /// Shows a file. Returns whether all of it could be read.
@@ -86,32 +86,32 @@ pub(crate) fn left_out(count: u64) -> Option<String> {
 /// A file that cannot be read or is not a segment, or output that cannot be written.
 pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
     let Inspect { file, format, history, metric, last } = arguments;
-    if *history && *format == FormatName::Openmetrics {
+    if *history && *format == InspectFormat::Openmetrics {
         return Err(Error::usage("--history has no OpenMetrics form; use text or json"));
     }
     let inspection = match history {
-        // Recordings have an order of their own, which a copy does not keep.
+        // A copy does not keep the order in which a recording is written.
         true => Inspection::of_file(file),
         false => Inspection::of_copy(file, MAX_COPY),
     };
     let inspection = inspection.map_err(|error| unreadable(file, &error))?;
     if inspection.report().header.is_none()
-        && let Some(what) = foreign::describe(file)
+        && let Some(message) = foreign::describe(file)
     {
-        return Err(Error::new(format_args!("{}: {what}", printable(file))));
+        return Err(Error::new(format_args!("{}: {message}", printable(file))));
     }
     let (shown, left_out) = if *history {
         let history = History::read(file, inspection, *last, metric, *format)
-            .map_err(|what| Error::new(format_args!("{}: {what}", printable(file))))?;
+            .map_err(|message| Error::new(format_args!("{}: {message}", printable(file))))?;
         (print(|out| history.write(*format, file, out)), None)
     } else {
-        let shown = print(|out| of_now(&inspection, *format, file, out));
-        (shown, left_out(inspection.left_out()))
+        let shown = print(|out| write_values(&inspection, *format, file, out));
+        (shown, left_out_message(inspection.left_out()))
     };
     // A reader that has gone has not waited for the damage.
     let is_sound = shown?.unwrap_or(true);
-    if let Some(what) = &left_out {
-        warn(&format_args!("{}: {what}", printable(file)));
+    if let Some(message) = &left_out {
+        warn(&format_args!("{}: {message}", printable(file)));
     }
     if !is_sound {
         warn(&format_args!("{}: damaged: only a part of it is shown", printable(file)));
@@ -122,28 +122,29 @@ pub fn run(arguments: &Inspect) -> Result<Coverage, Error> {
 fn unreadable(file: &Path, error: &io::Error) -> Error {
     let name = printable(file);
     if file.is_dir() {
-        let what = "it is a directory: name a file in it, or use quipu top";
-        return Error::new(format_args!("{name}: {what}"));
+        let message = "it is a directory: name a file in it, or use quipu top";
+        return Error::new(format_args!("{name}: {message}"));
     }
     Error::new(format_args!("cannot read {name}: {error}"))
 }
 
-fn of_now(
+/// Writes the current contents. Returns whether the file is sound.
+fn write_values(
     inspection: &Inspection,
-    format: FormatName,
+    format: InspectFormat,
     file: &Path,
     out: &mut impl Write,
 ) -> io::Result<bool> {
     match format {
-        FormatName::Json => json::write(inspection, file, out),
-        FormatName::Openmetrics => {
+        InspectFormat::Json => json::write(inspection, file, out),
+        InspectFormat::Openmetrics => {
             let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::AllowUtf8);
             let (_, damage) = segment::visit(open_regular(file)?, file, &mut encoder)?;
             encoder.finish();
             out.write_all(encoder.buffer())?;
             Ok(damage.is_empty())
         }
-        // `run` has refused the others.
+        // `run` has refused the other formats.
         _ => text::write(inspection, file, out),
     }
 }

@@ -1,4 +1,5 @@
-//! The commands: each file is one, except for `look` and `output`, which several of them use.
+//! The commands: each file is a command, except for `look`, `output` and `wire`, which several
+//! commands use.
 
 pub mod compare;
 pub mod convert;

@@ -1,6 +1,6 @@
-//! `quipu check metrics`: what is wrong with an exposition: lines that no scraper reads, and
-//! metrics that are not as Prometheus' conventions want them. `promlint` has the nine rules of
-//! Prometheus' `promtool check metrics`; `metric` and `all` have what they miss.
+//! `quipu check metrics`: finds the faults of an exposition: lines that no scraper reads, and
+//! metrics that break Prometheus' conventions. `promlint` contains the nine rules of Prometheus'
+//! `promtool check metrics`; `metric` and `all` contain further rules.
 
 mod all;
 mod findings;
@@ -45,7 +45,7 @@ pub struct Metrics {
 
     /// Format of the exposition, instead of what the Content-Type or its lines say
     #[arg(long, value_enum, value_name = "FORMAT")]
-    read_as: Option<FormatName>,
+    read_as: Option<InputFormat>,
 
     /// How many series a family may have
     #[arg(long, value_name = "N", default_value = "1000")]
@@ -57,31 +57,31 @@ pub struct Metrics {
 
     /// Format to write to standard output
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
-    format: output::FormatName,
+    format: output::OutputFormat,
 }
 
-/// A format of an exposition.
+/// A format of the exposition that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatName {
+pub enum InputFormat {
     /// Prometheus' text format
     Text,
     /// OpenMetrics 1.0
     Openmetrics,
 }
 
-/// What a check has come to.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Nothing was found.
+    /// The check found no fault.
     Sound,
     /// Lines cannot be read, or were too long to be checked.
     Unreadable,
-    /// Something was found; or a line was too long, and that is ignored.
+    /// The check found a fault, or ignored that a line was too long.
     Found,
 }
 
 impl Outcome {
-    /// The exit code of the process, which is that of `promtool check metrics`.
+    /// Returns the exit code of the process, which is the code of `promtool check metrics`.
     pub fn code(self) -> u8 {
         match self {
             Self::Sound => 0,
@@ -97,20 +97,20 @@ const MAX_BYTES: u64 = 256 << 20;
 const MAX_LINE: usize = 1 << 20;
 /// The most labels of a series that is checked.
 const MAX_LABELS: usize = 64;
-/// How long a server may take.
+/// The longest wait for a server.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Checks an exposition, and writes what was found.
+/// Checks an exposition, and writes the findings.
 ///
 /// # Errors
-/// An input that cannot be read at all, or output that cannot be written.
+/// An input that cannot be read, or output that cannot be written.
 pub fn run(arguments: &Metrics) -> Result<Outcome, Error> {
     let mut text = read(&arguments.source)
         .map_err(|error| Error::new(format_args!("{}: {error}", printable(&arguments.source))))?;
     if let Some(format) = arguments.read_as {
         text.format = match format {
-            FormatName::Text => TextFormat::Prometheus,
-            FormatName::Openmetrics => TextFormat::OpenMetrics,
+            InputFormat::Text => TextFormat::Prometheus,
+            InputFormat::Openmetrics => TextFormat::OpenMetrics,
         };
     }
     let findings = check(&text, arguments.max_series, &arguments.ignore);
@@ -138,7 +138,7 @@ fn read(source: &OsStr) -> Result<Text, String> {
     }
 }
 
-/// Finds what is wrong with a text.
+/// Finds the faults of an exposition.
 fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
     let mut lint = Lint {
         format: text.format,
@@ -149,8 +149,8 @@ fn check(text: &Text, max_series: usize, ignored: &[Rule]) -> Findings {
         reached: (1, 0),
     };
     if text.content_type.as_ref().is_some_and(String::is_empty) {
-        let what = "the response has no Content-Type, without which Prometheus 3 refuses it";
-        lint.findings.add("", Rule::ContentType, what, None);
+        let message = "the response has no Content-Type, without which Prometheus 3 refuses it";
+        lint.findings.add("", Rule::ContentType, message, None);
     }
     let options = Options::new(text.format).max_line(MAX_LINE).max_labels(MAX_LABELS);
     let mut reader = TextReader::new(&text.bytes, options);
@@ -179,23 +179,24 @@ struct Lint {
 }
 
 impl Lint {
-    /// A line that cannot be read, or was not.
+    /// Adds a line that cannot be read, or was not checked.
     fn fault(&mut self, error: &TextLineError, text: &[u8]) {
         match error.reason() {
             TextReason::TooLong => {
-                let what = format!("the line has more than {} MiB", MAX_LINE >> 20);
-                self.findings.unchecked("", Rule::LineLong, &what, error.line());
+                let message = format!("the line has more than {} MiB", MAX_LINE >> 20);
+                self.findings.unchecked("", Rule::LineLong, &message, error.line());
             }
             TextReason::TooManyLabels => {
-                let what = format!("the series or its exemplar has more than {MAX_LABELS} labels");
+                let message =
+                    format!("the series or its exemplar has more than {MAX_LABELS} labels");
                 let name = self.name_of_line(error.line(), text);
-                self.findings.unchecked(&name, Rule::LabelsMany, &what, error.line());
+                self.findings.unchecked(&name, Rule::LabelsMany, &message, error.line());
             }
             _ => self.findings.unreadable(error),
         }
     }
 
-    /// The name of the metric in a line of samples. Each line is asked for after those before it.
+    /// Returns the name of the metric in a line of samples. Call this with rising numbers.
     fn name_of_line(&mut self, number: u64, text: &[u8]) -> String {
         let (at, begin) = &mut self.reached;
         let mut rest = text.get(*begin..).unwrap_or_default();
@@ -233,7 +234,7 @@ impl Lint {
             _ => return,
         };
         let Err(error) = pushed else { return };
-        let (rule, what) = match (error, line) {
+        let (rule, message) = match (error, line) {
             (FamilyError::Duplicate, Some(_)) => (Rule::Duplicate, "metric not unique".to_owned()),
             (FamilyError::MalformedBound, _) => (Rule::Bound, error.to_string()),
             (FamilyError::TooLarge, _) => {
@@ -241,15 +242,15 @@ impl Lint {
             }
             _ => (Rule::Misplaced, error.to_string()),
         };
-        self.findings.add(&name, rule, what, line);
+        self.findings.add(&name, rule, message, line);
     }
 
-    /// What only the line of a sample shows.
+    /// Checks the labels and the timestamp of a sample's line.
     fn sample(&mut self, sample: &TextSample<'_, '_>) {
         let name = || sample.name.to_cow();
         for label in sample.labels {
             let value = label.value.to_cow();
-            let found = if value.is_empty() {
+            let finding = if value.is_empty() {
                 Some((Rule::LabelEmpty, "a label with an empty value is as good as none"))
             } else if value.len() > MAX_VALUE {
                 Some((Rule::LabelLong, "a value of a label has more than 256 bytes"))
@@ -258,18 +259,19 @@ impl Lint {
             } else {
                 None
             };
-            if let Some((rule, what)) = found {
-                let what = format!("{what}: {}", printable(&*label.name.to_cow()));
-                self.findings.add(&name(), rule, what, Some(sample.line));
+            if let Some((rule, message)) = finding {
+                let message = format!("{message}: {}", printable(&*label.name.to_cow()));
+                self.findings.add(&name(), rule, message, Some(sample.line));
             }
         }
         if sample.timestamp_ms.is_some() {
-            let what = "samples should not have timestamps: Prometheus never marks them as stale";
-            self.findings.add(&name(), Rule::Timestamp, what, Some(sample.line));
+            let message =
+                "samples should not have timestamps: Prometheus never marks them as stale";
+            self.findings.add(&name(), Rule::Timestamp, message, Some(sample.line));
         }
     }
 
-    /// A family that is complete.
+    /// Checks a complete family.
     fn family(&mut self, family: Family<'_>) {
         let line = self.line.take();
         // OpenMetrics leaves these suffixes out of the name of the family.
@@ -280,7 +282,7 @@ impl Lint {
         };
         let name = format!("{}{suffix}", family.name());
         let (has_help, has_type) = self.names.described(family.name());
-        let mut add = |rule, what: &str| self.findings.add(&name, rule, what, line);
+        let mut add = |rule, message: &str| self.findings.add(&name, rule, message, line);
         if !has_help {
             add(Rule::Help, "no help text");
         }
@@ -288,8 +290,8 @@ impl Lint {
             add(Rule::Type, "no type: add a line `# TYPE` before its samples");
         }
         promlint::check(&name, family, &mut add);
-        metric::check(&name, family, self.max_series, &mut |rule, what| {
-            self.findings.add(&name, rule, what, line);
+        metric::check(&name, family, self.max_series, &mut |rule, message| {
+            self.findings.add(&name, rule, message, line);
         });
         self.names.add(&name, family, self.format, line, &mut self.findings);
     }

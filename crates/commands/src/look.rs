@@ -4,15 +4,15 @@
 //! A look is flat: families, series that name their family by number, and the texts and buckets of
 //! all series in one allocation each, so that 100,000 series cost a few allocations.
 
+mod client_files;
 mod exponential;
 mod exposition;
-mod files;
 pub(crate) mod foreign;
 mod growth;
 mod labels;
 mod processes;
 mod quantile;
-mod recorded;
+mod recording;
 pub(crate) mod segment;
 mod sink;
 mod source;
@@ -28,15 +28,15 @@ pub(crate) use crate::inspect::names::series_name;
 pub(crate) use growth::{began_again, growth};
 pub(crate) use labels::labels;
 pub(crate) use quantile::quantile;
-pub(crate) use recorded::{Moment, Recorded, Writer};
+pub(crate) use recording::{Moment, Recording, Writer};
 pub(crate) use source::{Source, Target};
 
-/// What a source showed at one moment.
+/// The series that a target showed at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Look {
     families: Vec<Family>,
-    series: Vec<Stored>,
-    /// The labels of all series, as [`Series::labels`] has them.
+    series: Vec<SeriesEntry>,
+    /// The labels of all series, in the form of [`Series::labels`].
     texts: String,
     /// The buckets and quantiles of all series.
     points: Vec<(f64, f64)>,
@@ -44,7 +44,7 @@ pub(crate) struct Look {
     numbers: HashMap<(String, Kind), u32>,
     /// A label that distinguishes the sources of a directory.
     source: Option<String>,
-    /// The name of the target, for its own problems; empty if there is none.
+    /// The name of the target, for problems of the target itself; empty if there is none.
     name: String,
     problems: Vec<String>,
     more_problems: usize,
@@ -56,7 +56,7 @@ pub(crate) struct Look {
 pub(crate) struct Family {
     /// The name as Prometheus' text format shows it.
     pub(crate) name: String,
-    pub(crate) of: Kind,
+    pub(crate) kind: Kind,
     pub(crate) help: String,
     pub(crate) unit: String,
 }
@@ -76,17 +76,17 @@ pub(crate) struct Series<'l> {
 /// The value of a series, with its points: a slice or, in a look, their places.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Value<P> {
-    /// Of a counter, a gauge, an info, a state, or a series of an unknown type.
+    /// The value of a counter, a gauge, an info, a state, or a series of an unknown type.
     Number(Number),
-    /// Upper bounds with the number of observations in each bucket alone. Exponential ones, of a
-    /// native histogram, are those in use: two series may have others.
+    /// Upper bounds, each with the number of observations in only this bucket. The exponential
+    /// buckets of a native histogram are the buckets in use: two series may have different bounds.
     Histogram { count: f64, sum: f64, buckets: P, is_exponential: bool },
     /// Quantiles with their values.
     Summary { count: f64, sum: f64, quantiles: P },
 }
 
 impl<P> Value<P> {
-    /// The value with other points.
+    /// Returns the value with other points.
     fn with_points<Q>(self, points: impl FnOnce(P) -> Q) -> Value<Q> {
         match self {
             Self::Number(number) => Value::Number(number),
@@ -103,28 +103,28 @@ impl<P> Value<P> {
 /// Bounds with counts, or quantiles with values.
 pub(crate) type Points<'l> = &'l [(f64, f64)];
 
-/// A series as it is kept.
+/// A series as the look stores it.
 #[derive(Debug)]
-struct Stored {
+struct SeriesEntry {
     family: u32,
     labels: Range<u32>,
     start: Option<u64>,
-    value: Value<Place>,
+    value: Value<PointRange>,
 }
 
-/// Where the points of a series are kept.
-type Place = (u32, u32);
+/// The first and the last index of a series' points; the last one is exclusive.
+type PointRange = (u32, u32);
 
-/// The most series, bytes of labels, and buckets of a look. What is beyond is left out, and
+/// The most series, bytes of labels, and buckets of a look. Further series are left out and
 /// counted.
 const MAX_SERIES: usize = 4 << 20;
 const MAX_TEXTS: usize = 1 << 30;
 const MAX_POINTS: usize = 64 << 20;
-/// The most problems that are kept as texts.
+/// The most problems that are stored as strings.
 const MAX_PROBLEMS: usize = 100;
 
 impl Look {
-    /// A look at the target with this name, without series at first.
+    /// Creates a look at the target with this name, without series.
     fn at(name: String) -> Self {
         Self { name, ..Self::default() }
     }
@@ -134,19 +134,19 @@ impl Look {
     }
 
     pub(crate) fn series(&self) -> impl ExactSizeIterator<Item = Series<'_>> {
-        self.series.iter().map(|stored| Series {
-            family: stored.family,
-            labels: &self.texts[stored.labels.start as usize..stored.labels.end as usize],
-            start: stored.start,
-            value: stored.value.with_points(|place| self.points(place)),
+        self.series.iter().map(|entry| Series {
+            family: entry.family,
+            labels: &self.texts[entry.labels.start as usize..entry.labels.end as usize],
+            start: entry.start,
+            value: entry.value.with_points(|range| self.points(range)),
         })
     }
 
-    fn points(&self, (begin, end): Place) -> Points<'_> {
+    fn points(&self, (begin, end): PointRange) -> Points<'_> {
         &self.points[begin as usize..end as usize]
     }
 
-    /// Whether there are histograms whose buckets, if there are any, have no bounds.
+    /// Returns whether a histogram has no bucket with a bound.
     fn has_boundless_histograms(&self) -> bool {
         self.histograms().any(|(buckets, _)| buckets.iter().all(|(bound, _)| bound.is_infinite()))
     }
@@ -155,7 +155,7 @@ impl Look {
         self.histograms().any(|(_, is_exponential)| is_exponential)
     }
 
-    /// The buckets of all histograms, and whether they are exponential.
+    /// Returns the buckets of all histograms, and whether they are exponential.
     fn histograms(&self) -> impl Iterator<Item = (&[(f64, f64)], bool)> {
         self.series().filter_map(|series| match series.value {
             Value::Histogram { buckets, is_exponential, .. } => Some((buckets, is_exponential)),
@@ -163,48 +163,50 @@ impl Look {
         })
     }
 
-    /// The files and lines that could not be read, in one sentence each.
+    /// Returns the files and lines that could not be read, in one sentence each.
     pub(crate) fn problems(&self) -> Vec<String> {
         let mut problems = self.problems.clone();
         if self.left_out > 0 {
-            let what = format!("{} series are left out: there are too many", self.left_out);
-            problems.push(self.named(&what));
+            let message = format!("{} series are left out: there are too many", self.left_out);
+            problems.push(self.with_target(&message));
         }
         if self.more_problems > 0 {
-            problems.push(self.named(&format!("{} more problems", self.more_problems)));
+            problems.push(self.with_target(&format!("{} more problems", self.more_problems)));
         }
         problems
     }
 
-    /// A problem of the target itself.
-    fn own_problem(&mut self, what: &str) {
-        let what = self.named(what);
-        self.problem(what);
+    /// Adds a problem of the target itself.
+    fn add_target_problem(&mut self, message: &str) {
+        let message = self.with_target(message);
+        self.add_problem(message);
     }
 
-    fn named(&self, what: &str) -> String {
-        if self.name.is_empty() { what.to_owned() } else { format!("{}: {what}", self.name) }
+    /// Returns a message that begins with the name of the target.
+    fn with_target(&self, message: &str) -> String {
+        if self.name.is_empty() { message.to_owned() } else { format!("{}: {message}", self.name) }
     }
 
-    fn problem(&mut self, what: impl Into<String>) {
+    /// Adds a problem, or counts it if there are too many.
+    fn add_problem(&mut self, message: impl Into<String>) {
         match self.problems.len() < MAX_PROBLEMS {
-            true => self.problems.push(what.into()),
+            true => self.problems.push(message.into()),
             false => self.more_problems += 1,
         }
     }
 
-    /// From now on, series get the label `segment` with this value.
+    /// Gives all later series the label `segment` with this value.
     fn set_source(&mut self, name: Option<String>) {
         self.source = name;
     }
 
-    /// The number of a family, which is added if it is new.
+    /// Returns the number of a family, and adds the family if it is new.
     pub(crate) fn family(&mut self, family: Family) -> u32 {
-        let key = (family.name.clone(), family.of);
+        let key = (family.name.clone(), family.kind);
         if let Some(&number) = self.numbers.get(&key) {
             return number;
         }
-        // Each family has a series, a record or a line of its own in what was read.
+        // Each family has its own series, record or line in the input.
         let number =
             u32::try_from(self.families.len()).expect("there are fewer than 2^32 families");
         self.numbers.insert(key, number);
@@ -241,7 +243,7 @@ impl Look {
         let labels = u32::try_from(begin).ok().zip(u32::try_from(self.texts.len()).ok());
         match labels {
             Some((begin, end)) => {
-                self.series.push(Stored { family, labels: begin..end, start, value });
+                self.series.push(SeriesEntry { family, labels: begin..end, start, value });
             }
             None => {
                 self.texts.truncate(begin);
@@ -250,7 +252,7 @@ impl Look {
         }
     }
 
-    fn keep(&mut self, points: Points<'_>) -> Place {
+    fn keep(&mut self, points: Points<'_>) -> PointRange {
         // A look is full long before, and a series has at most some thousands.
         let end = |points: &[_]| u32::try_from(points.len()).expect("there are fewer than 2^32");
         let begin = end(&self.points);
@@ -259,23 +261,23 @@ impl Look {
     }
 }
 
-/// A look at an exposition.
+/// Looks at an exposition.
 ///
 /// # Errors
-/// If not a single line can be read.
+/// An exposition without a line that can be read.
 #[cfg(test)]
-pub(crate) fn of_text(text: &quipu_client::Text) -> Result<Look, String> {
+pub(crate) fn read_text(text: &quipu_client::Text) -> Result<Look, String> {
     let mut look = Look::default();
     exposition::read(text, &mut look)?;
     Ok(look)
 }
 
-/// A look at an exposition in protobuf.
+/// Looks at an exposition in protobuf.
 ///
 /// # Errors
 /// A message that cannot be read.
 #[cfg(test)]
-pub(crate) fn of_protobuf(bytes: &[u8]) -> Result<Look, String> {
+pub(crate) fn read_protobuf(bytes: &[u8]) -> Result<Look, String> {
     let mut look = Look::default();
     exposition::read_protobuf(bytes, &mut look)?;
     Ok(look)
@@ -289,7 +291,7 @@ mod tests {
     use super::*;
 
     fn family(name: &str) -> Family {
-        Family { name: name.into(), of: Kind::Counter, help: String::new(), unit: String::new() }
+        Family { name: name.into(), kind: Kind::Counter, help: String::new(), unit: String::new() }
     }
 
     #[test]

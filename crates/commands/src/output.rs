@@ -7,9 +7,9 @@ use clap::ValueEnum;
 use quipu_segment::printable;
 
 /// Standard output, with a buffer.
-pub type Output = BufWriter<StdoutLock<'static>>;
+pub type BufferedStdout = BufWriter<StdoutLock<'static>>;
 
-/// Why a command failed: for people, with what to do, and for scripts.
+/// The failure of a command: a message with the way out for people, and an exit code for scripts.
 #[derive(Debug)]
 pub struct Error {
     text: String,
@@ -21,17 +21,17 @@ impl Error {
         Self { text: text.to_string(), code: 1 }
     }
 
-    /// The error of arguments that do not fit together, with clap's exit code.
+    /// Creates the error for arguments that contradict each other, with clap's exit code.
     pub(crate) fn usage(text: &str) -> Self {
         Self { text: text.to_owned(), code: 2 }
     }
 
-    /// The error of a command that a signal ended; the exit code is 128 plus its number.
+    /// Creates the error for the end by a signal. The exit code is 128 plus its number.
     pub(crate) fn signal(number: i32, text: impl fmt::Display) -> Self {
         Self { text: text.to_string(), code: 128u8.saturating_add(number as u8) }
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub fn code(&self) -> u8 {
         self.code
     }
@@ -45,13 +45,13 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// How much of the sources a command has shown.
+/// The part of the sources that a command has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Coverage {
-    /// All of them.
+    /// All sources.
     Whole,
-    /// Some of them could not be read, or not in full. Standard error names these.
+    /// Some sources could not be read, or not in full. Standard error names them.
     Part,
 }
 
@@ -61,7 +61,7 @@ impl Coverage {
         if is_part { Self::Part } else { Self::Whole }
     }
 
-    /// The exit code of the process: `docs/guide-cli.md` lists all of them.
+    /// Returns the exit code of the process. `docs/guide-cli.md` lists all codes.
     pub fn code(self) -> u8 {
         match self {
             Self::Whole => 0,
@@ -70,24 +70,24 @@ impl Coverage {
     }
 }
 
-/// How a command writes what it found.
+/// The format of a command's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FormatName {
+pub enum OutputFormat {
     /// For people
     Text,
     /// For programs: one object
     Json,
 }
 
-/// Writes a line to standard error, and escapes characters in it that control a terminal. Ignores
+/// Writes a line to standard error, and escapes characters that control a terminal. Ignores
 /// failures, because there is no other place to report them.
-pub fn warn(what: &dyn fmt::Display) {
-    let _ = writeln!(io::stderr(), "quipu: {}", printable(&what.to_string()));
+pub fn warn(message: &dyn fmt::Display) {
+    let _ = writeln!(io::stderr(), "quipu: {}", printable(&message.to_string()));
 }
 
-/// Like [`warn`], with several lines.
-pub fn warn_lines(what: &dyn fmt::Display) {
-    let text = what.to_string();
+/// Writes several lines, like [`warn`].
+pub fn warn_lines(message: &dyn fmt::Display) {
+    let text = message.to_string();
     let lines: Vec<_> = text.lines().map(|line| printable(line).to_string()).collect();
     let _ = writeln!(io::stderr(), "quipu: {}", lines.join("\n"));
 }
@@ -100,13 +100,14 @@ pub(crate) fn announce_input() {
     }
 }
 
-/// Writes to standard output, all of which has arrived when this returns what `write` returned.
-/// Returns `None` if the reader has gone: one that has seen enough, such as `head`, is not a
-/// failure.
+/// Writes to standard output, flushes it, and returns the result of `write`. Returns `None` if the
+/// reader has gone: a reader that has seen enough, such as `head`, is not a failure.
 ///
 /// # Errors
 /// Output that cannot be written, such as to a full disk.
-pub fn print<T>(write: impl FnOnce(&mut Output) -> io::Result<T>) -> Result<Option<T>, Error> {
+pub fn print<T>(
+    write: impl FnOnce(&mut BufferedStdout) -> io::Result<T>,
+) -> Result<Option<T>, Error> {
     let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     match write(&mut out).and_then(|written| out.flush().map(|()| written)) {
         Ok(written) => Ok(Some(written)),

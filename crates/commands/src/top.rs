@@ -1,11 +1,10 @@
-//! `quipu top`: metrics live in the terminal, or one frame of them as text. A thread looks, `model`
-//! turns looks into rows with rates, `list` says what is listed, `app` knows where the user is,
-//! `view` draws. `replay` shows what a flight recorder recorded instead.
+//! `quipu top`: live metrics in the terminal, or one frame as text. A thread looks, `model` turns
+//! looks into rows with rates, `list` chooses the items, `app` holds the place of the user, and
+//! `view` draws. `replay` shows the recording of a flight recorder instead.
 
 mod app;
 mod filter;
 mod hangup;
-pub(crate) mod history;
 mod list;
 mod model;
 mod number;
@@ -13,6 +12,7 @@ mod page;
 mod reader;
 mod replay;
 mod screen;
+pub(crate) mod trend;
 mod view;
 
 use std::ffi::OsString;
@@ -26,11 +26,11 @@ use quipu_segment::printable;
 use crate::look::{Source, Target};
 use crate::output::{Coverage, Error, print, warn};
 use app::{App, INTERVALS};
-use history::Levels;
 use list::{FamilyKey, Place};
 use quipu_process::time::Time;
 use reader::Reader;
-use replay::{At, Replay};
+use replay::{Replay, ReplayStart};
+use trend::Levels;
 
 pub use list::Sort;
 pub use screen::End;
@@ -61,7 +61,7 @@ pub struct Top {
     /// The moment to begin with: 2026-11-18T11:31:39Z, seconds of Unix time, or -30s for 30 seconds
     /// before the end
     #[arg(long, value_name = "TIME", requires = "replay", allow_hyphen_values = true)]
-    at: Option<At>,
+    at: Option<ReplayStart>,
 
     /// Writes one frame as text: two looks, an interval apart; or the moment of --replay
     #[arg(long)]
@@ -112,8 +112,8 @@ pub fn run(arguments: &Top) -> Result<End, Error> {
     }
     let terminal = std::env::var("TERM").unwrap_or_default();
     if !arguments.once && WITHOUT_SCREEN.contains(&&*terminal) {
-        let what = "the terminal cannot show a screen (TERM=";
-        return Err(Error::new(format_args!("{what}{terminal}): use --once, or set TERM")));
+        let message = "the terminal cannot show a screen (TERM=";
+        return Err(Error::new(format_args!("{message}{terminal}): use --once, or set TERM")));
     }
     if arguments.replay { replay(arguments) } else { live(arguments) }
 }
@@ -160,8 +160,8 @@ fn live(arguments: &Top) -> Result<End, Error> {
 fn replay(arguments: &Top) -> Result<End, Error> {
     let path = Path::new(&arguments.target);
     if let Target::Url(url) = Target::parse(&arguments.target) {
-        let what = "--replay reads a file: name a segment, such as the daemon's state file";
-        return Err(Error::new(format_args!("{}: {what}", printable(&url))));
+        let message = "--replay reads a file: name a segment, such as the daemon's state file";
+        return Err(Error::new(format_args!("{}: {message}", printable(&url))));
     }
     let mut app = app(arguments, printable(path).to_string());
     let mut replay = Replay::open(path, arguments.at, &mut app).map_err(Error::new)?;
@@ -185,26 +185,27 @@ fn app(arguments: &Top, name: String) -> App {
     app
 }
 
-/// Goes to where the arguments want to begin.
+/// Goes to the first place, and sets the filter.
 fn start(arguments: &Top, app: &mut App) -> Result<(), Error> {
     app.start_at(place(arguments, app)?);
     app.set_filter(&arguments.filter);
     Ok(())
 }
 
+/// Returns the place that the arguments name.
 fn place(arguments: &Top, app: &App) -> Result<Place, Error> {
     let Some(wanted) = &arguments.family else {
         return Ok(if arguments.all { Place::All } else { Place::Families });
     };
     let families = app.model.families();
     let found = families.iter().find(|family| family.name == *wanted);
-    // A counter is also found by its name without the suffix, as in the history of a segment.
+    // A counter is also found by its name without the suffix, like in the history of a segment.
     let is_counter = |name: &str| name.strip_suffix("_total") == Some(wanted);
     let found = found.or_else(|| families.iter().find(|family| is_counter(&family.name)));
     let Some(found) = found else {
         return Err(Error::new(format_args!("{}: it has no family {wanted:?}", app.target)));
     };
-    let family: FamilyKey = (found.name.clone(), found.of);
+    let family: FamilyKey = (found.name.clone(), found.kind);
     Ok(Place::Family { family, chosen: Vec::new(), by: arguments.by.clone() })
 }
 
@@ -221,7 +222,7 @@ fn once(arguments: &Top, mut app: App) -> Result<End, Error> {
     written.map(|_| End::Frame(coverage))
 }
 
-/// Whether the terminal shows more than ASCII, as the locale says.
+/// Returns whether the terminal shows more than ASCII, by the locale.
 fn is_utf8() -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let set =

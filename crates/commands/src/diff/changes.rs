@@ -1,4 +1,4 @@
-//! What changed from one look to another.
+//! The changes from one look to another.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,10 +6,10 @@ use quipu::snapshot::{Kind, Number};
 
 use crate::look::{Look, Points, Series, Value, began_again, growth};
 
-/// What changed, and how much did not.
+/// The changes, and the number of families and series without one.
 #[derive(Debug, Default)]
 pub(super) struct Changes<'l> {
-    /// By name.
+    /// Sorted by name.
     pub(super) families: Vec<FamilyChange<'l>>,
     /// The seconds between the looks, if they are known.
     pub(super) seconds: Option<f64>,
@@ -21,13 +21,13 @@ pub(super) struct Changes<'l> {
 #[derive(Debug)]
 pub(super) struct FamilyChange<'l> {
     pub(super) name: &'l str,
-    pub(super) of: Kind,
-    pub(super) is: Change,
-    /// In the order of the second look, those that are gone last.
+    pub(super) kind: Kind,
+    pub(super) change: ChangeKind,
+    /// In the order of the second look; series that are gone are last.
     pub(super) series: Vec<SeriesChange<'l>>,
-    /// How much all of its series grew.
+    /// The growth of all series together.
     pub(super) growth: Option<f64>,
-    /// Its series that did not change.
+    /// The number of series that did not change.
     pub(super) same: usize,
 }
 
@@ -35,24 +35,24 @@ pub(super) struct FamilyChange<'l> {
 #[derive(Debug)]
 pub(super) struct SeriesChange<'l> {
     pub(super) labels: &'l str,
-    pub(super) is: Change,
+    pub(super) change: ChangeKind,
     pub(super) before: Option<Value<Points<'l>>>,
     pub(super) after: Option<Value<Points<'l>>>,
-    /// How much it grew, if it is a sum. One that is new grew by all that it has.
+    /// The growth of a sum. A new series grew by its whole sum.
     pub(super) growth: Option<f64>,
 }
 
-/// What happened.
+/// The kind of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum ChangeKind {
     New,
     Gone,
-    /// Began again from zero.
+    /// The series began again from zero.
     Reset,
     Changed,
 }
 
-impl Change {
+impl ChangeKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -78,26 +78,27 @@ impl<'l> Changes<'l> {
             for series in look.series() {
                 let family = &look.families()[series.family as usize];
                 let variants = families.entry(&family.name).or_default();
-                let at =
-                    variants.iter().position(|(of, _)| *of == family.of).unwrap_or_else(|| {
-                        variants.push((family.of, Both::default()));
+                let at = variants.iter().position(|(kind, _)| *kind == family.kind).unwrap_or_else(
+                    || {
+                        variants.push((family.kind, Both::default()));
                         variants.len() - 1
-                    });
+                    },
+                );
                 let both = &mut variants[at].1;
                 if is_after { &mut both.after } else { &mut both.before }.push(series);
             }
         }
         for variants in families.values_mut() {
             join(variants);
-            variants.sort_by_key(|(of, _)| of.name());
+            variants.sort_by_key(|(kind, _)| kind.name());
         }
         let mut changes = Self { seconds, ..Self::default() };
         for (name, variants) in &families {
             if are_starts(name, &families) {
                 continue;
             }
-            for (of, both) in variants {
-                let family = FamilyChange::of(name, *of, both);
+            for (kind, both) in variants {
+                let family = FamilyChange::compare(name, *kind, both);
                 changes.same_series += family.same;
                 match family.series.is_empty() {
                     true => changes.same_families += 1,
@@ -114,16 +115,16 @@ impl<'l> Changes<'l> {
 fn join(variants: &mut Vec<(Kind, Both<'_>)>) {
     let mut at = 0;
     while at < variants.len() {
-        let (of, both) = &variants[at];
+        let (kind, both) = &variants[at];
         let other = variants.iter().position(|(other, more)| {
-            both.after.is_empty() && more.before.is_empty() && common(*of, *other).is_some()
+            both.after.is_empty() && more.before.is_empty() && common(*kind, *other).is_some()
         });
         let Some(other) = other else {
             at += 1;
             continue;
         };
-        if let Some(of) = common(*of, variants[other].0) {
-            variants[at].0 = of;
+        if let Some(kind) = common(*kind, variants[other].0) {
+            variants[at].0 = kind;
         }
         variants[at].1.after = std::mem::take(&mut variants[other].1.after);
         variants.remove(other);
@@ -131,16 +132,16 @@ fn join(variants: &mut Vec<(Kind, Both<'_>)>) {
     }
 }
 
-/// The type of a family that two formats show as these two types, which differ. Prometheus' text
+/// The type of a family that two formats show as these two different types. Prometheus' text
 /// format shows an info and a state set as gauges, and OpenMetrics shows a counter as unknown if
 /// its name does not end in `_total`.
 fn common(one: Kind, other: Kind) -> Option<Kind> {
     match (one, other) {
-        (Kind::Gauge, of @ (Kind::Info | Kind::StateSet))
-        | (of @ (Kind::Info | Kind::StateSet), Kind::Gauge)
-        | (Kind::Unknown, of @ (Kind::Counter | Kind::Gauge | Kind::Info | Kind::StateSet))
-        | (of @ (Kind::Counter | Kind::Gauge | Kind::Info | Kind::StateSet), Kind::Unknown) => {
-            Some(of)
+        (Kind::Gauge, kind @ (Kind::Info | Kind::StateSet))
+        | (kind @ (Kind::Info | Kind::StateSet), Kind::Gauge)
+        | (Kind::Unknown, kind @ (Kind::Counter | Kind::Gauge | Kind::Info | Kind::StateSet))
+        | (kind @ (Kind::Counter | Kind::Gauge | Kind::Info | Kind::StateSet), Kind::Unknown) => {
+            Some(kind)
         }
         _ => None,
     }
@@ -152,8 +153,8 @@ fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Kind, Both<'_>)>>) -> b
     let Some(base) = name.strip_suffix("_created") else { return false };
     let is_in_both = |name: &str| {
         families.get(name).is_some_and(|variants| {
-            variants.iter().any(|(of, both)| {
-                matches!(of, Kind::Counter | Kind::Histogram | Kind::Summary)
+            variants.iter().any(|(kind, both)| {
+                matches!(kind, Kind::Counter | Kind::Histogram | Kind::Summary)
                     && !both.before.is_empty()
                     && !both.after.is_empty()
             })
@@ -163,18 +164,19 @@ fn are_starts(name: &str, families: &BTreeMap<&str, Vec<(Kind, Both<'_>)>>) -> b
     families.get(name).is_some_and(|variants| {
         variants
             .iter()
-            .all(|(of, both)| matches!(of, Kind::Gauge | Kind::Unknown) && is_in_one(both))
+            .all(|(kind, both)| matches!(kind, Kind::Gauge | Kind::Unknown) && is_in_one(both))
     }) && (is_in_both(base) || is_in_both(&format!("{base}_total")))
 }
 
 impl<'l> FamilyChange<'l> {
-    fn of(name: &'l str, of: Kind, both: &Both<'l>) -> Self {
-        let is = match (both.before.is_empty(), both.after.is_empty()) {
-            (true, _) => Change::New,
-            (_, true) => Change::Gone,
-            _ => Change::Changed,
+    /// Compares the series of a family in both looks.
+    fn compare(name: &'l str, kind: Kind, both: &Both<'l>) -> Self {
+        let change = match (both.before.is_empty(), both.after.is_empty()) {
+            (true, _) => ChangeKind::New,
+            (_, true) => ChangeKind::Gone,
+            _ => ChangeKind::Changed,
         };
-        let mut family = Self { name, of, is, series: Vec::new(), growth: None, same: 0 };
+        let mut family = Self { name, kind, change, series: Vec::new(), growth: None, same: 0 };
         // A series, and whether the second look has it.
         let mut before: HashMap<&str, (&Series<'l>, bool)> = HashMap::new();
         for series in &both.before {
@@ -186,7 +188,7 @@ impl<'l> FamilyChange<'l> {
                 *is_seen = true;
                 *old
             });
-            match SeriesChange::of(of, old, series) {
+            match SeriesChange::compare(kind, old, series) {
                 Some(change) => family.add(change),
                 None => family.same += 1,
             }
@@ -195,7 +197,7 @@ impl<'l> FamilyChange<'l> {
             if let Some((old, false)) = before.remove(series.labels) {
                 family.add(SeriesChange {
                     labels: old.labels,
-                    is: Change::Gone,
+                    change: ChangeKind::Gone,
                     before: Some(old.value),
                     after: None,
                     growth: None,
@@ -214,29 +216,30 @@ impl<'l> FamilyChange<'l> {
 }
 
 impl<'l> SeriesChange<'l> {
-    /// `None` if nothing changed.
-    fn of(of: Kind, before: Option<&Series<'l>>, after: &Series<'l>) -> Option<Self> {
+    /// Compares a series with itself in the first look, if it is there. Returns `None` if nothing
+    /// changed.
+    fn compare(kind: Kind, before: Option<&Series<'l>>, after: &Series<'l>) -> Option<Self> {
         let Some(before) = before else {
             return Some(Self {
                 labels: after.labels,
-                is: Change::New,
+                change: ChangeKind::New,
                 before: None,
                 after: Some(after.value),
-                growth: count(of, &after.value).map(Number::as_f64),
+                growth: count(kind, &after.value).map(Number::as_f64),
             });
         };
         let is_new = began_again(before.start, after.start);
         if !is_new && is_same(&before.value, &after.value) {
             return None;
         }
-        let counts = count(of, &before.value).zip(count(of, &after.value));
+        let counts = count(kind, &before.value).zip(count(kind, &after.value));
         let grown = counts.map(|(before, after)| growth(before, after, is_new));
         Some(Self {
             labels: after.labels,
-            is: if grown.is_some_and(|(_, is_reset)| is_reset) {
-                Change::Reset
+            change: if grown.is_some_and(|(_, is_reset)| is_reset) {
+                ChangeKind::Reset
             } else {
-                Change::Changed
+                ChangeKind::Changed
             },
             before: Some(before.value),
             after: Some(after.value),
@@ -245,10 +248,10 @@ impl<'l> SeriesChange<'l> {
     }
 }
 
-/// What only grows: a counter, or a number of observations.
-fn count(of: Kind, value: &Value<Points<'_>>) -> Option<Number> {
+/// The part of a value that only grows: a counter, or a number of observations.
+fn count(kind: Kind, value: &Value<Points<'_>>) -> Option<Number> {
     match value {
-        Value::Number(number) => (of == Kind::Counter).then_some(*number),
+        Value::Number(number) => (kind == Kind::Counter).then_some(*number),
         // The count of some histograms and summaries is not known.
         Value::Histogram { count, .. } | Value::Summary { count, .. } => {
             (!count.is_nan()).then_some(Number::Float(*count))
@@ -307,17 +310,17 @@ mod tests {
     use quipu::{Counter, Description, Gauge, Histogram, Info, Registry, StateSet, Summary};
 
     use super::*;
-    use crate::look::of_text;
+    use crate::look::read_text;
     use quipu_client::Text;
 
     type InfoFamily<L> = quipu::Family<Info, L>;
 
     fn look(text: &str) -> Look {
-        of_text(&Text::of_bytes(text.into())).unwrap()
+        read_text(&Text::of_bytes(text.into())).unwrap()
     }
 
     #[test]
-    fn what_changed_is_found() {
+    fn all_kinds_of_changes_are_found() {
         let before = look(
             "# TYPE a counter\na{x=\"1\"} 5\na{x=\"2\"} 7\na{x=\"3\"} 1\na{x=\"4\"} 9\n\
              # TYPE b gauge\nb NaN\n# TYPE gone gauge\ngone 1\n# TYPE t gauge\nt 1\n",
@@ -329,24 +332,24 @@ mod tests {
         );
         let changes = Changes::between(&before, &after, Some(2.0));
         let families =
-            changes.families.iter().map(|family| (family.name, family.is, family.growth));
+            changes.families.iter().map(|family| (family.name, family.change, family.growth));
         let expected = [
-            ("a", Change::Changed, Some(9.0)),
-            ("gone", Change::Gone, None),
-            ("h", Change::New, Some(3.0)),
+            ("a", ChangeKind::Changed, Some(9.0)),
+            ("gone", ChangeKind::Gone, None),
+            ("h", ChangeKind::New, Some(3.0)),
             // Its type changed.
-            ("t", Change::New, Some(1.0)),
-            ("t", Change::Gone, None),
+            ("t", ChangeKind::New, Some(1.0)),
+            ("t", ChangeKind::Gone, None),
         ];
         assert_eq!(families.collect::<Vec<_>>(), expected);
         assert_eq!((changes.same_families, changes.same_series), (1, 2));
         let series = changes.families[0].series.iter();
-        let series = series.map(|series| (series.labels, series.is, series.growth));
+        let series = series.map(|series| (series.labels, series.change, series.growth));
         let expected = [
-            ("x=\"5\"", Change::New, Some(4.0)),
-            ("x=\"1\"", Change::Changed, Some(3.0)),
-            ("x=\"2\"", Change::Reset, Some(2.0)),
-            ("x=\"4\"", Change::Gone, None),
+            ("x=\"5\"", ChangeKind::New, Some(4.0)),
+            ("x=\"1\"", ChangeKind::Changed, Some(3.0)),
+            ("x=\"2\"", ChangeKind::Reset, Some(2.0)),
+            ("x=\"4\"", ChangeKind::Gone, None),
         ];
         assert_eq!(series.collect::<Vec<_>>(), expected);
         assert!(Changes::between(&after, &after, None).families.is_empty());
@@ -371,9 +374,9 @@ mod tests {
             registry.scrape().format(format, Escaping::default()).append_to(&mut bytes);
             bytes
         };
-        let text = of_text(&Text::of_bytes(shown(Format::Text))).unwrap();
-        let open = of_text(&Text::of_bytes(shown(Format::OpenMetrics))).unwrap();
-        let binary = crate::look::of_protobuf(&shown(Format::Protobuf)).unwrap();
+        let text = read_text(&Text::of_bytes(shown(Format::Text))).unwrap();
+        let open = read_text(&Text::of_bytes(shown(Format::OpenMetrics))).unwrap();
+        let binary = crate::look::read_protobuf(&shown(Format::Protobuf)).unwrap();
         let looks = [text, open, binary];
         for (before, after) in [(0, 1), (1, 0), (0, 2), (2, 0), (1, 2), (2, 1)] {
             let changes = Changes::between(&looks[before], &looks[after], None);
@@ -383,15 +386,18 @@ mod tests {
     }
 
     #[test]
-    fn start_times_are_no_family_of_one_format_only() {
+    fn start_times_in_one_format_are_not_a_family() {
         let text = "# TYPE a_total counter\na_total 5\n# TYPE a_created gauge\na_created 7\n\
                     # TYPE b counter\nb 1\n# TYPE c_created gauge\nc_created 1\n";
         let open = "# TYPE a counter\na_total 5\na_created 7\n# TYPE b unknown\nb 3\n# EOF\n";
         let (text, open) = (look(text), look(open));
         let changes = Changes::between(&text, &open, None);
-        let families = changes.families.iter().map(|family| (family.name, family.of, family.is));
-        let expected =
-            [("b", Kind::Counter, Change::Changed), ("c_created", Kind::Gauge, Change::Gone)];
+        let families =
+            changes.families.iter().map(|family| (family.name, family.kind, family.change));
+        let expected = [
+            ("b", Kind::Counter, ChangeKind::Changed),
+            ("c_created", Kind::Gauge, ChangeKind::Gone),
+        ];
         assert_eq!(families.collect::<Vec<_>>(), expected);
         assert_eq!(changes.families[0].growth, Some(2.0));
         assert_eq!(changes.same_families, 1);

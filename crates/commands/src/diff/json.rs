@@ -9,7 +9,7 @@ use crate::inspect::json::{exact, float};
 use crate::look::{Points, Value, labels};
 use quipu_process::json::escaped;
 
-/// Writes the object: families one after the other.
+/// Writes the object, one family after the other.
 pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<()> {
     let same = json!({"families": changes.same_families, "series": changes.same_series});
     write!(out, "{{\"seconds\":{},\"same\":{same},\"families\":[", json!(changes.seconds))?;
@@ -23,11 +23,11 @@ pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<(
 fn family_json(family: &FamilyChange<'_>, seconds: Option<f64>) -> Json {
     json!({
         "name": family.name,
-        "type": family.of.name(),
-        "change": family.is.name(),
+        "type": family.kind.name(),
+        "change": family.change.name(),
         "growth": family.growth.map(float),
         "same": family.same,
-        "series": family.series.iter().map(|one| series_json(one, seconds)).collect::<Vec<_>>(),
+        "series": family.series.iter().map(|change| series_json(change, seconds)).collect::<Vec<_>>(),
     })
 }
 
@@ -37,7 +37,7 @@ fn series_json(series: &SeriesChange<'_>, seconds: Option<f64>) -> Json {
     let rate = series.growth.zip(seconds).map(|(growth, seconds)| float(growth / seconds));
     json!({
         "labels": labels,
-        "change": series.is.name(),
+        "change": series.change.name(),
         "before": series.before.as_ref().map(value_json),
         "after": series.after.as_ref().map(value_json),
         "growth": series.growth.map(float),

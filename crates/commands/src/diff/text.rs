@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use quipu_segment::printable;
 
-use super::changes::{Change, Changes, FamilyChange, SeriesChange};
+use super::changes::{ChangeKind, Changes, FamilyChange, SeriesChange};
 use crate::inspect::names::{exact, number};
 use crate::look::{Points, Value, series_name};
 
@@ -13,11 +13,12 @@ pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<(
     for family in &changes.families {
         write_family(family, changes.seconds, out)?;
     }
-    let count = |is| changes.families.iter().filter(|family| family.is == is).count();
-    let (new, gone, changed) = (count(Change::New), count(Change::Gone), count(Change::Changed));
+    let count = |change| changes.families.iter().filter(|family| family.change == change).count();
+    let (new, gone, changed) =
+        (count(ChangeKind::New), count(ChangeKind::Gone), count(ChangeKind::Changed));
     let all = changes.families.iter().flat_map(|family| &family.series);
-    let series = |is| all.clone().filter(|series| series.is == is).count();
-    let grown = series(Change::Changed) + series(Change::Reset);
+    let series = |change| all.clone().filter(|series| series.change == change).count();
+    let grown = series(ChangeKind::Changed) + series(ChangeKind::Reset);
     writeln!(
         out,
         "families: {new} new, {gone} gone, {changed} changed, {} the same",
@@ -26,18 +27,18 @@ pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<(
     writeln!(
         out,
         "series: {} new, {} gone, {grown} changed, {} the same",
-        series(Change::New),
-        series(Change::Gone),
+        series(ChangeKind::New),
+        series(ChangeKind::Gone),
         changes.same_series
     )
 }
 
-fn mark(is: Change) -> char {
-    match is {
-        Change::New => '+',
-        Change::Gone => '-',
-        Change::Reset => '!',
-        Change::Changed => ' ',
+fn mark(change: ChangeKind) -> char {
+    match change {
+        ChangeKind::New => '+',
+        ChangeKind::Gone => '-',
+        ChangeKind::Reset => '!',
+        ChangeKind::Changed => ' ',
     }
 }
 
@@ -46,15 +47,17 @@ fn write_family(
     seconds: Option<f64>,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let FamilyChange { name, of, is, series, growth, .. } = family;
-    let (mark, of) = (mark(*is), of.name());
-    write!(out, "{mark} {}  {of}, {} series", printable(*name), series.len())?;
+    let FamilyChange { name, kind, change, series, growth, .. } = family;
+    let (mark, kind) = (mark(*change), kind.name());
+    write!(out, "{mark} {}  {kind}, {} series", printable(*name), series.len())?;
     match growth {
-        Some(growth) if *is == Change::Changed => writeln!(out, "  {}", grown(*growth, seconds))?,
+        Some(growth) if *change == ChangeKind::Changed => {
+            writeln!(out, "  {}", grown(*growth, seconds))?
+        }
         _ => writeln!(out)?,
     }
-    for one in series {
-        write_series(name, one, seconds, out)?;
+    for change in series {
+        write_series(name, change, seconds, out)?;
     }
     Ok(())
 }
@@ -65,20 +68,20 @@ fn write_series(
     seconds: Option<f64>,
     out: &mut impl Write,
 ) -> io::Result<()> {
-    let SeriesChange { labels, is, before, after, growth } = series;
-    write!(out, "    {} {}  ", mark(*is), printable(&series_name(name, labels)))?;
+    let SeriesChange { labels, change, before, after, growth } = series;
+    write!(out, "    {} {}  ", mark(*change), printable(&series_name(name, labels)))?;
     match (before, after) {
         (Some(before), Some(after)) => write!(out, "{} -> {}", text(before), text(after))?,
         (Some(one), None) | (None, Some(one)) => write!(out, "{}", text(one))?,
         (None, None) => {}
     }
-    if let (Change::Changed | Change::Reset, Some(growth)) = (is, growth) {
+    if let (ChangeKind::Changed | ChangeKind::Reset, Some(growth)) = (change, growth) {
         write!(out, "  {}", grown(*growth, seconds))?;
     }
-    writeln!(out, "{}", if *is == Change::Reset { ", began again from zero" } else { "" })
+    writeln!(out, "{}", if *change == ChangeKind::Reset { ", began again from zero" } else { "" })
 }
 
-/// A growth, and the rate of it.
+/// A growth and its rate.
 fn grown(growth: f64, seconds: Option<f64>) -> String {
     // An infinite number has its sign.
     let sign = if growth.is_infinite() { "" } else { "+" };
@@ -89,7 +92,7 @@ fn grown(growth: f64, seconds: Option<f64>) -> String {
     }
 }
 
-/// A difference in 15 digits: those after them come from the binary form of its two numbers.
+/// A difference in 15 digits. Further digits are errors of the binary form of its two numbers.
 fn rounded(n: f64) -> String {
     number(format!("{n:.14e}").parse().unwrap_or(n))
 }

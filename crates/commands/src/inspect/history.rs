@@ -1,8 +1,8 @@
-//! `quipu inspect --history`: what the flight recorder of a segment recorded, as the samples that
-//! an exposition would have shown at each tick.
+//! `quipu inspect --history`: the recording of a segment's flight recorder, as the samples that an
+//! exposition would have shown at each tick.
 //!
-//! The file may be in use, and is not trusted: [`Recorded`] reads it with bounds. Here, the number
-//! of values has one.
+//! The file can be in use, and is not trusted: [`Recording`] reads it with bounds. This module
+//! bounds the number of values.
 
 mod json;
 mod report;
@@ -16,25 +16,25 @@ use std::time::Duration;
 use quipu::snapshot::{Decoder, Kind};
 use quipu_segment::inspect::Inspection;
 
-use super::FormatName;
+use super::InspectFormat;
 use super::names::{append_label, number, series_name};
-use crate::look::{Look, Moment, Recorded, Value, Writer};
+use crate::look::{Look, Moment, Recording, Value, Writer};
 
 /// The recording, up to the last tick.
 pub(super) struct History {
-    recorded: Recorded,
+    recording: Recording,
     ticks: Vec<Moment>,
-    /// 1 if the first tick is before those that are shown: the first rates are since then.
+    /// 1 if the first tick is not shown, and only starts the first rates; otherwise 0.
     skipped: usize,
     samples: Vec<Sample>,
 }
 
-/// A value of a series: a series may have several, such as the count and the sum of a histogram.
-/// They follow each other.
+/// The values of a series. A histogram, for example, has several samples, such as its count and its
+/// sum, which follow each other.
 struct Sample {
     /// The name of the metric, with the suffix of the value.
     metric: String,
-    /// With all labels, as an exposition writes it.
+    /// The name with all labels, in the form of an exposition.
     name: String,
     kind: SampleKind,
     /// A value for each tick; NaN where a tick has none.
@@ -44,7 +44,7 @@ struct Sample {
 /// The kind of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SampleKind {
-    /// It goes up and down.
+    /// A value that rises and falls.
     Level,
     /// The total of a counter.
     Total,
@@ -56,12 +56,12 @@ enum SampleKind {
     Bucket,
 }
 
-/// How a value went: the values of a gauge, or the growth of a total.
+/// The course of a value: the values of a gauge, or the growth of a total.
 struct Curve<'h> {
     /// The part of the metric that is shown: `/s` for growth, `(mean)`, or nothing.
     unit: &'static str,
     name: &'h str,
-    /// NaN where there is none.
+    /// NaN where a tick has no point.
     points: Vec<f64>,
 }
 
@@ -69,17 +69,18 @@ struct Curve<'h> {
 const MAX_VALUES: usize = 1 << 25;
 
 impl History {
-    /// Reads the last part of what was recorded, of these metrics, or of all if there are none.
+    /// Reads the last part of the recording of these metrics, or of all metrics if the list is
+    /// empty.
     pub(super) fn read(
         file: &Path,
         inspection: Inspection,
         last: Duration,
         metrics: &[String],
-        format: FormatName,
+        format: InspectFormat,
     ) -> Result<Self, String> {
         let families = inspection.report().families.iter();
-        let names = families.map(|seen| {
-            [Decoder::new(&seen.schema).family(&[]).text_name(), seen.schema.name.clone()]
+        let names = families.map(|family| {
+            [Decoder::new(&family.schema).family(&[]).text_name(), family.schema.name.clone()]
         });
         let names: Vec<[String; 2]> = names.collect();
         let is_there = |name: &&String| names.iter().any(|own| own.contains(name));
@@ -89,16 +90,16 @@ impl History {
         let is_wanted =
             |own: &[String; 2]| metrics.is_empty() || metrics.iter().any(|name| own.contains(name));
         let wanted = names.into_iter().filter(is_wanted).map(|[shown, _]| shown).collect();
-        let mut recorded = Recorded::new(file, inspection)?;
-        let moments = recorded.moments();
+        let mut recording = Recording::new(file, inspection)?;
+        let moments = recording.moments();
         let end = moments.last().map_or(0, |moment| moment.time);
         let since = end.saturating_sub(u64::try_from(last.as_nanos()).unwrap_or(u64::MAX));
         let first = moments.partition_point(|moment| moment.time < since);
         let range = first.saturating_sub(1)..moments.len();
         let (mut ticks, mut index, mut samples) = (Vec::new(), HashMap::new(), Vec::new());
-        let (with_buckets, count) = (format == FormatName::Json, range.len());
+        let (with_buckets, count) = (format == InspectFormat::Json, range.len());
         let has_too_many = Cell::new(false);
-        recorded.looks(range, &|| has_too_many.get(), |moment, look| {
+        recording.visit(range, &|| has_too_many.get(), |moment, look| {
             add(&look, ticks.len(), &wanted, with_buckets, &mut index, &mut samples);
             ticks.push(moment);
             has_too_many.set(samples.len().saturating_mul(count) > MAX_VALUES);
@@ -112,53 +113,53 @@ impl History {
         let skipped = usize::from(ticks.first().is_some_and(|tick: &Moment| tick.time < since));
         samples.retain(|sample| sample.values.len() > skipped);
         samples.iter_mut().for_each(|sample| sample.values.resize(ticks.len(), f64::NAN));
-        Ok(Self { recorded, ticks, skipped, samples })
+        Ok(Self { recording, ticks, skipped, samples })
     }
 
-    /// Writes it in a format. Returns whether the file is sound.
+    /// Writes the history in a format. Returns whether the file is sound.
     pub(super) fn write(
         &self,
-        format: FormatName,
+        format: InspectFormat,
         file: &Path,
         out: &mut impl Write,
     ) -> io::Result<bool> {
         match format {
-            FormatName::Json => json::write(self, file, out)?,
-            // `run` has refused the other one.
-            FormatName::Text | FormatName::Openmetrics => report::write(self, file, out)?,
+            InspectFormat::Json => json::write(self, file, out)?,
+            // `run` has refused OpenMetrics.
+            InspectFormat::Text | InspectFormat::Openmetrics => report::write(self, file, out)?,
         }
-        Ok(self.recorded.damage().next().is_none())
+        Ok(self.recording.damage().next().is_none())
     }
 
-    /// The ticks that are shown.
+    /// Returns the ticks that are shown.
     fn shown(&self) -> &[Moment] {
         &self.ticks[self.skipped..]
     }
 
-    /// The nanoseconds from the first tick that the recorder holds to the last one.
+    /// Returns the nanoseconds from the first tick that the recorder holds to the last one.
     fn held(&self) -> u64 {
-        let moments = self.recorded.moments();
+        let moments = self.recording.moments();
         let (first, last) = (moments.first(), moments.last());
         first.zip(last).map_or(0, |(first, last)| last.time.saturating_sub(first.time))
     }
 
-    /// Whether the process that records lives; `None` if that is not known.
+    /// Returns whether the process that records lives; `None` if it is not known.
     fn is_alive(&self) -> Option<bool> {
-        match self.recorded.writer() {
+        match self.recording.writer() {
             Writer::Lives => Some(true),
             Writer::Ended | Writer::Died => Some(false),
             Writer::Unknown => None,
         }
     }
 
-    /// The ticks before and after each gap.
+    /// Returns the ticks before and after each gap.
     fn gaps(&self) -> impl Iterator<Item = (Moment, Moment)> {
-        let longest = self.recorded.longest_step();
+        let longest = self.recording.longest_step();
         let pairs = self.shown().windows(2).map(|pair| (pair[0], pair[1]));
         pairs.filter(move |(from, to)| to.time.saturating_sub(from.time) > longest)
     }
 
-    /// All values as they went.
+    /// Returns the courses of all values.
     fn curves(&self) -> Vec<Curve<'_>> {
         let mut curves = Vec::new();
         for (at, sample) in self.samples.iter().enumerate() {
@@ -175,14 +176,14 @@ impl History {
         curves
     }
 
-    /// The values at the tick before each tick and at the tick.
+    /// Returns the values at the tick before each tick and at the tick.
     fn steps(&self, sample: &Sample) -> impl Iterator<Item = (f64, f64)> {
         let before = |at: usize| at.checked_sub(1).map_or(f64::NAN, |before| sample.values[before]);
         (self.skipped..self.ticks.len()).map(move |at| (before(at), sample.values[at]))
     }
 
-    /// By how much a total grew in a second; NaN if it is not known. A total that is less than it
-    /// was has started again from zero.
+    /// Returns the growth of a total in a second; NaN if it is not known. A total that fell has
+    /// started again from zero.
     fn rates(&self, totals: &Sample) -> Vec<f64> {
         let ticks = self.skipped..self.ticks.len();
         // Without a tick before the first one, the value before is NaN, and so is the first rate.
@@ -195,7 +196,7 @@ impl History {
         rates.collect()
     }
 
-    /// The mean of what was observed since the tick before; NaN if nothing was.
+    /// Returns the mean of the observations since the tick before; NaN if there were none.
     fn means(&self, sums: &Sample, counts: &Sample) -> Vec<f64> {
         let means = self.steps(sums).zip(self.steps(counts)).map(|(sums, counts)| {
             let count = counts.1 - counts.0;
@@ -205,7 +206,7 @@ impl History {
     }
 }
 
-/// Adds the values of a tick, the number of which is given, of the families that are wanted.
+/// Adds the values of the wanted families at a tick, whose number is given.
 fn add(
     look: &Look,
     tick: usize,
@@ -216,11 +217,11 @@ fn add(
 ) {
     for series in look.series() {
         let family = &look.families()[series.family as usize];
-        if family.of == Kind::Info || !wanted.contains(&family.name) {
+        if family.kind == Kind::Info || !wanted.contains(&family.name) {
             continue;
         }
         let name = series_name(&family.name, series.labels);
-        let mut at = *index.entry((family.of, name)).or_insert(samples.len());
+        let mut at = *index.entry((family.kind, name)).or_insert(samples.len());
         let mut put = |suffix: &str, bound: Option<f64>, kind, value| {
             if at == samples.len() {
                 let (metric, mut labels) =
@@ -237,7 +238,7 @@ fn add(
             values.push(value);
             at += 1;
         };
-        let kind = if family.of == Kind::Counter { SampleKind::Total } else { SampleKind::Level };
+        let kind = if family.kind == Kind::Counter { SampleKind::Total } else { SampleKind::Level };
         match series.value {
             Value::Number(n) => put("", None, kind, n.as_f64()),
             Value::Histogram { count, sum, buckets, .. } => {
@@ -260,7 +261,7 @@ fn add(
     }
 }
 
-/// A number in at most a few digits.
+/// Formats a number in a few digits.
 fn short(n: f64) -> String {
     if n.is_nan() {
         return "-".into();

@@ -69,14 +69,14 @@ fn seconds(nanos: u64) -> f64 {
 }
 
 fn owners(inspection: &Inspection, file: &Path) -> Json {
-    let open = processes::open(file)
+    let open = processes::find_open(file)
         .into_iter()
-        .map(|open| json!({"pid": open.pid, "name": open.name, "state": open.state.to_string()}));
+        .map(|process| json!({"pid": process.pid, "name": process.name, "state": process.state.to_string()}));
     let owners =
         inspection.report().owners.iter().map(
             |owner| json!({"token": owner.token, "alive": owner.is_alive, "has": owner.holding}),
         );
-    let named = processes::named(inspection).into_iter().map(|(token, (pid, is_alive))| {
+    let named = processes::gauge_processes(inspection).into_iter().map(|(token, (pid, is_alive))| {
         json!({"token": token, "alive": is_alive, "pid": pid, "has": "gauges of processes"})
     });
     json!({"open": Json::from_iter(open), "tokens": Json::from_iter(owners.chain(named))})
@@ -168,7 +168,7 @@ fn value_json(decoder: &mut Decoder, cells: &[u64]) -> Json {
         Value::Histogram(histogram) => {
             let buckets = histogram.buckets.iter();
             let buckets: Vec<_> =
-                buckets.map(|it| json!([float(it.bound), it.count as f64])).collect();
+                buckets.map(|bucket| json!([float(bucket.bound), bucket.count as f64])).collect();
             let is_whole = !buckets.is_empty();
             json!({"sum": float(histogram.sum), "buckets": is_whole.then_some(buckets)})
         }

@@ -9,7 +9,7 @@ use quipu::snapshot::{ALONE, Decoder, Value, each_series};
 use quipu_segment::inspect::{FamilySeen, HeaderSeen, Inspection, Report};
 use quipu_segment::printable;
 
-use super::left_out;
+use super::left_out_message;
 use super::names::{exact, number, series_text};
 use super::processes;
 
@@ -48,9 +48,9 @@ pub(super) fn write(
             damage.extend(values(inspection, family, out)?);
         }
     }
-    if let Some(what) = left_out(inspection.left_out()) {
+    if let Some(message) = left_out_message(inspection.left_out()) {
         title("left out", out)?;
-        writeln!(out, "  {what}")?;
+        writeln!(out, "  {message}")?;
     }
     damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
     damage.dedup();
@@ -105,13 +105,18 @@ fn header(inspection: &Inspection, out: &mut impl Write) -> io::Result<()> {
 fn owners(inspection: &Inspection, file: &Path, out: &mut impl Write) -> io::Result<()> {
     title("processes", out)?;
     let mut rows = Vec::new();
-    for open in processes::open(file) {
-        let state = match open.state {
+    for process in processes::find_open(file) {
+        let state = match process.state {
             'T' | 't' => "stopped",
             'Z' => "ended",
             _ => "runs",
         };
-        rows.push(vec![open.pid.to_string(), state.into(), open.name, "has the file open".into()]);
+        rows.push(vec![
+            process.pid.to_string(),
+            state.into(),
+            process.name,
+            "has the file open".into(),
+        ]);
     }
     let life = |is_alive: Option<bool>| match is_alive {
         Some(true) => "lives",
@@ -119,13 +124,13 @@ fn owners(inspection: &Inspection, file: &Path, out: &mut impl Write) -> io::Res
         None => "unknown",
     };
     for owner in &inspection.report().owners {
-        let what = format!("has {}", owner.holding);
+        let note = format!("has {}", owner.holding);
         let token = format!("token {}", owner.token);
-        rows.push(vec![token, life(owner.is_alive).into(), String::new(), shown(&what)]);
+        rows.push(vec![token, life(owner.is_alive).into(), String::new(), shown(&note)]);
     }
-    for (token, (pid, is_alive)) in processes::named(inspection) {
-        let what = format!("pid {pid} has set a gauge of processes");
-        rows.push(vec![format!("token {token}"), life(is_alive).into(), String::new(), what]);
+    for (token, (pid, is_alive)) in processes::gauge_processes(inspection) {
+        let note = format!("pid {pid} has set a gauge of processes");
+        rows.push(vec![format!("token {token}"), life(is_alive).into(), String::new(), note]);
     }
     if rows.is_empty() {
         return writeln!(out, "  none that this user may see");
@@ -136,7 +141,7 @@ fn owners(inspection: &Inspection, file: &Path, out: &mut impl Write) -> io::Res
 fn memory(report: &Report, series: u64, out: &mut impl Write) -> io::Result<()> {
     let Some(header) = &report.header else { return Ok(()) };
     title("memory", out)?;
-    let sum = |of: fn(&FamilySeen) -> u64| report.families.iter().map(of).sum::<u64>();
+    let sum = |size: fn(&FamilySeen) -> u64| report.families.iter().map(size).sum::<u64>();
     let live = sum(|family| family.series_bytes);
     let index = sum(|family| family.index_bytes);
     let mut each = String::new();
@@ -223,7 +228,7 @@ fn values(
             return;
         }
         let text = series_text(&name, decoder.labels(series));
-        // Most need no look at each character.
+        // Most names need no look at each character.
         let is_plain = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         let text = if is_plain { text } else { shown(&text) };
         let value = value_text(&mut decoder, series.cells);
@@ -267,7 +272,7 @@ pub(super) fn shown(text: &str) -> String {
     printable(text).to_string()
 }
 
-/// The boot of the machine.
+/// Returns the id of this boot of the machine.
 fn this_boot() -> Option<[u8; 16]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
@@ -278,7 +283,7 @@ pub(super) fn hex(bytes: &[u8; 16]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A number of bytes with a unit.
+/// Formats a number of bytes with a unit.
 fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
@@ -293,16 +298,16 @@ fn size(bytes: u64) -> String {
     format!("{amount:.1} {}", UNITS[unit])
 }
 
-/// Nanoseconds of Unix time as a date.
+/// Formats nanoseconds of Unix time as a date.
 pub(crate) fn date(nanos: u64) -> String {
     if nanos == 0 {
         return "never".into();
     }
-    // All of them are before the year 2555.
+    // All times are before the year 2555.
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_nanos(nanos)).to_string()
 }
 
-/// Nanoseconds as a length of time. Fractions of a second are shown where they are most of it.
+/// Formats nanoseconds as a length of time. Fractions of a second are shown up to a minute.
 pub(crate) fn duration(nanos: u64) -> String {
     let duration = Duration::from_nanos(nanos);
     let whole = match duration.as_secs() {

@@ -1,4 +1,4 @@
-//! What only all families together show: names that come twice or collide, units that are mixed.
+//! The rules about all families together: names that occur twice or collide, units that are mixed.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -18,7 +18,7 @@ pub(super) struct Names {
     families: HashMap<String, Option<u64>>,
     /// Names of samples, and the families that they belong to.
     samples: HashMap<String, String>,
-    /// Units by what the name is without them: the unit, the name of the family, its line.
+    /// Families by their names with the base unit: the unit, the name of the family, its line.
     units: BTreeMap<String, Vec<(String, String, Option<u64>)>>,
 }
 
@@ -31,7 +31,7 @@ impl Names {
         self.typed.insert(name.to_owned());
     }
 
-    /// Whether a family has a help text, and whether it has a type.
+    /// Returns whether a family has a help text, and whether it has a type.
     pub(super) fn described(&self, name: &str) -> (bool, bool) {
         (self.helped.contains(name), self.typed.contains(name))
     }
@@ -48,38 +48,38 @@ impl Names {
         findings.families += 1;
         findings.series += family.metrics().len() as u64;
         if self.families.insert(name.to_owned(), line).is_some() {
-            let what = "its lines are in several places, and should follow each other";
-            return findings.add(name, Rule::Split, what, line);
+            let message = "its lines are in several places, and should follow each other";
+            return findings.add(name, Rule::Split, message, line);
         }
         for sample in samples(name, family, format) {
             let other = self.samples.entry(sample.clone()).or_insert_with(|| name.to_owned());
             if other != name {
-                let what = format!("it has samples {sample:?}, as the family {other:?} has");
-                findings.add(name, Rule::Collision, what, line);
+                let message = format!("it has samples {sample:?}, as the family {other:?} has");
+                findings.add(name, Rule::Collision, message, line);
             }
         }
-        if let Some((unit, base)) = units::of_name(name) {
+        if let Some((unit, base)) = units::find_unit(name) {
             let key = name.replacen(unit, base, 1);
             let others = self.units.entry(key).or_default();
             others.push((unit.to_owned(), name.to_owned(), line));
         }
     }
 
-    /// Adds what is known when all families are.
+    /// Adds the findings that need all families.
     pub(super) fn finish(&mut self, findings: &mut Findings) {
         for families in self.units.values() {
             for (unit, name, line) in families.iter().skip(1) {
                 let (first, other, _) = &families[0];
                 if unit != first {
-                    let what = format!("{other:?} has the same in {first}: use one unit");
-                    findings.add(name, Rule::MixedUnits, what, *line);
+                    let message = format!("{other:?} has the same in {first}: use one unit");
+                    findings.add(name, Rule::MixedUnits, message, *line);
                 }
             }
         }
     }
 }
 
-/// The names of the samples of a family.
+/// Returns the names of a family's samples.
 fn samples(name: &str, family: Family<'_>, format: TextFormat) -> Vec<String> {
     let suffixes: &[&str] = match (family.kind(), format) {
         (FamilyType::Histogram, _) => &["_bucket", "_count", "_sum"],

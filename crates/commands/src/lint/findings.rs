@@ -1,4 +1,4 @@
-//! What was found.
+//! The findings of a check.
 
 use std::collections::BTreeMap;
 
@@ -81,16 +81,16 @@ impl Rule {
     }
 }
 
-/// What is wrong with a metric.
+/// A fault of a metric.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding {
-    /// The name of its family, or of a sample; empty if it is not about one.
+    /// The name of the family or sample; empty if the fault is of no metric.
     pub(super) metric: String,
     pub(super) rule: Rule,
-    pub(super) what: String,
-    /// The first line where it is seen.
+    pub(super) message: String,
+    /// The first line with the fault.
     pub(super) line: Option<u64>,
-    /// How often it is seen.
+    /// The number of lines with the fault.
     pub(super) count: u64,
 }
 
@@ -99,17 +99,17 @@ pub(super) struct Finding {
 pub(super) struct Unreadable {
     pub(super) line: u64,
     pub(super) offset: usize,
-    pub(super) what: String,
+    pub(super) message: String,
 }
 
-/// All of it.
+/// All findings.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// By metric, rule and text.
     found: BTreeMap<(String, Rule, String), (Option<u64>, u64)>,
     unreadable: Vec<Unreadable>,
     ignored: Vec<Rule>,
-    /// The lines that were not checked, and those of rules that are not left out.
+    /// The number of lines that were not checked, and of these, the number without an ignored rule.
     pub(super) unchecked: u64,
     missing: u64,
     pub(super) more: u64,
@@ -125,18 +125,18 @@ impl Findings {
         Self { ignored: ignored.to_vec(), ..Self::default() }
     }
 
-    /// Adds what was found. What is found again is counted.
+    /// Adds a finding, or counts it if it was added before.
     pub(super) fn add(
         &mut self,
         metric: &str,
         rule: Rule,
-        what: impl Into<String>,
+        message: impl Into<String>,
         line: Option<u64>,
     ) {
         if self.ignored.contains(&rule) {
             return;
         }
-        let key = (metric.to_owned(), rule, what.into());
+        let key = (metric.to_owned(), rule, message.into());
         if self.found.len() >= MAX && !self.found.contains_key(&key) {
             self.more += 1;
             return;
@@ -145,35 +145,36 @@ impl Findings {
         *count += 1;
     }
 
-    /// Adds that a line was not checked. No format has the limit: the line may be right.
-    pub(super) fn unchecked(&mut self, metric: &str, rule: Rule, what: &str, line: u64) {
-        self.add(metric, rule, format!("{what}, and was not checked"), Some(line));
+    /// Adds a line that was not checked. No format has the limit, so the line can be right.
+    pub(super) fn unchecked(&mut self, metric: &str, rule: Rule, message: &str, line: u64) {
+        self.add(metric, rule, format!("{message}, and was not checked"), Some(line));
         self.unchecked += 1;
         self.missing += u64::from(!self.ignored.contains(&rule));
     }
 
+    /// Adds a line that cannot be read.
     pub(super) fn unreadable(&mut self, error: &TextLineError) {
         match self.unreadable.len() < MAX {
             true => self.unreadable.push(Unreadable {
                 line: error.line(),
                 offset: error.offset(),
-                what: error.to_string(),
+                message: error.to_string(),
             }),
             false => self.more += 1,
         }
     }
 
-    /// The lines that cannot be read.
+    /// Returns the lines that cannot be read.
     pub(super) fn lines(&self) -> &[Unreadable] {
         &self.unreadable
     }
 
-    /// What was found, by metric.
+    /// Returns the findings, sorted by metric.
     pub(super) fn all(&self) -> impl ExactSizeIterator<Item = Finding> {
-        self.found.iter().map(|((metric, rule, what), (line, count))| Finding {
+        self.found.iter().map(|((metric, rule, message), (line, count))| Finding {
             metric: metric.clone(),
             rule: *rule,
-            what: what.clone(),
+            message: message.clone(),
             line: *line,
             count: *count,
         })

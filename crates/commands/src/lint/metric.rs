@@ -1,4 +1,4 @@
-//! What promlint misses in a family: its values, its labels, how many series it has.
+//! The rules about a family that promlint does not contain: values, labels, the number of series.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -14,8 +14,8 @@ pub(super) fn check(
     add: &mut impl FnMut(Rule, String),
 ) {
     if !is_plain(name) {
-        let what = "its name needs quotes, which only Prometheus 3 and OpenMetrics 2 read";
-        add(Rule::Quoted, what.into());
+        let message = "its name needs quotes, which only Prometheus 3 and OpenMetrics 2 read";
+        add(Rule::Quoted, message.into());
     }
     if family.help().contains(|c: char| c.is_control() && c != '\n') {
         add(Rule::Control, "its help text has control characters".into());
@@ -38,11 +38,11 @@ pub(super) fn check(
                 add(Rule::CounterValue, format!("a counter should not be {total}"));
             }
             MetricValue::Histogram(histogram) => {
-                let of_metric: Vec<u64> =
+                let metric_bounds: Vec<u64> =
                     histogram.buckets().map(|bucket| bucket.upper_bound.to_bits()).collect();
-                if *bounds.get_or_insert_with(|| of_metric.clone()) != of_metric {
-                    let what = "its series have different buckets, and cannot be added up";
-                    add(Rule::Buckets, what.into());
+                if *bounds.get_or_insert_with(|| metric_bounds.clone()) != metric_bounds {
+                    let message = "its series have different buckets, and cannot be added up";
+                    add(Rule::Buckets, message.into());
                 }
                 buckets(histogram, add);
             }
@@ -60,7 +60,7 @@ pub(super) fn check(
 }
 
 fn buckets(histogram: Histogram<'_>, add: &mut impl FnMut(Rule, String)) {
-    let mut add = |what: &str| add(Rule::Buckets, what.to_owned());
+    let mut add = |message: &str| add(Rule::Buckets, message.to_owned());
     if histogram.sum.is_none() && histogram.native.is_none() {
         add("it has no _sum, so that averages are not known");
     }
@@ -103,8 +103,11 @@ fn label_names(family: Family<'_>, add: &mut impl FnMut(Rule, String)) {
                 [] => "none".to_owned(),
                 names => names.join(", "),
             };
-            let what = "its series have different labels";
-            add(Rule::LabelNames, format!("{what}: {}; {}", list(expected), list(&names(metric))));
+            let message = "its series have different labels";
+            add(
+                Rule::LabelNames,
+                format!("{message}: {}; {}", list(expected), list(&names(metric))),
+            );
             return;
         }
     }
@@ -115,30 +118,30 @@ fn label_name(name: &str, add: &mut impl FnMut(Rule, String)) {
         add(Rule::LabelReserved, format!("labels that begin with \"__\" are removed: {name:?}"));
     }
     if matches!(name, "job" | "instance") {
-        let what = "a scraper sets this label, and renames that of the metric";
-        add(Rule::LabelReserved, format!("{what} to \"exported_{name}\": {name:?}"));
+        let message = "a scraper sets this label, and renames that of the metric";
+        add(Rule::LabelReserved, format!("{message} to \"exported_{name}\": {name:?}"));
     }
     if !is_plain(name) {
-        let what = "a label's name needs quotes, which only Prometheus 3 reads";
-        add(Rule::Quoted, format!("{what}: {name:?}"));
+        let message = "a label's name needs quotes, which only Prometheus 3 reads";
+        add(Rule::Quoted, format!("{message}: {name:?}"));
     }
 }
 
-/// Names the label that most of the series come from.
+/// Adds a finding with the label that has the most values.
 fn cardinality(family: Family<'_>, max_series: usize, add: &mut impl FnMut(Rule, String)) {
     let mut values: BTreeMap<&str, HashSet<&str>> = BTreeMap::new();
     for (name, value) in family.metrics().flat_map(FamilyMetric::labels) {
         values.entry(name).or_default().insert(value);
     }
     let most = values.iter().max_by_key(|(_, values)| values.len());
-    let of = most.map_or_else(String::new, |(name, values)| {
+    let largest = most.map_or_else(String::new, |(name, values)| {
         format!("; the label {name:?} has {} values", values.len())
     });
     let count = family.metrics().len();
-    add(Rule::Cardinality, format!("{count} series, more than {max_series}{of}"));
+    add(Rule::Cardinality, format!("{count} series, more than {max_series}{largest}"));
 }
 
-/// Whether a name has only the characters that names had before Prometheus 3.
+/// Returns whether a name has only the characters that were allowed before Prometheus 3.
 fn is_plain(name: &str) -> bool {
     let is_first = name.as_bytes().first().is_some_and(|byte| !byte.is_ascii_digit());
     is_first && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_:".contains(&byte))

@@ -1,17 +1,17 @@
-//! The rules of Prometheus' promlint, with its texts. Whether a family has a help text, and whether
-//! its series are unique, is known to the caller.
+//! The rules of Prometheus' promlint, with its texts. The caller checks whether a family has a help
+//! text, and whether its series are unique.
 //!
 //! <https://github.com/prometheus/client_golang/tree/main/prometheus/testutil/promlint>
 
 use quipu_wire::remote::exposition::{Family, FamilyType};
 
 use super::findings::Rule;
-use super::units::{ABBREVIATIONS, of_name};
+use super::units::{ABBREVIATIONS, find_unit};
 
 /// Checks a family.
 pub(super) fn check(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &str)) {
     let kind = family.kind();
-    if let Some((unit, base)) = of_name(name).filter(|(unit, base)| unit != base) {
+    if let Some((unit, base)) = find_unit(name).filter(|(unit, base)| unit != base) {
         add(Rule::Unit, &format!("use base unit {base:?} instead of {unit:?}"));
     }
     let is_typed = kind != FamilyType::Unknown;
@@ -54,8 +54,8 @@ fn reserved(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &str)) {
     }
     for suffix in ["_count", "_sum"] {
         if !is_histogram && !is_summary && name.ends_with(suffix) {
-            let what = "non-histogram and non-summary metrics should not have";
-            add(Rule::Reserved, &format!("{what} {suffix:?} suffix"));
+            let message = "non-histogram and non-summary metrics should not have";
+            add(Rule::Reserved, &format!("{message} {suffix:?} suffix"));
         }
     }
     let has = |label: &str| {
@@ -70,7 +70,7 @@ fn reserved(name: &str, family: Family<'_>, add: &mut impl FnMut(Rule, &str)) {
     }
 }
 
-/// The name of a type in names of metrics. Infos and state sets are OpenMetrics' own.
+/// Returns the name of a type in names of metrics. Only OpenMetrics has infos and state sets.
 fn type_name(kind: FamilyType) -> Option<&'static str> {
     match kind {
         FamilyType::Counter => Some("counter"),
@@ -82,7 +82,7 @@ fn type_name(kind: FamilyType) -> Option<&'static str> {
     }
 }
 
-/// Whether an upper case letter follows a lower case one.
+/// Returns whether an upper case letter follows a lower case letter.
 fn is_camel(name: &str) -> bool {
     name.as_bytes()
         .windows(2)

@@ -1,4 +1,4 @@
-//! Writes what was found.
+//! Writes the findings.
 
 use std::io::{self, Write};
 
@@ -6,25 +6,25 @@ use quipu_segment::printable;
 use serde_json::{Value as Json, json};
 
 use super::findings::{Finding, Findings, Unreadable};
-use crate::output::FormatName;
+use crate::output::OutputFormat;
 use quipu_process::json::escaped;
 
 pub(super) fn write(
     findings: &Findings,
-    format: FormatName,
+    format: OutputFormat,
     out: &mut impl Write,
 ) -> io::Result<()> {
     match format {
-        FormatName::Text => text(findings, out),
-        FormatName::Json => json(findings, out),
+        OutputFormat::Text => text(findings, out),
+        OutputFormat::Json => json(findings, out),
     }
 }
 
 fn text(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
-    for Unreadable { what, .. } in findings.lines() {
-        writeln!(out, "{}", printable(&what))?;
+    for Unreadable { message, .. } in findings.lines() {
+        writeln!(out, "{}", printable(&message))?;
     }
-    for Finding { metric, rule, what, line, count } in findings.all() {
+    for Finding { metric, rule, message, line, count } in findings.all() {
         if let Some(line) = line {
             write!(out, "line {line}: ")?;
         }
@@ -32,7 +32,7 @@ fn text(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
             write!(out, "{}: ", printable(&metric))?;
         }
         let times = if count > 1 { format!(", {count} times") } else { String::new() };
-        writeln!(out, "{} ({}{times})", printable(&what), rule.name())?;
+        writeln!(out, "{} ({}{times})", printable(&message), rule.name())?;
     }
     if findings.more > 0 {
         writeln!(out, "and {} more", findings.more)?;
@@ -50,13 +50,13 @@ fn text(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
 
 fn json(findings: &Findings, out: &mut impl Write) -> io::Result<()> {
     let lines = findings.lines().iter().map(
-        |Unreadable { line, offset, what }| json!({"line": line, "offset": offset, "what": what}),
+        |Unreadable { line, offset, message }| json!({"line": line, "offset": offset, "what": message}),
     );
-    let found = findings.all().map(|Finding { metric, rule, what, line, count }| {
+    let found = findings.all().map(|Finding { metric, rule, message, line, count }| {
         json!({
             "metric": metric,
             "rule": rule.name(),
-            "what": what,
+            "what": message,
             "line": line,
             "count": count,
         })

@@ -1,97 +1,97 @@
 use super::*;
 
-/// The metrics and rules of what is found in a text that says what each metric is.
-fn found(text: &str) -> Vec<(String, Rule)> {
+/// Checks an exposition whose lines can all be read. Returns the metrics and rules of the findings.
+fn find(text: &str) -> Vec<(String, Rule)> {
     let findings = check(&Text::of_bytes(text.into()), 2, &[]);
     assert!(findings.lines().is_empty(), "{findings:?}");
     findings.all().map(|finding| (finding.metric, finding.rule)).collect()
 }
 
-/// A text with the help and the type of a family before it.
-fn family(name: &str, of: &str, samples: &str) -> String {
-    format!("# HELP {name} Help.\n# TYPE {name} {of}\n{samples}\n")
+/// Returns samples after the help and the type of their family.
+fn family(name: &str, kind: &str, samples: &str) -> String {
+    format!("# HELP {name} Help.\n# TYPE {name} {kind}\n{samples}\n")
 }
 
 #[track_caller]
-fn has(text: &str, expected: &[(&str, Rule)]) {
+fn expect(text: &str, expected: &[(&str, Rule)]) {
     let expected: Vec<_> =
         expected.iter().map(|(name, rule)| ((*name).to_owned(), *rule)).collect();
-    assert_eq!(found(text), expected, "{text}");
+    assert_eq!(find(text), expected, "{text}");
 }
 
 #[test]
 fn sound_metrics_have_no_findings() {
-    has(&family("a_total", "counter", "a_total{x=\"1\"} 1\na_total{x=\"2\"} 2"), &[]);
-    has(&family("b", "gauge", "b NaN"), &[]);
-    has(&family("c", "untyped", "c -1"), &[]);
+    expect(&family("a_total", "counter", "a_total{x=\"1\"} 1\na_total{x=\"2\"} 2"), &[]);
+    expect(&family("b", "gauge", "b NaN"), &[]);
+    expect(&family("c", "untyped", "c -1"), &[]);
     let buckets = "d_bucket{le=\"1\"} 1\nd_bucket{le=\"+Inf\"} 2\nd_sum 3\nd_count 2";
-    has(&family("d", "histogram", buckets), &[]);
-    has(&family("e", "summary", "e{quantile=\"0.5\"} 1\ne_sum 3\ne_count 2"), &[]);
+    expect(&family("d", "histogram", buckets), &[]);
+    expect(&family("e", "summary", "e{quantile=\"0.5\"} 1\ne_sum 3\ne_count 2"), &[]);
     let counter = family("f", "counter", "f_total 1\nf_created 7");
-    has(&format!("{counter}{}# EOF\n", family("g", "info", "g_info{v=\"1\"} 1")), &[]);
+    expect(&format!("{counter}{}# EOF\n", family("g", "info", "g_info{v=\"1\"} 1")), &[]);
     let unit =
         "# HELP h_seconds Help.\n# TYPE h_seconds gauge\n# UNIT h_seconds seconds\nh_seconds 1";
-    has(&format!("{unit}\n# EOF\n"), &[]);
+    expect(&format!("{unit}\n# EOF\n"), &[]);
 }
 
 #[test]
-fn values_of_a_kind_are_checked() {
+fn values_are_checked_by_the_type_of_their_family() {
     let histogram = |samples: &str| family("h", "histogram", samples);
     let wrong = [("h", Rule::Buckets)];
-    has(&histogram("h_bucket{le=\"1\"} 1\nh_sum 1\nh_count 1"), &wrong);
-    has(&histogram("h_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1"), &wrong);
-    has(&histogram("h_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 2"), &wrong);
-    has(&histogram("h_bucket{le=\"+Inf\"} 1\nh_count 1"), &wrong);
-    has(&histogram("h_sum 1\nh_count 2"), &wrong);
+    expect(&histogram("h_bucket{le=\"1\"} 1\nh_sum 1\nh_count 1"), &wrong);
+    expect(&histogram("h_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 1"), &wrong);
+    expect(&histogram("h_bucket{le=\"+Inf\"} 1\nh_sum 1\nh_count 2"), &wrong);
+    expect(&histogram("h_bucket{le=\"+Inf\"} 1\nh_count 1"), &wrong);
+    expect(&histogram("h_sum 1\nh_count 2"), &wrong);
     let one = "h_bucket{x=\"1\",le=\"1\"} 1\nh_bucket{x=\"1\",le=\"+Inf\"} 1\nh_sum{x=\"1\"} 1\n";
     let two = "h_bucket{x=\"2\",le=\"2\"} 1\nh_bucket{x=\"2\",le=\"+Inf\"} 1\nh_sum{x=\"2\"} 1";
-    has(&histogram(&format!("{one}{two}")), &wrong);
-    has(
+    expect(&histogram(&format!("{one}{two}")), &wrong);
+    expect(
         &histogram("h_bucket{le=\"x\"} 1\nh_bucket{le=\"+Inf\"} 1\nh_sum 1"),
         &[("h_bucket", Rule::Bound)],
     );
-    has(
+    expect(
         &family("s", "summary", "s{quantile=\"95\"} 1\ns_sum 1\ns_count 1"),
         &[("s", Rule::Quantile)],
     );
-    has(&family("s", "summary", "s{quantile=\"0.5\"} 1"), &[("s", Rule::Parts)]);
-    has(&family("a_total", "counter", "a_total -1"), &[("a_total", Rule::CounterValue)]);
-    has(&family("a", "gauge", "a 1 1700000000000"), &[("a", Rule::Timestamp)]);
+    expect(&family("s", "summary", "s{quantile=\"0.5\"} 1"), &[("s", Rule::Parts)]);
+    expect(&family("a_total", "counter", "a_total -1"), &[("a_total", Rule::CounterValue)]);
+    expect(&family("a", "gauge", "a 1 1700000000000"), &[("a", Rule::Timestamp)]);
 }
 
 #[test]
 fn labels_and_names_are_checked() {
     let gauge = |samples: &str| family("a", "gauge", samples);
-    has(&gauge("a{x=\"\"} 1"), &[("a", Rule::LabelEmpty)]);
-    has(&gauge(&format!("a{{x=\"{}\"}} 1", "v".repeat(257))), &[("a", Rule::LabelLong)]);
-    has(&gauge("a{x=\"\u{1b}[2J\"} 1"), &[("a", Rule::Control)]);
-    has(&gauge("a{x=\"1\"} 1\na{y=\"1\"} 1"), &[("a", Rule::LabelNames)]);
-    has(
+    expect(&gauge("a{x=\"\"} 1"), &[("a", Rule::LabelEmpty)]);
+    expect(&gauge(&format!("a{{x=\"{}\"}} 1", "v".repeat(257))), &[("a", Rule::LabelLong)]);
+    expect(&gauge("a{x=\"\u{1b}[2J\"} 1"), &[("a", Rule::Control)]);
+    expect(&gauge("a{x=\"1\"} 1\na{y=\"1\"} 1"), &[("a", Rule::LabelNames)]);
+    expect(
         &gauge("a{job=\"x\",__y=\"1\"} 1"),
         &[("a", Rule::LabelReserved), ("a", Rule::LabelReserved)],
     );
-    has(&gauge("a{x=\"1\",y=\"2\"} 1\na{y=\"2\",x=\"1\"} 1"), &[("a", Rule::Duplicate)]);
-    has(&gauge("a{x=\"1\"} 1\na{x=\"2\"} 1\na{x=\"3\"} 1"), &[("a", Rule::Cardinality)]);
+    expect(&gauge("a{x=\"1\",y=\"2\"} 1\na{y=\"2\",x=\"1\"} 1"), &[("a", Rule::Duplicate)]);
+    expect(&gauge("a{x=\"1\"} 1\na{x=\"2\"} 1\na{x=\"3\"} 1"), &[("a", Rule::Cardinality)]);
     let quoted = "# HELP \"a.b\" Help.\n# TYPE \"a.b\" gauge\n{\"a.b\",\"c d\"=\"1\"} 1\n";
-    has(quoted, &[("a.b", Rule::Quoted), ("a.b", Rule::Quoted)]);
-    has("# TYPE a gauge\na 1\n", &[("a", Rule::Help)]);
-    has("# HELP a Help.\na 1\n", &[("a", Rule::Type)]);
+    expect(quoted, &[("a.b", Rule::Quoted), ("a.b", Rule::Quoted)]);
+    expect("# TYPE a gauge\na 1\n", &[("a", Rule::Help)]);
+    expect("# HELP a Help.\na 1\n", &[("a", Rule::Type)]);
 }
 
 #[test]
-fn families_are_compared_with_each_other() {
+fn names_and_units_of_all_families_are_compared() {
     let (a, b) = (family("a", "gauge", "a{x=\"1\"} 1"), family("b", "gauge", "b 1"));
-    has(&format!("{a}{b}a{{x=\"2\"}} 1\n"), &[("a", Rule::Split)]);
-    has(&format!("# TYPE a gauge\n{a}"), &[("a", Rule::Misplaced)]);
+    expect(&format!("{a}{b}a{{x=\"2\"}} 1\n"), &[("a", Rule::Split)]);
+    expect(&format!("# TYPE a gauge\n{a}"), &[("a", Rule::Misplaced)]);
     let summary = family("x", "summary", "x_sum 1\nx_count 1");
     let other = family("x_count", "untyped", "x_count 2");
-    has(&format!("{other}{summary}"), &[("x", Rule::Collision)]);
+    expect(&format!("{other}{summary}"), &[("x", Rule::Collision)]);
     let seconds = family("x_seconds", "gauge", "x_seconds 1");
     let millis = family("x_milliseconds", "gauge", "x_milliseconds 1");
     let expected = [("x_milliseconds", Rule::Unit), ("x_milliseconds", Rule::MixedUnits)];
-    has(&format!("{seconds}{millis}"), &expected);
+    expect(&format!("{seconds}{millis}"), &expected);
     let unit = "# HELP h Help.\n# TYPE h gauge\n# UNIT h seconds\nh 1\n# EOF\n";
-    has(unit, &[("h", Rule::UnitSuffix)]);
+    expect(unit, &[("h", Rule::UnitSuffix)]);
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn each_line_that_cannot_be_read_is_listed() {
     assert_eq!(check(&text, 2, &[]).outcome(), Outcome::Sound);
     text.format = TextFormat::OpenMetrics;
     let findings = check(&text, 2, &[]);
-    assert!(findings.lines()[0].what.contains("# EOF"), "{findings:?}");
+    assert!(findings.lines()[0].message.contains("# EOF"), "{findings:?}");
     text.content_type = Some(String::new());
     assert_eq!(
         check(&text, 2, &[]).all().map(|finding| finding.rule).next(),

@@ -1,4 +1,4 @@
-//! Units in names, as Prometheus' promlint knows them.
+//! The units in names that Prometheus' promlint knows.
 
 /// Units, and the base unit that a name should have instead.
 const UNITS: [(&str, &str); 24] = [
@@ -33,12 +33,12 @@ const PREFIXES: [&str; 18] = [
     "mebi", "giga", "gibi", "tera", "tebi", "peta", "pebi",
 ];
 
-/// What names should not have instead of a unit.
+/// The abbreviations that names should not have.
 pub(super) const ABBREVIATIONS: [&str; 14] =
     ["s", "ms", "us", "ns", "sec", "b", "kb", "mb", "gb", "tb", "pb", "m", "h", "d"];
 
-/// The first unit in a name, and its base unit.
-pub(super) fn of_name(name: &str) -> Option<(&str, &'static str)> {
+/// Finds the first unit in a name. Returns the unit and its base unit.
+pub(super) fn find_unit(name: &str) -> Option<(&str, &'static str)> {
     let base = |unit: &str| UNITS.iter().find(|(name, _)| *name == unit).map(|(_, base)| *base);
     name.split('_').find_map(|word| {
         let prefixed = || PREFIXES.iter().find_map(|prefix| base(word.strip_prefix(prefix)?));
@@ -51,14 +51,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_found_in_names() {
+    fn the_first_unit_in_a_name_is_found() {
         assert_eq!(
-            of_name("request_duration_milliseconds_total"),
+            find_unit("request_duration_milliseconds_total"),
             Some(("milliseconds", "seconds"))
         );
-        assert_eq!(of_name("x_bytes"), Some(("bytes", "bytes")));
-        assert_eq!(of_name("kibibits"), Some(("kibibits", "bytes")));
-        assert_eq!(of_name("x_minutes_seconds"), Some(("minutes", "seconds")));
-        assert_eq!(of_name("second_kilo_x"), None);
+        assert_eq!(find_unit("x_bytes"), Some(("bytes", "bytes")));
+        assert_eq!(find_unit("kibibits"), Some(("kibibits", "bytes")));
+        assert_eq!(find_unit("x_minutes_seconds"), Some(("minutes", "seconds")));
+        assert_eq!(find_unit("second_kilo_x"), None);
     }
 }

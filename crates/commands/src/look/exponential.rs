@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_have_their_bounds() {
+    fn exponential_buckets_become_upper_bounds_with_counts() {
         let buckets = |schema, zero, negative: &[(i32, f64)], positive: &[(i32, f64)]| {
             let mut buckets = Vec::new();
             let sides = [negative, positive].map(|side| side.iter().copied());

@@ -8,10 +8,10 @@ use super::exponential;
 use super::{Family, Look, Points, Value};
 use quipu_client::Text;
 
-/// Adds the series of an exposition. Lines that cannot be read are left out, and reported.
+/// Adds the series of an exposition. Lines that cannot be read are left out and reported.
 ///
 /// # Errors
-/// If not a single line can be read.
+/// An exposition without a line that can be read.
 pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
     let mut reader = TextReader::new(&text.bytes, Options::new(text.format));
     let mut families = Families::new(text.format, Limits::default());
@@ -30,7 +30,7 @@ pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
         };
         if let Some(problem) = problem {
             first_error.get_or_insert_with(|| problem.clone());
-            look.own_problem(&problem);
+            look.add_target_problem(&problem);
         }
     }
     families.finish(|family| add_family(look, text.format, family));
@@ -45,24 +45,24 @@ pub(super) fn read(text: &Text, look: &mut Look) -> Result<(), String> {
 /// Adds the series of an exposition in Prometheus' protobuf format.
 ///
 /// # Errors
-/// What cannot be read: the rest is left out.
+/// A message that cannot be read. The rest is left out.
 pub(super) fn read_protobuf(bytes: &[u8], look: &mut Look) -> Result<(), String> {
-    // Its names are those of the text format.
+    // Its names are the names of the text format.
     let each = |family: wire::Family<'_>| add_family(look, TextFormat::Prometheus, family);
     wire::read_families(bytes, Limits::default(), each).map_err(|error| error.to_string())
 }
 
 fn add_family(look: &mut Look, format: TextFormat, family: wire::Family<'_>) {
-    let of = type_of(family.kind());
+    let kind = type_of(family.kind());
     // OpenMetrics leaves these suffixes out of the name of the family.
-    let suffix = match (format, of) {
+    let suffix = match (format, kind) {
         (TextFormat::OpenMetrics, Kind::Counter) => "_total",
         (TextFormat::OpenMetrics, Kind::Info) => "_info",
         _ => "",
     };
     let number = look.family(Family {
         name: format!("{}{suffix}", family.name()),
-        of,
+        kind,
         help: family.help().to_owned(),
         unit: family.unit().to_owned(),
     });
@@ -76,9 +76,9 @@ fn add_family(look: &mut Look, format: TextFormat, family: wire::Family<'_>) {
             | wire::MetricValue::Unknown(n) => Value::Number(Number::Float(n)),
             wire::MetricValue::Histogram(histogram) => {
                 let is_exponential = fill(&mut buckets, histogram);
-                let counted = buckets.iter().map(|(_, count)| count).sum();
+                let bucket_sum = buckets.iter().map(|(_, count)| count).sum();
                 Value::Histogram {
-                    count: histogram.count.unwrap_or(counted),
+                    count: histogram.count.unwrap_or(bucket_sum),
                     sum: histogram.sum.unwrap_or(f64::NAN),
                     buckets: &buckets,
                     is_exponential,
@@ -161,7 +161,7 @@ mod tests {
         for text in [prometheus, &openmetrics] {
             let look = look(text);
             assert_eq!(names(&look), ["hits_total{a=\"1\"}", "took"]);
-            assert_eq!(look.families()[0].of, Kind::Counter);
+            assert_eq!(look.families()[0].kind, Kind::Counter);
             let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)][..];
             let is_exponential = false;
             let expected = Value::Histogram { count: 3.0, sum: 4.0, buckets, is_exponential };

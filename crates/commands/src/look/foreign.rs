@@ -18,7 +18,7 @@ const HEAD: u64 = 64 << 10;
 /// be read.
 pub(crate) fn describe(path: &Path) -> Option<String> {
     let head = open_regular(path).and_then(read_head).ok()?;
-    let what = match &head[..] {
+    let message = match &head[..] {
         head if head.starts_with(&MAGIC) => return None,
         [] => "it is empty: its program has just created it, or was killed while it did",
         head if snapshot::is_snapshot(head) => {
@@ -30,7 +30,7 @@ pub(crate) fn describe(path: &Path) -> Option<String> {
         }
         _ => "it is not a segment: its first 8 bytes are not \"QUIPUSEG\"",
     };
-    Some(what.to_owned())
+    Some(message.to_owned())
 }
 
 fn read_head(file: File) -> io::Result<Vec<u8>> {

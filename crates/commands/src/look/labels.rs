@@ -1,9 +1,9 @@
-//! The labels of a series, from the text that `Look` keeps.
+//! The labels of a series, from the string that `Look` stores.
 
 use std::borrow::Cow;
 
 /// The names and values in `name="value",name="value"`. Names that are quoted lose their quotes.
-/// What is not of that form ends the labels.
+/// Text of another form ends the labels.
 pub(crate) fn labels(text: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -23,7 +23,7 @@ pub(crate) fn labels(text: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, 
     })
 }
 
-/// A text in quotes at the beginning, without its escapes.
+/// Reads a quoted string at the beginning, and removes its escapes.
 fn quoted<'t>(rest: &mut &'t str) -> Option<Cow<'t, str>> {
     let text = rest.strip_prefix('"')?;
     let mut is_escaped = false;

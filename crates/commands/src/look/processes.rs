@@ -41,7 +41,7 @@ pub(super) fn mapped(
         }
     }
     let mut names = HashSet::new();
-    let mut open = Open::new(pid);
+    let mut open = FileOpener::new(pid);
     Ok(found.into_iter().map(move |((path, id), range)| {
         let file = open.file(&path, id, &range);
         // Several that were removed may have had the same path.
@@ -66,18 +66,18 @@ pub(super) fn without_mark(path: &str) -> &str {
 }
 
 /// Opens the files of mappings.
-struct Open {
+struct FileOpener {
     pid: u32,
     /// The links of the files that the process has open, by their path and inode number.
     links: Option<HashMap<(String, u64), PathBuf>>,
 }
 
-impl Open {
+impl FileOpener {
     fn new(pid: u32) -> Self {
         Self { pid, links: None }
     }
 
-    /// The file that is mapped. Its path may name another one now.
+    /// Opens the mapped file. Its path can name another file now.
     fn file(&mut self, path: &str, id: FileId, range: &str) -> Option<File> {
         let pid = self.pid;
         let is_same = |found: FileId| found == id;
@@ -90,7 +90,8 @@ impl Open {
         found.or_else(of_range).or_else(|| self.by_link(path, id.1))
     }
 
-    /// A file that the process has also open, at the path and with the inode number of the mapping.
+    /// Opens a file that the process has open, too, with the path and the inode number of the
+    /// mapping.
     fn by_link(&mut self, path: &str, inode: u64) -> Option<File> {
         let links = self.links.get_or_insert_with(|| links(self.pid));
         let link = links.get(&(path.to_owned(), inode))?;
@@ -155,16 +156,16 @@ mod tests {
         let id = file_id(&held.metadata().unwrap());
         let is_held = |found: Option<File>| file_id(&found.unwrap().metadata().unwrap()) == id;
         // By the path, which the list escapes, it is not found.
-        assert!(is_held(Open::new(pid).file(&text, id, none)));
-        assert!(is_held(Open::new(pid).file(path.to_str().unwrap(), id, none)));
+        assert!(is_held(FileOpener::new(pid).file(&text, id, none)));
+        assert!(is_held(FileOpener::new(pid).file(path.to_str().unwrap(), id, none)));
         // Another device, as on btrfs.
-        assert!(is_held(Open::new(pid).file(&text, (id.0 + 1, id.1), none)));
+        assert!(is_held(FileOpener::new(pid).file(&text, (id.0 + 1, id.1), none)));
         fs::remove_file(&path).unwrap();
         fs::write(&path, "other").unwrap();
         let marked = format!("{text}{MARK}");
-        assert!(is_held(Open::new(pid).file(&marked, id, none)));
-        assert!(Open::new(pid).file(path.to_str().unwrap(), id, none).is_none());
+        assert!(is_held(FileOpener::new(pid).file(&marked, id, none)));
+        assert!(FileOpener::new(pid).file(path.to_str().unwrap(), id, none).is_none());
         drop(held);
-        assert!(Open::new(pid).file(&marked, id, none).is_none());
+        assert!(FileOpener::new(pid).file(&marked, id, none).is_none());
     }
 }

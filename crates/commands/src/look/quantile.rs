@@ -63,18 +63,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_those_of_prometheus() {
-        let of = |q, buckets: &[(f64, f64)]| quantile(q, buckets.iter().copied(), false);
+    fn quantiles_equal_the_estimates_of_prometheus() {
+        let classic = |q, buckets: &[(f64, f64)]| quantile(q, buckets.iter().copied(), false);
         let inf = f64::INFINITY;
         let buckets = [(1.0, 10.0), (2.0, 10.0), (4.0, 0.0), (inf, 0.0)];
-        assert_eq!(of(0.5, &buckets), Some(1.0));
-        assert_eq!(of(0.75, &buckets), Some(1.5));
-        assert_eq!(of(0.0, &buckets), Some(0.0));
-        assert_eq!(of(1.0, &buckets), Some(2.0));
+        assert_eq!(classic(0.5, &buckets), Some(1.0));
+        assert_eq!(classic(0.75, &buckets), Some(1.5));
+        assert_eq!(classic(0.0, &buckets), Some(0.0));
+        assert_eq!(classic(1.0, &buckets), Some(2.0));
         // Beyond the last bound.
-        assert_eq!(of(0.99, &[(1.0, 1.0), (inf, 9.0)]), Some(1.0));
-        assert_eq!(of(0.99, &[(inf, 9.0)]), None);
-        assert_eq!(of(0.5, &[(-1.0, 4.0), (1.0, 4.0), (inf, 0.0)]), Some(-1.0));
+        assert_eq!(classic(0.99, &[(1.0, 1.0), (inf, 9.0)]), Some(1.0));
+        assert_eq!(classic(0.99, &[(inf, 9.0)]), None);
+        assert_eq!(classic(0.5, &[(-1.0, 4.0), (1.0, 4.0), (inf, 0.0)]), Some(-1.0));
         let native = |q, buckets: &[(f64, f64)]| quantile(q, buckets.iter().copied(), true);
         // The middle of 1 to 4, and of -4 to -1, by their logarithms.
         assert_eq!(native(0.5, &[(1.0, 0.0), (4.0, 10.0)]), Some(2.0));
@@ -89,8 +89,8 @@ mod tests {
         assert_eq!(native(0.6, &[below[0], below[1], zero[0], zero[1]]), Some(-0.25));
         let both = [below[0], below[1], zero[0], zero[1], gap, above];
         assert_eq!(native(0.5, &both), Some(0.0));
-        assert_eq!(of(0.5, &[]), None);
-        assert_eq!(of(0.5, &[(1.0, 0.0), (inf, 0.0)]), None);
-        assert_eq!(of(0.5, &[(1.0, f64::NAN), (inf, -1.0)]), None);
+        assert_eq!(classic(0.5, &[]), None);
+        assert_eq!(classic(0.5, &[(1.0, 0.0), (inf, 0.0)]), None);
+        assert_eq!(classic(0.5, &[(1.0, f64::NAN), (inf, -1.0)]), None);
     }
 }

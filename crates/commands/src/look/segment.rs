@@ -1,6 +1,5 @@
 //! Looks into segment files: nothing in them is changed, locked or trusted. A copy of the file is
-//! read as a scrape reads a segment. Of a file that is damaged, the cells are read as far as they
-//! can be.
+//! read like a segment in a scrape. The cells of a damaged file are read as far as possible.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +12,10 @@ use quipu_sources::segment_file;
 
 use super::Look;
 use super::sink::LookSink;
-use crate::inspect::{MAX_COPY, left_out};
+use crate::inspect::{MAX_COPY, left_out_message};
 
-/// Passes on the series of a segment file that scrapes show. Returns how many of them were left
-/// out, and what is damaged.
+/// Passes on the series of a segment file that scrapes show. Returns the number of series that were
+/// left out, and the damage.
 pub(crate) fn visit(
     file: File,
     name: &Path,
@@ -30,20 +29,23 @@ pub(crate) fn visit(
     Ok((inspection.left_out(), damage))
 }
 
-/// Adds the series of a segment file. What is damaged is left out, and reported with the name.
+/// Adds the series of a segment file. Damaged series are left out and reported with the name.
 pub(super) fn read(file: File, name: &Path, look: &mut Look) -> Result<(), String> {
     let visited = visit(file, name, &mut LookSink::new(look));
     let (count, damage) = visited.map_err(|error| error.to_string())?;
     let name = printable(name);
-    if let Some(what) = left_out(count) {
-        look.problem(format!("{name}: {what}"));
+    if let Some(message) = left_out_message(count) {
+        look.add_problem(format!("{name}: {message}"));
     }
     if let Some(first) = damage.first() {
         let others = match damage.len() {
             1 => String::new(),
             count => format!(", and {} more: see quipu inspect", count - 1),
         };
-        look.problem(format!("{name}: damaged at byte {}: {}{others}", first.at, first.message));
+        look.add_problem(format!(
+            "{name}: damaged at byte {}: {}{others}",
+            first.at, first.message
+        ));
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The sink that adds what a scrape passes on to a look.
+//! The sink that adds the series of a scrape to a look.
 
 use quipu::snapshot::{self, Family, Histogram, Number, Series, Sink};
 
@@ -9,8 +9,7 @@ pub(super) struct LookSink<'l> {
     look: &'l mut Look,
     family: u32,
     points: Vec<(f64, f64)>,
-    /// Whether the series were recorded: without exponential buckets, and without the moment of
-    /// quantiles.
+    /// Whether the series are from a recording, which has no exponential buckets and no quantiles.
     is_recorded: bool,
 }
 
@@ -19,7 +18,7 @@ impl<'l> LookSink<'l> {
         Self { look, family: 0, points: Vec::new(), is_recorded: false }
     }
 
-    pub(super) fn of_recording(look: &'l mut Look) -> Self {
+    pub(super) fn for_recording(look: &'l mut Look) -> Self {
         Self { is_recorded: true, ..Self::new(look) }
     }
 }
@@ -54,7 +53,7 @@ impl Sink for LookSink<'_> {
     fn family(&mut self, family: &Family<'_>) {
         self.family = self.look.family(super::Family {
             name: family.text_name(),
-            of: family.kind,
+            kind: family.kind,
             help: family.help.to_owned(),
             unit: family.unit.to_owned(),
         });
@@ -68,8 +67,8 @@ impl Sink for LookSink<'_> {
             | snapshot::Value::Gauge(n)
             | snapshot::Value::Unknown(n) => Value::Number(n),
             snapshot::Value::Info => Value::Number(Number::Unsigned(1)),
-            snapshot::Value::Histogram(ref given) => {
-                histogram(given, self.is_recorded, &mut self.points)
+            snapshot::Value::Histogram(ref value) => {
+                histogram(value, self.is_recorded, &mut self.points)
             }
             snapshot::Value::Summary { quantiles, count, sum } => {
                 let quantiles = if self.is_recorded { &[] } else { quantiles };

@@ -1,4 +1,4 @@
-//! Where a look comes from: a file, a directory, a process, or a URL.
+//! The targets of a look: files, directories, processes and URLs.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
@@ -9,32 +9,32 @@ use std::time::Duration;
 use quipu_segment::inspect::open_regular;
 use quipu_segment::printable;
 
-use super::files::Files;
+use super::client_files::ClientFiles;
 use super::{Look, exposition, processes, segment};
 use quipu_client::Text;
 use quipu_client::fetch::{fetch, fetch_protobuf, with_path};
 use quipu_sources::places::{self, Found, Kind};
 use quipu_sources::segment_file::{SegmentFile, begins_like_one};
 
-/// What an argument of the command line names.
+/// A target that an argument of the command line names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A segment, or an exposition that was saved.
+    /// A segment, or a saved exposition.
     File(PathBuf),
-    /// Segments, and files of other clients.
+    /// A directory with segments and files of other clients.
     Directory(PathBuf),
-    /// An exposition.
+    /// The URL of an exposition.
     Url(String),
-    /// The segments that a process has mapped.
+    /// A process that has mapped segments.
     Process(u32),
 }
 
-/// Looks at a target again and again.
+/// A target that is looked at again and again, and the state between the looks.
 pub(crate) struct Source {
     target: Target,
     /// The directories with files of other clients that were read before.
-    files: HashMap<PathBuf, Files>,
-    /// Whether the file was a segment once: if it is damaged, it stays one.
+    files: HashMap<PathBuf, ClientFiles>,
+    /// Whether the file was a segment before. A damaged segment is still read like a segment.
     was_segment: bool,
     protobuf: Protobuf,
 }
@@ -42,13 +42,13 @@ pub(crate) struct Source {
 /// Whether a server shows more in protobuf than in text: the buckets of native histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protobuf {
-    /// It had no histogram without buckets so far.
+    /// The server has shown no histogram without buckets so far.
     Unknown,
     ShowsMore,
     ShowsNoMore,
 }
 
-/// How long a server may take for a response.
+/// The longest wait for the response of a server.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The most bytes of an exposition in a file.
 const MAX_TEXT: u64 = 256 << 20;
@@ -56,9 +56,8 @@ const MAX_TEXT: u64 = 256 << 20;
 const MAX_SOURCES: usize = 1000;
 
 impl Target {
-    /// What the argument names: a URL if it begins like one, with the path `/metrics` unless it has
-    /// another one; otherwise what is at this path. A
-    /// number is a process, unless a file has that name.
+    /// Reads an argument. A URL without a path gets the path `/metrics`. A number names a process,
+    /// unless a file has that name. Anything else is a path.
     pub(crate) fn parse(argument: &OsStr) -> Self {
         let path = PathBuf::from(argument);
         let text = argument.to_str().unwrap_or_default();
@@ -72,7 +71,7 @@ impl Target {
         }
     }
 
-    /// The name to show.
+    /// Returns the name to show.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::File(path) | Self::Directory(path) => printable(path).to_string(),
@@ -88,19 +87,19 @@ impl Source {
         Self { target, files, was_segment: false, protobuf: Protobuf::Unknown }
     }
 
-    /// Looks.
+    /// Takes a look.
     ///
     /// # Errors
-    /// What failed, with the name of the target. The next look may succeed.
+    /// A failure, with the name of the target. The next look can succeed.
     pub(crate) fn look(&mut self) -> Result<Look, String> {
         let mut look = Look::at(self.target.name());
-        let looked = match &self.target {
+        let result = match &self.target {
             Target::File(path) => read_file(path, &mut self.was_segment, &mut look),
             Target::Directory(path) => read_directory(path, &mut self.files, &mut look),
             Target::Url(url) => read_url(url, &mut self.protobuf, &mut look),
             Target::Process(pid) => read_process(*pid, &mut look),
         };
-        looked.map_err(|error| format!("{}: {}", self.target.name(), printable(&error)))?;
+        result.map_err(|error| format!("{}: {}", self.target.name(), printable(&error)))?;
         Ok(look)
     }
 }
@@ -128,7 +127,7 @@ fn read_url(url: &str, protobuf: &mut Protobuf, look: &mut Look) -> Result<(), S
 }
 
 fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(), String> {
-    // A pipe, a device or a socket is refused without waiting for it.
+    // A pipe, a device or a socket is refused without a wait.
     let file = open_regular(path).map_err(|error| match error.kind() {
         ErrorKind::NotFound if is_host_and_port(path) => {
             format!("{error}; if it is a server, use http://{}", path.display())
@@ -148,17 +147,17 @@ fn read_file(path: &Path, was_segment: &mut bool, look: &mut Look) -> Result<(),
     exposition::read(&Text::of_bytes(bytes), look)
 }
 
-/// Whether a path looks like the address of a server, without a scheme.
+/// Returns whether a path looks like the address of a server without a scheme.
 fn is_host_and_port(path: &Path) -> bool {
     let text = path.to_str().unwrap_or_default();
     let port = text.rsplit_once(':').map(|(_, port)| port.split('/').next().unwrap_or_default());
     port.is_some_and(|port| port.parse::<u16>().is_ok())
 }
 
-/// Reads what the daemon finds in a directory, and names it as the daemon does.
+/// Reads the sources that the daemon finds in a directory, under the names that the daemon uses.
 fn read_directory(
     path: &Path,
-    files: &mut HashMap<PathBuf, Files>,
+    files: &mut HashMap<PathBuf, ClientFiles>,
     look: &mut Look,
 ) -> Result<(), String> {
     let places::Look { mut found, faults, is_cut, .. } = places::look_at(path);
@@ -169,18 +168,18 @@ fn read_directory(
                  counter_1.db) or of Ruby's DirectFileStore (such as metric_x___1.bin)"
                     .into()
             },
-            |(_, what)| what,
+            |(_, message)| message,
         ));
     }
-    for (path, what) in faults {
-        look.problem(format!("{}: {what}", printable(&path)));
+    for (path, message) in faults {
+        look.add_problem(format!("{}: {message}", printable(&path)));
     }
     if is_cut {
-        look.own_problem("there are more files than are looked at");
+        look.add_target_problem("there are more files than are looked at");
     }
     if found.len() > MAX_SOURCES {
-        let what = format!("only {MAX_SOURCES} of {} sources are shown", found.len());
-        look.own_problem(&what);
+        let message = format!("only {MAX_SOURCES} of {} sources are shown", found.len());
+        look.add_target_problem(&message);
         found.truncate(MAX_SOURCES);
     }
     let mut names = HashSet::new();
@@ -193,13 +192,13 @@ fn read_directory(
         look.set_source(Some(name));
         match kind {
             Kind::Segment => {
-                if let Err(error) = read_found(&root, &path, look) {
-                    look.problem(format!("{}: {error}", printable(&path)));
+                if let Err(error) = read_found_segment(&root, &path, look) {
+                    look.add_problem(format!("{}: {error}", printable(&path)));
                 }
             }
             Kind::Directory => {
-                let of = || Files::of(&path, &root);
-                files.entry(path.clone()).or_insert_with(of).read(look);
+                let open = || ClientFiles::new(&path, &root);
+                files.entry(path.clone()).or_insert_with(open).read(look);
             }
         }
     }
@@ -207,14 +206,19 @@ fn read_directory(
     Ok(())
 }
 
-/// Reads a segment that was found in a directory.
-fn read_found(root: &Path, path: &Path, look: &mut Look) -> Result<(), String> {
-    read_opened(SegmentFile::open_below(root, path).map_err(|error| error.to_string())?, path, look)
+/// Opens and reads a segment that was found in a directory.
+fn read_found_segment(root: &Path, path: &Path, look: &mut Look) -> Result<(), String> {
+    read_open_file(
+        SegmentFile::open_below(root, path).map_err(|error| error.to_string())?,
+        path,
+        look,
+    )
 }
 
-fn read_opened(file: SegmentFile, path: &Path, look: &mut Look) -> Result<(), String> {
+/// Reads a segment from its open file.
+fn read_open_file(file: SegmentFile, path: &Path, look: &mut Look) -> Result<(), String> {
     match file.is_segment() {
-        // The same file, whatever its path names by now.
+        // The open file, although its path can name another one by now.
         Ok(true) => segment::read(file.into_file(), path, look),
         // Its process has just created it.
         Ok(false) if file.is_empty() => Ok(()),
@@ -229,10 +233,10 @@ fn read_process(pid: u32, look: &mut Look) -> Result<(), String> {
     for (name, file) in processes::mapped(pid)? {
         let Some(file) = file else {
             if Path::new(processes::without_mark(&name)).extension() == Some("quipu".as_ref()) {
-                let why = "was removed or replaced, or this user may not read it: run as root";
-                let what = format!("{}: the file {why}", printable(&name));
-                look.problem(what.clone());
-                lost = Some(what);
+                let reason = "was removed or replaced, or this user may not read it: run as root";
+                let message = format!("{}: the file {reason}", printable(&name));
+                look.add_problem(message.clone());
+                lost = Some(message);
             }
             continue;
         };
@@ -241,16 +245,16 @@ fn read_process(pid: u32, look: &mut Look) -> Result<(), String> {
         }
         count += 1;
         if count > MAX_SOURCES {
-            look.own_problem(&format!("only {MAX_SOURCES} segments are shown"));
+            look.add_target_problem(&format!("only {MAX_SOURCES} segments are shown"));
             break;
         }
         look.set_source(Some(name.clone()));
         if let Err(error) = segment::read(file, Path::new(&name), look) {
-            look.problem(format!("{}: {error}", printable(&name)));
+            look.add_problem(format!("{}: {error}", printable(&name)));
         }
     }
     match (count, lost) {
-        (0, Some(what)) => Err(what),
+        (0, Some(message)) => Err(message),
         (0, None) => Err("it has mapped no segment: name the file, a directory, or a URL".into()),
         _ => Ok(()),
     }
@@ -264,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_told_apart() {
+    fn arguments_are_files_directories_urls_or_processes() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("77");
         fs::write(&file, "a 1\n").unwrap();
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_that_was_opened_is_read_whatever_its_path_names_by_then() {
+    fn an_open_file_is_read_although_its_path_names_another_one() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         for (name, metric) in [("a.quipu", "jobs"), ("secret", "secrets")] {
@@ -288,15 +292,15 @@ mod tests {
         fs::remove_file(path("a.quipu")).unwrap();
         std::os::unix::fs::symlink("secret", path("a.quipu")).unwrap();
         let mut look = Look::default();
-        read_opened(file, &path("a.quipu"), &mut look).unwrap();
+        read_open_file(file, &path("a.quipu"), &mut look).unwrap();
         let names: Vec<&str> = look.families.iter().map(|family| &*family.name).collect();
         assert_eq!(names, ["jobs_total"]);
         let mut look = Look::default();
-        assert!(read_found(directory.path(), &path("a.quipu"), &mut look).is_err());
+        assert!(read_found_segment(directory.path(), &path("a.quipu"), &mut look).is_err());
     }
 
     #[test]
-    fn what_cannot_be_read_is_an_error_with_its_name() {
+    fn errors_name_the_target_that_cannot_be_read() {
         let directory = tempfile::tempdir().unwrap();
         let look = |target| Source::new(target).look().map(|_| ()).unwrap_err();
         let path = directory.path().to_owned();

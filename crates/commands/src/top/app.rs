@@ -1,5 +1,5 @@
-//! What the user sees and does: where they are, what is selected, what is typed. Keys and looks
-//! change it; `view` draws it.
+//! The state of the program: the place of the user, the selection, the prompt. Keys and looks
+//! change the state, and `view` draws it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -9,33 +9,33 @@ use quipu_segment::printable;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::filter::Filter;
-use super::history::Levels;
-use super::list::{FamilyKey, Item, Place, Sort, What, label_names, list};
+use super::list::{FamilyKey, Item, Place, Sort, Subject, label_names, list};
 use super::model::{Model, Row};
 use super::replay::{Playback, Step};
+use super::trend::Levels;
 use crate::look::Look;
 
 /// The state of the program.
 #[derive(Debug)]
 pub(super) struct App {
-    /// The name of what is looked at.
+    /// The name of the target.
     pub(super) target: String,
     pub(super) model: Model,
-    /// Where the user is, and the places before. It is never empty.
+    /// The places of the user, the current one last. The list is never empty.
     places: Vec<Visit>,
     pub(super) sort: Sort,
     pub(super) is_reversed: bool,
-    /// The filter as typed, and as it is used.
+    /// The filter as typed and as parsed.
     pub(super) filter: (String, Filter),
-    /// What is searched for.
+    /// The text of the last search.
     search: String,
     pub(super) items: Vec<Item>,
     /// The first item or line on the screen.
     pub(super) offset: usize,
-    /// How many of them there is room for.
+    /// The number of items or lines that there is room for.
     room: usize,
-    /// What is being typed.
-    pub(super) input: Option<Input>,
+    /// The prompt, while the user types.
+    pub(super) prompt: Option<Prompt>,
     /// The files and lines that the last look could not read.
     pub(super) problems: Vec<String>,
     /// The series that the rows do not show, although everything was read.
@@ -46,59 +46,59 @@ pub(super) struct App {
     pub(super) levels: Levels,
     /// The moment of a recording, if one is shown.
     pub(super) replay: Option<Playback>,
-    /// The signal that ends the program; 0 if none has come.
+    /// The signal that ends the program; 0 if there was none.
     pub(super) signal: Arc<AtomicUsize>,
 }
 
-/// A place, and what is selected there.
+/// A place and the selection there.
 #[derive(Debug)]
 struct Visit {
     place: Place,
     selected: usize,
-    /// What the user selected: it is found again when the list changes. Otherwise, the first item
-    /// is selected.
-    key: Option<Key>,
+    /// The item that the user selected, which is found again when the list changes. Without a key,
+    /// the first item is selected.
+    key: Option<ItemKey>,
 }
 
-/// What an item is, whatever its number.
+/// The key of an item, which stays the same when the numbers of items change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Key {
+enum ItemKey {
     Family(FamilyKey),
     Group(String),
     Row(FamilyKey, String),
 }
 
-/// A text that is being typed.
+/// A line that the user types.
 #[derive(Debug)]
-pub(super) struct Input {
-    pub(super) of: Purpose,
+pub(super) struct Prompt {
+    pub(super) purpose: Purpose,
     pub(super) text: String,
-    /// The filter before.
+    /// The filter before the prompt was opened.
     before: String,
 }
 
-/// What a text is for.
+/// The purpose of a prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     Filter,
     Search,
 }
 
-/// What the caller has to do after a key.
+/// The action that the caller must take after a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Nothing,
     Quit,
     /// The interval or the pause has changed.
     Pace,
-    /// To another moment of the recording.
+    /// A step to another moment of the recording.
     Step(Step),
 }
 
 /// The bounds of the interval, for the flag and for the keys.
 pub(super) const INTERVALS: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(3600)];
-/// The most bytes of a filter or search.
-const MAX_INPUT: usize = 200;
+/// The most bytes of a prompt.
+const MAX_PROMPT: usize = 200;
 
 impl App {
     pub(super) fn new(target: String, interval: Duration) -> Self {
@@ -113,7 +113,7 @@ impl App {
             items: Vec::new(),
             offset: 0,
             room: 1,
-            input: None,
+            prompt: None,
             problems: Vec::new(),
             notes: Vec::new(),
             interval,
@@ -125,22 +125,22 @@ impl App {
         }
     }
 
-    /// Takes a look of this moment, or why there is none: then the rows stay as they are.
+    /// Shows a look, which was taken at this time. After an error, the rows stay unchanged.
     pub(super) fn look(&mut self, look: &Result<Look, String>, at: Duration) {
         match look {
             Ok(look) => {
                 self.model.update(look, at);
                 self.problems = look.problems();
                 let count = self.model.duplicates();
-                let what = "series have the name and labels of another: the first is shown";
-                self.notes = (count > 0).then(|| format!("{count} {what}")).into_iter().collect();
+                let note = "series have the name and labels of another: the first is shown";
+                self.notes = (count > 0).then(|| format!("{count} {note}")).into_iter().collect();
                 self.list();
             }
             Err(error) => self.problems = vec![error.clone()],
         }
     }
 
-    /// Goes to a place that has none before it.
+    /// Goes to a first place, and forgets the others.
     pub(super) fn start_at(&mut self, place: Place) {
         self.places.clear();
         self.go(place);
@@ -163,20 +163,20 @@ impl App {
         self.places.last().map_or(0, |visit| visit.selected)
     }
 
-    /// The series that is shown alone, if it is still there.
+    /// Returns the series of a series' page, if it still exists.
     pub(super) fn row(&self) -> Option<&Row> {
         let Place::Series { family, labels } = self.place() else { return None };
         let row = self.model.find(self.model.number(family)?, labels)?;
         self.model.rows().get(row as usize)
     }
 
-    /// Makes the list again, and keeps what is selected.
+    /// Makes the list again, and keeps the selection.
     pub(super) fn list(&mut self) {
         self.items = list(&self.model, self.place(), &self.filter.1, self.sort, self.is_reversed);
         let selected = match &self.visit().key.clone() {
             None => 0,
             Some(key) => {
-                let found = self.items.iter().position(|item| self.is(item, key));
+                let found = self.items.iter().position(|item| self.has_key(item, key));
                 found.unwrap_or(self.selected().min(self.items.len().saturating_sub(1)))
             }
         };
@@ -184,15 +184,16 @@ impl App {
         self.fit(self.room);
     }
 
-    fn is(&self, item: &Item, key: &Key) -> bool {
-        let is_family = |number: u32, (name, of): &FamilyKey| {
+    /// Returns whether an item has this key.
+    fn has_key(&self, item: &Item, key: &ItemKey) -> bool {
+        let is_family = |number: u32, (name, kind): &FamilyKey| {
             let family = &self.model.families()[number as usize];
-            family.name == *name && family.of == *of
+            family.name == *name && family.kind == *kind
         };
-        match (&item.what, key) {
-            (What::Family(number), Key::Family(family)) => is_family(*number, family),
-            (What::Group(value), Key::Group(other)) => value == other,
-            (What::Row(row), Key::Row(family, labels)) => {
+        match (&item.subject, key) {
+            (Subject::Family(number), ItemKey::Family(family)) => is_family(*number, family),
+            (Subject::Group(value), ItemKey::Group(other)) => value == other,
+            (Subject::Row(row), ItemKey::Row(family, labels)) => {
                 let row = &self.model.rows()[*row as usize];
                 *row.labels == **labels && is_family(row.family, family)
             }
@@ -202,22 +203,22 @@ impl App {
 
     fn family_key(&self, number: u32) -> FamilyKey {
         let family = &self.model.families()[number as usize];
-        (family.name.clone(), family.of)
+        (family.name.clone(), family.kind)
     }
 
-    fn key_of(&self, item: &Item) -> Key {
-        match &item.what {
-            What::Family(number) => Key::Family(self.family_key(*number)),
-            What::Group(value) => Key::Group(value.clone()),
-            What::Row(row) => {
+    fn item_key(&self, item: &Item) -> ItemKey {
+        match &item.subject {
+            Subject::Family(number) => ItemKey::Family(self.family_key(*number)),
+            Subject::Group(value) => ItemKey::Group(value.clone()),
+            Subject::Row(row) => {
                 let row = &self.model.rows()[*row as usize];
-                Key::Row(self.family_key(row.family), row.labels.to_string())
+                ItemKey::Row(self.family_key(row.family), row.labels.to_string())
             }
         }
     }
 
     fn select(&mut self, selected: usize) {
-        let key = self.items.get(selected).map(|item| self.key_of(item));
+        let key = self.items.get(selected).map(|item| self.item_key(item));
         let visit = self.visit();
         visit.selected = selected;
         // An empty list may fill again.
@@ -225,7 +226,7 @@ impl App {
         self.fit(self.room);
     }
 
-    /// Scrolls so that what is selected is among the lines that there is room for.
+    /// Scrolls so that the selected item is on the screen.
     pub(super) fn fit(&mut self, room: usize) {
         self.room = room.max(1);
         if matches!(self.place(), Place::Series { .. }) {
@@ -263,14 +264,14 @@ impl App {
         }
     }
 
-    /// Opens what is selected.
+    /// Opens the selected item.
     fn open(&mut self) {
         let Some(item) = self.items.get(self.selected()) else { return };
-        let place = match (&item.what, self.place()) {
-            (What::Family(number), _) if item.count > 1 => {
+        let place = match (&item.subject, self.place()) {
+            (Subject::Family(number), _) if item.count > 1 => {
                 Place::Family { family: self.family_key(*number), chosen: Vec::new(), by: None }
             }
-            (What::Group(value), Place::Family { family, chosen, by: Some(by) }) => {
+            (Subject::Group(value), Place::Family { family, chosen, by: Some(by) }) => {
                 let mut chosen = chosen.clone();
                 chosen.push((by.clone(), value.clone()));
                 Place::Family { family: family.clone(), chosen, by: None }
@@ -284,7 +285,7 @@ impl App {
         self.go(place);
     }
 
-    /// Groups the series of a family by their next label, after the last one by none.
+    /// Groups the series of a family by the next label; after the last label, by none.
     fn group(&mut self) {
         let Place::Family { family, chosen, by } = self.place() else { return };
         let names = label_names(&self.model, family, chosen);
@@ -305,7 +306,7 @@ impl App {
         });
     }
 
-    /// Selects the next item that has the text in its name, or the one before.
+    /// Selects the next or the previous item whose name contains the text of the search.
     fn find(&mut self, is_forward: bool) {
         let (count, selected) = (self.items.len(), self.selected());
         let wanted = Filter::parse(&self.search);
@@ -322,19 +323,19 @@ impl App {
     }
 
     fn has(&self, item: &Item, wanted: &Filter) -> bool {
-        match &item.what {
-            What::Family(number) => {
+        match &item.subject {
+            Subject::Family(number) => {
                 wanted.matches(&self.model.families()[*number as usize].name, "")
             }
-            What::Group(value) => wanted.matches(value, ""),
-            What::Row(row) => {
+            Subject::Group(value) => wanted.matches(value, ""),
+            Subject::Row(row) => {
                 let row = &self.model.rows()[*row as usize];
                 wanted.matches(&self.model.family(row).name, &row.labels)
             }
         }
     }
 
-    /// Does what a key asks for.
+    /// Handles a key.
     pub(super) fn key(&mut self, key: KeyEvent) -> Action {
         if key.kind == KeyEventKind::Release {
             return Action::Nothing;
@@ -345,8 +346,8 @@ impl App {
                 _ => Action::Nothing,
             };
         }
-        if self.input.is_some() {
-            self.typed(key.code);
+        if self.prompt.is_some() {
+            self.type_key(key.code);
             return Action::Nothing;
         }
         if std::mem::take(&mut self.is_help) {
@@ -370,8 +371,8 @@ impl App {
             KeyCode::End | KeyCode::Char('G') => self.step(isize::MAX),
             KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') => self.open(),
             KeyCode::Esc | KeyCode::Left | KeyCode::Backspace | KeyCode::Char('h') => self.back(),
-            KeyCode::Char('f') => self.type_in(Purpose::Filter),
-            KeyCode::Char('/') => self.type_in(Purpose::Search),
+            KeyCode::Char('f') => self.open_prompt(Purpose::Filter),
+            KeyCode::Char('/') => self.open_prompt(Purpose::Search),
             KeyCode::Char('n') => self.find(true),
             KeyCode::Char('N') => self.find(false),
             KeyCode::Char('s') => {
@@ -407,22 +408,24 @@ impl App {
         Action::Nothing
     }
 
-    fn type_in(&mut self, of: Purpose) {
+    /// Opens a prompt.
+    fn open_prompt(&mut self, purpose: Purpose) {
         let before = self.filter.0.clone();
-        let text = if of == Purpose::Filter { before.clone() } else { String::new() };
-        self.input = Some(Input { of, text, before });
+        let text = if purpose == Purpose::Filter { before.clone() } else { String::new() };
+        self.prompt = Some(Prompt { purpose, text, before });
     }
 
-    fn typed(&mut self, code: KeyCode) {
-        let Some(input) = &mut self.input else { return };
+    /// Handles a key while a prompt is open.
+    fn type_key(&mut self, code: KeyCode) {
+        let Some(prompt) = &mut self.prompt else { return };
         match code {
-            KeyCode::Char(c) if input.text.len() < MAX_INPUT => input.text.push(c),
+            KeyCode::Char(c) if prompt.text.len() < MAX_PROMPT => prompt.text.push(c),
             KeyCode::Backspace => {
-                input.text.pop();
+                prompt.text.pop();
             }
             KeyCode::Enter | KeyCode::Esc => {
-                let Some(Input { of, text, before }) = self.input.take() else { return };
-                match (of, code) {
+                let Some(Prompt { purpose, text, before }) = self.prompt.take() else { return };
+                match (purpose, code) {
                     (Purpose::Filter, KeyCode::Enter) => {}
                     (Purpose::Filter, _) => self.set_filter(&before),
                     (Purpose::Search, KeyCode::Enter) => {
@@ -435,13 +438,13 @@ impl App {
             }
             _ => return,
         }
-        if input.of == Purpose::Filter {
-            let text = input.text.clone();
+        if prompt.purpose == Purpose::Filter {
+            let text = prompt.text.clone();
             self.set_filter(&text);
         }
     }
 
-    /// Where the user is, as text.
+    /// Returns the place of the user as text.
     pub(super) fn path(&self) -> String {
         let text = match self.place() {
             Place::Families => "families".to_owned(),
@@ -462,7 +465,7 @@ impl App {
     }
 }
 
-/// What a key means while a recording is shown, if it means something else then.
+/// Returns the step of a key that has another meaning while a recording is shown.
 fn step(code: KeyCode) -> Option<Step> {
     match code {
         KeyCode::Char('p' | ' ') => Some(Step::Play),

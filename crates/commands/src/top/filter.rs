@@ -1,4 +1,4 @@
-//! Which series are shown: those that have all words of a filter in their name or labels.
+//! The filter of series: all words must be in the name or the labels.
 
 /// The words of a filter, and whether each must be missing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -7,8 +7,8 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// Words that are separated by spaces. One that begins with `!` must not be there. Letters of
-    /// ASCII match in either case.
+    /// Parses words that are separated by spaces. A word that begins with `!` must be missing.
+    /// ASCII letters match in either case.
     pub(super) fn parse(text: &str) -> Self {
         let words = text.split_whitespace().map(|word| match word.strip_prefix('!') {
             Some(word) => (true, word.into()),
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_words_match_somewhere() {
+    fn all_words_must_be_in_the_name_or_the_labels() {
         let matches = |filter, name, labels| Filter::parse(filter).matches(name, labels);
         assert!(matches("", "a", ""));
         assert!(matches("HTTP  code=\"500\"", "http_hits", "path=\"/\",code=\"500\""));

@@ -1,6 +1,6 @@
-//! The end of the terminal. Once a terminal has hung up, what waits for its keys (crossterm) reads
-//! its end again and again, and never sees a signal. So a thread waits for the end, and ends the
-//! program.
+//! The end of the terminal. After a terminal has hung up, crossterm, which waits for keys, reads
+//! the end again and again, and never returns for a signal. So a thread waits for the end, and ends
+//! the program.
 
 use std::time::Duration;
 use std::{io, process, thread};
@@ -11,7 +11,7 @@ use signal_hook::consts::SIGHUP;
 
 use super::screen::End;
 
-/// How long the program has to end by itself, as after a signal that came in time.
+/// The time for the program to end by itself, like after a signal that arrived in time.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Ends the program soon after its terminal, which is standard output.
@@ -28,18 +28,18 @@ pub(super) fn watch() -> io::Result<()> {
     thread::Builder::new().name("hangup".into()).spawn(run).map(drop)
 }
 
-/// Waits until the terminal hangs up. Returns false if it cannot be waited for.
+/// Waits until the terminal hangs up. Returns false if the wait fails.
 fn has_ended() -> bool {
     let terminal = io::stdout();
     loop {
-        // No events: what is always told are the end, and errors.
+        // No events: the end and errors are always reported.
         let mut polled = [PollFd::new(&terminal, PollFlags::empty())];
         match poll(&mut polled, None) {
             Err(Errno::INTR) => {}
             Err(_) => return false,
             Ok(_) => {
-                let told = polled[0].revents();
-                return told.intersects(PollFlags::HUP | PollFlags::ERR);
+                let events = polled[0].revents();
+                return events.intersects(PollFlags::HUP | PollFlags::ERR);
             }
         }
     }

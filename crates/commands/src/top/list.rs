@@ -1,4 +1,4 @@
-//! What a screen lists: families, groups of series by the value of a label, or series.
+//! The items of a list: families, groups of series by the value of a label, or series.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -7,13 +7,13 @@ use clap::ValueEnum;
 use quipu::snapshot::Kind;
 
 use super::filter::Filter;
-use super::model::{Buckets, Model, Row, Shown};
+use super::model::{Buckets, Model, Row, RowValue};
 use crate::look::{labels, quantile};
 
-/// What identifies a family.
+/// The key of a family: its name and its type.
 pub(super) type FamilyKey = (String, Kind);
 
-/// Where the user is.
+/// A place where the user can be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     /// All families.
@@ -26,7 +26,7 @@ pub(super) enum Place {
     Series { family: FamilyKey, labels: String },
 }
 
-/// An order of what is listed.
+/// An order of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Sort {
     /// By name and labels
@@ -42,11 +42,11 @@ pub enum Sort {
 /// A line of a list.
 #[derive(Debug)]
 pub(super) struct Item {
-    pub(super) what: What,
+    pub(super) subject: Subject,
     /// The number of its series.
     pub(super) count: usize,
-    pub(super) of: Kind,
-    /// The sum of what its series count, or the value of a gauge.
+    pub(super) kind: Kind,
+    /// The sum of the series' counts, or the value of a gauge.
     pub(super) total: f64,
     /// The lowest and the highest value of gauges.
     pub(super) range: (f64, f64),
@@ -54,12 +54,13 @@ pub(super) struct Item {
     pub(super) rate: Option<f64>,
     /// The first of its rows.
     pub(super) row: u32,
-    /// Boxed: lists of series have none.
-    buckets: Option<Box<Merged>>,
+    /// Boxed, because lists of series have none.
+    buckets: Option<Box<MergedBuckets>>,
 }
 
+/// The family, group or series of an item.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum What {
+pub(super) enum Subject {
     /// The number of a family.
     Family(u32),
     /// The series with this value of the label.
@@ -68,15 +69,15 @@ pub(super) enum What {
     Row(u32),
 }
 
-/// The buckets of several histograms.
+/// The merged buckets of several histograms.
 #[derive(Debug)]
-struct Merged {
+struct MergedBuckets {
     buckets: Buckets,
-    /// Whether all have the same bounds. Otherwise, they have no common quantiles.
+    /// Whether all histograms have the same bounds. Otherwise, they have no common quantiles.
     is_uniform: bool,
 }
 
-/// Lists what is at a place: by name, or sorted.
+/// Lists the items at a place.
 pub(super) fn list(
     model: &Model,
     place: &Place,
@@ -107,7 +108,7 @@ pub(super) fn list(
     items
 }
 
-/// The greatest number first, and what has none last.
+/// Compares so that the greatest number is first, and items without a number are last.
 fn descending(a: Option<f64>, b: Option<f64>) -> Ordering {
     let number = |n: Option<f64>| n.filter(|n| !n.is_nan());
     match (number(a), number(b)) {
@@ -125,9 +126,9 @@ fn families(model: &Model, filter: &Filter) -> Vec<Item> {
         if !filter.is_empty() && !filter.matches(&family.name, &row.labels) {
             continue;
         }
-        match items.last_mut().filter(|item| item.what == What::Family(row.family)) {
+        match items.last_mut().filter(|item| item.subject == Subject::Family(row.family)) {
             Some(item) => item.add(row),
-            None => items.push(Item::new(What::Family(row.family), family.of, number, row)),
+            None => items.push(Item::new(Subject::Family(row.family), family.kind, number, row)),
         }
     }
     items
@@ -145,7 +146,7 @@ fn rows(
         .filter(|(_, row)| {
             filter.is_empty() || filter.matches(&model.family(row).name, &row.labels)
         })
-        .map(|(number, row)| Item::of_row(model.family(row).of, number, row))
+        .map(|(number, row)| Item::from_row(model.family(row).kind, number, row))
         .collect()
 }
 
@@ -159,7 +160,7 @@ fn groups(
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut items: Vec<Item> = Vec::new();
     for (number, row) in (0..).zip(model.rows()) {
-        let (name, of) = (&model.family(row).name, model.family(row).of);
+        let (name, kind) = (&model.family(row).name, model.family(row).kind);
         if row.family != family || !has(row, chosen) || !filter.matches(name, &row.labels) {
             continue;
         }
@@ -169,18 +170,18 @@ fn groups(
             Some(&at) => items[at].add(row),
             None => {
                 places.insert(value.clone(), items.len());
-                items.push(Item::new(What::Group(value), of, number, row));
+                items.push(Item::new(Subject::Group(value), kind, number, row));
             }
         }
     }
-    items.sort_by(|a, b| match (&a.what, &b.what) {
-        (What::Group(a), What::Group(b)) => a.cmp(b),
+    items.sort_by(|a, b| match (&a.subject, &b.subject) {
+        (Subject::Group(a), Subject::Group(b)) => a.cmp(b),
         _ => Ordering::Equal,
     });
     items
 }
 
-/// Whether a row has all of these labels.
+/// Returns whether a row has all of these labels.
 fn has(row: &Row, chosen: &[(String, String)]) -> bool {
     chosen.iter().all(|(name, value)| {
         let found = labels(&row.labels).find(|(other, _)| other == name);
@@ -188,7 +189,7 @@ fn has(row: &Row, chosen: &[(String, String)]) -> bool {
     })
 }
 
-/// The names of the labels that the series of a family have, without those that are chosen.
+/// Returns the names of the labels in a family's series, without the chosen ones.
 pub(super) fn label_names(
     model: &Model,
     family: &FamilyKey,
@@ -208,12 +209,12 @@ pub(super) fn label_names(
 }
 
 impl Item {
-    fn of_row(of: Kind, number: u32, row: &Row) -> Self {
+    fn from_row(kind: Kind, number: u32, row: &Row) -> Self {
         let total = row.total();
         Self {
-            what: What::Row(number),
+            subject: Subject::Row(number),
             count: 1,
-            of,
+            kind,
             total,
             range: (total, total),
             rate: row.rate,
@@ -222,14 +223,14 @@ impl Item {
         }
     }
 
-    fn new(what: What, of: Kind, number: u32, row: &Row) -> Self {
+    fn new(subject: Subject, kind: Kind, number: u32, row: &Row) -> Self {
         let buckets = match &row.value {
-            Shown::Histogram(buckets) => {
-                Some(Box::new(Merged { buckets: (**buckets).clone(), is_uniform: true }))
+            RowValue::Histogram(buckets) => {
+                Some(Box::new(MergedBuckets { buckets: (**buckets).clone(), is_uniform: true }))
             }
             _ => None,
         };
-        Self { what, buckets, ..Self::of_row(of, number, row) }
+        Self { subject, buckets, ..Self::from_row(kind, number, row) }
     }
 
     fn add(&mut self, row: &Row) {
@@ -241,13 +242,13 @@ impl Item {
             (Some(a), Some(b)) => Some(a + b),
             (a, b) => a.or(b),
         };
-        if let (Some(merged), Shown::Histogram(buckets)) = (&mut self.buckets, &row.value) {
+        if let (Some(merged), RowValue::Histogram(buckets)) = (&mut self.buckets, &row.value) {
             merged.add(buckets);
         }
     }
 
-    /// Quantiles of what its series observed, if they can be known, and whether they are those of
-    /// the observations since the look before.
+    /// Returns quantiles of the observations, if they are known, and whether they are only of the
+    /// observations since the look before.
     pub(super) fn quantiles<const N: usize>(
         &self,
         model: &Model,
@@ -255,9 +256,11 @@ impl Item {
     ) -> ([Option<f64>; N], bool) {
         match (&self.buckets, &model.rows()[self.row as usize].value) {
             (Some(merged), _) if !merged.is_uniform => ([None; N], false),
-            (Some(merged), _) => of_buckets(&merged.buckets, wanted),
-            (None, Shown::Histogram(buckets)) if self.count == 1 => of_buckets(buckets, wanted),
-            (None, Shown::Summary { quantiles, .. }) if self.count == 1 => {
+            (Some(merged), _) => bucket_quantiles(&merged.buckets, wanted),
+            (None, RowValue::Histogram(buckets)) if self.count == 1 => {
+                bucket_quantiles(buckets, wanted)
+            }
+            (None, RowValue::Summary { quantiles, .. }) if self.count == 1 => {
                 let known = |q| quantiles.iter().find(|(other, _)| *other == q);
                 (wanted.map(|q| known(q).map(|(_, value)| *value)), true)
             }
@@ -266,8 +269,9 @@ impl Item {
     }
 }
 
-/// Quantiles of a histogram, and whether they are those of the observations since the look before.
-pub(super) fn of_buckets<const N: usize>(
+/// Returns quantiles of a histogram, and whether they are only of the observations since the look
+/// before.
+pub(super) fn bucket_quantiles<const N: usize>(
     buckets: &Buckets,
     wanted: [f64; N],
 ) -> ([Option<f64>; N], bool) {
@@ -275,7 +279,7 @@ pub(super) fn of_buckets<const N: usize>(
     (wanted.map(|q| quantile(q, latest.clone(), buckets.is_exponential)), is_recent)
 }
 
-impl Merged {
+impl MergedBuckets {
     fn add(&mut self, more: &Buckets) {
         let all = &mut self.buckets;
         if all.is_exponential && more.is_exponential {

@@ -1,7 +1,7 @@
-//! What looks add up to: a row for each series, with its rate, its resets, and its last values.
+//! The model: a row for each series, with its rate, its resets, and its last values.
 //!
-//! Rows are kept by family and labels. A series that a look does not have loses its row. Nothing is
-//! formatted here.
+//! Rows are kept by family and labels. A series that is missing in a look loses its row. Values are
+//! formatted elsewhere.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -10,16 +10,16 @@ use std::time::Duration;
 use hashbrown::HashTable;
 use quipu::snapshot::{Kind, Number};
 
-use super::history::History;
+use super::trend::Trend;
 use crate::look::{Family, Look, Points, Series, Value, began_again, growth};
 
-/// All rows, and what is known of their families.
+/// All rows and their families.
 #[derive(Debug, Default)]
 pub(super) struct Model {
     families: Vec<Family>,
-    /// The sums of the points of each family's series: one for each look since the first one that
-    /// has any.
-    trends: Vec<Option<History>>,
+    /// The sums of the points of each family's series: a sum for each look since the first look
+    /// with points.
+    trends: Vec<Option<Trend>>,
     numbers: HashMap<(String, Kind), u32>,
     rows: Vec<Row>,
     /// The rows by name and labels.
@@ -28,11 +28,11 @@ pub(super) struct Model {
     /// The rows by family and labels.
     index: HashTable<u32>,
     hasher: RandomState,
-    /// How many looks there were.
+    /// The number of looks.
     looks: u32,
-    /// Series that an earlier one of the same look has the name and the labels of.
+    /// The number of series with the name and the labels of an earlier series in the last look.
     duplicates: usize,
-    /// How many families have series.
+    /// The number of families with series.
     used: usize,
 }
 
@@ -40,30 +40,30 @@ pub(super) struct Model {
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) family: u32,
-    /// As [`Series::labels`].
+    /// In the form of [`Series::labels`].
     pub(super) labels: Box<str>,
-    pub(super) value: Shown,
-    /// Events a second since the look before: of a counter, of observations. `None` if that is not
-    /// known yet, or if the value does not count events.
+    pub(super) value: RowValue,
+    /// Events or observations a second since the look before. `None` if the rate is not known yet,
+    /// or if the value does not count events.
     pub(super) rate: Option<f64>,
-    /// How often it started again from zero.
+    /// How often the series started again from zero.
     pub(super) resets: u32,
-    /// Nanoseconds of Unix time since which it counts.
+    /// Nanoseconds of Unix time when the series began.
     pub start: Option<u64>,
-    /// Its last points. `None` if all of them were the same.
-    history: Option<History>,
-    /// How many points it had: one for each look since the first one that has any.
+    /// The last points. `None` if all of them are equal.
+    trend: Option<Trend>,
+    /// The number of points: one for each look since the first look with a point.
     points: usize,
-    /// Whether it counts events, so that its points are rates. Otherwise they are values.
+    /// Whether the value counts events, so that its points are rates. Otherwise they are values.
     is_sum: bool,
-    /// When it was seen last, and by which look.
+    /// The time and the number of the last look with this series.
     at: Duration,
     look: u32,
 }
 
 /// The value of a row.
 #[derive(Debug, Clone)]
-pub(super) enum Shown {
+pub(super) enum RowValue {
     Number(Number),
     Histogram(Box<Buckets>),
     Summary { count: f64, sum: f64, quantiles: Vec<(f64, f64)> },
@@ -74,19 +74,19 @@ pub(super) enum Shown {
 pub(super) struct Buckets {
     pub(super) count: f64,
     pub(super) sum: f64,
-    /// Upper bounds with the number of observations in each alone.
+    /// Upper bounds, each with the number of observations in only this bucket.
     pub(super) now: Vec<(f64, f64)>,
-    /// How many of those came since the look before; empty if that is not known.
+    /// The number of observations in each bucket since the look before; empty if it is not known.
     pub(super) recent: Vec<f64>,
-    /// Whether the bounds are those that are in use, of a native histogram.
+    /// Whether the bounds are of exponential buckets in use, of a native histogram.
     pub(super) is_exponential: bool,
 }
 
-/// What the rows of a family add up to.
+/// The sum over the rows of a family.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sum {
     has_rows: bool,
-    /// The sum of their points, if one of them has any.
+    /// The sum of the points, if a row has a point.
     points: Option<f64>,
 }
 
@@ -94,23 +94,23 @@ struct Sum {
 const MAX_EMPTY: usize = 10_000;
 
 impl Model {
-    /// Takes a look of this moment, which is the time since any fixed point.
+    /// Updates the rows with a look. `at` is the time of the look since any fixed point.
     pub(super) fn update(&mut self, look: &Look, at: Duration) {
         self.looks = self.looks.wrapping_add(1);
         self.duplicates = 0;
         let numbers: Vec<u32> =
             look.families().iter().map(|family| self.family_number(family)).collect();
         let mut sums = vec![Sum::default(); self.families.len()];
-        let (mut next, mut seen) = (0, 0);
+        let (mut next, mut found) = (0, 0);
         for series in look.series() {
             let family = numbers[series.family as usize];
             let Some(row) = self.take(family, &series, at, next) else { continue };
             sums[family as usize].add(self.rows[row].point());
-            seen += 1;
+            found += 1;
             next = row + 1;
         }
         self.add_trends(&sums);
-        if seen < self.rows.len() {
+        if found < self.rows.len() {
             self.drop_gone();
         }
         self.used = sums.iter().filter(|sum| sum.has_rows).count();
@@ -130,17 +130,17 @@ impl Model {
         &self.rows
     }
 
-    /// The numbers of the rows, by name and labels.
+    /// Returns the numbers of the rows, sorted by name and labels.
     pub(super) fn order(&self) -> &[u32] {
         &self.order
     }
 
-    /// The number of a family, if it had series.
+    /// Returns the number of a family, if it had series.
     pub(super) fn number(&self, key: &(String, Kind)) -> Option<u32> {
         self.numbers.get(key).copied()
     }
 
-    /// The values for a sparkline of a family: the sums over its series.
+    /// Returns the values for a sparkline of a family: the sums over its series.
     pub(super) fn trend(&self, family: u32) -> Vec<f32> {
         let trend = self.trends[family as usize].as_ref();
         trend.map_or_else(Vec::new, |trend| trend.values().collect())
@@ -158,19 +158,19 @@ impl Model {
         self.duplicates
     }
 
-    /// How many families have series.
+    /// Returns the number of families with series.
     pub(super) fn used(&self) -> usize {
         self.used
     }
 
-    /// The number of the row of a series.
+    /// Returns the number of a series' row.
     pub(super) fn find(&self, family: u32, labels: &str) -> Option<u32> {
-        let is_it = |row: &u32| self.rows[*row as usize].is(family, labels);
-        self.index.find(self.hasher.hash_one((family, labels)), is_it).copied()
+        let matches = |row: &u32| self.rows[*row as usize].is(family, labels);
+        self.index.find(self.hasher.hash_one((family, labels)), matches).copied()
     }
 
     fn family_number(&mut self, family: &Family) -> u32 {
-        let key = (family.name.clone(), family.of);
+        let key = (family.name.clone(), family.kind);
         if let Some(&number) = self.numbers.get(&key) {
             // A help may come late.
             self.families[number as usize].clone_from(family);
@@ -183,8 +183,8 @@ impl Model {
         number
     }
 
-    /// Takes a series, and returns its row; `None` if the look had it before. Most looks have their
-    /// series in the order of the look before, so it is likely to be in the `next` row.
+    /// Updates the row of a series, and returns the row's number; `None` if the look contains the
+    /// series twice. Most looks have the order of the look before, so the row is likely `next`.
     fn take(
         &mut self,
         family: u32,
@@ -192,20 +192,20 @@ impl Model {
         at: Duration,
         next: usize,
     ) -> Option<usize> {
-        let of = self.families[family as usize].of;
+        let kind = self.families[family as usize].kind;
         let rows = &mut self.rows;
         let number = match rows.get(next).is_some_and(|row| row.is(family, series.labels)) {
             true => next,
             false => {
                 let hash = self.hasher.hash_one((family, series.labels));
-                let is_it = |row: &u32| rows[*row as usize].is(family, series.labels);
-                match self.index.find(hash, is_it) {
+                let matches = |row: &u32| rows[*row as usize].is(family, series.labels);
+                match self.index.find(hash, matches) {
                     Some(&row) => row as usize,
                     None => {
                         self.is_ordered = false;
                         // A look has fewer series.
                         let number = u32::try_from(rows.len()).expect("there are fewer rows");
-                        rows.push(Row::new(family, of, series, at, self.looks));
+                        rows.push(Row::new(family, kind, series, at, self.looks));
                         let hasher = &self.hasher;
                         let rehash = |row: &u32| rows[*row as usize].hash(hasher);
                         self.index.insert_unique(hash, number, rehash);
@@ -219,11 +219,11 @@ impl Model {
             self.duplicates += 1;
             return None;
         }
-        row.update(of, series, at, self.looks);
+        row.update(kind, series, at, self.looks);
         Some(number)
     }
 
-    /// Drops the rows that the last look did not have.
+    /// Drops the rows of series that are missing in the last look.
     fn drop_gone(&mut self) {
         self.rows.retain(|row| row.look == self.looks);
         self.is_ordered = false;
@@ -253,7 +253,7 @@ impl Model {
         self.trends.retain(|_| used.next().is_some_and(|sum| sum.has_rows));
         self.numbers = (0..)
             .zip(&self.families)
-            .map(|(number, family)| ((family.name.clone(), family.of), number))
+            .map(|(number, family)| ((family.name.clone(), family.kind), number))
             .collect();
         self.rows.iter_mut().for_each(|row| row.family = numbers[row.family as usize]);
         self.is_ordered = false;
@@ -264,7 +264,7 @@ impl Model {
         for (trend, sum) in self.trends.iter_mut().zip(sums) {
             match (trend, sum.points) {
                 (Some(trend), sum) => trend.push(sum.unwrap_or(f64::NAN)),
-                (trend, Some(sum)) => *trend = Some(History::of(sum, 1)),
+                (trend, Some(sum)) => *trend = Some(Trend::repeat(sum, 1)),
                 (None, None) => {}
             }
         }
@@ -274,7 +274,7 @@ impl Model {
     fn sort(&mut self) {
         let Self { families, rows, order, .. } = self;
         let mut by_name: Vec<usize> = (0..families.len()).collect();
-        by_name.sort_by_key(|&number| (&*families[number].name, families[number].of.name()));
+        by_name.sort_by_key(|&number| (&*families[number].name, families[number].kind.name()));
         let mut ranks = vec![0; families.len()];
         by_name.iter().enumerate().for_each(|(rank, &number)| ranks[number] = rank);
         order.clear();
@@ -298,9 +298,9 @@ impl Sum {
 }
 
 impl Row {
-    fn new(family: u32, of: Kind, series: &Series<'_>, at: Duration, look: u32) -> Self {
-        let value = Shown::of(&series.value);
-        let is_sum = of == Kind::Counter || !matches!(value, Shown::Number(_));
+    fn new(family: u32, kind: Kind, series: &Series<'_>, at: Duration, look: u32) -> Self {
+        let value = RowValue::new(&series.value);
+        let is_sum = kind == Kind::Counter || !matches!(value, RowValue::Number(_));
         Self {
             family,
             labels: series.labels.into(),
@@ -308,7 +308,7 @@ impl Row {
             rate: None,
             resets: 0,
             start: series.start,
-            history: None,
+            trend: None,
             // The first look knows no rate.
             points: usize::from(!is_sum),
             is_sum,
@@ -325,17 +325,18 @@ impl Row {
         hasher.hash_one((self.family, &*self.labels))
     }
 
-    /// The value as one number: that of a counter or gauge, the observations of a histogram.
+    /// Returns the value as one number: the value of a counter or gauge, or the number of
+    /// observations.
     pub(super) fn total(&self) -> f64 {
         self.value.total()
     }
 
-    fn update(&mut self, of: Kind, series: &Series<'_>, at: Duration, look: u32) {
+    fn update(&mut self, kind: Kind, series: &Series<'_>, at: Duration, look: u32) {
         let seconds = at.saturating_sub(self.at).as_secs_f64();
-        // It counts since another time: it is a new series with old labels.
-        let is_new = began_again(self.start, series.start);
+        // A series that began later is a new series with old labels.
+        let is_restarted = began_again(self.start, series.start);
         let before = self.point();
-        let growth = self.value.replace(of, &series.value, is_new);
+        let growth = self.value.replace(kind, &series.value, is_restarted);
         self.is_sum = growth.is_some();
         self.rate = growth
             .filter(|_| seconds > 0.0)
@@ -347,15 +348,15 @@ impl Row {
         self.remember(before);
     }
 
-    /// The value that its history has for this moment.
+    /// Returns the point of this moment in the trend.
     fn point(&self) -> Option<f64> {
         match (self.is_sum, &self.value) {
-            (false, Shown::Number(number)) => Some(number.as_f64()),
+            (false, RowValue::Number(number)) => Some(number.as_f64()),
             _ => self.rate,
         }
     }
 
-    /// Adds the new point to the history, which begins when the points change for the first time. A
+    /// Adds the new point to the trend, which begins when the points change for the first time. A
     /// look without a point leaves a gap, because the points of all rows belong to the same looks.
     fn remember(&mut self, before: Option<f64>) {
         let point = self.point();
@@ -363,30 +364,30 @@ impl Row {
             return;
         }
         let (point, before) = (point.unwrap_or(f64::NAN), before.unwrap_or(f64::NAN));
-        match &mut self.history {
-            Some(history) => history.push(point),
+        match &mut self.trend {
+            Some(trend) => trend.push(point),
             None if self.points > 0 && point.to_bits() != before.to_bits() => {
-                let mut history = History::of(before, self.points);
-                history.push(point);
-                self.history = Some(history);
+                let mut trend = Trend::repeat(before, self.points);
+                trend.push(point);
+                self.trend = Some(trend);
             }
             None => {}
         }
         self.points = self.points.saturating_add(1);
     }
 
-    /// The values for a sparkline, oldest first: rates, or values if there are no rates.
+    /// Returns the values for a sparkline, oldest first: rates, or values if there are no rates.
     pub(super) fn points(&self) -> Vec<f32> {
-        match (&self.history, self.point()) {
-            (Some(history), _) => history.values().collect(),
-            (None, Some(point)) => History::of(point, self.points).values().collect(),
+        match (&self.trend, self.point()) {
+            (Some(trend), _) => trend.values().collect(),
+            (None, Some(point)) => Trend::repeat(point, self.points).values().collect(),
             (None, None) => Vec::new(),
         }
     }
 }
 
-impl Shown {
-    fn of(value: &Value<Points<'_>>) -> Self {
+impl RowValue {
+    fn new(value: &Value<Points<'_>>) -> Self {
         match *value {
             Value::Number(number) => Self::Number(number),
             Value::Histogram { count, sum, buckets, is_exponential } => {
@@ -407,17 +408,17 @@ impl Shown {
         }
     }
 
-    /// Takes a new value. Returns by how much it grew, and whether it started again from zero;
+    /// Replaces the value. Returns the growth, and whether the value started again from zero;
     /// `None` if it is not a sum.
     fn replace(
         &mut self,
-        of: Kind,
+        kind: Kind,
         value: &Value<Points<'_>>,
-        is_new: bool,
+        is_restarted: bool,
     ) -> Option<(f64, bool)> {
         match (&mut *self, value) {
             (Self::Number(before), Value::Number(now)) => {
-                let growth = (of == Kind::Counter).then(|| growth(*before, *now, is_new));
+                let growth = (kind == Kind::Counter).then(|| growth(*before, *now, is_restarted));
                 *before = *now;
                 growth
             }
@@ -426,24 +427,24 @@ impl Shown {
                 &Value::Histogram { count, sum, buckets: now, is_exponential },
             ) => {
                 if is_exponential {
-                    // Those that are new in use had no observations before.
-                    buckets.use_bounds_of(now);
+                    // Buckets that are new in use had no observations before.
+                    buckets.use_bounds(now);
                 }
                 buckets.is_exponential = is_exponential;
-                Some(buckets.replace(count, sum, now, is_new))
+                Some(buckets.replace(count, sum, now, is_restarted))
             }
             (
                 Self::Summary { count, sum, quantiles },
                 &Value::Summary { count: count_now, sum: sum_now, quantiles: now },
             ) => {
-                let growth = growth(Number::Float(*count), Number::Float(count_now), is_new);
+                let growth = growth(Number::Float(*count), Number::Float(count_now), is_restarted);
                 (*count, *sum) = (count_now, sum_now);
                 quantiles.clear();
                 quantiles.extend_from_slice(now);
                 Some(growth)
             }
             _ => {
-                *self = Self::of(value);
+                *self = Self::new(value);
                 None
             }
         }
@@ -451,8 +452,15 @@ impl Shown {
 }
 
 impl Buckets {
-    fn replace(&mut self, count: f64, sum: f64, now: &[(f64, f64)], is_new: bool) -> (f64, bool) {
-        let (growth, is_reset) = growth(Number::Float(self.count), Number::Float(count), is_new);
+    fn replace(
+        &mut self,
+        count: f64,
+        sum: f64,
+        now: &[(f64, f64)],
+        is_restarted: bool,
+    ) -> (f64, bool) {
+        let (growth, is_reset) =
+            growth(Number::Float(self.count), Number::Float(count), is_restarted);
         let is_same = self.now.len() == now.len()
             && self.now.iter().zip(now).all(|(a, b)| a.0.to_bits() == b.0.to_bits());
         self.recent.clear();
@@ -469,9 +477,9 @@ impl Buckets {
         (growth, is_reset)
     }
 
-    /// Adds bounds that it does not have, with empty buckets. Leaves out those that a list does not
-    /// have, if they are empty.
-    fn use_bounds_of(&mut self, now: &[(f64, f64)]) {
+    /// Adds the bounds of `now` that are missing, with empty buckets, and removes empty buckets
+    /// whose bounds are not in `now`.
+    fn use_bounds(&mut self, now: &[(f64, f64)]) {
         let mut before = std::mem::take(&mut self.now).into_iter().peekable();
         for &(bound, _) in now {
             while let Some(gone) = before.next_if(|(other, _)| *other < bound) {
@@ -511,8 +519,8 @@ impl Buckets {
         self.recent.extend(buckets.iter().map(|(_, _, recent)| *recent));
     }
 
-    /// The buckets to take quantiles from, and whether these are the recent observations: all, if
-    /// there were none since the look before.
+    /// Returns the buckets to take quantiles from, and whether they hold the recent observations.
+    /// They hold all observations if there were none since the look before.
     pub(super) fn latest(&self) -> (impl Iterator<Item = (f64, f64)> + Clone, bool) {
         let is_recent = self.recent.iter().any(|count| *count > 0.0);
         let counts = (0..self.now.len()).map(move |i| {

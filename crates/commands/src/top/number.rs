@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_short() {
+    fn numbers_take_at_most_ten_characters() {
         for (n, text) in [
             (0.0, "0"),
             (-0.0, "-0"),

@@ -1,14 +1,14 @@
-//! The page of one series: its labels, what is known of it, its buckets.
+//! The page of one series: its labels, its numbers, its buckets.
 
 use quipu_segment::printable;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::app::App;
-use super::history::LENGTH;
-use super::list::of_buckets;
-use super::model::{Buckets, Row, Shown};
+use super::list::bucket_quantiles;
+use super::model::{Buckets, Row, RowValue};
 use super::number::short;
+use super::trend::LENGTH;
 use crate::inspect::names::{exact, number};
 use crate::inspect::text::date;
 use crate::look::labels;
@@ -16,14 +16,14 @@ use crate::look::labels;
 /// The most labels and buckets that have a line.
 const MAX_LINES: usize = 1000;
 
-/// The lines of the page.
+/// Returns the lines of the page.
 pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
     let Some(row) = app.row() else {
         return vec![Line::raw("this series is gone")];
     };
     let family = app.model.family(row);
     let mut page = Page(Vec::new());
-    page.add("type", family.of.name());
+    page.add("type", family.kind.name());
     page.add("help", &family.help);
     page.add("unit", &family.unit);
     for (name, value) in labels(&row.labels).take(MAX_LINES) {
@@ -41,13 +41,13 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
         page.add("", &format!("{} to {}", short(low), short(high)));
     }
     match &row.value {
-        Shown::Histogram(buckets) => page.buckets(buckets, width),
-        Shown::Summary { quantiles, .. } => {
+        RowValue::Histogram(buckets) => page.buckets(buckets, width),
+        RowValue::Summary { quantiles, .. } => {
             for (q, value) in quantiles.iter().take(MAX_LINES) {
                 page.add("quantile", &format!("{q}: {}", number(*value)));
             }
         }
-        Shown::Number(_) => {}
+        RowValue::Number(_) => {}
     }
     page.0
 }
@@ -55,6 +55,7 @@ pub(super) fn lines(app: &App, width: usize) -> Vec<Line<'static>> {
 /// The column in which texts begin.
 const INDENT: usize = 10;
 
+/// The lines so far.
 struct Page(Vec<Line<'static>>);
 
 impl Page {
@@ -73,13 +74,13 @@ impl Page {
             false => String::new(),
         };
         match &row.value {
-            Shown::Number(n) => self.add("value", &exact(*n)),
-            Shown::Histogram(buckets) => {
+            RowValue::Number(n) => self.add("value", &exact(*n)),
+            RowValue::Histogram(buckets) => {
                 let Buckets { count, sum, .. } = **buckets;
                 let mean = mean(sum, count);
                 self.add("value", &format!("count {}, sum {}{mean}", number(count), number(sum)));
             }
-            Shown::Summary { count, sum, .. } => {
+            RowValue::Summary { count, sum, .. } => {
                 let mean = mean(*sum, *count);
                 self.add("value", &format!("count {}, sum {}{mean}", number(*count), number(*sum)));
             }
@@ -87,8 +88,8 @@ impl Page {
         if let Some(rate) = row.rate {
             self.add("rate", &format!("{} a second", short(rate)));
         }
-        if let Shown::Histogram(buckets) = &row.value {
-            let (quantiles, is_recent) = of_buckets(buckets, [0.5, 0.9, 0.99, 0.999]);
+        if let RowValue::Histogram(buckets) = &row.value {
+            let (quantiles, is_recent) = bucket_quantiles(buckets, [0.5, 0.9, 0.99, 0.999]);
             let names = ["p50", "p90", "p99", "p99.9"].iter().zip(quantiles);
             let known = names.filter_map(|(name, q)| Some(format!("{name} {}", short(q?))));
             let known = known.collect::<Vec<_>>().join(", ");
@@ -104,7 +105,7 @@ impl Page {
         self.0.push(Line::styled(head, Style::new().add_modifier(Modifier::BOLD)));
         let most = buckets.now.iter().map(|(_, count)| *count).fold(0.0, f64::max);
         let room = width.saturating_sub(INDENT + 12 + 14 + 12 + 1).min(40);
-        // An exponential bucket that is empty only says where the next one begins.
+        // An empty exponential bucket only marks the lower bound of the next one.
         let shown =
             |(_, (_, count)): &(usize, &(f64, f64))| !buckets.is_exponential || *count > 0.0;
         let all = buckets.now.iter().enumerate();
@@ -120,6 +121,6 @@ impl Page {
     }
 }
 
-fn extreme(points: &[f32], of: fn(f32, f32) -> f32) -> Option<f64> {
-    points.iter().copied().filter(|point| point.is_finite()).reduce(of).map(f64::from)
+fn extreme(points: &[f32], choose: fn(f32, f32) -> f32) -> Option<f64> {
+    points.iter().copied().filter(|point| point.is_finite()).reduce(choose).map(f64::from)
 }

@@ -11,13 +11,13 @@ use super::app::{Action, App};
 use super::screen::Feed;
 use crate::look::{Look, Source};
 
-/// A look, and when it was taken.
-type Looked = (Instant, Result<Look, String>);
+/// A look or an error, and its time.
+type TimedLook = (Instant, Result<Look, String>);
 
-/// The thread. It ends with the process, or when nothing takes its looks.
+/// The thread that looks. It ends with the process, or when this handle is dropped.
 pub(super) struct Reader {
-    looks: Receiver<Looked>,
-    /// The times of the model count from here.
+    looks: Receiver<TimedLook>,
+    /// The instant from which the times of the model count.
     begun: Instant,
     thread: Thread,
     /// Milliseconds from one look to the next; 0 is a pause.
@@ -25,7 +25,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Begins to look after a delay. The program was given its first look at `begun`, if any.
+    /// Begins to look after a delay. Times count from `begun`, the time of the program's first
+    /// look.
     ///
     /// # Errors
     /// If the system starts no thread.
@@ -48,7 +49,7 @@ impl Reader {
                 }
                 let begun = Instant::now();
                 let look = source.look();
-                // The values are of the time after a wait for them.
+                // A server can take long: the values are of the time of the response.
                 if sender.send((Instant::now(), look)).is_err() {
                     return;
                 }

@@ -1,8 +1,8 @@
-//! `quipu top --replay`: what the flight recorder of a segment recorded, moment by moment, on the
+//! `quipu top --replay`: the recording of a segment's flight recorder, moment by moment, on the
 //! screen of `quipu top`. A moment is shown with the looks before it, for rates and sparklines.
 
-mod at;
 mod playback;
+mod start;
 
 use std::io;
 use std::path::Path;
@@ -11,36 +11,36 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::app::{Action, App};
-use super::history::LENGTH;
 use super::model::Model;
 use super::screen::Feed;
-use crate::look::{Look, Moment, Recorded, Writer};
+use super::trend::LENGTH;
+use crate::look::{Look, Moment, Recording, Writer};
 
-pub(super) use at::At;
 pub(super) use playback::Playback;
+pub(super) use start::ReplayStart;
 
-/// A recording, and the moment of it that is shown.
+/// A recording and the moment that is shown.
 pub(super) struct Replay {
-    recorded: Recorded,
-    /// The segment's time up to which it was played.
+    recording: Recording,
+    /// The segment's time up to which the recording was played.
     time: u64,
     /// The time of the tick that is shown.
     shown: Option<u64>,
     is_playing: bool,
     /// The place in `SPEEDS`.
     speed: usize,
-    /// What could not be read of the moment, and why the file could not be read again.
+    /// The problems of the moment, and the error of the last refresh.
     problems: Vec<String>,
     error: Option<String>,
-    /// When it was played last, and when the file was read.
+    /// The times of the last play and of the last refresh.
     played: Instant,
     refreshed: Instant,
 }
 
-/// What a key asks for.
+/// A step in the recording, which a key asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// That many seconds forward, or back.
+    /// Goes this number of seconds forward, or back.
     Seconds(i64),
     First,
     Last,
@@ -50,9 +50,9 @@ pub(super) enum Step {
     Slower,
 }
 
-/// How much faster than it was something can be played.
+/// The factors by which a recording can be played faster.
 const SPEEDS: [u32; 6] = [1, 2, 5, 10, 30, 60];
-/// How often the file is read again, while a process may write it.
+/// The time from one refresh to the next, because a process may write the file.
 const REFRESH: Duration = Duration::from_secs(1);
 
 impl Replay {
@@ -60,20 +60,24 @@ impl Replay {
     ///
     /// # Errors
     /// A file without a recording, or a moment that is not in it; with the name of the file.
-    pub(super) fn open(path: &Path, at: Option<At>, app: &mut App) -> Result<Self, String> {
-        let recorded = Recorded::open(path)?;
-        let moments = recorded.moments();
+    pub(super) fn open(
+        path: &Path,
+        at: Option<ReplayStart>,
+        app: &mut App,
+    ) -> Result<Self, String> {
+        let recording = Recording::open(path)?;
+        let moments = recording.moments();
         let place = match at {
             None => moments.len() - 1,
             Some(at) => {
-                let found = at.find(moments, recorded.interval());
-                found.map_err(|what| format!("{}: --at: {what}", app.target))?
+                let found = at.find(moments, recording.interval());
+                found.map_err(|message| format!("{}: --at: {message}", app.target))?
             }
         };
         let now = Instant::now();
         let mut replay = Self {
             time: moments[place].time,
-            recorded,
+            recording,
             shown: None,
             is_playing: false,
             speed: 0,
@@ -86,16 +90,16 @@ impl Replay {
         Ok(replay)
     }
 
-    /// Plays for as long as it was not called, and reads what is new in the file. Returns whether
-    /// something changed.
-    fn go_on(&mut self, app: &mut App) -> bool {
+    /// Plays for the time since the last call, and reads new ticks. Returns whether something
+    /// changed.
+    fn advance(&mut self, app: &mut App) -> bool {
         let now = Instant::now();
         let passed = now - std::mem::replace(&mut self.played, now);
         let mut is_new = false;
         if now - self.refreshed >= REFRESH {
             self.refreshed = now;
             let last = self.last();
-            let error = self.recorded.refresh(&stop(app)).err();
+            let error = self.recording.refresh(&stop(app)).err();
             is_new = self.last() != last || error != self.error;
             if error != self.error {
                 self.error = error;
@@ -106,8 +110,11 @@ impl Replay {
             self.play(passed);
         }
         if self.shown == Some(self.moment().time) {
-            let is_changed =
-                is_new || app.replay.as_ref().is_some_and(|it| it.is_playing != self.is_playing);
+            let is_changed = is_new
+                || app
+                    .replay
+                    .as_ref()
+                    .is_some_and(|playback| playback.is_playing != self.is_playing);
             if is_changed {
                 self.describe(app);
             }
@@ -119,9 +126,9 @@ impl Replay {
 
     fn step(&mut self, step: Step, app: &mut App) {
         let place = self.place();
-        let moments = self.recorded.moments();
+        let moments = self.recording.moments();
         match step {
-            Step::Seconds(seconds) => self.time = moments[moved(moments, place, seconds)].time,
+            Step::Seconds(seconds) => self.time = moments[find_tick(moments, place, seconds)].time,
             Step::First => self.time = moments[0].time,
             Step::Last => self.time = self.last(),
             Step::Faster => self.speed = (self.speed + 1).min(SPEEDS.len() - 1),
@@ -129,8 +136,8 @@ impl Replay {
             Step::Play => {
                 self.is_playing = !self.is_playing;
                 self.played = Instant::now();
-                // What has ended begins again.
-                if self.is_playing && self.time >= self.last() && !self.goes_on() {
+                // A recording at its end begins again.
+                if self.is_playing && self.time >= self.last() && !self.is_live() {
                     self.time = moments[0].time;
                 }
             }
@@ -141,48 +148,49 @@ impl Replay {
         self.describe(app);
     }
 
-    /// Plays for a time. A gap takes none.
+    /// Plays for a time. A gap is skipped.
     fn play(&mut self, passed: Duration) {
         let last = self.last();
         let passed = u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX);
         let passed = passed.saturating_mul(SPEEDS[self.speed].into());
         self.time = self.time.saturating_add(passed).min(last);
-        let (place, longest) = (self.place(), self.recorded.longest_step());
-        if let [from, to, ..] = self.recorded.moments()[place..]
+        let (place, longest) = (self.place(), self.recording.longest_step());
+        if let [from, to, ..] = self.recording.moments()[place..]
             && to.time - from.time > longest
-            && self.time.saturating_sub(from.time) > self.recorded.interval()
+            && self.time.saturating_sub(from.time) > self.recording.interval()
         {
             self.time = to.time;
         }
-        self.is_playing = self.time < last || self.goes_on();
+        self.is_playing = self.time < last || self.is_live();
     }
 
-    fn goes_on(&self) -> bool {
-        self.recorded.writer() == Writer::Lives
+    /// Returns whether the process that records lives.
+    fn is_live(&self) -> bool {
+        self.recording.writer() == Writer::Lives
     }
 
     fn last(&self) -> u64 {
-        self.recorded.moments().last().map_or(0, |last| last.time)
+        self.recording.moments().last().map_or(0, |last| last.time)
     }
 
-    /// The place of the last tick up to the time.
+    /// Returns the place of the last tick up to the current time.
     fn place(&self) -> usize {
-        let after = self.recorded.moments().partition_point(|moment| moment.time <= self.time);
+        let after = self.recording.moments().partition_point(|moment| moment.time <= self.time);
         after.saturating_sub(1)
     }
 
     fn moment(&self) -> Moment {
-        self.recorded.moments()[self.place()]
+        self.recording.moments()[self.place()]
     }
 
-    /// Shows the moment, with what came before it.
+    /// Shows the moment with the looks before it.
     fn show(&mut self, app: &mut App) {
         let place = self.place();
         let first = place.saturating_sub(LENGTH);
         app.model = Model::default();
         let mut last: Option<(Moment, Look)> = None;
         let stop = stop(app);
-        let is_whole = self.recorded.looks(first..place + 1, &stop, |moment, look| {
+        let is_whole = self.recording.visit(first..place + 1, &stop, |moment, look| {
             if let Some((moment, look)) = last.replace((moment, look)) {
                 app.model.update(&look, Duration::from_nanos(moment.time));
             }
@@ -192,16 +200,16 @@ impl Replay {
             None => {
                 app.list();
                 app.notes.clear();
-                let what = match is_whole {
+                let problem = match is_whole {
                     true => "this moment was overwritten meanwhile: go to a later one",
                     false => "this moment was not read: more ticks than can be are before it",
                 };
-                app.problems = vec![format!("{}: {what}", app.target)];
+                app.problems = vec![format!("{}: {problem}", app.target)];
             }
         }
         self.problems = std::mem::take(&mut app.problems);
-        self.problems.extend(self.recorded.problems());
-        app.notes.extend(self.recorded.dropped());
+        self.problems.extend(self.recording.problems());
+        app.notes.extend(self.recording.dropped());
         app.problems = self.error.iter().chain(&self.problems).cloned().collect();
         self.shown = Some(self.moment().time);
         self.describe(app);
@@ -209,13 +217,13 @@ impl Replay {
 
     fn describe(&self, app: &mut App) {
         let (place, speed) = (self.place(), SPEEDS[self.speed]);
-        app.replay = Some(Playback::new(&self.recorded, place, speed, self.is_playing));
+        app.replay = Some(Playback::new(&self.recording, place, speed, self.is_playing));
     }
 }
 
 impl Feed for Replay {
     fn poll(&mut self, app: &mut App) -> io::Result<bool> {
-        Ok(self.go_on(app))
+        Ok(self.advance(app))
     }
 
     fn act(&mut self, app: &mut App, action: Action) {
@@ -225,16 +233,16 @@ impl Feed for Replay {
     }
 }
 
-/// Whether a signal ends the program: then nothing more is read.
+/// Returns a function that stops reading after a signal.
 fn stop(app: &App) -> impl Fn() -> bool + use<> {
     let signal = Arc::clone(&app.signal);
     // SeqCst, as the handler stores it.
     move || signal.load(Ordering::SeqCst) != 0
 }
 
-/// The tick that is nearest to that many seconds from a tick, but another one, if there is one on
-/// that side. So no step ends in a gap.
-fn moved(moments: &[Moment], place: usize, seconds: i64) -> usize {
+/// Returns the place of the tick nearest to this number of seconds after, or before, the tick at
+/// `place`. It is another tick if there is one on that side, so no step ends in a gap.
+fn find_tick(moments: &[Moment], place: usize, seconds: i64) -> usize {
     let time = moments[place].time;
     let by = seconds.unsigned_abs().saturating_mul(1_000_000_000);
     let wanted = if seconds < 0 { time.saturating_sub(by) } else { time.saturating_add(by) };
@@ -257,15 +265,24 @@ mod tests {
     fn a_step_ends_at_the_nearest_tick() {
         let at = |millis: u64| Moment { time: millis * 1_000_000, unix: 0 };
         let moments = [1000, 2002, 2999, 4000, 90_000, 91_000].map(at);
-        let moved = |place, seconds| moved(&moments, place, seconds);
-        assert_eq!([moved(0, 1), moved(1, 1), moved(2, 1), moved(3, 1)], [1, 2, 3, 4]);
-        assert_eq!([moved(5, -1), moved(4, -1), moved(3, -1), moved(0, -1)], [4, 3, 2, 0]);
+        let find_tick = |place, seconds| find_tick(&moments, place, seconds);
+        assert_eq!(
+            [find_tick(0, 1), find_tick(1, 1), find_tick(2, 1), find_tick(3, 1)],
+            [1, 2, 3, 4]
+        );
+        assert_eq!(
+            [find_tick(5, -1), find_tick(4, -1), find_tick(3, -1), find_tick(0, -1)],
+            [4, 3, 2, 0]
+        );
         // By a minute into the gap: to its other side.
-        assert_eq!([moved(2, 60), moved(3, 60), moved(4, -60), moved(5, 60)], [4, 4, 3, 5]);
-        assert_eq!(moved(1, i64::MIN), 0);
+        assert_eq!(
+            [find_tick(2, 60), find_tick(3, 60), find_tick(4, -60), find_tick(5, 60)],
+            [4, 4, 3, 5]
+        );
+        assert_eq!(find_tick(1, i64::MIN), 0);
         let fast: Vec<Moment> = (0..1000).map(|i| at(i * 10)).collect();
-        assert_eq!(super::moved(&fast, 300, 1), 400);
-        assert_eq!(super::moved(&fast, 300, -60), 0);
-        assert_eq!(super::moved(&[at(5)], 0, 1), 0);
+        assert_eq!(super::find_tick(&fast, 300, 1), 400);
+        assert_eq!(super::find_tick(&fast, 300, -60), 0);
+        assert_eq!(super::find_tick(&[at(5)], 0, 1), 0);
     }
 }

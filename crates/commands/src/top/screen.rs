@@ -1,5 +1,4 @@
-//! The terminal: drawn when something has changed, and always given back as it was, also after a
-//! signal or a panic.
+//! The terminal: drawn after each change, and always restored, also after a signal or a panic.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -15,14 +14,14 @@ use super::app::{Action, App};
 use super::view;
 use crate::output::Coverage;
 
-/// Why the program ended.
+/// The reason why the program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// The user asked for it.
+    /// The user quit.
     Quit,
     /// One frame was written.
     Frame(Coverage),
-    /// A signal with this number.
+    /// A signal with this number arrived.
     Signal(i32),
 }
 
@@ -35,18 +34,18 @@ impl End {
         match self {
             Self::Quit => 0,
             Self::Frame(coverage) => coverage.code(),
-            // As shells report it.
+            // The code that shells report.
             Self::Signal(number) => u8::try_from(128 + number).unwrap_or(u8::MAX),
         }
     }
 }
 
-/// Where the program gets what it shows.
+/// A source of looks for the program.
 pub(super) trait Feed {
-    /// Gives the program what is new, and returns whether something was.
+    /// Passes a new look to the program. Returns whether there was one.
     fn poll(&mut self, app: &mut App) -> io::Result<bool>;
 
-    /// Does what a key asks for.
+    /// Takes the action of a key.
     fn act(&mut self, app: &mut App, action: Action);
 }
 
@@ -62,8 +61,8 @@ pub(super) fn run(app: &mut App, feed: &mut dyn Feed) -> io::Result<End> {
     end(shown, signal.load(Ordering::SeqCst))
 }
 
-/// Why the program ends, after a signal with this number; 0 if none came. A terminal that hangs up
-/// fails before or after its signal comes.
+/// Returns the reason of the end. `signal` is the number of the signal that arrived; 0 if none did.
+/// A terminal that hangs up fails before or after its signal arrives.
 fn end(shown: io::Result<End>, signal: usize) -> io::Result<End> {
     match shown {
         Err(_) if signal != 0 => Ok(End::Signal(signal as i32)),
@@ -75,8 +74,8 @@ fn end(shown: io::Result<End>, signal: usize) -> io::Result<End> {
 }
 
 fn show(app: &mut App, feed: &mut dyn Feed, signal: &AtomicUsize) -> io::Result<End> {
-    let _given_back = Restore;
-    // Sets a hook, too: a panic gives the terminal back before its message is written.
+    let _guard = TerminalGuard;
+    // Sets a hook, too: a panic restores the terminal before its message is written.
     let mut terminal = ratatui::try_init()?;
     let mut is_stale = true;
     loop {
@@ -107,10 +106,10 @@ fn show(app: &mut App, feed: &mut dyn Feed, signal: &AtomicUsize) -> io::Result<
     }
 }
 
-/// Gives the terminal back when it is dropped.
-struct Restore;
+/// Restores the terminal when dropped.
+struct TerminalGuard;
 
-impl Drop for Restore {
+impl Drop for TerminalGuard {
     fn drop(&mut self) {
         // If that fails, the terminal is gone.
         let _ = ratatui::try_restore();
@@ -124,11 +123,11 @@ mod tests {
     #[test]
     fn a_terminal_that_fails_as_it_hangs_up_ends_by_the_signal() {
         let failed = |errno: Errno| Err(errno.into());
-        let ended = |shown, signal| end(shown, signal).ok().map(End::code);
-        assert_eq!(ended(failed(Errno::IO), 0), Some(129));
-        assert_eq!(ended(failed(Errno::BADF), SIGTERM as usize), Some(143));
-        assert_eq!(ended(Err(io::Error::other("it hung up")), SIGHUP as usize), Some(129));
-        assert_eq!(ended(failed(Errno::BADF), 0), None);
-        assert_eq!(ended(Ok(End::Quit), SIGHUP as usize), Some(0));
+        let exit_code = |shown, signal| end(shown, signal).ok().map(End::code);
+        assert_eq!(exit_code(failed(Errno::IO), 0), Some(129));
+        assert_eq!(exit_code(failed(Errno::BADF), SIGTERM as usize), Some(143));
+        assert_eq!(exit_code(Err(io::Error::other("it hung up")), SIGHUP as usize), Some(129));
+        assert_eq!(exit_code(failed(Errno::BADF), 0), None);
+        assert_eq!(exit_code(Ok(End::Quit), SIGHUP as usize), Some(0));
     }
 }

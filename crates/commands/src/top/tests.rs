@@ -1,4 +1,4 @@
-//! Screens, as they are drawn after keys and looks.
+//! Screens after keys and looks.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,13 +13,13 @@ use super::*;
 use quipu_client::Text;
 
 /// A terminal with the program on it.
-struct Screened {
+struct TestScreen {
     app: App,
     terminal: Terminal<TestBackend>,
     at: u64,
 }
 
-impl Screened {
+impl TestScreen {
     fn new(width: u16, height: u16) -> Self {
         let mut app = App::new("app.quipu".into(), Duration::from_secs(1));
         app.levels = Levels::ASCII;
@@ -28,7 +28,7 @@ impl Screened {
 
     fn look(&mut self, text: &str) {
         let text = Text::of_bytes(text.into());
-        self.app.look(&crate::look::of_text(&text), Duration::from_secs(self.at));
+        self.app.look(&crate::look::read_text(&text), Duration::from_secs(self.at));
         self.at += 1;
     }
 
@@ -60,7 +60,7 @@ impl Screened {
         lines[4..lines.len() - 1].iter().filter(|line| !line.is_empty()).cloned().collect()
     }
 
-    /// The name of what is selected.
+    /// The name of the selected item.
     fn selected(&mut self) -> String {
         self.list();
         let buffer = self.terminal.backend().buffer();
@@ -87,15 +87,15 @@ fn text(round: u32) -> String {
     text + &format!("took_sum {round}\ntook_count {}\n", 4 * round)
 }
 
-fn screened(width: u16, height: u16) -> Screened {
-    let mut screened = Screened::new(width, height);
-    (1..=3).for_each(|round| screened.look(&text(round)));
-    screened
+fn filled_screen(width: u16, height: u16) -> TestScreen {
+    let mut screen = TestScreen::new(width, height);
+    (1..=3).for_each(|round| screen.look(&text(round)));
+    screen
 }
 
 #[test]
 fn families_are_shown_with_rates_quantiles_and_trends() {
-    let lines = screened(110, 9).lines();
+    let lines = filled_screen(110, 9).lines();
     assert_eq!(lines[0], "quipu top  app.quipu  3 families  5 series  every 1s");
     assert_eq!(lines[1], "families");
     assert_eq!(lines[2], "");
@@ -110,16 +110,16 @@ fn families_are_shown_with_rates_quantiles_and_trends() {
     // Fewer columns, then shorter names, but never a panic.
     for width in 1..130 {
         for height in [1, 2, 5, 9] {
-            screened(width, height).lines();
+            filled_screen(width, height).lines();
         }
     }
-    let lines = screened(60, 9).lines();
+    let lines = filled_screen(60, 9).lines();
     assert!(lines[3].contains("VALUE") && !lines[3].contains("P50"), "{lines:?}");
 }
 
 /// The columns of a line in which the sparkline has a character.
-fn trend(screened: &mut Screened, name: &str) -> Vec<usize> {
-    let lines = screened.lines();
+fn trend(screen: &mut TestScreen, name: &str) -> Vec<usize> {
+    let lines = screen.lines();
     let from = lines[3].find("TREND").unwrap();
     let line = lines.iter().find(|line| line.starts_with(name)).unwrap();
     let marks = line.char_indices().skip(from);
@@ -128,35 +128,35 @@ fn trend(screened: &mut Screened, name: &str) -> Vec<usize> {
 
 #[test]
 fn trends_of_counters_and_gauges_have_the_same_looks_below_each_other() {
-    let mut screened = Screened::new(140, 12);
+    let mut screen = TestScreen::new(140, 12);
     for round in 1..=5 {
         let late = if round >= 3 { "# TYPE late gauge\nlate 1\n" } else { "" };
-        screened.look(&(text(round * round) + late));
+        screen.look(&(text(round * round) + late));
     }
     // A rate is known from the second look on.
-    assert_eq!(trend(&mut screened, "level"), [0, 1, 2, 3, 4]);
-    assert_eq!(trend(&mut screened, "hits_total"), [1, 2, 3, 4]);
-    assert_eq!(trend(&mut screened, "took"), [1, 2, 3, 4]);
-    assert_eq!(trend(&mut screened, "late"), [2, 3, 4]);
-    screened.press("a");
-    assert_eq!(trend(&mut screened, "hits_total{code=\"500\""), [1, 2, 3, 4]);
-    assert_eq!(trend(&mut screened, "late"), [2, 3, 4]);
+    assert_eq!(trend(&mut screen, "level"), [0, 1, 2, 3, 4]);
+    assert_eq!(trend(&mut screen, "hits_total"), [1, 2, 3, 4]);
+    assert_eq!(trend(&mut screen, "took"), [1, 2, 3, 4]);
+    assert_eq!(trend(&mut screen, "late"), [2, 3, 4]);
+    screen.press("a");
+    assert_eq!(trend(&mut screen, "hits_total{code=\"500\""), [1, 2, 3, 4]);
+    assert_eq!(trend(&mut screen, "late"), [2, 3, 4]);
     // When there are more looks than characters, all lines show the last ones.
-    (6..200).for_each(|round| screened.look(&text(round * round)));
-    let all: Vec<usize> = (0..trend(&mut screened, "level").len()).collect();
-    assert_eq!(trend(&mut screened, "level"), all);
-    assert_eq!(trend(&mut screened, "hits_total{code=\"500\""), all);
+    (6..200).for_each(|round| screen.look(&text(round * round)));
+    let all: Vec<usize> = (0..trend(&mut screen, "level").len()).collect();
+    assert_eq!(trend(&mut screen, "level"), all);
+    assert_eq!(trend(&mut screen, "hits_total{code=\"500\""), all);
 }
 
 #[test]
-fn columns_that_are_empty_go_before_the_trend() {
+fn empty_columns_are_dropped_before_the_trend() {
     let head = |text: &str, keys: &str, width| {
-        let mut screened = Screened::new(width, 12);
-        (0..3).for_each(|_| screened.look(text));
+        let mut screen = TestScreen::new(width, 12);
+        (0..3).for_each(|_| screen.look(text));
         if !keys.is_empty() {
-            screened.press(keys);
+            screen.press(keys);
         }
-        screened.lines()[3].split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+        screen.lines()[3].split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
     };
     let counter = "# TYPE hits_total counter\nhits_total{a=\"1\"} 1\nhits_total{a=\"2\"} 1\n";
     let gauge = "# TYPE level gauge\nlevel{a=\"1\"} 1\nlevel{a=\"2\"} 1\n";
@@ -177,125 +177,125 @@ fn columns_that_are_empty_go_before_the_trend() {
 
 #[test]
 fn a_family_is_opened_down_to_its_series() {
-    let mut screened = screened(100, 30);
-    screened.press("\n");
-    assert_eq!(screened.lines()[1], "hits_total");
-    assert_eq!(screened.list().len(), 3);
-    screened.press("b");
-    assert_eq!(screened.lines()[1], "hits_total by code");
-    assert!(screened.list()[0].starts_with("200 "));
-    screened.press("\n");
-    assert_eq!(screened.lines()[1], "hits_total > code=\"200\"");
-    screened.press("v\n");
-    assert_eq!(screened.lines()[1], "hits_total{code=\"200\",path=\"/b\"}");
-    let page = screened.list().join("\n");
+    let mut screen = filled_screen(100, 30);
+    screen.press("\n");
+    assert_eq!(screen.lines()[1], "hits_total");
+    assert_eq!(screen.list().len(), 3);
+    screen.press("b");
+    assert_eq!(screen.lines()[1], "hits_total by code");
+    assert!(screen.list()[0].starts_with("200 "));
+    screen.press("\n");
+    assert_eq!(screen.lines()[1], "hits_total > code=\"200\"");
+    screen.press("v\n");
+    assert_eq!(screen.lines()[1], "hits_total{code=\"200\",path=\"/b\"}");
+    let page = screen.list().join("\n");
     for part in
         ["help      Requests.", "label     path = /b", "value     21", "rate      7 a second"]
     {
         assert!(page.contains(part), "{part} is not in {page}");
     }
-    screened.press("\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}");
-    assert_eq!(screened.lines()[1], "families");
+    screen.press("\u{1b}\u{1b}\u{1b}\u{1b}\u{1b}");
+    assert_eq!(screen.lines()[1], "families");
     // A histogram of one series opens as a page with its buckets.
-    screened.press("vv\n");
-    let page = screened.list().join("\n");
+    screen.press("vv\n");
+    let page = screen.list().join("\n");
     for part in ["count 12, sum 3, mean 0.25", "p50 0.1", "up to  observations", " 0.5 "] {
         assert!(page.contains(part), "{part} is not in {page}");
     }
-    screened.look("level 1\n");
-    assert_eq!(screened.list(), ["this series is gone"]);
+    screen.look("level 1\n");
+    assert_eq!(screen.list(), ["this series is gone"]);
 }
 
 #[test]
 fn the_selection_stays_on_its_series() {
-    let mut screened = screened(100, 12);
-    screened.press("a");
-    assert_eq!((screened.list().len(), screened.lines()[1].as_str()), (5, "all series"));
-    screened.press("v");
+    let mut screen = filled_screen(100, 12);
+    screen.press("a");
+    assert_eq!((screen.list().len(), screen.lines()[1].as_str()), (5, "all series"));
+    screen.press("v");
     let name = "hits_total{code=\"200\",path=\"/b\"}";
-    assert_eq!(screened.selected(), name);
-    screened.press("s");
-    assert!(screened.lines()[1].contains("sorted by rate"));
-    assert_eq!(screened.selected(), name);
-    assert!(screened.list()[0].starts_with(name));
-    screened.press("r");
-    assert_eq!(screened.selected(), name);
-    screened.look("level 1\nother 2\n");
-    assert_eq!(screened.list().len(), 2);
-    assert!(["level", "other"].contains(&&*screened.selected()));
-    screened.look("");
-    assert_eq!(screened.list(), Vec::<String>::new());
+    assert_eq!(screen.selected(), name);
+    screen.press("s");
+    assert!(screen.lines()[1].contains("sorted by rate"));
+    assert_eq!(screen.selected(), name);
+    assert!(screen.list()[0].starts_with(name));
+    screen.press("r");
+    assert_eq!(screen.selected(), name);
+    screen.look("level 1\nother 2\n");
+    assert_eq!(screen.list().len(), 2);
+    assert!(["level", "other"].contains(&&*screen.selected()));
+    screen.look("");
+    assert_eq!(screen.list(), Vec::<String>::new());
 }
 
 #[test]
-fn without_a_selection_the_first_item_is_selected() {
-    let mut screened = screened(100, 7);
-    screened.press("as");
-    assert_eq!(screened.list()[0].split_whitespace().nth(2), Some("7"));
-    screened.press("r");
-    assert!(screened.selected().starts_with("level"), "{:?}", screened.list());
+fn the_first_item_is_selected_at_first() {
+    let mut screen = filled_screen(100, 7);
+    screen.press("as");
+    assert_eq!(screen.list()[0].split_whitespace().nth(2), Some("7"));
+    screen.press("r");
+    assert!(screen.selected().starts_with("level"), "{:?}", screen.list());
 }
 
 #[test]
 fn filters_hide_and_searches_move() {
-    let mut screened = screened(100, 12);
-    screened.press("af500");
-    assert_eq!(screened.list().len(), 1);
-    assert_eq!(screened.lines().last().unwrap(), "filter: 500_");
-    screened.press("\n");
-    assert!(screened.lines()[1].ends_with("filter: 500"));
-    // Escape gives up what is typed, and then the filter.
-    screened.press("fx\u{1b}");
-    assert_eq!(screened.list().len(), 1);
-    screened.press("\u{1b}");
-    assert_eq!(screened.list().len(), 5);
-    screened.press("/took\n");
-    assert_eq!(screened.selected(), "took");
-    screened.press("/hits\n");
-    assert!(screened.selected().starts_with("hits_total"));
-    screened.press("/nothing\n");
-    assert!(screened.lines()[2].contains("nothing here has \"nothing\""));
+    let mut screen = filled_screen(100, 12);
+    screen.press("af500");
+    assert_eq!(screen.list().len(), 1);
+    assert_eq!(screen.lines().last().unwrap(), "filter: 500_");
+    screen.press("\n");
+    assert!(screen.lines()[1].ends_with("filter: 500"));
+    // Escape closes the prompt, and then removes the filter.
+    screen.press("fx\u{1b}");
+    assert_eq!(screen.list().len(), 1);
+    screen.press("\u{1b}");
+    assert_eq!(screen.list().len(), 5);
+    screen.press("/took\n");
+    assert_eq!(screen.selected(), "took");
+    screen.press("/hits\n");
+    assert!(screen.selected().starts_with("hits_total"));
+    screen.press("/nothing\n");
+    assert!(screen.lines()[2].contains("nothing here has \"nothing\""));
 }
 
 #[test]
 fn problems_are_a_line_and_the_rows_stay() {
-    let mut screened = screened(100, 12);
-    screened.app.look(&Err("app.quipu: No such file".into()), Duration::from_secs(9));
-    let lines = screened.lines();
+    let mut screen = filled_screen(100, 12);
+    screen.app.look(&Err("app.quipu: No such file".into()), Duration::from_secs(9));
+    let lines = screen.lines();
     assert_eq!(lines[2], "app.quipu: No such file");
-    assert_eq!(screened.list().len(), 3);
-    screened.look("a 1\nb{\n");
-    assert!(screened.lines()[2].contains("line 2"));
+    assert_eq!(screen.list().len(), 3);
+    screen.look("a 1\nb{\n");
+    assert!(screen.lines()[2].contains("line 2"));
     let problem = Err("x\u{9b}2J\u{202e}.quipu: No such file".into());
-    screened.app.look(&problem, Duration::from_secs(9));
-    assert!(screened.lines()[2].starts_with("x\\u{9b}2J\\u{202e}.quipu"));
-    screened.look("a 1\n{\"\u{1b}[31m\",x=\"\u{1b}[2J\"} 1\n");
-    screened.press("a");
-    assert!(!screened.lines().concat().contains('\u{1b}'));
-    assert!(screened.list().concat().contains("\\u{1b}[2J"));
+    screen.app.look(&problem, Duration::from_secs(9));
+    assert!(screen.lines()[2].starts_with("x\\u{9b}2J\\u{202e}.quipu"));
+    screen.look("a 1\n{\"\u{1b}[31m\",x=\"\u{1b}[2J\"} 1\n");
+    screen.press("a");
+    assert!(!screen.lines().concat().contains('\u{1b}'));
+    assert!(screen.list().concat().contains("\\u{1b}[2J"));
 }
 
 #[test]
-fn keys_end_pause_and_help() {
-    let mut screened = screened(100, 24);
-    assert_eq!(screened.press("?"), Action::Nothing);
-    assert!(screened.list().join("\n").contains("P99 are quantiles"));
-    assert_eq!(screened.press("x"), Action::Nothing);
-    assert_eq!(screened.press("p"), Action::Pace);
-    assert!(screened.lines()[0].ends_with("paused"));
-    assert_eq!(screened.press("p+++++++++"), Action::Pace);
-    assert!(screened.lines()[0].ends_with("every 10ms"));
-    assert_eq!(screened.press("q"), Action::Quit);
+fn keys_quit_pause_and_show_help() {
+    let mut screen = filled_screen(100, 24);
+    assert_eq!(screen.press("?"), Action::Nothing);
+    assert!(screen.list().join("\n").contains("P99 are quantiles"));
+    assert_eq!(screen.press("x"), Action::Nothing);
+    assert_eq!(screen.press("p"), Action::Pace);
+    assert!(screen.lines()[0].ends_with("paused"));
+    assert_eq!(screen.press("p+++++++++"), Action::Pace);
+    assert!(screen.lines()[0].ends_with("every 10ms"));
+    assert_eq!(screen.press("q"), Action::Quit);
     let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
-    assert_eq!(screened.app.key(key), Action::Quit);
+    assert_eq!(screen.app.key(key), Action::Quit);
     // Any keys, in any order.
     let keys = "jkgGlhfa/bn\nNsrb?v^\u{1b}ab\n\n\nb\n";
     for i in 0..2000 {
         let at = (i * 7 + i / 5) % keys.chars().count();
-        screened.press(&keys.chars().nth(at).unwrap().to_string());
-        screened.lines();
+        screen.press(&keys.chars().nth(at).unwrap().to_string());
+        screen.lines();
         if i % 50 == 0 {
-            screened.look(&text(1 + i as u32 % 3));
+            screen.look(&text(1 + i as u32 % 3));
         }
     }
 }
@@ -303,7 +303,7 @@ fn keys_end_pause_and_help() {
 /// Prints how much time of a processor a refresh takes: the look, the rows, the screen.
 #[test]
 #[ignore = "a measurement: cargo test --release --lib refresh -- --ignored --nocapture"]
-fn a_refresh_of_100_000_series() {
+fn a_refresh_of_100_000_series_takes_little_time() {
     use quipu::label::Values;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("app.quipu");
@@ -317,8 +317,8 @@ fn a_refresh_of_100_000_series() {
         }
     }
     let mut source = Source::new(Target::File(path));
-    let mut screened = Screened::new(120, 40);
-    screened.press("as");
+    let mut screen = TestScreen::new(120, 40);
+    screen.press("as");
     let now = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     let since = |begun: rustix::time::Timespec| {
         let time = now() - begun;
@@ -328,11 +328,11 @@ fn a_refresh_of_100_000_series() {
         let begun = now();
         let look = source.look();
         let looked = since(begun);
-        screened.app.look(&look, Duration::from_secs(round));
+        screen.app.look(&look, Duration::from_secs(round));
         let updated = since(begun);
-        screened.lines();
+        screen.lines();
         let all = since(begun);
-        let series = screened.app.items.len();
+        let series = screen.app.items.len();
         println!("{series} series: look {looked:?}, and rows {updated:?}, and screen {all:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Draws the state of the program as lines: a title, where the user is, what went wrong, a list or
-//! a series, and the keys. Only the lines that there is room for are formatted.
+//! Draws the state of the program as lines: a title, the place of the user, problems, a list or a
+//! series, and the keys. Only the lines that there is room for are formatted.
 
 use quipu::snapshot::Kind;
 use quipu_segment::printable;
@@ -9,21 +9,21 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use super::app::{App, Purpose};
-use super::history::LENGTH;
-use super::list::{Item, Place, Sort, What};
+use super::list::{Item, Place, Sort, Subject};
 use super::number::{count, short};
 use super::page;
+use super::trend::LENGTH;
 use crate::look::series_name;
 
-/// What is drawn.
+/// The lines of a screen.
 pub(super) struct Screen {
     pub(super) head: Vec<Line<'static>>,
     pub(super) body: Vec<Line<'static>>,
     pub(super) foot: Line<'static>,
 }
 
-/// The lines of the head: title, place, problem, names of the columns; of a recording, the moment,
-/// too.
+/// Returns the number of lines in the head: title, place, problem, names of the columns; for a
+/// recording, the moment, too.
 fn head(app: &App) -> usize {
     if app.replay.is_some() { 5 } else { 4 }
 }
@@ -59,8 +59,8 @@ pub(super) fn draw(app: &mut App, frame: &mut Frame<'_>) {
     }
 }
 
-/// The lines of a screen of this width, whose body has room for that number of lines. Without a
-/// width, the lines are as long as their names.
+/// Returns a screen of this width, whose body has room for this number of lines. Without a width,
+/// the lines are as long as their names.
 pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
     let (columns, body) = match app.place() {
         _ if app.is_help => (Line::default(), help(app)),
@@ -80,12 +80,12 @@ pub(super) fn screen(app: &App, width: Option<usize>, room: usize) -> Screen {
     Screen { head, body, foot: foot(app) }
 }
 
-/// The problems and notes of the last look, in one line.
+/// Returns the problems and notes of the last look, in one line.
 fn problem(app: &App) -> Line<'static> {
     let problems: Vec<&String> = app.problems.iter().chain(&app.notes).collect();
     let text = match problems[..] {
         [] => String::new(),
-        [one] => one.clone(),
+        [problem] => problem.clone(),
         [first, ref others @ ..] => format!("{first} (and {} more)", others.len()),
     };
     Line::styled(printable(&text).to_string(), WRONG)
@@ -132,10 +132,10 @@ fn place(app: &App) -> Line<'static> {
 }
 
 fn foot(app: &App) -> Line<'static> {
-    match &app.input {
-        Some(input) => {
-            let of = if input.of == Purpose::Filter { "filter" } else { "search" };
-            Line::raw(format!("{of}: {}_", printable(&input.text)))
+    match &app.prompt {
+        Some(prompt) => {
+            let purpose = if prompt.purpose == Purpose::Filter { "filter" } else { "search" };
+            Line::raw(format!("{purpose}: {}_", printable(&prompt.text)))
         }
         None if app.replay.is_some() => Line::styled(KEYS_OF_REPLAY, DIM),
         None => Line::styled(KEYS, DIM),
@@ -185,7 +185,7 @@ q                  quit
 A gap, in which no process recorded, is skipped. RATE, P50 and P99 are of the time since the
 tick before.";
 
-/// Which columns there is room for.
+/// The columns that there is room for.
 struct Columns {
     name: usize,
     has_type: bool,
@@ -201,7 +201,7 @@ const COUNT: usize = 8;
 const RATE: usize = 11;
 const VALUE: usize = 17;
 const QUANTILE: usize = 11;
-/// The least and the most room that names are given before another column is shown.
+/// The least and the most room for names before another column is shown.
 const MIN_NAME: usize = 24;
 const MAX_NAME: usize = 100;
 /// The least room for a sparkline.
@@ -213,7 +213,7 @@ impl Columns {
         let longest = shown.map(|item| Span::raw(name(app, item)).width()).max().unwrap_or(0);
         let wanted = longest.max(MIN_NAME).min(if width.is_some() { MAX_NAME } else { usize::MAX });
         let is_flat = app.items.iter().all(|item| item.count == 1);
-        let has_any = |types: &[Kind]| app.items.iter().any(|item| types.contains(&item.of));
+        let has_any = |types: &[Kind]| app.items.iter().any(|item| types.contains(&item.kind));
         let has_rates = has_any(&[Kind::Counter, Kind::Histogram, Kind::Summary]);
         let has_some_quantiles = has_any(&[Kind::Histogram, Kind::Summary]);
         let mut rest = width.map_or(usize::MAX, |width| width.saturating_sub(VALUE));
@@ -264,7 +264,7 @@ impl Columns {
     fn line(&self, app: &App, item: &Item) -> Line<'static> {
         let mut text = padded(&name(app, item), self.name);
         if self.has_type {
-            text.push_str(&format!(" {:<1$}", item.of.name(), TYPE - 1));
+            text.push_str(&format!(" {:<1$}", item.kind.name(), TYPE - 1));
         }
         if self.has_count {
             text.push_str(&format!("{:>COUNT$}", item.count));
@@ -286,10 +286,10 @@ impl Columns {
             }
         }
         if self.trend > 0 {
-            let points = match &item.what {
-                What::Family(number) => app.model.trend(*number),
-                What::Row(row) => app.model.rows()[*row as usize].points(),
-                What::Group(_) => Vec::new(),
+            let points = match &item.subject {
+                Subject::Family(number) => app.model.trend(*number),
+                Subject::Row(row) => app.model.rows()[*row as usize].points(),
+                Subject::Group(_) => Vec::new(),
             };
             let points = aligned(points, app.model.looks());
             text.push(' ');
@@ -299,9 +299,9 @@ impl Columns {
     }
 }
 
-/// The points of the last looks, with a gap for each look before the first point. So all lines have
-/// the points of one look below each other, although a rate, for example, begins with the second
-/// look.
+/// Returns the points of the last looks, with a gap for each look before the first point. So all
+/// lines show the points of one look below each other, although a rate, for example, begins with
+/// the second look.
 fn aligned(points: Vec<f32>, looks: u32) -> Vec<f32> {
     let length = LENGTH.min(looks as usize);
     let mut all = vec![f32::NAN; length.saturating_sub(points.len())];
@@ -309,13 +309,13 @@ fn aligned(points: Vec<f32>, looks: u32) -> Vec<f32> {
     all
 }
 
-/// The name of an item at the place where it is listed.
+/// Returns the name of an item at the current place.
 fn name(app: &App, item: &Item) -> String {
-    let text = match (&item.what, app.place()) {
-        (What::Family(number), _) => app.model.families()[*number as usize].name.clone(),
-        (What::Group(value), _) if value.is_empty() => "(none)".to_owned(),
-        (What::Group(value), _) => value.clone(),
-        (What::Row(row), place) => {
+    let text = match (&item.subject, app.place()) {
+        (Subject::Family(number), _) => app.model.families()[*number as usize].name.clone(),
+        (Subject::Group(value), _) if value.is_empty() => "(none)".to_owned(),
+        (Subject::Group(value), _) => value.clone(),
+        (Subject::Row(row), place) => {
             let row = &app.model.rows()[*row as usize];
             match place {
                 Place::Family { .. } if !row.labels.is_empty() => row.labels.to_string(),
@@ -326,9 +326,9 @@ fn name(app: &App, item: &Item) -> String {
     printable(&text).to_string()
 }
 
-/// A total, a value, or the range of several values.
+/// Returns a total, a value, or the range of several values.
 fn value(item: &Item) -> String {
-    let is_sum = matches!(item.of, Kind::Counter | Kind::Histogram | Kind::Summary);
+    let is_sum = matches!(item.kind, Kind::Counter | Kind::Histogram | Kind::Summary);
     let (low, high) = item.range;
     if is_sum || item.count == 1 || low == high {
         return short(if is_sum { item.total } else { high });
@@ -337,7 +337,7 @@ fn value(item: &Item) -> String {
     if text.len() < VALUE { text } else { format!("..{}", short(high)) }
 }
 
-/// A text in exactly this many columns of a terminal.
+/// Cuts or pads a text to this number of columns of a terminal.
 pub(super) fn padded(text: &str, width: usize) -> String {
     // Most characters take one column, and none of them less than a part of one.
     let mut cut: String = text.chars().take(width + 1).collect();

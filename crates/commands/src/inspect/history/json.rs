@@ -11,7 +11,7 @@ use quipu_process::json::escaped;
 
 /// Writes the object; `docs/guide-cli.md` lists its fields.
 pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io::Result<()> {
-    let info = history.recorded.info();
+    let info = history.recording.info();
     let about = json!({
         "file": printable(file).to_string(),
         "interval": info.interval as f64 / 1e9,
@@ -40,7 +40,7 @@ pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io:
         });
         write!(out, "{}\n{}", if i == 0 { "" } else { "," }, escaped(&series))?;
     }
-    let damage = history.recorded.damage().map(|(at, what)| json!({"at": at, "what": what}));
+    let damage = history.recording.damage().map(|(at, what)| json!({"at": at, "what": what}));
     writeln!(out, "],\"damage\":{}}}", escaped(&Json::from_iter(damage)))
 }
 

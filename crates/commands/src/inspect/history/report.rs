@@ -1,4 +1,4 @@
-//! The form for people: what is there, what is missing, and a sparkline for each value.
+//! The form for people: the ticks, the gaps, and a sparkline for each value.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -7,7 +7,7 @@ use quipu_segment::printable;
 
 use super::{Curve, History, short};
 use crate::inspect::text::{columns, date, duration, shown, title};
-use crate::top::history::Levels;
+use crate::top::trend::Levels;
 
 /// The most characters of a sparkline.
 const WIDTH: usize = 60;
@@ -36,17 +36,17 @@ pub(super) fn write(history: &History, file: &Path, out: &mut impl Write) -> io:
         let rows = [head.map(str::to_owned).to_vec()].into_iter().chain(rows);
         columns(&rows.collect::<Vec<_>>(), out)?;
     }
-    for (i, (at, what)) in history.recorded.damage().enumerate() {
+    for (i, (at, message)) in history.recording.damage().enumerate() {
         if i == 0 {
             title("damage", out)?;
         }
-        writeln!(out, "  byte {at}: {}", shown(what))?;
+        writeln!(out, "  byte {at}: {}", shown(message))?;
     }
     Ok(())
 }
 
 fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
-    let info = history.recorded.info();
+    let info = history.recording.info();
     let mut rows = vec![
         ("held", format!("{} in {} ticks", duration(history.held()), info.ticks)),
         ("interval", duration(info.interval)),
@@ -56,7 +56,8 @@ fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
         rows.push(("shown", format!("{count} ticks, {from} to {to}")));
     }
     let writer = match (info.owner, history.is_alive()) {
-        // One from outside ends when no program has the file open, whatever ended those.
+        // A recorder from outside ends when no program has the file open, however the programs
+        // ended.
         (0, _) => "ended in good order; if from outside, maybe after its programs died".to_owned(),
         (token, Some(true)) => format!("token {token}, which lives"),
         (token, Some(false)) => format!("token {token}, which died"),
@@ -64,12 +65,12 @@ fn about(history: &History, out: &mut impl Write) -> io::Result<()> {
     };
     rows.push(("writer", writer));
     if info.dropped > 0 {
-        let what = format!("{} series, beyond the recorder's limits", info.dropped);
-        rows.push(("left out", what));
+        let text = format!("{} series, beyond the recorder's limits", info.dropped);
+        rows.push(("left out", text));
     }
     if info.overwritten > 0 {
-        let what = format!("{} of its chunks were overwritten meanwhile", info.overwritten);
-        rows.push(("missed", what));
+        let text = format!("{} of its chunks were overwritten meanwhile", info.overwritten);
+        rows.push(("missed", text));
     }
     title("recorder", out)?;
     let rows: Vec<_> = rows.into_iter().map(|(name, text)| vec![name.to_owned(), text]).collect();
@@ -84,7 +85,7 @@ fn row(curve: &Curve<'_>) -> Vec<String> {
     vec![name, short(least), short(most), short(last), sparkline(&curve.points)]
 }
 
-/// One character for one tick, or for the greatest value of several.
+/// Draws a character for each tick, or for the greatest value of several ticks.
 fn sparkline(points: &[f64]) -> String {
     let width = points.len().min(WIDTH);
     let greatest = (0..width).map(|at| {

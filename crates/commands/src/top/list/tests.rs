@@ -10,9 +10,9 @@ fn model() -> Model {
     let mut model = Model::default();
     for round in 1..=2 {
         let mut look = Look::default();
-        let family = |look: &mut Look, name: &str, of| {
+        let family = |look: &mut Look, name: &str, kind| {
             let (help, unit) = (String::new(), String::new());
-            look.family(Family { name: name.into(), of, help, unit })
+            look.family(Family { name: name.into(), kind, help, unit })
         };
         let hits = family(&mut look, "hits_total", Kind::Counter);
         for (path, code, count) in [("/b", "200", 7), ("/a", "200", 5), ("/a", "500", 1)] {
@@ -40,12 +40,12 @@ fn model() -> Model {
     model
 }
 
-/// What the items are, as text.
+/// The names of the items.
 fn names(model: &Model, items: &[Item]) -> Vec<String> {
-    let name = |item: &Item| match &item.what {
-        What::Family(number) => model.families()[*number as usize].name.clone(),
-        What::Group(value) => value.clone(),
-        What::Row(row) => model.rows()[*row as usize].labels.to_string(),
+    let name = |item: &Item| match &item.subject {
+        Subject::Family(number) => model.families()[*number as usize].name.clone(),
+        Subject::Group(value) => value.clone(),
+        Subject::Row(row) => model.rows()[*row as usize].labels.to_string(),
     };
     items.iter().map(name).collect()
 }
@@ -81,13 +81,13 @@ fn lists_are_sorted_filtered_and_reversed() {
     assert_eq!(all("hits", Sort::Rate, false), hits);
     assert_eq!(all("HITS", Sort::Name, false), [hits[1], hits[2], hits[0]]);
     assert_eq!(all("hits !500", Sort::Value, true), [hits[1], hits[0]]);
-    // A NaN, and what has no rate, come last.
+    // A NaN, and an item without a rate, are last.
     assert_eq!(all("room", Sort::Value, false), ["room=\"z\"", "room=\"x\"", "room=\"y\""]);
     assert_eq!(all("", Sort::Rate, false).last().map(|name| &name[..4]), Some("room"));
 }
 
 #[test]
-fn a_family_is_drilled_into_by_labels() {
+fn a_family_is_grouped_and_narrowed_by_labels() {
     let model = model();
     let at = |place: &Place| list(&model, place, &Filter::default(), Sort::Name, false);
     let items = at(&hits(&[], Some("path")));

@@ -2,15 +2,15 @@
 use super::*;
 use crate::look::{Source, Target};
 
-/// Looks at texts, a second apart.
-struct Watched {
+/// A model that is updated with expositions, a second apart.
+struct Watch {
     file: tempfile::NamedTempFile,
     source: Source,
     model: Model,
     at: u64,
 }
 
-impl Watched {
+impl Watch {
     fn new() -> Self {
         let file = tempfile::NamedTempFile::new().unwrap();
         let source = Source::new(Target::File(file.path().into()));
@@ -35,92 +35,89 @@ impl Watched {
 }
 
 #[test]
-fn rates_come_from_growth_and_see_resets() {
-    let mut watched = Watched::new();
-    watched.look("# TYPE a counter\na{x=\"1\"} 10\na{x=\"2\"} 5\n# TYPE b gauge\nb 3\n");
-    assert_eq!(watched.rate("a", "x=\"1\""), None);
-    watched.look("# TYPE a counter\na{x=\"1\"} 30\na{x=\"2\"} 5\n# TYPE b gauge\nb 1\n");
-    assert_eq!(
-        (watched.rate("a", "x=\"1\""), watched.rate("a", "x=\"2\"")),
-        (Some(20.0), Some(0.0))
-    );
-    assert_eq!(watched.rate("b", ""), None);
-    watched.look("# TYPE a counter\na{x=\"1\"} 4\n# TYPE b gauge\nb 7\n");
-    let row = watched.row("a", "x=\"1\"").unwrap();
+fn rates_are_growth_by_the_second_also_after_resets() {
+    let mut watch = Watch::new();
+    watch.look("# TYPE a counter\na{x=\"1\"} 10\na{x=\"2\"} 5\n# TYPE b gauge\nb 3\n");
+    assert_eq!(watch.rate("a", "x=\"1\""), None);
+    watch.look("# TYPE a counter\na{x=\"1\"} 30\na{x=\"2\"} 5\n# TYPE b gauge\nb 1\n");
+    assert_eq!((watch.rate("a", "x=\"1\""), watch.rate("a", "x=\"2\"")), (Some(20.0), Some(0.0)));
+    assert_eq!(watch.rate("b", ""), None);
+    watch.look("# TYPE a counter\na{x=\"1\"} 4\n# TYPE b gauge\nb 7\n");
+    let row = watch.row("a", "x=\"1\"").unwrap();
     assert_eq!((row.rate, row.resets, row.points()), (Some(4.0), 1, vec![20.0, 4.0]));
-    assert_eq!(watched.row("b", "").unwrap().points(), [3.0, 1.0, 7.0]);
+    assert_eq!(watch.row("b", "").unwrap().points(), [3.0, 1.0, 7.0]);
     // A series that is gone has no row, and begins again when it returns.
-    assert!(watched.row("a", "x=\"2\"").is_none());
-    watched.look("# TYPE a counter\na{x=\"2\"} 500\n");
-    assert_eq!((watched.rate("a", "x=\"2\""), watched.model.rows().len()), (None, 1));
+    assert!(watch.row("a", "x=\"2\"").is_none());
+    watch.look("# TYPE a counter\na{x=\"2\"} 500\n");
+    assert_eq!((watch.rate("a", "x=\"2\""), watch.model.rows().len()), (None, 1));
 }
 
 #[test]
 fn looks_without_a_point_are_gaps() {
-    let mut watched = Watched::new();
+    let mut watch = Watch::new();
     let look = |a: &str, b: &str| format!("# TYPE a summary\na_count {a}\n# TYPE b gauge\nb {b}\n");
     for (a, b) in [("1", "5"), ("2", "5"), ("3", "5"), ("NaN", "5"), ("9", "5"), ("12", "7")] {
-        watched.look(&look(a, b));
+        watch.look(&look(a, b));
     }
-    let points = watched.row("a", "").unwrap().points();
+    let points = watch.row("a", "").unwrap().points();
     let is_gap: Vec<bool> = points.iter().map(|point| point.is_nan()).collect();
     // The first look knows no rate, and two looks cannot be compared with the fourth one.
     assert_eq!(is_gap, [false, false, true, true, false], "{points:?}");
-    assert_eq!(watched.row("b", "").unwrap().points(), [5.0, 5.0, 5.0, 5.0, 5.0, 7.0]);
-    let trend = watched.model.trend(watched.model.number(&("a".into(), Kind::Summary)).unwrap());
+    assert_eq!(watch.row("b", "").unwrap().points(), [5.0, 5.0, 5.0, 5.0, 5.0, 7.0]);
+    let trend = watch.model.trend(watch.model.number(&("a".into(), Kind::Summary)).unwrap());
     assert_eq!(trend.iter().map(|point| point.is_nan()).collect::<Vec<_>>(), is_gap);
     // A family that is gone for a look has a gap there.
-    watched.look("# TYPE b gauge\nb 7\n");
-    watched.look("# TYPE a summary\na_count 15\n# TYPE b gauge\nb 7\n");
-    watched.look("# TYPE a summary\na_count 18\n# TYPE b gauge\nb 7\n");
-    let trend = watched.model.trend(watched.model.number(&("a".into(), Kind::Summary)).unwrap());
+    watch.look("# TYPE b gauge\nb 7\n");
+    watch.look("# TYPE a summary\na_count 15\n# TYPE b gauge\nb 7\n");
+    watch.look("# TYPE a summary\na_count 18\n# TYPE b gauge\nb 7\n");
+    let trend = watch.model.trend(watch.model.number(&("a".into(), Kind::Summary)).unwrap());
     assert_eq!((trend.len(), trend.last()), (8, Some(&3.0)), "{trend:?}");
 }
 
 #[test]
 fn a_start_time_that_moves_is_a_reset() {
-    let mut watched = Watched::new();
+    let mut watch = Watch::new();
     let text = |value: u32, start: u32| {
         format!("# TYPE a counter\na_total {value}\na_created {start}\n# EOF\n")
     };
-    watched.look(&text(10, 100));
-    watched.look(&text(12, 100));
-    assert_eq!(watched.rate("a_total", ""), Some(2.0));
-    watched.look(&text(15, 101));
-    let row = watched.row("a_total", "").unwrap();
+    watch.look(&text(10, 100));
+    watch.look(&text(12, 100));
+    assert_eq!(watch.rate("a_total", ""), Some(2.0));
+    watch.look(&text(15, 101));
+    let row = watch.row("a_total", "").unwrap();
     assert_eq!((row.rate, row.resets), (Some(15.0), 1));
 }
 
 #[test]
 fn histograms_know_their_recent_observations() {
-    let mut watched = Watched::new();
+    let mut watch = Watch::new();
     let text = |one: u32, all: u32| {
         format!(
             "# TYPE h histogram\nh_bucket{{le=\"1\"}} {one}\nh_bucket{{le=\"+Inf\"}} {all}\n\
              h_sum 1\nh_count {all}\n"
         )
     };
-    let latest = |watched: &Watched| {
-        let Shown::Histogram(buckets) = &watched.row("h", "").unwrap().value else { panic!() };
+    let latest = |watch: &Watch| {
+        let RowValue::Histogram(buckets) = &watch.row("h", "").unwrap().value else { panic!() };
         let (counts, is_recent) = buckets.latest();
         (counts.map(|(_, count)| count).collect::<Vec<_>>(), is_recent)
     };
-    watched.look(&text(3, 5));
-    assert_eq!(latest(&watched), (vec![3.0, 2.0], false));
-    watched.look(&text(4, 9));
-    assert_eq!(latest(&watched), (vec![1.0, 3.0], true));
-    assert_eq!(watched.rate("h", ""), Some(4.0));
-    watched.look(&text(4, 9));
-    assert_eq!(latest(&watched), (vec![4.0, 5.0], false));
-    watched.look(&text(1, 2));
-    assert_eq!((latest(&watched), watched.rate("h", "")), ((vec![1.0, 1.0], true), Some(2.0)));
+    watch.look(&text(3, 5));
+    assert_eq!(latest(&watch), (vec![3.0, 2.0], false));
+    watch.look(&text(4, 9));
+    assert_eq!(latest(&watch), (vec![1.0, 3.0], true));
+    assert_eq!(watch.rate("h", ""), Some(4.0));
+    watch.look(&text(4, 9));
+    assert_eq!(latest(&watch), (vec![4.0, 5.0], false));
+    watch.look(&text(1, 2));
+    assert_eq!((latest(&watch), watch.rate("h", "")), ((vec![1.0, 1.0], true), Some(2.0)));
 }
 
 #[test]
-fn exponential_buckets_come_into_use() {
+fn new_exponential_buckets_begin_empty() {
     let number = |look: &mut Look| {
-        let (name, of) = ("h".into(), Kind::Histogram);
-        look.family(Family { name, of, help: String::new(), unit: String::new() })
+        let (name, kind) = ("h".into(), Kind::Histogram);
+        look.family(Family { name, kind, help: String::new(), unit: String::new() })
     };
     let mut model = Model::default();
     let mut look = |second: u64, labels: &[(&str, &str)], buckets: &[(f64, f64)]| {
@@ -130,16 +127,16 @@ fn exponential_buckets_come_into_use() {
         let value = Value::Histogram { count, sum: 1.0, buckets, is_exponential: true };
         look.add(number, labels.iter().copied(), None, value);
         model.update(&look, Duration::from_secs(second));
-        let Shown::Histogram(buckets) = &model.rows()[0].value else { panic!() };
+        let RowValue::Histogram(buckets) = &model.rows()[0].value else { panic!() };
         (**buckets).clone()
     };
     look(0, &[], &[(1.0, 0.0), (2.0, 5.0)]);
-    // A bucket below and one above: all that they have is new.
+    // A bucket below and one above: all of their observations are new.
     let buckets = look(1, &[], &[(0.5, 0.0), (1.0, 3.0), (2.0, 6.0), (4.0, 7.0)]);
     assert_eq!(buckets.recent, [0.0, 3.0, 1.0, 7.0]);
     let rows = [(0.5, 0.0), (1.0, 3.0), (2.0, 6.0), (4.0, 7.0)];
     assert_eq!(buckets.now, rows);
-    // They become coarser: what is new cannot be told.
+    // The buckets become coarser: the recent observations are not known.
     let coarser = look(2, &[], &[(0.25, 0.0), (1.0, 4.0), (4.0, 14.0)]);
     assert_eq!((coarser.recent.len(), coarser.count), (0, 18.0));
     // Two series with other buckets have common quantiles.
@@ -155,7 +152,7 @@ fn series_of_the_same_name_and_labels_count_once() {
     let mut look = Look::default();
     let text = |n: f64| Value::Number(Number::Float(n));
     let family =
-        Family { name: "a".into(), of: Kind::Gauge, help: String::new(), unit: String::new() };
+        Family { name: "a".into(), kind: Kind::Gauge, help: String::new(), unit: String::new() };
     let number = look.family(family);
     look.add(number, [("x", "1")].into_iter(), None, text(1.0));
     look.add(number, [("x", "1")].into_iter(), None, text(2.0));
@@ -167,15 +164,15 @@ fn series_of_the_same_name_and_labels_count_once() {
 }
 
 #[test]
-fn names_that_come_and_go_are_forgotten() {
-    let mut watched = Watched::new();
+fn families_without_series_are_dropped_beyond_a_bound() {
+    let mut watch = Watch::new();
     for round in 0..3 {
         let mut text = String::from("# TYPE kept counter\nkept 1\n");
         for i in 0..MAX_EMPTY {
             text.push_str(&format!("n{round}_{i} 1\n"));
         }
-        watched.look(&text);
+        watch.look(&text);
     }
-    assert!(watched.model.families().len() <= 2 * MAX_EMPTY + 2);
-    assert_eq!(watched.rate("kept", ""), Some(0.0));
+    assert!(watch.model.families().len() <= 2 * MAX_EMPTY + 2);
+    assert_eq!(watch.rate("kept", ""), Some(0.0));
 }

@@ -1,20 +1,20 @@
-//! The text at the head of the screen about the moment of a recording that is shown.
+//! The line at the head of the screen with the moment of a recording.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use crate::inspect::text::{date, duration};
-use crate::look::{Moment, Recorded, Writer};
+use crate::look::{Moment, Recording, Writer};
 
-/// The moment that is shown, and how it is played.
+/// The moment that is shown, and the speed.
 #[derive(Debug, Clone)]
 pub(in super::super) struct Playback {
     last: Moment,
     now: Moment,
-    /// The nanoseconds before the moment in which nothing was recorded.
+    /// The nanoseconds of the gap before the moment, if there is one.
     gap: Option<u64>,
     interval: u64,
     writer: Writer,
-    /// How much faster than it was it is played.
+    /// The factor by which the recording is played faster.
     pub(super) speed: u32,
     pub(super) is_playing: bool,
 }
@@ -22,16 +22,16 @@ pub(in super::super) struct Playback {
 const SECOND: u64 = 1_000_000_000;
 
 impl Playback {
-    pub(super) fn new(recorded: &Recorded, place: usize, speed: u32, is_playing: bool) -> Self {
-        let moments = recorded.moments();
+    pub(super) fn new(recording: &Recording, place: usize, speed: u32, is_playing: bool) -> Self {
+        let moments = recording.moments();
         let (now, last) = (moments[place], moments[moments.len() - 1]);
         let before = place.checked_sub(1).map_or(now, |before| moments[before]);
-        let gap = Some(now.time - before.time).filter(|gap| *gap > recorded.longest_step());
-        let (interval, writer) = (recorded.interval(), recorded.writer());
+        let gap = Some(now.time - before.time).filter(|gap| *gap > recording.longest_step());
+        let (interval, writer) = (recording.interval(), recording.writer());
         Self { last, now, gap, interval, writer, speed, is_playing }
     }
 
-    /// How fast it is played.
+    /// Returns the speed as text.
     pub(in super::super) fn pace(&self) -> String {
         match (self.is_playing, self.speed) {
             (true, speed) => format!("{speed}x"),
@@ -40,7 +40,7 @@ impl Playback {
         }
     }
 
-    /// The moment, and where in the recording it is.
+    /// Returns the moment and its place in the recording as text.
     pub(in super::super) fn moment(&self) -> String {
         let mut text = match self.interval >= SECOND {
             true => date(self.now.unix),
@@ -64,7 +64,8 @@ impl Playback {
         text
     }
 
-    /// Ticks of a second and more are not exact to the millisecond.
+    /// Rounds to seconds if ticks are a second or more apart, because they are not exact to the
+    /// millisecond.
     fn rounded(&self, nanos: u64) -> u64 {
         match self.interval >= SECOND {
             true => nanos.saturating_add(SECOND / 2) / SECOND * SECOND,
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_moment_is_named() {
+    fn the_text_has_the_date_the_place_and_gaps() {
         assert_eq!(playback(200).moment(), "1970-01-01T00:03:20Z  the last tick: the process died");
         let after = playback(165).moment();
         assert_eq!(after, "1970-01-01T00:02:45Z  -35s  after a gap of 25s");

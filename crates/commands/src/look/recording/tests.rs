@@ -32,15 +32,15 @@ impl File {
         assert!(self.recorder.tick_at(self.time, self.time).unwrap());
     }
 
-    fn open(&self) -> Recorded {
-        Recorded::open(&self.directory.path().join("app.quipu")).unwrap()
+    fn open(&self) -> Recording {
+        Recording::open(&self.directory.path().join("app.quipu")).unwrap()
     }
 }
 
 /// The labels of all series at a moment.
-fn labels(recorded: &mut Recorded, place: usize) -> Vec<String> {
+fn labels(recording: &mut Recording, place: usize) -> Vec<String> {
     let mut all = Vec::new();
-    let is_whole = recorded.looks(place..place + 1, &|| false, |_, look| {
+    let is_whole = recording.visit(place..place + 1, &|| false, |_, look| {
         all.extend(look.series().map(|series| series.labels.to_owned()));
     });
     assert!(is_whole);
@@ -53,22 +53,22 @@ fn a_series_that_is_made_while_the_file_is_read_gets_its_labels() {
     let mut file = File::new();
     file.jobs.inc(&Values(&["first"]));
     file.tick();
-    let mut recorded = file.open();
-    assert_eq!(labels(&mut recorded, 0), ["queue=\"first\""]);
+    let mut recording = file.open();
+    assert_eq!(labels(&mut recording, 0), ["queue=\"first\""]);
     // Its family was read, and its tick was not.
     file.jobs.inc(&Values(&["second"]));
     file.tick();
-    recorded.read_moments(&|| false).unwrap();
-    let early = labels(&mut recorded, 1);
+    recording.read_moments(&|| false).unwrap();
+    let early = labels(&mut recording, 1);
     assert!(early.iter().any(|labels| labels.starts_with("quipu_removed=")), "{early:?}");
-    recorded.refresh(&|| false).unwrap();
-    assert_eq!(labels(&mut recorded, 1), ["queue=\"first\"", "queue=\"second\""]);
+    recording.refresh(&|| false).unwrap();
+    assert_eq!(labels(&mut recording, 1), ["queue=\"first\"", "queue=\"second\""]);
 }
 
 #[test]
-fn names_that_the_moments_do_not_have_are_dropped() {
+fn series_of_no_recent_moment_are_dropped() {
     let mut file = File::new();
-    let names: Vec<String> = (0..=MAX_NAMES).map(|number| number.to_string()).collect();
+    let names: Vec<String> = (0..=MAX_KNOWN_SERIES).map(|number| number.to_string()).collect();
     names.iter().for_each(|name| file.jobs.inc(&Values(&[name])));
     file.tick();
     for name in &names {
@@ -76,37 +76,37 @@ fn names_that_the_moments_do_not_have_are_dropped() {
     }
     file.jobs.inc(&Values(&["last"]));
     file.tick();
-    let mut recorded = file.open();
-    assert_eq!(labels(&mut recorded, 0).len(), names.len());
-    assert_eq!(recorded.names.len(), names.len());
-    assert_eq!(labels(&mut recorded, 1), ["queue=\"last\""]);
-    assert_eq!(recorded.names.len(), 1);
-    // Of ticks that only come before, no name is looked up.
-    let mut recorded = file.open();
-    assert_eq!(labels(&mut recorded, 1).len(), 1);
-    assert_eq!(recorded.names.len(), 1);
+    let mut recording = file.open();
+    assert_eq!(labels(&mut recording, 0).len(), names.len());
+    assert_eq!(recording.series.len(), names.len());
+    assert_eq!(labels(&mut recording, 1), ["queue=\"last\""]);
+    assert_eq!(recording.series.len(), 1);
+    // Series of earlier ticks are not looked up.
+    let mut recording = file.open();
+    assert_eq!(labels(&mut recording, 1).len(), 1);
+    assert_eq!(recording.series.len(), 1);
 }
 
 #[test]
-fn what_is_read_ends_when_it_must() {
+fn reading_ends_when_the_user_stops_it() {
     let mut file = File::new();
     file.jobs.inc(&Values(&["first"]));
     (0..3).for_each(|_| file.tick());
-    let mut recorded = file.open();
+    let mut recording = file.open();
     let mut looks = 0;
-    assert!(!recorded.looks(0..3, &|| true, |_, _| looks += 1));
+    assert!(!recording.visit(0..3, &|| true, |_, _| looks += 1));
     assert_eq!(looks, 0);
     // Between the two walks, and in the second one.
     for polls in 3..6 {
         let left = std::cell::Cell::new(polls);
         let stop = || left.replace(left.get() - 1) == 0;
         let mut looks = 0;
-        assert!(!recorded.looks(0..3, &stop, |_, _| looks += 1));
+        assert!(!recording.visit(0..3, &stop, |_, _| looks += 1));
         assert_eq!(looks, polls - 3);
     }
     (0..3).for_each(|_| file.tick());
-    recorded.refresh(&|| true).unwrap();
-    assert!(recorded.moments().len() < 6);
-    recorded.refresh(&|| false).unwrap();
-    assert_eq!(recorded.moments().len(), 6);
+    recording.refresh(&|| true).unwrap();
+    assert!(recording.moments().len() < 6);
+    recording.refresh(&|| false).unwrap();
+    assert_eq!(recording.moments().len(), 6);
 }

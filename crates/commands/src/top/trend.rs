@@ -1,20 +1,20 @@
 //! The last values of a series, for its sparkline.
 
-/// How many values are kept.
+/// The number of values that a trend holds.
 pub(super) const LENGTH: usize = 60;
 
 /// The last values, oldest first, in a ring.
 #[derive(Debug, Clone)]
-pub(super) struct History {
+pub(super) struct Trend {
     values: Box<[f32; LENGTH]>,
     next: u8,
     length: u8,
 }
 
-impl History {
-    /// A history that begins with this value, as often as it was seen.
-    pub(super) fn of(value: f64, seen: usize) -> Self {
-        let length = seen.min(LENGTH);
+impl Trend {
+    /// Creates a trend with this value, repeated `count` times.
+    pub(super) fn repeat(value: f64, count: usize) -> Self {
+        let length = count.min(LENGTH);
         let values = Box::new([value as f32; LENGTH]);
         // LENGTH fits in a byte.
         Self { values, next: (length % LENGTH) as u8, length: length as u8 }
@@ -26,7 +26,7 @@ impl History {
         self.length = (self.length + 1).min(LENGTH as u8);
     }
 
-    /// The values, oldest first.
+    /// Returns the values, oldest first.
     pub(super) fn values(&self) -> impl ExactSizeIterator<Item = f32> {
         let (next, length) = (usize::from(self.next), usize::from(self.length));
         (0..length).map(move |i| self.values[(next + LENGTH - length + i) % LENGTH])
@@ -43,11 +43,12 @@ impl Levels {
         '\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}',
         '\u{2588}',
     ]);
-    /// For terminals that have ASCII only.
+    /// The characters for terminals that show only ASCII.
     pub(super) const ASCII: Self = Self(['_', '.', ':', '-', '=', '+', '*', '#']);
 
-    /// The last values as a text of at most `width` characters. The lowest value has the lowest
-    /// character, the highest the highest; values that are all equal have the lowest.
+    /// Returns the last values as a string of at most `width` characters. The lowest value gets the
+    /// lowest character, and the highest value the highest one. Values that are all equal get the
+    /// lowest one.
     pub(crate) fn draw(self, values: impl ExactSizeIterator<Item = f32>, width: usize) -> String {
         let skipped = values.len().saturating_sub(width);
         let values: Vec<f32> = values.skip(skipped).collect();
@@ -67,13 +68,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_values_stay() {
-        let mut history = History::of(1.0, 2);
-        history.push(5.0);
-        assert!(history.values().eq([1.0, 1.0, 5.0]));
-        (0..200).for_each(|i| history.push(f64::from(i)));
-        assert!(history.values().eq((140..200_u8).map(f32::from)));
-        assert_eq!(History::of(0.0, 1000).values().len(), LENGTH);
+    fn a_trend_holds_the_last_values() {
+        let mut trend = Trend::repeat(1.0, 2);
+        trend.push(5.0);
+        assert!(trend.values().eq([1.0, 1.0, 5.0]));
+        (0..200).for_each(|i| trend.push(f64::from(i)));
+        assert!(trend.values().eq((140..200_u8).map(f32::from)));
+        assert_eq!(Trend::repeat(0.0, 1000).values().len(), LENGTH);
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Looks at the files in which other clients' processes keep their metrics, as `quipu scrape` reads
-//! them.
+//! Looks at the files in which other clients' processes store their metrics, like `quipu scrape`.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,18 +9,18 @@ use quipu_store::files::Directories;
 use super::Look;
 use super::sink::LookSink;
 
-/// The files of a directory.
-pub(super) struct Files {
+/// The files of other clients in a directory.
+pub(super) struct ClientFiles {
     directories: Directories,
     warnings: Arc<Mutex<Vec<String>>>,
 }
 
-/// The most warnings that are kept: each is given once.
+/// The most warnings that are stored. Each one is reported once.
 const MAX_WARNINGS: usize = 20;
 
-impl Files {
-    /// The files of a directory. Symbolic links are followed up to `root` alone.
-    pub(super) fn of(directory: &Path, root: &Path) -> Self {
+impl ClientFiles {
+    /// Creates a reader for a directory. It follows no symbolic link out of `root`.
+    pub(super) fn new(directory: &Path, root: &Path) -> Self {
         let warnings = Arc::<Mutex<Vec<String>>>::default();
         let kept = Arc::clone(&warnings);
         let directories = Directories::new([directory]).below(root).on_warning(move |warning| {
@@ -33,11 +32,11 @@ impl Files {
         Self { directories, warnings }
     }
 
-    /// Adds what is in the files.
+    /// Adds the series in the files.
     pub(super) fn read(&self, look: &mut Look) {
         self.directories.collect(&mut LookSink::new(look));
         for warning in self.warnings.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            look.problem(warning.as_str());
+            look.add_problem(warning.as_str());
         }
     }
 }

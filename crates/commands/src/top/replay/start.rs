@@ -1,4 +1,4 @@
-//! The moment that `--at` names.
+//! The moment where a replay starts, as given with `--at`.
 
 use std::str::FromStr;
 use std::time::{Duration, UNIX_EPOCH};
@@ -6,9 +6,9 @@ use std::time::{Duration, UNIX_EPOCH};
 use crate::inspect::text::date;
 use crate::look::Moment;
 
-/// A moment of a recording.
+/// The moment where a replay starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct At(Kind);
+pub(crate) struct ReplayStart(Kind);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -21,7 +21,7 @@ enum Kind {
 const FORMS: &str =
     "write 2026-11-18T11:31:39Z, seconds of Unix time, or -30s for 30 seconds before the end";
 
-impl FromStr for At {
+impl FromStr for ReplayStart {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -45,7 +45,7 @@ fn nanos(time: Duration) -> Option<u64> {
     time.as_nanos().try_into().ok()
 }
 
-/// A date of RFC 3339 as nanoseconds of Unix time.
+/// Parses a date of RFC 3339. Returns nanoseconds of Unix time.
 fn rfc3339(text: &str) -> Option<u64> {
     let offset = text.len().checked_sub(6).and_then(|at| text.split_at_checked(at));
     let (date, behind) = match offset.and_then(|(date, offset)| Some((date, seconds(offset)?))) {
@@ -57,7 +57,7 @@ fn rfc3339(text: &str) -> Option<u64> {
     nanos.checked_add_signed(-behind * 1_000_000_000)
 }
 
-/// The seconds of an offset from UTC, such as `+01:30`.
+/// Parses an offset from UTC, such as `+01:30`. Returns seconds.
 fn seconds(offset: &str) -> Option<i64> {
     let (sign, rest) = match offset.split_at_checked(1)? {
         ("+", rest) => (1, rest),
@@ -72,11 +72,11 @@ fn seconds(offset: &str) -> Option<i64> {
     Some(sign * (number(hours, 23)? * 3600 + number(minutes, 59)? * 60))
 }
 
-impl At {
-    /// The place of the last tick that is not after this moment.
+impl ReplayStart {
+    /// Returns the place of the last tick that is not after this moment.
     ///
     /// # Errors
-    /// Nothing was recorded around that time.
+    /// A moment outside of the recording.
     pub(super) fn find(self, moments: &[Moment], interval: u64) -> Result<usize, String> {
         let (Some(first), Some(last)) = (moments.first(), moments.last()) else {
             return Err("nothing was recorded".into());
@@ -111,9 +111,9 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
-    fn moments_are_read() {
+    fn dates_unix_times_and_offsets_are_parsed() {
         let unix = |text: &str| match text.parse() {
-            Ok(At(Kind::Unix(nanos))) => nanos,
+            Ok(ReplayStart(Kind::Unix(nanos))) => nanos,
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(unix("1700000000"), 1_700_000_000 * SECOND);
@@ -122,20 +122,20 @@ mod tests {
         assert_eq!(unix("2023-11-14T22:13:20.25Z"), 1_700_000_000 * SECOND + SECOND / 4);
         assert_eq!(unix("2023-11-15T00:13:20+02:00"), 1_700_000_000 * SECOND);
         assert_eq!(unix("2023-11-14T18:43:20-03:30"), 1_700_000_000 * SECOND);
-        assert_eq!("-1m 30s".parse(), Ok(At(Kind::BeforeEnd(90 * SECOND))));
+        assert_eq!("-1m 30s".parse(), Ok(ReplayStart(Kind::BeforeEnd(90 * SECOND))));
         let wrong = ["", "-", "-x", "soon", "1.2.3", "99999999999999", "2023-11-14T22:13:20+2:00"];
         for text in wrong.into_iter().chain(["2023-11-14", "2023-11-14T22:13:20+24:00", "\u{e9}"]) {
-            let error = text.parse::<At>().unwrap_err();
+            let error = text.parse::<ReplayStart>().unwrap_err();
             assert!(error.contains("-30s"), "{text}: {error}");
         }
     }
 
     #[test]
-    fn a_moment_is_the_last_tick_before_it() {
+    fn a_replay_starts_at_the_last_tick_before_the_moment() {
         // The wall clock is an hour ahead.
         let moment = |second: u64| Moment { time: second * SECOND, unix: (second + 3600) * SECOND };
         let moments: Vec<_> = [10, 11, 12, 20, 21].map(moment).into();
-        let find = |text: &str| text.parse::<At>().unwrap().find(&moments, SECOND);
+        let find = |text: &str| text.parse::<ReplayStart>().unwrap().find(&moments, SECOND);
         for (text, place) in [
             ("3611", 1),
             ("3611.9", 1),
@@ -154,6 +154,6 @@ mod tests {
             let error = find(text).unwrap_err();
             assert!(error.contains("1970-01-01T01:00:10Z to 1970-01-01T01:00:21Z"), "{error}");
         }
-        assert!(At(Kind::Unix(0)).find(&[], SECOND).is_err());
+        assert!(ReplayStart(Kind::Unix(0)).find(&[], SECOND).is_err());
     }
 }
