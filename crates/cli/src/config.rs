@@ -22,7 +22,7 @@ pub use flags::Flags;
 
 use crate::logs::{LogFormat, LogLevel};
 use crate::metrics::PREFIX;
-use crate::state::Damaged;
+use crate::state::DamagePolicy;
 use quipu_agent as agent;
 use quipu_http as http;
 use quipu_intake as inputs;
@@ -40,7 +40,7 @@ pub struct Settings {
     /// The state file.
     pub state: PathBuf,
     /// The treatment of a damaged state file.
-    pub damaged_state: Damaged,
+    pub damaged_state: DamagePolicy,
     /// The interval between syncs of the state file.
     pub checkpoint: Duration,
     /// The most bytes that the state file may have for metrics that come in.

@@ -1,4 +1,4 @@
-//! `GET /metrics`: what came in, the daemon's own metrics, and what is watched, in steps.
+//! `GET /metrics`: shows the metrics of inputs, of the daemon, and of watched sources, in steps.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -31,7 +31,7 @@ pub struct Exposing {
     filter: Filter,
     stage: Stage,
     place: Option<WaitingScrape<'static>>,
-    paced: Paced,
+    encoder: StepEncoder,
     body: Vec<u8>,
 }
 
@@ -81,7 +81,7 @@ impl Exposing {
             filter,
             stage: Stage::Waiting(Arc::default()),
             place: None,
-            paced: Paced { encoder: Encoder::new(format, escaping), series: 0 },
+            encoder: StepEncoder { inner: Encoder::new(format, escaping), series: 0 },
             body: Vec::new(),
         }
     }
@@ -142,12 +142,12 @@ impl Exposing {
     /// Takes what a step has written, and ends the exposition if there is no more. Returns the
     /// response that ends the scrape, also if there is no memory.
     fn take(&mut self, is_more: bool) -> Option<Response> {
-        let Self { paced, compressor, body, .. } = self;
+        let Self { encoder, compressor, body, .. } = self;
         if !is_more {
-            paced.encoder.finish();
-            self.inputs.shared().omitted.log(paced.encoder.omissions());
+            encoder.inner.finish();
+            self.inputs.shared().omitted.log(encoder.inner.omissions());
         }
-        let piece = paced.encoder.buffer();
+        let piece = encoder.inner.buffer();
         // Bytes that cannot be compressed take a few more.
         if !memory::reserve(body, piece.len() + piece.len() / 8 + 1024) {
             return Some(Refusal::unavailable(NO_MEMORY, "1").respond());
@@ -156,8 +156,8 @@ impl Exposing {
             Some(compressor) => compressor.write(piece, body),
             None => body.extend_from_slice(piece),
         }
-        paced.encoder.buffer_mut().clear();
-        paced.series = 0;
+        encoder.inner.buffer_mut().clear();
+        encoder.series = 0;
         (!is_more).then(|| self.response(&self.format.content_type(self.escaping)))
     }
 
@@ -197,9 +197,9 @@ impl Steps for Exposing {
                 if self.enter(&merged) { self.step() } else { None }
             }
             Stage::Showing(all, scraping) => {
-                let is_more = all.step_own(&mut self.paced, Paced::is_full) || {
+                let is_more = all.step_own(&mut self.encoder, StepEncoder::is_full) || {
                     *scraping = None;
-                    all.step_rest(&mut self.paced, Paced::is_full)
+                    all.step_rest(&mut self.encoder, StepEncoder::is_full)
                 };
                 self.take(is_more)
             }
@@ -216,7 +216,7 @@ impl Steps for Exposing {
     fn held(&self) -> usize {
         let Stage::Showing(..) = self.stage else { return self.body.len() };
         let compressor = if self.compressor.is_some() { COMPRESSOR } else { 0 };
-        self.body.len() + self.paced.held() + compressor
+        self.body.len() + self.encoder.held() + compressor
     }
 
     fn is_waiting(&self) -> bool {
@@ -226,12 +226,12 @@ impl Steps for Exposing {
 
 /// Why no watched file is what the filter wants.
 fn unknown(filter: &Filter) -> String {
-    let (what, which) = match (&filter.source, &filter.directory) {
+    let (place, list) = match (&filter.source, &filter.directory) {
         (Some(source), _) => (format!("called {}", printable(source)), "names"),
         (None, Some(path)) => (format!("in {}", printable(path)), "paths"),
         (None, None) => (String::from("there"), "names"),
     };
-    format!("no watched segment is {what}; quipu_segments_info in /metrics has the {which}\n")
+    format!("no watched segment is {place}; quipu_segments_info in /metrics has the {list}\n")
 }
 
 /// The text of a response without values.
@@ -242,32 +242,32 @@ const STALE: &str = "the last reading of the watched files is too old to be show
 const NO_MEMORY: &str = "there is no memory for the response: try again, ask for less by name[], or \
                          raise the limit on address space (ulimit -v)";
 
-/// An encoder, and the number of series in this step.
-struct Paced {
-    encoder: Encoder,
+/// An encoder that counts the series in a step.
+struct StepEncoder {
+    inner: Encoder,
     series: usize,
 }
 
-impl Paced {
-    /// The memory of the buffers, also while they are empty.
+impl StepEncoder {
+    /// Returns the memory of the buffers, also while they are empty.
     fn held(&self) -> usize {
-        FULL + self.encoder.pending()
+        FULL + self.inner.pending()
     }
 
     fn is_full(&self) -> bool {
         // A message of protobuf is in the buffer only once it is complete.
-        self.series >= SERIES || self.encoder.buffer().len() >= FULL
+        self.series >= SERIES || self.inner.buffer().len() >= FULL
     }
 }
 
-impl Sink for Paced {
+impl Sink for StepEncoder {
     fn family(&mut self, family: &Family<'_>) {
-        self.encoder.family(family);
+        self.inner.family(family);
     }
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
         self.series += 1;
-        self.encoder.series(family, series);
+        self.inner.series(family, series);
     }
 }
 

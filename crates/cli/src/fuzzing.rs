@@ -17,7 +17,7 @@ use quipu_window::{Bucketed, KeyedWindows};
 
 use crate::config::{Flags, Settings};
 use crate::exposing::Exposing;
-use crate::metrics::{Metrics, Own};
+use crate::metrics::{Metrics, OwnMetrics};
 use crate::routes::Routes;
 use crate::state::State;
 use crate::top::Top;
@@ -29,16 +29,16 @@ use quipu_intake::{Inputs, Shared, graphite, statsd};
 use quipu_sources::recorded::{Labels, Seen};
 use quipu_translate::otlp::Translation;
 
-/// Takes packets of lines.
+/// A function that handles packets of lines.
 type Lines = Box<dyn FnMut(&[u8])>;
 
 /// A daemon with empty state. Dropping it returns all of its memory.
 pub struct Daemon {
     parts: Option<Parts>,
-    leaked: Leaked,
+    leaked: LeakedValues,
 }
 
-/// The parts that refer to [`Leaked`].
+/// The parts that refer to [`LeakedValues`].
 struct Parts {
     statsd: Lines,
     graphite: Lines,
@@ -50,7 +50,7 @@ struct Parts {
 }
 
 /// The values that live as long as the process in a real daemon.
-struct Leaked {
+struct LeakedValues {
     state: *mut State,
     metrics: *mut Metrics,
     shared: *mut Shared,
@@ -60,7 +60,7 @@ struct Leaked {
 /// The settings of a daemon.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// Whether it shows its own metrics, too.
+    /// Whether the daemon also shows its own metrics.
     pub own: bool,
     /// Whether OTLP translates names.
     pub translate: bool,
@@ -77,7 +77,7 @@ static SETTINGS: LazyLock<[Settings; 2]> = LazyLock::new(|| {
 });
 
 impl Daemon {
-    /// A daemon with these settings.
+    /// Creates a daemon with these settings.
     ///
     /// # Errors
     /// If the system provides no memory.
@@ -93,13 +93,13 @@ impl Daemon {
             segment,
             taken: AtomicU64::new(0),
         }));
-        // SAFETY: the box is not dropped before all that refers to it: see `drop`.
+        // SAFETY: `drop` drops the box after all values that refer to it.
         let state_ref: &'static State = unsafe { &*state };
         let metrics = Box::into_raw(Box::new(Metrics::new(state_ref)?));
         // SAFETY: as above.
         let metrics_ref: &'static Metrics = unsafe { &*metrics };
         if options.own {
-            registry.collect(Own::new(metrics_ref.registry()))?;
+            registry.collect(OwnMetrics::new(metrics_ref.registry()))?;
         }
         let refusals = Refusals::new(metrics_ref.registry(), &state_ref.taken)?;
         let push = Push::new(
@@ -125,7 +125,7 @@ impl Daemon {
             targets: Vec::new(),
             merged: None,
         };
-        Ok(Self { parts: Some(parts), leaked: Leaked { state, metrics, shared, top } })
+        Ok(Self { parts: Some(parts), leaked: LeakedValues { state, metrics, shared, top } })
     }
 
     /// Takes a packet of StatsD.
@@ -182,8 +182,8 @@ impl Daemon {
         is_shown
     }
 
-    /// Merges the segments and targets with the families of the daemon. A scrape does that, too, if
-    /// nothing else did.
+    /// Merges the segments and targets with the families of the daemon. A scrape does this, too, if
+    /// it was not done before.
     pub fn merge(&mut self) {
         let parts = self.parts();
         let mut sources = targets::with_reports(&parts.targets);
@@ -192,8 +192,8 @@ impl Daemon {
         parts.merged = Some(Arc::new(merged));
     }
 
-    /// A scrape: the content type and the page. With the number of a segment, it shows only this
-    /// one.
+    /// Scrapes the daemon. Returns the content type and the page. With the number of a segment, the
+    /// page shows only this segment.
     pub fn scrape(
         &mut self,
         format: Format,
@@ -221,7 +221,7 @@ impl Daemon {
 impl Drop for Daemon {
     fn drop(&mut self) {
         self.parts = None;
-        let Leaked { state, metrics, shared, top } = self.leaked;
+        let LeakedValues { state, metrics, shared, top } = self.leaked;
         // SAFETY: they are from `Box::into_raw`. All that refers to them was in `parts`, or is in
         // one of them and does not use its reference when it is dropped.
         unsafe {
@@ -233,7 +233,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The response of the last step.
+/// Takes all steps. Returns the response of the last one.
 fn finish(steps: &mut dyn Steps) -> Response {
     for _ in 0..MAX_STEPS {
         if let Some(response) = steps.step() {

@@ -28,9 +28,9 @@ struct Cli {
     command: Command,
 }
 
-/// The command line of the daemon, without the other commands. What describes all of them, with the
-/// name of each format, lies in many places of the program: a daemon that ran it would have 1.7 MB
-/// more of its program in memory.
+/// The command line of the daemon, without the other commands. The code that describes all commands
+/// is in many places of the program: a daemon that ran this code would have 1.7 MB more of its
+/// program in memory.
 #[derive(Parser)]
 #[command(name = "quipu", version)]
 struct DaemonCli {
@@ -100,11 +100,11 @@ struct Serve {
 #[derive(Args)]
 struct Check {
     #[command(subcommand)]
-    what: Checked,
+    command: CheckCommand,
 }
 
 #[derive(Subcommand)]
-enum Checked {
+enum CheckCommand {
     /// Check a TOML file of settings, and the files that it names
     Config {
         /// TOML file
@@ -128,10 +128,12 @@ fn main() -> ExitCode {
         return serve(&arguments);
     }
     let cli = Cli::try_parse().unwrap_or_else(|error| with_tip(error).exit());
-    let ended = match cli.command {
+    let code = match cli.command {
         Command::Serve(arguments) => return serve(&arguments),
-        Command::Check(Check { what: Checked::Config { file } }) => return check_config(&file),
-        Command::Check(Check { what: Checked::Metrics(arguments) }) => {
+        Command::Check(Check { command: CheckCommand::Config { file } }) => {
+            return check_config(&file);
+        }
+        Command::Check(Check { command: CheckCommand::Metrics(arguments) }) => {
             lint::run(&arguments).map(lint::Outcome::code)
         }
         Command::Snapshot(arguments) => snapshot::snapshot(&arguments).map(|()| 0),
@@ -148,10 +150,10 @@ fn main() -> ExitCode {
         Command::Convert(arguments) => convert::run(&arguments).map(|()| 0),
         Command::Compare(arguments) => compare::run(&arguments).map(|()| 0),
     };
-    ended.map_or_else(|error| fail(&error), ExitCode::from)
+    code.map_or_else(|error| fail(&error), ExitCode::from)
 }
 
-/// Adds the way out to an error about the command line whose text does not have it.
+/// Adds the way out to an error about the command line, if its text omits it.
 fn with_tip(mut error: clap::Error) -> clap::Error {
     let command = std::env::args_os().nth(1).unwrap_or_default();
     let missing = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
@@ -194,7 +196,7 @@ fn serve(arguments: &Serve) -> ExitCode {
         for name in strange {
             warn(&format_args!("{} {NO_SETTING}", printable(name)));
         }
-        settings.warnings().iter().for_each(|what| warn(what));
+        settings.warnings().iter().for_each(|warning| warn(warning));
         if let Err(error) = settings.check_files() {
             return unusable(&error);
         }
@@ -207,8 +209,8 @@ fn serve(arguments: &Serve) -> ExitCode {
     for name in strange {
         tracing::warn!(name = %printable(name), "an environment variable {NO_SETTING}");
     }
-    for what in settings.warnings() {
-        tracing::warn!("{what}");
+    for warning in settings.warnings() {
+        tracing::warn!("{warning}");
     }
     match serve::run(&settings) {
         Ok(()) => ExitCode::SUCCESS,
@@ -219,10 +221,10 @@ fn serve(arguments: &Serve) -> ExitCode {
     }
 }
 
-/// The names of environment variables that look like settings, and are none.
+/// Returns the names of environment variables that look like settings, and are none.
 fn strange(environment: &[OsString]) -> Vec<&OsStr> {
     let names = || environment.iter().map(|name| &**name);
-    // Most environments have none that looks like one, and need no table of all settings.
+    // Most environments have no variable that looks like a setting, and need no table of settings.
     if config::strange(names(), &[]).is_empty() {
         return Vec::new();
     }
@@ -231,13 +233,13 @@ fn strange(environment: &[OsString]) -> Vec<&OsStr> {
     config::strange(names(), &known)
 }
 
-/// Checks a file as `quipu serve --config` does, without the environment.
+/// Checks a file like `quipu serve --config`, without the environment.
 fn check_config(file: &Path) -> ExitCode {
     let settings = match Flags::read(file).and_then(Settings::resolve) {
         Ok(settings) => settings,
         Err(error) => return unusable(&error),
     };
-    settings.warnings().iter().for_each(|what| warn(what));
+    settings.warnings().iter().for_each(|warning| warn(warning));
     if let Err(error) = settings.check_files() {
         return unusable(&error);
     }

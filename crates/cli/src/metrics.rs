@@ -19,7 +19,7 @@ use quipu_process::memory::take_room;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    counted: Counted,
+    events: EventMetrics,
     /// One counter for each of [`Code::ALL`] and of [`Refusal::ALL`], looked up once.
     responses: Vec<Counter>,
     refused: Vec<Counter>,
@@ -29,7 +29,7 @@ pub struct Metrics {
 /// Metrics that are updated as events happen.
 #[derive(Debug, Group)]
 #[metrics(prefix = "quipu")]
-struct Counted {
+struct EventMetrics {
     /// Responses of the routes, by status code.
     http_responses: CounterFamily<ByCode>,
     /// Requests that were refused before they were complete.
@@ -74,7 +74,8 @@ impl Code {
     const ALL: [Self; 5] =
         [Self::Ok, Self::BadRequest, Self::NotFound, Self::MethodNotAllowed, Self::Other];
 
-    fn of(status: u16) -> Self {
+    /// Returns the code of a status.
+    fn from_status(status: u16) -> Self {
         match status {
             200 => Self::Ok,
             400 => Self::BadRequest,
@@ -85,6 +86,7 @@ impl Code {
     }
 }
 
+/// The labels of responses.
 #[derive(LabelGroup)]
 struct ByCode {
     code: Code,
@@ -96,45 +98,45 @@ impl Metrics {
     /// # Errors
     /// Returns an error if the system provides no memory.
     pub fn new(state: &'static State) -> Result<Self, quipu::Error> {
-        // The heap has room for what follows: an allocation that fails there ends the process.
+        // The heap must have room for the metrics: an allocation that fails there ends the process.
         let room = take_room(FOR_HEAP);
         let registry = Registry::on(Segment::private(MEMORY)?);
         drop(room);
         let build = Description::new("quipu_build", "The version of this daemon.")
             .values("version", [env!("CARGO_PKG_VERSION")]);
         let build = registry.register(build)?;
-        let counted: Counted = registry.metrics()?;
-        let responses = Code::ALL.map(|code| counted.http_responses.with(&ByCode { code })).into();
+        let events: EventMetrics = registry.metrics()?;
+        let responses = Code::ALL.map(|code| events.http_responses.with(&ByCode { code })).into();
         let refused = Refusal::ALL.iter().map(|refusal| {
             let code = refusal.status().as_u16().to_string();
-            counted.http_refused.with(&[&code, refusal.reason()])
+            events.http_refused.with(&[&code, refusal.reason()])
         });
         let refused = refused.collect();
         watch(&registry.prefix("quipu"), state)?;
         #[cfg(target_os = "linux")]
         registry.collect(Process::new())?;
-        Ok(Self { registry, counted, responses, refused, _build: build })
+        Ok(Self { registry, events, responses, refused, _build: build })
     }
 
     /// Counts an event of the transport.
     pub fn event(&self, event: Event) {
-        let counted = &self.counted;
+        let events = &self.events;
         match event {
             Event::Accepted => {
-                counted.http_connections_accepted.inc();
-                counted.http_connections_open.inc();
+                events.http_connections_accepted.inc();
+                events.http_connections_open.inc();
             }
             Event::Closed(why) => {
-                counted.http_connections_open.dec();
+                events.http_connections_open.dec();
                 if why == Closed::GaveWay {
-                    counted.http_connections_gave_way.inc();
+                    events.http_connections_gave_way.inc();
                 }
             }
-            Event::AcceptPaused => counted.http_accept_pauses.inc(),
+            Event::AcceptPaused => events.http_accept_pauses.inc(),
             Event::Answered { status, started } => {
-                self.responses[Code::of(status.as_u16()) as usize].inc();
+                self.responses[Code::from_status(status.as_u16()) as usize].inc();
                 let took = Instant::now().saturating_duration_since(started);
-                counted.http_request_duration.observe(took.as_secs_f64());
+                events.http_request_duration.observe(took.as_secs_f64());
             }
             Event::Refused(refusal) => {
                 if let Some(i) = Refusal::ALL.iter().position(|other| *other == refusal) {
@@ -146,18 +148,18 @@ impl Metrics {
 
     /// Counts a sync of the state, successful or not.
     pub fn checkpointed(&self, took: Duration, succeeded: bool) {
-        self.counted.checkpoint_duration.observe(took.as_secs_f64());
+        self.events.checkpoint_duration.observe(took.as_secs_f64());
         if succeeded {
             self.checkpoint_spared();
         } else {
-            self.counted.checkpoint_errors.inc();
+            self.events.checkpoint_errors.inc();
         }
     }
 
     /// Records that the disk holds the whole state.
     pub fn checkpoint_spared(&self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        self.counted.checkpoint_last_success_timestamp.set(&(), now.as_secs_f64());
+        self.events.checkpoint_last_success_timestamp.set(&(), now.as_secs_f64());
     }
 
     /// The registry of the daemon's own metrics.
@@ -166,51 +168,52 @@ impl Metrics {
     }
 }
 
-/// Shows the daemon's own metrics beside those that came in.
-pub struct Own(Registry);
+/// A collector that shows the daemon's own metrics next to the metrics of the inputs.
+pub struct OwnMetrics(Registry);
 
-impl Own {
-    /// Shows the metrics of this registry.
+impl OwnMetrics {
+    /// Creates a collector for this registry.
     pub fn new(registry: &Registry) -> Self {
         Self(registry.clone())
     }
 }
 
-impl Collector for Own {
+impl Collector for OwnMetrics {
     fn names(&self) -> Vec<String> {
         Vec::new()
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let mut prefixed = Prefixed { sink, name: String::new() };
+        let mut sink = PrefixSink { sink, name: String::new() };
         // Inconsistent segments are rejected when they are opened.
-        let _ = self.0.visit(&mut prefixed);
+        let _ = self.0.visit(&mut sink);
     }
 }
 
-/// Passes on metrics under names that begin with `quipu_`: those of the process, too.
-struct Prefixed<'a> {
+/// A sink that passes on metrics under names that begin with `quipu_`, also metrics of the process.
+struct PrefixSink<'a> {
     sink: &'a mut dyn Sink,
     /// The name of the family, if it was changed.
     name: String,
 }
 
-impl Sink for Prefixed<'_> {
+impl Sink for PrefixSink<'_> {
     fn family(&mut self, family: &Family<'_>) {
         self.name.clear();
         if !family.name.starts_with(PREFIX) {
             self.name.push_str(PREFIX);
             self.name.push_str(family.name);
         }
-        self.sink.family(&named(family, &self.name));
+        self.sink.family(&with_name(family, &self.name));
     }
 
     fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
-        self.sink.series(&named(family, &self.name), series);
+        self.sink.series(&with_name(family, &self.name), series);
     }
 }
 
-fn named<'f>(family: &Family<'f>, name: &'f str) -> Family<'f> {
+/// Returns the family with this name, or unchanged if the name is empty.
+fn with_name<'f>(family: &Family<'f>, name: &'f str) -> Family<'f> {
     if name.is_empty() { *family } else { Family { name, ..*family } }
 }
 
@@ -219,46 +222,51 @@ pub const PREFIX: &str = "quipu_";
 
 /// Registers metrics that are read from the state at each scrape.
 fn watch(scope: &Scope<'_>, state: &'static State) -> Result<(), quipu::Error> {
-    let about = |name: &str, help: &str| Description::new(name, help);
+    let description = |name: &str, help: &str| Description::new(name, help);
     scope.counter_fn(
-        about("events", "Requests that were counted since the state was created."),
+        description("events", "Requests that were counted since the state was created."),
         || state.requests.total() as f64,
     )?;
     let window = humantime::format_duration(state.requests.window()).to_string();
     let windows = scope.label("window", &window);
-    windows.gauge_fn(about("window_events", "Requests in the window."), || {
+    windows.gauge_fn(description("window_events", "Requests in the window."), || {
         state.requests.count() as f64
     })?;
-    scope.gauge_fn(about("keys", "Keys that have a window."), || state.keys.len() as f64)?;
-    scope.gauge_fn(about("keys_capacity", "The capacity for keys."), || {
+    scope.gauge_fn(description("keys", "Keys that have a window."), || state.keys.len() as f64)?;
+    scope.gauge_fn(description("keys_capacity", "The capacity for keys."), || {
         state.keys.capacity() as f64
     })?;
-    scope.counter_fn(about("key_hits", "Hits of keys since the state was created."), || {
-        state.keys.hits() as f64
-    })?;
-    let evicted = "Keys that were evicted to make room for others since the state was created.";
-    scope.counter_fn(about("keys_evicted", evicted), || state.keys.evicted() as f64)?;
-    let intake = &state.intake;
-    scope.gauge_fn(about("input_families", "Families that came in, of --families."), || {
-        intake.swept_usage().families as f64
-    })?;
-    let unused = "Families that came in and whose series all have expired or were removed.";
     scope
-        .gauge_fn(about("input_families_unused", unused), || intake.swept_usage().unused as f64)?;
+        .counter_fn(description("key_hits", "Hits of keys since the state was created."), || {
+            state.keys.hits() as f64
+        })?;
+    let evicted = "Keys that were evicted to make room for others since the state was created.";
+    scope.counter_fn(description("keys_evicted", evicted), || state.keys.evicted() as f64)?;
+    let intake = &state.intake;
+    scope
+        .gauge_fn(description("input_families", "Families that came in, of --families."), || {
+            intake.swept_usage().families as f64
+        })?;
+    let unused = "Families that came in and whose series all have expired or were removed.";
+    scope.gauge_fn(description("input_families_unused", unused), || {
+        intake.swept_usage().unused as f64
+    })?;
     let left_out = "Exemplars that were left out since --input-bytes has little room.";
-    scope.counter_fn(about("input_exemplars_left_out", left_out), || {
+    scope.counter_fn(description("input_exemplars_left_out", left_out), || {
         intake.swept_usage().exemplars as f64
     })?;
     let free = "Families that were freed, and whose memory waits for new names.";
-    scope.gauge_fn(about("input_families_free", free), || {
+    scope.gauge_fn(description("input_families_free", free), || {
         intake.freed().map_or(f64::NAN, |n| n as f64)
     })?;
-    scope.gauge_fn(about("state_bytes", "Size of the state file."), || state.segment.size() as f64)
+    scope.gauge_fn(description("state_bytes", "Size of the state file."), || {
+        state.segment.size() as f64
+    })
 }
 
-/// The limit on memory for the daemon's own metrics, in bytes. They take some kilobytes.
+/// The limit on memory for the daemon's own metrics, in bytes. The metrics take some kilobytes.
 const MEMORY: u64 = 16 << 20;
-/// What else the metrics need in the heap, and more.
+/// More bytes than the metrics need in the heap.
 const FOR_HEAP: usize = 1 << 20;
 
 /// Upper bounds of buckets, in seconds.

@@ -1,9 +1,9 @@
-//! The daemon's side of the recording: a thread that starts `quipu record` as a process of its own,
-//! reads what that reports, and starts it again when it ends.
+//! The daemon's side of the recording: a thread that starts `quipu record` as a separate process,
+//! reads its reports, and starts it again when it ends.
 //!
-//! A process of its own, since it maps files that other programs may cut, and takes part in their
-//! locks: whatever happens to it, the daemon serves on, and the system releases what it had. One
-//! that says nothing for some seconds is stopped or stuck, and is killed.
+//! The process is separate because it maps files that other programs may cut, and takes part in
+//! their locks: whatever happens to it, the daemon continues to serve, and the system releases the
+//! locks. A process that is silent for some seconds is stopped or stuck, and is killed.
 
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -22,7 +22,7 @@ use tracing::{debug, info, warn};
 
 use quipu_agent::own::{names, show, whole};
 use quipu_commands::record;
-use quipu_commands::record::report::{Change, Line, State};
+use quipu_commands::record::report::{Line, State, StateChange};
 use quipu_process::flags;
 use quipu_process::settings::{Switch, Unusable, in_range, set};
 
@@ -57,7 +57,7 @@ impl RecordingFlags {
     }
 }
 
-/// What is recorded.
+/// The segments that are recorded.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// Files, directories, and patterns of paths.
@@ -71,59 +71,61 @@ pub struct Options {
 /// The running recorder. Dropping this ends its process and its thread.
 #[derive(Debug)]
 pub struct Recorder {
-    own: Own,
+    metrics: RecorderMetrics,
     /// Closed to end the thread.
     wake: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the process has reported. Clones share it.
+/// A collector of metrics about the recording. Clones share the last report.
 #[derive(Debug, Clone, Default)]
-pub struct Own(Arc<Mutex<Shown>>);
+pub struct RecorderMetrics(Arc<Mutex<RecorderStatus>>);
 
+/// The last report, and the state of the process.
 #[derive(Debug, Clone, Copy, Default)]
-struct Shown {
+struct RecorderStatus {
     is_up: bool,
     restarts: u64,
     counts: [usize; State::ALL.len()],
 }
 
-/// Why the process is to end.
-enum Ended {
+/// The reason why the process is to end.
+enum EndReason {
     /// The daemon ends.
     Stopped,
-    /// It has ended, or is of no use any more, for that reason.
+    /// The process has ended, or is useless, for this reason.
     Failed(String),
 }
 
-/// How often in a row the process may have said nothing when a slice of time is over. It says
-/// something each second. Slices are counted, since the daemon itself may be stopped for long.
+/// The most slices of time in a row without a report. The process reports each second. Slices are
+/// counted, because the daemon itself can be stopped for long.
 const SLICE: Duration = Duration::from_secs(1);
 const MOST_SILENT: u32 = 10;
-/// How long it may take to end.
+/// The time for the process to end.
 const GRACE: Duration = Duration::from_secs(2);
-/// The pause before it is started again, which doubles up to the longest while it does not last.
+/// The pause before the process is started again, which doubles up to the longest one while the
+/// process ends early.
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// The most bytes of a line that it writes.
+/// The most bytes of a line of the process.
 const MOST_LINE: usize = 8 << 20;
 
 impl Recorder {
     /// Starts the thread, which starts the process.
     ///
     /// # Errors
-    /// That of the system if it has no thread or descriptor.
+    /// The error of the system if it has no thread or descriptor.
     pub fn start(options: Options) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
-        let own = Own::default();
-        let thread = Thread { options, own: own.clone(), woken };
+        let metrics = RecorderMetrics::default();
+        let thread = Thread { options, metrics: metrics.clone(), woken };
         let thread = thread::Builder::new().name("recorder".into()).spawn(move || thread.run())?;
-        Ok(Self { own, wake: Some(wake), thread: Some(thread) })
+        Ok(Self { metrics, wake: Some(wake), thread: Some(thread) })
     }
 
-    /// A collector of the metrics about it.
-    pub fn own(&self) -> Own {
-        self.own.clone()
+    /// Returns a collector of metrics about the recording.
+    pub fn metrics(&self) -> RecorderMetrics {
+        self.metrics.clone()
     }
 }
 
@@ -137,10 +139,11 @@ impl Drop for Recorder {
     }
 }
 
-/// The system ends the process when this thread ends, so it lives as long as the daemon.
+/// The thread that starts and watches the process. The system ends the process when this thread
+/// ends, so the thread lives as long as the daemon.
 struct Thread {
     options: Options,
-    own: Own,
+    metrics: RecorderMetrics,
     woken: UnixStream,
 }
 
@@ -149,17 +152,17 @@ impl Thread {
         let mut pause = PAUSE;
         loop {
             let began = Instant::now();
-            let what = match self.start() {
+            let reason = match self.start() {
                 Ok(mut child) => {
-                    let watched = self.watch(&mut child);
-                    self.own.shown().is_up = false;
-                    match watched {
-                        Ended::Stopped => return stop(child),
-                        Ended::Failed(what) => {
+                    let end = self.watch(&mut child);
+                    self.metrics.status().is_up = false;
+                    match end {
+                        EndReason::Stopped => return stop(child),
+                        EndReason::Failed(reason) => {
                             if !self.reap(&mut child) {
                                 return;
                             }
-                            what
+                            reason
                         }
                     }
                 }
@@ -168,16 +171,16 @@ impl Thread {
             if began.elapsed() >= LONGEST_PAUSE {
                 pause = PAUSE;
             }
-            warn!(%what, again_in = ?pause, "the process that records segments has ended");
+            warn!(what = %reason, again_in = ?pause, "the process that records segments has ended");
             if self.sleeps_through(pause) {
                 return;
             }
-            self.own.shown().restarts += 1;
+            self.metrics.status().restarts += 1;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// Sleeps; true if the daemon ends meanwhile.
+    /// Sleeps. Returns true if the daemon ends in the meantime.
     fn sleeps_through(&self, time: Duration) -> bool {
         let until = Instant::now() + time;
         loop {
@@ -197,14 +200,14 @@ impl Thread {
         let mut command = Command::new("/proc/self/exe");
         command.arg0("quipu").args(["record", "--child", "--count"]).arg(count.to_string());
         command.arg("--except").arg(except).arg("--").args(places);
-        // A group of its own: the signals of a terminal are for the daemon.
+        // A separate group, because the signals of a terminal are for the daemon.
         command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.spawn()
     }
 
-    /// Reads what the process reports, until it ends or is to end.
-    fn watch(&self, child: &mut Child) -> Ended {
-        let Some(mut output) = child.stdout.take() else { return Ended::Stopped };
+    /// Reads the reports of the process, until it ends or is to end.
+    fn watch(&self, child: &mut Child) -> EndReason {
+        let Some(mut output) = child.stdout.take() else { return EndReason::Stopped };
         info!(process = child.id(), "recording the watched segments in a process of its own");
         let mut lines = Lines::default();
         let mut silent = 0;
@@ -215,24 +218,24 @@ impl Thread {
                 // It was interrupted.
                 continue;
             }
-            let [has_output, is_woken] = both.map(|one| !one.revents().is_empty());
+            let [has_output, is_woken] = both.map(|polled| !polled.revents().is_empty());
             if is_woken {
-                return Ended::Stopped;
+                return EndReason::Stopped;
             }
             if !has_output {
                 silent += 1;
                 if silent >= MOST_SILENT {
                     let time = SLICE * MOST_SILENT;
-                    let what = format!("it said nothing for {time:?}: it was stopped, or stuck");
-                    return Ended::Failed(what);
+                    let reason = format!("it said nothing for {time:?}: it was stopped, or stuck");
+                    return EndReason::Failed(reason);
                 }
                 continue;
             }
             match lines.read(&mut output) {
-                Ok(0) => return Ended::Failed("it has closed its output".to_owned()),
+                Ok(0) => return EndReason::Failed("it has closed its output".to_owned()),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Ended::Failed(error.to_string()),
+                Err(error) => return EndReason::Failed(error.to_string()),
             }
             while let Some(line) = lines.next() {
                 silent = 0;
@@ -241,8 +244,9 @@ impl Thread {
         }
     }
 
-    /// Waits until a process that failed has ended: one that hangs in a file system cannot be
-    /// killed, and must not be followed by more of them. False if the daemon ends meanwhile.
+    /// Waits until a process that failed has ended: a process that hangs in a file system cannot be
+    /// killed, and must not be followed by another one. Returns false if the daemon ends in the
+    /// meantime.
     fn reap(&self, child: &mut Child) -> bool {
         let _ = child.kill();
         let mut pause = Duration::from_millis(5);
@@ -257,26 +261,26 @@ impl Thread {
 
     fn take(&self, line: Line) {
         {
-            let mut shown = self.own.shown();
-            shown.is_up = true;
-            shown.counts = line.counts;
+            let mut status = self.metrics.status();
+            status.is_up = true;
+            status.counts = line.counts;
         }
-        for Change { path, before, state, what } in line.changes {
+        for StateChange { path, before, state, reason } in line.changes {
             match (before, state) {
                 (_, State::Recorded) => info!(%path, "recording a watched segment"),
                 (Some(State::Recorded), State::Closed | State::ByProgram) => {
-                    info!(%path, %what, "a watched segment is no longer recorded");
+                    info!(%path, what = %reason, "a watched segment is no longer recorded");
                 }
                 (_, State::Closed | State::ByProgram | State::Exclusive | State::Joined) => {
-                    debug!(%path, %what, "a watched segment is not recorded");
+                    debug!(%path, what = %reason, "a watched segment is not recorded");
                 }
-                _ => warn!(%path, %what, "a watched segment is not recorded"),
+                _ => warn!(%path, what = %reason, "a watched segment is not recorded"),
             }
         }
     }
 }
 
-/// Ends the process: it gives back what it has, or is killed.
+/// Ends the process: it releases its locks, or is killed.
 fn stop(mut child: Child) {
     drop(child.stdin.take());
     for time in [GRACE, GRACE] {
@@ -287,12 +291,12 @@ fn stop(mut child: Child) {
                 _ => return,
             }
         }
-        // It is not waited for without a bound: it may hang in a file system.
+        // The wait is bounded, because the process can hang in a file system.
         let _ = child.kill();
     }
 }
 
-/// What the process has written, line by line.
+/// The output of the process, line by line.
 #[derive(Default)]
 struct Lines {
     bytes: VecDeque<u8>,
@@ -300,7 +304,7 @@ struct Lines {
 }
 
 impl Lines {
-    /// Reads what is there. Returns the number of bytes.
+    /// Reads the available bytes. Returns their number.
     fn read(&mut self, output: &mut ChildStdout) -> io::Result<usize> {
         let mut buffer = [0; 1 << 14];
         let count = output.read(&mut buffer)?;
@@ -328,34 +332,34 @@ impl Lines {
     }
 }
 
-impl Own {
-    fn shown(&self) -> MutexGuard<'_, Shown> {
-        // No change of it can panic half way.
+impl RecorderMetrics {
+    fn status(&self) -> MutexGuard<'_, RecorderStatus> {
+        // No change of the status can panic half way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Collector for Own {
+impl Collector for RecorderMetrics {
     fn names(&self) -> Vec<String> {
         names(self)
     }
 
     fn collect(&self, sink: &mut dyn Sink) {
-        let shown = *self.shown();
+        let status = *self.status();
         let help = "Watched segment files, by whether they are recorded, or why not.";
         show(sink, Kind::Gauge, "quipu_segments_recorded", help, &["state"], |put| {
-            for (state, count) in State::ALL.into_iter().zip(shown.counts) {
+            for (state, count) in State::ALL.into_iter().zip(status.counts) {
                 // Without the process, nothing is recorded.
-                put(&[state.name()], whole(if shown.is_up { count } else { 0 }));
+                put(&[state.name()], whole(if status.is_up { count } else { 0 }));
             }
         });
         let help = "Whether the process runs that records segments.";
         show(sink, Kind::Gauge, "quipu_segments_recorder_up", help, &[], |put| {
-            put(&[], whole(shown.is_up.into()));
+            put(&[], whole(status.is_up.into()));
         });
         let help = "How often the process that records segments was started again.";
         show(sink, Kind::Counter, "quipu_segments_recorder_restarts", help, &[], |put| {
-            put(&[], Number::Unsigned(shown.restarts));
+            put(&[], Number::Unsigned(status.restarts));
         });
     }
 }
@@ -365,12 +369,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read_however_they_are_cut() {
-        let change = Change {
+    fn lines_are_read_from_pieces_of_any_size() {
+        let change = StateChange {
             path: "a".into(),
             before: None,
             state: State::NoRoom,
-            what: "it is \"full\"\n".into(),
+            reason: "it is \"full\"\n".into(),
         };
         let line = Line { counts: [1, 0, 0, 0, 0, 0, 2, 0, 0], changes: vec![change] };
         let mut bytes = serde_json::to_vec(&line).unwrap();
@@ -382,7 +386,7 @@ mod tests {
             let read: Vec<Line> = std::iter::from_fn(|| lines.next()).collect();
             assert_eq!(read.len(), 3);
             assert_eq!((read[2].counts, read[2].changes[0].state), (line.counts, State::NoRoom));
-            assert_eq!(read[2].changes[0].what, "it is \"full\"\n");
+            assert_eq!(read[2].changes[0].reason, "it is \"full\"\n");
         }
         assert!(Lines::default().add(b"no object\n").is_err());
         let mut lines = Lines::default();

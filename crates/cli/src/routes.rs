@@ -12,7 +12,7 @@ use tracing::{debug, trace, warn};
 use crate::exposing::Exposing;
 use crate::metrics::Metrics;
 use crate::state::State;
-use crate::top::{Asked, MAX_KEYS, Page, Top};
+use crate::top::{MAX_KEYS, Page, PendingRequest, Top};
 use quipu_agent::{Filter, Watched};
 use quipu_http::routing::Path;
 use quipu_http::{Event, Handler, Query, Reply, Request, Response, Steps, text};
@@ -73,7 +73,7 @@ fn routes() -> impl Iterator<Item = (&'static Path, Route)> {
     own(&BEFORE).chain(inputs).chain(own(&AFTER))
 }
 
-/// Finds the route of a path, and what the path has as its parameter.
+/// Finds the route of a path, and the parameter in the path.
 fn find(path: &str) -> Option<(&'static Path, Route, &str)> {
     routes().find_map(|(row, route)| Some((row, route, row.parameter_in(path)?)))
 }
@@ -120,24 +120,24 @@ impl Routes {
                 let expiring = inputs.shared().push.expire(inputs);
                 let filter = filter(request)?;
                 if filter.is_part() && self.watched.is_none() {
-                    let what = "no segments are watched; start the daemon with --segments";
-                    return Err(Refusal::new(StatusCode::NOT_FOUND, what));
+                    let message = "no segments are watched; start the daemon with --segments";
+                    return Err(Refusal::new(StatusCode::NOT_FOUND, message));
                 }
                 let exposing = Exposing::new(inputs, request, self.watched.as_ref(), filter);
                 Ok(Reply::in_steps(Scrape { expiring, exposing }))
             }
             Route::Input(route) => Ok((route.respond)(inputs, request)),
-            Route::Refused => Ok(json(&refused(inputs.refusals())).into()),
+            Route::Refused => Ok(json(&refusals_json(inputs.refusals())).into()),
             Route::Health => Ok(text(StatusCode::OK, "ok\n").into()),
         }
     }
 
-    /// The route of a path, if the settings have it.
+    /// Finds the route of a path, if the settings enable it.
     fn find<'p>(&self, path: &'p str) -> Option<(&'static Path, Route, &'p str)> {
         find(path).filter(|(_, route, _)| self.has(*route))
     }
 
-    /// Whether the settings have a route.
+    /// Returns whether the settings enable a route.
     fn has(&self, route: Route) -> bool {
         if let Route::Input(route) = route { (route.is_on)(self.inputs.shared()) } else { true }
     }
@@ -147,8 +147,8 @@ impl Routes {
         let rows = routes().filter(|(_, route)| self.has(*route));
         let routes: Vec<_> = rows.map(|(row, _)| [row.start, row.parameter].concat()).collect();
         let routes = routes.join(", ");
-        let what = format_args!("nothing at {path}; the routes are {routes}");
-        Refusal::new(StatusCode::NOT_FOUND, what)
+        let message = format_args!("nothing at {path}; the routes are {routes}");
+        Refusal::new(StatusCode::NOT_FOUND, message)
     }
 
     /// `GET /rate?window=1s`: the events of a window that ends now. Does not count this request.
@@ -162,7 +162,7 @@ impl Routes {
         if !wants_json(&query)? {
             return Ok(number(requests.count_over(over)).into());
         }
-        Ok(Reply::in_steps(Fullest { state: self.state, over, peak: requests.peak_over(over) }))
+        Ok(Reply::in_steps(PeakSteps { state: self.state, over, peak: requests.peak_over(over) }))
     }
 
     /// `GET /rate/{key}`: the events of a key; 0 for an unknown key.
@@ -199,23 +199,28 @@ impl Routes {
         let most = usize::try_from(most).ok().filter(|most| *most <= MAX_KEYS);
         let most =
             most.ok_or_else(|| Refusal::bad(format!("n is too large; give at most {MAX_KEYS}")))?;
-        let asked = match self.top.ask(&self.state.keys, most) {
+        let pending = match self.top.ask(&self.state.keys, most) {
             Ok(page) => return Ok(ranking(&page, most).into()),
-            Err(asked) => asked,
+            Err(pending) => pending,
         };
-        Ok(Reply::Steps(Box::new(Ranked { state: self.state, top: self.top, asked, most })))
+        Ok(Reply::Steps(Box::new(RankingSteps {
+            state: self.state,
+            top: self.top,
+            request: pending,
+            most,
+        })))
     }
 }
 
-/// `GET /refused`: what was refused last, by way in and reason.
-fn refused(refusals: &Refusals) -> serde_json::Value {
-    let last = refusals.last().into_iter().map(|refused| {
+/// `GET /refused`: the last refusals, by input and reason.
+fn refusals_json(refusals: &Refusals) -> serde_json::Value {
+    let last = refusals.last().into_iter().map(|refusal| {
         serde_json::json!({
-            "time": humantime::format_rfc3339_millis(refused.time).to_string(),
-            "input": refused.input.name(),
-            "source": refused.source,
-            "reason": refused.reason,
-            "what": refused.what,
+            "time": humantime::format_rfc3339_millis(refusal.time).to_string(),
+            "input": refusal.input.name(),
+            "source": refusal.source,
+            "reason": refusal.reason,
+            "what": refusal.what,
         })
     });
     last.collect()
@@ -253,13 +258,13 @@ impl<E: Steps> Steps for Scrape<E> {
 }
 
 /// The response to `/rate?format=json`, computed from every bucket of the window.
-struct Fullest {
+struct PeakSteps {
     state: &'static State,
     over: Over,
     peak: Peak,
 }
 
-impl Steps for Fullest {
+impl Steps for PeakSteps {
     fn step(&mut self) -> Option<Response> {
         let requests = &self.state.requests;
         let most = requests.peak_step(&mut self.peak, BUCKETS_PER_STEP)?;
@@ -273,16 +278,16 @@ impl Steps for Fullest {
 }
 
 /// The response to `/top`, computed from every key.
-struct Ranked {
+struct RankingSteps {
     state: &'static State,
     top: &'static Top,
-    asked: Asked,
+    request: PendingRequest,
     most: usize,
 }
 
-impl Steps for Ranked {
+impl Steps for RankingSteps {
     fn step(&mut self) -> Option<Response> {
-        let page = self.top.step(&self.state.keys, &self.asked)?;
+        let page = self.top.step(&self.state.keys, &self.request)?;
         Some(ranking(&page, self.most))
     }
 }
@@ -293,9 +298,9 @@ fn ranking(page: &Page, most: usize) -> Response {
 
 impl Handler for Routes {
     fn handle(&self, request: &Request) -> Reply {
-        self.respond(request).unwrap_or_else(|refused| {
-            debug!(method = %request.method(), target = %request.uri(), why = ?refused, "refused");
-            refused.respond().into()
+        self.respond(request).unwrap_or_else(|refusal| {
+            debug!(method = %request.method(), target = %request.uri(), why = ?refusal, "refused");
+            refusal.respond().into()
         })
     }
 
@@ -358,16 +363,16 @@ fn log(event: Event) {
     }
 }
 
-/// What a scrape asks for. Other parameters are ignored: a scraper may add its own.
+/// Reads the filter of a scrape. Other parameters are ignored, because a scraper may add its own.
 fn filter(request: &Request) -> Result<Filter> {
     let mut filter = Filter::default();
     for (name, value) in Query::of(request).map_err(Refusal::bad)?.iter() {
         match name {
             "segment" => filter.source = Some(value.to_owned()),
             "directory" => {
-                let what = "the directory is empty; give the path of a watched one";
+                let message = "the directory is empty; give the path of a watched one";
                 filter.directory =
-                    Some(std::path::absolute(value).map_err(|_| Refusal::bad(what))?);
+                    Some(std::path::absolute(value).map_err(|_| Refusal::bad(message))?);
             }
             "name[]" => filter.names.push(value.to_owned()),
             _ => {}
@@ -409,9 +414,9 @@ fn decode(key: &str) -> Result<Vec<u8>> {
     let is_escape =
         |rest: &[u8]| rest.iter().take_while(|byte| byte.is_ascii_hexdigit()).count() >= 2;
     if key.split('%').skip(1).any(|rest| !is_escape(rest.as_bytes().get(..2).unwrap_or_default())) {
-        let what = "a percent sign in the key must be followed by two hexadecimal digits; write %25 \
+        let message = "a percent sign in the key must be followed by two hexadecimal digits; write %25 \
                     for the sign itself";
-        return Err(Refusal::bad(what));
+        return Err(Refusal::bad(message));
     }
     Ok(percent_decode_str(key).collect())
 }
@@ -425,12 +430,12 @@ fn options() -> Response {
     response
 }
 
-/// A count in the format of the server of `derlaft/ratecounter`.
+/// Returns a count in the format of the server of `derlaft/ratecounter`.
 fn number(count: u64) -> Response {
     text(StatusCode::OK, digits(count).to_vec())
 }
 
-/// The count in 20 decimal digits, enough for any `u64`.
+/// Returns the count in 20 decimal digits, enough for any `u64`.
 pub(crate) fn digits(mut count: u64) -> [u8; 20] {
     let mut digits = [b'0'; 20];
     for digit in digits.iter_mut().rev() {

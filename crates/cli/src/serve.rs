@@ -12,11 +12,11 @@ use tracing::{info, warn};
 
 use crate::checkpoint::Checkpoints;
 use crate::config::Settings;
-use crate::metrics::{Metrics, Own};
+use crate::metrics::{Metrics, OwnMetrics};
 use crate::recording::{self, Recorder};
 use crate::routes::Routes;
 use crate::source::Source;
-use crate::state::{self, Starting, State};
+use crate::state::{self, StartGuard, State};
 use crate::top::Top;
 use quipu_agent::targets::{self, Targets};
 use quipu_agent::{self as agent, Agent};
@@ -31,7 +31,7 @@ use quipu_process::memory;
 use quipu_process::signals::{self, Signals};
 use quipu_translate::rules::{self, Rules};
 
-/// Why the daemon failed to start, or to shut down cleanly.
+/// The reason why the daemon failed to start, or to shut down cleanly.
 #[derive(Debug)]
 pub enum Error {
     /// The state cannot be opened.
@@ -42,7 +42,7 @@ pub enum Error {
     Listeners(listeners::Error),
     /// The rules cannot be used.
     Rules(rules::Error),
-    /// What is sent to others cannot be.
+    /// An output cannot be started.
     Outputs(outputs::Error),
     /// The targets cannot be scraped.
     Targets(targets::Error),
@@ -72,10 +72,10 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     memory::share_heap_if_limited();
     memory::spread_tables();
     let signals = Signals::watch().map_err(|error| Error::System("watch signals", error))?;
-    let Bound { server, listeners, rules, most } = bind(settings)?;
+    let BoundParts { server, listeners, rules, most } = bind(settings)?;
     // State and metrics live as long as the process, so requests count no references.
     let state: &State = Box::leak(Box::new(State::open(settings).map_err(Error::State)?));
-    let starting = Starting::new(state);
+    let starting = StartGuard::new(state);
     let addresses = state::addresses(settings);
     let metrics = Metrics::new(state).map_err(|error| Error::Metrics(error, addresses))?;
     let metrics: &Metrics = Box::leak(Box::new(metrics));
@@ -105,7 +105,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         // Relaxed: the server's threads are joined before the flag is read.
         has_started.store(true, Ordering::Relaxed);
         memory::return_large();
-        // What the start has freed, above all the table of settings: a daemon may wait for long.
+        // Returns memory that the start has freed, above all the table of settings.
         memory::trim();
         info!(version = env!("CARGO_PKG_VERSION"), took = ?begun.elapsed(), "started");
     };
@@ -128,7 +128,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     };
     let served = server.serve(routes, started, stopping);
     drop(listening);
-    // From here on, all has a deadline of its own, but for the final sync: it takes as long as the
+    // From here on, all steps have deadlines, except for the final sync, which takes as long as the
     // disk needs.
     drop(ended);
     if has_started.load(Ordering::Relaxed) {
@@ -152,8 +152,9 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the daemon has before it opens the state: if it cannot listen, it must not touch that.
-struct Bound {
+/// The parts that the daemon binds before it opens the state: if it cannot listen, it must not
+/// touch the state.
+struct BoundParts {
     server: Server,
     listeners: BoundInputs,
     rules: Option<Rules>,
@@ -162,7 +163,7 @@ struct Bound {
 }
 
 /// Binds all sockets, and reads the rules.
-fn bind(settings: &Settings) -> Result<Bound, Error> {
+fn bind(settings: &Settings) -> Result<BoundParts, Error> {
     let files = check_open_files(settings)?;
     let mut http = settings.http.clone();
     let most = settings.segments.most.min(files / 4);
@@ -171,18 +172,18 @@ fn bind(settings: &Settings) -> Result<Bound, Error> {
     let server = Server::bind(&settings.listen, &http).map_err(Error::Http)?;
     let rules = settings.rules.as_deref().map(Rules::read).transpose().map_err(Error::Rules)?;
     let listeners = BoundInputs::bind(&settings.inputs, files).map_err(Error::Listeners)?;
-    Ok(Bound { server, listeners, rules, most })
+    Ok(BoundParts { server, listeners, rules, most })
 }
 
-/// The names of this machine: its host name, if the system shows it, and the name that other
-/// machines find by multicast DNS.
+/// Returns the names of this machine: its host name, if the system shows it, and the name that
+/// other machines find by multicast DNS.
 fn own_names() -> Vec<String> {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { Vec::new() } else { vec![name.to_owned(), format!("{name}.local")] }
 }
 
-/// Closes the state, whatever came of the server.
+/// Closes the state, also after an error of the server.
 fn close(state: &State, served: Result<http::Stopped, http::Error>) -> Result<(), Error> {
     let closed = state.segment.check_file().and_then(|()| state.segment.close());
     if let Ok(stopped) = &served
@@ -236,7 +237,7 @@ fn record(metrics: &Metrics, settings: &Settings) -> Result<Option<Recorder>, Er
     let recorder =
         Recorder::start(options).map_err(|error| Error::System("start a thread", error))?;
     let failed = |error| Error::Metrics(error, state::addresses(settings));
-    metrics.registry().collect(recorder.own()).map_err(failed)?;
+    metrics.registry().collect(recorder.metrics()).map_err(failed)?;
     Ok(Some(recorder))
 }
 
@@ -270,7 +271,7 @@ fn take_in(
     if let Some(rules) = &mut rules {
         rules.count(metrics.registry())?;
     }
-    state.intake.registry().collect(Own::new(metrics.registry()))?;
+    state.intake.registry().collect(OwnMetrics::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), &state.taken)?;
     let push = Push::new(
         settings.inputs.push.clone(),
@@ -313,8 +314,8 @@ fn check_open_files(settings: &Settings) -> Result<usize, Error> {
     let files = raise_open_files().and_then(|files| usize::try_from(files).ok());
     match files.unwrap_or(usize::MAX) {
         files if files < least => {
-            let what = format!("it may open {files} files and needs {least} (ulimit -n)");
-            Err(Error::System("start", std::io::Error::other(what)))
+            let message = format!("it may open {files} files and needs {least} (ulimit -n)");
+            Err(Error::System("start", std::io::Error::other(message)))
         }
         files => Ok(files),
     }
@@ -366,8 +367,8 @@ impl fmt::Display for Error {
                 addresses.div_ceil(1024)
             ),
             Self::Clock => f.write_str("the system's clock shows a time before 1970; set it"),
-            Self::System(what, error) => {
-                write!(f, "the system does not let the daemon {what}: {error}; raise its limits")
+            Self::System(action, error) => {
+                write!(f, "the system does not let the daemon {action}: {error}; raise its limits")
             }
             Self::Sync(error) => write!(
                 f,

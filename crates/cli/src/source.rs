@@ -1,4 +1,4 @@
-//! What is sent: all that `/metrics` shows.
+//! The source of the outputs: all metrics that `/metrics` shows.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,7 +13,7 @@ use quipu_intake::Shared;
 use quipu_intake::gate::Scraping;
 use quipu_outputs as outputs;
 
-/// What is watched, what came in, and the daemon's own metrics.
+/// The metrics of watched sources, of inputs, and of the daemon.
 pub struct Source {
     state: &'static State,
     shared: &'static Shared,
@@ -21,14 +21,14 @@ pub struct Source {
 }
 
 impl Source {
-    /// What this state has, what the collectors of its registry show, and what is watched.
+    /// Creates a source from a state with its collectors, and from watched sources.
     pub fn new(state: &'static State, shared: &'static Shared, watched: Option<Watched>) -> Self {
         Self { state, shared, watched }
     }
 
-    /// Merges the families of sources with those that came in, and waits until no group is being
-    /// replaced. Merges again if a family came in meanwhile: series that are missing once would be
-    /// sent as ended.
+    /// Merges the families of sources with the families of inputs, and waits until no group is
+    /// being replaced. Merges again if a new family arrived in the meantime, because series that
+    /// are missing once would be sent as ended.
     fn merge(&self, watched: &Watched) -> (Arc<Merged>, Scraping<'static>) {
         let mut merges = 0;
         loop {
@@ -42,7 +42,7 @@ impl Source {
         }
     }
 
-    /// Waits until no group is being replaced, and helps with that as scrapes do.
+    /// Waits until no group is being replaced, and helps with the replacement like a scrape.
     fn enter(&self) -> Scraping<'static> {
         let mut place = None;
         loop {
@@ -74,5 +74,5 @@ impl outputs::Source for Source {
     }
 }
 
-/// The most merges for one visit, while families keep coming in.
+/// The most merges for one visit, while new families arrive.
 const MAX_MERGES: usize = 5;

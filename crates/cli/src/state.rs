@@ -28,7 +28,7 @@ flags! {
 
         /// What to do with a damaged state file [default: refuse]
         #[arg(long, env = "QUIPU_DAMAGED_STATE", value_name = "WHAT")]
-        damaged_state: Damaged = Damaged::Refuse,
+        damaged_state: DamagePolicy = DamagePolicy::Refuse,
 
         /// How often the state is synced to disk: what a power loss may cost [default: 500ms]
         #[arg(long, env = "QUIPU_CHECKPOINT", value_name = "TIME")]
@@ -39,7 +39,7 @@ flags! {
 /// The treatment of a truncated or damaged state file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Damaged {
+pub enum DamagePolicy {
     /// Refuse to start, and leave the file untouched.
     Refuse,
     /// Rename the file, and start with a new one.
@@ -56,15 +56,15 @@ pub struct State {
     pub keys: KeyedWindows,
     /// Takes metrics from outside. Each thread has a clone.
     pub intake: Intake,
-    /// The samples that were taken since the daemon started.
+    /// The number of samples that were accepted since the daemon started.
     pub taken: AtomicU64,
 }
 
 /// Guards a state while its daemon starts. If the start fails, dropping this removes a state file
 /// that the start created, so that a start with other settings can create a new one.
-pub struct Starting(Option<&'static State>);
+pub struct StartGuard(Option<&'static State>);
 
-/// Why the state cannot be used.
+/// An error of the state file.
 #[derive(Debug)]
 pub enum Error {
     /// The file or its contents cannot be used.
@@ -85,8 +85,8 @@ pub enum Error {
     Addresses(quipu_segment::Error, u64),
 }
 
-impl Starting {
-    /// Guards this state until [`Starting::done`].
+impl StartGuard {
+    /// Guards this state until [`StartGuard::done`].
     pub fn new(state: &'static State) -> Self {
         Self(Some(state))
     }
@@ -97,7 +97,7 @@ impl Starting {
     }
 }
 
-impl Drop for Starting {
+impl Drop for StartGuard {
     fn drop(&mut self) {
         let Some(state) = self.0 else { return };
         if state.counted() != (0, 0, 0) || !matches!(state.segment.remove_new(), Ok(true)) {
@@ -116,7 +116,7 @@ impl State {
         let begun = Instant::now();
         let path = &settings.state;
         let state = match Self::open_as_it_is(settings) {
-            Err(Error::Damaged(error)) if settings.damaged_state == Damaged::SetAside => {
+            Err(Error::Damaged(error)) if settings.damaged_state == DamagePolicy::SetAside => {
                 let aside = set_aside(path).map_err(Error::SetAside)?;
                 warn!(%error, aside = %printable(&aside), "set a damaged state file aside");
                 Self::open_as_it_is(settings)?
@@ -135,7 +135,7 @@ impl State {
         Ok(state)
     }
 
-    /// Totals that change whenever something is counted.
+    /// Returns totals that change with each count.
     pub fn counted(&self) -> (u64, u64, u64) {
         (self.requests.total(), self.keys.hits(), self.taken.load(Ordering::Relaxed))
     }
@@ -180,24 +180,24 @@ impl State {
     }
 }
 
-/// Checks that what comes next finds room in the heap, with these bytes for what is large: an
-/// allocation that fails there ends the process.
+/// Checks that the next step finds room in the heap, with `large` bytes for its largest allocation:
+/// an allocation that fails there ends the process.
 fn check_heap(settings: &Settings, large: u64) -> Result<(), Error> {
     let bytes = usize::try_from(large.saturating_add(FOR_HEAP)).unwrap_or(usize::MAX);
     if has_room(bytes) { Ok(()) } else { Err(Error::Heap(addresses(settings))) }
 }
 
-/// What each step of the start needs in the heap, and more: the windows, without the index of the
-/// keys, and the tables of the intake before anything came in.
+/// More bytes than a step of the start needs in the heap: the windows, without the index of the
+/// keys, and the tables of the empty intake.
 const FOR_HEAP: u64 = 2 << 20;
 
-/// The bytes that the state takes with these settings.
+/// Returns the bytes of the state with these settings.
 fn size(settings: &Settings) -> Result<u64, Error> {
     let records = settings.window.bytes()? + settings.keys.bytes()?;
     Ok(Segment::bytes_for(&[]).saturating_add(records))
 }
 
-/// The bytes of address space that suffice for the whole daemon (`ulimit -v`).
+/// Returns the bytes of address space that suffice for the whole daemon (`ulimit -v`).
 pub fn addresses(settings: &Settings) -> u64 {
     let clients = settings.outputs.receivers.len() + settings.targets.targets.len();
     let threads = settings.http.threads + clients;

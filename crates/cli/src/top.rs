@@ -1,8 +1,8 @@
 //! The keys with the most events, as `/top` shows them.
 //!
-//! Ranking reads every key. A large table is therefore ranked in steps, with other requests
-//! served in between. Requests that arrive during a ranking share it: each does a step when its
-//! turn comes, and all get the same page, as do requests shortly afterwards.
+//! Ranking reads every key. A large table is therefore ranked in steps, with other requests served
+//! in between. Requests that arrive during a ranking share it: each does a step in its turn, and
+//! all get the same page, like requests shortly afterwards.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,10 +14,11 @@ use crate::routes::digits;
 
 /// The ranking of one table, shared by all threads.
 #[derive(Debug, Default)]
-pub struct Top(Mutex<Shared>);
+pub struct Top(Mutex<RankingState>);
 
+/// The running ranking and the last page.
 #[derive(Debug, Default)]
-struct Shared {
+struct RankingState {
     running: Option<Ranking>,
     page: Option<(Instant, Arc<Page>)>,
     /// The number of pages finished so far.
@@ -34,42 +35,42 @@ pub struct Page {
 
 /// A request that waits for a page.
 #[derive(Debug)]
-pub struct Asked {
+pub struct PendingRequest {
     finished: u64,
 }
 
 impl Top {
-    /// Returns a page at once: for a small table a new one with the first `most` keys, for a large
-    /// table the last one if it is recent. Otherwise the caller continues with [`Top::step`].
-    pub fn ask(&self, keys: &KeyedWindows, most: usize) -> Result<Arc<Page>, Asked> {
+    /// Returns a page at once: for a small table a new page with the first `most` keys, for a large
+    /// table the last page if it is recent. Otherwise the caller continues with [`Top::step`].
+    pub fn ask(&self, keys: &KeyedWindows, most: usize) -> Result<Arc<Page>, PendingRequest> {
         if keys.len() <= FEW_KEYS {
             return Ok(Arc::new(Page::new(keys.top(most))));
         }
-        let shared = self.shared();
-        shared
+        let state = self.state();
+        state
             .page
             .as_ref()
             .filter(|(finished, _)| finished.elapsed() < FRESH)
-            .map_or(Err(Asked { finished: shared.finished }), |(_, page)| Ok(page.clone()))
+            .map_or(Err(PendingRequest { finished: state.finished }), |(_, page)| Ok(page.clone()))
     }
 
-    /// Does one step of the ranking. Returns a page as soon as one was finished after the request
-    /// asked, whether by this step or by another request's.
-    pub fn step(&self, keys: &KeyedWindows, asked: &Asked) -> Option<Arc<Page>> {
-        let mut shared = self.shared();
-        if shared.finished == asked.finished {
-            let ranking = shared.running.get_or_insert_with(|| Ranking::new(MAX_KEYS));
+    /// Does one step of the ranking. Returns the first page that is finished after the request
+    /// began, by this step or by a step of another request.
+    pub fn step(&self, keys: &KeyedWindows, request: &PendingRequest) -> Option<Arc<Page>> {
+        let mut state = self.state();
+        if state.finished == request.finished {
+            let ranking = state.running.get_or_insert_with(|| Ranking::new(MAX_KEYS));
             if !keys.rank(ranking, KEYS_PER_STEP) {
                 return None;
             }
-            let page = Page::new(shared.running.take().map(Ranking::finish).unwrap_or_default());
-            shared.page = Some((Instant::now(), Arc::new(page)));
-            shared.finished += 1;
+            let page = Page::new(state.running.take().map(Ranking::finish).unwrap_or_default());
+            state.page = Some((Instant::now(), Arc::new(page)));
+            state.finished += 1;
         }
-        shared.page.as_ref().map(|(_, page)| page.clone())
+        state.page.as_ref().map(|(_, page)| page.clone())
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn state(&self) -> MutexGuard<'_, RankingState> {
         // A panic loses at most the ranking under way.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -89,7 +90,7 @@ impl Page {
         Page { text: text.into(), ends }
     }
 
-    /// The lines of the first `most` keys.
+    /// Returns the lines of the first `most` keys.
     pub fn first(&self, most: usize) -> Bytes {
         let last = most.min(self.ends.len()).checked_sub(1);
         self.text.slice(..last.map_or(0, |last| self.ends[last]))
@@ -130,13 +131,15 @@ mod tests {
     }
 
     #[test]
-    fn a_large_table_is_ranked_once_for_all_who_ask() {
+    fn a_large_table_is_ranked_once_for_all_requests() {
         let (table, top) = (table(FEW_KEYS + 1), Top::default());
-        let asked: Vec<Asked> = (0..3).map(|_| top.ask(&table, 10).unwrap_err()).collect();
+        let requests: Vec<PendingRequest> =
+            (0..3).map(|_| top.ask(&table, 10).unwrap_err()).collect();
         let mut steps = 0;
         let page = loop {
             steps += 1;
-            if let Some(page) = asked.iter().cycle().nth(steps).and_then(|it| top.step(&table, it))
+            if let Some(page) =
+                requests.iter().cycle().nth(steps).and_then(|request| top.step(&table, request))
             {
                 break page;
             }
@@ -144,8 +147,8 @@ mod tests {
         assert_eq!(steps, (FEW_KEYS + 1).div_ceil(KEYS_PER_STEP));
         assert_eq!(page.first(1), "00000000000000001001 k1001\n");
         assert_eq!(page.first(usize::MAX).iter().filter(|&&byte| byte == b'\n').count(), MAX_KEYS);
-        for asked in &asked {
-            assert!(Arc::ptr_eq(&page, &top.step(&table, asked).unwrap()));
+        for request in &requests {
+            assert!(Arc::ptr_eq(&page, &top.step(&table, request).unwrap()));
         }
     }
 }

@@ -65,8 +65,8 @@ impl WindowFlags {
         })?;
         if span < window {
             let window = Time(window);
-            let what = format!("it is shorter than the window; give at least {window}");
-            return Err(Unusable::new("span", what));
+            let message = format!("it is shorter than the window; give at least {window}");
+            return Err(Unusable::new("span", message));
         }
         let bucketed = bucketed.span(span);
         bucketed.bytes().map_err(value("span"))?;
@@ -76,11 +76,11 @@ impl WindowFlags {
         keyed.bytes().map_err(|error| match error {
             quipu_window::Error::NoCapacity => value("keys")(error),
             quipu_window::Error::NotMultiple { window, accuracy } => {
-                let what = format!(
+                let message = format!(
                     "the window of {window:?} is not a whole number of buckets of {accuracy:?}; \
                      give one that divides it"
                 );
-                Unusable::new("key-accuracy", what)
+                Unusable::new("key-accuracy", message)
             }
             other => value("key-accuracy")(other),
         })?;

@@ -1,4 +1,4 @@
-//! What is wrong with a settings file, without a line of it that may have a secret.
+//! Describes the error of a settings file, without a line that may contain a secret.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use super::Flags;
 /// setting that is known and not for URLs or header fields.
 pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> bool) -> String {
     let Some(span) = error.span() else { return shown(error.message()) };
-    let at = Place::of(text, &span);
-    if is_single(at.line).is_some_and(is_harmless) {
+    let location = Location::find(text, &span);
+    if is_single(location.line).is_some_and(is_harmless) {
         return error.to_string().trim_end().to_owned();
     }
-    let Place { number, column, .. } = at;
+    let Location { number, column, .. } = location;
     format!(
         "TOML parse error at line {number}, column {column}, which is not shown, as it may have a \
          secret: {}",
@@ -22,8 +22,8 @@ pub(super) fn describe(text: &str, error: &Error, is_harmless: impl Fn(&str) -> 
     )
 }
 
-/// A message without the value that it is about. Instead of all settings, an unknown name gets the
-/// closest one.
+/// Returns a message without the value of the setting. Instead of all settings, an unknown name
+/// gets the closest one.
 fn shown(message: &str) -> String {
     if let Some(name) = message.strip_prefix("unknown field ") {
         let tip = closest(name.trim_matches('`'))
@@ -31,10 +31,10 @@ fn shown(message: &str) -> String {
             .unwrap_or_default();
         return format!("{message}: {tip}quipu serve --help lists the settings");
     }
-    let is_of_value =
-        ["invalid type", "invalid value"].iter().any(|what| message.starts_with(what));
+    let has_value =
+        ["invalid type", "invalid value"].iter().any(|start| message.starts_with(start));
     match message.rsplit_once(", expected ") {
-        Some((_, expected)) if is_of_value => format!("invalid type or value, expected {expected}"),
+        Some((_, expected)) if has_value => format!("invalid type or value, expected {expected}"),
         _ => message.to_owned(),
     }
 }
@@ -49,7 +49,8 @@ fn closest(name: &str) -> Option<String> {
     (distance <= (name.len() / 3).max(1)).then_some(found)
 }
 
-/// The number of bytes to insert, remove or replace that make one name of the other (Levenshtein).
+/// Returns the number of bytes to insert, remove or replace from one name to the other
+/// (Levenshtein).
 fn distance(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {
@@ -63,24 +64,26 @@ fn distance(one: &str, other: &str) -> usize {
     row[other.len()]
 }
 
-/// The name that a line sets, if the line has no other part but a value that looks harmless.
+/// Returns the name that a line sets, if the rest of the line is a value that looks harmless.
 fn is_single(line: &str) -> Option<&str> {
     let (name, value) = line.split_once('=').unwrap_or((line, ""));
     let name = name.trim();
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    // A comment may have what was there before.
+    // A comment may contain an old secret.
     let is_plain = !value.contains(['#', '=', '@', '?']);
     (is_name && is_plain).then_some(name)
 }
 
-struct Place<'t> {
+/// A line of a text, with the number and the column of an error.
+struct Location<'t> {
     line: &'t str,
     number: usize,
     column: usize,
 }
 
-impl<'t> Place<'t> {
-    fn of(text: &'t str, span: &Range<usize>) -> Self {
+impl<'t> Location<'t> {
+    /// Finds the location where a span begins.
+    fn find(text: &'t str, span: &Range<usize>) -> Self {
         let before = text.get(..span.start).unwrap_or(text);
         let start = before.rfind('\n').map_or(0, |at| at + 1);
         Self {

@@ -1,5 +1,5 @@
-//! The files that `quipu record` knows, and the threads that look for them and join their
-//! programs: one for each place.
+//! The files that `quipu record` knows, and the threads that look for files and join their
+//! programs: one thread for each place.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -16,42 +16,44 @@ use quipu_segment::{ErrorKind, Kind, Options, Segment, inspect, printable};
 use quipu_store::files::open_below;
 use rustix::fs::{OFlags, fstatvfs};
 
-use super::report::{Change, State};
-use super::rounds::{Event, Joined};
+use super::report::{State, StateChange};
+use super::rounds::{Event, RecordedSegment};
 use super::{LEAST_BYTES, Record};
 use crate::output::warn;
 use quipu_sources::places::{self, Found, Kind as PlaceKind};
 use quipu_sources::segment_file::{FileId, file_id};
 use quipu_sources::watcher::Watcher;
 
-/// What is known of the files; the threads share it.
+/// The table of files, which the threads share.
 #[derive(Debug, Default)]
 pub(super) struct Files(Mutex<Table>);
 
+/// The status of each file.
 #[derive(Debug, Default)]
 pub(super) struct Table {
     /// Whether a file was recorded at any time.
     pub(super) has_recorded: bool,
-    known: HashMap<PathBuf, Known>,
-    /// What was not reported yet.
-    changes: Vec<Change>,
+    files: HashMap<PathBuf, FileStatus>,
+    /// The changes that were not reported yet.
+    changes: Vec<StateChange>,
 }
 
+/// The state of a file, and when a thread found it.
 #[derive(Debug)]
-struct Known {
+struct FileStatus {
     id: FileId,
     state: State,
-    what: String,
-    /// When it was found so.
+    reason: String,
+    /// The time since when the file is in this state.
     since: Instant,
-    /// The number of the thread that looked at it last.
-    looker: usize,
+    /// The number of the thread that looked at the file last.
+    thread: usize,
 }
 
-/// Why a file is not recorded.
+/// The state of a file that is not recorded, and the reason.
 pub(super) type Refusal = (State, String);
 
-/// The most changes that wait to be reported; what is beyond is not reported.
+/// The most changes that wait to be reported. Further changes are not reported.
 const MAX_CHANGES: usize = 10_000;
 
 impl Files {
@@ -62,89 +64,93 @@ impl Files {
 }
 
 impl Table {
-    /// Notes that a file is not recorded any more.
-    pub(super) fn left(&mut self, path: &Path, refusal: Refusal) {
-        if let Some((id, looker)) = self.known.get(path).map(|known| (known.id, known.looker)) {
-            self.note(path, id, looker, refusal);
+    /// Notes that a file is no longer recorded.
+    pub(super) fn end_recording(&mut self, path: &Path, refusal: Refusal) {
+        if let Some((id, thread)) = self.files.get(path).map(|status| (status.id, status.thread)) {
+            self.note(path, id, thread, refusal);
         }
     }
 
-    /// Takes what has changed since the last call, up to that many changes.
-    pub(super) fn take_changes(&mut self, most: usize) -> Vec<Change> {
+    /// Removes and returns the oldest changes, at most `most`.
+    pub(super) fn take_changes(&mut self, most: usize) -> Vec<StateChange> {
         let count = most.min(self.changes.len());
         self.changes.drain(..count).collect()
     }
 
-    /// The number of files in each state, in the order of [`State::ALL`].
+    /// Returns the number of files in each state, in the order of [`State::ALL`].
     pub(super) fn counts(&self) -> [usize; State::ALL.len()] {
         let mut counts = [0; State::ALL.len()];
-        self.known.values().for_each(|known| counts[known.state as usize] += 1);
+        self.files.values().for_each(|status| counts[status.state as usize] += 1);
         counts
     }
 
-    fn note(&mut self, path: &Path, id: FileId, looker: usize, (state, what): Refusal) {
+    fn note(&mut self, path: &Path, id: FileId, thread: usize, (state, reason): Refusal) {
         let since = Instant::now();
         self.has_recorded |= state == State::Recorded;
-        let new = Known { id, state, what: what.clone(), since, looker };
-        let old = self.known.insert(path.to_owned(), new);
-        let is_new = old.as_ref().is_none_or(|old| (old.state, &old.what) != (state, &what));
+        let new = FileStatus { id, state, reason: reason.clone(), since, thread };
+        let old = self.files.insert(path.to_owned(), new);
+        let is_new = old.as_ref().is_none_or(|old| (old.state, &old.reason) != (state, &reason));
         if is_new && self.changes.len() < MAX_CHANGES {
             let before = old.map(|old| old.state);
             let path = printable(path).to_string();
-            self.changes.push(Change { path, before, state, what });
+            self.changes.push(StateChange { path, before, state, reason });
         }
     }
 
-    /// The number of files that are recorded.
+    /// Returns the number of files that are recorded.
     fn recorded(&self) -> usize {
-        self.known.values().filter(|known| known.state == State::Recorded).count()
+        self.files.values().filter(|status| status.state == State::Recorded).count()
     }
 
-    /// Whether there may be something new about a file.
+    /// Returns whether a file should be looked at again.
     fn is_due(&self, found: &Found, now: Instant) -> bool {
-        let Some(known) = self.known.get(&found.path) else { return true };
-        match known.state {
+        let Some(status) = self.files.get(&found.path) else { return true };
+        match status.state {
             State::Recorded => false,
-            _ if known.id != found.id => true,
-            state => now.saturating_duration_since(known.since) >= state.patience(),
+            _ if status.id != found.id => true,
+            state => now.saturating_duration_since(status.since) >= state.patience(),
         }
     }
 }
 
-/// A thread that looks for files. Each place has its own: a file system that hangs does not keep
-/// the others from a look.
+/// A thread that looks for files. Each place has its own thread, so a file system that hangs stops
+/// no other place.
 #[derive(Debug)]
-pub(super) struct Looks {
+pub(super) struct Finder {
     /// The number of this thread.
     number: usize,
     watcher: Watcher,
     arguments: Record,
     files: Arc<Files>,
     sender: Sender<Event>,
-    /// The number of threads whose first look has not found nothing.
+    /// The number of threads whose first look is not over, or has found a file.
     empty: Arc<AtomicUsize>,
-    /// Since when processes have had the files open that are not recorded yet.
+    /// The times when files that are not recorded yet were first seen open.
     opened: HashMap<FileId, Instant>,
 }
 
-/// How long a file has to be open: that of a command which counts and ends is not recorded.
+/// The least time that a file must be open: a file is not recorded for a command that counts and
+/// ends.
 const LEAST_OPEN: Duration = Duration::from_millis(500);
-/// The least time from one look to the next, and that in multiples of the time that one takes.
+/// The least time from one look to the next, and the least pause in multiples of a look's time.
 const PERIOD: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
-/// The longest pause between looks, also after one for which a file system hung.
+/// The longest pause between looks, also after a look during which a file system hung.
 const LONGEST: Duration = Duration::from_secs(60);
-/// The most bytes that a segment which is recorded may have in use: its series are walked over once
-/// a second.
+/// The most bytes in use of a recorded segment, because its series are visited once a second.
 const MOST_USED: u64 = 1 << 30;
-/// The part of the room that is left which a recording takes.
+/// A recording takes at most this part of the free room: a fourth.
 const PART: u64 = 4;
-/// The record of a recording.
+/// The kind of the record that holds a recording.
 const RECORD: Kind = Kind::new(*b"FREC", 1);
 
-impl Looks {
-    /// Those of all places.
-    pub(super) fn all(arguments: &Record, files: &Arc<Files>, sender: &Sender<Event>) -> Vec<Self> {
+impl Finder {
+    /// Creates a finder for each thread that looks.
+    pub(super) fn for_places(
+        arguments: &Record,
+        files: &Arc<Files>,
+        sender: &Sender<Event>,
+    ) -> Vec<Self> {
         let except = arguments.except.as_deref().unwrap_or(Path::new(""));
         let watchers = Watcher::by_thread(&arguments.places, except);
         let empty = Arc::new(AtomicUsize::new(watchers.len()));
@@ -160,7 +166,7 @@ impl Looks {
         watchers.into_iter().enumerate().map(each).collect()
     }
 
-    /// Looks until there is no thread that records any more.
+    /// Looks until the thread that records has ended.
     pub(super) fn run(mut self) {
         let mut is_first = true;
         loop {
@@ -172,10 +178,10 @@ impl Looks {
                 warn(&"no segment is there yet: this waits for one");
             }
             is_first = false;
-            for (path, what) in self.watcher.new_faults(&look) {
-                // The daemon says it itself.
+            for (path, reason) in self.watcher.new_faults(&look) {
+                // The daemon reports it itself.
                 if !self.arguments.child {
-                    warn(&format_args!("{}: {what}", printable(path)));
+                    warn(&format_args!("{}: {reason}", printable(path)));
                 }
             }
             let is_segment = |found: &Found| found.kind == PlaceKind::Segment;
@@ -187,7 +193,7 @@ impl Looks {
         }
     }
 
-    /// Joins the programs of the files that are new; false if nothing records any more.
+    /// Joins the programs of new files. Returns false if the thread that records has ended.
     fn look_at(&mut self, found: &[Found], is_incomplete: bool) -> bool {
         self.forget(found, is_incomplete);
         let ids: HashSet<FileId> = found.iter().map(|found| found.id).collect();
@@ -200,10 +206,10 @@ impl Looks {
                 }
                 table.recorded()
             };
-            // What is read was written by others: a flaw of a reader must not end the looks.
-            let joined = catch_unwind(AssertUnwindSafe(|| self.join(found, recorded)));
-            let joined = joined.unwrap_or_else(|_| Err((State::Unusable, FLAW.to_owned())));
-            if !self.note(found, joined) {
+            // The file was written by others: a flaw of a reader must not end the looks.
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.join(found, recorded)));
+            let outcome = outcome.unwrap_or_else(|_| Err((State::Unusable, FLAW.to_owned())));
+            if !self.note(found, outcome) {
                 return false;
             }
         }
@@ -214,55 +220,55 @@ impl Looks {
     /// Forgets files of this thread that are gone.
     fn forget(&self, found: &[Found], is_incomplete: bool) {
         let paths: HashSet<&PathBuf> = found.iter().map(|found| &found.path).collect();
-        let is_left = |path: &PathBuf, known: &Known| {
-            known.looker == self.number && known.state != State::Recorded && !paths.contains(path)
+        let is_gone = |path: &PathBuf, status: &FileStatus| {
+            status.thread == self.number && status.state != State::Recorded && !paths.contains(path)
         };
         let mut gone: Vec<PathBuf> = {
             let table = self.files.table();
-            let left = table.known.iter().filter(|(path, known)| is_left(path, known));
-            left.map(|(path, _)| path.clone()).collect()
+            let paths = table.files.iter().filter(|(path, status)| is_gone(path, status));
+            paths.map(|(path, _)| path.clone()).collect()
         };
-        // A look that is incomplete may not have come as far. Nothing waits for these calls.
+        // An incomplete look can have missed a file. No thread waits for these calls.
         gone.retain(|path| !is_incomplete || places::is_missing(path));
         let mut table = self.files.table();
         for path in gone {
-            if table.known.get(&path).is_some_and(|known| is_left(&path, known)) {
-                table.known.remove(&path);
+            if table.files.get(&path).is_some_and(|status| is_gone(&path, status)) {
+                table.files.remove(&path);
             }
         }
     }
 
-    /// Notes how a join ended, and hands over what is to be recorded; false if nothing records any
-    /// more.
-    fn note(&self, found: &Found, joined: Result<Option<Joined>, Refusal>) -> bool {
+    /// Notes the outcome of a join, and sends the segment to the thread that records. Returns false
+    /// if that thread has ended.
+    fn note(&self, found: &Found, outcome: Result<Option<RecordedSegment>, Refusal>) -> bool {
         let mut table = self.files.table();
         // Another thread, whose place has the same file, may have been faster.
         let is_recorded =
-            table.known.get(&found.path).is_some_and(|known| known.state == State::Recorded);
-        let refusal = match joined {
+            table.files.get(&found.path).is_some_and(|status| status.state == State::Recorded);
+        let refusal = match outcome {
             Ok(None) => return true,
             Err(_) if is_recorded => return true,
             Err(refusal) => refusal,
-            Ok(Some(joined)) if table.recorded() < self.arguments.count.into() => {
+            Ok(Some(segment)) if table.recorded() < self.arguments.count.into() => {
                 table.note(&found.path, found.id, self.number, (State::Recorded, String::new()));
                 drop(table);
-                return self.sender.send(Event::Joined(Box::new(joined))).is_ok();
+                return self.sender.send(Event::Joined(Box::new(segment))).is_ok();
             }
-            Ok(Some(joined)) => {
-                // Others were faster. It is closed while nothing waits for the table.
+            Ok(Some(segment)) => {
+                // Others were faster. The segment is closed while no thread waits for the table.
                 drop(table);
-                drop(joined);
+                drop(segment);
                 table = self.files.table();
-                left_out()
+                too_many_files()
             }
         };
         table.note(&found.path, found.id, self.number, refusal);
         true
     }
 
-    /// Joins the program of a file, unless that has opened it just now. `recorded` is the number of
-    /// files that are recorded.
-    fn join(&mut self, found: &Found, recorded: usize) -> Result<Option<Joined>, Refusal> {
+    /// Joins the program of a file, unless the program has opened the file just now. `recorded` is
+    /// the number of files that are recorded.
+    fn join(&mut self, found: &Found, recorded: usize) -> Result<Option<RecordedSegment>, Refusal> {
         let file = open_below(&found.root, &found.path, OFlags::RDWR | OFlags::NONBLOCK);
         let file = File::from(file.map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
@@ -270,7 +276,7 @@ impl Looks {
             }
             _ => (State::Unusable, error.to_string()),
         })?);
-        let unusable = |what: &str| (State::Unusable, what.to_owned());
+        let unusable = |reason: &str| (State::Unusable, reason.to_owned());
         let data = file.metadata().map_err(|error| unusable(&error.to_string()))?;
         if !data.is_file() || file_id(&data) != found.id {
             return Err(unusable("another file took its place at this moment"));
@@ -294,51 +300,53 @@ impl Looks {
             return Err(unusable("it has more than 1 GiB in use"));
         }
         if recorded >= self.arguments.count.into() {
-            return Err(left_out());
+            return Err(too_many_files());
         }
-        let left = left_on_disk(&file);
+        let free = free_on_disk(&file);
         let segment = Options::new().join(&found.path, file).map_err(|error| refusal(&error))?;
-        let bytes = self.room(&segment, left)?;
+        let bytes = self.room(&segment, free)?;
         let options = RecordingOptions::new().bytes(bytes).series(self.arguments.series.into());
         let recorder = Registry::on(segment.clone()).recorder(&options.give_way());
         let recorder = recorder.map_err(|error| refusal(&error))?;
-        // The first tick is made here: a file that is slow, or a file system that hangs, does not
-        // come to the thread that records.
-        let mut joined = Joined::new(found.path.clone(), segment, recorder);
-        joined.tick()?;
-        Ok(Some(joined))
+        // The first tick is made here, so that a slow file, or a file system that hangs, does not
+        // delay the thread that records.
+        let mut segment = RecordedSegment::new(found.path.clone(), segment, recorder);
+        segment.tick()?;
+        Ok(Some(segment))
     }
 
-    /// The bytes that a new recording takes, so that enough is left for the program.
-    fn room(&self, segment: &Segment, left: Option<u64>) -> Result<u64, Refusal> {
+    /// Returns the bytes for a new recording, which leave enough room for the program.
+    fn room(&self, segment: &Segment, free: Option<u64>) -> Result<u64, Refusal> {
         let bytes = self.arguments.bytes;
         if segment.find(RECORD, "").is_ok_and(|record| record.is_some()) {
             return Ok(bytes);
         }
-        let of_limit = segment.limit().saturating_sub(segment.used());
-        let room = left.map_or(of_limit, |left| left.min(of_limit));
+        let within_limit = segment.limit().saturating_sub(segment.used());
+        let room = free.map_or(within_limit, |free| free.min(within_limit));
         match bytes.min(room / PART) / 64 * 64 {
             bytes if bytes >= LEAST_BYTES => Ok(bytes),
-            // Without the number of bytes: a text that changes would be reported again and again.
+            // Without the number of bytes: a reason that changes would be reported again and again.
             _ => Err((State::NoRoom, "its program may need all of the room that is left".into())),
         }
     }
 }
 
-fn left_out() -> Refusal {
+/// The refusal of a file beyond the limit on their number.
+fn too_many_files() -> Refusal {
     (State::LeftOut, "more files are recorded than may be".to_owned())
 }
 
-/// How long to wait after a look that took that long.
+/// Returns the pause after a look that took this time.
 fn pause(took: Duration) -> Duration {
     PERIOD.max(took.saturating_mul(SHARE)).min(LONGEST)
 }
 
-/// The reader of a file panicked.
+/// The reason if the reader of a file panicked.
 pub(super) const FLAW: &str = "its reader failed: report that";
 const CLOSED: &str = "no process has it open";
 
-/// Whether the file is still what was opened. It comes before anything is read.
+/// Checks that the path still names the open file, and that the file was not cut. Call this before
+/// anything is read.
 pub(super) fn check(segment: &Segment) -> Result<(), Refusal> {
     segment.check_file().map_err(|error| refusal(&error))?;
     #[cfg(target_os = "linux")]
@@ -348,7 +356,7 @@ pub(super) fn check(segment: &Segment) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Whether a program still has the file open.
+/// Checks that a program still has the file open.
 pub(super) fn check_program(segment: &Segment) -> Result<(), Refusal> {
     match segment.is_last() {
         Some(false) => Ok(()),
@@ -357,12 +365,13 @@ pub(super) fn check_program(segment: &Segment) -> Result<(), Refusal> {
     }
 }
 
-/// The bytes that the file system of a file has left; `None` if it does not say.
-fn left_on_disk(file: &File) -> Option<u64> {
+/// Returns the free bytes of a file's file system; `None` if they are not known.
+fn free_on_disk(file: &File) -> Option<u64> {
     let system = fstatvfs(file).ok().filter(|system| system.f_blocks > 0)?;
     Some(system.f_bavail.saturating_mul(system.f_frsize))
 }
 
+/// Converts an error of a segment.
 fn refusal(error: &quipu_segment::Error) -> Refusal {
     let state = match error.kind() {
         ErrorKind::NotOpen | ErrorKind::Moved => State::Closed,
@@ -374,7 +383,7 @@ fn refusal(error: &quipu_segment::Error) -> Refusal {
         }
         _ => State::Unusable,
     };
-    let what = match error.kind() {
+    let reason = match error.kind() {
         ErrorKind::NotOpen => CLOSED.to_owned(),
         ErrorKind::Moved => "it was removed or replaced".to_owned(),
         ErrorKind::Locked => "its program has it open for itself alone".to_owned(),
@@ -382,7 +391,7 @@ fn refusal(error: &quipu_segment::Error) -> Refusal {
         // The path is shown before it.
         kind => kind.to_string(),
     };
-    (state, what)
+    (state, reason)
 }
 
 #[cfg(test)]
@@ -391,7 +400,7 @@ mod tests {
 
     use super::*;
 
-    fn all(places: &[&str]) -> Vec<Looks> {
+    fn finders(places: &[&str]) -> Vec<Finder> {
         let arguments = Record {
             places: places.iter().map(|&place| place.to_owned()).collect(),
             time: None,
@@ -401,7 +410,7 @@ mod tests {
             child: true,
             except: None,
         };
-        Looks::all(&arguments, &Arc::default(), &channel().0)
+        Finder::for_places(&arguments, &Arc::default(), &channel().0)
     }
 
     #[test]
@@ -412,23 +421,23 @@ mod tests {
     }
 
     #[test]
-    fn files_that_are_gone_are_forgotten_by_the_thread_that_knew_them() {
+    fn a_thread_forgets_the_files_that_it_no_longer_finds() {
         let home = tempfile::tempdir().unwrap();
         let (there, gone) = (home.path().join("there"), home.path().join("gone"));
         std::fs::write(&there, "").unwrap();
         let id = file_id(&there.metadata().unwrap());
-        let threads = all(&["a", "b"]);
+        let threads = finders(&["a", "b"]);
         let files = Arc::clone(&threads[0].files);
-        let known = || files.table().known.len();
+        let known = || files.table().files.len();
         for path in [&there, &gone] {
             files.table().note(path, id, 0, (State::Closed, String::new()));
         }
         threads[1].forget(&[], false);
         assert_eq!(known(), 2);
-        // A look that is incomplete may not have come as far.
+        // An incomplete look can have missed a file.
         threads[0].forget(&[], true);
         assert_eq!(known(), 1);
-        assert!(files.table().known.contains_key(&there));
+        assert!(files.table().files.contains_key(&there));
         threads[0].forget(&[], false);
         assert_eq!(known(), 0);
     }

@@ -1,15 +1,15 @@
-//! `quipu record`: keeps a flight recorder in the segments of other programs, which need not know
-//! of it. `quipu serve --segments-record` runs it in a process of its own.
+//! `quipu record`: runs a flight recorder in the segments of other programs, which need no change.
+//! `quipu serve --segments-record` runs this command in a separate process.
 //!
-//! It joins the processes that have a file open, as their guest: the program is the one that opens,
-//! mends and closes its file, and a file that no program has open is left alone. A thread for each
-//! place looks for files and joins (`files.rs`), where it may wait for a disk. Another one records
-//! (`rounds.rs`): it meets only files that responded a moment ago, and leaves those that are slow,
-//! but a file system that hangs under one of them stops it. A file that is cut under it costs that
-//! recording alone.
+//! The command joins the processes that have a file open, as their guest: the program opens,
+//! repairs and closes its file, and the command leaves a file alone that no program has open. A
+//! thread for each place looks for files and joins (`files.rs`), where it can wait for a disk.
+//! Another thread records (`rounds.rs`): it uses only files that responded a moment ago, and leaves
+//! slow files, but a file system that hangs under one of them stops it. A file that is cut ends
+//! only its own recording.
 //!
-//! The daemon starts this as a process, reads what that reports (`report.rs`), and ends one that is
-//! stuck.
+//! The daemon starts this command as a process, reads its reports (`report.rs`), and ends a process
+//! that is stuck.
 
 mod files;
 pub mod report;
@@ -28,10 +28,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, iterator};
 
 use crate::output::Error;
-use files::{Files, Looks};
+use files::{Files, Finder};
 use quipu_process::signals::exit_at_second;
 use quipu_process::time::Time;
-use report::Report;
+use report::Reporter;
 use rounds::{Event, Rounds};
 
 /// Arguments of `quipu record`.
@@ -86,10 +86,9 @@ pub struct Record {
 
 /// The least bytes of a recording.
 const LEAST_BYTES: u64 = 256 << 10;
-/// How many segments are recorded unless the settings say otherwise, and at most: each of them
-/// takes a few open files.
+/// The most segments that are recorded by default. Each of them takes a few open files.
 pub const DEFAULT_COUNT: u16 = 100;
-/// See [`DEFAULT_COUNT`].
+/// The greatest number that a setting may allow instead of [`DEFAULT_COUNT`].
 pub const MOST_COUNT: u16 = 1000;
 
 /// The signals that end the process, unless the daemon started it.
@@ -98,43 +97,43 @@ const END: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
 /// Records until a signal, or for the time that the arguments give.
 ///
 /// # Errors
-/// A system that refuses a thread, signals, or the handler for files that are cut; standard output
-/// that cannot be written; and an end before any file was recorded.
+/// A system that refuses a thread, signals, or the handler for cut files; standard output that
+/// cannot be written; and an end before any file was recorded.
 pub fn run(arguments: &Record) -> Result<(), Error> {
-    let refused = |what: &'static str| {
+    let refused = |action: &'static str| {
         move |error: io::Error| {
-            Error::new(format_args!("the system does not let it {what}: {error}"))
+            Error::new(format_args!("the system does not let it {action}: {error}"))
         }
     };
     survive_cuts().map_err(refused("survive files that are cut"))?;
     let (sender, events) = mpsc::channel();
     if arguments.child {
-        take_name();
+        set_name();
         end_with_parent(sender.clone()).map_err(refused("end with its parent"))?;
     } else {
         end_by_signal(sender.clone()).map_err(refused("watch signals"))?;
     }
     let files = Arc::new(Files::default());
-    for looks in Looks::all(arguments, &files, &sender) {
+    for finder in Finder::for_places(arguments, &files, &sender) {
         thread::Builder::new()
             .name("look".into())
-            .spawn(move || looks.run())
+            .spawn(move || finder.run())
             .map_err(refused("start a thread"))?;
     }
     // A recording ends with the threads that look.
     drop(sender);
     let until = arguments.time.and_then(|time| Instant::now().checked_add(time.0));
-    let report = match arguments.child {
-        true => Report::for_daemon().map_err(refused("write to standard output"))?,
-        false => Report::for_people(),
+    let reporter = match arguments.child {
+        true => Reporter::for_daemon().map_err(refused("write to standard output"))?,
+        false => Reporter::for_people(),
     };
-    let recorded = Rounds::new(events, Arc::clone(&files), report).run(until);
-    recorded.map_err(|error| Error::new(format_args!("standard output: {error}")))?;
+    let result = Rounds::new(events, Arc::clone(&files), reporter).run(until);
+    result.map_err(|error| Error::new(format_args!("standard output: {error}")))?;
     if arguments.child || files.table().has_recorded {
         return Ok(());
     }
-    let what = "nothing was recorded: no program had a segment open that can be recorded";
-    Err(Error::new(format_args!("{}: {what}", arguments.places.join(", "))))
+    let message = "nothing was recorded: no program had a segment open that can be recorded";
+    Err(Error::new(format_args!("{}: {message}", arguments.places.join(", "))))
 }
 
 #[cfg(target_os = "linux")]
@@ -147,9 +146,9 @@ fn survive_cuts() -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Names the process as its program, for `ps` and `quipu inspect`: the daemon starts it by the link
-/// `/proc/self/exe`, from which it has the name `exe`.
-fn take_name() {
+/// Gives the process the name of its program, for `ps` and `quipu inspect`: the daemon starts it by
+/// the link `/proc/self/exe`, so its name is `exe`.
+fn set_name() {
     // A system without this file shows another name; nothing else depends on it.
     let _ = std::fs::write("/proc/self/comm", "quipu");
 }
@@ -170,7 +169,7 @@ fn end_with_parent(sender: Sender<Event>) -> io::Result<()> {
     let watch = move || {
         let mut bytes = [0; 64];
         let mut input = io::stdin();
-        // An interrupted read is tried again; any other end is that of the daemon.
+        // An interrupted read is tried again; after any other end, the daemon has gone.
         while match input.read(&mut bytes) {
             Ok(count) => count > 0,
             Err(error) => error.kind() == io::ErrorKind::Interrupted,

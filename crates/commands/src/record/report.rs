@@ -1,5 +1,4 @@
-//! What `quipu record` says: lines for people, or for the daemon that started it, an object of JSON
-//! for each.
+//! The reports of `quipu record`: lines for people, or JSON objects for the daemon that started it.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -12,32 +11,32 @@ use serde::{Deserialize, Serialize};
 
 use super::files::Files;
 
-/// What is known of a file.
+/// The state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It is recorded.
+    /// The file is recorded.
     Recorded,
-    /// Its program records it itself.
+    /// The program of the file records it.
     ByProgram,
-    /// No process has it open.
+    /// No process has the file open.
     Closed,
-    /// Its program does not share it.
+    /// The program does not share the file.
     Exclusive,
-    /// Another recorder records it.
+    /// Another recorder records the file.
     Joined,
-    /// This user may not write to it.
+    /// This user may not write to the file.
     NotWritable,
-    /// Its limit, its disk or a limit of the process leaves no room for a recording.
+    /// The limit of the file, its disk or a limit of the process leaves no room for a recording.
     NoRoom,
     /// There are more files than may be recorded.
     LeftOut,
-    /// It is not a segment of this version, is damaged, was cut, or is too large.
+    /// The file is not a segment of this version, is damaged, was cut, or is too large.
     Unusable,
 }
 
 impl State {
-    /// All of them, in the order of their numbers.
+    /// All states, in the order of their numbers.
     pub const ALL: [Self; 9] = [
         Self::Recorded,
         Self::ByProgram,
@@ -50,7 +49,7 @@ impl State {
         Self::Unusable,
     ];
 
-    /// Its name in metrics.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Recorded => "recorded",
@@ -65,7 +64,7 @@ impl State {
         }
     }
 
-    /// How long a file in this state is left alone.
+    /// Returns the time until a file in this state is looked at again.
     pub fn patience(self) -> Duration {
         Duration::from_secs(match self {
             Self::Recorded | Self::Closed => 0,
@@ -75,81 +74,83 @@ impl State {
     }
 }
 
-/// A file that is in another state than before.
+/// A change of a file's state.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Change {
-    /// Its path, for people.
+pub struct StateChange {
+    /// The path of the file, for people.
     pub path: String,
-    /// The state before, if there was one.
+    /// The state before; `None` if the file is new.
     pub before: Option<State>,
     /// The state from now on.
     pub state: State,
-    /// Why it is not recorded.
-    pub what: String,
+    /// The reason if the file is not recorded.
+    pub reason: String,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for StateChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { path, before, state, what } = self;
+        let Self { path, before, state, reason } = self;
         match (before, state) {
             (_, State::Recorded) => write!(f, "{path}: recording"),
-            (Some(State::Recorded), _) => write!(f, "{path}: recorded until now: {what}"),
-            _ => write!(f, "{path}: not recorded: {what}"),
+            (Some(State::Recorded), _) => write!(f, "{path}: recorded until now: {reason}"),
+            _ => write!(f, "{path}: not recorded: {reason}"),
         }
     }
 }
 
-/// What the daemon reads.
+/// A line for the daemon.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Line {
-    /// In the order of [`State::ALL`].
+    /// The number of files in each state, in the order of [`State::ALL`].
     pub counts: [usize; State::ALL.len()],
     /// The changes since the last line.
-    pub changes: Vec<Change>,
+    pub changes: Vec<StateChange>,
 }
 
-/// Writes what changes.
-pub(super) struct Report {
+/// Writes the changes to standard output.
+pub(super) struct Reporter {
     is_for_daemon: bool,
     /// When the last line was made.
     written: Option<Instant>,
-    /// What its reader has not taken yet of the last line.
+    /// The part of the last line that is not written yet.
     pending: Vec<u8>,
 }
 
-/// The time from one line for the daemon to the next, if nothing changes.
+/// The time from one line for the daemon to the next, if no state changes.
 const BEAT: Duration = Duration::from_millis(900);
 /// The most changes in a line for the daemon.
 const MOST_CHANGES: usize = 100;
 
-impl Report {
+impl Reporter {
     pub(super) fn for_people() -> Self {
         Self { is_for_daemon: false, written: None, pending: Vec::new() }
     }
 
-    /// Has the pipe to the daemon never block.
+    /// Creates a reporter whose writes to the daemon's pipe never block.
     ///
     /// # Errors
-    /// That of the system if standard output is closed.
+    /// The error of the system if standard output is closed.
     pub(super) fn for_daemon() -> io::Result<Self> {
         rustix::io::ioctl_fionbio(io::stdout(), true)?;
         Ok(Self { is_for_daemon: true, written: None, pending: Vec::new() })
     }
 
-    /// Writes what has changed, as much of it as its reader takes at this moment: one that is
-    /// stopped must not stop the recording. Returns false if it has gone.
+    /// Writes the changes, as far as the reader takes them at this moment: a reader that is stopped
+    /// must not stop the recording. Returns false if the reader has gone.
     ///
     /// # Errors
     /// Output that cannot be written.
     pub(super) fn write(&mut self, files: &Files) -> io::Result<bool> {
-        let written = if self.is_for_daemon { self.tell(files) } else { print(files) };
+        let written =
+            if self.is_for_daemon { self.write_line(files) } else { print_changes(files) };
         match written {
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
             written => written.map(|()| true),
         }
     }
 
-    fn tell(&mut self, files: &Files) -> io::Result<()> {
+    /// Writes lines for the daemon.
+    fn write_line(&mut self, files: &Files) -> io::Result<()> {
         let out = io::stdout().lock();
         loop {
             if self.pending.is_empty() {
@@ -173,11 +174,12 @@ impl Report {
     }
 }
 
-fn print(files: &Files) -> io::Result<()> {
+/// Writes lines for people.
+fn print_changes(files: &Files) -> io::Result<()> {
     let mut out = io::stdout().lock();
     loop {
-        let mut one = [PollFd::new(&out, PollFlags::OUT)];
-        if poll(&mut one, Some(&Timespec::default())).is_ok_and(|ready| ready == 0) {
+        let mut output = [PollFd::new(&out, PollFlags::OUT)];
+        if poll(&mut output, Some(&Timespec::default())).is_ok_and(|ready| ready == 0) {
             return Ok(());
         }
         let Some(change) = files.table().take_changes(1).pop() else { return out.flush() };
@@ -190,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_have_their_numbers_and_names() {
+    fn states_are_written_by_the_names_of_metrics() {
         for (number, state) in State::ALL.into_iter().enumerate() {
             assert_eq!(state as usize, number);
             let written = serde_json::to_value(state).unwrap();

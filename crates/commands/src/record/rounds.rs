@@ -1,4 +1,4 @@
-//! The thread that records: once a second, a tick of each segment.
+//! The thread that records: it makes a tick of each segment once a second.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,12 +12,12 @@ use quipu_segment::history::Recorder;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::files::{FLAW, Files, Refusal, check, check_program};
-use super::report::{Report, State};
+use super::report::{Reporter, State};
 
-/// What other threads send.
+/// A message of another thread.
 pub(super) enum Event {
-    /// A segment is to be recorded.
-    Joined(Box<Joined>),
+    /// A segment was joined, and is to be recorded.
+    Joined(Box<RecordedSegment>),
     /// All files were looked at.
     Looked,
     /// Ends the recording.
@@ -26,11 +26,11 @@ pub(super) enum Event {
 
 /// A segment that is recorded.
 #[derive(Debug)]
-pub(super) struct Joined {
+pub(super) struct RecordedSegment {
     path: PathBuf,
     segment: Segment,
     recorder: Recorder,
-    /// When its next tick is due.
+    /// When the next tick is due.
     due: Instant,
 }
 
@@ -38,33 +38,36 @@ pub(super) struct Joined {
 pub(super) struct Rounds {
     events: Receiver<Event>,
     files: Arc<Files>,
-    report: Report,
-    joined: Vec<Joined>,
+    reporter: Reporter,
+    segments: Vec<RecordedSegment>,
 }
 
-/// A tick that takes longer than this, of the processor's time, is the last one of its segment.
+/// The most processor time of a tick. A longer tick is the last one of its segment.
 const MOST_TIME: Duration = Duration::from_millis(100);
-/// A check and a tick that take longer than this together, by the clock, are the last ones of their
-/// segment: its disk is slow, and the other segments wait for it.
+/// The most time by the clock of a check and a tick together. Longer ones are the last ones of
+/// their segment, because its disk is slow and the other segments wait.
 const MOST_WAIT: Duration = Duration::from_secs(1);
-/// The least pause between ticks, in multiples of the time that the last ones took, and its bound.
+/// The least pause between ticks, in multiples of the time that the last ticks took, and its bound.
 const PAUSE: u32 = 3;
 const LONGEST: Duration = Duration::from_secs(10);
-/// The longest sleep: the daemon is told that this thread lives.
+/// The longest sleep: a heartbeat shows the daemon that this thread lives.
 const BEAT: Duration = Duration::from_secs(1);
 
-impl Joined {
+impl RecordedSegment {
     pub(super) fn new(path: PathBuf, segment: Segment, recorder: Recorder) -> Self {
         Self { path, segment, recorder, due: Instant::now() }
     }
 
-    /// Records a tick; an error if it was the last one.
+    /// Records a tick.
+    ///
+    /// # Errors
+    /// The reason why the tick was the last one.
     pub(super) fn tick(&mut self) -> Result<(), Refusal> {
         let began = Instant::now();
         self.record()?;
         if began.elapsed() > MOST_WAIT {
-            let what = "a tick took more than a second: its disk is slow, or this was stopped";
-            return Err((State::Unusable, what.to_owned()));
+            let reason = "a tick took more than a second: its disk is slow, or this was stopped";
+            return Err((State::Unusable, reason.to_owned()));
         }
         self.due = Instant::now() + self.recorder.until_next();
         Ok(())
@@ -73,22 +76,22 @@ impl Joined {
     fn record(&mut self) -> Result<(), Refusal> {
         check(&self.segment)?;
         let began = processor_time();
-        // If a family cannot be read, the others are recorded. What is read was written by others:
-        // a flaw of a reader must not end the recording of other files.
-        let ticked = catch_unwind(AssertUnwindSafe(|| self.recorder.tick()));
+        // If a family cannot be read, the others are recorded. The file was written by others: a
+        // flaw of a reader must not end the recording of other files.
+        let result = catch_unwind(AssertUnwindSafe(|| self.recorder.tick()));
         let took = processor_time().saturating_sub(began);
-        let unusable = |what: String| Err((State::Unusable, what));
-        let ticked = match ticked {
-            Ok(ticked) => ticked,
+        let unusable = |reason: String| Err((State::Unusable, reason));
+        let result = match result {
+            Ok(result) => result,
             Err(_) => return unusable(FLAW.to_owned()),
         };
         check(&self.segment)?;
-        match ticked {
+        match result {
             _ if self.recorder.is_leading() => {}
             Ok(_) => return Err((State::ByProgram, "its program records it itself".to_owned())),
             Err(error) => return unusable(error.to_string()),
         }
-        // After the tick: the last one shows how it ended.
+        // After the tick, so that the last tick shows how the program ended.
         check_program(&self.segment)?;
         if took > MOST_TIME {
             return unusable(format!("reading its series takes too long, {took:?}"));
@@ -98,11 +101,11 @@ impl Joined {
 }
 
 impl Rounds {
-    pub(super) fn new(events: Receiver<Event>, files: Arc<Files>, report: Report) -> Self {
-        Self { events, files, report, joined: Vec::new() }
+    pub(super) fn new(events: Receiver<Event>, files: Arc<Files>, reporter: Reporter) -> Self {
+        Self { events, files, reporter, segments: Vec::new() }
     }
 
-    /// Records until another thread ends it, or up to that moment.
+    /// Records until another thread ends the recording, or up to `until`.
     ///
     /// # Errors
     /// A report that cannot be written.
@@ -114,13 +117,13 @@ impl Rounds {
                 return Ok(());
             }
             match self.events.recv_timeout(self.sleep(now, rests_until, until)) {
-                Ok(Event::Joined(joined)) => self.joined.push(*joined),
+                Ok(Event::Joined(segment)) => self.segments.push(*segment),
                 Ok(Event::Looked) | Err(RecvTimeoutError::Timeout) => {}
                 Ok(Event::Stop) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
             let began = Instant::now();
             let is_read = if began < rests_until {
-                self.report.write(&self.files)?
+                self.reporter.write(&self.files)?
             } else {
                 let (is_read, took) = self.round(began)?;
                 rests_until = Instant::now() + rest(took);
@@ -132,42 +135,42 @@ impl Rounds {
         }
     }
 
-    /// How long nothing is due.
+    /// Returns the time until the next tick is due.
     fn sleep(&self, now: Instant, rests_until: Instant, until: Option<Instant>) -> Duration {
-        let due = self.joined.iter().map(|joined| joined.due.max(rests_until)).chain(until);
+        let due = self.segments.iter().map(|segment| segment.due.max(rests_until)).chain(until);
         due.map(|due| due.saturating_duration_since(now)).fold(BEAT, Duration::min)
     }
 
-    /// Ticks the segments that are due, and reports. Returns false if nothing reads that any more,
-    /// and how long the ticks took.
+    /// Ticks the segments that are due, and reports. Returns false if the reader of the report has
+    /// gone, and the time that the ticks took.
     fn round(&mut self, now: Instant) -> io::Result<(bool, Duration)> {
         let (mut at, mut took) = (0, Duration::ZERO);
-        while let Some(one) = self.joined.get_mut(at) {
-            if one.due > now {
+        while let Some(segment) = self.segments.get_mut(at) {
+            if segment.due > now {
                 at += 1;
                 continue;
             }
             let began = Instant::now();
-            let ticked = one.tick();
+            let result = segment.tick();
             took += began.elapsed();
-            match ticked {
+            match result {
                 Ok(()) => at += 1,
                 Err(refusal) => {
-                    // It is closed before that is said.
-                    let path = self.joined.swap_remove(at).path;
-                    self.files.table().left(&path, refusal);
+                    // The segment is closed before this is reported.
+                    let path = self.segments.swap_remove(at).path;
+                    self.files.table().end_recording(&path, refusal);
                 }
             }
-            // A round may be long, and the daemon waits for a sign of life.
-            if !self.report.write(&self.files)? {
+            // A round can be long, and the daemon waits for a heartbeat.
+            if !self.reporter.write(&self.files)? {
                 return Ok((false, took));
             }
         }
-        Ok((self.report.write(&self.files)?, took))
+        Ok((self.reporter.write(&self.files)?, took))
     }
 }
 
-/// The pause after ticks that took this time.
+/// Returns the pause after ticks that took this time.
 fn rest(took: Duration) -> Duration {
     took.saturating_mul(PAUSE).min(LONGEST)
 }
@@ -182,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_have_a_fourth_of_the_time_and_a_stall_has_a_bounded_rest() {
+    fn ticks_take_a_fourth_of_the_time_and_a_stall_is_followed_by_a_bounded_pause() {
         assert_eq!(rest(Duration::from_millis(20)), Duration::from_millis(60));
         assert_eq!(rest(Duration::from_secs(600)), LONGEST);
     }
