@@ -158,7 +158,7 @@ fn the_plot_does_not_replace_the_file() {
 }
 
 #[test]
-fn standard_input_is_compared_as_well() {
+fn standard_input_is_compared_too() {
     let text = tsv(&messages(Kind::Counter));
     let out = support::run(&["compare", "-", "--seconds", "0.01"], text.as_bytes()).success();
     assert!(String::from_utf8(out).unwrap().starts_with("standard input: 4 messages (union)"));

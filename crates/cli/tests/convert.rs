@@ -16,7 +16,7 @@ use quipu_wire::{Framing, Gauge, Kind};
 use support::{argument, encoded, exact, format, lines, messages, run, tsv};
 
 #[test]
-fn every_format_into_every_other() {
+fn every_format_is_converted_into_every_other() {
     let formats: Vec<_> = exact().collect();
     for (i, from) in formats.iter().enumerate() {
         for (j, to) in formats.iter().enumerate() {
@@ -32,7 +32,7 @@ fn every_format_into_every_other() {
 }
 
 #[test]
-fn every_format_kind_and_framing_through_tsv() {
+fn every_format_kind_and_framing_survives_a_way_through_tsv() {
     const FRAMINGS: [(&str, Framing); 4] = [
         ("own", Framing::Own),
         ("u32le", Framing::U32Le),
@@ -72,7 +72,7 @@ fn in_order(lines: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_kind_that_leaves_nothing_of_the_message_is_asked_about() {
+fn a_kind_that_loses_all_values_is_questioned() {
     let json = b"{\"ID\":\"Yg==\",\"Value\":7}\n{\"ID\":\"Yg==\",\"Value\":8}\n";
     let run = run(&["convert", "--from", "json", "--to", "tsv"], json);
     run.expect_error(&["is each message a counter? --message counter", "0 messages"]);
@@ -89,13 +89,13 @@ fn a_second_message_needs_a_length_between() {
 }
 
 #[test]
-fn an_object_of_other_members_is_no_message() {
+fn an_object_with_unknown_members_is_refused() {
     let run = run(&["convert", "--from", "json", "--to", "tsv"], b"{\"a\":1}\n");
     run.expect_error(&["expected a member of a union: Type, ID,", "0 messages were converted"]);
 }
 
 #[test]
-fn what_a_format_cannot_carry_is_an_error_or_skipped() {
+fn messages_that_a_format_cannot_carry_fail_or_are_skipped() {
     let gauge = |id, value| Gauge { id, value }.into();
     for value in [f64::NAN, f64::NEG_INFINITY, -0.0] {
         let messages = [gauge(b"a", 1.0), gauge(b"b", value), gauge(b"c", 3.0)];
@@ -134,7 +134,7 @@ fn what_a_format_cannot_carry_is_an_error_or_skipped() {
 }
 
 #[test]
-fn truncated_input_is_an_error_behind_the_whole_messages() {
+fn truncated_input_is_an_error_after_the_whole_messages() {
     let messages = messages(Kind::MetricUnion);
     for format in exact() {
         let stream = encoded(format, Framing::U32Le, &messages);
@@ -192,7 +192,7 @@ fn garbage_is_an_error() {
 }
 
 #[test]
-fn asks_for_the_framing_and_kind_that_fit() {
+fn errors_suggest_the_framing_and_kind_that_fit() {
     let union = encoded(format("protobuf"), Framing::U32Le, &messages(Kind::MetricUnion));
     let arguments = ["convert", "--from", "protobuf", "--to", "tsv"];
     run(&arguments, &union)
@@ -206,7 +206,7 @@ fn asks_for_the_framing_and_kind_that_fit() {
 }
 
 #[test]
-fn goes_on_behind_messages_that_cannot_be_read() {
+fn a_conversion_continues_after_unreadable_messages() {
     let good = messages(Kind::Counter);
     let mut stream = encoded(format("protobuf"), Framing::U32Le, &good[..2]);
     stream.extend([2, 0, 0, 0, 0xff, 0xff]);
@@ -225,7 +225,7 @@ fn goes_on_behind_messages_that_cannot_be_read() {
 }
 
 #[test]
-fn says_whether_messages_can_be_skipped() {
+fn errors_suggest_skipping_where_it_is_possible() {
     // The fault is after the head of the input, so no framing is suggested.
     let good = encoded(format("protobuf"), Framing::Own, &messages(Kind::Counter)).repeat(2000);
     let arguments = ["convert", "--from", "protobuf", "--to", "tsv", "--message", "counter"];
@@ -241,7 +241,7 @@ fn says_whether_messages_can_be_skipped() {
 }
 
 #[test]
-fn a_message_of_another_kind_is_named_with_its_place() {
+fn an_error_has_the_number_of_a_message_of_another_kind() {
     let mut text = tsv(&messages(Kind::Counter));
     let place = text.len();
     text.push_str(&tsv(&messages(Kind::Gauge)));

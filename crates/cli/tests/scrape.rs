@@ -78,7 +78,7 @@ fn lines(text: &str) -> BTreeSet<&str> {
 }
 
 #[test]
-fn what_python_shows_is_shown() {
+fn the_page_equals_the_page_of_python() {
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(python::with_client());
     succeed(command.arg(scripts().join("python.py")).arg(QUIPU).arg(directory.path()));
@@ -111,7 +111,7 @@ fn files_that_grow_are_read() {
 }
 
 #[test]
-fn what_rubys_files_mean_is_shown() {
+fn the_files_of_ruby_are_shown() {
     let directory = tempfile::tempdir().unwrap();
     let script = scripts().join("ruby.rb");
     let expected = succeed(Command::new("ruby").arg(script).arg(directory.path()));
@@ -189,7 +189,7 @@ fn bad_files_are_named_and_the_rest_is_shown() {
 }
 
 #[test]
-fn files_of_which_none_can_be_read_are_told_as_a_failure() {
+fn a_scrape_without_a_readable_file_fails() {
     let directory = tempfile::tempdir().unwrap();
     let put = |name: &str, bytes: &[u8]| fs::write(directory.path().join(name), bytes).unwrap();
     put("counter_1.db", &[]);
@@ -246,7 +246,7 @@ fn paths_of_no_use_are_refused() {
 }
 
 #[test]
-fn a_segment_is_shown_beside_its_application() {
+fn a_segment_is_shown_next_to_its_application() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("app.quipu");
     let registry = quipu::Registry::open(&path).unwrap();
@@ -492,7 +492,7 @@ fn an_endpoint_follows_the_files() {
 }
 
 #[test]
-fn an_endpoint_at_a_unix_socket() {
+fn an_endpoint_serves_at_a_unix_socket() {
     let directory = tempfile::tempdir().unwrap();
     fs::write(directory.path().join("counter_1.db"), python_file(&[("a", 2.0)])).unwrap();
     let socket = directory.path().join("metrics.sock");

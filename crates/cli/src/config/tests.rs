@@ -16,7 +16,7 @@ fn resolve(toml: &str) -> Result<Settings, Error> {
 }
 
 #[test]
-fn the_help_names_the_defaults_that_hold() {
+fn the_help_names_the_effective_defaults() {
     let defaults: toml::Table = toml::from_str(&resolve("").unwrap().to_toml().unwrap()).unwrap();
     let command: Command = Line::command();
     for argument in command.get_arguments().filter(|a| a.get_id() != "help") {
@@ -43,7 +43,7 @@ fn the_help_names_the_defaults_that_hold() {
 }
 
 #[test]
-fn flags_weigh_more_than_the_file() {
+fn flags_override_the_file() {
     let line = ["quipu", "--window", "10s", "--keys", "5"];
     let flags = Line::from_arg_matches(&Line::command().get_matches_from(line)).unwrap().flags;
     let file = Flags::from_settings("window = \"20s\"\naccuracy = \"1s\"").unwrap();
@@ -129,7 +129,7 @@ fn queries_of_receivers_and_targets_are_not_shown() {
 }
 
 #[test]
-fn places_that_are_most_likely_a_mistake_are_warnings() {
+fn places_that_are_likely_mistakes_are_warnings() {
     for (place, part) in [
         ("~/run", Some("only a shell expands")),
         ("/none/a:/none/b", Some("on a line of its own in QUIPU_SEGMENTS")),
@@ -159,7 +159,7 @@ fn urls_that_cannot_be_read_are_not_shown() {
 }
 
 #[test]
-fn a_file_with_what_is_no_setting_is_refused() {
+fn a_file_with_an_unknown_setting_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("quipu.toml");
     for (text, part) in [
@@ -180,7 +180,7 @@ fn a_file_with_what_is_no_setting_is_refused() {
 }
 
 #[test]
-fn all_switches_are_given_alike() {
+fn all_switches_accept_the_same_values() {
     let names: Vec<String> = Line::command()
         .get_arguments()
         .filter(|a| a.get_value_names().is_some_and(|names| *names == ["SWITCH"]))
@@ -344,7 +344,7 @@ fn outputs_that_contradict_each_other_are_refused() {
 }
 
 #[test]
-fn queues_are_beside_the_state() {
+fn queues_are_next_to_the_state() {
     let queue = |toml: &str| resolve(toml).unwrap().outputs.queue.map(|queue| queue.directory);
     assert_eq!(queue("remote-write-queue = \"latest\""), None);
     let of_state = queue("remote-write-queue = \"disk\"\nstate = \"a/b.quipu\"");

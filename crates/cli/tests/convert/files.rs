@@ -51,7 +51,7 @@ fn text() -> String {
 }
 
 #[test]
-fn a_file_into_a_file() {
+fn a_file_is_converted_into_a_file() {
     let place = Place::new();
     let input = place.write("in", &text());
     convert(&input, &place.path("out"), &[]).success();
@@ -60,7 +60,7 @@ fn a_file_into_a_file() {
 }
 
 #[test]
-fn what_exists_is_replaced_only_by_force() {
+fn an_existing_file_is_replaced_only_by_force() {
     let place = Place::new();
     let input = place.write("in", &text());
     let output = place.write("out", "precious");
@@ -78,7 +78,7 @@ fn what_exists_is_replaced_only_by_force() {
 }
 
 #[test]
-fn a_file_into_itself() {
+fn a_file_is_not_converted_into_itself() {
     let place = Place::new();
     let input = place.write("in", &text().replace('\n', "\r\n"));
     convert(&input, &input, &["--force"]).success();
@@ -87,7 +87,7 @@ fn a_file_into_itself() {
 }
 
 #[test]
-fn what_is_not_whole_is_left_under_another_name() {
+fn an_incomplete_file_keeps_its_temporary_name() {
     let place = Place::new();
     let input = place.write("in", &(text() + "Counter\tx"));
     let output = place.write("out", "precious");
@@ -104,7 +104,7 @@ fn what_is_not_whole_is_left_under_another_name() {
 }
 
 #[test]
-fn nothing_is_left_of_nothing() {
+fn an_empty_output_leaves_no_file() {
     let place = Place::new();
     let input = place.write("in", "Counter\tx");
     let run = convert(&input, &place.path("out"), &[]);
@@ -134,7 +134,7 @@ fn skipped_messages_do_not_make_a_file_unfinished() {
 }
 
 #[test]
-fn devices_stay_what_they_are() {
+fn a_device_is_not_replaced_by_a_file() {
     let place = Place::new();
     let input = place.write("in", &text());
     convert(&input, Path::new("/dev/null"), &[]).success();
@@ -143,7 +143,7 @@ fn devices_stay_what_they_are() {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn errors_name_files_that_cannot_be_opened() {
     let place = Place::new();
     let input = place.write("in", &text());
     convert(&place.path("none"), &place.path("out"), &[]).expect_error(&["none: No such file"]);

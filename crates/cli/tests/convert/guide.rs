@@ -8,7 +8,7 @@ use tempfile::TempDir;
 const GUIDE: &str = include_str!("../../../../docs/guide-wire.md");
 
 #[test]
-fn examples_run() {
+fn the_examples_of_the_guide_run() {
     let directory = TempDir::new().unwrap();
     let mut examples = 0;
     // Every second piece is a code block.

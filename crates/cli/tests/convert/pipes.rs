@@ -72,7 +72,7 @@ fn small_pieces_hold_no_message_back() {
 }
 
 #[test]
-fn a_closed_pipe_ends_it_quietly() {
+fn a_closed_pipe_ends_a_conversion_quietly() {
     let (mut child, mut stdin) = start("tsv", "tsv");
     drop(child.stdout.take());
     let text = tsv(&messages(Kind::MetricUnion));

@@ -109,7 +109,7 @@ fn the_last_values_of_a_killed_process_are_shown() {
 }
 
 #[test]
-fn damaged_files_do_not_take_others_along() {
+fn a_damaged_file_hides_no_other() {
     let home = Home::new();
     fs::create_dir(home.path("run")).unwrap();
     let series: Vec<String> = (0..200).map(|n| format!("jobs_total{{n=\"{n}\"}}")).collect();
@@ -161,7 +161,7 @@ fn damaged_files_do_not_take_others_along() {
 }
 
 #[test]
-fn a_file_with_holes_takes_no_room_of_others() {
+fn a_sparse_file_takes_no_room_of_others() {
     let home = Home::new();
     fs::create_dir(home.path("run")).unwrap();
     for name in ["good", "late"] {
@@ -188,7 +188,7 @@ fn a_file_with_holes_takes_no_room_of_others() {
 }
 
 #[test]
-fn what_a_look_does_not_see_is_not_gone() {
+fn files_stay_when_a_look_is_incomplete() {
     let home = Home::new();
     fs::create_dir(home.path("run")).unwrap();
     count(&home, "inc", "run/a.quipu", "jobs_total", "1");

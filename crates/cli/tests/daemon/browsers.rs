@@ -17,7 +17,7 @@ const PAGE: &str = "Origin: https://evil.example";
 const REBOUND: &str = "Host: evil.example:8081";
 
 #[test]
-fn a_page_of_a_stranger_changes_nothing() {
+fn a_web_page_of_another_origin_changes_nothing() {
     let home = Home::new();
     let daemon = home.start(&["--push-admin"]);
     assert_eq!(daemon.post_body("/metrics/job/kept", &[], b"kept 1\n").status, 200);
@@ -58,7 +58,7 @@ fn a_page_of_a_stranger_changes_nothing() {
 }
 
 #[test]
-fn a_name_that_a_stranger_points_here_is_not_served() {
+fn requests_for_unknown_hosts_are_refused() {
     let home = Home::new();
     let daemon = home.start(&[]);
     assert_eq!(daemon.post_body("/metrics/job/kept", &[], b"kept 1\n").status, 200);

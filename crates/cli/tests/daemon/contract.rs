@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use crate::common::{Client, Home, Load};
 
 #[test]
-fn get_answers_twenty_digits_and_counts_itself() {
+fn get_returns_twenty_digits_and_counts_itself() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for count in 1..=5 {
@@ -59,7 +59,7 @@ fn connection_close_is_honoured() {
 }
 
 #[test]
-fn head_is_answered_without_a_body() {
+fn the_response_to_head_has_no_body() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let mut client = daemon.connect();

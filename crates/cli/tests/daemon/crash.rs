@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::common::{Home, Load};
 
 #[test]
-fn a_kill_under_load_loses_no_answer() {
+fn a_kill_under_load_loses_no_acknowledged_request() {
     let home = Home::new();
     let (mut requests, mut hits) = (0, 0);
     for round in 0..6 {

@@ -59,7 +59,7 @@ fn with_own_mounts(test: fn() -> bool) {
 }
 
 #[test]
-fn a_file_system_that_hangs_makes_its_own_files_old_alone() {
+fn only_the_files_of_a_hanging_file_system_become_stale() {
     with_own_mounts(|| {
         let home = Home::new();
         for (directory, file) in [("good", "good/a.quipu"), ("bad", "bad/b.quipu")] {

@@ -208,7 +208,7 @@ fn fields_that_cannot_be_added_are_refused_without_their_values() {
 }
 
 #[test]
-fn credentials_go_to_the_target_alone() {
+fn credentials_go_only_to_their_target() {
     let home = Home::new();
     let file = |name: &str, text: &str| {
         replace(&home.path(name), text);

@@ -3,7 +3,7 @@
 use crate::common::{Daemon, Home};
 
 #[test]
-fn rate_tells_and_does_not_count() {
+fn rate_does_not_count_itself() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for _ in 0..3 {
@@ -17,7 +17,7 @@ fn rate_tells_and_does_not_count() {
 }
 
 #[test]
-fn rate_as_json() {
+fn rate_is_also_json() {
     let home = Home::new();
     // One bucket lasts far longer than this test, so it holds everything that the test sends.
     let daemon = home.start(&["--accuracy", "30m", "--span", "2h"]);
@@ -40,7 +40,7 @@ fn rate_as_json() {
 }
 
 #[test]
-fn keys_are_counted_each_for_itself() {
+fn each_key_has_its_own_count() {
     let home = Home::new();
     let daemon = home.start(&["--accuracy", "1m"]);
     assert_eq!(daemon.post("/hit/a").count(), 1);
@@ -64,7 +64,7 @@ fn keys_are_counted_each_for_itself() {
 }
 
 #[test]
-fn a_key_is_any_bytes() {
+fn a_key_can_contain_any_bytes() {
     let home = Home::new();
     let daemon = home.start(&[]);
     // Different spellings of one key count together.
@@ -101,7 +101,7 @@ fn a_key_is_any_bytes() {
 }
 
 #[test]
-fn no_hit_takes_a_count_back() {
+fn a_hit_never_lowers_a_count() {
     let home = Home::new();
     let daemon = home.start(&[]);
     assert_eq!(daemon.post("/hit/v?n=10").count(), 10);
@@ -164,7 +164,7 @@ fn top_of_a_large_table_is_computed_in_steps() {
 }
 
 #[test]
-fn the_key_that_was_hit_least_recently_leaves() {
+fn the_least_recently_hit_key_is_evicted() {
     let home = Home::new();
     let daemon = home.start(&["--keys", "3"]);
     for key in ["a", "b", "c"] {

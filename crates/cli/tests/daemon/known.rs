@@ -155,7 +155,7 @@ fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Answer {
 }
 
 #[test]
-fn series_that_are_known_are_taken_as_others() {
+fn known_series_are_counted_like_new_ones() {
     let homes = [Home::new(), Home::new()];
     let daemons = [homes[0].start(&[]), homes[1].start(&[])];
     let [known, new] = &daemons;

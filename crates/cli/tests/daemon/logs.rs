@@ -64,7 +64,7 @@ fn requests_are_not_logged() {
 }
 
 #[test]
-fn requests_are_logged_for_who_asks_for_it() {
+fn requests_are_logged_at_the_level_trace() {
     let home = Home::new();
     for level in ["debug", "trace"] {
         let daemon = home.start(&["--log-level", level, "--checkpoint", "20ms"]);
@@ -93,7 +93,7 @@ fn names_do_not_break_lines_of_words() {
 }
 
 #[test]
-fn levels_and_forms() {
+fn levels_and_formats_of_the_log_are_honoured() {
     let home = Home::new();
     // At this level, a clean start and stop log nothing.
     let quiet = home.launch(&["--log-level", "warn"]);

@@ -8,7 +8,7 @@ use crate::common::{Daemon, Home, poll, program, wait_until};
 use crate::textparse::textparse;
 
 #[test]
-fn it_is_healthy_and_ready_as_soon_as_it_answers() {
+fn a_daemon_that_serves_is_healthy_and_ready() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for target in ["/-/healthy", "/-/ready"] {
@@ -87,7 +87,7 @@ fn the_parsers_of_prometheus_read_every_format() {
 }
 
 #[test]
-fn the_numbers_are_those_of_the_traffic() {
+fn the_metrics_count_the_traffic() {
     let home = Home::new();
     let daemon = home.start(&[]);
     traffic(&daemon);

@@ -79,7 +79,7 @@ fn names_of_the_past_make_room_at_the_next_start_and_the_state_does_not_grow() {
 }
 
 #[test]
-fn a_name_that_is_not_forgotten_yet_goes_on_from_its_total() {
+fn a_name_that_is_not_forgotten_continues_from_its_total() {
     let home = Home::new();
     let (daemon, socket) = start(&home, SOON, "1day");
     fill(&daemon, &socket, 1);
@@ -103,7 +103,7 @@ fn a_name_that_is_not_forgotten_yet_goes_on_from_its_total() {
 }
 
 #[test]
-fn what_was_freed_survives_kills_and_a_snapshot() {
+fn freed_families_survive_kills_and_a_snapshot() {
     let home = Home::new();
     let (daemon, socket) = start(&home, SOON, "1day");
     fill(&daemon, &socket, 1);

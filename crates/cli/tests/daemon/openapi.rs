@@ -19,7 +19,7 @@ fn route(path: &str) -> &str {
 }
 
 #[test]
-fn routes_methods_and_codes_are_those_of_the_daemon() {
+fn the_description_has_the_routes_methods_and_codes_of_the_daemon() {
     let home = Home::new();
     let daemon = home.start(&["--push-admin"]);
     let document = document();
@@ -56,7 +56,7 @@ fn routes_methods_and_codes_are_those_of_the_daemon() {
 }
 
 #[test]
-fn formats_and_version_are_those_of_the_daemon() {
+fn the_description_has_the_formats_and_the_version_of_the_daemon() {
     let document = document();
     let formats: Vec<&str> = AnyFormat::all().map(|format| format.name()).collect();
     let described = &document["components"]["parameters"]["Format"]["schema"]["enum"];

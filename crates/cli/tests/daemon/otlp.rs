@@ -334,7 +334,7 @@ fn gauges_end_when_nothing_is_recorded() {
 }
 
 #[test]
-fn what_cannot_be_taken_is_told_and_the_rest_is_taken() {
+fn refused_points_are_reported_and_the_rest_is_accepted() {
     let home = Home::new();
     let daemon =
         home.start(&["--otlp-translation", "NoTranslation", "--otlp-promote", "host.name"]);
@@ -398,7 +398,7 @@ fn a_client_of_grpc_gets_the_reason_and_the_log_has_the_way_out() {
 }
 
 #[test]
-fn what_is_no_request_is_refused() {
+fn bodies_that_are_no_request_are_refused() {
     let home = Home::new();
     let daemon = home.start(&["--input-body-bytes", "100000"]);
     let status = |fields: &[(&str, &str)], body: &[u8]| post(&daemon, fields, body);
@@ -428,7 +428,7 @@ fn what_is_no_request_is_refused() {
 }
 
 #[test]
-fn without_room_the_sender_is_told_to_come_back() {
+fn a_sender_without_room_is_asked_to_retry() {
     let home = Home::new();
     let daemon = home.start(&["--series", "2"]);
     let many = |from: u32| {

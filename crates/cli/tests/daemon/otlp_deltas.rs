@@ -43,7 +43,7 @@ fn deltas<'a>(receiver: &'a Receiver, interval: &'a str) -> [&'a str; 6] {
 }
 
 #[test]
-fn what_is_owed_at_the_end_of_the_daemon_comes_after_refusals() {
+fn deltas_left_at_the_end_are_sent_after_refusals() {
     for (is_killed, status) in [(false, 404), (true, 401)] {
         let home = Home::new();
         let counted = Arc::new(Mutex::new((Counted::default(), Reply::Taken)));
@@ -105,7 +105,7 @@ fn an_end_amid_refusals_keeps_the_requests_that_were_refused() {
 }
 
 #[test]
-fn a_request_that_may_have_come_in_is_the_same_after_refusals() {
+fn a_request_that_may_have_arrived_is_repeated_unchanged_after_refusals() {
     let home = Home::new();
     let counted = Arc::new(Mutex::new(Counted::default()));
     let counts = Arc::clone(&counted);
@@ -126,7 +126,7 @@ fn a_request_that_may_have_come_in_is_the_same_after_refusals() {
 }
 
 #[test]
-fn what_is_owed_is_for_the_daemon_alone() {
+fn only_the_daemon_reads_the_deltas_that_are_left() {
     let home = Home::new();
     let receiver = Receiver::start(&home, |_, _| Reply::Taken);
     let flags = deltas(&receiver, "100ms");

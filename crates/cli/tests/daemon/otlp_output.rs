@@ -274,7 +274,7 @@ pub(crate) fn shown(daemon: &Daemon) -> BTreeSet<String> {
 }
 
 #[test]
-fn all_types_are_sent_as_those_of_opentelemetry() {
+fn all_types_are_sent_as_types_of_opentelemetry() {
     let home = Home::new();
     let receiver = Receiver::start(&home, |_, _| Reply::Taken);
     let other = Receiver::start(&home, |_, _| Reply::Taken);
@@ -326,7 +326,7 @@ fn all_types_are_sent_as_those_of_opentelemetry() {
 }
 
 #[test]
-fn opentelemetrys_own_classes_read_what_is_sent() {
+fn the_classes_of_opentelemetry_read_the_requests() {
     let home = Home::new();
     let receiver = Receiver::start(&home, |_, _| Reply::Taken);
     let flags = ["--otlp", &receiver.url, "--otlp-interval", "1000h", "--otlp-compression", "none"];
@@ -402,7 +402,7 @@ fn a_gauge_that_is_gone_is_marked_once() {
 }
 
 #[test]
-fn a_request_is_sent_again_as_it_was() {
+fn a_request_is_repeated_unchanged() {
     let home = Home::new();
     let receiver = Receiver::start(&home, |before, request| {
         match before.iter().filter(|other| other.body == request.body).count() {
@@ -427,7 +427,7 @@ fn a_request_is_sent_again_as_it_was() {
 }
 
 #[test]
-fn what_is_refused_is_counted_and_not_sent_again() {
+fn refused_points_are_counted_and_not_sent_again() {
     let home = Home::new();
     let page = "Content-Type: text/html\r\n";
     let receiver = Receiver::start(&home, move |before, _| match before.len() {
@@ -477,7 +477,7 @@ fn the_last_totals_are_sent_at_the_end() {
 }
 
 #[test]
-fn a_receiver_that_never_answers_does_not_hold_up_the_end_for_long() {
+fn a_receiver_that_never_responds_delays_the_end_only_briefly() {
     ends_without_a_response("otlp");
 }
 
@@ -496,7 +496,7 @@ fn added(requests: &[Request], series: &str) -> f64 {
 }
 
 #[test]
-fn a_request_with_deltas_that_a_kill_left_unanswered_is_sent_again_as_it_was() {
+fn a_kill_repeats_an_unacknowledged_request_with_deltas_unchanged() {
     let home = Home::new();
     // The third request that has new hits is never answered by the first daemon.
     let receiver = Receiver::start(&home, |before, request| {
@@ -641,7 +641,7 @@ fn another_daemon_has_the_same_totals_over_kills_and_outages() {
 }
 
 #[test]
-fn the_old_switch_says_what_its_name_is_now() {
+fn the_old_switch_names_its_new_name() {
     let home = Home::new();
     home.expect_refusal(&["--otlp", "off"], 2, &["--otlp-input"]);
     let daemon = home.start(&["--otlp-input", "off"]);

@@ -107,7 +107,7 @@ pub(crate) fn add_of_programs(daemon: &Daemon) {
 }
 
 #[test]
-fn labels_precede_what_all_resources_are_given() {
+fn labels_take_precedence_over_common_attributes() {
     let home = Home::new();
     let other = home.start(&["--state", "other.quipu", "--otlp-promote", "deployment.zone"]);
     let receiver = Receiver::start(&home, |_, _| Reply::Taken);

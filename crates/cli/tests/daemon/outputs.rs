@@ -235,7 +235,7 @@ took_seconds_count 4
 ";
 
 #[test]
-fn all_that_is_shown_is_sent() {
+fn all_series_of_the_page_are_sent() {
     let home = Home::new();
     let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
     let other = Receiver::start(&home, 0, |_, _| Reply::Taken);
@@ -383,7 +383,7 @@ fn by_time(requests: &[Request]) -> BTreeMap<i64, Vec<&Request>> {
 }
 
 #[test]
-fn a_request_is_sent_again_as_it_was() {
+fn a_request_is_repeated_unchanged() {
     let home = Home::new();
     let receiver = Receiver::start(&home, 0, |before, request| {
         let time = |request: &Request| request.samples[0].timestamp_ms;
@@ -450,7 +450,7 @@ fn receivers_of_1_0_get_the_same_samples_in_1_0() {
 }
 
 #[test]
-fn what_is_refused_is_not_sent_again() {
+fn refused_samples_are_not_sent_again() {
     let home = Home::new();
     let receiver = Receiver::start(&home, 0, |before, _| match before.len() {
         3..6 => Reply::Status(400, ""),
@@ -543,12 +543,12 @@ pub(crate) fn ends_without_a_response(output: &str) {
 }
 
 #[test]
-fn a_receiver_that_never_answers_does_not_hold_up_the_end_for_long() {
+fn a_receiver_that_never_responds_delays_the_end_only_briefly() {
     ends_without_a_response("remote-write");
 }
 
 #[test]
-fn rules_relabel_what_is_sent() {
+fn rules_relabel_the_samples_that_are_sent() {
     let home = Home::new();
     let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
     let rules = "
@@ -594,7 +594,7 @@ write_relabel_configs:
 }
 
 #[test]
-fn rules_for_what_is_sent_are_checked() {
+fn rules_for_outputs_are_checked() {
     let home = Home::new();
     let url = daemon_url(&home, 9);
     for (text, part) in [
@@ -772,7 +772,7 @@ fn series_of_a_target_that_fails_get_a_stale_marker() {
 }
 
 #[test]
-fn what_clients_send_is_sent_beside_what_targets_have() {
+fn series_of_clients_are_sent_next_to_series_of_targets() {
     let home = Home::new();
     let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
     let target = home.start(&["--state", "target.quipu"]);

@@ -126,7 +126,7 @@ fn a_push_is_not_charged_to_the_client_before_it() {
 }
 
 #[test]
-fn a_limit_refuses_what_has_no_room() {
+fn a_push_without_room_is_refused() {
     let home = Home::new();
     // The times of the group are series, too.
     let daemon = home.start(&["--series", "8"]);
@@ -169,7 +169,7 @@ fn a_limit_refuses_what_has_no_room() {
 }
 
 #[test]
-fn a_kill_loses_no_answered_push() {
+fn a_kill_loses_no_acknowledged_push() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let body = "# TYPE c_total counter\nc_total 3\n# TYPE h histogram\nh_bucket{le=\"1\"} 2\n\
@@ -199,7 +199,7 @@ fn a_kill_loses_no_answered_push() {
 }
 
 #[test]
-fn pushes_of_many_add_up() {
+fn pushes_of_several_clients_add_up() {
     let home = Home::new();
     let daemon =
         home.start(&["--push-add-jobs", "batch-*", "--push-add-jobs", "other", "--threads", "2"]);
@@ -257,7 +257,7 @@ fn pushes_of_many_add_up() {
 }
 
 #[test]
-fn pushes_that_differ_in_values_alone_are_told_apart() {
+fn pushes_that_differ_only_in_values_count_separately() {
     let home = Home::new();
     let mut daemon = home.start(&[]);
     let body = |n: &str| {
@@ -319,7 +319,7 @@ fn pushes_that_differ_in_values_alone_are_told_apart() {
 }
 
 #[test]
-fn an_expired_group_goes_on_from_its_totals() {
+fn an_expired_group_continues_from_its_totals() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let body = "# TYPE c_total counter\nc_total 2\n";

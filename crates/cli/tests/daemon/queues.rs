@@ -138,7 +138,7 @@ fn no_snapshot_is_left_out_while_a_request_gets_no_response() {
 }
 
 #[test]
-fn what_a_receiver_refuses_of_the_queue_is_dropped() {
+fn requests_of_the_queue_that_a_receiver_refuses_are_dropped() {
     let home = Home::new();
     let opened = Arc::new(Mutex::new(None::<i64>));
     let open = Arc::clone(&opened);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Answer, Daemon, Home, wait_until};
 
 #[test]
-fn bad_parameters_are_told_the_way_out() {
+fn refusals_of_parameters_name_the_way_out() {
     let home = Home::new();
     let daemon = home.start(&["--accuracy", "1m"]);
     for (target, part) in [
@@ -50,7 +50,7 @@ fn bad_parameters_are_told_the_way_out() {
 }
 
 #[test]
-fn what_is_not_there_is_told_what_is() {
+fn an_unknown_path_gets_the_list_of_routes() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for target in ["/nothing", "/rates", "/hit", "/-/", "/-/alive", "/top/", "/metrics/x", "//"] {
@@ -66,7 +66,7 @@ fn what_is_not_there_is_told_what_is() {
 }
 
 #[test]
-fn other_methods_are_told_the_right_ones() {
+fn a_refused_method_gets_the_allowed_ones() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let read_only = ["/", "/rate", "/rate/k", "/top", "/metrics", "/-/healthy", "/-/ready"];
@@ -151,7 +151,7 @@ fn a_line_over_the_limit_is_414() {
 }
 
 #[test]
-fn what_is_no_http_is_400() {
+fn malformed_requests_get_400() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for request in [

@@ -22,7 +22,7 @@ fn count(daemon: &Daemon, name: &str, instance: &str) {
 }
 
 #[test]
-fn rules_apply_to_what_comes_in() {
+fn rules_apply_to_all_inputs() {
     let home = Home::new();
     let rules = "
 metric_relabel_configs:

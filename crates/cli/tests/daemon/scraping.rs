@@ -315,7 +315,7 @@ fn targets_whose_types_differ_are_shown_side_by_side() {
 }
 
 #[test]
-fn what_clients_send_hides_nothing_of_targets() {
+fn series_of_clients_hide_no_series_of_targets() {
     let home = Home::new();
     let exporter = Exporter::start(
         &home,

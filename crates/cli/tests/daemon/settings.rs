@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::common::Home;
 
 #[test]
-fn flags_weigh_more_than_the_environment_and_that_more_than_the_file() {
+fn flags_override_the_environment_which_overrides_the_file() {
     let home = Home::new();
     let file = "window = \"10s\"\naccuracy = \"1s\"\nkeys = 10\nlisten = [\"127.0.0.1:1\"]\n";
     fs::write(home.path("quipu.toml"), file).unwrap();

@@ -46,7 +46,7 @@ fn a_signal_under_load_loses_nothing_and_frees_the_port() {
 }
 
 #[test]
-fn a_half_sent_request_is_answered_in_the_drain_time() {
+fn a_partial_request_can_end_in_the_drain_time() {
     let home = Home::new();
     for (signal, count) in [(Signal::TERM, 1), (Signal::INT, 2)] {
         let daemon = home.start(&[]);
@@ -147,7 +147,7 @@ fn read_line(from: &mut impl BufRead) -> String {
 }
 
 #[test]
-fn a_hangup_is_no_end() {
+fn a_hangup_does_not_end_the_daemon() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for _ in 0..2 {
@@ -159,7 +159,7 @@ fn a_hangup_is_no_end() {
 }
 
 #[test]
-fn a_quiet_daemon_ends_in_order_whenever_the_signal_comes() {
+fn an_idle_daemon_ends_in_order_at_any_moment() {
     let home = Home::new();
     let mut count = 0;
     for threads in ["1", "2", "4"] {

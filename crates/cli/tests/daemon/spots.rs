@@ -70,7 +70,7 @@ fn shown(daemon: &Daemon, kind: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn pushes_by_spots_do_what_others_do() {
+fn pushes_by_spots_equal_other_pushes() {
     let home = Home::new();
     let mut daemon = home.start(&[]);
     let mut client = daemon.connect();

@@ -75,7 +75,7 @@ fn a_clock_before_1970_is_refused() {
 }
 
 #[test]
-fn settings_of_the_environment_are_checked_as_flags_are() {
+fn settings_of_the_environment_are_checked_like_flags() {
     let home = Home::new();
     for (name, value, part) in [
         ("QUIPU_WINDOW", "soon", "such as 200ms, 60s, or 1h 30m"),
@@ -196,7 +196,7 @@ fn a_unix_socket_serves_beside_an_address() {
 }
 
 #[test]
-fn addresses_that_are_none_are_told_how_to_write_one() {
+fn malformed_addresses_are_refused_with_an_example() {
     let home = Home::new();
     for address in ["", "081x", "127.0.0.1", "127.0.0.1:99999", "[::1:80", "http://127.0.0.1:80"] {
         let parts = [&format!("cannot use {address:?}"), "write host:port, such as 127.0.0.1:8081"];
@@ -208,7 +208,7 @@ fn addresses_that_are_none_are_told_how_to_write_one() {
 }
 
 #[test]
-fn a_port_alone_is_one_of_this_machine() {
+fn a_port_without_a_host_is_a_port_of_this_machine() {
     let home = Home::new();
     let ended = home.run(&["--check-config", "--listen", "8081,:80,[::1]:1"]);
     let listen = "listen = [\"127.0.0.1:8081\", \":80\", \"[::1]:1\"]\n";
@@ -369,7 +369,7 @@ fn a_link_to_a_state_that_is_not_there_is_named_with_its_target() {
 }
 
 #[test]
-fn too_few_open_files_are_told_before_it_starts() {
+fn too_few_open_files_are_an_error_before_the_start() {
     let home = Home::new();
     let listen = format!("{}:0", home.host());
     for (files, threads) in [(16, 1), (32, 1), (40, 1), (41, 1), (64, 1), (48, 4), (67, 4), (68, 4)]
@@ -418,7 +418,7 @@ fn a_flood_of_connections_does_not_use_up_the_open_files() {
 }
 
 #[test]
-fn without_a_command_there_is_help() {
+fn the_program_without_a_command_shows_help() {
     let home = Home::new();
     let ended = home.finish(home.command());
     assert_eq!(ended.status.code(), Some(2));

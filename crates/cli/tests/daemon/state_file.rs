@@ -64,7 +64,7 @@ fn a_file_that_is_cut_ends_the_daemon() {
 }
 
 #[test]
-fn damaged_files_are_set_aside_where_that_is_asked_for() {
+fn damaged_files_are_set_aside_on_request() {
     for flaw in flaws() {
         let home = Home::new();
         let bytes = flawed(&home, &flaw);
@@ -147,7 +147,7 @@ fn paths_that_hold_no_file_are_refused() {
 }
 
 #[test]
-fn a_full_disk_is_told_before_anything_is_counted() {
+fn a_full_disk_is_reported_before_the_first_count() {
     let home = Home::new();
     // 10,000 keys, the default, take more than a megabyte.
     let command = r#"exec "$0" serve --listen 127.0.0.1:0 --state disk/state.quipu"#;
@@ -172,7 +172,7 @@ fn a_full_disk_keeps_what_was_set_aside() {
 }
 
 #[test]
-fn a_disk_that_cannot_be_written_is_told() {
+fn a_disk_that_cannot_be_written_is_reported() {
     let home = Home::new();
     for before in ["", "cp state.quipu disk/state.quipu;"] {
         home.start(&[]).stop();

@@ -25,7 +25,7 @@ fn wait_for_lines(daemon: &Daemon, lines: f64) {
 }
 
 #[test]
-fn every_type_over_udp() {
+fn every_type_arrives_over_udp() {
     let home = Home::new();
     let daemon = home.start(&["--statsd", &listener(&home, "udp")]);
     let socket = udp(&home);
@@ -270,7 +270,7 @@ fn totals_survive_a_kill_over_every_transport() {
 }
 
 #[test]
-fn what_was_sent_before_the_end_is_read() {
+fn lines_sent_before_the_end_are_read() {
     let home = Home::new();
     let arguments = ["--statsd", &listener(&home, "udp")];
     let daemon = home.start(&arguments);
@@ -472,7 +472,7 @@ fn names_that_become_one_label_hide_no_tag_after_them() {
 }
 
 #[test]
-fn series_that_expired_come_back_though_their_form_is_known() {
+fn expired_series_of_known_forms_return() {
     let home = Home::new();
     let address = listener(&home, "udp");
     // Long enough that a busy machine looks at the series before they expire.

@@ -203,7 +203,7 @@ fn a_refused_total_leaves_the_order_of_its_series() {
 }
 
 #[test]
-fn what_is_wrong_is_refused_and_the_rest_is_written() {
+fn wrong_series_are_refused_and_the_rest_is_written() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let now = now_ms();
@@ -248,7 +248,7 @@ fn what_is_wrong_is_refused_and_the_rest_is_written() {
 }
 
 #[test]
-fn histograms_and_what_is_known_of_families_are_written() {
+fn histograms_and_metadata_are_written() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let now = now_ms();
@@ -285,7 +285,7 @@ fn histograms_and_what_is_known_of_families_are_written() {
 }
 
 #[test]
-fn types_of_remote_write_1_come_apart_from_samples() {
+fn types_of_remote_write_1_arrive_apart_from_samples() {
     let home = Home::new();
     let mut daemon = home.start(&[]);
     let now = now_ms();

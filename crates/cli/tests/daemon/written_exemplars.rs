@@ -83,7 +83,7 @@ fn open_metrics(daemon: &Daemon) -> String {
 }
 
 #[test]
-fn those_of_all_types_are_kept_and_go_out() {
+fn exemplars_of_all_types_are_kept_and_sent() {
     let home = Home::new();
     let receiver = Receiver::start(&home, |_, _| Reply::Taken);
     let flags = ["--otlp", &receiver.url, "--otlp-interval", "1000h"];
@@ -158,7 +158,7 @@ fn those_of_all_types_are_kept_and_go_out() {
 }
 
 #[test]
-fn they_go_on_by_remote_write() {
+fn exemplars_are_forwarded_by_remote_write() {
     let [first, second] = [Home::new(), Home::new()];
     let receiver = Receiver::start(&second, |_, _| Reply::Taken);
     let last = second.start(&["--otlp", &receiver.url, "--otlp-interval", "1000h"]);
@@ -185,7 +185,7 @@ fn they_go_on_by_remote_write() {
 
 /// A daemon that watches the state of another one sends what that has.
 #[test]
-fn those_of_watched_files_go_out() {
+fn exemplars_of_watched_files_are_sent() {
     let home = Home::new();
     let receiver = Receiver::start(&home, |_, _| Reply::Taken);
     let (now, ada) = (now_ms(), [("user", "ada")]);
@@ -211,7 +211,7 @@ fn those_of_watched_files_go_out() {
 
 /// The value of a gauge is in each request, its exemplar in one.
 #[test]
-fn with_deltas_each_is_sent_once() {
+fn each_exemplar_is_sent_once_with_deltas() {
     let home = Home::new();
     let receiver = Receiver::start(&home, |_, _| Reply::Taken);
     let flags = ["--otlp", &receiver.url, "--otlp-interval", "1000h"];
@@ -238,7 +238,7 @@ fn with_deltas_each_is_sent_once() {
 
 /// In 2.0, a series has a sample or a histogram.
 #[test]
-fn one_of_a_series_without_a_value_is_refused() {
+fn an_exemplar_of_a_series_without_a_value_is_refused() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let now = now_ms();

@@ -105,7 +105,7 @@ fn ours(home: &Home, text: &str) -> (BTreeSet<String>, Option<i32>) {
 }
 
 #[test]
-fn promtool_finds_the_same() {
+fn promtool_reports_the_same_findings() {
     let home = Home::new();
     let (theirs, code) = promtool(BROKEN);
     assert!(theirs.len() >= 20 && code == Some(3), "{theirs:?}");

@@ -25,7 +25,7 @@ fn has(registry: &Registry, lines: &[&str]) {
 }
 
 #[test]
-fn commands_make_the_file_and_what_they_count_adds_up() {
+fn commands_create_the_file_and_their_counts_add_up() {
     let home = Home::new();
     for arguments in [
         &["inc", "--help-text", "Jobs.", "jobs_total{queue=\"mail\"}"][..],
@@ -90,7 +90,7 @@ fn a_new_file_has_the_mode_that_was_asked_for() {
 }
 
 #[test]
-fn a_command_line_that_cannot_be_used_says_the_way_out() {
+fn errors_of_the_command_line_name_the_way_out() {
     let home = Home::new();
     home.refuse(&["time", "a", "ls"], 2, &["tip: put -- before the command"]);
     home.refuse(&["diff", "a"], 2, &["tip: give --after TIME"]);
@@ -103,7 +103,7 @@ fn a_command_line_that_cannot_be_used_says_the_way_out() {
 }
 
 #[test]
-fn a_metric_of_an_application_takes_what_a_shell_counts() {
+fn a_shell_counts_in_a_metric_of_an_application() {
     let home = Home::new();
     let registry = Registry::open(home.file()).unwrap();
     let jobs: Counter = registry.counter("jobs", "Jobs.").unwrap();
@@ -150,7 +150,7 @@ fn a_metric_of_an_application_takes_what_a_shell_counts() {
 }
 
 #[test]
-fn what_does_not_fit_says_what_is_there_and_what_to_do() {
+fn errors_name_the_existing_metric_and_the_way_out() {
     let home = Home::new();
     let registry = Registry::open(home.file()).unwrap();
     let _: Counter = registry.counter("jobs", "").unwrap();

@@ -95,7 +95,7 @@ impl Drop for Holder {
 }
 
 #[test]
-fn all_kinds_are_shown_as_a_scrape_shows_them() {
+fn all_kinds_are_shown_like_in_a_scrape() {
     let home = Home::new();
     let registry = Registry::open(home.file()).unwrap();
     let named = |name: &str| Description::new(name, "Help \\ with\n \"all\".");
@@ -162,7 +162,7 @@ fn all_kinds_are_shown_as_a_scrape_shows_them() {
 }
 
 #[test]
-fn series_of_a_file_in_use_have_values_of_their_own() {
+fn series_of_a_file_in_use_are_never_mixed_up() {
     let home = Home::new();
     let registry = Registry::open(home.file()).unwrap();
     let named = Description::new("hits", "").labels(["page"]);
@@ -308,7 +308,7 @@ fn a_file_that_commands_used_last_is_closed() {
 }
 
 #[test]
-fn what_is_left_of_a_damaged_file_is_shown() {
+fn the_rest_of_a_damaged_file_is_shown() {
     let home = Home::new();
     for name in ["first", "second", "third"] {
         home.succeed(&["inc", name, "7"]);
@@ -358,7 +358,7 @@ fn a_file_that_is_no_segment_is_not_called_damaged() {
 }
 
 #[test]
-fn what_controls_a_terminal_is_escaped() {
+fn characters_that_control_a_terminal_are_escaped() {
     let home = Home::new();
     let hostile = "\u{9b}2J\u{202e}\u{7f}\u{2028}\u{1b}[31m";
     home.succeed(&["inc", &format!("jobs_total{{queue=\"{hostile}\"}}")]);

@@ -103,7 +103,7 @@ fn is_open(path: &Path) -> bool {
 }
 
 #[test]
-fn what_led_to_a_kill_of_a_program_is_recorded_for_it() {
+fn the_last_seconds_before_a_kill_are_recorded() {
     let home = Home::new();
     let mut program = Worker::start(&home.file());
     program.does("count mail");
@@ -252,7 +252,7 @@ fn files_that_cannot_be_recorded_are_left_as_they_are() {
 }
 
 #[test]
-fn a_file_that_is_cut_or_removed_costs_its_recording_alone() {
+fn a_file_that_is_cut_or_removed_ends_only_its_own_recording() {
     let home = Home::new();
     let file = |name: &str| home.directory().join(name);
     let mut programs = ["a.quipu", "b.quipu", "c.quipu"].map(|name| Worker::start(&file(name)));

@@ -177,7 +177,7 @@ impl Drop for Killed {
 }
 
 #[test]
-fn what_led_to_a_kill_is_shown() {
+fn the_last_seconds_before_a_kill_are_shown() {
     let home = Home::new();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", "--nocapture", "replay::a_program_records"]);

@@ -53,7 +53,7 @@ fn a_signal_leaves_no_unfinished_file() {
 }
 
 #[test]
-fn an_ignored_signal_does_not_end_it() {
+fn an_ignored_signal_does_not_end_a_restore() {
     let home = Home::new();
     home.succeed(&["inc", "jobs_total"]);
     home.succeed(&["snapshot", "--state", "app.quipu", "taken"]);

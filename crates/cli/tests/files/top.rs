@@ -204,7 +204,7 @@ fn one_frame_has_rates() {
 }
 
 #[test]
-fn a_directory_is_shown_as_the_daemon_shows_it() {
+fn a_directory_is_shown_like_in_the_daemon() {
     let home = Home::new();
     let path = |name: &str| home.directory().join(name);
     fs::create_dir_all(path("run/web")).unwrap();
@@ -232,7 +232,7 @@ fn a_directory_is_shown_as_the_daemon_shows_it() {
 }
 
 #[test]
-fn of_a_process_the_file_is_shown_that_it_has_mapped() {
+fn the_mapped_file_of_a_process_is_shown() {
     let home = Home::new();
     home.succeed(&["inc", "--file", "app.quipu", "before_total"]);
     let holder = Holder::start(&home);
@@ -295,7 +295,7 @@ fn native_histograms_have_quantiles() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_an_error() {
+fn targets_that_cannot_be_read_are_errors() {
     let home = Home::new();
     let refuse = |target: &str, parts: &[&str]| {
         home.refuse(&["top", "--once", "--interval", "10ms", target], 1, parts);
@@ -322,7 +322,7 @@ fn what_cannot_be_shown_is_an_error() {
 }
 
 #[test]
-fn a_terminal_shows_what_changes_and_is_given_back() {
+fn a_terminal_shows_changes_and_is_restored() {
     let home = Home::new();
     let application = Application::start(&home);
     let tmux = Tmux::start(&home, "--interval 100ms app.quipu");
@@ -370,7 +370,7 @@ fn a_terminal_shows_what_changes_and_is_given_back() {
 }
 
 #[test]
-fn a_signal_gives_the_terminal_back() {
+fn a_signal_restores_the_terminal() {
     let home = Home::new();
     let _application = Application::start(&home);
     let tmux = Tmux::start(&home, "app.quipu");
@@ -405,7 +405,7 @@ fn a_response_that_never_ends_is_given_up() {
 }
 
 #[test]
-fn a_url_without_a_path_is_that_of_the_metrics() {
+fn a_url_without_a_path_gets_the_path_of_metrics() {
     let home = Home::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
