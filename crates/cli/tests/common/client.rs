@@ -14,7 +14,7 @@ pub(crate) struct Client {
 
 /// A response; the names of header fields are in lower case.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     pub(crate) fields: HashMap<String, String>,
     pub(crate) body: Vec<u8>,
@@ -34,13 +34,13 @@ impl Client {
     }
 
     /// Sends a request without a body and reads the response. The connection stays open.
-    pub(crate) fn request(&mut self, method: &str, target: &str) -> Result<Answer> {
+    pub(crate) fn request(&mut self, method: &str, target: &str) -> Result<Response> {
         self.send(format!("{method} {target} HTTP/1.1\r\nHost: quipu\r\n\r\n"))?;
-        let mut answer = self.head()?;
+        let mut response = self.head()?;
         if method != "HEAD" {
-            self.body(&mut answer)?;
+            self.body(&mut response)?;
         }
-        Ok(answer)
+        Ok(response)
     }
 
     /// Sends a body with these header fields, and reads the response.
@@ -49,21 +49,21 @@ impl Client {
         target: &str,
         fields: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<Answer> {
+    ) -> Result<Response> {
         let mut head = format!("POST {target} HTTP/1.1\r\nHost: quipu\r\n");
         for (name, value) in fields {
             head.push_str(&format!("{name}: {value}\r\n"));
         }
         self.send(format!("{head}Content-Length: {}\r\n\r\n", body.len()))?;
         self.send(body)?;
-        self.answer()
+        self.read_response()
     }
 
     /// Reads the next response.
-    pub(crate) fn answer(&mut self) -> Result<Answer> {
-        let mut answer = self.head()?;
-        self.body(&mut answer)?;
-        Ok(answer)
+    pub(crate) fn read_response(&mut self) -> Result<Response> {
+        let mut response = self.head()?;
+        self.body(&mut response)?;
+        Ok(response)
     }
 
     /// Expects the server to close cleanly: no more bytes, and no reset.
@@ -79,7 +79,7 @@ impl Client {
     }
 
     /// Reads the head of a response, and no byte of its body.
-    fn head(&mut self) -> Result<Answer> {
+    fn head(&mut self) -> Result<Response> {
         let end = loop {
             if let Some(end) = self.unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 break end;
@@ -98,17 +98,17 @@ impl Client {
             let before = fields.insert(name.to_lowercase(), value.to_owned());
             assert!(before.is_none(), "two fields {name} in {head}");
         }
-        Ok(Answer { status: status[..3].parse().unwrap(), fields, body: Vec::new() })
+        Ok(Response { status: status[..3].parse().unwrap(), fields, body: Vec::new() })
     }
 
-    fn body(&mut self, answer: &mut Answer) -> Result<()> {
+    fn body(&mut self, response: &mut Response) -> Result<()> {
         // A 204 has no body.
-        let length = answer.fields.get("content-length").map_or("0", String::as_str);
+        let length = response.fields.get("content-length").map_or("0", String::as_str);
         let length: usize = length.parse().unwrap();
         while self.unread.len() < length {
             self.receive()?;
         }
-        answer.body = self.unread.drain(..length).collect();
+        response.body = self.unread.drain(..length).collect();
         Ok(())
     }
 
@@ -128,7 +128,7 @@ impl Client {
     }
 }
 
-impl Answer {
+impl Response {
     pub(crate) fn text(&self) -> String {
         String::from_utf8(self.body.clone()).unwrap()
     }

@@ -45,13 +45,13 @@ impl Load {
                     };
                     let mut client: Client = client;
                     tally[SENT].fetch_add(1, Ordering::SeqCst);
-                    let Ok(answer) = client.request(method, target) else {
+                    let Ok(response) = client.request(method, target) else {
                         return numbers;
                     };
                     tally[ANSWERED].fetch_add(1, Ordering::SeqCst);
-                    numbers.push(answer.count());
+                    numbers.push(response.count());
                     // While draining, the daemon marks its last response on a connection.
-                    let last = answer.fields.get("connection").is_some_and(|c| c == "close");
+                    let last = response.fields.get("connection").is_some_and(|c| c == "close");
                     connection = (kept && !last).then_some(client);
                 }
             })

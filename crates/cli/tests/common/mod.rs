@@ -21,7 +21,7 @@ use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use tempfile::TempDir;
 
-pub(crate) use client::{Answer, Client};
+pub(crate) use client::{Client, Response};
 pub(crate) use load::Load;
 pub(crate) use model::Events;
 pub(crate) use random::Random;
@@ -173,25 +173,25 @@ impl Daemon {
     }
 
     /// `GET` on a connection of its own.
-    pub(crate) fn get(&self, target: &str) -> Answer {
+    pub(crate) fn get(&self, target: &str) -> Response {
         self.connect().request("GET", target).unwrap()
     }
 
     /// A scrape in a format.
-    pub(crate) fn scrape(&self, accept: &str) -> Answer {
+    pub(crate) fn scrape(&self, accept: &str) -> Response {
         let mut client = self.connect();
         let request = format!("GET /metrics HTTP/1.1\r\nHost: quipu\r\nAccept: {accept}\r\n\r\n");
         client.send(request).unwrap();
-        client.answer().unwrap()
+        client.read_response().unwrap()
     }
 
     /// `POST` without a body on a connection of its own.
-    pub(crate) fn post(&self, target: &str) -> Answer {
+    pub(crate) fn post(&self, target: &str) -> Response {
         self.connect().request("POST", target).unwrap()
     }
 
     /// `POST` with these header fields and a body, on a connection of its own.
-    pub(crate) fn post_body(&self, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub(crate) fn post_body(&self, target: &str, fields: &[(&str, &str)], body: &[u8]) -> Response {
         self.connect().post(target, fields, body).unwrap()
     }
 
@@ -323,8 +323,8 @@ pub(crate) fn poll<T>(mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 /// Waits until the condition holds.
-pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    assert!(poll(|| condition().then_some(())).is_some(), "waited in vain: {what}");
+pub(crate) fn wait_until(expectation: &str, mut condition: impl FnMut() -> bool) {
+    assert!(poll(|| condition().then_some(())).is_some(), "waited in vain: {expectation}");
 }
 
 /// The path of a program on `PATH`, or a failure that names the package to install.

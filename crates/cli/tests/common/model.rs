@@ -13,9 +13,9 @@ impl Events {
     /// Records an event that `count` causes.
     pub(crate) fn add<T>(&mut self, count: impl FnOnce() -> T) -> T {
         let asked = earliest();
-        let answer = count();
+        let response = count();
         self.0.push((asked, latest()));
-        answer
+        response
     }
 
     /// Reads a count and checks it: it includes every event younger than the window, and none that

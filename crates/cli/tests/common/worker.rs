@@ -63,9 +63,9 @@ impl Worker {
     }
 
     /// Has the program do something, and waits until it did.
-    pub(crate) fn does(&mut self, what: &str) {
-        writeln!(self.input, "{what}").unwrap();
-        self.hear(what);
+    pub(crate) fn does(&mut self, order: &str) {
+        writeln!(self.input, "{order}").unwrap();
+        self.hear(order);
     }
 
     /// Kills the program, as the system does when it runs out of memory.

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use quipu_store::files::FileStore;
 use quipu_store::{Kind, Spec, Store};
 
-use crate::common::{Answer, Daemon, Home, wait_until};
+use crate::common::{Daemon, Home, Response, wait_until};
 
 /// Counts in a file by the command line.
 pub(super) fn count(home: &Home, command: &str, file: &str, series: &str, n: &str) {
@@ -33,11 +33,11 @@ pub(super) fn wait_for(daemon: &Daemon, line: &str) {
     wait_until(line, || has(daemon, line));
 }
 
-fn with(daemon: &Daemon, accept: &str) -> Answer {
+fn with(daemon: &Daemon, accept: &str) -> Response {
     let mut client = daemon.connect();
     let head = format!("GET /metrics HTTP/1.1\r\nHost: quipu\r\nAccept: {accept}\r\n\r\n");
     client.send(head).unwrap();
-    client.answer().unwrap()
+    client.read_response().unwrap()
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Requests that a browser sends for a web page of a stranger.
 
-use crate::common::{Answer, Daemon, Home};
+use crate::common::{Daemon, Home, Response};
 
 /// Sends a request with these header fields and a body on a new connection.
-fn send(daemon: &Daemon, line: &str, fields: &[&str], body: &str) -> Answer {
+fn send(daemon: &Daemon, line: &str, fields: &[&str], body: &str) -> Response {
     let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
     let length = body.len();
     let mut client = daemon.connect();
     let head = format!("{line} HTTP/1.1\r\n{fields}Content-Length: {length}\r\n\r\n");
     client.send(head + body).unwrap();
-    client.answer().unwrap()
+    client.read_response().unwrap()
 }
 
 const OWN: &str = "Host: localhost:8081";
@@ -33,11 +33,11 @@ fn a_web_page_of_another_origin_changes_nothing() {
         ("POST /ingest?format=statsd", "stranger:1|c\n"),
         ("POST /hit/stranger", ""),
     ] {
-        let answer = send(&daemon, line, &[OWN, PAGE, text], body);
-        answer.expect_refusal(403, "start the daemon with --allow-origin https://evil.example\n");
-        assert_eq!(answer.fields["connection"], "close");
-        let answer = send(&daemon, line, &[OWN, "Sec-Fetch-Site: cross-site", text], body);
-        answer.expect_refusal(403, "a web page of another origin");
+        let response = send(&daemon, line, &[OWN, PAGE, text], body);
+        response.expect_refusal(403, "start the daemon with --allow-origin https://evil.example\n");
+        assert_eq!(response.fields["connection"], "close");
+        let response = send(&daemon, line, &[OWN, "Sec-Fetch-Site: cross-site", text], body);
+        response.expect_refusal(403, "a web page of another origin");
     }
     let shown = daemon.get("/metrics").text();
     assert!(shown.contains("kept{") && !shown.contains("stranger"), "{shown}");
@@ -74,8 +74,8 @@ fn requests_for_unknown_hosts_are_refused() {
         // The browser takes the daemon for the page's own host.
         let same = ["Origin: http://evil.example:8081", "Sec-Fetch-Site: same-origin"];
         for more in [&same[..], &[]] {
-            let answer = send(&daemon, line, &[&[REBOUND], more].concat(), "");
-            answer.expect_refusal(421, "or start it with --allow-host evil.example\n");
+            let response = send(&daemon, line, &[&[REBOUND], more].concat(), "");
+            response.expect_refusal(421, "or start it with --allow-host evil.example\n");
         }
     }
     assert!(daemon.get("/metrics").text().contains("kept{"));
@@ -97,8 +97,8 @@ fn hosts_and_origins_in_the_settings_are_served() {
         "https://console.example.com",
     ]);
     for host in ["metrics.example.com", "a.example.org:443", "localhost", "quipu:8081"] {
-        let answer = send(&daemon, "GET /metrics", &[&format!("Host: {host}")], "");
-        assert_eq!(answer.status, 200, "{host}");
+        let response = send(&daemon, "GET /metrics", &[&format!("Host: {host}")], "");
+        assert_eq!(response.status, 200, "{host}");
     }
     assert_eq!(send(&daemon, "GET /metrics", &["Host: example.net"], "").status, 421);
     let console = "Origin: https://console.example.com";
@@ -120,11 +120,11 @@ fn only_pages_in_the_settings_read_pushed_values() {
             allowed.map(|origin| ["--allow-origin", origin]).into_iter().flatten().collect();
         let daemon = home.start(&arguments);
         for line in ["GET /api/v1/metrics", "GET /api/v1/status", "OPTIONS /api/v1/metrics"] {
-            let answer = send(&daemon, line, &[OWN, &format!("Origin: {origin}")], "");
-            assert_eq!(answer.status, 200, "{line}");
-            let field = answer.fields.get("access-control-allow-origin").map(String::as_str);
+            let response = send(&daemon, line, &[OWN, &format!("Origin: {origin}")], "");
+            assert_eq!(response.status, 200, "{line}");
+            let field = response.fields.get("access-control-allow-origin").map(String::as_str);
             assert_eq!(field, shown, "{line} {allowed:?} {origin}");
-            assert_eq!(answer.fields["vary"], "origin");
+            assert_eq!(response.fields["vary"], "origin");
         }
         daemon.stop();
     }

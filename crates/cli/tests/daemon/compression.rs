@@ -128,8 +128,8 @@ fn victoria_metrics_takes_zstd() {
     command.arg(format!("-storageDataPath={}", home.path("victoria").display()));
     let _victoria = home.spawn(command);
     let get = |path: &str| {
-        let answer = Client::connect(address).ok()?.request("GET", path).ok()?;
-        (answer.status == 200).then(|| answer.text())
+        let response = Client::connect(address).ok()?.request("GET", path).ok()?;
+        (response.status == 200).then(|| response.text())
     };
     wait_until("an empty queue", || metric(&daemon, "queue_requests", &url) < 0.5);
     import(&daemon, 7);

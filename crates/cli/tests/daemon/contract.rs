@@ -9,11 +9,11 @@ fn get_returns_twenty_digits_and_counts_itself() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for count in 1..=5 {
-        let answer = daemon.get("/");
-        assert_eq!(answer.status, 200);
-        assert_eq!(answer.body, format!("{count:020}").as_bytes());
-        assert_eq!(answer.fields["content-length"], "20");
-        assert!(answer.fields["content-type"].starts_with("text/plain"), "{answer:?}");
+        let response = daemon.get("/");
+        assert_eq!(response.status, 200);
+        assert_eq!(response.body, format!("{count:020}").as_bytes());
+        assert_eq!(response.fields["content-length"], "20");
+        assert!(response.fields["content-type"].starts_with("text/plain"), "{response:?}");
     }
 }
 
@@ -23,9 +23,9 @@ fn a_connection_is_kept_until_the_client_closes_it() {
     let daemon = home.start(&[]);
     let mut client = daemon.connect();
     for count in 1..=50 {
-        let answer = client.request("GET", "/").unwrap();
-        assert_eq!(answer.count(), count);
-        assert!(!answer.fields.contains_key("connection"), "{answer:?}");
+        let response = client.request("GET", "/").unwrap();
+        assert_eq!(response.count(), count);
+        assert!(!response.fields.contains_key("connection"), "{response:?}");
     }
     client.finish();
     client.expect_end();
@@ -40,7 +40,7 @@ fn requests_may_follow_each_other_without_waiting() {
     let mut client = daemon.connect();
     client.send("GET / HTTP/1.1\r\nHost: quipu\r\n\r\n".repeat(100)).unwrap();
     for count in 1..=100 {
-        assert_eq!(client.answer().unwrap().count(), count);
+        assert_eq!(client.read_response().unwrap().count(), count);
     }
 }
 
@@ -52,8 +52,8 @@ fn connection_close_is_honoured() {
         let mut client = daemon.connect();
         let request = format!("GET / HTTP/{version}\r\nHost: quipu\r\nConnection: close\r\n\r\n");
         client.send(request).unwrap();
-        let answer = client.answer().unwrap();
-        assert_eq!(answer.count(), count);
+        let response = client.read_response().unwrap();
+        assert_eq!(response.count(), count);
         client.expect_end();
     }
 }
@@ -63,8 +63,8 @@ fn the_response_to_head_has_no_body() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let mut client = daemon.connect();
-    let answer = client.request("HEAD", "/").unwrap();
-    assert_eq!((answer.status, answer.fields["content-length"].as_str()), (200, "20"));
+    let response = client.request("HEAD", "/").unwrap();
+    assert_eq!((response.status, response.fields["content-length"].as_str()), (200, "20"));
     // The next response begins right after the head, and counts both requests.
     assert_eq!(client.request("GET", "/").unwrap().count(), 2);
 }

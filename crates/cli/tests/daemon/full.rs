@@ -4,7 +4,7 @@ use std::fs;
 
 use quipu_wire::remote::SeriesType;
 
-use crate::common::{Answer, Daemon, Home};
+use crate::common::{Daemon, Home, Response};
 use crate::writes;
 
 /// Lines of `count` series that take much room, of a name.
@@ -20,8 +20,8 @@ fn full(home: &Home) -> Daemon {
     daemon.limit_file_size(fs::metadata(home.state()).unwrap().len());
     for number in 0..1000 {
         let lines = lines(&format!("fills_{number}"), 1000);
-        let answer = daemon.post_body(IMPORT, &[], lines.as_bytes());
-        if answer.text().starts_with("0 taken") {
+        let response = daemon.post_body(IMPORT, &[], lines.as_bytes());
+        if response.text().starts_with("0 taken") {
             return daemon;
         }
     }
@@ -31,9 +31,9 @@ fn full(home: &Home) -> Daemon {
 const IMPORT: &str = "/api/v1/import/prometheus";
 
 #[track_caller]
-fn expect_again(answer: &Answer) {
-    answer.expect_refusal(503, "the state has no room");
-    assert_eq!(answer.fields["retry-after"], "1");
+fn expect_again(response: &Response) {
+    response.expect_refusal(503, "the state has no room");
+    assert_eq!(response.fields["retry-after"], "1");
 }
 
 #[test]
@@ -65,6 +65,6 @@ fn a_part_that_would_count_twice_is_not_asked_for() {
     assert_eq!(daemon.post_body("/ingest?format=statsd", &[], b"a:1|c\n").status, 204);
     daemon.limit_file_size(fs::metadata(home.state()).unwrap().len());
     let messages: String = (0..10_000).map(|n| format!("a:1|c\nb{n}:1|c\n")).collect();
-    let answer = daemon.post_body("/ingest?format=statsd", &[], messages.as_bytes());
-    answer.expect_refusal(400, "the state has no room");
+    let response = daemon.post_body("/ingest?format=statsd", &[], messages.as_bytes());
+    response.expect_refusal(400, "the state has no room");
 }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use crate::common::{Answer, Daemon, Home};
+use crate::common::{Daemon, Home, Response};
 
 const TEXT: &str = "# HELP hits_total The hits.\n# TYPE hits_total counter\n\
     hits_total{path=\"/\"} 5\nhits_total{path=\"/a \\\"b\\\"\"} 2\n\
@@ -11,7 +11,7 @@ const TEXT: &str = "# HELP hits_total The hits.\n# TYPE hits_total counter\n\
     took_sum{a=\"b\"} 2.5\ntook_count{a=\"b\"} 3\n\
     # TYPE size summary\nsize{quantile=\"0.5\"} 3\nsize_sum 10\nsize_count 4\n";
 
-fn import(daemon: &Daemon, parameters: &str, text: &str) -> Answer {
+fn import(daemon: &Daemon, parameters: &str, text: &str) -> Response {
     let target = format!("/api/v1/import/prometheus{parameters}");
     daemon.post_body(&target, &[], text.as_bytes())
 }
@@ -41,8 +41,8 @@ fn a_text_is_imported_once_however_often_it_is_sent() {
     for round in 0..3 {
         let daemon = home.start(&[]);
         for _ in 0..2 {
-            let answer = import(&daemon, "", TEXT);
-            assert_eq!(answer.status, 204, "{round} {answer:?}");
+            let response = import(&daemon, "", TEXT);
+            assert_eq!(response.status, 204, "{round} {response:?}");
         }
         expect_text(&daemon);
         assert_eq!(daemon.sample("quipu_input_samples_total{input=\"import\"}"), 14.0);
@@ -66,7 +66,7 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
     let text = "a 1\nb{ 2\n\nc_total -3\n\
         # TYPE took histogram\ntook_bucket{le=\"1\"} 5\ntook_bucket{le=\"+Inf\"} 3\ntook_sum 1\n\
         d 4\nd 5 x\nd 6\n# TYPE d nothing\nquipu_x 1\n";
-    let answer = import(&daemon, "", text);
+    let response = import(&daemon, "", text);
     for part in [
         "4 taken, 5 refused",
         "text: line 2, byte 3: ",
@@ -75,7 +75,7 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
         "text: line 12, byte 9: ",
         "text: line 13: quipu_x: the name begins with \"quipu_\", a prefix that is reserved: choose",
     ] {
-        answer.expect_refusal(400, part);
+        response.expect_refusal(400, part);
     }
     assert_eq!((daemon.sample("a"), daemon.sample("d")), (1.0, 6.0));
     // A negative value of a counter by its name alone is a value without a type.
@@ -83,10 +83,10 @@ fn a_line_that_is_wrong_leaves_its_neighbours() {
     let refused = "quipu_input_refused_total{input=\"import\",reason=\"malformed_labels\"}";
     assert_eq!(daemon.sample(refused), 1.0);
     let many: String = (0..20).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
-    let answer = import(&daemon, "", &many);
-    answer.expect_refusal(400, "series_limit".split('_').next().unwrap());
-    answer.expect_refusal(400, "5 taken, 15 refused");
-    answer.expect_refusal(400, "and 7 more\n");
+    let response = import(&daemon, "", &many);
+    response.expect_refusal(400, "series_limit".split('_').next().unwrap());
+    response.expect_refusal(400, "5 taken, 15 refused");
+    response.expect_refusal(400, "and 7 more\n");
 }
 
 /// More labels than have a place on the stack, with and without escapes; and a name that is a
@@ -101,8 +101,8 @@ fn wide_lines_are_taken_and_a_name_keeps_its_type_within_a_text() {
         assert_eq!(import(&daemon, "", &format!("{series} 1\n")).status, 204);
         assert_eq!(daemon.sample(&series), 1.0);
     }
-    let answer = import(&daemon, "", "hits_total 2\nhits_total -2\n");
-    answer.expect_refusal(400, "1 taken, 1 refused");
+    let response = import(&daemon, "", "hits_total 2\nhits_total -2\n");
+    response.expect_refusal(400, "1 taken, 1 refused");
     assert_eq!(daemon.sample("hits_total"), 2.0);
 }
 
@@ -131,8 +131,9 @@ fn a_family_that_takes_long_is_refused() {
     let daemon = home.start(&[]);
     let lines = (0..20_001).map(|n| format!("took_bucket{{n=\"{}\",le=\"{n}\"}} 1\n", n / 50));
     let text: String = ["# TYPE took histogram\n".to_owned()].into_iter().chain(lines).collect();
-    let answer = import(&daemon, "", &text);
-    answer.expect_refusal(400, "line 20002 or the comments after it: the family has more samples");
+    let response = import(&daemon, "", &text);
+    response
+        .expect_refusal(400, "line 20002 or the comments after it: the family has more samples");
 }
 
 #[test]
@@ -191,8 +192,8 @@ fn openmetrics_and_compressed_texts_are_imported() {
         assert!(text.contains(exemplar), "{text}");
     }
     let cut = openmetrics.replace("# EOF\n", "");
-    let answer = daemon.post_body(target, &fields, cut.as_bytes());
-    answer.expect_refusal(400, "# EOF");
+    let response = daemon.post_body(target, &fields, cut.as_bytes());
+    response.expect_refusal(400, "# EOF");
 
     let lines: String = (0..5000).map(|n| format!("level{{n=\"{}\"}} {n}\n", n % 10)).collect();
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -202,9 +203,9 @@ fn openmetrics_and_compressed_texts_are_imported() {
     assert_eq!(daemon.post_body(target, &fields, &gzip).status, 204);
     assert_eq!(daemon.sample("level{n=\"7\"}"), 4997.0);
     // A body that ends too early, and one that is too large, are taken up to there.
-    let answer = daemon.post_body(target, &fields, &gzip[..gzip.len() / 2]);
-    answer.expect_refusal(400, "Content-Encoding says, gzip");
-    answer.expect_refusal(400, " taken, ");
+    let response = daemon.post_body(target, &fields, &gzip[..gzip.len() / 2]);
+    response.expect_refusal(400, "Content-Encoding says, gzip");
+    response.expect_refusal(400, " taken, ");
     // The last line may be half of one, and the last histogram may lack buckets.
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     let text = b"whole 12\n# TYPE half histogram\nhalf_bucket{le=\"+Inf\"} 3\nhalf_count 3";
@@ -215,8 +216,8 @@ fn openmetrics_and_compressed_texts_are_imported() {
     assert_eq!(daemon.sample("whole"), 12.0);
     assert!(!daemon.get("/metrics").text().contains("\nhalf"));
     let bomb = zstd::stream::encode_all(lines.repeat(20).as_bytes(), 1).unwrap();
-    let answer = daemon.post_body(target, &[("Content-Encoding", "zstd")], &bomb);
-    answer.expect_refusal(413, "more than 200000 bytes");
-    let answer = daemon.post_body(target, &[("Content-Encoding", "br")], &bomb);
-    answer.expect_refusal(415, "gzip, deflate, zstd, snappy");
+    let response = daemon.post_body(target, &[("Content-Encoding", "zstd")], &bomb);
+    response.expect_refusal(413, "more than 200000 bytes");
+    let response = daemon.post_body(target, &[("Content-Encoding", "br")], &bomb);
+    response.expect_refusal(415, "gzip, deflate, zstd, snappy");
 }

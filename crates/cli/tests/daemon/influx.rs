@@ -5,10 +5,10 @@ use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::common::lines::shown;
-use crate::common::{Answer, Daemon, Home};
+use crate::common::{Daemon, Home, Response};
 use crate::python;
 
-fn write(daemon: &Daemon, target: &str, lines: &str) -> Answer {
+fn write(daemon: &Daemon, target: &str, lines: &str) -> Response {
     daemon.post_body(target, &[], lines.as_bytes())
 }
 
@@ -27,8 +27,8 @@ fn fields_become_series_that_survive_a_kill() {
     let lines = "cpu\\ use,host=web-1,my\\ tag=a\\,b user=0.5,system=2i,idle=3u,ok=t,name=\"x, \\\"y\n\
                  temp.air,room=a value=21.5 1700000000000000000\n# a comment\n\ndisk value=7i";
     // The quote is not closed, so all that follows is in the text.
-    let answer = write(&daemon, "/write?db=metrics&u=ada&p=secret", lines);
-    answer.expect_refusal(400, "0 taken, 1 refused");
+    let response = write(&daemon, "/write?db=metrics&u=ada&p=secret", lines);
+    response.expect_refusal(400, "0 taken, 1 refused");
     let lines = lines.replace("\\\"y", "\\\"y\"");
     for target in ["/write?db=metrics&precision=ns", "/api/v2/write?org=o&bucket=b"] {
         assert_eq!(write(&daemon, target, &lines).status, 204);
@@ -67,16 +67,16 @@ fn the_latest_value_counts_in_every_unit() {
         let target = format!("/write?db=a{precision}");
         let lines = format!("{name} value=1 {time}\n{name} value=2 {time}\n{name} value=9 1\n");
         // What is older than the last one by more than two hours is refused.
-        let answer = write(&daemon, &target, &lines);
-        answer.expect_refusal(400, "2 taken, 1 refused");
+        let response = write(&daemon, &target, &lines);
+        response.expect_refusal(400, "2 taken, 1 refused");
         assert_eq!(daemon.sample(name), 2.0, "{name}");
         let lines = format!("{name} value=3\n{name} value=9 {}\n", u64::MAX / 4);
         write(&daemon, &target, &lines).expect_refusal(400, "1 taken, 1 refused");
         assert_eq!(daemon.sample(name), 3.0, "{name}");
     }
     assert_eq!(refused(&daemon, "out_of_order"), 6.0);
-    let answer = write(&daemon, "/write?precision=d", "a value=1");
-    answer.expect_refusal(400, "give ns, us, ms, s, m or h");
+    let response = write(&daemon, "/write?precision=d", "a value=1");
+    response.expect_refusal(400, "give ns, us, ms, s, m or h");
     write(&daemon, "/write?color=red", "a value=1").expect_refusal(400, "unknown parameter");
     daemon.stop();
 }
@@ -93,10 +93,10 @@ fn a_line_that_is_refused_leaves_its_neighbours() {
         "a value=1\nb\nb,x value=1\nb value\nb value=x\nb value=1 x\n{long} value=1\n\
          b{tags} value=1,other=2,text=\"x\"\n{name} a=1,b=2\nc,t=1,t=2 value=1\n"
     );
-    let answer = write(&daemon, "/api/v2/write", &lines);
-    assert_eq!(answer.fields["content-type"], "application/json");
-    let told: serde_json::Value = serde_json::from_str(&answer.text()).unwrap();
-    assert_eq!((answer.status, &told["code"]), (400, &"invalid".into()));
+    let response = write(&daemon, "/api/v2/write", &lines);
+    assert_eq!(response.fields["content-type"], "application/json");
+    let told: serde_json::Value = serde_json::from_str(&response.text()).unwrap();
+    assert_eq!((response.status, &told["code"]), (400, &"invalid".into()));
     assert_eq!(told["message"], told["error"]);
     let message = told["message"].as_str().unwrap();
     assert!(message.starts_with("2 taken, 8 refused:\n"), "{message}");
@@ -154,8 +154,8 @@ fn a_large_body_is_read_piece_by_piece() {
     assert_eq!(daemon.post_body("/api/v2/write", &fields, &gzip).status, 204);
     assert_eq!(daemon.sample("big{n=\"4999\"}"), 4999.0);
     assert_eq!(daemon.sample("quipu_input_samples_total{input=\"influx\"}"), 5000.0);
-    let answer = daemon.post_body("/write", &fields, &gzip[..gzip.len() / 2]);
-    answer.expect_refusal(400, "Content-Encoding says, gzip");
+    let response = daemon.post_body("/write", &fields, &gzip[..gzip.len() / 2]);
+    response.expect_refusal(400, "Content-Encoding says, gzip");
     // The last line of a body that is cut may be half of one.
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     encoder.write_all(b"whole value=12\nhalf value=12").unwrap();

@@ -4,9 +4,9 @@ use quipu_wire::{
     AnyFormat, BatchTimer, Counter, Framing, Gauge, Message, MetricType, MetricUnion,
 };
 
-use crate::common::{Answer, Daemon, Home};
+use crate::common::{Daemon, Home, Response};
 
-fn ingest(daemon: &Daemon, parameters: &str, body: &[u8]) -> Answer {
+fn ingest(daemon: &Daemon, parameters: &str, body: &[u8]) -> Response {
     daemon.post_body(&format!("/ingest{parameters}"), &[], body)
 }
 
@@ -32,8 +32,8 @@ fn every_format_is_taken_and_a_kill_loses_nothing() {
             BatchTimer { id: b"api.took", values: &[1.0, 2.0, 3.0] }.into(),
         ];
         let body = stream(format, Framing::Own, &messages);
-        let answer = ingest(&daemon, &format!("?format={}", format.name()), &body);
-        assert_eq!(answer.status, 204, "{}: {answer:?}", format.name());
+        let response = ingest(&daemon, &format!("?format={}", format.name()), &body);
+        assert_eq!(response.status, 204, "{}: {response:?}", format.name());
         sent += 1.0;
     }
     let mut daemon = daemon;
@@ -112,7 +112,7 @@ fn a_message_that_is_wrong_leaves_its_neighbours() {
         good,
     ];
     let format = AnyFormat::named("quipu").unwrap();
-    let answer = ingest(&daemon, "?format=quipu", &stream(format, Framing::Own, &messages));
+    let response = ingest(&daemon, "?format=quipu", &stream(format, Framing::Own, &messages));
     // A block of the stream has counters first, then batch timers, gauges and unions.
     for part in [
         "3 taken, 5 refused",
@@ -125,7 +125,7 @@ fn a_message_that_is_wrong_leaves_its_neighbours() {
         "message 8, at byte ",
         "a union needs the type of a metric",
     ] {
-        answer.expect_refusal(400, part);
+        response.expect_refusal(400, part);
     }
     assert_eq!(daemon.sample("good"), 2.0);
     // Where lengths tell where the next message begins, one that cannot be read is skipped.
@@ -133,8 +133,8 @@ fn a_message_that_is_wrong_leaves_its_neighbours() {
     let body = stream(format, Framing::U32Le, &[good]);
     let bad = [&3_u32.to_le_bytes()[..], b"bad"].concat();
     let whole = [&body[..], &bad, &body, &body[..body.len() - 1]].concat();
-    let answer = ingest(&daemon, "?format=bson&framing=u32le", &whole);
-    answer.expect_refusal(400, "2 taken, 2 refused:\nmessage 2: bson");
+    let response = ingest(&daemon, "?format=bson&framing=u32le", &whole);
+    response.expect_refusal(400, "2 taken, 2 refused:\nmessage 2: bson");
     assert_eq!(daemon.sample("good"), 4.0);
     let refused = "quipu_input_refused_total{input=\"ingest\",reason=\"malformed\"}";
     assert_eq!(daemon.sample(refused), 2.0);
@@ -157,14 +157,14 @@ fn large_messages_are_taken_in_steps_and_long_ids_are_refused() {
         Counter { id: b"hits", value: 2 }.into(),
     ];
     let format = AnyFormat::named("quipu").unwrap();
-    let answer = ingest(&daemon, "?format=quipu", &stream(format, Framing::Own, &messages));
+    let response = ingest(&daemon, "?format=quipu", &stream(format, Framing::Own, &messages));
     for part in [
         "3 taken, 3 refused",
         "message 3, at byte ",
         "message 4, at byte ",
         "the id has more than 65,536 bytes",
     ] {
-        answer.expect_refusal(400, part);
+        response.expect_refusal(400, part);
     }
     assert_eq!(daemon.sample("hits"), 3.0);
     assert_eq!(daemon.sample("took_count"), 100_000.0);

@@ -50,10 +50,10 @@ impl Prometheus {
     pub(crate) fn query(&self, query: &str) -> Option<f64> {
         let query: String = query.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let mut client = Client::connect(self.address).ok()?;
-        let answer = client.request("GET", &format!("/api/v1/query?query={query}")).ok()?;
+        let response = client.request("GET", &format!("/api/v1/query?query={query}")).ok()?;
         // Another status before it is ready.
-        let answer = (answer.status == 200).then(|| answer.json())?;
-        let result = &answer["data"]["result"];
+        let response = (response.status == 200).then(|| response.json())?;
+        let result = &response["data"]["result"];
         assert!(result.as_array().is_none_or(|series| series.len() <= 1), "{result}");
         result[0]["value"][1].as_str()?.parse().ok()
     }
@@ -83,8 +83,8 @@ fn send_until_killed(
 ) -> u64 {
     let mut client = Client::connect(address).unwrap();
     let mut number = 1;
-    while let Ok(answer) = client.post(target, &[], body(number).as_bytes()) {
-        assert!(answer.status < 300, "{answer:?}");
+    while let Ok(response) = client.post(target, &[], body(number).as_bytes()) {
+        assert!(response.status < 300, "{response:?}");
         answered.store(number, Ordering::SeqCst);
         number += 1;
     }
@@ -101,8 +101,8 @@ fn push(increment: u64) -> String {
 
 #[track_caller]
 fn post(daemon: &Daemon, target: &str, body: &str) {
-    let answer = daemon.post_body(target, &[], body.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body(target, &[], body.as_bytes());
+    assert!(response.status < 300, "{response:?}");
 }
 
 #[test]

@@ -146,7 +146,7 @@ fn top_of_a_large_table_is_computed_in_steps() {
     let hit = |key| format!("POST /hit/k{key}?n={key} HTTP/1.1\r\nHost: quipu\r\n\r\n");
     client.send((1..=3000).map(hit).collect::<String>()).unwrap();
     for key in 1..=3000 {
-        assert_eq!(client.answer().unwrap().count(), key);
+        assert_eq!(client.read_response().unwrap().count(), key);
     }
     let top = |most: u64| -> String {
         let line = |key| format!("{key:020} k{key}\n");
@@ -159,7 +159,7 @@ fn top_of_a_large_table_is_computed_in_steps() {
     }
     assert_eq!(daemon.get("/top?n=2").text(), top(2));
     for client in &mut clients {
-        (0..20).for_each(|_| assert!(client.answer().unwrap().text() == top(1000)));
+        (0..20).for_each(|_| assert!(client.read_response().unwrap().text() == top(1000)));
     }
 }
 

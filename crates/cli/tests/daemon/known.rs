@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quipu_wire::remote;
 
-use crate::common::{Answer, Daemon, Home, Random};
+use crate::common::{Daemon, Home, Random, Response};
 
 /// Totals, gauges, and what has no type but by its name.
 const NAMES: [&str; 7] = [
@@ -148,7 +148,7 @@ fn shown(daemon: &Daemon) -> Vec<String> {
     text.lines().filter(is_shown).map(str::to_owned).collect()
 }
 
-fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Answer {
+fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Response {
     let mut body = Vec::new();
     remote::compress(request, &mut body).unwrap();
     daemon.post_body("/api/v1/write", &[("Content-Type", content_type)], &body)

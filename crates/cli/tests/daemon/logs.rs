@@ -16,7 +16,7 @@ fn every_line_of_json_is_an_object() {
     daemon.get("/nothing\"%0a");
     let mut client = daemon.connect();
     client.send("NONSENSE\r\n\r\n").unwrap();
-    assert_eq!(client.answer().unwrap().status, 400);
+    assert_eq!(client.read_response().unwrap().status, 400);
     daemon.signal(rustix::process::Signal::TERM);
     let ended = daemon.wait();
     let lines: Vec<&str> = ended.stderr.lines().collect();
@@ -53,7 +53,7 @@ fn requests_are_not_logged() {
     }
     let mut client = daemon.connect();
     client.send("NONSENSE\r\n\r\n").unwrap();
-    assert_eq!(client.answer().unwrap().status, 400);
+    assert_eq!(client.read_response().unwrap().status, 400);
     // Nor do successful checkpoints.
     wait_until("a few checkpoints", || {
         daemon.get("/");
@@ -71,7 +71,7 @@ fn requests_are_logged_at_the_level_trace() {
         daemon.get("/rate?window=soon");
         let mut client = daemon.connect();
         client.send("NONSENSE\r\n\r\n").unwrap();
-        assert_eq!(client.answer().unwrap().status, 400);
+        assert_eq!(client.read_response().unwrap().status, 400);
         daemon.wait_for("a connection was opened");
         assert_eq!(daemon.wait_for("refused")["target"], "/rate?window=soon");
         daemon.wait_for("a connection was closed");
@@ -128,7 +128,7 @@ fn a_request_controls_no_terminal_that_shows_the_log() {
     let daemon = home.start(&["--log-level", "debug"]);
     let mut client = daemon.connect();
     client.send("GET /rate?window=\u{202e}\u{9b}2J HTTP/1.1\r\nHost: quipu\r\n\r\n").unwrap();
-    assert_eq!(client.answer().unwrap().status, 400);
+    assert_eq!(client.read_response().unwrap().status, 400);
     // The field has the characters, and the line has their escapes.
     let event = daemon.wait_for("refused");
     assert_eq!(event["target"], "/rate?window=\u{202e}\u{9b}2J");

@@ -12,8 +12,8 @@ fn a_daemon_that_serves_is_healthy_and_ready() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for target in ["/-/healthy", "/-/ready"] {
-        let answer = daemon.get(target);
-        assert_eq!((answer.status, answer.body.as_slice()), (200, b"ok\n".as_slice()));
+        let response = daemon.get(target);
+        assert_eq!((response.status, response.body.as_slice()), (200, b"ok\n".as_slice()));
     }
     assert_eq!(daemon.count("/rate"), 0);
 }
@@ -24,14 +24,14 @@ fn promtool_finds_no_fault() {
     let home = Home::new();
     let daemon = home.start(&[]);
     traffic(&daemon);
-    let answer = daemon.get("/metrics");
-    assert_eq!(answer.fields["content-type"], "text/plain; version=0.0.4; charset=utf-8");
+    let response = daemon.get("/metrics");
+    assert_eq!(response.fields["content-type"], "text/plain; version=0.0.4; charset=utf-8");
     let mut command = Command::new(promtool);
     command.args(["check", "metrics"]).stdin(Stdio::piped());
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    std::io::Write::write_all(&mut stdin, &answer.body).unwrap();
+    std::io::Write::write_all(&mut stdin, &response.body).unwrap();
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -73,8 +73,8 @@ fn the_parsers_of_prometheus_read_every_format() {
         "application/openmetrics-text;version=2.0.0;escaping=allow-utf-8",
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
     ] {
-        let answer = daemon.scrape(accept);
-        let samples = textparse(&answer.fields["content-type"], &answer.body);
+        let response = daemon.scrape(accept);
+        let samples = textparse(&response.fields["content-type"], &response.body);
         let events = samples.iter().find(|sample| sample["name"] == "quipu_events_total").unwrap();
         assert_eq!(
             (&events["value"], &events["type"]),
@@ -193,7 +193,7 @@ fn connections_give_their_memory_back() {
         .map(|_| {
             let mut client = daemon.connect();
             client.send(&request).unwrap();
-            assert_eq!(client.answer().unwrap().count(), 0);
+            assert_eq!(client.read_response().unwrap().count(), 0);
             client
         })
         .collect();
@@ -217,8 +217,8 @@ fn the_memory_of_a_large_response_goes_back() {
     };
     for start in (0..SERIES).step_by(2_000) {
         let text = lines(start..start + 2_000);
-        let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
-        assert_eq!(answer.status, 204, "{answer:?}");
+        let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+        assert_eq!(response.status, 204, "{response:?}");
     }
     let before = heap(daemon.id());
     for _ in 0..3 {
@@ -247,8 +247,8 @@ fn traffic(daemon: &Daemon) {
         ("GET", "/nothing", 404),
         ("POST", "/", 405),
     ] {
-        let answer = daemon.connect().request(method, target).unwrap();
-        assert_eq!(answer.status, status, "{method} {target}");
+        let response = daemon.connect().request(method, target).unwrap();
+        assert_eq!(response.status, status, "{method} {target}");
     }
     let long = "x".repeat(100_000);
     for (request, status) in [
@@ -260,7 +260,7 @@ fn traffic(daemon: &Daemon) {
     ] {
         let mut client = daemon.connect();
         client.send(&request).unwrap();
-        assert_eq!(client.answer().unwrap().status, status, "{:.60}", request);
+        assert_eq!(client.read_response().unwrap().status, status, "{:.60}", request);
     }
 }
 

@@ -38,16 +38,16 @@ fn the_description_has_the_routes_methods_and_codes_of_the_daemon() {
         let methods: BTreeSet<&str> = methods.collect();
         let target = path.replace(['{', '}'], "");
         for method in METHODS {
-            let answer = daemon.connect().request(method, &target).unwrap();
+            let response = daemon.connect().request(method, &target).unwrap();
             match operation(method) {
                 Some(operation) => {
-                    let code = answer.status.to_string();
+                    let code = response.status.to_string();
                     let is_described = operation["responses"].get(code).is_some();
-                    assert!(is_described, "{method} {path}: {answer:?}");
+                    assert!(is_described, "{method} {path}: {response:?}");
                 }
                 None => {
-                    assert_eq!(answer.status, 405, "{method} {path}");
-                    let allowed: BTreeSet<&str> = answer.fields["allow"].split(", ").collect();
+                    assert_eq!(response.status, 405, "{method} {path}");
+                    let allowed: BTreeSet<&str> = response.fields["allow"].split(", ").collect();
                     assert_eq!(methods, allowed, "{method} {path}");
                 }
             }

@@ -10,14 +10,14 @@ use flate2::write::GzEncoder;
 use quipu_wire::remote;
 use serde_json::json;
 
-use crate::common::{Answer, Daemon, Home};
+use crate::common::{Daemon, Home, Response};
 use crate::python;
 
 const PROTOBUF: &str = "application/x-protobuf";
 const JSON: &str = "application/json";
 
 /// Sends a body with these header fields.
-fn post(daemon: &Daemon, fields: &[(&str, &str)], body: &[u8]) -> Answer {
+fn post(daemon: &Daemon, fields: &[(&str, &str)], body: &[u8]) -> Response {
     let mut head =
         format!("POST /v1/metrics HTTP/1.1\r\nHost: quipu\r\nContent-Length: {}\r\n", body.len());
     for (name, value) in fields {
@@ -25,7 +25,7 @@ fn post(daemon: &Daemon, fields: &[(&str, &str)], body: &[u8]) -> Answer {
     }
     let mut client = daemon.connect();
     client.send([head.as_bytes(), b"\r\n", body].concat()).unwrap();
-    client.answer().unwrap()
+    client.read_response().unwrap()
 }
 
 /// A request with metrics of one resource and one scope.
@@ -102,8 +102,8 @@ fn every_type_of_data_is_shown() {
     let home = Home::new();
     let daemon = home.start(&[]);
     let body = all_types();
-    let answer = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
-    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+    let response = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
+    assert_eq!((response.status, response.text().as_str()), (200, "{}"));
     let with =
         |name: &str, labels: &str, value: &str| format!("{name}{{{LABELS}{labels}}} {value}");
     expect_lines(
@@ -131,12 +131,14 @@ fn every_type_of_data_is_shown() {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
     gzip.write_all(&bytes).unwrap();
     let gzip = gzip.finish().unwrap();
-    let answer = post(&daemon, &[("Content-Type", PROTOBUF), ("Content-Encoding", "gzip")], &gzip);
-    assert_eq!((answer.status, answer.body.len()), (200, 0));
-    assert_eq!(answer.fields["content-type"], PROTOBUF);
+    let response =
+        post(&daemon, &[("Content-Type", PROTOBUF), ("Content-Encoding", "gzip")], &gzip);
+    assert_eq!((response.status, response.body.len()), (200, 0));
+    assert_eq!(response.fields["content-type"], PROTOBUF);
     let zstd = zstd::encode_all(&bytes[..], 1).unwrap();
-    let answer = post(&daemon, &[("Content-Type", PROTOBUF), ("Content-Encoding", "zstd")], &zstd);
-    assert_eq!(answer.status, 200);
+    let response =
+        post(&daemon, &[("Content-Type", PROTOBUF), ("Content-Encoding", "zstd")], &zstd);
+    assert_eq!(response.status, 200);
     expect_lines(
         &daemon,
         &[
@@ -206,8 +208,8 @@ fn a_delta_that_is_sent_again_counts_once() {
             for _ in 0..2 {
                 for (n, time) in [(n, time), (7, time - 500), (7, 1000)] {
                     let body = delta(n, time);
-                    let answer = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
-                    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+                    let response = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
+                    assert_eq!((response.status, response.text().as_str()), (200, "{}"));
                 }
             }
             all += n;
@@ -258,8 +260,8 @@ fn totals_of_processes_that_are_alive_add_up_and_are_noticed() {
     ] {
         let daemon = home.start(&[]);
         let body = counted(total, start, time);
-        let answer = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
-        assert_eq!((answer.status, answer.text().as_str()), (200, text));
+        let response = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
+        assert_eq!((response.status, response.text().as_str()), (200, text));
         let line = |name: &str| format!("{name}{{{LABELS}}} {sum}");
         expect_lines(&daemon, &["hits_total", "took_count"].map(line));
         let overlaps = if text == "{}" { 0.0 } else { 2.0 };
@@ -287,8 +289,8 @@ fn delta_and_cumulative_data_of_one_name_add_up() {
                 bodies.reverse();
             }
             for body in bodies {
-                let answer = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
-                assert_eq!(answer.status, 200, "{answer:?}");
+                let response = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
+                assert_eq!(response.status, 200, "{response:?}");
             }
             expect_lines(&daemon, &[format!("hits_total{{{LABELS}}} {sum}")]);
             assert!(!daemon.get("/metrics").text().contains("not_shown{"));
@@ -349,8 +351,8 @@ fn refused_points_are_reported_and_the_rest_is_accepted() {
         {"name": "wrong", "histogram": {"aggregationTemporality": 1, "dataPoints": [{"count": 1,
             "bucketCounts": [1, 1], "explicitBounds": [1]}]}},
     ]));
-    let answer = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
-    let partial = &answer.json()["partialSuccess"];
+    let response = post(&daemon, &[("Content-Type", JSON)], body.as_bytes());
+    let partial = &response.json()["partialSuccess"];
     assert_eq!(partial["rejectedDataPoints"], "6");
     assert_eq!(
         partial["errorMessage"],
@@ -404,13 +406,13 @@ fn bodies_that_are_no_request_are_refused() {
     let status = |fields: &[(&str, &str)], body: &[u8]| post(&daemon, fields, body);
     status(&[], b"x").expect_refusal(415, "send application/x-protobuf or application/json");
     status(&[("Content-Type", "text/plain")], b"x").expect_refusal(415, "is not supported");
-    let answer = status(&[("Content-Type", PROTOBUF)], b"\x0a\x05\x0a");
-    assert_eq!((answer.status, answer.fields["content-type"].as_str()), (400, PROTOBUF));
-    assert_eq!(answer.body[..3], [0x08, 3, 0x12]);
-    answer.expect_refusal(400, "at byte");
-    let answer = status(&[("Content-Type", JSON)], b"{\"resourceMetrics\": 3}");
-    answer.expect_refusal(400, "a list for resourceMetrics at line 1 column 21");
-    assert_eq!(answer.fields["content-type"], JSON);
+    let response = status(&[("Content-Type", PROTOBUF)], b"\x0a\x05\x0a");
+    assert_eq!((response.status, response.fields["content-type"].as_str()), (400, PROTOBUF));
+    assert_eq!(response.body[..3], [0x08, 3, 0x12]);
+    response.expect_refusal(400, "at byte");
+    let response = status(&[("Content-Type", JSON)], b"{\"resourceMetrics\": 3}");
+    response.expect_refusal(400, "a list for resourceMetrics at line 1 column 21");
+    assert_eq!(response.fields["content-type"], JSON);
     let gzip = [("Content-Type", PROTOBUF), ("Content-Encoding", "gzip")];
     assert_eq!(status(&gzip, b"not gzip").status, 400);
     let br = [("Content-Type", PROTOBUF), ("Content-Encoding", "br")];
@@ -422,8 +424,8 @@ fn bodies_that_are_no_request_are_refused() {
     // Points before a fault are taken.
     let mut bytes = remote::metrics_request_from_json(counted(3, 1).as_bytes()).unwrap();
     bytes.push(0xff);
-    let answer = status(&[("Content-Type", PROTOBUF)], &bytes);
-    answer.expect_refusal(400, "1 data points before it were taken");
+    let response = status(&[("Content-Type", PROTOBUF)], &bytes);
+    response.expect_refusal(400, "1 data points before it were taken");
     expect_lines(&daemon, &[format!("hits_total{{{LABELS}}} 3")]);
 }
 
@@ -438,11 +440,11 @@ fn a_sender_without_room_is_asked_to_retry() {
         request(json!([{"name": "g", "gauge": {"dataPoints": points}}]))
     };
     // One series is that of target_info.
-    let answer = post(&daemon, &[("Content-Type", JSON)], many(0).as_bytes());
-    assert_eq!(answer.json()["partialSuccess"]["rejectedDataPoints"], "2");
-    let answer = post(&daemon, &[("Content-Type", JSON)], many(3).as_bytes());
-    answer.expect_refusal(503, "the limit on series is reached");
-    assert_eq!(answer.fields["retry-after"], "1");
+    let response = post(&daemon, &[("Content-Type", JSON)], many(0).as_bytes());
+    assert_eq!(response.json()["partialSuccess"]["rejectedDataPoints"], "2");
+    let response = post(&daemon, &[("Content-Type", JSON)], many(3).as_bytes());
+    response.expect_refusal(503, "the limit on series is reached");
+    assert_eq!(response.fields["retry-after"], "1");
 }
 
 #[track_caller]

@@ -240,8 +240,8 @@ fn value_of(value: &PointValue<'_>) -> (String, f64) {
 
 /// Imports text.
 pub(crate) fn text(daemon: &Daemon, text: &str) {
-    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(response.status < 300, "{response:?}");
 }
 
 /// Adds to metrics of all types: the counts of a run of events.
@@ -264,8 +264,8 @@ fn add(daemon: &Daemon) {
             {"count": 4, "sum": 2, "quantileValues": [{"quantile": 0.5, "value": 7}]}]}},
     ]}]}]});
     let fields = [("Content-Type", "application/json")];
-    let answer = daemon.post_body("/v1/metrics", &fields, request.to_string().as_bytes());
-    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+    let response = daemon.post_body("/v1/metrics", &fields, request.to_string().as_bytes());
+    assert_eq!((response.status, response.text().as_str()), (200, "{}"));
 }
 
 /// The lines of `/metrics` of a daemon, without its own.
@@ -335,8 +335,8 @@ fn the_classes_of_opentelemetry_read_the_requests() {
     let exemplar = "# TYPE traced counter\ntraced_total 5 \
                     # {trace_id=\"0123456789abcdef0123456789ABCDEF\",user=\"ada\"} 2 1.5\n# EOF\n";
     let fields = [("Content-Type", "application/openmetrics-text")];
-    let answer = daemon.post_body("/api/v1/import/prometheus", &fields, exemplar.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body("/api/v1/import/prometheus", &fields, exemplar.as_bytes());
+    assert!(response.status < 300, "{response:?}");
     add_of_programs(&daemon);
     daemon.stop();
     let traced = receiver.last("traced_total").unwrap();
@@ -376,8 +376,8 @@ fn a_gauge_that_is_gone_is_marked_once() {
         let more = ["--otlp-temporality", temporality, "--otlp-resource", "a.b=c=d, e"];
         let daemon = home.start(&[&flags[..], &more].concat());
         let group = "/metrics/job/batch";
-        let answer = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
-        assert!(answer.status < 300, "{answer:?}");
+        let response = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
+        assert!(response.status < 300, "{response:?}");
         let level = receiver.expect("level", "gauge 2.0");
         assert!(daemon.connect().request("DELETE", group).unwrap().status < 300);
         wait_until("a mark", || receiver.last(&level.series).unwrap().is_end);

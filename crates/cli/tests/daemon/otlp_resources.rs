@@ -102,8 +102,8 @@ pub(crate) fn add_of_programs(daemon: &Daemon) {
     };
     let request = json!({"resourceMetrics": [of_program("cart"), of_program("till")]});
     let fields = [("Content-Type", "application/json")];
-    let answer = daemon.post_body("/v1/metrics", &fields, request.to_string().as_bytes());
-    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+    let response = daemon.post_body("/v1/metrics", &fields, request.to_string().as_bytes());
+    assert_eq!((response.status, response.text().as_str()), (200, "{}"));
 }
 
 #[test]

@@ -212,8 +212,8 @@ fn shown(labels: &[Label<'_>]) -> String {
 /// Imports the total of a counter.
 pub(crate) fn import(daemon: &Daemon, total: u64) {
     let text = format!("# TYPE hits_total counter\nhits_total {total}\n");
-    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(response.status < 300, "{response:?}");
 }
 
 pub(crate) fn count(daemon: &Daemon, message: &str) -> usize {
@@ -255,8 +255,8 @@ fn all_series_of_the_page_are_sent() {
         "--external-label",
         "region=eu",
     ]);
-    let answer = daemon.post_body("/api/v1/import/prometheus", &[], TEXT.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body("/api/v1/import/prometheus", &[], TEXT.as_bytes());
+    assert!(response.status < 300, "{response:?}");
     let hits = receiver.expect("hits_total{path=\"/a b\",region=\"eu\"}", 5.0);
     assert_eq!((hits.series_type, hits.timestamp_ms % 100), (SeriesType::Counter, 0));
     // The counter began when it came in, which may be after the snapshot was due.
@@ -276,7 +276,7 @@ fn all_series_of_the_page_are_sent() {
     }
     let name = format!("receiver=\"{}\"", receiver.url);
     // A response is counted after the receiver has sent it.
-    let sample = |what: &str| daemon.sample(&format!("quipu_remote_write_{what}{{{name}}}"));
+    let sample = |metric: &str| daemon.sample(&format!("quipu_remote_write_{metric}{{{name}}}"));
     wait_until("a count", || sample("samples_sent_total") > 0.0 && sample("version") == 2.0);
     assert!(!daemon.get("/metrics").text().contains("quipu_remote_write_samples_failed_total{"));
 }
@@ -301,8 +301,8 @@ fn a_snapshot_has_a_push_whole_or_not_at_all() {
             for _ in 0..10 {
                 pushes += 1;
                 let body = body(pushes);
-                let answer = client.post("/metrics/job/a", &[], body.as_bytes()).unwrap();
-                assert_eq!(answer.status, 200);
+                let response = client.post("/metrics/job/a", &[], body.as_bytes()).unwrap();
+                assert_eq!(response.status, 200);
             }
             receiver.see(|requests| {
                 let mut snapshots = by_time(requests);
@@ -329,8 +329,8 @@ fn a_series_that_is_gone_gets_a_mark_of_its_end() {
     let receiver = Receiver::start(&home, 0, |_, _| Reply::Taken);
     let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "100ms"]);
     let group = "/metrics/job/batch";
-    let answer = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
+    assert!(response.status < 300, "{response:?}");
     let level = receiver.expect("level{job=\"batch\"}", 2.0);
     assert!(daemon.connect().request("DELETE", group).unwrap().status < 300);
     wait_until("a mark", || receiver.last(&level.series).unwrap().is_stale);
@@ -360,14 +360,14 @@ fn a_mark_is_kept_while_a_request_of_each_snapshot_fails() {
     let daemon = home.start(&["--remote-write", &receiver.url, "--remote-write-interval", "1s"]);
     let text = (0..25_000).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
     let text = format!("# TYPE filler gauge\n{text}");
-    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(response.status < 300, "{response:?}");
     wait_until("a failure", || {
         receiver.see(|requests| requests.iter().any(|one| has(one, "filler{n=\"0\"}")))
     });
     let group = "/metrics/job/batch";
-    let answer = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body(group, &[], b"# TYPE level gauge\nlevel 2\n");
+    assert!(response.status < 300, "{response:?}");
     let level = receiver.expect("level{job=\"batch\"}", 2.0);
     assert!(daemon.connect().request("DELETE", group).unwrap().status < 300);
     wait_until("a mark", || receiver.last(&level.series).unwrap().is_stale);
@@ -571,8 +571,8 @@ write_relabel_configs:
         "--external-label",
         "secret=x,y",
     ]);
-    let answer = daemon.post_body("/api/v1/import/prometheus", &[], TEXT.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body("/api/v1/import/prometheus", &[], TEXT.as_bytes());
+    assert!(response.status < 300, "{response:?}");
     receiver.expect("visits_total{path=\"a b\",region=\"eu\"}", 5.0);
     receiver.expect("took_seconds_count{region=\"eu\"}", 4.0);
     receiver.see(|requests| {
@@ -589,8 +589,8 @@ write_relabel_configs:
     };
     assert!(count("dropped", 1, "drop") >= 3.0);
     assert!(count("changed", 4, "replace") >= 1.0);
-    let answer = daemon.get("/metrics").text();
-    assert!(answer.contains("hits_total{path=\"/a b\"} 5"), "{answer}");
+    let response = daemon.get("/metrics").text();
+    assert!(response.contains("hits_total{path=\"/a b\"} 5"), "{response}");
 }
 
 #[test]

@@ -23,9 +23,9 @@ const ESCAPINGS: [&str; 4] = ["allow-utf-8", "underscores", "dots", "values"];
 fn expect_readable(daemon: &Daemon) {
     for format in FORMATS {
         for escaping in ESCAPINGS {
-            let answer = daemon.scrape(&format!("{format};escaping={escaping}"));
-            let content_type = &answer.fields["content-type"];
-            let samples = textparse(content_type, &answer.body);
+            let response = daemon.scrape(&format!("{format};escaping={escaping}"));
+            let content_type = &response.fields["content-type"];
+            let samples = textparse(content_type, &response.body);
             let mut series = HashSet::new();
             for sample in &samples {
                 let labels = sample["labels"].to_string();

@@ -6,27 +6,27 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use crate::common::{Answer, Client, Daemon, Home, wait_until};
+use crate::common::{Client, Daemon, Home, Response, wait_until};
 use crate::python;
 
-fn send(client: &mut Client, method: &str, path: &str, header: &str, body: &[u8]) -> Answer {
+fn send(client: &mut Client, method: &str, path: &str, header: &str, body: &[u8]) -> Response {
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: quipu\r\n{header}Content-Length: {}\r\n\r\n",
         body.len()
     );
     client.send([head.as_bytes(), body].concat()).unwrap();
-    client.answer().unwrap()
+    client.read_response().unwrap()
 }
 
 impl Daemon {
-    pub(crate) fn push(&self, method: &str, path: &str, body: &str) -> Answer {
+    pub(crate) fn push(&self, method: &str, path: &str, body: &str) -> Response {
         send(&mut self.connect(), method, path, "", body.as_bytes())
     }
 
     #[track_caller]
     fn put(&self, path: &str, body: &str) {
-        let answer = self.push("PUT", path, body);
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let response = self.push("PUT", path, body);
+        assert_eq!(response.status, 200, "{response:?}");
     }
 
     /// The series with a job, without the times of pushes.
@@ -48,8 +48,8 @@ fn put_replaces_a_group_and_post_its_families() {
     let daemon = home.start(&[]);
     daemon.put("/metrics/job/a", "# HELP x Of a.\n# TYPE x gauge\nx 1\ny{k=\"1\"} 2\ny 3\n");
     daemon.put("/metrics/job/a/instance/i", "# TYPE x gauge\nx{job=\"z\"} 4\n");
-    let answer = daemon.push("POST", "/metrics/job/a", "y{k=\"2\"} 5\nz 6\n");
-    assert_eq!((answer.status, &*answer.text()), (200, ""));
+    let response = daemon.push("POST", "/metrics/job/a", "y{k=\"2\"} 5\nz 6\n");
+    assert_eq!((response.status, &*response.text()), (200, ""));
     let expected = [
         "x{instance=\"\",job=\"a\"} 1",
         "x{instance=\"i\",job=\"a\"} 4",
@@ -132,8 +132,8 @@ fn a_push_without_room_is_refused() {
     let daemon = home.start(&["--series", "8"]);
     daemon.put("/metrics/job/b", "x 1\n");
     let body: String = (0..7).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
-    let answer = daemon.push("PUT", "/metrics/job/a", &body);
-    answer.expect_refusal(400, "4 of 7 series were not taken, the others were");
+    let response = daemon.push("PUT", "/metrics/job/a", &body);
+    response.expect_refusal(400, "4 of 7 series were not taken, the others were");
     assert_eq!(daemon.pushed().len(), 4);
     // The index forgets what was not taken.
     let listed = || {
@@ -149,8 +149,8 @@ fn a_push_without_room_is_refused() {
         // A repetition is answered as the push was, and adds nothing.
         let body = "# TYPE x untyped\nx{n=\"0\"} 1\nx{n=\"9\"} 1\n";
         let path = "/metrics/job/a?mode=add&gauges=sum";
-        let answer = send(&mut daemon.connect(), "POST", path, header, body.as_bytes());
-        answer.expect_refusal(400, "1 of 2 series were not taken");
+        let response = send(&mut daemon.connect(), "POST", path, header, body.as_bytes());
+        response.expect_refusal(400, "1 of 2 series were not taken");
         assert_eq!(daemon.sample("x{instance=\"\",job=\"a\",n=\"0\"}"), 1.0);
         assert_eq!(listed(), 3);
     }
@@ -163,8 +163,8 @@ fn a_push_without_room_is_refused() {
     assert_eq!(daemon.push("DELETE", "/metrics/job/a", "").status, 202);
     daemon.put("/metrics/job/c", "x 1\n");
     let body: String = (0..9).map(|n| format!("x{{n=\"{n}\"}} {n}\n")).collect();
-    let answer = daemon.push("PUT", "/metrics/job/a", &body);
-    answer.expect_refusal(400, "a push has at most 8 series");
+    let response = daemon.push("PUT", "/metrics/job/a", &body);
+    response.expect_refusal(400, "a push has at most 8 series");
     assert!(!daemon.get("/metrics").text().contains("job=\"a\""));
 }
 
@@ -227,8 +227,8 @@ fn pushes_of_several_clients_add_up() {
     let mut client = daemon.connect();
     let header = "Quipu-Push-Id: 17\r\n";
     for _ in 0..3 {
-        let answer = send(&mut client, "POST", "/metrics/job/batch-1", header, body.as_bytes());
-        assert_eq!(answer.status, 200);
+        let response = send(&mut client, "POST", "/metrics/job/batch-1", header, body.as_bytes());
+        assert_eq!(response.status, 200);
     }
     assert_eq!(of("c_total"), 202.0);
 
@@ -363,8 +363,8 @@ fn a_scrape_sees_a_push_whole_or_not_at_all() {
             let mut client = Client::connect(address).unwrap();
             for value in 1..40 {
                 let body = body(value);
-                let answer = send(&mut client, "PUT", "/metrics/job/a", "", body.as_bytes());
-                assert_eq!(answer.status, 200);
+                let response = send(&mut client, "PUT", "/metrics/job/a", "", body.as_bytes());
+                assert_eq!(response.status, 200);
             }
             is_over.store(true, Ordering::Release);
         });
@@ -446,8 +446,8 @@ fn no_push_or_import_makes_a_page_that_readers_refuse() {
     let text = "# TYPE build_x info\n# UNIT build_x x\nbuild_x_info{v=\"1\"} 1\n\
         # TYPE took_seconds counter\n# UNIT took_seconds seconds\ntook_seconds_total 1\n# EOF\n";
     let header = "Content-Type: application/openmetrics-text; version=1.0.0\r\n";
-    let answer = send(&mut daemon.connect(), "PUT", "/metrics/job/a", header, text.as_bytes());
-    assert_eq!(answer.status, 200, "{answer:?}");
+    let response = send(&mut daemon.connect(), "PUT", "/metrics/job/a", header, text.as_bytes());
+    assert_eq!(response.status, 200, "{response:?}");
     let page = daemon.scrape("application/openmetrics-text;version=1.0.0").text();
     assert!(page.contains("\nbuild_x_info{instance=\"\",job=\"a\",v=\"1\"} 1\n"), "{page}");
     assert!(page.contains("# UNIT took_seconds seconds\n"), "{page}");

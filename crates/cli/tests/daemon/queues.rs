@@ -11,7 +11,7 @@ use crate::outputs::{Receiver, Reply, Request, daemon_url, import};
 /// The series that exist in all snapshots, whose samples tell which snapshots came in.
 const PROBE: &str = "quipu_keys_capacity";
 
-/// The times at which a series has samples, sorted. With the receiver's answer to those requests.
+/// The times at which a series has samples, sorted. With the receiver's response to these requests.
 fn times(receiver: &Receiver, series: &str) -> Vec<i64> {
     receiver.see(|requests| {
         let samples = requests.iter().flat_map(|request| &request.samples);
@@ -88,7 +88,8 @@ fn no_snapshot_is_left_out_while_a_receiver_fails() {
     let mut flags = queued(&receiver.url);
     flags[3] = "1s";
     let daemon = home.start(&flags);
-    let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
+    let name =
+        |metric: &str| format!("quipu_remote_write_{metric}{{receiver=\"{}\"}}", receiver.url);
     wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 4.0);
     assert!(daemon.sample(&name("queue_oldest_age_seconds")) > 0.0);
     assert!(daemon.sample(&name("queue_size_bytes")) > 0.0);
@@ -152,7 +153,8 @@ fn requests_of_the_queue_that_a_receiver_refuses_are_dropped() {
         }
     });
     let daemon = home.start(&queued(&receiver.url));
-    let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
+    let name =
+        |metric: &str| format!("quipu_remote_write_{metric}{{receiver=\"{}\"}}", receiver.url);
     wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 2.0);
     let last = receiver.see(|requests| requests.last().unwrap().samples[0].timestamp_ms);
     *opened.lock().unwrap() = Some(last + 1);
@@ -170,8 +172,8 @@ fn requests_of_the_queue_that_a_receiver_refuses_are_dropped() {
 fn a_refusal_that_is_not_about_samples_drops_nothing() {
     let home = Home::new();
     let opened = Arc::new(Mutex::new(None::<i64>));
-    let answers = Arc::new(Mutex::new(Vec::<(i64, bool)>::new()));
-    let (open, given) = (Arc::clone(&opened), Arc::clone(&answers));
+    let responses = Arc::new(Mutex::new(Vec::<(i64, bool)>::new()));
+    let (open, given) = (Arc::clone(&opened), Arc::clone(&responses));
     // Takes new samples, and older ones once it has refused three requests with them.
     let receiver = Receiver::start(&home, 0, move |_, request| {
         let time = request.samples[0].timestamp_ms;
@@ -190,21 +192,22 @@ fn a_refusal_that_is_not_about_samples_drops_nothing() {
         }
     });
     let daemon = home.start(&queued(&receiver.url));
-    let name = |what: &str| format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url);
+    let name =
+        |metric: &str| format!("quipu_remote_write_{metric}{{receiver=\"{}\"}}", receiver.url);
     wait_until("a queue", || daemon.sample(&name("queue_requests")) >= 4.0);
     let last = receiver.see(|requests| requests.last().unwrap().samples[0].timestamp_ms);
     *opened.lock().unwrap() = Some(last + 1);
     daemon.wait_for("the receiver refuses requests of the queue, which wait");
     let refused = || {
-        let answers = answers.lock().unwrap();
-        let times = answers.iter().filter(|(_, is_taken)| !*is_taken);
+        let responses = responses.lock().unwrap();
+        let times = responses.iter().filter(|(_, is_taken)| !*is_taken);
         times.map(|(time, _)| *time).collect::<Vec<_>>()
     };
     wait_until("refusals", || refused().len() == 3);
     wait_until("an empty queue", || daemon.sample(&name("queue_requests")) == 0.0);
     // New requests may have been refused, too, if they had to wait.
     for time in refused() {
-        assert!(answers.lock().unwrap().contains(&(time, true)), "{time}");
+        assert!(responses.lock().unwrap().contains(&(time, true)), "{time}");
     }
     let dropped = format!(
         "quipu_remote_write_queue_dropped_samples_total{{receiver=\"{}\",reason=\"refused\"}}",
@@ -225,8 +228,8 @@ fn a_request_that_always_fails_does_not_hold_up_others() {
     let daemon = home.start(&queued(&receiver.url));
     let text = (0..25_000).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
     let text = format!("# TYPE filler gauge\n{text}");
-    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(response.status < 300, "{response:?}");
     let counts = || {
         receiver.see(|requests| {
             let stuck = requests.iter().filter(|request| is_stuck(request)).count();

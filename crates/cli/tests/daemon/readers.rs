@@ -18,11 +18,11 @@ fn connect(daemon: &Daemon) -> TcpStream {
 
 /// The value of a counter, by a page that needs little room.
 fn counter(daemon: &Daemon, name: &str, labels: &str) -> f64 {
-    let answer = daemon.get(&format!("/metrics?name[]={name}"));
-    let text = answer.text();
+    let response = daemon.get(&format!("/metrics?name[]={name}"));
+    let text = response.text();
     let start = format!("{name}{labels} ");
     let line = text.lines().find_map(|line| line.strip_prefix(&start));
-    line.unwrap_or_else(|| panic!("{answer:?}")).parse().unwrap()
+    line.unwrap_or_else(|| panic!("{response:?}")).parse().unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::common::{Answer, Daemon, Home, wait_until};
+use crate::common::{Daemon, Home, Response, wait_until};
 
 #[test]
 fn refusals_of_parameters_name_the_way_out() {
@@ -32,10 +32,10 @@ fn refusals_of_parameters_name_the_way_out() {
         ("/top?n=-1", "give a whole number"),
         ("/top?window=1m", "unknown parameter \"window\"; this route takes n"),
     ] {
-        let answer = daemon.get(target);
-        answer.expect_refusal(400, part);
-        assert!(answer.fields["content-type"].starts_with("text/plain"), "{answer:?}");
-        assert!(answer.text().ends_with('\n') && !answer.fields.contains_key("connection"));
+        let response = daemon.get(target);
+        response.expect_refusal(400, part);
+        assert!(response.fields["content-type"].starts_with("text/plain"), "{response:?}");
+        assert!(response.text().ends_with('\n') && !response.fields.contains_key("connection"));
     }
     for (target, part) in [
         ("/hit/", "the key is empty; give one after the slash"),
@@ -54,8 +54,8 @@ fn an_unknown_path_gets_the_list_of_routes() {
     let home = Home::new();
     let daemon = home.start(&[]);
     for target in ["/nothing", "/rates", "/hit", "/-/", "/-/alive", "/top/", "/metrics/x", "//"] {
-        let answer = daemon.get(target);
-        answer.expect_refusal(404, &format!("nothing at {target}; the routes are /, /rate,"));
+        let response = daemon.get(target);
+        response.expect_refusal(404, &format!("nothing at {target}; the routes are /, /rate,"));
     }
     daemon.post("/hit").expect_refusal(404, "/hit/{key}");
     daemon.get("*").expect_refusal(404, "the routes are /");
@@ -71,9 +71,9 @@ fn a_refused_method_gets_the_allowed_ones() {
     let daemon = home.start(&[]);
     let read_only = ["/", "/rate", "/rate/k", "/top", "/metrics", "/-/healthy", "/-/ready"];
     let expect = |method: &str, target: &str, allow: &str| {
-        let answer = daemon.connect().request(method, target).unwrap();
-        assert_eq!(answer.status, 405, "{method} {target}");
-        assert_eq!(answer.fields["allow"], allow, "{method} {target}");
+        let response = daemon.connect().request(method, target).unwrap();
+        assert_eq!(response.status, 405, "{method} {target}");
+        assert_eq!(response.fields["allow"], allow, "{method} {target}");
     };
     for target in read_only {
         for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
@@ -145,7 +145,7 @@ fn a_line_over_the_limit_is_414() {
     }
     let mut client = daemon.connect();
     client.send(format!("GET /{}", "x".repeat(2000))).unwrap();
-    client.answer().unwrap().expect_refusal(414, "longer than 2000 bytes");
+    client.read_response().unwrap().expect_refusal(414, "longer than 2000 bytes");
     // A target within the limit is not refused for its length alone.
     assert_eq!(daemon.get(&format!("/{}", "x".repeat(1800))).status, 404);
 }
@@ -218,20 +218,20 @@ fn a_connection_too_many_is_503() {
     first.send("GET / HTTP/1.1\r\n").unwrap();
     wait_until("the connection is open", || daemon.get("/metrics").status == 503);
     for path in ["/-/healthy", "/-/ready"] {
-        let answer = daemon.get(path);
-        assert_eq!((answer.status, &answer.text()[..]), (200, "ok\n"));
-        assert_eq!(answer.fields["connection"], "close");
+        let response = daemon.get(path);
+        assert_eq!((response.status, &response.text()[..]), (200, "ok\n"));
+        assert_eq!(response.fields["connection"], "close");
     }
     let mut second = daemon.connect();
     second.send("GET / HTTP/1.1\r\nHost: quipu\r\n\r\n").unwrap();
-    let answer = second.answer().unwrap();
-    answer.expect_refusal(503, "too many connections, try again");
-    assert_eq!(answer.fields["retry-after"], "1");
-    assert_eq!(answer.fields["connection"], "close");
+    let response = second.read_response().unwrap();
+    response.expect_refusal(503, "too many connections, try again");
+    assert_eq!(response.fields["retry-after"], "1");
+    assert_eq!(response.fields["connection"], "close");
     second.expect_end();
     // The first connection is still served, and makes room when it closes.
     first.send("Host: quipu\r\n\r\n").unwrap();
-    assert_eq!(first.answer().unwrap().count(), 1);
+    assert_eq!(first.read_response().unwrap().count(), 1);
     assert_eq!(first.request("GET", "/").unwrap().count(), 2);
     drop(first);
     wait_until("there is room again", || daemon.get("/rate").status == 200);
@@ -243,10 +243,10 @@ fn a_connection_too_many_is_503() {
 }
 
 /// Sends bytes on a new connection and reads the response.
-fn exchange(daemon: &Daemon, request: &str) -> Answer {
+fn exchange(daemon: &Daemon, request: &str) -> Response {
     let mut client = daemon.connect();
     client.send(request).unwrap();
-    client.answer().unwrap()
+    client.read_response().unwrap()
 }
 
 /// Expects the request to be refused with this text, and its connection to be closed cleanly.
@@ -254,9 +254,9 @@ fn exchange(daemon: &Daemon, request: &str) -> Answer {
 fn expect_closed(daemon: &Daemon, request: &str, status: u16, part: &str) {
     let mut client = daemon.connect();
     client.send(request).unwrap();
-    let answer = client.answer().unwrap();
-    answer.expect_refusal(status, part);
-    assert_eq!(answer.fields["connection"], "close", "{answer:?}");
+    let response = client.read_response().unwrap();
+    response.expect_refusal(status, part);
+    assert_eq!(response.fields["connection"], "close", "{response:?}");
     client.expect_end();
 }
 
@@ -280,9 +280,12 @@ fn a_source_over_its_rate_is_refused_for_a_while() {
         ("/v1/metrics", "{}"),
     ] {
         let fields = if target == "/v1/metrics" { &json[..] } else { &[] };
-        let answer = daemon.post_body(target, fields, body.as_bytes());
-        assert!(answer.fields["retry-after"].parse::<u64>().unwrap() >= 1, "{target} {answer:?}");
-        answer.expect_refusal(429, "--sample-rate-per-source");
+        let response = daemon.post_body(target, fields, body.as_bytes());
+        assert!(
+            response.fields["retry-after"].parse::<u64>().unwrap() >= 1,
+            "{target} {response:?}"
+        );
+        response.expect_refusal(429, "--sample-rate-per-source");
     }
     // The sender of the datagram has the same address.
     let sender = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
@@ -307,8 +310,8 @@ fn texts_of_influxdb_are_paid_for() {
     let fields: Vec<_> = (0..500).map(|n| format!("f{n}=\"x\"")).collect();
     let line = format!("x {}\n", fields.join(","));
     assert_eq!(daemon.post_body("/write", &[], line.as_bytes()).status, 204);
-    let answer = daemon.post_body("/write", &[], b"x value=1\n");
-    answer.expect_refusal(429, "--sample-rate-per-source");
+    let response = daemon.post_body("/write", &[], b"x value=1\n");
+    response.expect_refusal(429, "--sample-rate-per-source");
     daemon.stop();
 }
 
@@ -326,7 +329,8 @@ fn pushes_at_the_same_time_share_the_rate_of_their_source() {
         client.send(format!("PUT /metrics/job/{job} {head}{most}")).unwrap();
     }
     clients.iter_mut().for_each(|client| client.send(last).unwrap());
-    let responses: Vec<_> = clients.iter_mut().map(|client| client.answer().unwrap()).collect();
+    let responses: Vec<_> =
+        clients.iter_mut().map(|client| client.read_response().unwrap()).collect();
     let (taken, refused): (Vec<_>, Vec<_>) = responses.iter().partition(|one| one.status == 200);
     assert_eq!(taken.len(), 1, "{responses:?}");
     refused.iter().for_each(|one| one.expect_refusal(429, "--sample-rate-per-source"));

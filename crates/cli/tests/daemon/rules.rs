@@ -18,7 +18,7 @@ fn count(daemon: &Daemon, name: &str, instance: &str) {
     let head = "POST /v1/metrics HTTP/1.1\r\nHost: quipu\r\nContent-Type: application/json";
     let mut client = daemon.connect();
     client.send(format!("{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())).unwrap();
-    assert_eq!(client.answer().unwrap().status, 200);
+    assert_eq!(client.read_response().unwrap().status, 200);
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn totals_of_many_sources_are_summed() {
             }
         }
         for _ in 0..2 {
-            let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
-            assert_eq!(answer.status, 204, "{answer:?}");
+            let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+            assert_eq!(response.status, 204, "{response:?}");
         }
         assert_eq!(daemon.sample("hits_total{job=\"j\"}"), sum);
         assert_eq!(daemon.sample("took_bucket{le=\"1\"}"), sum);

@@ -162,37 +162,37 @@ fn expect_valid(daemon: &Daemon) {
         "application/openmetrics-text;version=2.0.0;escaping=allow-utf-8",
         "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited",
     ] {
-        let answer = daemon.scrape(accept);
+        let response = daemon.scrape(accept);
         let mut known = HashSet::new();
-        for mut sample in textparse(&answer.fields["content-type"], &answer.body) {
+        for mut sample in textparse(&response.fields["content-type"], &response.body) {
             let [name, labels] = ["name", "labels"].map(|field| sample[field].take().to_string());
             assert!(known.insert((name.clone(), labels.clone())), "{name}{labels} twice");
         }
         assert!(known.len() > 10, "{known:?}");
     }
     for accept in ["text/plain", "application/openmetrics-text;version=1.0.0"] {
-        let answer = daemon.scrape(accept);
-        textparse(&answer.fields["content-type"], &answer.body);
-        let lines = answer.text();
+        let response = daemon.scrape(accept);
+        textparse(&response.fields["content-type"], &response.body);
+        let lines = response.text();
         let mut heads = HashSet::new();
         for line in lines.lines().filter(|line| line.starts_with("# TYPE ")) {
             assert!(heads.insert(line.split(' ').nth(2)), "{line} twice in {lines}");
         }
         let home = Home::new();
-        fs::write(home.path("all"), &answer.body).unwrap();
+        fs::write(home.path("all"), &response.body).unwrap();
         if accept == "text/plain" {
             let mut command = Command::new(&promtool);
             command.args(["check", "metrics"]).stdin(File::open(home.path("all")).unwrap());
             let output = command.output().unwrap();
             // 3 is for names that are against conventions.
             let is_read = matches!(output.status.code(), Some(0 | 3));
-            assert!(is_read, "{output:?}\n{}", answer.text());
+            assert!(is_read, "{output:?}\n{}", response.text());
         }
         let mut check = home.command();
         check.args(["check", "metrics", "all"]);
         let ended = home.finish(check);
         let is_read = matches!(ended.status.code(), Some(0 | 3));
-        assert!(is_read, "{}{}\n{}", ended.stdout, ended.stderr, answer.text());
+        assert!(is_read, "{}{}\n{}", ended.stdout, ended.stderr, response.text());
     }
 }
 

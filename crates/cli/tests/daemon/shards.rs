@@ -20,8 +20,8 @@ fn sharded<'a>(url: &'a str, shards: &'a str, interval: &'a str) -> [&'a str; 6]
 fn fill(daemon: &Daemon, count: usize) {
     let text = (0..count).map(|n| format!("filler{{n=\"{n}\"}} 1\n")).collect::<String>();
     let text = format!("# TYPE filler gauge\n{text}");
-    let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+    assert!(response.status < 300, "{response:?}");
 }
 
 /// The series on each connection.
@@ -44,8 +44,8 @@ fn by_series(requests: &[Request]) -> BTreeMap<&str, Vec<i64>> {
 }
 
 /// A metric of the daemon about a receiver.
-fn metric(daemon: &Daemon, what: &str, receiver: &Receiver) -> f64 {
-    daemon.sample(&format!("quipu_remote_write_{what}{{receiver=\"{}\"}}", receiver.url))
+fn metric(daemon: &Daemon, name: &str, receiver: &Receiver) -> f64 {
+    daemon.sample(&format!("quipu_remote_write_{name}{{receiver=\"{}\"}}", receiver.url))
 }
 
 #[test]
@@ -199,8 +199,8 @@ fn a_mark_of_the_end_comes_from_the_shard_of_its_series() {
     let text = (0..40).map(|n| format!("level{{n=\"{n}\"}} 2\n")).collect::<String>();
     let text = format!("# TYPE level gauge\n{text}");
     let group = "/metrics/job/batch";
-    let answer = daemon.post_body(group, &[], text.as_bytes());
-    assert!(answer.status < 300, "{answer:?}");
+    let response = daemon.post_body(group, &[], text.as_bytes());
+    assert!(response.status < 300, "{response:?}");
     let levels = |is_stale: bool| {
         receiver.see(|requests| {
             let samples = requests.iter().flat_map(|request| {
@@ -326,8 +326,8 @@ fn a_shard_whose_new_requests_are_refused_holds_up_no_queue() {
         let daemon = start("1");
         // In the shard with the number 2.
         let text = "# TYPE hits counter\nhits_total{n=\"3\"} 1\n";
-        let answer = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
-        assert!(answer.status < 300, "{answer:?}");
+        let response = daemon.post_body("/api/v1/import/prometheus", &[], text.as_bytes());
+        assert!(response.status < 300, "{response:?}");
         let waiting = format!("quipu_remote_write_queue_requests{{receiver=\"{url}\"}}");
         wait_until("requests in the queue", || daemon.sample(&waiting) >= 4.0);
         daemon.kill();

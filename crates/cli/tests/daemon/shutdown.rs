@@ -60,9 +60,9 @@ fn a_partial_request_can_end_in_the_drain_time() {
         idle.expect_end();
         wait_until("the listener closes", || Client::connect(address).is_err());
         half.send("rest").unwrap();
-        let answer = half.answer().unwrap();
-        assert_eq!(answer.count(), count);
-        assert_eq!(answer.fields["connection"], "close");
+        let response = half.read_response().unwrap();
+        assert_eq!(response.count(), count);
+        assert_eq!(response.fields["connection"], "close");
         half.expect_end();
         let ended = daemon.wait();
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
@@ -85,7 +85,7 @@ fn a_request_that_does_not_end_is_cut_after_the_drain_time() {
     let ended = daemon.wait();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     assert!(begun.elapsed() >= Duration::from_millis(300), "{:?}", begun.elapsed());
-    assert!(half.answer().is_err());
+    assert!(half.read_response().is_err());
     // Requests without a response were not counted.
     let daemon = home.start(&[]);
     assert_eq!(daemon.opened()["left_open"], false);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::thread;
 
-use crate::common::{Answer, Client, Daemon, Home, Random, wait_until};
+use crate::common::{Client, Daemon, Home, Random, Response, wait_until};
 
 /// The lines of programs; `@` stands for a value. The last two contradict others.
 const BODIES: [&str; 5] = [
@@ -52,13 +52,13 @@ impl Random {
     }
 }
 
-fn send(client: &mut Client, method: &str, path: &str, body: &str) -> Answer {
+fn send(client: &mut Client, method: &str, path: &str, body: &str) -> Response {
     let length = body.len();
     let request = format!(
         "{method} {path} HTTP/1.1\r\nHost: quipu\r\nContent-Length: {length}\r\n\r\n{body}"
     );
     client.send(request).unwrap();
-    client.answer().unwrap()
+    client.read_response().unwrap()
 }
 
 /// The series of a kind of group, without their times, as if they were of the other kind.

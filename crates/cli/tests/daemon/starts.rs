@@ -173,10 +173,10 @@ fn a_unix_socket_serves_beside_an_address() {
     let get = || {
         let mut stream = UnixStream::connect(&path).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.0\r\nHost: quipu\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        assert!(answer.starts_with("HTTP/1.") && answer.contains(" 200 OK"), "{answer}");
-        assert!(answer.contains("\nquipu_http_connections_open "), "{answer}");
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.") && response.contains(" 200 OK"), "{response}");
+        assert!(response.contains("\nquipu_http_connections_open "), "{response}");
     };
     let daemon = start();
     get();
@@ -226,8 +226,8 @@ fn variables_that_are_no_settings_are_named() {
         command.env(known, "10s");
     }
     let ended = home.finish(command);
-    let what = "is not a setting and is ignored; quipu serve --help lists the settings";
-    let expected = format!("quipu: QUIPU_\\n {what}\nquipu: QUIPU_WINDW {what}\n");
+    let message = "is not a setting and is ignored; quipu serve --help lists the settings";
+    let expected = format!("quipu: QUIPU_\\n {message}\nquipu: QUIPU_WINDW {message}\n");
     assert_eq!((ended.status.code(), ended.stderr), (Some(0), expected));
     let mut command = home.command();
     command.args(["serve", "--listen", "192.0.2.1:80", "--log-format", "json"]);
@@ -389,7 +389,7 @@ fn too_few_open_files_are_an_error_before_the_start() {
         // It serves, however many other connections are open.
         let mut clients: Vec<_> = (0..files).map(|_| daemon.connect()).collect();
         clients.iter_mut().for_each(|client| {
-            let status = client.request("GET", "/rate").map(|answer| answer.status);
+            let status = client.request("GET", "/rate").map(|response| response.status);
             assert!(matches!(status, Ok(200 | 503)), "{files}: {status:?}");
         });
         assert_eq!(daemon.get("/-/healthy").status, 200);
@@ -441,9 +441,9 @@ fn a_state_that_is_in_use_is_free_when_its_daemon_is_gone() {
     let home = Home::new();
     let daemon = home.start(&[]);
     daemon.get("/");
-    for what in ["refuse", "set-aside"] {
+    for message in ["refuse", "set-aside"] {
         let parts = ["state.quipu", "another process has it open", "stop that process, or name"];
-        let arguments = ["--listen", "127.0.0.1:0", "--damaged-state", what];
+        let arguments = ["--listen", "127.0.0.1:0", "--damaged-state", message];
         home.expect_refusal(&arguments, 1, &parts);
     }
     assert_eq!(home.files(), ["state.quipu"]);

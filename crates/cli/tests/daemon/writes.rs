@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quipu_wire::remote::{self, RemoteWrite1, RemoteWrite2, SeriesType};
 
-use crate::common::{Answer, Daemon, Home, program, wait_until};
+use crate::common::{Daemon, Home, Response, program, wait_until};
 
 pub(crate) const ONE: &str = "application/x-protobuf";
 pub(crate) const TWO: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
@@ -15,7 +15,7 @@ pub(crate) fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
 }
 
-pub(crate) fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Answer {
+pub(crate) fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Response {
     let mut body = Vec::new();
     remote::compress(request, &mut body).unwrap();
     let fields = [("Content-Type", content_type), ("Content-Encoding", "snappy")];
@@ -23,9 +23,9 @@ pub(crate) fn write(daemon: &Daemon, content_type: &str, request: &[u8]) -> Answ
 }
 
 /// The numbers of samples and histograms that a response to 2.0 says were written.
-fn written(answer: &Answer) -> [&str; 2] {
+fn written(response: &Response) -> [&str; 2] {
     ["samples", "histograms"]
-        .map(|what| &*answer.fields[&format!("x-prometheus-remote-write-{what}-written")])
+        .map(|kind| &*response.fields[&format!("x-prometheus-remote-write-{kind}-written")])
 }
 
 pub(crate) type Input<'a> = (&'a [(&'a str, &'a str)], SeriesType, f64, i64);
@@ -59,8 +59,8 @@ fn totals_survive_kills_and_count_once() {
         let daemon = home.start(&[]);
         let request = request(total, now + second * 1000);
         for _ in 0..2 {
-            let answer = write(&daemon, TWO, &request);
-            assert_eq!((answer.status, written(&answer)), (204, ["2", "0"]));
+            let response = write(&daemon, TWO, &request);
+            assert_eq!((response.status, written(&response)), (204, ["2", "0"]));
         }
         daemon.kill();
         let daemon = home.start(&[]);
@@ -221,9 +221,9 @@ fn wrong_series_are_refused_and_the_rest_is_written() {
         (&c, SeriesType::Counter, -1.0, now),
         (&b, gauge, f64::NAN, now),
     ]);
-    let answer = write(&daemon, TWO, &request);
+    let response = write(&daemon, TWO, &request);
     // A sample that is a little late is known to be old.
-    assert_eq!((answer.status, written(&answer)), (400, ["3", "0"]));
+    assert_eq!((response.status, written(&response)), (400, ["3", "0"]));
     for part in [
         "3 taken, 5 refused",
         "series 2: it has no name",
@@ -232,7 +232,7 @@ fn wrong_series_are_refused_and_the_rest_is_written() {
         "series 6, a: too new",
         "series 7, c_total: the value is negative",
     ] {
-        answer.expect_refusal(400, part);
+        response.expect_refusal(400, part);
     }
     assert_eq!(daemon.sample("a"), 1.0);
     assert!(daemon.sample("b").is_nan());
@@ -243,8 +243,8 @@ fn wrong_series_are_refused_and_the_rest_is_written() {
     }
     // What a request has before its fault is written.
     let request = [two(&[(&b, gauge, 7.0, now + 1)]), vec![0x2a, 0x05]].concat();
-    let answer = write(&daemon, TWO, &request);
-    answer.expect_refusal(400, "after");
+    let response = write(&daemon, TWO, &request);
+    response.expect_refusal(400, "after");
 }
 
 #[test]
@@ -272,9 +272,10 @@ fn histograms_and_metadata_are_written() {
     let series =
         [histogram(2, custom), histogram(3, native), histogram(2, &bad), histogram(2, custom)];
     let request = [symbols, series.concat()].concat();
-    let answer = write(&daemon, TWO, &request);
-    assert_eq!(written(&answer), ["0", "3"]);
-    answer.expect_refusal(400, "series 3, sizes: expected a count that is the sum of the buckets");
+    let response = write(&daemon, TWO, &request);
+    assert_eq!(written(&response), ["0", "3"]);
+    response
+        .expect_refusal(400, "series 3, sizes: expected a count that is the sum of the buckets");
     for (bound, count) in [("0.5", 3.0), ("1", 5.0), ("+Inf", 6.0)] {
         assert_eq!(daemon.sample(&format!("sizes_bucket{{le=\"{bound}\"}}")), count);
     }
@@ -297,8 +298,8 @@ fn types_of_remote_write_1_arrive_apart_from_samples() {
         request.finish(&mut bytes);
         bytes
     };
-    let answer = write(&daemon, ONE, &samples(now));
-    assert_eq!((answer.status, answer.fields.len()), (204, 2 - 1), "{answer:?}");
+    let response = write(&daemon, ONE, &samples(now));
+    assert_eq!((response.status, response.fields.len()), (204, 2 - 1), "{response:?}");
     let text = daemon.get("/metrics").text();
     assert!(text.contains("# TYPE workers_count untyped\nworkers_count 5\n"), "{text}");
     assert!(text.contains("# TYPE level untyped\nlevel{room=\"a\"} -2\n"), "{text}");
@@ -362,12 +363,12 @@ fn types_and_codings_are_negotiated() {
     }
     for coding in ["gzip", "identity"] {
         let fields = [("Content-Type", TWO), ("Content-Encoding", coding)];
-        let answer = daemon.post_body("/api/v1/write", &fields, &request);
-        answer.expect_refusal(415, "Snappy");
+        let response = daemon.post_body("/api/v1/write", &fields, &request);
+        response.expect_refusal(415, "Snappy");
     }
     let fields = [("Content-Type", TWO), ("Content-Encoding", "snappy")];
-    let answer = daemon.post_body("/api/v1/write", &fields, &request);
-    answer.expect_refusal(400, "snappy");
+    let response = daemon.post_body("/api/v1/write", &fields, &request);
+    response.expect_refusal(400, "snappy");
     // As VictoriaMetrics' agents and other daemons send it.
     let zstd = |content_type, body: &[u8]| {
         let fields = [("Content-Type", content_type), ("Content-Encoding", "zstd")];
@@ -387,14 +388,14 @@ fn types_and_codings_are_negotiated() {
     zstd(ONE, &body[..body.len() - 1]).expect_refusal(400, "zstd");
     zstd(ONE, &packed(&[0; 1001])).expect_refusal(413, "1000 bytes");
     // A length of 2 GiB, and one beyond the limit.
-    let answer = daemon.post_body("/api/v1/write", &fields, b"\xff\xff\xff\xff\x07\0");
-    answer.expect_refusal(413, "1000 bytes");
+    let response = daemon.post_body("/api/v1/write", &fields, b"\xff\xff\xff\xff\x07\0");
+    response.expect_refusal(413, "1000 bytes");
     write(&daemon, TWO, &[0; 1001]).expect_refusal(413, "1000 bytes");
     for content_type in ["Application/X-Protobuf ; proto=\"io.prometheus.write.v2.Request\"", TWO] {
         assert_eq!(write(&daemon, content_type, &request).status, 204);
     }
-    let answer = daemon.get("/api/v1/write");
-    assert_eq!((answer.status, &*answer.fields["allow"]), (405, "POST"));
+    let response = daemon.get("/api/v1/write");
+    assert_eq!((response.status, &*response.fields["allow"]), (405, "POST"));
     assert_eq!(daemon.sample("a"), 1.0);
 }
 
@@ -443,7 +444,7 @@ fn a_daemon_refuses_its_own_samples_with_its_number() {
     let daemon = home.start(&[]);
     let number = daemon.get("/metrics").fields["quipu-via"].clone();
     let fields = [("Content-Type", ONE), ("Quipu-Via", &*number)];
-    let answer = daemon.post_body("/api/v1/write", &fields, b"");
-    answer.expect_refusal(409, "make a loop");
-    assert_eq!(answer.fields["quipu-via"], number);
+    let response = daemon.post_body("/api/v1/write", &fields, b"");
+    response.expect_refusal(409, "make a loop");
+    assert_eq!(response.fields["quipu-via"], number);
 }

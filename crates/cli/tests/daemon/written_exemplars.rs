@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use crate::common::{Answer, Daemon, Home, wait_until};
+use crate::common::{Daemon, Home, Response, wait_until};
 use crate::otlp_output::{Receiver, Reply};
 use crate::writes::{ONE, TWO, field, now_ms, varint, write};
 
@@ -74,8 +74,8 @@ fn one(series: &Given<'_>, now: i64) -> Vec<u8> {
 }
 
 /// The status, and the number of exemplars that 2.0 is told were written.
-fn outcome(answer: &Answer) -> (u16, &str) {
-    (answer.status, &answer.fields["x-prometheus-remote-write-exemplars-written"])
+fn outcome(response: &Response) -> (u16, &str) {
+    (response.status, &response.fields["x-prometheus-remote-write-exemplars-written"])
 }
 
 fn open_metrics(daemon: &Daemon) -> String {
@@ -244,9 +244,9 @@ fn an_exemplar_of_a_series_without_a_value_is_refused() {
     let now = now_ms();
     let alone = Given { name: "none", exemplars: &[(&[("a", "b")], 1.0, 0)], ..Given::default() };
     assert_eq!(write(&daemon, ONE, &one(&alone, now)).status, 204);
-    let answer = write(&daemon, TWO, &two(&[alone], now));
-    assert_eq!(outcome(&answer), (400, "0"));
-    answer.expect_refusal(400, "series 1, none: it has exemplars and no value");
+    let response = write(&daemon, TWO, &two(&[alone], now));
+    assert_eq!(outcome(&response), (400, "0"));
+    response.expect_refusal(400, "series 1, none: it has exemplars and no value");
     let refused = "quipu_input_refused_total{input=\"remote_write\",reason=\"exemplar\"}";
     assert_eq!(daemon.sample(refused), 1.0);
     assert!(!open_metrics(&daemon).contains("\nnone"));

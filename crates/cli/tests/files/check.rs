@@ -158,20 +158,23 @@ fn findings_are_named_by_line_rule_and_reason() {
     let text = check(&line((1 << 20) + 1), &["--ignore", "line-long"], 3);
     assert!(text.contains("line 5") && !text.contains("line 4"), "{text}");
     let text = check(&line((1 << 20) + 1), &["--ignore", "line-long", "--ignore", "duplicate"], 3);
-    let what = "series: 1, lines that were not checked: 1, nothing found\n";
-    assert!(text.ends_with(what), "{text}");
+    let message = "series: 1, lines that were not checked: 1, nothing found\n";
+    assert!(text.ends_with(message), "{text}");
     let text = check(&line((1 << 20) + 1), &[], 1);
-    let what = "line 4: the line has more than 1 MiB, and was not checked (line-long)";
-    assert!(text.contains(what) && text.contains("line 5: a_total: metric not unique"), "{text}");
+    let message = "line 4: the line has more than 1 MiB, and was not checked (line-long)";
+    assert!(
+        text.contains(message) && text.contains("line 5: a_total: metric not unique"),
+        "{text}"
+    );
     // The same for a series with many labels.
     let labels = |count: usize| (0..count).map(|n| format!("l{n}=\"x\",")).collect::<String>();
     check(&format!("{sound}b_total{{{}}} 3\n", labels(64)), &["--ignore", "help"], 3);
     let many = format!("{sound}b_total{{{}}} 3\n{{\"c d\",{}}} 3\n", labels(65), labels(65));
     let text = check(&many, &[], 1);
-    let what =
+    let message =
         "the series or its exemplar has more than 64 labels, and was not checked (labels-many)\n";
-    assert_eq!(text.matches(what).count(), 2, "{text}");
-    assert!(text.contains(&format!("line 4: b_total: {what}line 5: c d: {what}")), "{text}");
+    assert_eq!(text.matches(message).count(), 2, "{text}");
+    assert!(text.contains(&format!("line 4: b_total: {message}line 5: c d: {message}")), "{text}");
     let text = check(&many, &["--ignore", "labels-many"], 3);
     assert!(text.ends_with("lines that were not checked: 2, nothing found\n"), "{text}");
     home.refuse(&["check", "metrics", "none"], 1, &["none: No such file"]);

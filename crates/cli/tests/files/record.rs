@@ -68,10 +68,10 @@ impl Drop for Recorder {
 }
 
 #[track_caller]
-fn until(mut is_so: impl FnMut() -> bool, what: impl Fn() -> String) {
+fn until(mut is_so: impl FnMut() -> bool, expectation: impl Fn() -> String) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain: {}", what());
+        assert!(begun.elapsed() < Duration::from_secs(60), "waited in vain: {}", expectation());
         thread::sleep(Duration::from_millis(10));
     }
 }
