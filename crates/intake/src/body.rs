@@ -16,7 +16,7 @@ use hyper::body::Bytes;
 use hyper::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderValue};
 use quipu_wire::remote;
 
-use super::place::SMALL;
+use super::permits::SMALL;
 use super::refusal::{Refusal, Result};
 use super::requests::STEP;
 use quipu_http::Request;

@@ -4,10 +4,9 @@
 //! they refuse to [`Refusals`].
 
 pub mod body;
-mod brief;
 #[cfg(test)]
 mod echo;
-mod encoded;
+pub mod expiry;
 pub mod gate;
 pub mod graphite;
 pub mod import;
@@ -16,16 +15,17 @@ pub mod ingest;
 pub mod list;
 pub mod listeners;
 pub mod otlp;
-pub mod place;
+pub mod outcome;
+pub mod permits;
 pub mod push;
-pub mod rate;
+pub mod rate_limits;
 pub mod refusal;
 pub mod refusals;
 pub mod requests;
+mod series_cache;
 pub mod settings;
 pub mod statsd;
-pub mod sweep;
-pub mod tally;
+mod truncate;
 pub mod types;
 pub mod write;
 
@@ -35,16 +35,16 @@ use std::rc::Rc;
 use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused};
 use quipu::snapshot::Timestamp;
 
-use encoded::EncodedSeries;
 use gate::Gate;
 use list::{Route, Row};
-use place::Places;
+use permits::Places;
 use push::Push;
 use quipu_client::via::Via;
 use quipu_process::omitted::OmittedFamilies;
 use quipu_translate::rules::Rules;
-use rate::Rates;
+use rate_limits::Rates;
 use refusals::Refusals;
+use series_cache::EncodedSeries;
 pub use settings::Options;
 use write::Families;
 

@@ -12,8 +12,8 @@ use quipu_segment::printable;
 use tracing::warn;
 
 use super::LIST;
-use super::brief::brief;
 use super::list::Input;
+use super::truncate::brief;
 use quipu_process::seldom::Seldom;
 
 /// Counts what was taken and refused.
@@ -144,7 +144,7 @@ fn cut(text: &dyn fmt::Display) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::brief::tests::Long;
+    use super::super::truncate::tests::Long;
     use super::*;
 
     #[test]

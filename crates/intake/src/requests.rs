@@ -15,9 +15,9 @@ use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
 pub use super::Inputs;
 pub use super::body::Pieces;
 pub use super::list::Input;
-use super::place::Place;
+pub use super::outcome::Tally;
+use super::permits::Place;
 pub use super::refusal::{Refusal, Result};
-pub use super::tally::Tally;
 use quipu_http::{Reply, Request, Response, Steps};
 use quipu_process::address::Source;
 

@@ -13,9 +13,9 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, FamilyType, Limits, MetricValue};
 
-use crate::encoded::{self, EncodedSeries, NameType, Timed};
+use crate::outcome::{Shown, Tally};
 use crate::requests::Context;
-use crate::tally::{Shown, Tally};
+use crate::series_cache::{self, EncodedSeries, NameType, Timed};
 use crate::{Inputs, types};
 
 /// What the parameters of a request add to its lines.
@@ -295,7 +295,7 @@ impl Taker<'_> {
         };
         let (given, mode) = types::given(class, sample.value);
         if let Some(located) = self.intake.locate(self.inputs.metric(name), labels, &given, mode) {
-            let known = encoded::Known { located, series_type: kind.series_type, class };
+            let known = series_cache::Known { located, series_type: kind.series_type, class };
             // The next text may announce another type, or none.
             let version = if announced.is_some() { [u64::MAX; 2] } else { version };
             self.encoded.keep(bytes, (name, kind, version), known);

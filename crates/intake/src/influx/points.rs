@@ -7,8 +7,8 @@ use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::influx::{FieldValue, InfluxLines, InfluxPoint};
 
+use crate::outcome::{Shown, Tally};
 use crate::requests::Context;
-use crate::tally::{Shown, Tally};
 use crate::{Inputs, types};
 use quipu_process::time::now_ms;
 

@@ -4,21 +4,21 @@
 //! message that is wrong is refused with its number, its place and the reason; the others count, as
 //! far as the framing tells where they begin. A request that is sent again counts again.
 
-mod batch;
 mod id;
 mod options;
+mod timer;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Shape};
 use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, Message};
 
 use super::body::Piece;
+use super::outcome::Tally;
 use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result, STEP};
-use super::tally::Tally;
-use batch::{AT_ONCE, Batch};
 use options::Options;
 use quipu_http::Request;
 use quipu_process::text::cut;
+use timer::{AT_ONCE, Batch};
 
 /// Messages that are being taken.
 pub struct Ingesting {

@@ -4,13 +4,13 @@
 //! opens its state, and read until it stops. A `Reader` knows the form of the lines.
 
 mod address;
+mod cache;
 mod datagrams;
 mod labels;
 pub mod mapping;
 mod metrics;
 mod names;
 mod receiver;
-mod recent;
 mod shares;
 mod sockets;
 mod stop;
@@ -28,13 +28,13 @@ use quipu_process::settings::{Unusable, in_range};
 use tracing::error;
 
 pub use address::Address;
+pub(super) use cache::Turns;
 pub(super) use labels::{put_labels, recycle};
 use mapping::Mapping;
 use metrics::Families;
 pub(super) use names::Names;
 use receiver::Receiver;
 pub(super) use receiver::{Common, Reader, Report};
-pub(super) use recent::Turns;
 use sockets::{Socket, Transport};
 use stop::Stop;
 use streams::MAX_CONNECTIONS;

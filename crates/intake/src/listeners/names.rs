@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use quipu_wire::remote::statsd::Name;
 
+use super::cache::Recent;
 use super::mapping::{Class, Mapped, Mapping, Treatment};
-use super::recent::Recent;
 
 /// Finds what names become. Each listener has its own.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! a time that depends on the push alone: one name has one type, no two groups have the same
 //! series, and no name collides with the parts of a histogram or summary.
 
-use super::batch::Kind;
+use super::builder::Kind;
 use super::content::Families;
 use super::groups::{Group, Groups};
 use super::names::Names;
@@ -130,7 +130,7 @@ fn check_series(groups: &mut Groups, key: &[u8], families: &Families) -> Result<
 mod tests {
     use quipu::intake::Limits;
 
-    use super::super::batch::Batch;
+    use super::super::builder::Batch;
     use super::super::content::Content;
     use super::super::groups::{Family, Key};
     use super::super::parse::Parser;

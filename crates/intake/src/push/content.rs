@@ -12,7 +12,7 @@ use quipu::intake::Given;
 use quipu::snapshot::{Native, Timestamp};
 use quipu_segment::hash::Seeded;
 
-use super::batch::Kind;
+use super::builder::Kind;
 use super::forms::Form;
 use super::packed::SeriesSet;
 

@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::exposition::text::Template;
 
-use super::batch::{Batch, Fault};
+use super::builder::{Batch, Fault};
 use super::content::{Content, Families, Values};
 use super::parse::read_text;
 use super::path::Grouping;

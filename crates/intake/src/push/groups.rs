@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quipu_segment::hash::Seeded;
 
-use super::batch::Kind;
+use super::builder::Kind;
 use super::names::Names;
 use super::packed::{self, SeriesSet};
 use super::spots::Spots;

@@ -11,10 +11,10 @@ use quipu::intake::Intake;
 use quipu::snapshot::{Histogram, Native, Value as Sample};
 use serde_json::{Map, Value, json};
 
-use super::apply::full_labels;
-use super::batch::{FAILURE_HELP, FAILURE_TIME, PUSH_HELP, PUSH_TIME};
+use super::builder::{FAILURE_HELP, FAILURE_TIME, PUSH_HELP, PUSH_TIME};
 use super::groups::{Family, Group, Groups, Key, Nanos};
 use super::packed;
+use super::update::full_labels;
 use super::values;
 use quipu_http::{Response, text};
 use quipu_process::memory;

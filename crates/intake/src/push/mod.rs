@@ -4,17 +4,16 @@
 //! | file | has |
 //! |---|---|
 //! | `path`, `options` | what a request says of its group, and of how to treat it |
-//! | `parse`, `batch`, `content` | the body |
+//! | `parse`, `builder`, `content` | the body |
 //! | `forms`, `spots` | what is known of bodies that are like earlier ones |
 //! | `groups`, `names`, `packed` | the index: which series a group has |
 //! | `check` | contradictions between groups |
-//! | `apply` | changes of the segment, in steps that a scrape does not see |
-//! | `routes`, `changing` | the steps of requests |
+//! | `update` | changes of the segment, in steps that a scrape does not see |
+//! | `routes`, `change` | the steps of requests |
 //! | `restore`, `values`, `json` | the way back: from the segment to the index and to clients |
 
-mod apply;
-mod batch;
-mod changing;
+mod builder;
+mod change;
 mod check;
 mod content;
 mod forms;
@@ -29,6 +28,7 @@ mod restore;
 mod routes;
 mod settings;
 mod spots;
+mod update;
 mod values;
 
 use super::list::Input;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use quipu_segment::hash::Seeded;
 
-use super::batch::Kind;
+use super::builder::Kind;
 
 /// The names of all families, with the number of groups that have each as each type.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{self, Families, FamilyError};
 
-use super::batch::{Batch, Fault};
+use super::builder::{Batch, Fault};
 use super::content::Content;
 use quipu_client::media::Media;
 
@@ -225,7 +225,7 @@ const MAX_LINE: usize = 1 << 20;
 mod tests {
     use quipu::intake::Limits;
 
-    use super::super::batch::Kind;
+    use super::super::builder::Kind;
     use super::super::packed::unpack;
     use super::super::path::Grouping;
     use super::*;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use quipu::intake::{Intake, Taken};
 use quipu::snapshot::{self, Value};
 
-use super::apply::after;
-use super::batch::{EXPIRY, FAILURE_TIME, Kind, OWN, PUSH_TIME};
+use super::builder::{EXPIRY, FAILURE_TIME, Kind, OWN, PUSH_TIME};
 use super::groups::{self, Groups, Key, Nanos};
 use super::packed::{self, SeriesSet};
+use super::update::after;
 
 /// The groups of the series that are in the segment.
 ///

@@ -12,9 +12,8 @@ use hyper::header::HeaderValue;
 use quipu::intake::Intake;
 use tracing::warn;
 
-use super::apply;
-use super::batch::{Batch, Fault};
-use super::changing::{Begun, Change, Changing};
+use super::builder::{Batch, Fault};
+use super::change::{Begun, Change, Changing};
 use super::content::Content;
 use super::forms::Forms;
 use super::groups::{Groups, Nanos};
@@ -23,6 +22,7 @@ use super::options::{Options, Settings};
 use super::parse::Parser;
 use super::path::Grouping;
 use super::restore;
+use super::update;
 use crate::body::{PIECE, Piece};
 use crate::list::Route;
 use crate::refusals::Refusals;
@@ -272,7 +272,7 @@ impl BodyInput for Pushing {
             Ok(Some(content)) => {
                 context.tally.take(content.families.len() as u64)?;
                 let (options, removes, expiry) = (self.options, self.removes, push.settings.expiry);
-                let push = apply::Push { key, content, options, removes, now: now(), expiry };
+                let push = update::Push { key, content, options, removes, now: now(), expiry };
                 Change::Push(Box::new(push))
             }
             Err(fault) => {

@@ -2,7 +2,7 @@
 
 mod forms;
 mod metrics;
-mod receiver;
+mod reader;
 mod settings;
 
 use quipu::intake::Intake;
@@ -12,7 +12,7 @@ use super::Shared;
 use super::list::LineInput;
 use super::listeners::{self, Listeners, Names, Protocol, Running};
 use metrics::StatsdMetrics;
-use receiver::Receiver;
+use reader::Receiver;
 pub use settings::StatsdFlags;
 
 const STATSD: Protocol = Protocol { name: "StatsD", flag: "statsd" };

@@ -9,8 +9,8 @@
 //! Bodies are compressed with Snappy, as the specification says, or with zstd, as VictoriaMetrics'
 //! agents and other daemons do it.
 
-mod families;
-mod taking;
+mod metadata;
+mod progress;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
@@ -22,8 +22,8 @@ use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Refusal, Result
 use quipu_client::media::Media;
 use quipu_http::{Request, Response};
 
-pub use families::Families;
-use taking::{Step, Taking, Written};
+pub use metadata::Families;
+use progress::{Step, Taking, Written};
 
 /// The most bytes of a request before compression, as in Prometheus.
 const MOST_BYTES: usize = 32 << 20;

@@ -4,11 +4,11 @@
 use hyper::StatusCode;
 
 use super::INPUT;
-use super::apply::{self, Outcome, Work};
-use super::batch::Fault;
+use super::builder::Fault;
 use super::check::check;
 use super::groups::{Groups, Key, MAX_SHAPES};
 use super::routes::{Push, now};
+use super::update::{self, Outcome, Work};
 use crate::Inputs;
 use crate::gate::{Replacing, WaitingReplacement};
 use crate::refusal::Refusal;
@@ -17,7 +17,7 @@ use quipu_http::{Response, Steps, text};
 /// What is to change.
 pub(super) enum Change {
     /// A push to a group.
-    Push(Box<apply::Push>),
+    Push(Box<update::Push>),
     /// A push failed; with the response.
     Fail(Key, Response),
     /// A group goes.
@@ -98,7 +98,7 @@ impl Changing {
         }
     }
 
-    fn begin_push(&mut self, push: apply::Push) -> Option<Work> {
+    fn begin_push(&mut self, push: update::Push) -> Option<Work> {
         let settings = self.push.settings();
         let mut groups = self.push.groups();
         let status = if settings.checks { StatusCode::OK } else { StatusCode::ACCEPTED };

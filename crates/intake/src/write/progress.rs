@@ -10,10 +10,10 @@ use quipu_wire::remote::{
     encode_labels,
 };
 
-use super::families::Known;
-use crate::encoded::{self, EncodedSeries, NameType, Timed, Version};
+use super::metadata::Known;
+use crate::outcome::{Shown, Tally};
 use crate::requests::Context;
-use crate::tally::{Shown, Tally};
+use crate::series_cache::{self, EncodedSeries, NameType, Timed, Version};
 use crate::types::{self, Class};
 use crate::{Inputs, Shared};
 
@@ -178,7 +178,7 @@ impl Step<'_> {
         };
         let (given, mode) = types::given(class, value);
         if let Some(located) = self.intake.locate(named.metric, named.labels, &given, mode) {
-            let known = encoded::Known { located, series_type: kind.series_type, class };
+            let known = series_cache::Known { located, series_type: kind.series_type, class };
             self.encoded.keep(bytes, (named.name, kind, version), known);
         }
     }

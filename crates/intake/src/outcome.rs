@@ -12,12 +12,12 @@ use hyper::StatusCode;
 use quipu::intake::Refused;
 
 use super::Inputs;
-use super::brief::push_brief;
 use super::list::Input;
-use super::rate::{Allowance, Excess};
+use super::rate_limits::{Allowance, Excess};
 use super::refusal::{Refusal, Result};
 use super::refusals::Refusals;
 use super::requests::BodyInput;
+use super::truncate::push_brief;
 use quipu_http::{Request, Response};
 use quipu_process::text::cut;
 

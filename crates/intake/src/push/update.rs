@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quipu::intake::{Given, Intake, Metric, Mode, Refused};
 
-use super::batch::{
+use super::builder::{
     EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Kind, OWN, PUSH_HELP, PUSH_TIME,
 };
 use super::content::{Content, Families, Family, Held, Place};
