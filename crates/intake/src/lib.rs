@@ -51,27 +51,27 @@ use write::Families;
 /// The inputs, in the order in which a 404 names their routes. A new one is a folder, and a row.
 pub static LIST: &[Row] = &[
     Row::http("push", push::ROUTES),
-    Row::http("remote_write", &[Route::post::<write::Writing>("/api/v1/write")]),
-    Row::http("import", &[Route::post::<import::Importing>("/api/v1/import/prometheus")]),
+    Row::http("remote_write", &[Route::post::<write::RemoteWriteRequest>("/api/v1/write")]),
+    Row::http("import", &[Route::post::<import::ImportRequest>("/api/v1/import/prometheus")]),
     Row::http(
         "influx",
         &[
-            Route::post::<influx::Writing>("/write"),
-            Route::post::<influx::Writing>("/api/v2/write"),
+            Route::post::<influx::InfluxRequest>("/write"),
+            Route::post::<influx::InfluxRequest>("/api/v2/write"),
         ],
     ),
     Row::http(
         "otlp",
         &[Route {
             is_on: |shared| shared.options.otlp.enabled,
-            ..Route::post::<otlp::Exporting>("/v1/metrics")
+            ..Route::post::<otlp::OtlpRequest>("/v1/metrics")
         }],
     ),
-    Row::http("ingest", &[Route::post::<ingest::Ingesting>("/ingest")]),
+    Row::http("ingest", &[Route::post::<ingest::IngestRequest>("/ingest")]),
     Row::lines("statsd", statsd::LINES),
     Row::lines("graphite", graphite::LINES),
     #[cfg(test)]
-    Row::http("echo", &[Route::post::<echo::Echo>("/echo")]),
+    Row::http("echo", &[Route::post::<echo::EchoRequest>("/echo")]),
 ];
 
 /// The parts that all inputs share.

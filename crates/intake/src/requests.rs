@@ -100,7 +100,7 @@ pub fn respond<I: BodyInput>(inputs: &Inputs, request: &Request) -> Reply {
     match admit(&input, inputs, request) {
         Ok((came, body, tally)) => {
             let place = Place::new(&inputs.shared().places, body.is_large());
-            begin(Running { input, inputs: inputs.clone(), place, body, tally, came })
+            begin(RunningRequest { input, inputs: inputs.clone(), place, body, tally, came })
         }
         Err(refusal) => I::refuse(Some(&input), inputs, *refusal).into(),
     }
@@ -144,8 +144,8 @@ pub fn begin(mut steps: impl Steps + 'static) -> Reply {
     }
 }
 
-/// A request that is being taken.
-struct Running<I> {
+/// A request whose body is read in steps.
+struct RunningRequest<I> {
     input: I,
     inputs: Inputs,
     place: Place,
@@ -155,7 +155,7 @@ struct Running<I> {
     came: Came,
 }
 
-impl<I: BodyInput> Steps for Running<I> {
+impl<I: BodyInput> Steps for RunningRequest<I> {
     fn step(&mut self) -> Option<Response> {
         if !self.place.take() {
             return None;

@@ -10,10 +10,10 @@ use quipu_http::Request;
 use quipu_process::flags;
 use quipu_process::settings::{Unusable, in_range};
 
-/// Lines that are being taken.
-pub(super) struct Echo(LineBuffer);
+/// A request with lines.
+pub(super) struct EchoRequest(LineBuffer);
 
-impl BodyInput for Echo {
+impl BodyInput for EchoRequest {
     const INPUT: Input = Input::named("echo");
 
     fn new(inputs: &Inputs, _: &Request) -> Result<Self> {

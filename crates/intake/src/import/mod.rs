@@ -17,14 +17,14 @@ use quipu_http::{Query, Request};
 /// The names of the parameters.
 const TAKES: [&str; 2] = ["timestamp", "extra_label"];
 
-/// A text that is being taken.
-pub struct Importing {
+/// A request with text to import.
+pub struct ImportRequest {
     /// `None` after the end.
     stream: Option<Stream>,
     lines: Lines,
 }
 
-impl BodyInput for Importing {
+impl BodyInput for ImportRequest {
     const INPUT: Input = Input::named("import");
 
     fn new(_: &Inputs, request: &Request) -> Result<Self> {

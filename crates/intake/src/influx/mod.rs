@@ -19,8 +19,8 @@ use quipu_http::{Query, Request, Response};
 const TAKES: [&str; 9] =
     ["precision", "bucket", "consistency", "db", "org", "orgID", "p", "rp", "u"];
 
-/// Lines that are being taken.
-pub struct Writing {
+/// A request with lines.
+pub struct InfluxRequest {
     lines: InfluxLineBuffer,
     points: Points,
 }
@@ -28,7 +28,7 @@ pub struct Writing {
 /// The bytes of a line.
 const MAX_LINE: usize = 64 << 10;
 
-impl BodyInput for Writing {
+impl BodyInput for InfluxRequest {
     const INPUT: Input = Input::named("influx");
 
     fn new(_: &Inputs, request: &Request) -> Result<Self> {

@@ -20,8 +20,8 @@ use quipu_http::Request;
 use quipu_process::text::cut;
 use timer::{AT_ONCE, Batch};
 
-/// Messages that are being taken.
-pub struct Ingesting {
+/// A request with messages.
+pub struct IngestRequest {
     decoder: AnyDecoder,
     arena: Arena,
     timers: Shape,
@@ -56,7 +56,7 @@ enum Next {
 /// Why a message is refused.
 type Fault = (&'static str, String);
 
-impl BodyInput for Ingesting {
+impl BodyInput for IngestRequest {
     const INPUT: Input = Input::named("ingest");
     /// Messages are added.
     const IS_REPEATABLE: bool = false;
@@ -84,7 +84,7 @@ impl BodyInput for Ingesting {
     }
 }
 
-impl Ingesting {
+impl IngestRequest {
     /// Gives the decoder the next bytes of the body.
     fn fill(&mut self, body: &mut Pieces) -> Result<()> {
         let mut buffer = [0; PIECE];

@@ -50,8 +50,8 @@ self_cell!(
     }
 );
 
-/// A request that is being taken.
-pub struct Exporting {
+/// A request with data points.
+pub struct OtlpRequest {
     encoding: Encoding,
     /// Once the body is expanded.
     points: Option<Points>,
@@ -87,7 +87,7 @@ impl Counts {
     }
 }
 
-impl BodyInput for Exporting {
+impl BodyInput for OtlpRequest {
     const INPUT: Input = Input::named("otlp");
     const IS_RELAYED: bool = true;
 
@@ -148,7 +148,7 @@ impl BodyInput for Exporting {
     }
 }
 
-impl Exporting {
+impl OtlpRequest {
     /// Takes points, until the time of the step is over. Returns whether these were the last.
     fn take(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let Self { points: Some(points), translator, counts, .. } = self else { return Ok(true) };

@@ -199,7 +199,7 @@ fn wipe(inputs: &Inputs, _: &Request) -> Reply {
 /// PUT, POST and DELETE of a group, whose labels are in the path.
 fn group(inputs: &Inputs, request: &Request) -> Reply {
     if request.method() != Method::DELETE {
-        return requests::respond::<Pushing>(inputs, request);
+        return requests::respond::<PushRequest>(inputs, request);
     }
     match grouping(request) {
         Ok(grouping) => {
@@ -217,8 +217,8 @@ fn grouping(request: &Request) -> Result<Grouping> {
     Grouping::parse(rest).map_err(Refusal::bad)
 }
 
-/// A push: its body is read, then it is applied.
-struct Pushing {
+/// A push: its body is read, and then applied to the group.
+struct PushRequest {
     parser: Parser,
     batch: Batch,
     options: Options,
@@ -230,7 +230,7 @@ struct Pushing {
     response: Option<Response>,
 }
 
-impl BodyInput for Pushing {
+impl BodyInput for PushRequest {
     const INPUT: Input = super::INPUT;
 
     fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
@@ -305,7 +305,7 @@ impl BodyInput for Pushing {
     }
 }
 
-impl Pushing {
+impl PushRequest {
     /// Finds the content of a body that differs from an earlier one in its values only.
     fn guess(&self, body: &Pieces, forms: &Forms) -> Option<Content> {
         let Self { parser, batch, .. } = self;

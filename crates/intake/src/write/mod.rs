@@ -57,8 +57,8 @@ self_cell! {
     }
 }
 
-/// A request that is being taken.
-pub struct Writing {
+/// A request of remote write.
+pub struct RemoteWriteRequest {
     version: WriteVersion,
     /// Once the body is expanded.
     reading: Option<Reading>,
@@ -68,7 +68,7 @@ pub struct Writing {
 /// After how many series and values a step looks at the time.
 const WORK_PER_LOOK: usize = 32;
 
-impl BodyInput for Writing {
+impl BodyInput for RemoteWriteRequest {
     const INPUT: Input = Input::named("remote_write");
     const IS_RELAYED: bool = true;
 
