@@ -103,9 +103,9 @@ impl Allowance<'_> {
         Ok(())
     }
 
-    /// Notes that the source brought samples.
-    pub fn brought(&self, samples: u64) {
-        // Whatever is owed.
+    /// Charges the source for samples, however much it owes already.
+    pub fn charge(&self, samples: u64) {
+        // With this limit, no source is refused.
         let _ = self.pay(samples, self.rates.now(), u64::MAX);
     }
 

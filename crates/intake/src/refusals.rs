@@ -13,7 +13,7 @@ use tracing::warn;
 
 use super::LIST;
 use super::list::Input;
-use super::truncate::brief;
+use super::truncate::truncate;
 use quipu_process::seldom::Seldom;
 
 /// Counts what was taken and refused.
@@ -76,7 +76,7 @@ impl Refusals {
 
     /// Counts a data point of a job whose processes send the same series at the same time, and logs
     /// the first one.
-    pub fn overlapped(&self, job: &str) {
+    pub fn count_overlap(&self, job: &str) {
         self.overlaps.inc();
         let mut logged = self.overlapping.lock().unwrap_or_else(PoisonError::into_inner);
         if logged.len() >= LOGGED_JOBS || logged.contains(job) {
@@ -93,14 +93,14 @@ impl Refusals {
     }
 
     /// Counts samples that were taken.
-    pub fn took(&self, input: Input, samples: u64) {
+    pub fn count_taken(&self, input: Input, samples: u64) {
         self.taken[input.number()].inc_by(samples);
         self.total.fetch_add(samples, Ordering::Relaxed);
     }
 
     /// Counts a sample or a line that was refused. `reason` is a word such as `series_limit`;
     /// `what` is the beginning of the input, or a text that says where the fault is.
-    pub fn refused(
+    pub fn refuse(
         &self,
         input: Input,
         source: &str,
@@ -139,7 +139,7 @@ impl Refusals {
 
 /// The beginning of a text, which may have any characters.
 fn cut(text: &dyn fmt::Display) -> String {
-    brief(&printable(&brief(text, TEXT_BYTES)), TEXT_BYTES)
+    truncate(&printable(&truncate(text, TEXT_BYTES)), TEXT_BYTES)
 }
 
 #[cfg(test)]

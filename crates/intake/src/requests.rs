@@ -15,7 +15,7 @@ use quipu_client::via::{Came, FIELD, LOOP, Loop, Via};
 pub use super::Inputs;
 pub use super::body::Pieces;
 pub use super::list::Input;
-pub use super::outcome::Tally;
+pub use super::outcome::RequestOutcome;
 use super::permits::Place;
 pub use super::refusal::{Refusal, Result};
 use quipu_http::{Reply, Request, Response, Steps};
@@ -54,8 +54,12 @@ pub trait BodyInput: Sized + 'static {
     ///
     /// # Errors
     /// Something is refused.
-    fn finish(&mut self, tally: &Tally, failed: Option<Box<Refusal>>) -> Result<Response> {
-        tally.end(failed)
+    fn finish(
+        &mut self,
+        outcome: &RequestOutcome,
+        failed: Option<Box<Refusal>>,
+    ) -> Result<Response> {
+        outcome.end(failed)
     }
 
     /// The response to a request that is refused; without an input if its head is.
@@ -74,7 +78,7 @@ pub struct Context<'t> {
     /// The inputs of this thread.
     pub inputs: &'t Inputs,
     /// The samples that were taken and refused.
-    pub tally: &'t mut Tally,
+    pub outcome: &'t mut RequestOutcome,
     /// When it began.
     pub begun: Instant,
 }
@@ -83,7 +87,7 @@ impl<'t> Context<'t> {
     /// The intake of this thread. What it takes is of the request's source.
     pub fn intake(&self) -> RefMut<'t, Intake> {
         let mut intake = self.inputs.intake();
-        intake.set_source(&Source::named(self.tally.source()));
+        intake.set_source(&Source::named(self.outcome.source()));
         intake
     }
 }
@@ -98,9 +102,9 @@ pub fn respond<I: BodyInput>(inputs: &Inputs, request: &Request) -> Reply {
         Err(refusal) => return I::refuse(None, inputs, *refusal).into(),
     };
     match admit(&input, inputs, request) {
-        Ok((came, body, tally)) => {
+        Ok((came, body, outcome)) => {
             let place = Place::new(&inputs.shared().places, body.is_large());
-            begin(RunningRequest { input, inputs: inputs.clone(), place, body, tally, came })
+            begin(RunningRequest { input, inputs: inputs.clone(), place, body, outcome, came })
         }
         Err(refusal) => I::refuse(Some(&input), inputs, *refusal).into(),
     }
@@ -111,14 +115,14 @@ fn admit<I: BodyInput>(
     input: &I,
     inputs: &Inputs,
     request: &Request,
-) -> Result<(Came, Pieces, Tally)> {
+) -> Result<(Came, Pieces, RequestOutcome)> {
     let shared = inputs.shared();
     let came = match I::IS_RELAYED {
         true => shared.via.check(request.headers()).map_err(|Loop| is_own(&shared.via))?,
         false => Came::default(),
     };
     let body = input.body(request, shared.options.common.body_bytes)?;
-    Ok((came, body, Tally::new::<I>(inputs, request)?))
+    Ok((came, body, RequestOutcome::new::<I>(inputs, request)?))
 }
 
 /// The refusal of the daemon's own samples. Its number tells the sender that the response is about
@@ -150,7 +154,7 @@ struct RunningRequest<I> {
     inputs: Inputs,
     place: Place,
     body: Pieces,
-    tally: Tally,
+    outcome: RequestOutcome,
     /// Until a sample was taken.
     came: Came,
 }
@@ -160,14 +164,14 @@ impl<I: BodyInput> Steps for RunningRequest<I> {
         if !self.place.take() {
             return None;
         }
-        let Self { input, inputs, body, tally, came, .. } = self;
-        if let Err(refusal) = tally.begin() {
+        let Self { input, inputs, body, outcome, came, .. } = self;
+        if let Err(refusal) = outcome.begin() {
             return Some(I::refuse(Some(input), inputs, *refusal));
         }
-        let mut context = Context { inputs, tally, begun: Instant::now() };
+        let mut context = Context { inputs, outcome, begun: Instant::now() };
         let has_ended = input.step(body, &mut context);
-        context.tally.report();
-        if context.tally.taken() > 0 {
+        context.outcome.report();
+        if context.outcome.taken() > 0 {
             inputs.shared().via.note(came);
         }
         let failed = match has_ended {
@@ -175,7 +179,7 @@ impl<I: BodyInput> Steps for RunningRequest<I> {
             Ok(true) => None,
             Err(refusal) => Some(refusal),
         };
-        let response = input.finish(context.tally, failed);
+        let response = input.finish(context.outcome, failed);
         Some(response.unwrap_or_else(|refusal| I::refuse(Some(input), inputs, *refusal)))
     }
 

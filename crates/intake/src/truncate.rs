@@ -1,37 +1,37 @@
-//! The beginnings of texts that may be long: formatting stops where the beginning ends, so that a
-//! text of many megabytes costs no more than its beginning.
+//! Truncates texts that may be long: formatting stops at the limit, so that a text of many
+//! megabytes costs no more than its beginning.
 
 use std::fmt::{self, Write};
 
 use quipu_process::text::cut;
 
-/// Appends the beginning of a text, at most `limit` bytes of it. Returns whether that is all of it.
-pub(super) fn push_brief(out: &mut String, what: &dyn fmt::Display, limit: usize) -> bool {
-    write!(Brief { out, left: limit }, "{what}").is_ok()
+/// Appends at most `limit` bytes of a text. Returns false if the text was truncated.
+pub(super) fn push_truncated(out: &mut String, text: &dyn fmt::Display, limit: usize) -> bool {
+    write!(TruncatingWriter { out, left: limit }, "{text}").is_ok()
 }
 
-/// The beginning of a text: at most `limit` bytes.
-pub(super) fn brief(what: &dyn fmt::Display, limit: usize) -> String {
+/// Returns the beginning of a text: at most `limit` bytes.
+pub(super) fn truncate(text: &dyn fmt::Display, limit: usize) -> String {
     let mut out = String::new();
-    push_brief(&mut out, what, limit);
+    push_truncated(&mut out, text, limit);
     out
 }
 
-/// Takes what fits, and fails at the first byte that does not.
-struct Brief<'o> {
+/// Writes up to a limit, and fails at the first byte beyond the limit.
+struct TruncatingWriter<'o> {
     out: &'o mut String,
     left: usize,
 }
 
-impl Write for Brief<'_> {
+impl Write for TruncatingWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let fits = cut(text, self.left);
-        self.out.push_str(fits);
-        if fits.len() < text.len() {
+        let part = cut(text, self.left);
+        self.out.push_str(part);
+        if part.len() < text.len() {
             self.left = 0;
             return Err(fmt::Error);
         }
-        self.left -= fits.len();
+        self.left -= part.len();
         Ok(())
     }
 }
@@ -42,7 +42,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// Writes "a\u{e9}" a million times, and counts how often it was asked to.
+    /// Writes "a\u{e9}" a million times, and counts the writes.
     #[derive(Default)]
     pub(crate) struct Long(pub(crate) Cell<u32>);
 
@@ -56,14 +56,14 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_long_text_is_not_formatted_beyond_its_beginning() {
+    fn a_long_text_is_formatted_up_to_the_limit() {
         let long = Long::default();
-        assert_eq!(brief(&long, 8), "a\u{e9}a\u{e9}a");
+        assert_eq!(truncate(&long, 8), "a\u{e9}a\u{e9}a");
         assert_eq!(long.0.get(), 3);
         let mut out = "x".to_owned();
-        assert!(push_brief(&mut out, &"a\u{e9}", 3));
-        assert!(!push_brief(&mut out, &"a\u{e9}", 2));
-        assert!(push_brief(&mut out, &"", 0));
+        assert!(push_truncated(&mut out, &"a\u{e9}", 3));
+        assert!(!push_truncated(&mut out, &"a\u{e9}", 2));
+        assert!(push_truncated(&mut out, &"", 0));
         assert_eq!(out, "xa\u{e9}a");
     }
 }

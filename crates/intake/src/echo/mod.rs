@@ -51,19 +51,19 @@ impl EchoFlags {
 
 fn take(context: &mut Context<'_>, cut: Cut<'_>) {
     let Cut::Lines(lines) = cut else {
-        return context.tally.refused("line_too_long", format_args!("a line is too long"));
+        return context.outcome.refuse("line_too_long", format_args!("a line is too long"));
     };
     let mut intake = context.intake();
     for line in String::from_utf8_lossy(lines).lines() {
         let pair = line.split_once(' ').and_then(|(name, value)| Some((name, value.parse().ok()?)));
         let Some((name, value)) = pair else {
-            context.tally.refused("malformed", format_args!("{line:?} is not a name and a value"));
+            context.outcome.refuse("malformed", format_args!("{line:?} is not a name and a value"));
             continue;
         };
         let (shared, metric) = (context.inputs.shared(), context.inputs.metric(name));
         match shared.take(&mut intake, metric, &[], &Given::Gauge(value), Mode::Set, None) {
-            Ok(()) => context.tally.took(1),
-            Err(why) => context.tally.refused(why.reason(), format_args!("{name}: {why}")),
+            Ok(()) => context.outcome.count_taken(1),
+            Err(why) => context.outcome.refuse(why.reason(), format_args!("{name}: {why}")),
         }
     }
 }

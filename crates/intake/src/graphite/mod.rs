@@ -80,7 +80,7 @@ impl Reader for Values {
             common.counts.lines += 1;
             match line {
                 Ok(sample) => self.take(common, &sample, now_ms, report),
-                Err(error) => report.refused(error.reason().as_str(), &error),
+                Err(error) => report.refuse(error.reason().as_str(), &error),
             }
         }
     }
@@ -104,7 +104,7 @@ impl Values {
         let Some((metric, treatment)) = common.metric(&path, &found, report) else { return };
         let Some(value) = scaled(sample.value, treatment.scale) else {
             let what = format_args!("{path:.100}: its mapping's `scale` makes it infinite");
-            return report.refused("malformed_value", &what);
+            return report.refuse("malformed_value", &what);
         };
         // Declared before the labels, which may borrow from it.
         let mut strange = Vec::new();
@@ -126,7 +126,7 @@ impl Values {
             Ok(()) => self.taken += 1,
             Err(refused) => {
                 let what = common.intake.explain(refused);
-                report.refused(refused.reason(), &format_args!("{path:.100}: {what}"));
+                report.refuse(refused.reason(), &format_args!("{path:.100}: {what}"));
             }
         }
         self.labels = recycle(labels);

@@ -13,7 +13,7 @@ use quipu_wire::remote::exposition::text::{
 };
 use quipu_wire::remote::exposition::{Families, Family, FamilyType, Limits, MetricValue};
 
-use crate::outcome::{Shown, Tally};
+use crate::outcome::{RequestOutcome, SeriesDisplay};
 use crate::requests::Context;
 use crate::series_cache::{self, EncodedSeries, NameType, Timed};
 use crate::{Inputs, types};
@@ -79,7 +79,7 @@ struct Taker<'t> {
     /// The series that are known by the bytes of their names and labels.
     encoded: RefMut<'t, EncodedSeries>,
     moment: Moment,
-    tally: &'t mut Tally,
+    outcome: &'t mut RequestOutcome,
     part: &'t mut Part,
 }
 
@@ -123,8 +123,8 @@ impl Lines {
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
         let Self { families, part } = self;
         let (inputs, intake) = (context.inputs, context.intake());
-        let (encoded, moment, tally) = (inputs.imported(), Moment::now(), &mut *context.tally);
-        Step { families, taker: Taker { inputs, intake, encoded, moment, tally, part } }
+        let (encoded, moment, outcome) = (inputs.imported(), Moment::now(), &mut *context.outcome);
+        Step { families, taker: Taker { inputs, intake, encoded, moment, outcome, part } }
     }
 }
 
@@ -139,7 +139,7 @@ impl Visitor for Step<'_> {
             Ok(item) => item,
             Err(error) => {
                 let what = format_args!("{error}");
-                return self.taker.tally.refused(error.reason().as_str(), what);
+                return self.taker.outcome.refuse(error.reason().as_str(), what);
             }
         };
         match &item {
@@ -173,7 +173,7 @@ impl Visitor for Step<'_> {
         if let Err(error) = self.families.push(&item, |family| taker.family(family)) {
             let line = taker.part.line;
             let what = format_args!("text: line {line} or the comments after it: {error}");
-            taker.tally.refused("family", what);
+            taker.outcome.refuse("family", what);
         }
     }
 }
@@ -242,7 +242,7 @@ impl Taker<'_> {
     /// Takes a line of a series that is known. Returns false for any other line.
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {
-        let Self { inputs, intake, encoded, moment, tally, part } = self;
+        let Self { inputs, intake, encoded, moment, outcome, part } = self;
         let (shared, encoded) = (inputs.shared(), &mut **encoded);
         if part.is_whole || !part.extra.labels.is_empty() {
             return false;
@@ -267,7 +267,7 @@ impl Taker<'_> {
         let is_taken = shared.take_known(intake, known, timed, moment);
         if is_taken {
             part.line = number;
-            tally.took(1);
+            outcome.count_taken(1);
         }
         is_taken
     }
@@ -407,10 +407,10 @@ impl Taker<'_> {
                     self.series(name, help, unit, &mut labels, &valued);
                 }
                 Err(what) => {
-                    let shown = Shown { name: family.name(), labels: &labels };
+                    let display = SeriesDisplay { name: family.name(), labels: &labels };
                     let line = self.part.line;
-                    let what = format_args!("text: up to line {line}: {shown}: {what}");
-                    self.tally.refused("family", what);
+                    let what = format_args!("text: up to line {line}: {display}: {what}");
+                    self.outcome.refuse("family", what);
                 }
             }
             self.part.buckets = buckets;
@@ -455,16 +455,17 @@ impl Taker<'_> {
         let taken = self.take(metric, labels, valued, timestamp_ms);
         match taken {
             Ok(()) => {
-                self.tally.took(1);
+                self.outcome.count_taken(1);
                 self.exemplify(metric.name, labels);
             }
             Err((reason, ref what)) => {
                 let line = self.part.line;
-                let shown = Shown { name: metric.name, labels };
+                let display = SeriesDisplay { name: metric.name, labels };
                 let is_whole =
                     matches!(valued.given, Given::Histogram { .. } | Given::Summary { .. });
                 let place = if is_whole { "up to line" } else { "line" };
-                self.tally.refused(reason, format_args!("text: {place} {line}: {shown}: {what}"));
+                self.outcome
+                    .refuse(reason, format_args!("text: {place} {line}: {display}: {what}"));
             }
         }
         taken.is_ok()

@@ -7,7 +7,7 @@ use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::influx::{FieldValue, InfluxLines, InfluxPoint};
 
-use crate::outcome::{Shown, Tally};
+use crate::outcome::{RequestOutcome, SeriesDisplay};
 use crate::requests::Context;
 use crate::{Inputs, types};
 use quipu_process::time::now_ms;
@@ -35,7 +35,7 @@ pub(super) struct Points {
 pub(super) struct Step<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
-    tally: &'t mut Tally,
+    outcome: &'t mut RequestOutcome,
     part: &'t mut Points,
 }
 
@@ -46,8 +46,8 @@ impl Points {
 
     /// Begins to take a few lines.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
-        let (inputs, intake, tally) = (context.inputs, context.intake(), &mut *context.tally);
-        Step { inputs, intake, tally, part: self }
+        let (inputs, intake, outcome) = (context.inputs, context.intake(), &mut *context.outcome);
+        Step { inputs, intake, outcome, part: self }
     }
 }
 
@@ -58,14 +58,14 @@ impl Step<'_> {
             self.part.lines += 1;
             let line = self.part.lines;
             let what = format_args!("influx: line {line} is longer than 64 KiB");
-            return self.tally.refused("line_too_long", what);
+            return self.outcome.refuse("line_too_long", what);
         };
         for read in InfluxLines::new(lines) {
             match read {
                 Ok(point) => self.point(&point),
                 Err(error) => {
                     let (reason, error) = (error.reason().as_str(), error.after(self.part.lines));
-                    self.tally.refused(reason, format_args!("{error}"));
+                    self.outcome.refuse(reason, format_args!("{error}"));
                 }
             }
         }
@@ -93,9 +93,9 @@ impl Step<'_> {
         };
         if let Some(refused) = refused {
             labels.truncate(limits.labels);
-            let shown = Shown { name: &measurement, labels: &labels };
+            let display = SeriesDisplay { name: &measurement, labels: &labels };
             let (reason, what) = (refused.reason(), self.intake.explain(refused));
-            return self.tally.refused(reason, format_args!("influx: {shown}: {what}"));
+            return self.outcome.refuse(reason, format_args!("influx: {display}: {what}"));
         }
         for (field, value) in point.fields() {
             let field = field.to_cow();
@@ -118,25 +118,25 @@ impl Step<'_> {
         value: FieldValue,
         time_ms: Option<i64>,
     ) {
-        let Self { inputs, intake, tally, .. } = self;
+        let Self { inputs, intake, outcome, .. } = self;
         let shared = inputs.shared();
-        let shown = Shown { name, labels };
+        let display = SeriesDisplay { name, labels };
         let Some(number) = value.number() else {
-            let what = format_args!("influx: {shown}: a text is not a value of a metric");
-            return tally.left_out("text_field", what);
+            let what = format_args!("influx: {display}: a text is not a value of a metric");
+            return outcome.omit("text_field", what);
         };
         let Some(time_ms) = time_ms else {
-            let what = format_args!("influx: {shown}: its time is beyond all times in ms");
-            return tally.refused("malformed_time", what);
+            let what = format_args!("influx: {display}: its time is beyond all times in ms");
+            return outcome.refuse("malformed_time", what);
         };
         let (time, order) = (Some(types::sample_time(time_ms)), Order::Latest);
         let metric = Metric { time, order, ..inputs.metric(name) };
         let taken = shared.take(intake, metric, labels, &Given::Unknown(number), Mode::Set, None);
         match taken {
-            Ok(()) => tally.took(1),
+            Ok(()) => outcome.count_taken(1),
             Err(refused) => {
                 let (reason, what) = (refused.reason(), intake.explain(refused));
-                tally.refused(reason, format_args!("influx: {shown}: {what}"));
+                outcome.refuse(reason, format_args!("influx: {display}: {what}"));
             }
         }
     }

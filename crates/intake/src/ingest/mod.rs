@@ -13,7 +13,7 @@ use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, Message};
 
 use super::body::Piece;
-use super::outcome::Tally;
+use super::outcome::RequestOutcome;
 use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result, STEP};
 use options::Options;
 use quipu_http::Request;
@@ -103,12 +103,12 @@ impl IngestRequest {
     fn take(&mut self, context: &mut Context<'_>) -> Next {
         let Self { decoder, arena, timers, messages, batch, .. } = self;
         let mut intake = context.intake();
-        let Context { inputs, tally, begun } = context;
+        let Context { inputs, outcome, begun } = context;
         if let Some(timer) = batch {
             match timer.step(inputs, &mut intake, timers, *begun) {
                 Ok(false) => return Next::Messages,
-                Ok(true) => tally.took(1),
-                Err(fault) => refuse(tally, *messages, timer.position, fault),
+                Ok(true) => outcome.count_taken(1),
+                Err(fault) => refuse(outcome, *messages, timer.position, fault),
             }
             *batch = None;
         }
@@ -126,7 +126,7 @@ impl IngestRequest {
                 Err(error) => {
                     *messages += 1;
                     drop(guard);
-                    tally.refused("malformed", format_args!("message {messages}: {error}"));
+                    outcome.refuse("malformed", format_args!("message {messages}: {error}"));
                     // If the next message can be found, the decoder has advanced.
                     if decoder.position() > position {
                         continue;
@@ -144,15 +144,15 @@ impl IngestRequest {
                 Err(fault) => Err(fault),
             };
             match taken {
-                Ok(()) => tally.took(1),
-                Err(fault) => refuse(tally, *messages, position, fault),
+                Ok(()) => outcome.count_taken(1),
+                Err(fault) => refuse(outcome, *messages, position, fault),
             }
         }
     }
 }
 
-fn refuse(tally: &mut Tally, message: u64, position: u64, (reason, what): Fault) {
-    tally.refused(reason, format_args!("message {message}, at byte {position}: {what}"));
+fn refuse(outcome: &mut RequestOutcome, message: u64, position: u64, (reason, what): Fault) {
+    outcome.refuse(reason, format_args!("message {message}, at byte {position}: {what}"));
 }
 
 /// The metric that a message has.

@@ -86,7 +86,7 @@ impl<R: Reader> Receiver<R> {
     pub(super) fn packet_too_long(&mut self, source: &dyn Sender) {
         self.common.counts.packets += 1;
         let report = self.report(source);
-        report.refused("packet_too_long", &"the datagram has over 65,536 bytes");
+        report.refuse("packet_too_long", &"the datagram has over 65,536 bytes");
     }
 
     /// Takes a part of a stream.
@@ -99,7 +99,7 @@ impl<R: Reader> Receiver<R> {
             Cut::TooLong => {
                 self.common.counts.lines += 1;
                 let report = self.report(source);
-                report.refused("line_too_long", &"the line, or frame, is longer than the limit");
+                report.refuse("line_too_long", &"the line, or frame, is longer than the limit");
             }
         }
     }
@@ -114,7 +114,7 @@ impl<R: Reader> Receiver<R> {
         let counts = mem::take(&mut self.common.counts);
         let samples = self.reader.flush();
         if samples > 0 {
-            self.common.shared.refusals.took(R::INPUT, samples);
+            self.common.shared.refusals.count_taken(R::INPUT, samples);
         }
         self.metrics.add(&counts);
     }
@@ -127,13 +127,13 @@ impl<R: Reader> Receiver<R> {
         if let Some(Err(excess)) = allowance.map(|allowance| allowance.check()) {
             for _ in input.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
                 self.common.counts.lines += 1;
-                report.refused(excess.reason, &excess);
+                report.refuse(excess.reason, &excess);
             }
             return;
         }
         self.reader.read(&mut self.common, input, &report);
         if let Some(allowance) = allowance {
-            allowance.brought(self.common.counts.lines - before);
+            allowance.charge(self.common.counts.lines - before);
         }
     }
 
@@ -158,7 +158,7 @@ impl Common {
         };
         if found.name.is_empty() {
             let what = format_args!("{name:.100}: its mapping makes an empty name");
-            report.refused("empty_metric_name", &what);
+            report.refuse("empty_metric_name", &what);
             return None;
         }
         let expiry = treatment.expiry.or(self.shared.options.common.expiry);
@@ -170,7 +170,7 @@ impl Common {
 impl Report<'_> {
     /// Reports something that was refused: a word for the reason, and the beginning of what it was.
     #[cold]
-    pub(crate) fn refused(&self, reason: &'static str, what: &dyn Display) {
-        self.refusals.refused(self.input, &self.source.to_string(), reason, what);
+    pub(crate) fn refuse(&self, reason: &'static str, what: &dyn Display) {
+        self.refusals.refuse(self.input, &self.source.to_string(), reason, what);
     }
 }

@@ -21,7 +21,9 @@ use quipu::intake::Refused;
 use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
-use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Refusal, Result, STEP, Tally};
+use super::requests::{
+    BodyInput, Context, Input, Inputs, Pieces, Refusal, RequestOutcome, Result, STEP,
+};
 use encoding::Encoding;
 use points::{Rejected, Translator};
 use quipu_http::{Request, Response};
@@ -59,7 +61,7 @@ pub struct OtlpRequest {
     counts: Counts,
 }
 
-/// The refusals of a request, besides its tally.
+/// The refused points of a request, which OTLP reports in its own way.
 #[derive(Debug, Default)]
 struct Counts {
     refused: u64,
@@ -72,7 +74,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn refused(&mut self, name: &str, rejected: &Rejected) {
+    fn refuse(&mut self, name: &str, rejected: &Rejected) {
         self.refused += 1;
         self.later += u64::from(is_temporary(rejected));
         if self.refused <= TOLD {
@@ -119,11 +121,15 @@ impl BodyInput for OtlpRequest {
         self.take(context)
     }
 
-    fn finish(&mut self, tally: &Tally, failed: Option<Box<Refusal>>) -> Result<Response> {
+    fn finish(
+        &mut self,
+        outcome: &RequestOutcome,
+        failed: Option<Box<Refusal>>,
+    ) -> Result<Response> {
         let counts = &self.counts;
         match failed {
             Some(refusal) => Err(refusal),
-            None if counts.may_come_again(tally.taken()) => {
+            None if counts.may_come_again(outcome.taken()) => {
                 Err(Refusal::unavailable(&counts.message, "1"))
             }
             None if counts.overlaps > 0 && counts.refused == 0 => {
@@ -140,7 +146,7 @@ impl BodyInput for OtlpRequest {
             refusal.text.push_str(", or protobuf");
         }
         if !refusal.reason.is_empty() {
-            inputs.refusals().refused(Self::INPUT, "", refusal.reason, &refusal.text);
+            inputs.refusals().refuse(Self::INPUT, "", refusal.reason, &refusal.text);
         }
         let mut response = encoding.failure(refusal.status, &refusal.text);
         response.headers_mut().extend(refusal.field);
@@ -152,7 +158,7 @@ impl OtlpRequest {
     /// Takes points, until the time of the step is over. Returns whether these were the last.
     fn take(&mut self, context: &mut Context<'_>) -> Result<bool> {
         let Self { points: Some(points), translator, counts, .. } = self else { return Ok(true) };
-        let Context { inputs, tally, begun } = context;
+        let Context { inputs, outcome, begun } = context;
         let mut intake = inputs.intake();
         let mut overlaps = intake.overlaps();
         // Other requests had their turns meanwhile.
@@ -163,11 +169,11 @@ impl OtlpRequest {
                 match reader.next_progress()? {
                     Progress::Point(point) => match translator.take(&mut intake, &point) {
                         Ok(()) => {
-                            tally.took(1);
+                            outcome.count_taken(1);
                             if intake.overlaps() != overlaps {
                                 overlaps = intake.overlaps();
                                 counts.overlaps += 1;
-                                inputs.refusals().overlapped(translator.source());
+                                inputs.refusals().count_overlap(translator.source());
                             }
                         }
                         Err(rejected) => {
@@ -175,10 +181,10 @@ impl OtlpRequest {
                             let name = point.metric.name;
                             // Of a duplicate, the client cannot know, and need not change anything.
                             if !rejected.is_duplicate() {
-                                counts.refused(name, &rejected);
+                                counts.refuse(name, &rejected);
                             }
                             let what = format_args!("{name}: {rejected}");
-                            tally.left_out_of(translator.source(), rejected.reason(), what);
+                            outcome.omit_from(translator.source(), rejected.reason(), what);
                         }
                     },
                     Progress::Nothing => is_time = true,
@@ -191,8 +197,8 @@ impl OtlpRequest {
             Ok(false)
         });
         read.map_err(|error: quipu_wire::Error| {
-            tally.left_out_of(translator.source(), "malformed", format_args!("{error}"));
-            let taken = tally.taken();
+            outcome.omit_from(translator.source(), "malformed", format_args!("{error}"));
+            let taken = outcome.taken();
             Refusal::bad(format_args!("{error}; {taken} data points before it were taken"))
         })
     }
@@ -233,10 +239,10 @@ mod tests {
         let full = Rejected::Intake(Refused::Full);
         let mut counts = Counts::default();
         assert!(!counts.may_come_again(0));
-        counts.refused("a", &full);
-        counts.refused("a", &full);
+        counts.refuse("a", &full);
+        counts.refuse("a", &full);
         assert!(counts.may_come_again(0) && !counts.may_come_again(1));
-        counts.refused("a", &Rejected::Name);
+        counts.refuse("a", &Rejected::Name);
         assert!(!counts.may_come_again(0));
     }
 }

@@ -115,7 +115,7 @@ impl Changing {
         }
         let refused = |fault: &Fault| {
             let job = &push.content.job;
-            self.inputs.refusals().refused(INPUT, job, fault.reason(), fault);
+            self.inputs.refusals().refuse(INPUT, job, fault.reason(), fault);
         };
         let room = match self.make_room(&mut groups, &push.key) {
             Ok(room) => room,

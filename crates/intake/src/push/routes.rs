@@ -27,7 +27,7 @@ use crate::body::{PIECE, Piece};
 use crate::list::Route;
 use crate::refusals::Refusals;
 use crate::requests::{
-    self, BodyInput, Context, Input, Inputs, Pieces, Refusal, Result, Tally, begin,
+    self, BodyInput, Context, Input, Inputs, Pieces, Refusal, RequestOutcome, Result, begin,
 };
 use quipu_client::media::Media;
 use quipu_http::routing::Path;
@@ -237,7 +237,7 @@ impl BodyInput for PushRequest {
         let grouping = grouping(request)?;
         let settings = inputs.shared().push.settings();
         let options = Options::of(settings, &grouping, request).inspect_err(|fault| {
-            inputs.refusals().refused(Self::INPUT, grouping.job(), "malformed", fault);
+            inputs.refusals().refuse(Self::INPUT, grouping.job(), "malformed", fault);
         })?;
         Ok(Self {
             parser: Parser::new(Media::from_headers(request.headers())),
@@ -265,19 +265,19 @@ impl BodyInput for PushRequest {
             }
         };
         // What a push brought counts even if it cannot be read to its end, or its client leaves.
-        context.tally.hold(self.batch.len() as u64);
+        context.outcome.hold(self.batch.len() as u64);
         let key = self.batch.grouping().key().into();
         let change = match read {
             Ok(None) => return Ok(false),
             Ok(Some(content)) => {
-                context.tally.take(content.families.len() as u64)?;
+                context.outcome.take(content.families.len() as u64)?;
                 let (options, removes, expiry) = (self.options, self.removes, push.settings.expiry);
                 let push = update::Push { key, content, options, removes, now: now(), expiry };
                 Change::Push(Box::new(push))
             }
             Err(fault) => {
                 let job = self.batch.grouping().job();
-                context.inputs.refusals().refused(Self::INPUT, job, fault.reason(), &fault);
+                context.inputs.refusals().refuse(Self::INPUT, job, fault.reason(), &fault);
                 match fault {
                     Fault::Malformed(_) => return Err(Refusal::bad(fault)),
                     Fault::Inconsistent(_) => Change::Fail(key, Refusal::bad(fault).respond()),
@@ -288,14 +288,14 @@ impl BodyInput for PushRequest {
         Ok(false)
     }
 
-    fn finish(&mut self, _: &Tally, failed: Option<Box<Refusal>>) -> Result<Response> {
+    fn finish(&mut self, _: &RequestOutcome, failed: Option<Box<Refusal>>) -> Result<Response> {
         failed.map_or_else(|| Ok(self.response.take().unwrap_or_default()), Err)
     }
 
     fn refuse(input: Option<&Self>, inputs: &Inputs, refusal: Refusal) -> Response {
         if let Some(Self { batch, .. }) = input.filter(|_| !refusal.reason.is_empty()) {
             let (job, what) = (batch.grouping().job(), "the body cannot be decoded");
-            inputs.refusals().refused(Self::INPUT, job, "malformed", &what);
+            inputs.refusals().refuse(Self::INPUT, job, "malformed", &what);
         }
         refusal.respond()
     }

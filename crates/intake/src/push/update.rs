@@ -211,7 +211,7 @@ impl Work {
         if let Some(coming) = &mut self.coming {
             intake.set_source(&Source::Job(&coming.content.job));
             coming.step(intake, refusals, &mut self.outcome, &mut left)?;
-            refusals.took(super::INPUT, self.outcome.taken);
+            refusals.count_taken(super::INPUT, self.outcome.taken);
             self.settling = self.coming.take().map(Coming::settling);
         }
         step_gone(&mut self.last, intake, &mut left)?;
@@ -412,7 +412,7 @@ impl Coming {
             Err(refused) => {
                 let why = intake.explain(refused);
                 let what = format_args!("{}{labels:?}: {why}", family.name);
-                refusals.refused(super::INPUT, &self.content.job, refused.reason(), &what);
+                refusals.refuse(super::INPUT, &self.content.job, refused.reason(), &what);
                 outcome.refuse(&family.name, refused, &why);
                 let mut is_there = false;
                 values::read(intake, &family.name, labels, |_| is_there = true);

@@ -42,7 +42,7 @@ impl Reader for Receiver {
                 Ok(StatsdLine::Sample(sample)) => self.sample(common, &sample, report),
                 Ok(StatsdLine::Event(_)) => self.counts.events += 1,
                 Ok(StatsdLine::ServiceCheck(_)) => self.counts.service_checks += 1,
-                Err(error) => report.refused(error.reason().as_str(), &error),
+                Err(error) => report.refuse(error.reason().as_str(), &error),
                 Ok(_) => {}
             }
         }
@@ -65,7 +65,7 @@ impl Receiver {
     fn sample(&mut self, common: &mut Common, sample: &StatsdSample<'_>, report: &Report<'_>) {
         let Some(class) = class(sample.kind) else {
             let what = format_args!("{:.100}: sets are not supported", sample.name);
-            return report.refused("set", &what);
+            return report.refuse("set", &what);
         };
         match self.take_known(common, sample, class, report) {
             Left::Nothing => {}
@@ -91,7 +91,7 @@ impl Receiver {
             let given = match value {
                 Ok(value) => given(sample, value, form.scale),
                 Err(error) => {
-                    report.refused(error.reason().as_str(), &error);
+                    report.refuse(error.reason().as_str(), &error);
                     continue;
                 }
             };
@@ -140,7 +140,7 @@ impl Receiver {
                     taken.map_err(NotTaken::Refused).map(|()| (given, mode))
                 }),
                 Err(error) => {
-                    report.refused(error.reason().as_str(), &error);
+                    report.refuse(error.reason().as_str(), &error);
                     continue;
                 }
             };
@@ -225,19 +225,19 @@ fn not_taken(report: &Report<'_>, intake: &Intake, sample: &StatsdSample<'_>, wh
     match why {
         NotTaken::Negative => {
             let what = format_args!("{name:.100}: a counter cannot decrease");
-            report.refused("illegal_negative_counter", &what);
+            report.refuse("illegal_negative_counter", &what);
         }
         NotTaken::Rate => {
             let what = format_args!("{name:.100}: the sample rate is too small for the value");
-            report.refused("invalid_sample_factor", &what);
+            report.refuse("invalid_sample_factor", &what);
         }
         NotTaken::Scale => {
             let what = format_args!("{name:.100}: its mapping's `scale` makes it infinite");
-            report.refused("malformed_value", &what);
+            report.refuse("malformed_value", &what);
         }
         NotTaken::Refused(refused) => {
             let why = intake.explain(refused);
-            report.refused(refused.reason(), &format_args!("{name:.100}: {why}"));
+            report.refuse(refused.reason(), &format_args!("{name:.100}: {why}"));
         }
     }
 }

@@ -18,7 +18,9 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue};
 use quipu_wire::remote::{Entry, WriteReader, WriteVersion};
 use self_cell::self_cell;
 
-use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Refusal, Result, STEP, Tally};
+use super::requests::{
+    BodyInput, Context, Input, Inputs, Pieces, Refusal, RequestOutcome, Result, STEP,
+};
 use quipu_client::media::Media;
 use quipu_http::{Request, Response};
 
@@ -123,12 +125,16 @@ impl BodyInput for RemoteWriteRequest {
         })
     }
 
-    /// The response of the tally. Only 2.0 is told what was written.
-    fn finish(&mut self, tally: &Tally, failed: Option<Box<Refusal>>) -> Result<Response> {
+    /// The response of the outcome. Only 2.0 gets the numbers of written samples.
+    fn finish(
+        &mut self,
+        outcome: &RequestOutcome,
+        failed: Option<Box<Refusal>>,
+    ) -> Result<Response> {
         if let Some(refusal) = failed {
             return Err(refusal);
         }
-        let mut response = tally.end(None).unwrap_or_else(|refusal| refusal.respond());
+        let mut response = outcome.end(None).unwrap_or_else(|refusal| refusal.respond());
         if self.version == WriteVersion::Two {
             let Written { samples, histograms, exemplars } = self.taking.written();
             for (name, count) in

@@ -11,7 +11,7 @@ use quipu_wire::remote::{
 };
 
 use super::metadata::Known;
-use crate::outcome::{Shown, Tally};
+use crate::outcome::{RequestOutcome, SeriesDisplay};
 use crate::requests::Context;
 use crate::series_cache::{self, EncodedSeries, NameType, Timed, Version};
 use crate::types::{self, Class};
@@ -57,7 +57,7 @@ pub(super) struct Step<'t> {
     /// The series that are known by the bytes of their labels.
     encoded: RefMut<'t, EncodedSeries>,
     moment: Moment,
-    tally: &'t mut Tally,
+    outcome: &'t mut RequestOutcome,
     part: &'t mut Taking,
 }
 
@@ -89,8 +89,8 @@ impl Taking {
     /// Begins to take a few series.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
         let (inputs, intake) = (context.inputs, context.intake());
-        let (encoded, moment, tally) = (inputs.written(), Moment::now(), &mut *context.tally);
-        Step { inputs, intake, encoded, moment, tally, part: self }
+        let (encoded, moment, outcome) = (inputs.written(), Moment::now(), &mut *context.outcome);
+        Step { inputs, intake, encoded, moment, outcome, part: self }
     }
 
     /// The text that was written.
@@ -103,7 +103,7 @@ impl Step<'_> {
     /// Refuses the rest of a request that cannot be read.
     pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
         let number = self.part.number;
-        self.tally.refused("malformed", format_args!("{error}, after {number} series"));
+        self.outcome.refuse("malformed", format_args!("{error}, after {number} series"));
     }
 
     /// Keeps what a sender of 1.0 says of a family.
@@ -130,7 +130,7 @@ impl Step<'_> {
         samples: &[Sample],
         metadata: &Metadata<'_>,
     ) -> usize {
-        let Self { inputs, intake, encoded, moment, tally, part } = self;
+        let Self { inputs, intake, encoded, moment, outcome, part } = self;
         let (shared, encoded) = (inputs.shared(), &mut **encoded);
         let is_current = match stated(metadata) {
             Some(stated) => encoded.series(series).is_some_and(|known| known.series_type == stated),
@@ -152,7 +152,7 @@ impl Step<'_> {
         let taken = samples.iter().take_while(take).count();
         part.number += u64::from(taken == samples.len());
         part.written.samples += taken as u64;
-        tally.took(taken as u64);
+        outcome.count_taken(taken as u64);
         taken
     }
 
@@ -188,12 +188,12 @@ impl Step<'_> {
         self.part.number += 1;
         let number = self.part.number;
         if let Some(fault) = series.fault {
-            self.tally.refused("labels", format_args!("series {number}: {fault}"));
+            self.outcome.refuse("labels", format_args!("series {number}: {fault}"));
             return;
         }
         let Some(name) = series.label(NAME).filter(|name| !name.is_empty()) else {
             let what = format_args!("series {number}: it has no name; give the label {NAME}");
-            self.tally.refused("name", what);
+            self.outcome.refuse("name", what);
             return;
         };
         // The label of the name sorts before those in lower case.
@@ -271,9 +271,9 @@ impl Step<'_> {
             && intake.read(named.name, named.labels, |_| {}).is_ok_and(|count| count == 0)
         {
             let number = self.part.number;
-            let shown = Shown { name: named.name, labels: named.labels };
+            let display = SeriesDisplay { name: named.name, labels: named.labels };
             let what = "it has exemplars and no value: send a sample or a histogram first";
-            self.tally.refused("exemplar", format_args!("series {number}, {shown}: {what}"));
+            self.outcome.refuse("exemplar", format_args!("series {number}, {display}: {what}"));
         }
     }
 
@@ -293,11 +293,11 @@ impl Step<'_> {
     /// Counts a value; returns whether it was taken.
     fn count(&mut self, named: &Named<'_>, taken: Result<(), Fault>) -> bool {
         match taken {
-            Ok(()) => self.tally.took(1),
+            Ok(()) => self.outcome.count_taken(1),
             Err((reason, ref what)) => {
                 let number = self.part.number;
-                let shown = Shown { name: named.name, labels: named.labels };
-                self.tally.refused(reason, format_args!("series {number}, {shown}: {what}"));
+                let display = SeriesDisplay { name: named.name, labels: named.labels };
+                self.outcome.refuse(reason, format_args!("series {number}, {display}: {what}"));
             }
         }
         taken.is_ok()
