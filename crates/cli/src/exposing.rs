@@ -17,7 +17,7 @@ use quipu_agent::{All, Asked, Filter, Merged, Reading, Watched};
 use quipu_client::via;
 use quipu_http::{Request, Response, Steps, text};
 use quipu_intake::Inputs;
-use quipu_intake::gate::{Scraping, WaitingScrape};
+use quipu_intake::gate::{ScrapeGuard, WaitingScrape};
 use quipu_intake::refusal::Refusal;
 use quipu_process::memory;
 
@@ -43,7 +43,7 @@ enum Stage {
     Waiting(Arc<Merged>),
     /// All is shown that is wanted. The second part holds off replacements until what came in was
     /// shown.
-    Showing(Box<All>, Option<Scraping<'static>>),
+    Showing(Box<All>, Option<ScrapeGuard<'static>>),
 }
 
 impl Exposing {

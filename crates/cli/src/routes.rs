@@ -220,7 +220,7 @@ fn refusals_json(refusals: &Refusals) -> serde_json::Value {
             "input": refusal.input.name(),
             "source": refusal.source,
             "reason": refusal.reason,
-            "what": refusal.what,
+            "what": refusal.detail,
         })
     });
     last.collect()

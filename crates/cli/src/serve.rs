@@ -21,7 +21,7 @@ use crate::top::Top;
 use quipu_agent::targets::{self, Targets};
 use quipu_agent::{self as agent, Agent};
 use quipu_http::{self as http, Server};
-use quipu_intake::expiry::Sweeps;
+use quipu_intake::expiry::ExpirySweeper;
 use quipu_intake::listeners::{self, BoundInputs};
 use quipu_intake::push::Push;
 use quipu_intake::refusals::Refusals;
@@ -86,7 +86,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         .map_err(|error| Error::System("start a thread", error))?;
     let restored = shared.push.restore(state.intake.clone());
     restored.map_err(|error| Error::System("start a thread", error))?;
-    let sweeps = Sweeps::start(state.intake.clone(), shared)
+    let sweeper = ExpirySweeper::start(state.intake.clone(), shared)
         .map_err(|error| Error::System("start a thread", error))?;
     log_listening(&server, settings);
     let listening = listeners.start(&state.intake, shared, metrics.registry());
@@ -139,7 +139,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
     drop(targets);
     drop(recorder);
     drop(agent);
-    drop(sweeps);
+    drop(sweeper);
     drop(checkpoints);
     let served = match served {
         Err(error) if !has_started.load(Ordering::Relaxed) => return Err(Error::Http(error)),

@@ -10,7 +10,7 @@ use crate::state::State;
 use quipu_agent::{All, Merged, Reading, Watched};
 use quipu_client::via::Via;
 use quipu_intake::Shared;
-use quipu_intake::gate::Scraping;
+use quipu_intake::gate::ScrapeGuard;
 use quipu_outputs as outputs;
 
 /// The metrics of watched sources, of inputs, and of the daemon.
@@ -29,7 +29,7 @@ impl Source {
     /// Merges the families of sources with the families of inputs, and waits until no group is
     /// being replaced. Merges again if a new family arrived in the meantime, because series that
     /// are missing once would be sent as ended.
-    fn merge(&self, watched: &Watched) -> (Arc<Merged>, Scraping<'static>) {
+    fn merge(&self, watched: &Watched) -> (Arc<Merged>, ScrapeGuard<'static>) {
         let mut merges = 0;
         loop {
             let reading = watched.fresh();
@@ -43,7 +43,7 @@ impl Source {
     }
 
     /// Waits until no group is being replaced, and helps with the replacement like a scrape.
-    fn enter(&self) -> Scraping<'static> {
+    fn enter(&self) -> ScrapeGuard<'static> {
         let mut place = None;
         loop {
             if let Some(scraping) = self.shared.gate.scrape(&mut place) {

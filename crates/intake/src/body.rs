@@ -1,9 +1,9 @@
 //! Bodies of requests as they were before compression: whole, or piece by piece.
 //!
 //! `Content-Encoding` names one coding: `identity`, `gzip`, `deflate`, `zstd` or `snappy` (the
-//! block format, as remote write has it, or the framing format, as Pushgateway has it). What a body
-//! expands to is bounded by the caller's limit before it is held, so a compression bomb costs no
-//! more than a body of that size.
+//! block format of remote write, or the framing format of Pushgateway). The size of the expanded
+//! body is checked against the caller's limit before it is allocated, so a compression bomb costs
+//! no more than a body of that size.
 
 use std::cell::Cell;
 use std::io::{self, BufRead, Cursor, ErrorKind, Read};
@@ -41,7 +41,7 @@ fn coding(request: &Request) -> Result<String> {
 /// A body that is expanded piece by piece, so that a large one takes many steps, and is in memory
 /// as a whole only if that is asked for.
 pub struct Pieces {
-    /// The body as it came, until its first piece is asked for: only then it takes more memory.
+    /// The body as it was received, until its first piece is read: only then it takes more memory.
     body: Bytes,
     reader: Option<Box<dyn Read>>,
     /// How many bytes of the body the reader may take for this piece.
@@ -49,7 +49,7 @@ pub struct Pieces {
     coding: Coding,
     limit: usize,
     left: usize,
-    /// What [`Pieces::gather`] has so far.
+    /// The bytes that [`Pieces::gather`] has expanded so far.
     gathered: Vec<u8>,
 }
 
@@ -73,21 +73,21 @@ pub enum Piece {
 }
 
 impl Pieces {
-    /// The body of a request.
+    /// Creates pieces of the body of a request.
     ///
     /// # Errors
     /// 415 for a coding that is not supported.
     pub fn new(request: &Request, limit: usize) -> Result<Self> {
-        Self::of(&coding(request)?, request.body(), limit)
+        Self::with_coding(&coding(request)?, request.body(), limit)
     }
 
-    /// A body that is a block of Snappy.
+    /// Creates pieces of a body that is a block of Snappy.
     pub fn block(body: &Bytes, limit: usize) -> Self {
         let (body, reader, ration) = (body.clone(), None, Rc::default());
         Self { body, reader, ration, coding: BLOCK, limit, left: limit, gathered: Vec::new() }
     }
 
-    fn of(coding: &str, body: &Bytes, limit: usize) -> Result<Self> {
+    fn with_coding(coding: &str, body: &Bytes, limit: usize) -> Result<Self> {
         let block = Self::block(body, limit);
         let known = CODINGS.into_iter().find(|known| *known == coding);
         Ok(match known.ok_or_else(|| unknown(coding))? {
@@ -116,7 +116,7 @@ impl Pieces {
             "" | "identity" => Box::new(body),
             "snappy" => Box::new(snap::read::FrameDecoder::new(Chunks { body, ration, left: 0 })),
             coding => {
-                let body = Rationed { body, ration };
+                let body = RationedBody { body, ration };
                 match coding {
                     "deflate" => Box::new(flate2::bufread::ZlibDecoder::new(body)),
                     "zstd" => {
@@ -230,12 +230,12 @@ const GATHERED: usize = 32 << 10;
 const RATION: usize = 64 << 10;
 
 /// A body of which a decoder gets a ration at a time, and then [`ErrorKind::WouldBlock`].
-struct Rationed {
+struct RationedBody {
     body: Cursor<Bytes>,
     ration: Rc<Cell<usize>>,
 }
 
-impl BufRead for Rationed {
+impl BufRead for RationedBody {
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         let rest = self.body.fill_buf()?;
         match self.ration.get() {
@@ -250,7 +250,7 @@ impl BufRead for Rationed {
     }
 }
 
-impl Read for Rationed {
+impl Read for RationedBody {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.fill_buf()?.read(buffer)?;
         self.consume(len);
@@ -291,7 +291,7 @@ impl Read for Chunks {
     }
 }
 
-/// What the framing format of Snappy begins with.
+/// The beginning of the framing format of Snappy.
 const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 fn too_large(limit: usize) -> Box<Refusal> {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     fn pieces(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes> {
-        let mut pieces = Pieces::of(coding, body, limit)?;
+        let mut pieces = Pieces::with_coding(coding, body, limit)?;
         let (mut all, mut buffer) = (Vec::new(), [0; 777]);
         loop {
             match pieces.next(&mut buffer)? {
@@ -365,7 +365,7 @@ mod tests {
     }
 
     fn whole(coding: &str, body: &Bytes, limit: usize) -> Result<Bytes> {
-        let mut pieces = Pieces::of(coding, body, limit)?;
+        let mut pieces = Pieces::with_coding(coding, body, limit)?;
         loop {
             if let Some(bytes) = pieces.gather(Instant::now())? {
                 return Ok(bytes);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_expands_to_nothing_is_read_in_rations() {
+    fn a_body_that_expands_to_nothing_is_read_in_rations() {
         const PARTS: usize = 10_000;
         let gzip = compressed("gzip", b"").repeat(PARTS);
         let deflate = [&b"\x78\x9c"[..], &b"\0\0\0\xff\xff".repeat(PARTS * 4)].concat();
@@ -382,7 +382,7 @@ mod tests {
         let snappy = [FRAMED, &b"\xfe\0\0\0".repeat(PARTS * 4)].concat();
         let bodies = [("gzip", gzip), ("deflate", deflate), ("zstd", zstd), ("snappy", snappy)];
         for (coding, body) in bodies {
-            let mut pieces = Pieces::of(coding, &body.into(), 100).unwrap();
+            let mut pieces = Pieces::with_coding(coding, &body.into(), 100).unwrap();
             // The stream of deflate has no end.
             let has_end = coding != "deflate";
             let (mut rations, mut buffer) = (0, [0; 10]);
@@ -411,7 +411,7 @@ mod tests {
     fn a_body_is_not_expanded_before_its_first_piece() {
         let block = compressed("snappy", &[7; 1000]);
         for body in [block.slice(..block.len() - 1), block] {
-            let mut pieces = Pieces::of("snappy", &body, 999).unwrap();
+            let mut pieces = Pieces::with_coding("snappy", &body, 999).unwrap();
             assert!(pieces.next(&mut [0; 10]).is_err());
         }
     }

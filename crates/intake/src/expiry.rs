@@ -1,5 +1,5 @@
-//! A background thread that hides series which have expired, whether anybody scrapes or not, and
-//! ends changes of groups whose clients left.
+//! A background thread that sweeps: it hides expired series even without scrapes, and completes
+//! changes of groups whose clients left.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use quipu_process::background::Background;
 
 /// The running thread. Dropping this stops the thread and waits for it.
 #[derive(Debug)]
-pub struct Sweeps(#[expect(dead_code, reason = "it is held to be dropped")] Background);
+pub struct ExpirySweeper(#[expect(dead_code, reason = "it is held to be dropped")] Background);
 
 /// The time between two sweeps.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -22,11 +22,11 @@ const SHORT_PERIOD: Duration = Duration::from_millis(250);
 /// At the limit, a pause lasts this many times as long as the sweep before it.
 const PAUSES: u32 = 20;
 
-impl Sweeps {
+impl ExpirySweeper {
     /// Starts the thread.
     ///
     /// # Errors
-    /// That of the system if it cannot create a thread.
+    /// The system cannot create a thread.
     pub fn start(mut intake: Intake, shared: &'static Shared) -> std::io::Result<Self> {
         let run = move |stopped: Receiver<()>| {
             let mut is_failing = false;

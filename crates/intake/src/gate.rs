@@ -31,28 +31,28 @@ struct State {
     ended: Option<Instant>,
 }
 
-/// A scrape under way.
+/// Held during a scrape: no replacement runs.
 #[derive(Debug)]
-pub struct Scraping<'g>(&'g Gate);
+pub struct ScrapeGuard<'g>(&'g Gate);
 
-/// A replacement under way.
+/// Held during a replacement: no scrape and no other replacement runs.
 #[derive(Debug)]
-pub struct Replacing<'g>(&'g Gate);
+pub struct ReplacementGuard<'g>(&'g Gate);
 
-/// The place of a scrape that waits.
+/// The place of a waiting scrape in the queue.
 #[derive(Debug)]
 pub struct WaitingScrape<'g> {
     gate: &'g Gate,
     round: u64,
 }
 
-/// The place of a replacement that waits.
+/// The place of a waiting replacement in the queue.
 #[derive(Debug)]
 pub struct WaitingReplacement<'g>(&'g Gate);
 
 impl Gate {
-    /// Begins a scrape, or takes or keeps a place.
-    pub fn scrape<'g>(&'g self, place: &mut Option<WaitingScrape<'g>>) -> Option<Scraping<'g>> {
+    /// Begins a scrape, or takes or keeps a place in the queue.
+    pub fn scrape<'g>(&'g self, place: &mut Option<WaitingScrape<'g>>) -> Option<ScrapeGuard<'g>> {
         let mut state = self.state();
         let round = place.as_ref().map(|place| place.round);
         let is_first = round.is_some_and(|round| round != state.round);
@@ -74,14 +74,14 @@ impl Gate {
         state.scrapes += 1;
         drop(state);
         *place = None;
-        Some(Scraping(self))
+        Some(ScrapeGuard(self))
     }
 
-    /// Begins to replace a group, or takes or keeps a place.
+    /// Begins to replace a group, or takes or keeps a place in the queue.
     pub fn replace<'g>(
         &'g self,
         place: &mut Option<WaitingReplacement<'g>>,
-    ) -> Option<Replacing<'g>> {
+    ) -> Option<ReplacementGuard<'g>> {
         let mut state = self.state();
         let are_others_first = state.first > 0 && is_recent(state.ended);
         if state.is_replacing || state.scrapes > 0 || are_others_first {
@@ -96,7 +96,7 @@ impl Gate {
         (state.first, state.closed) = (0, None);
         drop(state);
         *place = None;
-        Some(Replacing(self))
+        Some(ReplacementGuard(self))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -111,7 +111,7 @@ impl State {
         self.replacements > 0 && is_recent(self.closed)
     }
 
-    /// A scrape that began to wait in a round does not wait any longer.
+    /// Removes a scrape that began to wait in this round from the queue.
     fn leave(&mut self, round: u64) {
         let place = match self.round - round {
             0 => &mut self.waiting,
@@ -126,13 +126,13 @@ fn is_recent(time: Option<Instant>) -> bool {
     time.is_some_and(|time| time.elapsed() < PATIENCE)
 }
 
-impl Drop for Scraping<'_> {
+impl Drop for ScrapeGuard<'_> {
     fn drop(&mut self) {
         self.0.state().scrapes -= 1;
     }
 }
 
-impl Drop for Replacing<'_> {
+impl Drop for ReplacementGuard<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.is_replacing = false;
@@ -158,7 +158,7 @@ impl Drop for WaitingReplacement<'_> {
     }
 }
 
-/// How long one that waits holds up others.
+/// How long a place in the queue holds up others.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -166,15 +166,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scrapes_share_and_replacements_are_alone() {
+    fn scrapes_share_the_gate_and_replacements_do_not() {
         let gate = Gate::default();
         let scrape = || gate.scrape(&mut None);
         let replace = || gate.replace(&mut None);
-        let (one, two) = (scrape().unwrap(), scrape().unwrap());
+        let (first, second) = (scrape().unwrap(), scrape().unwrap());
         assert!(replace().is_none());
-        drop(one);
+        drop(first);
         assert!(replace().is_none());
-        drop(two);
+        drop(second);
         let alone = replace().unwrap();
         assert!(scrape().is_none() && replace().is_none());
         drop(alone);

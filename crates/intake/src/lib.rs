@@ -37,12 +37,12 @@ use quipu::snapshot::Timestamp;
 
 use gate::Gate;
 use list::{Route, Row};
-use permits::Places;
+use permits::MemoryPermits;
 use push::Push;
 use quipu_client::via::Via;
 use quipu_process::omitted::OmittedFamilies;
 use quipu_translate::rules::Rules;
-use rate_limits::Rates;
+use rate_limits::RateLimits;
 use refusals::Refusals;
 use series_cache::EncodedSeries;
 pub use settings::Options;
@@ -84,10 +84,10 @@ pub struct Shared {
     families: Families,
     /// Keeps scrapes and replacements of groups apart.
     pub gate: Gate,
-    /// The places for requests that take much memory.
-    pub places: Places,
-    /// How many samples a second may come in.
-    pub rates: Rates,
+    /// The permits of requests that need much memory.
+    pub permits: MemoryPermits,
+    /// The limits on the rate of samples.
+    pub rate_limits: RateLimits,
     /// Pushgateway's API.
     pub push: Push,
     /// What samples are subject to, if anything.
@@ -102,13 +102,13 @@ impl Shared {
     /// Without samples so far.
     pub fn new(options: Options, refusals: Refusals, push: Push, rules: Option<Rules>) -> Self {
         Self {
-            rates: Rates::new(options.common.sample_rates),
+            rate_limits: RateLimits::new(options.common.sample_rates),
             options,
             rules,
             refusals,
             families: Families::default(),
             gate: Gate::default(),
-            places: Places::default(),
+            permits: MemoryPermits::default(),
             push,
             via: Via::default(),
             omitted: OmittedFamilies::default(),

@@ -94,9 +94,9 @@ impl Input {
     }
 }
 
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
-    match (one, other) {
-        ([first, one @ ..], [second, other @ ..]) => *first == *second && is_same(one, other),
-        _ => one.is_empty() && other.is_empty(),
+const fn is_same(left: &[u8], right: &[u8]) -> bool {
+    match (left, right) {
+        ([first, left @ ..], [second, right @ ..]) => *first == *second && is_same(left, right),
+        _ => left.is_empty() && right.is_empty(),
     }
 }

@@ -62,7 +62,7 @@ impl RequestOutcome {
             input: I::INPUT,
             is_repeatable: I::IS_REPEATABLE,
             refusals: inputs.refusals(),
-            allowance: inputs.shared().rates.of(&source),
+            allowance: inputs.shared().rate_limits.allowance(&source),
             held: 0,
             has_begun: false,
             source,

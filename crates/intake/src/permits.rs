@@ -1,57 +1,58 @@
-//! Places for requests that take much memory: those with large or compressed bodies.
+//! Permits for requests that need much memory: those with large or compressed bodies.
 //!
-//! What a body expands to, and what is read of it, can be many times as large as the body. Few such
-//! requests are taken at a time, by all threads; the others wait with their bodies as they came.
+//! The expanded body, and the data that is read from it, can be many times as large as the body.
+//! All threads together take few such requests at a time; the other requests wait with their bodies
+//! as they were received.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The places that all ways in share.
+/// The permits that all inputs share.
 #[derive(Debug, Default)]
-pub struct Places {
-    taken: AtomicUsize,
+pub struct MemoryPermits {
+    held: AtomicUsize,
 }
 
-/// The number of places.
+/// The number of permits.
 const MOST: usize = 2;
 
-/// The largest body that needs no place.
+/// The largest body that needs no permit.
 pub const SMALL: usize = 64 << 10;
 
-/// A request's place, if it needs one. Dropping it frees it.
+/// The permit of a request, if the request needs one. Dropping it returns the permit.
 #[derive(Debug)]
-pub struct Place {
-    places: &'static Places,
+pub struct MemoryPermit {
+    permits: &'static MemoryPermits,
     is_needed: bool,
-    is_taken: bool,
+    is_held: bool,
 }
 
-impl Place {
-    /// Of a request that may need a place.
-    pub fn new(places: &'static Places, is_needed: bool) -> Self {
-        Self { places, is_needed, is_taken: false }
+impl MemoryPermit {
+    /// The permit of a request, which is not taken yet.
+    pub fn new(permits: &'static MemoryPermits, is_needed: bool) -> Self {
+        Self { permits, is_needed, is_held: false }
     }
 
-    /// Takes the place, unless that has been done. Returns false if the request has to wait for it.
+    /// Takes the permit, unless that has been done. Returns false if the request has to wait.
     pub fn take(&mut self) -> bool {
-        if self.is_needed && !self.is_taken {
+        if self.is_needed && !self.is_held {
             let next = |taken| (taken < MOST).then_some(taken + 1);
             // Relaxed: nothing but the number itself is shared.
-            let taken = self.places.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
-            self.is_taken = taken.is_ok();
+            let taken = self.permits.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
+            self.is_held = taken.is_ok();
         }
         !self.is_waiting()
     }
 
-    /// Whether the request has to wait for it.
+    /// Whether the request has to wait for the permit.
     pub fn is_waiting(&self) -> bool {
-        self.is_needed && !self.is_taken
+        self.is_needed && !self.is_held
     }
 }
 
-impl Drop for Place {
+impl Drop for MemoryPermit {
     fn drop(&mut self) {
-        if self.is_taken {
-            self.places.taken.fetch_sub(1, Ordering::Relaxed);
+        if self.is_held {
+            self.permits.held.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -61,17 +62,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_wait_for_one_of_the_places() {
-        let places: &Places = Box::leak(Box::default());
-        let mut large: Vec<_> = (0..=MOST).map(|_| Place::new(places, true)).collect();
+    fn requests_wait_for_a_permit() {
+        let permits: &MemoryPermits = Box::leak(Box::default());
+        let mut large: Vec<_> = (0..=MOST).map(|_| MemoryPermit::new(permits, true)).collect();
         for _ in 0..2 {
-            let has_place: Vec<_> = large.iter_mut().map(Place::take).collect();
-            assert_eq!(has_place, [true, true, false]);
+            let has_permit: Vec<_> = large.iter_mut().map(MemoryPermit::take).collect();
+            assert_eq!(has_permit, [true, true, false]);
         }
-        assert!(Place::new(places, false).take());
+        assert!(MemoryPermit::new(permits, false).take());
         drop(large.remove(0));
-        assert!(large.iter_mut().all(Place::take));
+        assert!(large.iter_mut().all(MemoryPermit::take));
         drop(large);
-        assert_eq!(places.taken.load(Ordering::Relaxed), 0);
+        assert_eq!(permits.held.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,9 +1,9 @@
-//! How many samples a second all sources together may bring, and each of them.
+//! Limits on the samples a second of all sources together, and of each source.
 //!
-//! What is brought has to be paid for in time, at the rate that is allowed: a request or a packet
-//! is taken while at most a second is owed, and refused until then. So it is taken or refused
-//! whole, and what a source brings at once costs it the time after that. This is the generic cell
-//! rate algorithm.
+//! Samples are paid for in time, at the rate of the limit: a request or a packet is taken if its
+//! source owes at most a second, and otherwise refused. So a request is taken or refused as a
+//! whole, and a burst costs its source the time after the burst. This is the generic cell rate
+//! algorithm.
 //!
 //! A source has a word in a table, found by a secret hash of its address, so the table never grows.
 //! Two sources with the same word have one rate together.
@@ -20,23 +20,23 @@ use quipu_segment::hash::Seeded;
 
 use super::refusal::Refusal;
 
-/// The rates, and until when what was brought is paid for.
-pub struct Rates {
+/// The limits on the rate of samples, and the times until which samples are paid for.
+pub struct RateLimits {
     started: Instant,
     all: Option<(NonZeroU64, AtomicU64)>,
     each: Option<(NonZeroU64, Box<[AtomicU64]>)>,
     hash: Seeded,
 }
 
-/// What one source may bring.
+/// The share of one source in the limits.
 #[derive(Clone, Copy)]
 pub struct Allowance<'r> {
-    rates: &'r Rates,
-    /// Its word in the table.
+    rates: &'r RateLimits,
+    /// The word of the source in the table.
     word: usize,
 }
 
-/// Why nothing is taken for now.
+/// The limit that a source exceeds, so that its samples are refused for some time.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Excess {
     /// A word for the reason.
@@ -47,8 +47,8 @@ pub struct Excess {
     pub wait: Duration,
 }
 
-impl Rates {
-    /// The rates of all sources, and of each.
+impl RateLimits {
+    /// Creates limits from the rates of all sources together, and of each source.
     pub fn new([all, each]: [Option<NonZeroU64>; 2]) -> Self {
         let words = || (0..WORDS).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -59,8 +59,8 @@ impl Rates {
         }
     }
 
-    /// What a source may bring. `None` if nothing is limited.
-    pub fn of(&self, source: &dyn Display) -> Option<Allowance<'_>> {
+    /// Returns the allowance of a source. `None` without limits.
+    pub fn allowance(&self, source: &dyn Display) -> Option<Allowance<'_>> {
         if self.all.is_none() && self.each.is_none() {
             return None;
         }
@@ -77,7 +77,7 @@ impl Rates {
 
 impl Allowance<'_> {
     fn limits(&self) -> impl Iterator<Item = (&'static str, NonZeroU64, &AtomicU64)> {
-        let Rates { all, each, .. } = self.rates;
+        let RateLimits { all, each, .. } = self.rates;
         let all = all.iter().map(|(rate, paid)| ("sample_rate", *rate, paid));
         let each = each
             .iter()
@@ -97,7 +97,7 @@ impl Allowance<'_> {
         for (reason, rate, paid) in self.limits() {
             let owed = paid.load(Ordering::Relaxed).saturating_sub(now);
             if owed > SECOND {
-                return Err(Excess::of(reason, rate, owed));
+                return Err(Excess::new(reason, rate, owed));
             }
         }
         Ok(())
@@ -109,8 +109,8 @@ impl Allowance<'_> {
         let _ = self.pay(samples, self.rates.now(), u64::MAX);
     }
 
-    /// Takes samples, whose number is known before they are, from what the source may bring. Of
-    /// several requests at the same time, none is taken by what only another one may bring.
+    /// Takes samples from the allowance before they are stored. Requests at the same time cannot
+    /// use the same part of the allowance.
     ///
     /// # Errors
     /// The rate that is exceeded.
@@ -134,15 +134,15 @@ impl Allowance<'_> {
                 is_admitted.then(|| paid.max(now).saturating_add(cost).min(now + MOST_OWED))
             };
             let owed = paid.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay);
-            owed.map_err(|paid| Excess::of(reason, rate, paid.saturating_sub(now)))?;
+            owed.map_err(|paid| Excess::new(reason, rate, paid.saturating_sub(now)))?;
         }
         Ok(())
     }
 }
 
 impl Excess {
-    /// That of a source that owes this number of nanoseconds.
-    fn of(reason: &'static str, rate: NonZeroU64, owed: u64) -> Self {
+    /// The excess of a source that owes this number of nanoseconds.
+    fn new(reason: &'static str, rate: NonZeroU64, owed: u64) -> Self {
         Self { reason, rate, wait: Duration::from_nanos(owed.saturating_sub(SECOND)) }
     }
 
@@ -174,14 +174,14 @@ const WORDS: usize = 1 << 16;
 mod tests {
     use super::*;
 
-    fn rates(all: Option<u64>, each: Option<u64>) -> Rates {
-        Rates::new([all, each].map(|rate| rate.and_then(NonZeroU64::new)))
+    fn rates(all: Option<u64>, each: Option<u64>) -> RateLimits {
+        RateLimits::new([all, each].map(|rate| rate.and_then(NonZeroU64::new)))
     }
 
     #[test]
     fn a_source_gets_its_rate_and_a_second_in_advance() {
         let rates = rates(None, Some(100));
-        let source = rates.of(&"a").unwrap();
+        let source = rates.allowance(&"a").unwrap();
         let mut taken = 0;
         for now in (0..10 * SECOND).step_by(SECOND as usize / 1000) {
             if source.check_at(now).is_ok() {
@@ -190,14 +190,14 @@ mod tests {
             }
         }
         assert!((1100..=1102).contains(&taken), "{taken}");
-        let other = rates.of(&"b").unwrap();
+        let other = rates.allowance(&"b").unwrap();
         assert!(other.word == source.word || other.check_at(0).is_ok());
     }
 
     #[test]
-    fn one_large_request_costs_some_seconds() {
+    fn one_large_request_blocks_its_source_for_seconds() {
         let rates = rates(Some(10), None);
-        let source = rates.of(&"a").unwrap();
+        let source = rates.allowance(&"a").unwrap();
         source.take_at(u64::MAX, 0).unwrap();
         let excess = source.check_at(0).unwrap_err();
         assert_eq!((excess.reason, excess.wait.as_secs()), ("sample_rate", 9));
@@ -209,12 +209,12 @@ mod tests {
         // Requests that were checked before know better by now.
         assert_eq!(source.take_at(1, 0), Err(excess));
         // Another one pays for it, too.
-        assert!(rates.of(&"b").unwrap().check_at(8 * SECOND).is_err());
-        assert!(rates.of(&"b").unwrap().check_at(9 * SECOND).is_ok());
+        assert!(rates.allowance(&"b").unwrap().check_at(8 * SECOND).is_err());
+        assert!(rates.allowance(&"b").unwrap().check_at(9 * SECOND).is_ok());
     }
 
     #[test]
-    fn nothing_is_kept_without_a_rate() {
-        assert!(rates(None, None).of(&"a").is_none());
+    fn a_source_without_limits_has_no_allowance() {
+        assert!(rates(None, None).allowance(&"a").is_none());
     }
 }

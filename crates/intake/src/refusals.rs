@@ -1,4 +1,4 @@
-//! What was taken and refused: counted by way in and reason, and the last few of each to look at.
+//! Counts of taken and refused samples by input and reason, and records of the last refusals.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -16,41 +16,41 @@ use super::list::Input;
 use super::truncate::truncate;
 use quipu_process::seldom::Seldom;
 
-/// Counts what was taken and refused.
+/// Counts taken and refused samples, and keeps records of the last refusals.
 pub struct Refusals {
-    /// The samples of all ways in that were taken.
+    /// The number of samples that all inputs took.
     total: &'static AtomicU64,
     taken: Vec<Counter>,
     refused: CounterFamily<[&'static str; 2]>,
     overlaps: Counter,
     /// The jobs whose overlaps were logged.
     overlapping: Mutex<BTreeSet<String>>,
-    last: Mutex<VecDeque<Refused>>,
+    last: Mutex<VecDeque<RefusalRecord>>,
     /// The line of the log about a state that has no room.
     full: Seldom,
 }
 
-/// Something that was refused.
+/// The record of a refused sample, line or request.
 #[derive(Debug, Clone)]
-pub struct Refused {
-    /// When.
+pub struct RefusalRecord {
+    /// The time of the refusal.
     pub time: SystemTime,
-    /// The way in.
+    /// The input.
     pub input: Input,
     /// The source: an address, a listener of a unix socket, or a job.
     pub source: String,
     /// A word for the reason.
     pub reason: &'static str,
-    /// The beginning of what was refused, or where its fault is.
-    pub what: String,
+    /// The beginning of the refused data, or the place of the fault.
+    pub detail: String,
 }
 
-/// The most that is kept of one reason of one way in, and of all.
+/// The most records of one reason of one input, and of all.
 const KEPT_EACH: usize = 5;
 const KEPT: usize = 200;
 /// The most jobs whose overlaps are logged.
 const LOGGED_JOBS: usize = 100;
-/// The most bytes of a text that is kept.
+/// The most bytes of a text in a record.
 const TEXT_BYTES: usize = 256;
 
 impl Refusals {
@@ -85,7 +85,7 @@ impl Refusals {
         logged.insert(job.to_owned());
         drop(logged);
         warn!(
-            job = cut(&job),
+            job = excerpt(&job),
             "processes send the same series by OTLP: their counters and their histograms with \
              bounds are added up, but of other data only the last value is shown; set \
              service.instance.id for each process"
@@ -98,14 +98,15 @@ impl Refusals {
         self.total.fetch_add(samples, Ordering::Relaxed);
     }
 
-    /// Counts a sample or a line that was refused. `reason` is a word such as `series_limit`;
-    /// `what` is the beginning of the input, or a text that says where the fault is.
+    /// Counts a refused sample or line, and keeps a record. `reason` is a word such as
+    /// `series_limit`; `detail` is the beginning of the input, or a text with the place of the
+    /// fault.
     pub fn refuse(
         &self,
         input: Input,
         source: &str,
         reason: &'static str,
-        what: &dyn fmt::Display,
+        detail: &dyn fmt::Display,
     ) {
         self.refused.inc(&[input.name(), reason]);
         if reason == intake::Refused::Full.reason() && self.full.is_due(Instant::now()) {
@@ -117,7 +118,7 @@ impl Refusals {
         }
         // A flood of refusals does not wait for one that is being read.
         let Ok(mut last) = self.last.try_lock() else { return };
-        let is_alike = |other: &&Refused| other.input == input && other.reason == reason;
+        let is_alike = |other: &&RefusalRecord| other.input == input && other.reason == reason;
         if last.iter().filter(is_alike).count() >= KEPT_EACH
             && let Some(oldest) = last.iter().position(|other| is_alike(&other))
         {
@@ -126,19 +127,19 @@ impl Refusals {
         if last.len() >= KEPT {
             last.pop_front();
         }
-        let (time, source, what) = (SystemTime::now(), cut(&source), cut(what));
-        last.push_back(Refused { time, input, source, reason, what });
+        let (time, source, detail) = (SystemTime::now(), excerpt(&source), excerpt(detail));
+        last.push_back(RefusalRecord { time, input, source, reason, detail });
     }
 
-    /// The last refusals, the oldest first.
-    pub fn last(&self) -> Vec<Refused> {
+    /// The records of the last refusals, the oldest first.
+    pub fn last(&self) -> Vec<RefusalRecord> {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.iter().cloned().collect()
     }
 }
 
-/// The beginning of a text, which may have any characters.
-fn cut(text: &dyn fmt::Display) -> String {
+/// Returns the beginning of a text, with all characters printable.
+fn excerpt(text: &dyn fmt::Display) -> String {
     truncate(&printable(&truncate(text, TEXT_BYTES)), TEXT_BYTES)
 }
 
@@ -148,11 +149,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_of_a_refusal_costs_no_more_than_its_beginning() {
+    fn a_long_refusal_is_formatted_up_to_the_limit() {
         let long = Long::default();
-        assert_eq!(cut(&long).len(), TEXT_BYTES);
+        assert_eq!(excerpt(&long).len(), TEXT_BYTES);
         assert!(long.0.get() < 100);
-        assert_eq!(cut(&"a\nb"), "a\\nb");
-        assert_eq!(cut(&"\n".repeat(200)).len(), TEXT_BYTES);
+        assert_eq!(excerpt(&"a\nb"), "a\\nb");
+        assert_eq!(excerpt(&"\n".repeat(200)).len(), TEXT_BYTES);
     }
 }

@@ -16,7 +16,7 @@ pub use super::Inputs;
 pub use super::body::Pieces;
 pub use super::list::Input;
 pub use super::outcome::RequestOutcome;
-use super::permits::Place;
+use super::permits::MemoryPermit;
 pub use super::refusal::{Refusal, Result};
 use quipu_http::{Reply, Request, Response, Steps};
 use quipu_process::address::Source;
@@ -102,9 +102,9 @@ pub fn respond<I: BodyInput>(inputs: &Inputs, request: &Request) -> Reply {
         Err(refusal) => return I::refuse(None, inputs, *refusal).into(),
     };
     match admit(&input, inputs, request) {
-        Ok((came, body, outcome)) => {
-            let place = Place::new(&inputs.shared().places, body.is_large());
-            begin(RunningRequest { input, inputs: inputs.clone(), place, body, outcome, came })
+        Ok((via_ids, body, outcome)) => {
+            let permit = MemoryPermit::new(&inputs.shared().permits, body.is_large());
+            begin(RunningRequest { input, inputs: inputs.clone(), permit, body, outcome, via_ids })
         }
         Err(refusal) => I::refuse(Some(&input), inputs, *refusal).into(),
     }
@@ -117,12 +117,12 @@ fn admit<I: BodyInput>(
     request: &Request,
 ) -> Result<(Came, Pieces, RequestOutcome)> {
     let shared = inputs.shared();
-    let came = match I::IS_RELAYED {
+    let via_ids = match I::IS_RELAYED {
         true => shared.via.check(request.headers()).map_err(|Loop| is_own(&shared.via))?,
         false => Came::default(),
     };
     let body = input.body(request, shared.options.common.body_bytes)?;
-    Ok((came, body, RequestOutcome::new::<I>(inputs, request)?))
+    Ok((via_ids, body, RequestOutcome::new::<I>(inputs, request)?))
 }
 
 /// The refusal of the daemon's own samples. Its number tells the sender that the response is about
@@ -152,19 +152,19 @@ pub fn begin(mut steps: impl Steps + 'static) -> Reply {
 struct RunningRequest<I> {
     input: I,
     inputs: Inputs,
-    place: Place,
+    permit: MemoryPermit,
     body: Pieces,
     outcome: RequestOutcome,
-    /// Until a sample was taken.
-    came: Came,
+    /// The daemons that sent the samples on; empty once a sample was taken.
+    via_ids: Came,
 }
 
 impl<I: BodyInput> Steps for RunningRequest<I> {
     fn step(&mut self) -> Option<Response> {
-        if !self.place.take() {
+        if !self.permit.take() {
             return None;
         }
-        let Self { input, inputs, body, outcome, came, .. } = self;
+        let Self { input, inputs, body, outcome, via_ids, .. } = self;
         if let Err(refusal) = outcome.begin() {
             return Some(I::refuse(Some(input), inputs, *refusal));
         }
@@ -172,7 +172,7 @@ impl<I: BodyInput> Steps for RunningRequest<I> {
         let has_ended = input.step(body, &mut context);
         context.outcome.report();
         if context.outcome.taken() > 0 {
-            inputs.shared().via.note(came);
+            inputs.shared().via.note(via_ids);
         }
         let failed = match has_ended {
             Ok(false) => return None,
@@ -184,6 +184,6 @@ impl<I: BodyInput> Steps for RunningRequest<I> {
     }
 
     fn is_waiting(&self) -> bool {
-        self.place.is_waiting() || self.input.is_waiting()
+        self.permit.is_waiting() || self.input.is_waiting()
     }
 }

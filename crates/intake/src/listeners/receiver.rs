@@ -122,7 +122,7 @@ impl<R: Reader> Receiver<R> {
     fn lines(&mut self, input: &[u8], source: &dyn Sender) {
         source.name_to(&mut self.common.intake);
         let report = self.report(source);
-        let allowance = self.common.shared.rates.of(source);
+        let allowance = self.common.shared.rate_limits.allowance(source);
         let before = self.common.counts.lines;
         if let Some(Err(excess)) = allowance.map(|allowance| allowance.check()) {
             for _ in input.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

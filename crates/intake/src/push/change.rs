@@ -10,7 +10,7 @@ use super::groups::{Groups, Key, MAX_SHAPES};
 use super::routes::{Push, now};
 use super::update::{self, Outcome, Work};
 use crate::Inputs;
-use crate::gate::{Replacing, WaitingReplacement};
+use crate::gate::{ReplacementGuard, WaitingReplacement};
 use crate::refusal::Refusal;
 use quipu_http::{Response, Steps, text};
 
@@ -47,7 +47,7 @@ pub(super) struct Changing {
 #[derive(Debug)]
 pub(super) struct Begun {
     pub(super) work: Work,
-    _gate: Replacing<'static>,
+    _gate: ReplacementGuard<'static>,
 }
 
 impl Changing {
