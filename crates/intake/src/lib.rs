@@ -44,7 +44,7 @@ use quipu_process::omitted::OmittedFamilies;
 use quipu_translate::rules::Rules;
 use rate_limits::RateLimits;
 use refusals::Refusals;
-use series_cache::EncodedSeries;
+use series_cache::SeriesCache;
 pub use settings::Options;
 use write::Families;
 
@@ -189,8 +189,8 @@ impl Shared {
 pub struct Inputs {
     intake: Rc<RefCell<Intake>>,
     /// The known series of remote write, and of imported text.
-    written: Rc<RefCell<EncodedSeries>>,
-    imported: Rc<RefCell<EncodedSeries>>,
+    write_cache: Rc<RefCell<SeriesCache>>,
+    import_cache: Rc<RefCell<SeriesCache>>,
     shared: &'static Shared,
 }
 
@@ -198,7 +198,7 @@ impl Inputs {
     /// Creates the inputs of one thread.
     pub fn new(intake: Intake, shared: &'static Shared) -> Self {
         let intake = Rc::new(RefCell::new(intake));
-        Self { intake, written: Rc::default(), imported: Rc::default(), shared }
+        Self { intake, write_cache: Rc::default(), import_cache: Rc::default(), shared }
     }
 
     /// The intake of this thread. A route holds it only while it handles a request, or in one step.
@@ -207,13 +207,13 @@ impl Inputs {
     }
 
     /// The series that are known by their bytes in remote write.
-    fn written(&self) -> RefMut<'_, EncodedSeries> {
-        self.written.borrow_mut()
+    fn write_cache(&self) -> RefMut<'_, SeriesCache> {
+        self.write_cache.borrow_mut()
     }
 
     /// The series that are known by their bytes in imported text.
-    fn imported(&self) -> RefMut<'_, EncodedSeries> {
-        self.imported.borrow_mut()
+    fn import_cache(&self) -> RefMut<'_, SeriesCache> {
+        self.import_cache.borrow_mut()
     }
 
     /// What all ways in share.

@@ -1,13 +1,13 @@
-//! Series that are known by the bytes of their names and labels in requests.
+//! A cache of series by the bytes of their names and labels in requests.
 //!
-//! A sender writes the name and the labels of a series in the same way again and again. What was
-//! found out about them once is kept under these bytes: then they are neither read, checked nor
-//! sorted again, and the series is found without a look for its family and its key.
+//! A sender encodes the name and the labels of a series in the same way again and again. The cache
+//! keeps the series under these bytes: then the labels are neither read, checked nor sorted again,
+//! and the series is found without a lookup of its family and its key.
 //!
-//! Bytes are compared as a whole, so no series is taken for another one. What is kept may be out of
-//! date, which is noticed before it is used: a [`Spot`] leads nowhere if the series was removed,
-//! and the type of a name is looked up again when a family was made. A sample that cannot be taken
-//! in this way is read and taken in the usual one, which keeps its series again.
+//! Bytes are compared as a whole, so no series is taken for another one. An entry that is out of
+//! date is noticed before it is used: a [`Spot`] leads nowhere if the series was removed, and the
+//! type of a name is looked up again when a family was made. A sample that cannot be taken by its
+//! entry is read and taken in the usual way, which renews the entry.
 //!
 //! Most senders also keep the order of their series. So the series that came after this one before
 //! is compared first, without a look into the table, and those after it are prefetched.
@@ -25,11 +25,11 @@ use quipu_segment::hash::Seeded;
 use quipu_wire::remote::SeriesType;
 
 use super::Shared;
-use super::types::{self, Class};
+use super::types::{self, SampleType};
 
-/// The known series of one way in. Each thread has its own.
+/// The series of one input. Each thread has its own cache.
 #[derive(Default)]
-pub(super) struct EncodedSeries {
+pub(super) struct SeriesCache {
     /// In the order in which they were kept first.
     entries: Vec<Entry>,
     /// Their bytes, one after the other.
@@ -37,7 +37,7 @@ pub(super) struct EncodedSeries {
     /// Their numbers by the hash of their bytes.
     numbers: HashTable<u32>,
     seeded: Seeded,
-    names: Vec<Name>,
+    names: Vec<CachedName>,
     by_name: HashMap<Box<str>, u32, Seeded>,
     /// The number of the series that is expected next.
     next: usize,
@@ -52,28 +52,28 @@ struct Entry {
     length: u32,
     /// The number of its name.
     name: u32,
-    series: Known,
+    series: KnownSeries,
 }
 
-/// What is known of a series.
-pub(super) struct Known {
-    /// Where it is.
+/// A series in the cache.
+pub(super) struct KnownSeries {
+    /// The family and the spot of the series.
     pub(super) located: (FamilyHandle, Spot),
-    /// The type of its name when it was kept.
+    /// The type of the name when the series was cached.
     pub(super) series_type: SeriesType,
-    /// The type that its values are taken as, as long as its name has the same type.
-    pub(super) class: Class,
+    /// The type of the samples, as long as the name has the same type.
+    pub(super) sample_type: SampleType,
 }
 
-/// A name of series, with the type of those that come without one.
-struct Name {
+/// A name, with the type of its series in requests that state no type.
+struct CachedName {
     text: Box<str>,
     kind: NameType,
     /// When the type was looked up.
     version: Version,
 }
 
-/// What is known of the type of a name.
+/// The type of a name, and whether its family has a help.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NameType {
     /// The type.
@@ -87,7 +87,7 @@ pub(super) type Version = [u64; 2];
 
 /// A value with its times.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timed {
+pub(super) struct TimedValue {
     /// The value.
     pub(super) value: f64,
     /// In milliseconds since 1970.
@@ -96,16 +96,17 @@ pub(super) struct Timed {
     pub(super) start_ms: Option<i64>,
 }
 
-/// The most series of a table, the most bytes of their names and labels, and those of one series.
-const MOST: usize = 1 << 17;
-const MOST_BYTES: usize = 16 << 20;
-const LONGEST: usize = 4 << 10;
+/// The most series of a cache, the most bytes of their names and labels, and the most of one
+/// series.
+const MAX_SERIES: usize = 1 << 17;
+const MAX_BYTES: usize = 16 << 20;
+const MAX_SERIES_BYTES: usize = 4 << 10;
 /// A full table is emptied when this number of series was looked for in vain.
-const PATIENCE: usize = 16 * MOST;
+const PATIENCE: usize = 16 * MAX_SERIES;
 /// The number of series from the one that was found to the one that is prefetched.
 const AHEAD: usize = 6;
 
-impl EncodedSeries {
+impl SeriesCache {
     /// The known series that these bytes begin with: the number of its bytes, and its number.
     /// `is_end` tells whether a series ends before these bytes, and `end` where the first one ends.
     #[inline]
@@ -133,7 +134,7 @@ impl EncodedSeries {
         self.entries.get(found).map(|entry| (entry.length as usize, found as u32))
     }
 
-    /// As [`EncodedSeries::position`], but counts what is not found.
+    /// Like [`SeriesCache::position`], but counts misses.
     #[inline(never)]
     fn look_up(&mut self, bytes: &[u8]) -> Option<usize> {
         let found = self.position(bytes);
@@ -158,7 +159,7 @@ impl EncodedSeries {
 
     /// A series, by its number.
     #[inline]
-    pub(super) fn series(&self, number: u32) -> Option<&Known> {
+    pub(super) fn series(&self, number: u32) -> Option<&KnownSeries> {
         self.entries.get(number as usize).map(|entry| &entry.series)
     }
 
@@ -169,9 +170,9 @@ impl EncodedSeries {
         name.map_or("", |name| &name.text)
     }
 
-    /// Whether a series may be taken as what it was: whether its name has the type that it had, and
-    /// its family a help if there is one. `look_up` finds the type of a name; it is called when the
-    /// version is another one.
+    /// Whether an entry is up to date: its name still has the same type, and its family has a help
+    /// if there is one. `look_up` finds the type of a name; it is called if the version has
+    /// changed.
     #[inline]
     pub(super) fn is_current(
         &mut self,
@@ -185,16 +186,17 @@ impl EncodedSeries {
             name.kind = look_up(&name.text);
             name.version = version;
         }
-        entry.series.is(name.kind)
+        entry.series.has_type(name.kind)
     }
 
-    /// Whether a series may be kept under these bytes. If the table has been full for long, empties
-    /// it.
+    /// Whether a series can be cached under these bytes. Empties a cache that has been full for
+    /// long.
     pub(super) fn has_room(&mut self, bytes: &[u8]) -> bool {
-        if !(1..=LONGEST).contains(&bytes.len()) {
+        if !(1..=MAX_SERIES_BYTES).contains(&bytes.len()) {
             return false;
         }
-        let is_full = self.entries.len() >= MOST || self.bytes.len() + bytes.len() > MOST_BYTES;
+        let is_full =
+            self.entries.len() >= MAX_SERIES || self.bytes.len() + bytes.len() > MAX_BYTES;
         if is_full && self.missed >= PATIENCE {
             *self = Self::default();
             return true;
@@ -202,9 +204,14 @@ impl EncodedSeries {
         !is_full || self.position(bytes).is_some()
     }
 
-    /// Keeps a series under these bytes, in place of what is there. [`EncodedSeries::has_room`]
+    /// Caches a series under these bytes, in place of an older entry. [`SeriesCache::has_room`]
     /// returned true. `kind` is the type of the name in this version.
-    pub(super) fn keep(&mut self, bytes: &[u8], name: (&str, NameType, Version), series: Known) {
+    pub(super) fn keep(
+        &mut self,
+        bytes: &[u8],
+        name: (&str, NameType, Version),
+        series: KnownSeries,
+    ) {
         let name = self.keep_name(name);
         if let Some(known) = self.position(bytes) {
             if let Some(entry) = self.entries.get_mut(known) {
@@ -234,40 +241,40 @@ impl EncodedSeries {
         }
         // At most one for each series.
         let number = self.names.len() as u32;
-        self.names.push(Name { text: text.into(), kind, version });
+        self.names.push(CachedName { text: text.into(), kind, version });
         self.by_name.insert(text.into(), number);
         number
     }
 }
 
-impl Known {
-    /// Whether its family has the help of its name.
+impl KnownSeries {
+    /// Whether the family of the series has a help.
     #[inline]
     pub(super) fn has_help(&self) -> bool {
         self.located.0.has_help()
     }
 
-    /// Whether it may be taken as what it was, if its name has this type.
+    /// Whether the entry is up to date if its name has this type.
     #[inline]
-    pub(super) fn is(&self, kind: NameType) -> bool {
+    pub(super) fn has_type(&self, kind: NameType) -> bool {
         self.series_type == kind.series_type && (!kind.has_help || self.has_help())
     }
 }
 
 impl Shared {
-    /// Takes a sample of a series that is known, as the ways in do that have its name and its
-    /// labels. Returns false, and changes nothing, if it has to be taken by these: if its series is
-    /// not where it was, and for all that is not the rule, such as what is refused.
+    /// Takes a sample of a known series, with the same result as by its name and its labels.
+    /// Returns false, and changes nothing, if the sample has to be taken by name and labels: its
+    /// series was removed, or the sample is an exception, for example a refused one.
     #[inline]
     pub(super) fn take_known(
         &self,
         intake: &Intake,
-        known: &Known,
-        sample: Timed,
+        known: &KnownSeries,
+        sample: TimedValue,
         moment: &Moment,
     ) -> bool {
-        let Known { located: (handle, spot), class, .. } = known;
-        let (given, mode) = types::given(*class, sample.value);
+        let KnownSeries { located: (handle, spot), sample_type, .. } = known;
+        let (given, mode) = types::given(*sample_type, sample.value);
         let Some(timestamp_ms) = sample.timestamp_ms else {
             // Only samples with times have an order.
             return sample.start_ms.is_none() && intake.take_at(handle, *spot, &given, mode);
@@ -289,24 +296,24 @@ mod tests {
 
     fn intake() -> Intake {
         let mut intake = Intake::new(&Registry::new(), Limits::default()).unwrap();
-        let (given, mode) = types::given(Class::Gauge, 1.0);
+        let (given, mode) = types::given(SampleType::Gauge, 1.0);
         intake.take(Metric::new("m"), &[], &given, mode, None).unwrap();
         intake
     }
 
-    fn known(intake: &mut Intake) -> Known {
-        let (given, mode) = types::given(Class::Gauge, 1.0);
+    fn known(intake: &mut Intake) -> KnownSeries {
+        let (given, mode) = types::given(SampleType::Gauge, 1.0);
         let located = intake.locate(Metric::new("m"), &[], &given, mode).unwrap();
-        Known { located, series_type: SeriesType::Unknown, class: Class::Gauge }
+        KnownSeries { located, series_type: SeriesType::Unknown, sample_type: SampleType::Gauge }
     }
 
-    fn keep(series: &mut EncodedSeries, bytes: &[u8], known: Known) {
+    fn keep(series: &mut SeriesCache, bytes: &[u8], known: KnownSeries) {
         assert!(series.has_room(bytes), "{}", series.entries.len());
         series.keep(bytes, ("m", UNKNOWN, [1, 1]), known);
     }
 
     /// The number of the series of a line.
-    fn find(series: &mut EncodedSeries, line: &str) -> Option<u32> {
+    fn find(series: &mut SeriesCache, line: &str) -> Option<u32> {
         let is_end = |rest: &[u8]| rest.first() == Some(&b' ');
         let end = |bytes: &[u8]| bytes.iter().position(|byte| *byte == b' ');
         let (length, number) = series.find(line.as_bytes(), is_end, end)?;
@@ -316,7 +323,7 @@ mod tests {
 
     #[test]
     fn series_are_found_by_all_their_bytes_in_any_order() {
-        let (mut series, mut intake) = (EncodedSeries::default(), intake());
+        let (mut series, mut intake) = (SeriesCache::default(), intake());
         assert_eq!(find(&mut series, "a 1"), None);
         for bytes in ["a", "ab", "abc", "b", "ab"] {
             keep(&mut series, bytes.as_bytes(), known(&mut intake));
@@ -335,7 +342,7 @@ mod tests {
 
     #[test]
     fn a_series_is_current_as_long_as_its_name_has_the_same_type() {
-        let (mut series, mut intake) = (EncodedSeries::default(), intake());
+        let (mut series, mut intake) = (SeriesCache::default(), intake());
         keep(&mut series, b"a", known(&mut intake));
         let mut is_current = |version, kind| series.is_current(0, [version, 1], |_| kind);
         let gauge = NameType { series_type: SeriesType::Gauge, ..UNKNOWN };
@@ -355,30 +362,30 @@ mod tests {
     }
 
     #[test]
-    fn a_full_table_is_emptied_when_others_come_for_long() {
-        let (mut series, mut intake) = (EncodedSeries::default(), intake());
-        let Known { located, series_type, class } = known(&mut intake);
-        let known = || Known { located: located.clone(), series_type, class };
-        for number in 0..MOST {
+    fn a_full_cache_is_emptied_after_many_misses() {
+        let (mut series, mut intake) = (SeriesCache::default(), intake());
+        let KnownSeries { located, series_type, sample_type } = known(&mut intake);
+        let known = || KnownSeries { located: located.clone(), series_type, sample_type };
+        for number in 0..MAX_SERIES {
             keep(&mut series, format!("{number}").as_bytes(), known());
         }
         assert!(!series.has_room(b"other"));
         // Those that are there are kept again.
         keep(&mut series, b"17", known());
         for _ in 0..PATIENCE {
-            assert!(series.look_up(b"other").is_none() && series.entries.len() == MOST);
+            assert!(series.look_up(b"other").is_none() && series.entries.len() == MAX_SERIES);
         }
         keep(&mut series, b"other", known());
         assert_eq!((series.entries.len(), find(&mut series, "17 1")), (1, None));
-        let long = vec![b'a'; LONGEST];
-        let count = MOST_BYTES / LONGEST - 1;
+        let long = vec![b'a'; MAX_SERIES_BYTES];
+        let count = MAX_BYTES / MAX_SERIES_BYTES - 1;
         for number in 0..count {
             let bytes = [&long[8..], format!("{number:08}").as_bytes()].concat();
             keep(&mut series, &bytes, known());
         }
-        assert!(!series.has_room(&long) && series.bytes.len() <= MOST_BYTES);
-        for bytes in [&b""[..], &[b'a'; LONGEST + 1]] {
-            assert!(!EncodedSeries::default().has_room(bytes));
+        assert!(!series.has_room(&long) && series.bytes.len() <= MAX_BYTES);
+        for bytes in [&b""[..], &[b'a'; MAX_SERIES_BYTES + 1]] {
+            assert!(!SeriesCache::default().has_room(bytes));
         }
     }
 }

@@ -1,13 +1,13 @@
-//! The type of a series that comes alone: a sample with a name, and perhaps the type of its family.
+//! The type of a single sample, from its name and the type of its family, if that is known.
 
 use quipu::intake::{Given, Intake, Mode};
 use quipu::snapshot::{Kind, Timestamp};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition;
 
-/// The type that a value is taken as.
+/// The type of a single sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum SampleType {
     /// A total.
     Counter,
     /// A value that goes up and down.
@@ -16,7 +16,7 @@ pub enum Class {
     Unknown,
 }
 
-/// Finds out the type that a value is taken as.
+/// Finds the type of a sample.
 ///
 /// | type of the family | taken as |
 /// |---|---|
@@ -25,49 +25,50 @@ pub enum Class {
 /// | gauge, info, state set, histogram of gauges | a gauge |
 /// | unknown | a counter if the name ends in `_total`, or in `_bucket` with a label `le`; else unknown |
 ///
-/// What is a counter by its name alone is not one if it is negative, infinite or not a number. The
-/// ends `_count` and `_sum` alone are not enough: a gauge that was followed would only grow.
-pub fn class(family: SeriesType, name: &str, has_bound: bool, value: f64) -> Class {
+/// A sample that is a counter only by its name is not a counter if the value is negative, infinite
+/// or not a number. The suffixes `_count` and `_sum` are not enough: a gauge that was followed
+/// would only grow.
+pub fn sample_type(family: SeriesType, name: &str, has_bound: bool, value: f64) -> SampleType {
     match family {
-        SeriesType::Counter => Class::Counter,
+        SeriesType::Counter => SampleType::Counter,
         SeriesType::Histogram | SeriesType::Summary => {
             let is_total = ["_bucket", "_count", "_sum"].iter().any(|end| name.ends_with(end));
-            if is_total { Class::Counter } else { Class::Gauge }
+            if is_total { SampleType::Counter } else { SampleType::Gauge }
         }
         SeriesType::Unknown => {
             let is_counter = name.ends_with("_total") || has_bound && name.ends_with("_bucket");
             let can_be = value >= 0.0 && value.is_finite();
-            if is_counter && can_be { Class::Counter } else { Class::Unknown }
+            if is_counter && can_be { SampleType::Counter } else { SampleType::Unknown }
         }
-        _ => Class::Gauge,
+        _ => SampleType::Gauge,
     }
 }
 
-/// The type that a value is taken as, if it is that of a zero: then all values of the series that a
-/// counter can have are taken as that type.
-pub fn lasting_class(
+/// Finds the type of a sample if a zero has the same type. Then all values of the series that a
+/// counter can have are of this type.
+pub fn lasting_type(
     family: SeriesType,
     name: &str,
     labels: &[(&str, &str)],
     value: f64,
-) -> Option<Class> {
+) -> Option<SampleType> {
     let has_bound = labels.iter().any(|label| label.0 == "le");
-    let found = class(family, name, has_bound, value);
-    (found == class(family, name, has_bound, 0.0)).then_some(found)
+    let found = sample_type(family, name, has_bound, value);
+    (found == sample_type(family, name, has_bound, 0.0)).then_some(found)
 }
 
 /// A single value of a type, and how it is taken: totals are followed, and other values replace
 /// what is there.
 #[inline]
-pub fn given(class: Class, value: f64) -> (Given<'static>, Mode) {
-    match class {
-        Class::Counter => (Given::Counter(value), Mode::Follow),
-        Class::Gauge => (Given::Gauge(value), Mode::Set),
+pub fn given(sample_type: SampleType, value: f64) -> (Given<'static>, Mode) {
+    match sample_type {
+        SampleType::Counter => (Given::Counter(value), Mode::Follow),
+        SampleType::Gauge => (Given::Gauge(value), Mode::Set),
         _ => (Given::Unknown(value), Mode::Set),
     }
 }
 
-/// The same type in the words of remote write.
+/// The type of remote write for a type of the text format.
 pub fn series_type(kind: exposition::FamilyType) -> SeriesType {
     match kind {
         exposition::FamilyType::Counter => SeriesType::Counter,
@@ -81,9 +82,9 @@ pub fn series_type(kind: exposition::FamilyType) -> SeriesType {
     }
 }
 
-/// The type that values without a type get: that of the daemon's family of that name, if it has
-/// one. What ends in `_count` or `_sum` is of a histogram if the daemon has its buckets.
-pub fn kept(intake: &mut Intake, name: &str) -> SeriesType {
+/// The type of the daemon's family of this name, for samples whose sender states no type. A name
+/// that ends in `_count` or `_sum` belongs to a histogram if the daemon has its buckets.
+pub fn existing_type(intake: &mut Intake, name: &str) -> SeriesType {
     match intake.kind_of(name) {
         Ok(Some(Kind::Counter)) => return SeriesType::Counter,
         Ok(Some(Kind::Gauge)) => return SeriesType::Gauge,
@@ -121,23 +122,23 @@ mod tests {
     #[test]
     fn types_follow_the_family_first_and_the_name_second() {
         for (family, name, has_bound, value, expected) in [
-            (SeriesType::Counter, "x", false, 1.0, Class::Counter),
-            (SeriesType::Gauge, "x_total", false, 1.0, Class::Gauge),
-            (SeriesType::Info, "x_info", false, 1.0, Class::Gauge),
-            (SeriesType::Histogram, "x_bucket", true, 1.0, Class::Counter),
-            (SeriesType::Histogram, "x_created", false, 1.0, Class::Gauge),
-            (SeriesType::Summary, "x_sum", false, 1.0, Class::Counter),
-            (SeriesType::Summary, "x", false, 1.0, Class::Gauge),
-            (SeriesType::GaugeHistogram, "x_bucket", true, 1.0, Class::Gauge),
-            (SeriesType::Unknown, "x_total", false, 1.0, Class::Counter),
-            (SeriesType::Unknown, "x_total", false, -1.0, Class::Unknown),
-            (SeriesType::Unknown, "x_sum", false, f64::NAN, Class::Unknown),
-            (SeriesType::Unknown, "x_count", false, 0.0, Class::Unknown),
-            (SeriesType::Unknown, "x_bucket", true, 0.0, Class::Counter),
-            (SeriesType::Unknown, "x_bucket", false, 0.0, Class::Unknown),
-            (SeriesType::Unknown, "x", false, 0.0, Class::Unknown),
+            (SeriesType::Counter, "x", false, 1.0, SampleType::Counter),
+            (SeriesType::Gauge, "x_total", false, 1.0, SampleType::Gauge),
+            (SeriesType::Info, "x_info", false, 1.0, SampleType::Gauge),
+            (SeriesType::Histogram, "x_bucket", true, 1.0, SampleType::Counter),
+            (SeriesType::Histogram, "x_created", false, 1.0, SampleType::Gauge),
+            (SeriesType::Summary, "x_sum", false, 1.0, SampleType::Counter),
+            (SeriesType::Summary, "x", false, 1.0, SampleType::Gauge),
+            (SeriesType::GaugeHistogram, "x_bucket", true, 1.0, SampleType::Gauge),
+            (SeriesType::Unknown, "x_total", false, 1.0, SampleType::Counter),
+            (SeriesType::Unknown, "x_total", false, -1.0, SampleType::Unknown),
+            (SeriesType::Unknown, "x_sum", false, f64::NAN, SampleType::Unknown),
+            (SeriesType::Unknown, "x_count", false, 0.0, SampleType::Unknown),
+            (SeriesType::Unknown, "x_bucket", true, 0.0, SampleType::Counter),
+            (SeriesType::Unknown, "x_bucket", false, 0.0, SampleType::Unknown),
+            (SeriesType::Unknown, "x", false, 0.0, SampleType::Unknown),
         ] {
-            assert_eq!(class(family, name, has_bound, value), expected, "{family:?} {name}");
+            assert_eq!(sample_type(family, name, has_bound, value), expected, "{family:?} {name}");
         }
     }
 

@@ -15,7 +15,7 @@ use quipu_wire::remote::exposition::{Families, Family, FamilyType, Limits, Metri
 
 use crate::outcome::{RequestOutcome, SeriesDisplay};
 use crate::requests::Context;
-use crate::series_cache::{self, EncodedSeries, NameType, Timed};
+use crate::series_cache::{self, NameType, SeriesCache, TimedValue};
 use crate::{Inputs, types};
 
 /// What the parameters of a request add to its lines.
@@ -77,7 +77,7 @@ struct Taker<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
     /// The series that are known by the bytes of their names and labels.
-    encoded: RefMut<'t, EncodedSeries>,
+    cache: RefMut<'t, SeriesCache>,
     moment: Moment,
     outcome: &'t mut RequestOutcome,
     part: &'t mut Part,
@@ -123,8 +123,9 @@ impl Lines {
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
         let Self { families, part } = self;
         let (inputs, intake) = (context.inputs, context.intake());
-        let (encoded, moment, outcome) = (inputs.imported(), Moment::now(), &mut *context.outcome);
-        Step { families, taker: Taker { inputs, intake, encoded, moment, outcome, part } }
+        let (cache, moment, outcome) =
+            (inputs.import_cache(), Moment::now(), &mut *context.outcome);
+        Step { families, taker: Taker { inputs, intake, cache, moment, outcome, part } }
     }
 }
 
@@ -198,7 +199,7 @@ impl Step<'_> {
 
 /// The type of samples of this name that was not announced.
 fn unannounced(intake: &mut Intake, name: &str) -> NameType {
-    NameType { series_type: types::kept(intake, name), has_help: false }
+    NameType { series_type: types::existing_type(intake, name), has_help: false }
 }
 
 /// Where the name and the labels end that a line begins with. The last brace of a line ends them.
@@ -242,29 +243,29 @@ impl Taker<'_> {
     /// Takes a line of a series that is known. Returns false for any other line.
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {
-        let Self { inputs, intake, encoded, moment, outcome, part } = self;
-        let (shared, encoded) = (inputs.shared(), &mut **encoded);
+        let Self { inputs, intake, cache, moment, outcome, part } = self;
+        let (shared, cache) = (inputs.shared(), &mut **cache);
         if part.is_whole || !part.extra.labels.is_empty() {
             return false;
         }
         let is_end = |rest: &[u8]| rest.first() == Some(&b' ');
-        let Some((end, series)) = encoded.find(line.as_bytes(), is_end, series_end) else {
+        let Some((end, series)) = cache.find(line.as_bytes(), is_end, series_end) else {
             return false;
         };
         let Some((value, timestamp_ms)) = line.get(end..).and_then(value_and_time) else {
             return false;
         };
-        let is_current = match part.family.type_of(encoded.name(series)) {
-            Some(kind) => encoded.series(series).is_some_and(|known| known.is(kind)),
+        let is_current = match part.family.type_of(cache.name(series)) {
+            Some(kind) => cache.series(series).is_some_and(|known| known.has_type(kind)),
             None => {
                 let version = [intake.version(), 0];
-                encoded.is_current(series, version, |name| unannounced(intake, name))
+                cache.is_current(series, version, |name| unannounced(intake, name))
             }
         };
-        let Some(known) = encoded.series(series).filter(|_| is_current) else { return false };
+        let Some(known) = cache.series(series).filter(|_| is_current) else { return false };
         let timestamp_ms = timestamp_ms.or(part.extra.timestamp_ms);
-        let timed = Timed { value, timestamp_ms, start_ms: None };
-        let is_taken = shared.take_known(intake, known, timed, moment);
+        let timed_value = TimedValue { value, timestamp_ms, start_ms: None };
+        let is_taken = shared.take_known(intake, known, timed_value, moment);
         if is_taken {
             part.line = number;
             outcome.count_taken(1);
@@ -283,22 +284,24 @@ impl Taker<'_> {
         let (shared, bytes) = (self.inputs.shared(), sample.encoded.as_bytes());
         let is_plain =
             self.part.format == TextFormat::Prometheus && self.part.extra.labels.is_empty();
-        if !is_plain || shared.rules.is_some() || !self.encoded.has_room(bytes) {
+        if !is_plain || shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
         // The type that it has now that its family is there.
         let version = [self.intake.version(), 0];
         let announced = family.type_of(name);
         let kind = announced.unwrap_or_else(|| unannounced(&mut self.intake, name));
-        let Some(class) = types::lasting_class(kind.series_type, name, labels, sample.value) else {
+        let Some(sample_type) = types::lasting_type(kind.series_type, name, labels, sample.value)
+        else {
             return;
         };
-        let (given, mode) = types::given(class, sample.value);
+        let (given, mode) = types::given(sample_type, sample.value);
         if let Some(located) = self.intake.locate(self.inputs.metric(name), labels, &given, mode) {
-            let known = series_cache::Known { located, series_type: kind.series_type, class };
+            let known =
+                series_cache::KnownSeries { located, series_type: kind.series_type, sample_type };
             // The next text may announce another type, or none.
             let version = if announced.is_some() { [u64::MAX; 2] } else { version };
-            self.encoded.keep(bytes, (name, kind, version), known);
+            self.cache.keep(bytes, (name, kind, version), known);
         }
     }
 
@@ -343,8 +346,8 @@ impl Taker<'_> {
             None => self.kept(name),
         };
         let has_bound = labels.iter().any(|label| label.0 == "le");
-        let class = types::class(series_type, name, has_bound, sample.value);
-        let (given, mode) = types::given(class, sample.value);
+        let sample_type = types::sample_type(series_type, name, has_bound, sample.value);
+        let (given, mode) = types::given(sample_type, sample.value);
         let timestamp_ms = sample.timestamp_ms;
         let valued = Valued { given, mode, timestamp_ms, start_ms: None };
         self.part.exemplars.clear();
@@ -368,7 +371,7 @@ impl Taker<'_> {
         if kept.name != name || kept.families != self.intake.usage().families {
             kept.name.clear();
             kept.name.push_str(name);
-            kept.series_type = types::kept(&mut self.intake, name);
+            kept.series_type = types::existing_type(&mut self.intake, name);
             // The look has taken in the families that others made.
             kept.families = self.intake.usage().families;
         }

@@ -13,8 +13,8 @@ use quipu_wire::remote::{
 use super::metadata::Known;
 use crate::outcome::{RequestOutcome, SeriesDisplay};
 use crate::requests::Context;
-use crate::series_cache::{self, EncodedSeries, NameType, Timed, Version};
-use crate::types::{self, Class};
+use crate::series_cache::{self, NameType, SeriesCache, TimedValue, Version};
+use crate::types::{self, SampleType};
 use crate::{Inputs, Shared};
 
 /// What a request has brought so far.
@@ -55,7 +55,7 @@ pub(super) struct Step<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
     /// The series that are known by the bytes of their labels.
-    encoded: RefMut<'t, EncodedSeries>,
+    cache: RefMut<'t, SeriesCache>,
     moment: Moment,
     outcome: &'t mut RequestOutcome,
     part: &'t mut Taking,
@@ -89,8 +89,8 @@ impl Taking {
     /// Begins to take a few series.
     pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
         let (inputs, intake) = (context.inputs, context.intake());
-        let (encoded, moment, outcome) = (inputs.written(), Moment::now(), &mut *context.outcome);
-        Step { inputs, intake, encoded, moment, outcome, part: self }
+        let (cache, moment, outcome) = (inputs.write_cache(), Moment::now(), &mut *context.outcome);
+        Step { inputs, intake, cache, moment, outcome, part: self }
     }
 
     /// The text that was written.
@@ -118,7 +118,7 @@ impl Step<'_> {
     #[inline]
     pub(super) fn find(&mut self, bytes: &[u8]) -> Option<(usize, u32)> {
         let is_end = |rest: &[u8]| rest.first() != Some(&LABEL);
-        self.encoded.find(bytes, is_end, labels_end)
+        self.cache.find(bytes, is_end, labels_end)
     }
 
     /// Takes samples of a known series. Returns the number of those that were taken; the others
@@ -130,24 +130,24 @@ impl Step<'_> {
         samples: &[Sample],
         metadata: &Metadata<'_>,
     ) -> usize {
-        let Self { inputs, intake, encoded, moment, outcome, part } = self;
-        let (shared, encoded) = (inputs.shared(), &mut **encoded);
+        let Self { inputs, intake, cache, moment, outcome, part } = self;
+        let (shared, cache) = (inputs.shared(), &mut **cache);
         let is_current = match stated(metadata) {
-            Some(stated) => encoded.series(series).is_some_and(|known| known.series_type == stated),
+            Some(stated) => cache.series(series).is_some_and(|known| known.series_type == stated),
             None => {
                 let version = version(shared, intake, part.version);
                 let look_up = |name: &str| name_type(shared, intake, part.version, name);
-                encoded.is_current(series, version, look_up)
+                cache.is_current(series, version, look_up)
             }
         };
-        let known = encoded
+        let known = cache
             .series(series)
             .filter(|known| is_current && (metadata.help.is_empty() || known.has_help()));
         let Some(known) = known else { return 0 };
         let take = |sample: &&Sample| {
             let Sample { value, timestamp_ms, start_ms, .. } = **sample;
-            let timed = Timed { value, timestamp_ms: Some(timestamp_ms), start_ms };
-            !sample.is_stale() && shared.take_known(intake, known, timed, moment)
+            let timed_value = TimedValue { value, timestamp_ms: Some(timestamp_ms), start_ms };
+            !sample.is_stale() && shared.take_known(intake, known, timed_value, moment)
         };
         let taken = samples.iter().take_while(take).count();
         part.number += u64::from(taken == samples.len());
@@ -159,7 +159,7 @@ impl Step<'_> {
     /// Keeps the series of a value that was taken, if it may be known by the bytes of its labels.
     fn keep(&mut self, bytes: &[u8], named: &Named<'_>, stated: Option<SeriesType>, value: f64) {
         let shared = self.inputs.shared();
-        if shared.rules.is_some() || !self.encoded.has_room(bytes) {
+        if shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
         // The type that it has now that its family is there. That which is stated says nothing of
@@ -172,14 +172,16 @@ impl Step<'_> {
                 (version, kind)
             }
         };
-        let Some(class) = types::lasting_class(kind.series_type, named.name, named.labels, value)
+        let Some(sample_type) =
+            types::lasting_type(kind.series_type, named.name, named.labels, value)
         else {
             return;
         };
-        let (given, mode) = types::given(class, value);
+        let (given, mode) = types::given(sample_type, value);
         if let Some(located) = self.intake.locate(named.metric, named.labels, &given, mode) {
-            let known = series_cache::Known { located, series_type: kind.series_type, class };
-            self.encoded.keep(bytes, (named.name, kind, version), known);
+            let known =
+                series_cache::KnownSeries { located, series_type: kind.series_type, sample_type };
+            self.cache.keep(bytes, (named.name, kind, version), known);
         }
     }
 
@@ -287,7 +289,7 @@ impl Step<'_> {
         if self.part.version == WriteVersion::One {
             self.part.known = self.inputs.shared().families.of_series(name);
         }
-        self.part.kept = types::kept(&mut self.intake, name);
+        self.part.kept = types::existing_type(&mut self.intake, name);
     }
 
     /// Counts a value; returns whether it was taken.
@@ -307,15 +309,15 @@ impl Step<'_> {
         let has_bound = named.labels.iter().any(|label| label.0 == "le");
         // The end of a series says nothing of its type.
         let value = if sample.is_stale() { 0.0 } else { sample.value };
-        let class = types::class(named.series_type, named.name, has_bound, value);
+        let sample_type = types::sample_type(named.series_type, named.name, has_bound, value);
         if sample.is_stale() {
-            return match class {
+            return match sample_type {
                 // A total goes on when its series comes back, so it stays until it expires.
-                Class::Counter => Ok(()),
+                SampleType::Counter => Ok(()),
                 _ => self.end(named, sample.timestamp_ms),
             };
         }
-        let (given, mode) = types::given(class, sample.value);
+        let (given, mode) = types::given(sample_type, sample.value);
         self.take(named, &given, mode, (sample.timestamp_ms, sample.start_ms))
     }
 
@@ -445,7 +447,7 @@ fn name_type(shared: &Shared, intake: &mut Intake, version: WriteVersion, name: 
     let known = is_one.then(|| shared.families.of_series(name)).flatten();
     let known_type = known.as_ref().map(|known| known.series_type);
     let series_type = match known_type {
-        None | Some(SeriesType::Unknown) => types::kept(intake, name),
+        None | Some(SeriesType::Unknown) => types::existing_type(intake, name),
         Some(series_type) => series_type,
     };
     NameType { series_type, has_help: known.is_some_and(|known| !known.help.is_empty()) }
