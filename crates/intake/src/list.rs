@@ -3,7 +3,7 @@
 use quipu::Registry;
 use quipu::intake::Intake;
 
-use super::listeners::{self, Listeners, Protocol, Running};
+use super::listeners::{self, Listeners, Protocol, RunningListeners};
 use super::requests::{self, BodyInput};
 use super::{Inputs, LIST, Options, Shared};
 use quipu_http::routing::Path;
@@ -45,7 +45,7 @@ pub struct LineInput {
         &Intake,
         &'static Shared,
         &Registry,
-    ) -> std::result::Result<Running, listeners::Error>,
+    ) -> std::result::Result<RunningListeners, listeners::Error>,
 }
 
 /// A route of an input.

@@ -14,9 +14,10 @@ use quipu_wire::remote::statsd::Name;
 
 use super::Shared;
 use super::list::{Input, LineInput};
-use super::listeners::mapping::{Class, scaled};
+use super::listeners::mapping::{MetricClass, scaled};
 use super::listeners::{
-    self, Common, Listeners, Names, Protocol, Reader, Report, Running, put_labels, recycle,
+    self, Common, Listeners, NameResolver, Protocol, Reader, Report, RunningListeners, put_labels,
+    recycle,
 };
 use super::types;
 use quipu_process::time::now_ms;
@@ -34,7 +35,7 @@ fn start(
     intake: &Intake,
     shared: &'static Shared,
     registry: &Registry,
-) -> Result<Running, listeners::Error> {
+) -> Result<RunningListeners, listeners::Error> {
     listeners.start(intake, shared, registry, prepare)
 }
 
@@ -44,14 +45,21 @@ pub fn lines(
     intake: &Intake,
     shared: &'static Shared,
     registry: &Registry,
-) -> Result<listeners::TakePacket, quipu::Error> {
+) -> Result<listeners::PacketSink, quipu::Error> {
     listeners::lines(GRAPHITE, intake, shared, registry, prepare)
 }
 
 /// Registers the metrics. The result makes the reader of a listener.
-fn prepare(scope: &Scope<'_>) -> Result<impl Fn(Names) -> Values + use<>, quipu::Error> {
+fn prepare(
+    scope: &Scope<'_>,
+) -> Result<impl Fn(NameResolver) -> GraphiteReader + use<>, quipu::Error> {
     let GraphiteMetrics { samples } = scope.metrics()?;
-    Ok(move |names| Values { names, labels: Vec::new(), taken: 0, samples: samples.clone() })
+    Ok(move |names| GraphiteReader {
+        names,
+        labels: Vec::new(),
+        taken: 0,
+        samples: samples.clone(),
+    })
 }
 
 #[derive(Debug, Group)]
@@ -61,8 +69,8 @@ struct GraphiteMetrics {
 }
 
 /// Takes the values of the lines of one listener.
-struct Values {
-    names: Names,
+struct GraphiteReader {
+    names: NameResolver,
     /// The labels of a line; empty between lines, and kept for its memory.
     labels: Vec<(&'static str, &'static str)>,
     /// The number of values since the last flush.
@@ -70,7 +78,7 @@ struct Values {
     samples: Counter,
 }
 
-impl Reader for Values {
+impl Reader for GraphiteReader {
     const INPUT: Input = Input::named("graphite");
     const FRAMES: bool = false;
 
@@ -91,7 +99,7 @@ impl Reader for Values {
     }
 }
 
-impl Values {
+impl GraphiteReader {
     fn take(
         &mut self,
         common: &mut Common,
@@ -100,8 +108,8 @@ impl Values {
         report: &Report<'_>,
     ) {
         let path = sample.path;
-        let found = self.names.find(Name { head: path, tail: "" }, Class::Gauge);
-        let Some((metric, treatment)) = common.metric(&path, &found, report) else { return };
+        let resolved = self.names.resolve(Name { head: path, tail: "" }, MetricClass::Gauge);
+        let Some((metric, treatment)) = common.metric(&path, &resolved, report) else { return };
         let Some(value) = scaled(sample.value, treatment.scale) else {
             let what = format_args!("{path:.100}: its mapping's `scale` makes it infinite");
             return report.refuse("malformed_value", &what);
@@ -110,7 +118,7 @@ impl Values {
         let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
         let most = common.intake.limits().labels;
-        let tags = put_labels(&found, || sample.tags(), most, &mut labels, &mut strange);
+        let tags = put_labels(&resolved, || sample.tags(), most, &mut labels, &mut strange);
         common.counts.tag_errors += tags.faults;
         let time = Some(types::sample_time(sample.timestamp_ms.unwrap_or(now_ms)));
         let metric = Metric { time, order: Order::Latest, ..metric };

@@ -91,7 +91,7 @@ pub(super) fn resolve(place: &str) -> std::io::Result<SocketAddr> {
 
 const EXAMPLES: &str = "udp://HOST:PORT, tcp://HOST:PORT, unixgram:PATH, or unix:PATH";
 
-/// What `sun_path` has room for, with a NUL at its end.
+/// The longest path in `sun_path`, with a NUL at its end.
 const MAX_PATH: usize = 107;
 
 #[cfg(test)]

@@ -1,79 +1,82 @@
-//! A bounded table by text, and when what it contains gives way to others.
+//! A bounded cache with text keys.
 //!
-//! A table that replaced a value whenever another one comes would keep nothing of more values than
-//! it has room for, if they come in the same order again and again. So a full table keeps what it
-//! has, and [`Turns`] counts what finds no room. After many of these, the table begins again, with
-//! the values that come then. What finds no room costs a look, and its share of that.
+//! An LRU cache would have no hits if more keys than it has room for came in the same order again
+//! and again. So a full cache keeps its values, and [`MissCounter`] counts the misses. After many
+//! misses, the cache is emptied, and filled with the next values. A miss costs a lookup, and its
+//! share of the next filling.
 
 use std::collections::HashMap;
 
 use quipu_segment::hash::Seeded;
 
-/// Values by key, of which at most [`MOST`] are kept.
+/// Values by key, at most [`MAX_VALUES`] of them.
 ///
-/// The places of the values are apart from the values: so one look finds a value, or that it has to
-/// be made.
+/// The indices of the values are apart from the values: so one lookup finds a value, or that it has
+/// to be made.
 #[derive(Debug)]
-pub(super) struct Recent<V> {
-    places: HashMap<Box<str>, usize, Seeded>,
-    /// After those that are kept, the last one that found no room.
+pub(super) struct BoundedCache<V> {
+    indices: HashMap<Box<str>, usize, Seeded>,
+    /// The cached values, and after them the last value that found no room.
     values: Vec<V>,
-    turns: Turns,
+    misses: MissCounter,
 }
 
-/// Counts what finds no room in a full table.
+/// Counts the misses of a full cache.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
-    turned_away: usize,
+pub(crate) struct MissCounter {
+    count: usize,
 }
 
-/// The most values that are kept.
-const MOST: usize = 16_384;
-/// After this number of values that find no room, a table begins again: a few times what is in it,
-/// so that to fill it costs little beside them.
-const PATIENCE: usize = 8 * MOST;
+/// The most values of a cache.
+const MAX_VALUES: usize = 16_384;
+/// After this number of misses, a full cache is emptied: a few times the number of its values, so
+/// that filling it costs little in comparison.
+const PATIENCE: usize = 8 * MAX_VALUES;
 
-impl<V> Recent<V> {
-    /// The value of a key, which is made if none is kept. (It is always there.)
+impl<V> BoundedCache<V> {
+    /// Returns the value of a key, which is made if it is not cached. (It is always there.)
     #[inline]
-    pub(super) fn get_or_make(&mut self, key: &str, make: impl FnOnce(&str) -> V) -> Option<&V> {
-        let place = match self.places.get(key) {
-            Some(place) => *place,
+    pub(super) fn get_or_insert_with(
+        &mut self,
+        key: &str,
+        make: impl FnOnce(&str) -> V,
+    ) -> Option<&V> {
+        let index = match self.indices.get(key) {
+            Some(index) => *index,
             None => self.insert(key, make(key)),
         };
-        self.values.get(place)
+        self.values.get(index)
     }
 
-    /// Keeps a value under a key that has none, if there is room. Returns its place.
+    /// Caches a value under a new key, if there is room. Returns the index of the value.
     #[cold]
     fn insert(&mut self, key: &str, value: V) -> usize {
-        if self.places.len() >= MOST {
-            if !self.turns.turn_away() {
-                self.values.truncate(MOST);
+        if self.indices.len() >= MAX_VALUES {
+            if !self.misses.count_miss() {
+                self.values.truncate(MAX_VALUES);
                 self.values.push(value);
-                return MOST;
+                return MAX_VALUES;
             }
             *self = Self::default();
         }
-        let place = self.values.len();
+        let index = self.values.len();
         self.values.push(value);
-        self.places.insert(key.into(), place);
-        place
+        self.indices.insert(key.into(), index);
+        index
     }
 }
 
-impl<V> Default for Recent<V> {
+impl<V> Default for BoundedCache<V> {
     fn default() -> Self {
-        Self { places: HashMap::default(), values: Vec::new(), turns: Turns::default() }
+        Self { indices: HashMap::default(), values: Vec::new(), misses: MissCounter::default() }
     }
 }
 
-impl Turns {
-    /// Counts something that finds no room. Returns whether the table is to begin again, with new
-    /// turns.
-    pub(crate) fn turn_away(&mut self) -> bool {
-        self.turned_away += 1;
-        self.turned_away >= PATIENCE
+impl MissCounter {
+    /// Counts a miss. Returns whether to empty the cache, together with this counter.
+    pub(crate) fn count_miss(&mut self) -> bool {
+        self.count += 1;
+        self.count >= PATIENCE
     }
 }
 
@@ -82,25 +85,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_finds_no_room_does_not_replace_what_is_kept() {
-        let mut recent = Recent::default();
+    fn a_full_cache_keeps_its_values_until_many_misses() {
+        let mut cache = BoundedCache::default();
         let mut is_made = |key: String| {
             let mut is_made = false;
-            let found = recent.get_or_make(&key, |key| {
+            let found = cache.get_or_insert_with(&key, |key| {
                 is_made = true;
                 key.to_owned()
             });
             assert_eq!(found, Some(&key));
-            assert!(recent.places.len() <= MOST && recent.values.len() <= MOST + 1);
+            assert!(cache.indices.len() <= MAX_VALUES && cache.values.len() <= MAX_VALUES + 1);
             is_made
         };
         // More than are kept come again and again.
         for round in 0..3 {
-            let made = (0..MOST + 100).filter(|n| is_made(format!("n{n}"))).count();
-            assert_eq!(made, if round == 0 { MOST + 100 } else { 100 });
+            let made = (0..MAX_VALUES + 100).filter(|n| is_made(format!("n{n}"))).count();
+            assert_eq!(made, if round == 0 { MAX_VALUES + 100 } else { 100 });
         }
         // Others come instead.
-        let made = (0..).take_while(|n| is_made(format!("m{}", n % MOST))).count();
-        assert!(made < PATIENCE + 2 * MOST, "{made}");
+        let made = (0..).take_while(|n| is_made(format!("m{}", n % MAX_VALUES))).count();
+        assert!(made < PATIENCE + 2 * MAX_VALUES, "{made}");
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn run<R: Reader>(
     stop: &Stop,
     receiver: &mut Receiver<R>,
     protocol: Protocol,
-    room: Room,
+    room: PacketMemory,
 ) {
     let Protocol { name, .. } = protocol;
     let mut batch = Batch::new(room);
@@ -50,7 +50,7 @@ pub(super) fn run<R: Reader>(
             }
         }
         receiver.flush();
-        drops.look(socket, receiver.metrics(), protocol, received);
+        drops.check(socket, receiver.metrics(), protocol, received);
         if stop.is_asked() {
             // Clients may go on sending, so there is a bound on what is read from now on.
             let by = *stops_by.get_or_insert_with(|| Instant::now() + LAST_READS);
@@ -80,7 +80,7 @@ fn naps(transport: Transport) -> bool {
     matches!(transport, Transport::Udp(buffer) if buffer / SMALL_PACKET >= PACKETS_FOR_NAPS)
 }
 
-/// What the kernel counts toward the buffer for a packet of a line or two.
+/// The bytes of the buffer that the kernel uses for a packet of a line or two.
 const SMALL_PACKET: usize = 832;
 /// 3 ms of the greatest rate that one core sends.
 const PACKETS_FOR_NAPS: usize = 2_000;
@@ -110,7 +110,7 @@ impl Drops {
 
     /// Looks at the count whenever nothing was received, and every 100 ms or so while there is
     /// always more to receive.
-    fn look(
+    fn check(
         &mut self,
         socket: &Socket,
         metrics: &ListenerMetrics,
@@ -169,12 +169,12 @@ enum Packet<'a> {
 struct Source(Option<Ipv6Addr>);
 
 /// A sender, or the listener for a sender without a name.
-struct SourceOr<'a>(Source, &'a Socket);
+struct NamedSource<'a>(Source, &'a Socket);
 
 /// The memory of a batch. It is taken before the thread starts, which could not refuse to.
-pub(super) struct Room(Box<[u8]>);
+pub(super) struct PacketMemory(Box<[u8]>);
 
-impl Room {
+impl PacketMemory {
     /// # Errors
     /// There is not enough memory or address space.
     pub(super) fn take() -> io::Result<Self> {
@@ -187,7 +187,7 @@ impl Room {
 }
 
 impl Batch {
-    fn new(room: Room) -> Self {
+    fn new(room: PacketMemory) -> Self {
         // SAFETY: These are structures of the C library, for which all zeros are valid: null
         // pointers, lengths of zero, and the unspecified family of addresses.
         let (part, header, source) = unsafe { (mem::zeroed(), mem::zeroed(), mem::zeroed()) };
@@ -243,7 +243,7 @@ impl Batch {
     /// A packet of the last call.
     fn packet(&self, index: usize) -> Packet<'_> {
         let header = &self.headers[index];
-        let source = Source::of(&self.sources[index], header.msg_hdr.msg_namelen);
+        let source = Source::from_address(&self.sources[index], header.msg_hdr.msg_namelen);
         let begin = index * STRIDE;
         let length = header.msg_len as usize;
         match self.memory.get(begin..begin + length) {
@@ -264,7 +264,7 @@ fn whole_pages(address: usize, length: usize, page: usize) -> Range<usize> {
 }
 
 impl Source {
-    fn of(address: &libc::sockaddr_in6, length: libc::socklen_t) -> Self {
+    fn from_address(address: &libc::sockaddr_in6, length: libc::socklen_t) -> Self {
         Self(match libc::c_int::from(address.sin6_family) {
             // Unix sockets of senders have no name most of the time.
             _ if (length as usize) < size_of::<libc::sockaddr_in>() => None,
@@ -276,12 +276,12 @@ impl Source {
         })
     }
 
-    fn or(self, socket: &Socket) -> SourceOr<'_> {
-        SourceOr(self, socket)
+    fn or(self, socket: &Socket) -> NamedSource<'_> {
+        NamedSource(self, socket)
     }
 }
 
-impl Sender for SourceOr<'_> {
+impl Sender for NamedSource<'_> {
     fn name_to(&self, intake: &mut Intake) {
         match self.0.0 {
             Some(address) => {
@@ -292,7 +292,7 @@ impl Sender for SourceOr<'_> {
     }
 }
 
-impl std::fmt::Display for SourceOr<'_> {
+impl std::fmt::Display for NamedSource<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0.0 {
             Some(address) => write!(f, "{}", address::identity(address.into())),
@@ -319,7 +319,7 @@ mod tests {
     fn a_batch_receives_after_it_was_freed() {
         let (sender, receiver) = UnixDatagram::pair().unwrap();
         let receiver = OwnedFd::from(receiver);
-        let mut batch = Batch::new(Room::take().unwrap());
+        let mut batch = Batch::new(PacketMemory::take().unwrap());
         let lines = b"x:1|c\n".repeat(4096);
         for _ in 0..2 {
             sender.send(&lines).unwrap();

@@ -1,14 +1,14 @@
-//! The labels of a line: its tags, and what a rule of the mapping adds.
+//! The labels of a line: its tags, and the labels from a rule of the mapping.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-use super::names::{Found, escaped, is_name};
+use super::names::{ResolvedName, escaped, is_name};
 
-/// What was found in the tags of a line.
+/// The faults of the tags of a line.
 #[derive(Debug, Default)]
-pub(crate) struct TagsFound {
-    /// Tags that have no name or no value.
+pub(crate) struct TagSummary {
+    /// The number of tags without a name or a value.
     pub(crate) faults: u64,
     /// Whether there are more tags than were read.
     pub(crate) are_cut: bool,
@@ -18,18 +18,18 @@ pub(crate) struct TagsFound {
 /// refuses, and with the labels of its rule. `strange` is memory for names that change.
 #[inline]
 pub(crate) fn put_labels<'s, 'a: 's, I>(
-    found: &Found<'s>,
+    resolved: &ResolvedName<'s>,
     tags: impl Fn() -> I,
     most: usize,
     labels: &mut Vec<(&'s str, &'s str)>,
     strange: &'s mut Vec<(Cow<'a, str>, &'a str)>,
-) -> TagsFound
+) -> TagSummary
 where
     I: Iterator<Item = Result<(&'a str, &'a str), &'a str>>,
 {
     let tags = put_tags(tags, most, labels, strange);
-    for (name, value) in found.labels {
-        let is_there = found.honors_labels && labels.iter().any(|(other, _)| other == name);
+    for (name, value) in resolved.labels {
+        let is_there = resolved.honors_labels && labels.iter().any(|(other, _)| other == name);
         if !is_there {
             set_label(labels, name.as_str(), value);
         }
@@ -43,7 +43,7 @@ fn put_tags<'s, 'a: 's, I>(
     most: usize,
     labels: &mut Vec<(&'s str, &'s str)>,
     strange: &'s mut Vec<(Cow<'a, str>, &'a str)>,
-) -> TagsFound
+) -> TagSummary
 where
     I: Iterator<Item = Result<(&'a str, &'a str), &'a str>>,
 {
@@ -70,8 +70,8 @@ fn put_named_tags<'s, 'a: 's, N: Ord>(
     most: usize,
     labels: &mut Vec<(N, &'s str)>,
     named: impl Fn(&'a str) -> Option<N>,
-) -> Option<TagsFound> {
-    let mut found = TagsFound::default();
+) -> Option<TagSummary> {
+    let mut found = TagSummary::default();
     for tag in tags {
         match tag {
             Ok((name, value)) => {

@@ -4,7 +4,7 @@ use quipu::{Counter, CounterFamily, IntGauge, IntGaugeFamily, Metrics as Group};
 
 /// The metrics of all listeners of a protocol.
 #[derive(Debug, Group)]
-pub(super) struct Families {
+pub(super) struct ListenerFamilies {
     /// Datagrams that were received.
     #[metric(labels = ["listener"])]
     packets: CounterFamily<[&'static str; 1]>,
@@ -54,9 +54,9 @@ pub(super) struct ListenerMetrics {
     dropped: Counter,
 }
 
-/// What was counted and is not in the metrics yet.
+/// Counts that are not in the metrics yet.
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct ListenerCounts {
     pub(super) packets: u64,
     pub(super) bytes: u64,
     pub(crate) lines: u64,
@@ -64,8 +64,8 @@ pub(crate) struct Counts {
     pub(crate) dropped: u64,
 }
 
-impl Families {
-    /// Those of a listener.
+impl ListenerFamilies {
+    /// The metrics of a listener.
     pub(super) fn listener(&self, address: &str) -> ListenerMetrics {
         let labels = &[address];
         ListenerMetrics {
@@ -86,7 +86,7 @@ impl Families {
 
 impl ListenerMetrics {
     /// Adds counts.
-    pub(super) fn add(&self, counts: &Counts) {
+    pub(super) fn add(&self, counts: &ListenerCounts) {
         let all = [
             (&self.packets, counts.packets),
             (&self.bytes, counts.bytes),

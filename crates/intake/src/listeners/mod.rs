@@ -28,11 +28,11 @@ use quipu_process::settings::{Unusable, in_range};
 use tracing::error;
 
 pub use address::Address;
-pub(super) use cache::Turns;
+pub(super) use cache::MissCounter;
 pub(super) use labels::{put_labels, recycle};
 use mapping::Mapping;
-use metrics::Families;
-pub(super) use names::Names;
+use metrics::ListenerFamilies;
+pub(super) use names::NameResolver;
 use receiver::Receiver;
 pub(super) use receiver::{Common, Reader, Report};
 use sockets::{Socket, Transport};
@@ -42,7 +42,7 @@ use streams::MAX_CONNECTIONS;
 use crate::list::LineInput;
 use crate::{self as inputs, LIST, Shared};
 
-/// What listeners are for.
+/// The protocol of listeners.
 #[derive(Debug, Clone, Copy)]
 pub struct Protocol {
     /// Its name, for people.
@@ -142,7 +142,7 @@ impl BoundInputs {
         intake: &Intake,
         shared: &'static Shared,
         registry: &Registry,
-    ) -> Result<Vec<Running>, Error> {
+    ) -> Result<Vec<RunningListeners>, Error> {
         let start = |(input, listeners): (&LineInput, _)| {
             (input.start)(listeners, intake, shared, registry)
         };
@@ -161,14 +161,15 @@ pub struct Listeners {
     connections: usize,
 }
 
-/// Listeners at work. Dropping this stops them, after they have read what their sockets hold.
+/// The threads of listeners. Dropping this stops them, after they have read the rest from their
+/// sockets.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningListeners {
     stop: Arc<Stop>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Why there are no listeners.
+/// The reason why listeners cannot start.
 #[derive(Debug)]
 pub struct Error {
     flag: &'static str,
@@ -209,22 +210,23 @@ impl Listeners {
     ///
     /// # Errors
     /// [`Error`]: the system refuses a thread, or memory for the metrics.
-    pub(super) fn start<R: Reader, F: Fn(Names) -> R>(
+    pub(super) fn start<R: Reader, F: Fn(NameResolver) -> R>(
         self,
         intake: &Intake,
         shared: &'static Shared,
         registry: &Registry,
         prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
-    ) -> Result<Running, Error> {
+    ) -> Result<RunningListeners, Error> {
         let protocol = self.protocol;
         let error = |kind| Error { flag: protocol.flag, kind };
         let stop = Stop::new().map_err(|e| error(ErrorKind::System(e)))?;
-        let mut running = Running { stop: Arc::new(stop), threads: Vec::new() };
+        let mut running = RunningListeners { stop: Arc::new(stop), threads: Vec::new() };
         if self.sockets.is_empty() {
             return Ok(running);
         }
         let scope = registry.prefix("quipu").prefix(protocol.flag);
-        let registered = scope.metrics::<Families>().and_then(|own| Ok((own, prepare(&scope)?)));
+        let registered =
+            scope.metrics::<ListenerFamilies>().and_then(|own| Ok((own, prepare(&scope)?)));
         let (families, reader) = registered.map_err(|e| error(ErrorKind::Metrics(e)))?;
         for socket in self.sockets {
             socket.log(protocol);
@@ -232,12 +234,12 @@ impl Listeners {
             if let Transport::Udp(buffer) = socket.transport {
                 metrics.receive_buffer.set(i64::try_from(buffer).unwrap_or(i64::MAX));
             }
-            let reader = reader(Names::new(self.mapping.clone(), self.suffixes));
+            let reader = reader(NameResolver::new(self.mapping.clone(), self.suffixes));
             let mut receiver = Receiver::new(intake.clone(), shared, metrics, reader);
             let (stop, most) = (Arc::clone(&running.stop), self.connections);
             let is_of_datagrams =
                 matches!(socket.transport, Transport::Udp(_) | Transport::UnixDatagram);
-            let room = is_of_datagrams.then(datagrams::Room::take).transpose();
+            let room = is_of_datagrams.then(datagrams::PacketMemory::take).transpose();
             let room = room.map_err(|e| error(ErrorKind::System(e)))?;
             let run = move || match room {
                 Some(room) => datagrams::run(&socket, &stop, &mut receiver, protocol, room),
@@ -255,21 +257,21 @@ impl Listeners {
     }
 }
 
-/// Takes a packet.
+/// A function that takes packets.
 #[doc(hidden)]
-pub type TakePacket = Box<dyn FnMut(&[u8])>;
+pub type PacketSink = Box<dyn FnMut(&[u8])>;
 
 /// Takes packets like a listener, without a socket.
-pub(super) fn lines<R: Reader, F: Fn(Names) -> R>(
+pub(super) fn lines<R: Reader, F: Fn(NameResolver) -> R>(
     protocol: Protocol,
     intake: &Intake,
     shared: &'static Shared,
     registry: &Registry,
     prepare: impl FnOnce(&Scope<'_>) -> Result<F, quipu::Error>,
-) -> Result<TakePacket, quipu::Error> {
+) -> Result<PacketSink, quipu::Error> {
     let scope = registry.prefix("quipu").prefix(protocol.flag);
-    let (families, reader): (Families, _) = (scope.metrics()?, prepare(&scope)?);
-    let (metrics, reader) = (families.listener("memory"), reader(Names::new(None, false)));
+    let (families, reader): (ListenerFamilies, _) = (scope.metrics()?, prepare(&scope)?);
+    let (metrics, reader) = (families.listener("memory"), reader(NameResolver::new(None, false)));
     let mut receiver = Receiver::new(intake.clone(), shared, metrics, reader);
     Ok(Box::new(move |packet| {
         receiver.packet(packet, &"memory".to_owned());
@@ -277,7 +279,7 @@ pub(super) fn lines<R: Reader, F: Fn(Names) -> R>(
     }))
 }
 
-impl Drop for Running {
+impl Drop for RunningListeners {
     fn drop(&mut self) {
         self.stop.ask();
         for thread in self.threads.drain(..) {

@@ -1,85 +1,89 @@
-//! Names of metrics: what a name of a line becomes, by the rules of a mapping or as it is.
+//! Resolves the names of lines to names of metrics: by the rules of a mapping, or as they are.
 //!
-//! Characters that Prometheus does not have become underscores, as in statsd_exporter. Results of
-//! rules are cached, since a rule costs a walk or a search and several allocations.
+//! Characters that Prometheus does not allow become underscores, as in statsd_exporter. Matches of
+//! rules are cached, because a match costs a walk or a search and several allocations.
 
 use std::sync::Arc;
 
 use quipu_wire::remote::statsd::Name;
 
-use super::cache::Recent;
-use super::mapping::{Class, Mapped, Mapping, Treatment};
+use super::cache::BoundedCache;
+use super::mapping::{Mapping, MetricClass, RuleMatch, Treatment};
 
-/// Finds what names become. Each listener has its own.
+/// Resolves the names of lines. Each listener has its own resolver.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct NameResolver {
     mapping: Option<Arc<Mapping>>,
     /// Whether all counters end in `_total`.
     suffixes: bool,
-    /// What the mapping makes of names.
-    mapped: Recent<Option<Mapped>>,
-    /// The same for a name that is too long to keep.
-    long: Option<Mapped>,
+    /// The matches of names with the rules of the mapping.
+    cache: BoundedCache<Option<RuleMatch>>,
+    /// The match of a name that is too long to cache.
+    uncached: Option<RuleMatch>,
     treatment: Treatment,
-    /// A name that differs from that of the line, and a key of the cache; kept for their memory.
+    /// Scratch memory for an escaped name, and for a key of the cache.
     text: Vec<u8>,
     key: String,
 }
 
-/// What a name becomes.
+/// The metric of a line, without the labels from tags.
 #[derive(Debug)]
-pub(crate) struct Found<'a> {
+pub(crate) struct ResolvedName<'a> {
     /// The name of the metric; empty if a rule makes an empty one.
     pub(crate) name: &'a str,
-    /// The labels that a rule adds.
+    /// The labels from the rule.
     pub(crate) labels: &'a [(String, String)],
-    /// Whether a tag outweighs a label of that rule.
+    /// Whether a tag overrides a label of the rule.
     pub(crate) honors_labels: bool,
-    /// How the metric is kept; none if a rule drops it.
+    /// The treatment of the metric; `None` if a rule drops it.
     pub(crate) treatment: Option<&'a Treatment>,
 }
 
-impl Names {
+impl NameResolver {
     pub(super) fn new(mapping: Option<Arc<Mapping>>, suffixes: bool) -> Self {
         let treatment =
             mapping.as_ref().map_or_else(Treatment::default, |mapping| mapping.unmapped().clone());
         Self {
             mapping: mapping.filter(|mapping| !mapping.is_empty()),
             suffixes,
-            mapped: Recent::default(),
-            long: None,
+            cache: BoundedCache::default(),
+            uncached: None,
             treatment,
             text: Vec::new(),
             key: String::new(),
         }
     }
 
-    /// What a name becomes.
+    /// Resolves a name.
     #[inline]
-    pub(crate) fn find<'a>(&'a mut self, name: Name<'a>, class: Class) -> Found<'a> {
-        let suffix = if self.suffixes && class == Class::Counter { "_total" } else { "" };
+    pub(crate) fn resolve<'a>(
+        &'a mut self,
+        name: Name<'a>,
+        class: MetricClass,
+    ) -> ResolvedName<'a> {
+        let suffix = if self.suffixes && class == MetricClass::Counter { "_total" } else { "" };
         if let Some(mapping) = &self.mapping {
             self.key.clear();
             self.key.push(char::from(b'0' + class as u8));
             self.key.push_str(name.head);
             self.key.push_str(name.tail);
             let make = |key: &str| {
-                let mut mapped = mapping.find(&key[1..], class)?;
-                mapped.name = escaped(&mapped.name, suffix);
-                Some(mapped)
+                let mut rule_match = mapping.find(&key[1..], class)?;
+                rule_match.name = escaped(&rule_match.name, suffix);
+                Some(rule_match)
             };
-            let mapped = if self.key.len() > MAX_KEPT_NAME {
-                self.long = make(&self.key);
-                self.long.as_ref()
+            let rule_match = if self.key.len() > MAX_CACHED_NAME {
+                self.uncached = make(&self.key);
+                self.uncached.as_ref()
             } else {
-                self.mapped.get_or_make(&self.key, make).and_then(Option::as_ref)
+                self.cache.get_or_insert_with(&self.key, make).and_then(Option::as_ref)
             };
-            if let Some(mapped) = mapped {
-                return Found {
-                    name: &mapped.name,
-                    labels: &mapped.labels,
-                    honors_labels: mapping.honors_labels(mapped),
-                    treatment: (!mapping.drops(mapped)).then(|| mapping.treatment(mapped)),
+            if let Some(rule_match) = rule_match {
+                return ResolvedName {
+                    name: &rule_match.name,
+                    labels: &rule_match.labels,
+                    honors_labels: mapping.honors_labels(rule_match),
+                    treatment: (!mapping.drops(rule_match)).then(|| mapping.treatment(rule_match)),
                 };
             }
         }
@@ -95,7 +99,7 @@ impl Names {
                 str::from_utf8(&self.text).unwrap_or_default()
             }
         };
-        Found { name, labels: &[], honors_labels: false, treatment: Some(&self.treatment) }
+        ResolvedName { name, labels: &[], honors_labels: false, treatment: Some(&self.treatment) }
     }
 }
 
@@ -141,7 +145,7 @@ fn escape_to(text: &mut Vec<u8>, head: &str, tail: &str, suffix: &str) {
     }
 }
 
-/// What the bytes of a name are, by bits.
+/// The properties of the bytes of a name, as bits.
 #[inline]
 fn traits(name: &str) -> u8 {
     name.bytes().fold(0, |all, byte| all | TRAITS[usize::from(byte)])
@@ -149,7 +153,7 @@ fn traits(name: &str) -> u8 {
 
 /// The byte becomes an underscore.
 const IS_STRANGE: u8 = 1;
-/// What it becomes depends on its neighbours: a dash, or a part of a character.
+/// The escaped form of the byte depends on its neighbours: a dash, or a part of a character.
 const IS_HARD: u8 = 2;
 
 const TRAITS: [u8; 256] = {
@@ -178,8 +182,8 @@ const ESCAPED: [u8; 256] = {
     table
 };
 
-/// The longest name whose result is kept. A name may be as long as a datagram.
-const MAX_KEPT_NAME: usize = 512;
+/// The longest name whose match is cached. A name may be as long as a datagram.
+const MAX_CACHED_NAME: usize = 512;
 
 #[cfg(test)]
 mod tests {
@@ -190,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_escaped_as_statsd_exporter_does() {
+    fn names_are_escaped_like_in_statsd_exporter() {
         for (from, to) in [
             ("clean", "clean"),
             ("0starts_with_digit", "_0starts_with_digit"),
@@ -206,20 +210,20 @@ mod tests {
             assert_eq!(escaped(from, ""), to, "{from}");
             assert_eq!(is_name(from), from == to, "{from}");
         }
-        let mut names = Names::new(None, false);
+        let mut names = NameResolver::new(None, false);
         let parts = Name { head: "foo.", tail: "1-" };
-        assert_eq!(names.find(parts, Class::Counter).name, "foo_1_");
+        assert_eq!(names.resolve(parts, MetricClass::Counter).name, "foo_1_");
     }
 
     #[test]
     fn counters_end_in_total_if_that_is_asked_for() {
-        let mut names = Names::new(None, true);
-        let mut find = |text, class| names.find(name(text), class).name.to_owned();
-        assert_eq!(find("a", Class::Counter), "a_total");
-        assert_eq!(find("a.b", Class::Counter), "a_b_total");
-        assert_eq!(find("a_total", Class::Counter), "a_total");
-        assert_eq!(find("a.total", Class::Counter), "a_total");
-        assert_eq!(find("a", Class::Gauge), "a");
-        assert_eq!(find("a", Class::Observer), "a");
+        let mut names = NameResolver::new(None, true);
+        let mut find = |text, class| names.resolve(name(text), class).name.to_owned();
+        assert_eq!(find("a", MetricClass::Counter), "a_total");
+        assert_eq!(find("a.b", MetricClass::Counter), "a_b_total");
+        assert_eq!(find("a_total", MetricClass::Counter), "a_total");
+        assert_eq!(find("a.total", MetricClass::Counter), "a_total");
+        assert_eq!(find("a", MetricClass::Gauge), "a");
+        assert_eq!(find("a", MetricClass::Observer), "a");
     }
 }

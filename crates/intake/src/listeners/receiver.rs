@@ -1,5 +1,5 @@
-//! What a listener does with what it receives: it hands whole lines to the [`Reader`] of their
-//! form, at the rate that their sender may have, and counts them.
+//! Hands the lines that a listener receives to the [`Reader`] of their protocol, within the rate of
+//! their sender, and counts them.
 
 use std::fmt::Display;
 use std::mem;
@@ -8,17 +8,17 @@ use quipu::intake::{Intake, Metric};
 use quipu_wire::remote::Cut;
 
 use super::mapping::Treatment;
-use super::metrics::{Counts, ListenerMetrics};
-use super::names::Found;
+use super::metrics::{ListenerCounts, ListenerMetrics};
+use super::names::ResolvedName;
 use crate::Shared;
 use crate::list::Input;
 use crate::refusals::Refusals;
 use quipu_process::address::Source;
 
-/// Puts lines of one form into the intake. A line or a value that is refused is reported, and does
-/// not take its neighbours along.
+/// Puts lines of one protocol into the intake. A line or a value that is refused is reported, and
+/// does not take its neighbours along.
 pub(crate) trait Reader: Send + 'static {
-    /// The way in.
+    /// The input.
     const INPUT: Input;
     /// Whether clients write packets after their length to connections.
     const FRAMES: bool;
@@ -26,29 +26,29 @@ pub(crate) trait Reader: Send + 'static {
     /// Takes whole lines, and counts them.
     fn read(&mut self, common: &mut Common, lines: &[u8], report: &Report<'_>);
 
-    /// Adds what was counted to metrics. Between the calls, counting costs no atomics. Returns the
+    /// Adds the counts to metrics. Between the calls, counting costs no atomics. Returns the
     /// number of samples that were taken since the last call.
     fn flush(&mut self) -> u64;
 }
 
-/// What readers of all forms need.
+/// The part that readers of all protocols need.
 pub(crate) struct Common {
     pub(crate) intake: Intake,
     pub(crate) shared: &'static Shared,
-    /// What was counted since the last flush.
-    pub(crate) counts: Counts,
+    /// The counts since the last flush.
+    pub(crate) counts: ListenerCounts,
 }
 
-/// Takes the lines of one listener in.
+/// Receives the lines of one listener.
 pub(super) struct Receiver<R> {
     common: Common,
     metrics: ListenerMetrics,
     reader: R,
 }
 
-/// Where lines come from; its text is for people.
+/// The sender of lines; its text is for people.
 pub(super) trait Sender: Display {
-    /// Names it as the source of what the intake takes from now on.
+    /// Names the sender as the source of the next lines.
     fn name_to(&self, intake: &mut Intake);
 }
 
@@ -58,7 +58,7 @@ impl Sender for String {
     }
 }
 
-/// Where refusals are reported, and for which client.
+/// Reports refusals of a client.
 pub(crate) struct Report<'a> {
     refusals: &'static Refusals,
     input: Input,
@@ -72,7 +72,11 @@ impl<R: Reader> Receiver<R> {
         metrics: ListenerMetrics,
         reader: R,
     ) -> Self {
-        Self { common: Common { intake, shared, counts: Counts::default() }, metrics, reader }
+        Self {
+            common: Common { intake, shared, counts: ListenerCounts::default() },
+            metrics,
+            reader,
+        }
     }
 
     /// Takes a datagram.
@@ -109,7 +113,7 @@ impl<R: Reader> Receiver<R> {
         &self.metrics
     }
 
-    /// Adds what was counted to the metrics.
+    /// Adds the counts to the metrics.
     pub(super) fn flush(&mut self) {
         let counts = mem::take(&mut self.common.counts);
         let samples = self.reader.flush();
@@ -143,32 +147,32 @@ impl<R: Reader> Receiver<R> {
 }
 
 impl Common {
-    /// The metric of a line with this name, and how it is kept. None if a rule drops the line,
+    /// The metric of a line with this name, and its treatment. `None` if a rule drops the line,
     /// which is counted, or makes an empty name, which is reported.
     #[inline]
     pub(crate) fn metric<'a>(
         &mut self,
         name: &dyn Display,
-        found: &Found<'a>,
+        resolved: &ResolvedName<'a>,
         report: &Report<'_>,
     ) -> Option<(Metric<'a>, &'a Treatment)> {
-        let Some(treatment) = found.treatment else {
+        let Some(treatment) = resolved.treatment else {
             self.counts.dropped += 1;
             return None;
         };
-        if found.name.is_empty() {
+        if resolved.name.is_empty() {
             let what = format_args!("{name:.100}: its mapping makes an empty name");
             report.refuse("empty_metric_name", &what);
             return None;
         }
         let expiry = treatment.expiry.or(self.shared.options.common.expiry);
         let (help, shape) = (&treatment.help, Some(&treatment.shape));
-        Some((Metric { help, expiry, shape, ..Metric::new(found.name) }, treatment))
+        Some((Metric { help, expiry, shape, ..Metric::new(resolved.name) }, treatment))
     }
 }
 
 impl Report<'_> {
-    /// Reports something that was refused: a word for the reason, and the beginning of what it was.
+    /// Reports a refusal: a word for the reason, and a detail such as the beginning of the line.
     #[cold]
     pub(crate) fn refuse(&self, reason: &'static str, what: &dyn Display) {
         self.refusals.refuse(self.input, &self.source.to_string(), reason, what);

@@ -46,9 +46,9 @@ pub(super) struct Share {
     process: Count,
 }
 
-/// How a connection has been used.
+/// The use of a connection so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Use {
+pub(super) struct Usage {
     pub(super) has_sent_nothing: bool,
     /// The time since it was opened, or since something was last read from it.
     pub(super) idle: Duration,
@@ -69,13 +69,13 @@ impl Shares {
     }
 
     /// Returns which of `connections` gives way to a new connection of that peer, if any does.
-    pub(super) fn find_who_gives_way<'a>(
+    pub(super) fn choose_victim<'a>(
         &self,
         peer: Peer,
-        connections: impl Iterator<Item = (usize, &'a Share, Use)>,
+        connections: impl Iterator<Item = (usize, &'a Share, Usage)>,
     ) -> Option<usize> {
-        let rank = |share: &Share, usage: &Use| (share.client.get(), share.process.get(), *usage);
-        let gives_way = |share: &Share, usage: &Use| {
+        let rank = |share: &Share, usage: &Usage| (share.client.get(), share.process.get(), *usage);
+        let gives_way = |share: &Share, usage: &Usage| {
             // With the new connection, the peer still has no more.
             let has_fewer = if share.peer.client == peer.client {
                 share.process.get() > count(&self.processes, &peer) + 1
@@ -122,19 +122,19 @@ mod tests {
     #[derive(Default)]
     struct Model {
         shares: Shares,
-        connections: Vec<(Share, Use)>,
+        connections: Vec<(Share, Usage)>,
     }
 
     impl Model {
         fn open(&mut self, peer: Peer, sent: bool, idle: u64) {
-            let usage = Use { has_sent_nothing: !sent, idle: Duration::from_secs(idle) };
+            let usage = Usage { has_sent_nothing: !sent, idle: Duration::from_secs(idle) };
             self.connections.push((self.shares.enter(peer), usage));
         }
 
         fn gives_way(&self, peer: Peer) -> Option<usize> {
             let connections = self.connections.iter().enumerate();
             let connections = connections.map(|(place, (share, usage))| (place, share, *usage));
-            self.shares.find_who_gives_way(peer, connections)
+            self.shares.choose_victim(peer, connections)
         }
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Socket {
     pub(super) transport: Transport,
 }
 
-/// What a socket receives.
+/// The transport of a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Transport {
     /// Datagrams of the internet; with the size of the receive buffer, as the kernel counts it.
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receive_buffer_and_the_drops_are_those_of_the_kernel() {
+    fn the_kernel_tells_the_receive_buffer_and_the_drops() {
         let address: Address = "udp://127.0.0.1:0".parse().unwrap();
         let socket = Socket::bind(&address, 4096).unwrap();
         let Transport::Udp(buffer) = socket.transport else { panic!() };

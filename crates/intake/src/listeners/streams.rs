@@ -16,7 +16,7 @@ use tracing::{debug, error};
 
 use super::metrics::ListenerMetrics;
 use super::receiver::{Reader, Receiver, Sender};
-use super::shares::{Client, Peer, Share, Shares, Use};
+use super::shares::{Client, Peer, Share, Shares, Usage};
 use super::sockets::{Socket, Transport};
 use super::stop::Stop;
 use quipu_process::address;
@@ -70,16 +70,16 @@ struct Connections<'a> {
 
 struct Connection {
     descriptor: OwnedFd,
-    input: Input,
+    input: ConnectionInput,
     /// The client; the address of the listener for a unix socket.
     source: String,
     share: Share,
     last_read: Instant,
 }
 
-/// How the input of a connection is divided.
-enum Input {
-    /// Nothing has come in yet.
+/// The buffer that divides the input of a connection.
+enum ConnectionInput {
+    /// Nothing was received yet.
     Unknown,
     /// At line feeds.
     Lines(LineBuffer),
@@ -87,14 +87,14 @@ enum Input {
     Frames(FrameBuffer),
 }
 
-/// What came of reading a connection.
+/// The outcome of a read from a connection.
 #[derive(PartialEq, Eq)]
-enum Read {
+enum ReadOutcome {
     /// Some bytes; there may be more.
     Some,
     /// Nothing at the moment.
     Nothing,
-    /// The client has ended it, in order or not.
+    /// The client has closed the connection, in order or not.
     End,
 }
 
@@ -172,8 +172,9 @@ impl<'a> Connections<'a> {
         metrics.open.inc();
         self.places[place] = Some(Connection {
             descriptor,
-            input: Input::Unknown,
-            source: address.map_or_else(|| self.socket.address.clone(), |it| it.to_string()),
+            input: ConnectionInput::Unknown,
+            source: address
+                .map_or_else(|| self.socket.address.clone(), |address| address.to_string()),
             share: self.shares.enter(peer),
             last_read: Instant::now(),
         });
@@ -187,7 +188,7 @@ impl<'a> Connections<'a> {
             let connection = connection.as_ref()?;
             Some((place, &connection.share, connection.usage(now)))
         });
-        let Some(place) = self.shares.find_who_gives_way(peer, connections) else { return false };
+        let Some(place) = self.shares.choose_victim(peer, connections) else { return false };
         if let Some(connection) = &mut self.places[place] {
             debug!(
                 address = self.socket.address,
@@ -195,7 +196,7 @@ impl<'a> Connections<'a> {
                 "closed a connection to make room for another"
             );
             for _ in 0..MAX_LAST_READS {
-                if connection.read(&mut self.buffer, receiver) != Read::Some {
+                if connection.read(&mut self.buffer, receiver) != ReadOutcome::Some {
                     break;
                 }
             }
@@ -209,7 +210,7 @@ impl<'a> Connections<'a> {
     fn read<R: Reader>(&mut self, place: u64, receiver: &mut Receiver<R>) {
         let place = place as usize;
         let Some(Some(connection)) = self.places.get_mut(place) else { return };
-        if connection.read(&mut self.buffer, receiver) == Read::End {
+        if connection.read(&mut self.buffer, receiver) == ReadOutcome::End {
             self.close(place, receiver.metrics());
         }
     }
@@ -242,7 +243,7 @@ impl<'a> Connections<'a> {
         for place in 0..self.places.len() {
             while let Some(connection) = &mut self.places[place] {
                 let read = connection.read(&mut self.buffer, receiver);
-                if read != Read::Some || begun.elapsed() > LAST_READS {
+                if read != ReadOutcome::Some || begun.elapsed() > LAST_READS {
                     self.close(place, receiver.metrics());
                 }
             }
@@ -251,31 +252,31 @@ impl<'a> Connections<'a> {
 }
 
 impl Connection {
-    fn usage(&self, now: Instant) -> Use {
-        let has_sent_nothing = matches!(self.input, Input::Unknown);
-        Use { has_sent_nothing, idle: now.saturating_duration_since(self.last_read) }
+    fn usage(&self, now: Instant) -> Usage {
+        let has_sent_nothing = matches!(self.input, ConnectionInput::Unknown);
+        Usage { has_sent_nothing, idle: now.saturating_duration_since(self.last_read) }
     }
 
-    fn read<R: Reader>(&mut self, buffer: &mut Vec<u8>, receiver: &mut Receiver<R>) -> Read {
+    fn read<R: Reader>(&mut self, buffer: &mut Vec<u8>, receiver: &mut Receiver<R>) -> ReadOutcome {
         buffer.clear();
         let ends_in_order = match rustix::io::read(&self.descriptor, spare_capacity(buffer)) {
             Ok(0) => true,
             Ok(_) => {
                 self.last_read = Instant::now();
                 self.input.push(buffer, receiver, &self.source);
-                return Read::Some;
+                return ReadOutcome::Some;
             }
-            Err(Errno::AGAIN | Errno::INTR) => return Read::Nothing,
+            Err(Errno::AGAIN | Errno::INTR) => return ReadOutcome::Nothing,
             Err(_) => false,
         };
         if ends_in_order {
             self.input.finish(receiver, &self.source);
         }
-        Read::End
+        ReadOutcome::End
     }
 }
 
-impl Input {
+impl ConnectionInput {
     fn push<R: Reader>(&mut self, bytes: &[u8], receiver: &mut Receiver<R>, source: &dyn Sender) {
         if let Self::Unknown = self {
             // The first four bytes of a frame are its length, which is far below 2^16. Lines have

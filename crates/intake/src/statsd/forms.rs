@@ -1,4 +1,5 @@
-//! Forms of lines: what was found out about one line, for all lines that are like it.
+//! A cache of the forms of lines: the results of reading one line, for all lines that differ in
+//! values only.
 //!
 //! Lines have the same form if they have the same name, the same class of type, and tags of the
 //! same names in the same order; their values and those of their tags differ. All that the name, a
@@ -8,7 +9,7 @@
 //!
 //! A form knows nothing of series (see [`FamilyHandle`]): it stays right whatever happens to them.
 //! A line whose series is not there goes the long way. The table belongs to one listener, and a
-//! form is kept once a line of it was taken. The table is bounded: see [`Turns`].
+//! form is kept once a line of it was taken. The table is bounded: see [`MissCounter`].
 
 use std::collections::HashMap;
 use std::ptr;
@@ -17,41 +18,41 @@ use quipu::intake::FamilyHandle;
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::statsd::StatsdSample;
 
-use crate::listeners::Turns;
-use crate::listeners::mapping::Class;
+use crate::listeners::MissCounter;
+use crate::listeners::mapping::MetricClass;
 
 /// The forms of the lines of one listener.
 #[derive(Default)]
-pub(super) struct Forms {
-    turns: Turns,
+pub(super) struct LineFormCache {
+    misses: MissCounter,
     /// By class, and then by name.
-    known: [HashMap<Box<str>, Vec<Form>, Seeded>; 3],
+    known: [HashMap<Box<str>, Vec<LineForm>, Seeded>; 3],
     /// The number of all forms.
     count: usize,
 }
 
-/// What lines of one form have in common.
+/// The parts that lines of one form have in common.
 ///
 /// In a prototype, a record for each series, found by all bytes of a line but its values, was
 /// faster still with 1,000 series (0.20 us a line, 0.33 with the family alone), and no faster with
 /// 100,000. It takes 280 bytes a series, and has to notice each change of what became of that
 /// series.
-pub(super) struct Form {
+pub(super) struct LineForm {
     /// The family of their series.
     pub(super) handle: FamilyHandle,
-    /// What their values are multiplied by.
+    /// The factor of their values.
     pub(super) scale: Option<f64>,
     /// The names of their tags.
     tags: Box<[Box<str>]>,
-    /// From where each label gets its value, in the order of the labels' names.
-    labels: Box<[Source]>,
+    /// The source of each label's value, in the order of the labels' names.
+    labels: Box<[LabelSource]>,
 }
 
-/// From where a label gets its value.
-enum Source {
-    /// From this tag of the line.
+/// The source of a label's value.
+enum LabelSource {
+    /// This tag of the line.
     Tag(usize),
-    /// From the mapping.
+    /// The mapping.
     Text(Box<str>),
 }
 
@@ -67,30 +68,30 @@ pub(super) struct TagValues<'a> {
 const MAX_TAGS: usize = 16;
 /// The most bytes of a name, and of the names of the tags, that are kept.
 const MAX_NAMES: usize = 256;
-/// The most forms that are kept, and the most of one name.
-const MOST: usize = 8192;
-const MOST_OF_NAME: usize = 8;
+/// The most forms of a cache, and the most of one name.
+const MAX_FORMS: usize = 8192;
+const MAX_FORMS_OF_NAME: usize = 8;
 
-impl Forms {
+impl LineFormCache {
     /// The form of a line, if it is known. Then `values` has the values of its tags.
     #[inline]
     pub(super) fn find<'f, 'a>(
         &'f self,
         sample: &StatsdSample<'a>,
-        class: Class,
+        class: MetricClass,
         values: &mut TagValues<'a>,
-    ) -> Option<&'f Form> {
+    ) -> Option<&'f LineForm> {
         let forms = self.known[class as usize].get(name_of(sample)?)?;
         forms.iter().find(|form| form.matches(sample, values))
     }
 
     /// Whether the form of a line, which is not known, is to be kept: it is short enough, and finds
     /// room. If it does not, that costs no more than the look for it.
-    pub(super) fn admits(&mut self, sample: &StatsdSample<'_>, class: Class) -> bool {
+    pub(super) fn admits(&mut self, sample: &StatsdSample<'_>, class: MetricClass) -> bool {
         let Some(name) = name_of(sample) else { return false };
         let of_name = self.known[class as usize].get(name).map_or(0, Vec::len);
-        if of_name >= MOST_OF_NAME || self.count >= MOST {
-            if !self.turns.turn_away() {
+        if of_name >= MAX_FORMS_OF_NAME || self.count >= MAX_FORMS {
+            if !self.misses.count_miss() {
                 return false;
             }
             *self = Self::default();
@@ -103,12 +104,12 @@ impl Forms {
     }
 
     /// Keeps the form of a line that was taken with these labels, which are in the order of their
-    /// names. [`Forms::admits`] was true.
+    /// names. [`LineFormCache::admits`] was true.
     #[cold]
     pub(super) fn add(
         &mut self,
         sample: &StatsdSample<'_>,
-        class: Class,
+        class: MetricClass,
         labels: &[(&str, &str)],
         scale: Option<f64>,
         handle: FamilyHandle,
@@ -116,14 +117,14 @@ impl Forms {
         let Some(name) = name_of(sample) else { return };
         // The intake leaves labels without a value out.
         let labels = labels.iter().filter(|(_, value)| !value.is_empty());
-        let labels: Box<[_]> = labels.map(|(_, value)| Source::of(value, sample)).collect();
+        let labels: Box<[_]> = labels.map(|(_, value)| LabelSource::find(value, sample)).collect();
         let tags = sample.tags().flatten().map(|(name, _)| name.into()).collect();
         if labels.len() > MAX_TAGS {
             return;
         }
         self.count += 1;
         let forms = self.known[class as usize].entry(name.into()).or_default();
-        forms.push(Form { handle, scale, tags, labels });
+        forms.push(LineForm { handle, scale, tags, labels });
     }
 }
 
@@ -134,7 +135,7 @@ fn name_of<'a>(sample: &StatsdSample<'a>) -> Option<&'a str> {
     (name.tail.is_empty() && name.head.len() <= MAX_NAMES).then_some(name.head)
 }
 
-impl Form {
+impl LineForm {
     /// Whether the tags of a line have the names of this form. Puts their values into `values`.
     #[inline]
     fn matches<'a>(&self, sample: &StatsdSample<'a>, values: &mut TagValues<'a>) -> bool {
@@ -163,18 +164,17 @@ impl Form {
     ) -> &'r [&'a str] {
         for (value, source) in room.iter_mut().zip(&self.labels) {
             *value = match source {
-                Source::Tag(at) => tags.values.get(*at).copied().unwrap_or_default(),
-                Source::Text(text) => text,
+                LabelSource::Tag(at) => tags.values.get(*at).copied().unwrap_or_default(),
+                LabelSource::Text(text) => text,
             };
         }
         room.get(..self.labels.len()).unwrap_or_default()
     }
 }
 
-impl Source {
-    /// From where a value comes that a label of the line got: from the tag where it lies in the
-    /// line, or else from the mapping.
-    fn of(value: &str, sample: &StatsdSample<'_>) -> Self {
+impl LabelSource {
+    /// Finds the source of a label's value: the tag whose memory it shares, or else the mapping.
+    fn find(value: &str, sample: &StatsdSample<'_>) -> Self {
         let mut tags = sample.tags().flatten();
         match tags.position(|(_, tag)| ptr::eq(tag, value)) {
             Some(at) => Self::Tag(at),
@@ -202,50 +202,50 @@ mod tests {
     fn the_number_and_the_length_of_forms_are_bounded() {
         let registry = Registry::new();
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
-        let (metric, one) = (Metric::new("m"), Given::Counter(1.0));
-        intake.take(metric, &[], &one, Mode::Add, None).unwrap();
-        let handle = intake.handle(metric, &[], &one, Mode::Add).unwrap();
-        let mut forms = Forms::default();
-        let find = |forms: &Forms, line: &str| {
-            forms.find(&sample(line), Class::Counter, &mut TagValues::default()).is_some()
+        let (metric, increment) = (Metric::new("m"), Given::Counter(1.0));
+        intake.take(metric, &[], &increment, Mode::Add, None).unwrap();
+        let handle = intake.handle(metric, &[], &increment, Mode::Add).unwrap();
+        let mut forms = LineFormCache::default();
+        let find = |forms: &LineFormCache, line: &str| {
+            forms.find(&sample(line), MetricClass::Counter, &mut TagValues::default()).is_some()
         };
-        let take = |forms: &mut Forms, line: &str| {
+        let take = |forms: &mut LineFormCache, line: &str| {
             let is_known = find(forms, line);
-            if !is_known && forms.admits(&sample(line), Class::Counter) {
-                forms.add(&sample(line), Class::Counter, &[], None, handle.clone());
+            if !is_known && forms.admits(&sample(line), MetricClass::Counter) {
+                forms.add(&sample(line), MetricClass::Counter, &[], None, handle.clone());
                 assert!(find(forms, line));
             }
             is_known
         };
-        let check = |forms: &Forms| {
+        let check = |forms: &LineFormCache| {
             let lengths = || forms.known.iter().flat_map(HashMap::values).map(Vec::len);
-            assert!(forms.count <= MOST && forms.count == lengths().sum::<usize>());
-            assert!(lengths().max() <= Some(MOST_OF_NAME));
+            assert!(forms.count <= MAX_FORMS && forms.count == lengths().sum::<usize>());
+            assert!(lengths().max() <= Some(MAX_FORMS_OF_NAME));
         };
         // One name has more forms than are kept of one, and leaves those of others.
         assert!(!take(&mut forms, "a:1|c"));
         for round in 0..3 {
-            let lines = (0..=MOST_OF_NAME).map(|n| format!("often:1|c|#t{n}:v"));
+            let lines = (0..=MAX_FORMS_OF_NAME).map(|n| format!("often:1|c|#t{n}:v"));
             let known = lines.filter(|line| take(&mut forms, line)).count();
-            assert_eq!(known, if round == 0 { 0 } else { MOST_OF_NAME });
+            assert_eq!(known, if round == 0 { 0 } else { MAX_FORMS_OF_NAME });
         }
         assert!(take(&mut forms, "a:1|c"));
         // There are more forms than are kept, in the same order again and again.
         for round in 0..3 {
-            let lines = (0..MOST + MOST / 4).map(|n| format!("n{n}:1|c"));
+            let lines = (0..MAX_FORMS + MAX_FORMS / 4).map(|n| format!("n{n}:1|c"));
             let known = lines.filter(|line| take(&mut forms, line)).count();
-            assert_eq!(known, if round == 0 { 0 } else { MOST - MOST_OF_NAME - 1 });
+            assert_eq!(known, if round == 0 { 0 } else { MAX_FORMS - MAX_FORMS_OF_NAME - 1 });
             check(&forms);
         }
         // Others come, and the first ones do not come again.
-        let others = (0..).map(|n| format!("m{}:1|c", n % MOST));
+        let others = (0..).map(|n| format!("m{}:1|c", n % MAX_FORMS));
         let looks = others.take_while(|line| !take(&mut forms, line)).count();
-        assert!(looks < 20 * MOST, "{looks}");
+        assert!(looks < 20 * MAX_FORMS, "{looks}");
         check(&forms);
         let many: String = (0..=MAX_TAGS).map(|tag| format!("t{tag}:v,")).collect();
         let long = "x".repeat(MAX_NAMES + 1);
         for line in [format!("a:1|c|#{many}"), format!("{long}:1|c"), format!("a:1|c|#{long}:v")] {
-            assert!(!forms.admits(&sample(&line), Class::Counter), "{line}");
+            assert!(!forms.admits(&sample(&line), MetricClass::Counter), "{line}");
         }
     }
 }

@@ -14,17 +14,17 @@ pub(super) struct StatsdMetrics {
     events: CounterFamily<[&'static str; 1]>,
 }
 
-/// Their series.
+/// The series of the metrics.
 #[derive(Debug, Clone)]
-pub(super) struct Samples {
+pub(super) struct StatsdCounters {
     samples: [Counter; TYPES.len()],
     events: Counter,
     service_checks: Counter,
 }
 
-/// What was counted and is not in the metrics yet.
+/// Counts that are not in the metrics yet.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(super) struct StatsdCounts {
     /// By [`StatsdType`].
     pub(super) samples: [u64; TYPES.len()],
     pub(super) events: u64,
@@ -38,8 +38,8 @@ impl StatsdMetrics {
     }
 
     /// All series, looked up once.
-    pub(super) fn samples(&self) -> Samples {
-        Samples {
+    pub(super) fn samples(&self) -> StatsdCounters {
+        StatsdCounters {
             samples: TYPES.map(|name| self.samples.with(&[name])),
             events: self.events.with(&["event"]),
             service_checks: self.events.with(&["service_check"]),
@@ -47,9 +47,9 @@ impl StatsdMetrics {
     }
 }
 
-impl Samples {
+impl StatsdCounters {
     /// Adds counts.
-    pub(super) fn add(&self, counts: &Counts) {
+    pub(super) fn add(&self, counts: &StatsdCounts) {
         let samples = self.samples.iter().zip(counts.samples);
         let others = [(&self.events, counts.events), (&self.service_checks, counts.service_checks)];
         for (counter, count) in samples.chain(others).filter(|(_, count)| *count > 0) {

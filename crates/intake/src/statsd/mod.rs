@@ -10,9 +10,9 @@ use quipu::{Registry, Scope};
 
 use super::Shared;
 use super::list::LineInput;
-use super::listeners::{self, Listeners, Names, Protocol, Running};
+use super::listeners::{self, Listeners, NameResolver, Protocol, RunningListeners};
 use metrics::StatsdMetrics;
-use reader::Receiver;
+use reader::StatsdReader;
 pub use settings::StatsdFlags;
 
 const STATSD: Protocol = Protocol { name: "StatsD", flag: "statsd" };
@@ -27,7 +27,7 @@ fn start(
     intake: &Intake,
     shared: &'static Shared,
     registry: &Registry,
-) -> Result<Running, listeners::Error> {
+) -> Result<RunningListeners, listeners::Error> {
     listeners.start(intake, shared, registry, |scope| prepare(scope, shared))
 }
 
@@ -37,7 +37,7 @@ pub fn lines(
     intake: &Intake,
     shared: &'static Shared,
     registry: &Registry,
-) -> Result<listeners::TakePacket, quipu::Error> {
+) -> Result<listeners::PacketSink, quipu::Error> {
     listeners::lines(STATSD, intake, shared, registry, |scope| prepare(scope, shared))
 }
 
@@ -45,7 +45,7 @@ pub fn lines(
 fn prepare(
     scope: &Scope<'_>,
     shared: &'static Shared,
-) -> Result<impl Fn(Names) -> Receiver + use<>, quipu::Error> {
+) -> Result<impl Fn(NameResolver) -> StatsdReader + use<>, quipu::Error> {
     let metrics = StatsdMetrics::new(scope)?;
-    Ok(move |names| Receiver::new(names, shared, metrics.samples()))
+    Ok(move |names| StatsdReader::new(names, shared, metrics.samples()))
 }

@@ -1,5 +1,5 @@
-//! What a listener does with lines of StatsD: it reads them, finds their names and labels, and puts
-//! their values into the intake.
+//! Reads lines of StatsD for a listener: resolves their names and labels, and puts their values
+//! into the intake.
 //!
 //! There is a short way for lines whose [form](Forms) is known, and a long way for all others; both
 //! put the same values into the same series. With rules, all lines go the long way: a rule may
@@ -12,26 +12,26 @@ use quipu_wire::remote::statsd::{
     StatsdLine, StatsdLines, StatsdSample, StatsdType, StatsdValue, Tags,
 };
 
-use super::forms::{Forms, TagValues};
-use super::metrics::{Counts, Samples};
+use super::forms::{LineFormCache, TagValues};
+use super::metrics::{StatsdCounters, StatsdCounts};
 use crate::Shared;
 use crate::list::Input;
-use crate::listeners::mapping::{Class, scaled};
-use crate::listeners::{Common, Names, Reader, Report, put_labels, recycle};
+use crate::listeners::mapping::{MetricClass, scaled};
+use crate::listeners::{Common, NameResolver, Reader, Report, put_labels, recycle};
 
 /// Takes the samples of the lines of one listener.
-pub(super) struct Receiver {
-    names: Names,
+pub(super) struct StatsdReader {
+    names: NameResolver,
     /// `None` if there are rules.
-    forms: Option<Forms>,
-    metrics: Samples,
-    /// What was counted since the last flush.
-    counts: Counts,
+    forms: Option<LineFormCache>,
+    metrics: StatsdCounters,
+    /// The counts since the last flush.
+    counts: StatsdCounts,
     /// The labels of a line; empty between lines, and kept for its memory.
     labels: Vec<(&'static str, &'static str)>,
 }
 
-impl Reader for Receiver {
+impl Reader for StatsdReader {
     const INPUT: Input = Input::named("statsd");
     const FRAMES: bool = true;
 
@@ -55,10 +55,14 @@ impl Reader for Receiver {
     }
 }
 
-impl Receiver {
-    pub(super) fn new(names: Names, shared: &'static Shared, metrics: Samples) -> Self {
-        let forms = shared.rules.is_none().then(Forms::default);
-        Self { names, forms, metrics, counts: Counts::default(), labels: Vec::new() }
+impl StatsdReader {
+    pub(super) fn new(
+        names: NameResolver,
+        shared: &'static Shared,
+        metrics: StatsdCounters,
+    ) -> Self {
+        let forms = shared.rules.is_none().then(LineFormCache::default);
+        Self { names, forms, metrics, counts: StatsdCounts::default(), labels: Vec::new() }
     }
 
     #[inline]
@@ -68,8 +72,8 @@ impl Receiver {
             return report.refuse("set", &what);
         };
         match self.take_known(common, sample, class, report) {
-            Left::Nothing => {}
-            left => self.take_any(common, (sample, class), &left, report),
+            Remainder::Nothing => {}
+            remainder => self.take_any(common, (sample, class), &remainder, report),
         }
     }
 
@@ -79,12 +83,12 @@ impl Receiver {
         &mut self,
         common: &mut Common,
         sample: &StatsdSample<'_>,
-        class: Class,
+        class: MetricClass,
         report: &Report<'_>,
-    ) -> Left {
-        let Some(forms) = &self.forms else { return Left::From(0) };
+    ) -> Remainder {
+        let Some(forms) = &self.forms else { return Remainder::From(0) };
         let mut tags = TagValues::default();
-        let Some(form) = forms.find(sample, class, &mut tags) else { return Left::New };
+        let Some(form) = forms.find(sample, class, &mut tags) else { return Remainder::New };
         let mut room = Default::default();
         let labels = form.labels(&tags, &mut room);
         for (done, value) in sample.values().enumerate() {
@@ -97,47 +101,47 @@ impl Receiver {
             };
             let taken = given.and_then(|(given, mode)| {
                 let taken = common.intake.take_in(&form.handle, labels, &given, mode);
-                taken.map_err(NotTaken::Refused)
+                taken.map_err(ValueError::Refused)
             });
             match taken {
                 Ok(true) => self.counts.samples[sample.kind as usize] += 1,
-                Ok(false) => return Left::From(done),
-                Err(why) => not_taken(report, &common.intake, sample, why),
+                Ok(false) => return Remainder::From(done),
+                Err(error) => report_error(report, &common.intake, sample, error),
             }
         }
         common.counts.tag_errors += tags.faults;
-        Left::Nothing
+        Remainder::Nothing
     }
 
-    /// Takes what is left of a line.
+    /// Takes the remainder of a line.
     #[inline(never)]
     fn take_any(
         &mut self,
         common: &mut Common,
-        (sample, class): (&StatsdSample<'_>, Class),
-        left: &Left,
+        (sample, class): (&StatsdSample<'_>, MetricClass),
+        remainder: &Remainder,
         report: &Report<'_>,
     ) {
-        let found = self.names.find(sample.name, class);
-        let Some((metric, treatment)) = common.metric(&sample.name, &found, report) else {
+        let resolved = self.names.resolve(sample.name, class);
+        let Some((metric, treatment)) = common.metric(&sample.name, &resolved, report) else {
             return;
         };
         // Declared before the labels, which may borrow from it.
         let mut strange = Vec::new();
         let mut labels: Vec<(&str, &str)> = mem::take(&mut self.labels);
         let most = common.intake.limits().labels;
-        let tags = put_labels(&found, || sample.tags(), most, &mut labels, &mut strange);
+        let tags = put_labels(&resolved, || sample.tags(), most, &mut labels, &mut strange);
         common.counts.tag_errors += tags.faults;
         let (shared, intake) = (common.shared, &mut common.intake);
-        let done = if let Left::From(done) = left { *done } else { 0 };
+        let done = if let Remainder::From(done) = remainder { *done } else { 0 };
         let mut last = None;
         for value in sample.values().skip(done) {
             let taken = match value {
                 // The mapping or a rule may remove some labels, but not those that were not read.
-                Ok(_) if tags.are_cut => Err(NotTaken::Refused(Refused::Labels)),
+                Ok(_) if tags.are_cut => Err(ValueError::Refused(Refused::Labels)),
                 Ok(value) => given(sample, value, treatment.scale).and_then(|(given, mode)| {
                     let taken = shared.take(intake, metric, &labels, &given, mode, None);
-                    taken.map_err(NotTaken::Refused).map(|()| (given, mode))
+                    taken.map_err(ValueError::Refused).map(|()| (given, mode))
                 }),
                 Err(error) => {
                     report.refuse(error.reason().as_str(), &error);
@@ -149,10 +153,11 @@ impl Receiver {
                     self.counts.samples[sample.kind as usize] += 1;
                     last = Some(taken);
                 }
-                Err(refused) => not_taken(report, intake, sample, refused),
+                Err(refused) => report_error(report, intake, sample, refused),
             }
         }
-        if let (Left::New, Some((given, mode)), Some(forms)) = (left, last, &mut self.forms)
+        if let (Remainder::New, Some((given, mode)), Some(forms)) =
+            (remainder, last, &mut self.forms)
             && forms.admits(sample, class)
             && let Some(handle) = intake.handle(metric, &labels, &given, mode)
         {
@@ -162,25 +167,25 @@ impl Receiver {
     }
 }
 
-/// What the short way leaves of a line.
-enum Left {
-    /// Nothing: all of its values were taken, or refused.
+/// The part of a line that the short way has not taken.
+enum Remainder {
+    /// Nothing: all values were taken or refused.
     Nothing,
-    /// All of a line whose form is not known.
+    /// The whole line, because its form is not known.
     New,
     /// The values from this one on.
     From(usize),
 }
 
-/// Why a value was not taken.
-enum NotTaken {
+/// The reason why a value was not taken.
+enum ValueError {
     /// A counter cannot decrease.
     Negative,
     /// The sample rate is so small, or a number so large, that the result is not finite or useful.
     Rate,
     /// The `scale` of the mapping makes the value infinite.
     Scale,
-    /// By the intake.
+    /// The intake refused the value.
     Refused(Refused),
 }
 
@@ -190,16 +195,16 @@ fn given(
     sample: &StatsdSample<'_>,
     value: StatsdValue,
     scale: Option<f64>,
-) -> Result<(Given<'static>, Mode), NotTaken> {
-    let to_scale = |number: f64| scaled(number, scale).ok_or(NotTaken::Scale);
+) -> Result<(Given<'static>, Mode), ValueError> {
+    let to_scale = |number: f64| scaled(number, scale).ok_or(ValueError::Scale);
     Ok(match sample.kind {
         StatsdType::Counter | StatsdType::Meter => {
             let amount = to_scale(value.number / sample.rate)?;
             if amount < 0.0 {
-                return Err(NotTaken::Negative);
+                return Err(ValueError::Negative);
             }
             if !amount.is_finite() {
-                return Err(NotTaken::Rate);
+                return Err(ValueError::Rate);
             }
             (Given::Counter(amount), Mode::Add)
         }
@@ -212,7 +217,7 @@ fn given(
             let unit = if kind == StatsdType::Timer { 1000.0 } else { 1.0 };
             let weight = sample.rate.recip();
             if weight > MAX_WEIGHT {
-                return Err(NotTaken::Rate);
+                return Err(ValueError::Rate);
             }
             (Given::Observation { value: to_scale(value.number / unit)?, weight }, Mode::Add)
         }
@@ -220,36 +225,41 @@ fn given(
 }
 
 #[cold]
-fn not_taken(report: &Report<'_>, intake: &Intake, sample: &StatsdSample<'_>, why: NotTaken) {
+fn report_error(
+    report: &Report<'_>,
+    intake: &Intake,
+    sample: &StatsdSample<'_>,
+    error: ValueError,
+) {
     let name = sample.name;
-    match why {
-        NotTaken::Negative => {
+    match error {
+        ValueError::Negative => {
             let what = format_args!("{name:.100}: a counter cannot decrease");
             report.refuse("illegal_negative_counter", &what);
         }
-        NotTaken::Rate => {
+        ValueError::Rate => {
             let what = format_args!("{name:.100}: the sample rate is too small for the value");
             report.refuse("invalid_sample_factor", &what);
         }
-        NotTaken::Scale => {
+        ValueError::Scale => {
             let what = format_args!("{name:.100}: its mapping's `scale` makes it infinite");
             report.refuse("malformed_value", &what);
         }
-        NotTaken::Refused(refused) => {
+        ValueError::Refused(refused) => {
             let why = intake.explain(refused);
             report.refuse(refused.reason(), &format_args!("{name:.100}: {why}"));
         }
     }
 }
 
-/// What rules tell apart; a set is nothing that they know.
+/// The class of a type; sets have none.
 #[inline]
-fn class(kind: StatsdType) -> Option<Class> {
+fn class(kind: StatsdType) -> Option<MetricClass> {
     match kind {
-        StatsdType::Counter | StatsdType::Meter => Some(Class::Counter),
-        StatsdType::Gauge => Some(Class::Gauge),
+        StatsdType::Counter | StatsdType::Meter => Some(MetricClass::Counter),
+        StatsdType::Gauge => Some(MetricClass::Gauge),
         StatsdType::Timer | StatsdType::Histogram | StatsdType::Distribution => {
-            Some(Class::Observer)
+            Some(MetricClass::Observer)
         }
         _ => None,
     }

@@ -19,13 +19,13 @@ pub(super) struct File {
     pub(super) mappings: Option<Vec<Rule>>,
 }
 
-/// What holds for rules that do not say otherwise.
+/// The defaults of rules.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Defaults {
     #[serde(alias = "timer_type")]
     pub(super) observer_type: Option<Observer>,
-    pub(super) match_type: Option<Match>,
+    pub(super) match_type: Option<MatchType>,
     #[serde(default)]
     pub(super) glob_disable_ordering: bool,
     pub(super) ttl: Option<GoDuration>,
@@ -47,10 +47,10 @@ pub(super) struct Rule {
     pub(super) honor_labels: bool,
     #[serde(alias = "timer_type")]
     pub(super) observer_type: Option<Observer>,
-    pub(super) match_type: Option<Match>,
+    pub(super) match_type: Option<MatchType>,
     pub(super) help: Option<String>,
     pub(super) action: Option<Action>,
-    pub(super) match_metric_type: Option<Class>,
+    pub(super) match_metric_type: Option<MetricClass>,
     pub(super) ttl: Option<GoDuration>,
     pub(super) summary_options: Option<Spanned<Summary>>,
     pub(super) histogram_options: Option<Spanned<Histogram>>,
@@ -59,7 +59,7 @@ pub(super) struct Rule {
     pub(super) scale: Option<Spanned<f64>>,
 }
 
-/// What observations become.
+/// The kind of metric for observations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Observer {
@@ -68,16 +68,16 @@ pub(super) enum Observer {
     Summary,
 }
 
-/// How a pattern is read.
+/// The syntax of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Match {
+pub(super) enum MatchType {
     #[serde(alias = "")]
     Glob,
     Regex,
 }
 
-/// What is done with a metric that a rule matches.
+/// The action on a metric that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Action {
@@ -86,10 +86,10 @@ pub(super) enum Action {
     Drop,
 }
 
-/// The types that rules tell apart.
+/// A class of types, by which a rule can be limited: `match_metric_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Class {
+pub enum MetricClass {
     /// Counters and meters.
     Counter,
     /// Gauges.
@@ -130,7 +130,7 @@ pub(super) struct Quantile {
     _error: Option<f64>,
 }
 
-/// A length of time as Go writes it: `1m20s`, `1.5h`, or a number of nanoseconds.
+/// A duration in the syntax of Go: `1m20s`, `1.5h`, or a number of nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct GoDuration(pub(super) Duration);
 
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_as_go_reads_them() {
+    fn durations_have_the_syntax_of_go() {
         for (text, milliseconds) in [
             ("0", 0),
             ("1m20s", 80_000),

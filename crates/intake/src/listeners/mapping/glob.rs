@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::file::Class;
+use super::file::MetricClass;
 
 /// The patterns of all rules.
 #[derive(Debug)]
@@ -24,9 +24,9 @@ struct Node {
     first: usize,
 }
 
-/// A rule, and what its asterisks matched.
+/// A rule, and the parts of the name that its asterisks matched.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Matched<'a> {
+pub(super) struct GlobMatch<'a> {
     pub(super) rule: usize,
     pub(super) captures: Vec<&'a str>,
 }
@@ -37,7 +37,7 @@ impl Globs {
     }
 
     /// Adds the pattern of a rule. Rules are added in their order.
-    pub(super) fn add(&mut self, pattern: &str, class: Option<Class>, rule: usize) {
+    pub(super) fn add(&mut self, pattern: &str, class: Option<MetricClass>, rule: usize) {
         let mut at = 0;
         self.nodes[at].first = self.nodes[at].first.min(rule);
         for part in pattern.split('.') {
@@ -58,7 +58,7 @@ impl Globs {
         }
         let classes = match class {
             Some(class) => &[class][..],
-            None => &[Class::Counter, Class::Gauge, Class::Observer],
+            None => &[MetricClass::Counter, MetricClass::Gauge, MetricClass::Observer],
         };
         for class in classes {
             self.nodes[at].rules[*class as usize].get_or_insert(rule);
@@ -66,7 +66,7 @@ impl Globs {
     }
 
     /// The rule for a name.
-    pub(super) fn find<'a>(&self, name: &'a str, class: Class) -> Option<Matched<'a>> {
+    pub(super) fn find<'a>(&self, name: &'a str, class: MetricClass) -> Option<GlobMatch<'a>> {
         let mut search = Search { globs: self, class, captures: Vec::new(), best: None };
         search.visit(0, Some(name));
         search.best
@@ -76,9 +76,9 @@ impl Globs {
 /// A walk through the tree. It visits each node at most once, since only one path leads to it.
 struct Search<'g, 'a> {
     globs: &'g Globs,
-    class: Class,
+    class: MetricClass,
     captures: Vec<&'a str>,
-    best: Option<Matched<'a>>,
+    best: Option<GlobMatch<'a>>,
 }
 
 impl<'a> Search<'_, 'a> {
@@ -95,7 +95,7 @@ impl<'a> Search<'_, 'a> {
             if let Some(rule) = node.rules[self.class as usize]
                 && self.best.as_ref().is_none_or(|best| rule < best.rule)
             {
-                self.best = Some(Matched { rule, captures: self.captures.clone() });
+                self.best = Some(GlobMatch { rule, captures: self.captures.clone() });
             }
             return;
         };
@@ -177,30 +177,37 @@ mod tests {
         let (ordered, unordered) = (globs(true, &patterns), globs(false, &patterns));
         for name in &names {
             let fitting = patterns.iter().enumerate().filter_map(|(rule, pattern)| {
-                fits(pattern, name).map(|captures| Matched { rule, captures })
+                fits(pattern, name).map(|captures| GlobMatch { rule, captures })
             });
             let mut fitting: Vec<_> = fitting.collect();
-            assert_eq!(ordered.find(name, Class::Gauge).as_ref(), fitting.first(), "{name}");
+            assert_eq!(ordered.find(name, MetricClass::Gauge).as_ref(), fitting.first(), "{name}");
             // An asterisk is less than any part that is not one.
-            fitting.sort_by_key(|matched| {
-                patterns[matched.rule].split('.').map(|part| part == "*").collect::<Vec<_>>()
+            fitting.sort_by_key(|glob_match| {
+                patterns[glob_match.rule].split('.').map(|part| part == "*").collect::<Vec<_>>()
             });
-            assert_eq!(unordered.find(name, Class::Gauge).as_ref(), fitting.first(), "{name}");
+            assert_eq!(
+                unordered.find(name, MetricClass::Gauge).as_ref(),
+                fitting.first(),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn a_rule_may_be_for_one_class() {
         let mut globs = Globs::new(true);
-        globs.add("a.*", Some(Class::Counter), 0);
-        globs.add("a.*", Some(Class::Observer), 1);
+        globs.add("a.*", Some(MetricClass::Counter), 0);
+        globs.add("a.*", Some(MetricClass::Observer), 1);
         globs.add("*.b", None, 2);
         let rule = |class| globs.find("a.b", class).unwrap().rule;
-        assert_eq!([rule(Class::Counter), rule(Class::Observer), rule(Class::Gauge)], [0, 1, 2]);
+        assert_eq!(
+            [rule(MetricClass::Counter), rule(MetricClass::Observer), rule(MetricClass::Gauge)],
+            [0, 1, 2]
+        );
     }
 
     #[test]
-    fn patterns_are_those_of_statsd_exporter() {
+    fn patterns_have_the_syntax_of_statsd_exporter() {
         for good in ["a", "*", "a.*.b", "*.1.a-b", "_a-1.0"] {
             assert!(is_pattern(good), "{good}");
         }

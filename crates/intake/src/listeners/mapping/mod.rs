@@ -18,8 +18,8 @@ use quipu_segment::printable;
 use regex::Regex;
 use serde_saphyr::{Location, Spanned};
 
-pub use file::Class;
-use file::{Action, Defaults, File, GoDuration, Histogram, Match, Observer, Quantile, Summary};
+pub use file::MetricClass;
+use file::{Action, Defaults, File, GoDuration, Histogram, MatchType, Observer, Quantile, Summary};
 use glob::Globs;
 use template::Template;
 
@@ -33,25 +33,25 @@ pub struct Mapping {
     unmapped: Treatment,
 }
 
-/// How a metric is kept.
+/// The properties of a metric that the mapping sets.
 #[derive(Debug, Clone)]
 pub struct Treatment {
     /// The help; may be empty.
     pub help: String,
-    /// What observations are counted in.
+    /// The shape that counts observations.
     pub shape: Shape,
     /// The time after which a series that did not change is hidden.
     pub expiry: Option<Duration>,
-    /// What each value is multiplied by.
+    /// The factor of each value.
     pub scale: Option<f64>,
 }
 
-/// What a rule makes of a name.
+/// The match of a name with a rule.
 #[derive(Debug)]
-pub struct Mapped {
-    /// The name of the metric, as the rule has it.
+pub struct RuleMatch {
+    /// The name of the metric, from the rule.
     pub name: String,
-    /// The labels that the rule adds.
+    /// The labels from the rule.
     pub labels: Vec<(String, String)>,
     rule: usize,
 }
@@ -69,16 +69,16 @@ pub struct Error {
 
 #[derive(Debug)]
 struct Rule {
-    class: Option<Class>,
+    class: Option<MetricClass>,
     is_dropped: bool,
     honors_labels: bool,
-    text: Texts,
+    text: RuleTemplates,
     treatment: Treatment,
 }
 
 /// The name and the labels of a rule, whose references are read as its kind of pattern has them.
 #[derive(Debug)]
-enum Texts {
+enum RuleTemplates {
     Glob { name: Template, labels: Vec<(String, Template)> },
     Expression { name: String, labels: Vec<(String, String)> },
 }
@@ -91,7 +91,7 @@ impl Default for Treatment {
     }
 }
 
-/// What a value becomes by the `scale` of its rule. None if that makes a finite one infinite.
+/// Multiplies a value by the `scale` of its rule. `None` if that makes a finite value infinite.
 #[inline]
 pub fn scaled(value: f64, scale: Option<f64>) -> Option<f64> {
     let Some(scale) = scale else { return Some(value) };
@@ -122,18 +122,18 @@ impl Mapping {
         })
     }
 
-    /// The rule for a name, unless it has none.
-    pub fn find(&self, name: &str, class: Class) -> Option<Mapped> {
-        if let Some(matched) = self.globs.find(name, class) {
-            let rule = &self.rules[matched.rule];
-            let Texts::Glob { name: new, labels } = &rule.text else { return None };
-            let captures = &matched.captures;
+    /// Finds the rule for a name.
+    pub fn find(&self, name: &str, class: MetricClass) -> Option<RuleMatch> {
+        if let Some(glob_match) = self.globs.find(name, class) {
+            let rule = &self.rules[glob_match.rule];
+            let RuleTemplates::Glob { name: new, labels } = &rule.text else { return None };
+            let captures = &glob_match.captures;
             let expand =
                 |(label, value): &(String, Template)| (label.clone(), value.expand(name, captures));
-            return Some(Mapped {
+            return Some(RuleMatch {
                 name: new.expand(name, captures),
                 labels: labels.iter().map(expand).collect(),
-                rule: matched.rule,
+                rule: glob_match.rule,
             });
         }
         self.expressions.iter().find_map(|(expression, index)| {
@@ -141,14 +141,14 @@ impl Mapping {
             if rule.class.is_some_and(|only| only != class) {
                 return None;
             }
-            let Texts::Expression { name: new, labels } = &rule.text else { return None };
+            let RuleTemplates::Expression { name: new, labels } = &rule.text else { return None };
             let captures = expression.captures(name)?;
             let expand = |template: &str| {
                 let mut text = String::new();
                 captures.expand(template, &mut text);
                 text
             };
-            Some(Mapped {
+            Some(RuleMatch {
                 name: expand(new),
                 labels: labels
                     .iter()
@@ -159,22 +159,22 @@ impl Mapping {
         })
     }
 
-    /// How metrics of a rule are kept.
-    pub fn treatment(&self, mapped: &Mapped) -> &Treatment {
-        &self.rules[mapped.rule].treatment
+    /// The treatment of the metrics of a rule.
+    pub fn treatment(&self, rule_match: &RuleMatch) -> &Treatment {
+        &self.rules[rule_match.rule].treatment
     }
 
     /// Whether the rule drops its metrics.
-    pub fn drops(&self, mapped: &Mapped) -> bool {
-        self.rules[mapped.rule].is_dropped
+    pub fn drops(&self, rule_match: &RuleMatch) -> bool {
+        self.rules[rule_match.rule].is_dropped
     }
 
-    /// Whether a tag outweighs the rule's label of the same name.
-    pub fn honors_labels(&self, mapped: &Mapped) -> bool {
-        self.rules[mapped.rule].honors_labels
+    /// Whether a tag overrides the rule's label of the same name.
+    pub fn honors_labels(&self, rule_match: &RuleMatch) -> bool {
+        self.rules[rule_match.rule].honors_labels
     }
 
-    /// How metrics without a rule are kept.
+    /// The treatment of metrics without a rule.
     pub fn unmapped(&self) -> &Treatment {
         &self.unmapped
     }
@@ -236,20 +236,20 @@ impl Mapping {
         if let Some(scale) = scale.filter(|scale| !scale.value.is_finite()) {
             return fault(scale, "scale", "is not a finite number");
         }
-        let text = match rule.match_type.or(defaults.match_type).unwrap_or(Match::Glob) {
-            Match::Glob => {
+        let text = match rule.match_type.or(defaults.match_type).unwrap_or(MatchType::Glob) {
+            MatchType::Glob => {
                 if !glob::is_pattern(&pattern.value) {
                     let what = "is not a glob: give parts of letters, digits, _ and -, or *, with \
                                 dots between them, or set `match_type: regex`";
                     return fault(pattern, "match", what);
                 }
                 self.globs.add(&pattern.value, rule.match_metric_type, index);
-                Texts::glob(name, &pattern.value, labels)
+                RuleTemplates::glob(name, &pattern.value, labels)
             }
-            Match::Regex => match Regex::new(&pattern.value) {
+            MatchType::Regex => match Regex::new(&pattern.value) {
                 Ok(expression) => {
                     self.expressions.push((expression, index));
-                    Texts::expression(name, labels)
+                    RuleTemplates::expression(name, labels)
                 }
                 Err(error) => return fault(pattern, "match", &error.to_string()),
             },
@@ -285,7 +285,7 @@ fn expiry(ttl: Option<GoDuration>) -> Option<Duration> {
     ttl.map(|ttl| ttl.0).filter(|ttl| !ttl.is_zero())
 }
 
-impl Texts {
+impl RuleTemplates {
     fn glob(name: &str, pattern: &str, labels: Option<&BTreeMap<String, file::Text>>) -> Self {
         let captures = pattern.split('.').filter(|part| *part == "*").count();
         let labels = labels.into_iter().flatten();
@@ -302,12 +302,12 @@ impl Texts {
     }
 }
 
-/// The shape of observations: what the rule says, or else the defaults, or else a summary.
+/// The shape of observations: from the rule, or else from the defaults, or else a summary.
 fn shape(defaults: &Defaults, rule: Option<&file::Rule>) -> Result<Shape, Fault> {
     let summary = rule.and_then(|rule| rule.summary_options.as_ref());
     let histogram = rule.and_then(|rule| rule.histogram_options.as_ref());
-    let told = rule.and_then(|rule| rule.observer_type).or(defaults.observer_type);
-    match (told, summary, histogram) {
+    let observer_type = rule.and_then(|rule| rule.observer_type).or(defaults.observer_type);
+    match (observer_type, summary, histogram) {
         (Some(Observer::Histogram), Some(options), _) => {
             let what = "a histogram has no summary options: remove them, or the `observer_type`";
             fault(options, "summary_options", what)
@@ -390,7 +390,7 @@ fn summary_shape(
     });
     let quantiles = match quantiles {
         Some((quantiles, place)) => {
-            let mut all: Vec<f64> = quantiles.iter().map(|one| one.quantile).collect();
+            let mut all: Vec<f64> = quantiles.iter().map(|entry| entry.quantile).collect();
             if !all.iter().all(|quantile| (0.0..=1.0).contains(quantile)) {
                 return Err(at(place, "quantiles", "give quantiles from 0 to 1"));
             }
@@ -426,7 +426,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The defaults of statsd_exporter, which are those of client_golang.
+/// The defaults of statsd_exporter, which uses the defaults of client_golang.
 const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 const MAX_AGE: Duration = Duration::from_secs(600);

@@ -1,4 +1,5 @@
-//! Texts with references to what a pattern matched: `$1`, `${1}`, and `$0` for the whole name.
+//! Texts with references to the parts that a pattern matched: `$1`, `${1}`, and `$0` for the whole
+//! name.
 
 /// A text of a glob rule.
 #[derive(Debug, PartialEq, Eq)]
@@ -9,7 +10,7 @@ enum Piece {
     Text(Box<str>),
     /// The whole name.
     Name,
-    /// What the n-th asterisk matched, from 0.
+    /// The part that the n-th asterisk matched, from 0.
     Capture(usize),
 }
 
@@ -92,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_those_of_statsd_exporter() {
+    fn references_expand_like_in_statsd_exporter() {
         for (text, expected) in [
             ("", ""),
             ("plain", "plain"),
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_metrics_and_labels() {
+    fn names_consist_of_letters_digits_and_underscores() {
         for good in ["a", "_a1", "$1", "${1}_total", "a$0b", "$0"] {
             assert!(is_name(good), "{good}");
         }

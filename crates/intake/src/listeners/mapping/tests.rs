@@ -1,4 +1,4 @@
-//! Files, from their text to what they make of names.
+//! Mapping files, from their text to the names and labels of metrics.
 
 use super::*;
 
@@ -6,14 +6,14 @@ fn parse(text: &str) -> Mapping {
     Mapping::parse(text).unwrap_or_else(|(line, what)| panic!("line {line:?}: {what}\n{text}"))
 }
 
-/// What a name becomes: `name label=value ...`, `dropped`, or the name itself.
-fn show(mapping: &Mapping, name: &str, class: Class) -> String {
-    let Some(mapped) = mapping.find(name, class) else { return name.to_owned() };
-    if mapping.drops(&mapped) {
+/// The result for a name: `name label=value ...`, `dropped`, or the name itself.
+fn show(mapping: &Mapping, name: &str, class: MetricClass) -> String {
+    let Some(rule_match) = mapping.find(name, class) else { return name.to_owned() };
+    if mapping.drops(&rule_match) {
         return "dropped".to_owned();
     }
-    let labels = mapped.labels.iter().map(|(label, value)| format!(" {label}={value}"));
-    mapped.name.clone() + &labels.collect::<String>()
+    let labels = rule_match.labels.iter().map(|(label, value)| format!(" {label}={value}"));
+    rule_match.name.clone() + &labels.collect::<String>()
 }
 
 #[test]
@@ -51,7 +51,7 @@ mappings:
 "#,
     );
     assert_eq!(mapping.len(), 6);
-    let counter = |name| show(&mapping, name, Class::Counter);
+    let counter = |name| show(&mapping, name, MetricClass::Counter);
     assert_eq!(
         counter("test.dispatcher.Foo.send.success"),
         "dispatcher_events_total action=send code=200 job=test_dispatcher outcome=success \
@@ -66,7 +66,7 @@ mappings:
     assert_eq!(counter("my.internal.x"), "dropped");
     assert_eq!(counter("test.web-server.foo.bar"), "test.web-server.foo.bar");
     assert_eq!(counter("typed"), "typed");
-    assert_eq!(show(&mapping, "typed", Class::Observer), "only_observers");
+    assert_eq!(show(&mapping, "typed", MetricClass::Observer), "only_observers");
 }
 
 #[test]
@@ -95,7 +95,8 @@ mappings:
     - {quantile: 0.5, error: 0.05}
 ",
     );
-    let treatment = |name| mapping.treatment(&mapping.find(name, Class::Observer).unwrap()).clone();
+    let treatment =
+        |name| mapping.treatment(&mapping.find(name, MetricClass::Observer).unwrap()).clone();
     let classic = Shape::Classic(vec![0.005, 1.0, 2.5]);
     assert_eq!(mapping.unmapped().shape, classic);
     assert_eq!(mapping.unmapped().expiry, Some(Duration::from_secs(3600)));
@@ -113,12 +114,12 @@ mappings:
         let mapping = parse(empty);
         assert!(mapping.is_empty());
         assert_eq!(mapping.unmapped().shape, Treatment::default().shape);
-        assert_eq!(show(&mapping, "a.b", Class::Gauge), "a.b");
+        assert_eq!(show(&mapping, "a.b", MetricClass::Gauge), "a.b");
     }
 }
 
 #[test]
-fn schemas_are_those_of_client_golang() {
+fn schemas_are_chosen_like_in_client_golang() {
     for (factor, expected) in
         [(1.1, 3), (1.0001, 8), (2.0, 0), (1.5, 1), (4.0, -1), (65536.0, -4), (1e300, -4)]
     {
@@ -140,7 +141,7 @@ mappings:
   labels: *labels
 ",
     );
-    assert_eq!(show(&mapping, "b.x", Class::Gauge), "b kind=x");
+    assert_eq!(show(&mapping, "b.x", MetricClass::Gauge), "b kind=x");
 }
 
 #[test]
