@@ -128,7 +128,7 @@ impl Exposing {
     fn enter(&mut self, merged: &Arc<Merged>) -> bool {
         let shared = self.inputs.shared();
         let Some(scraping) = shared.gate.scrape(&mut self.place) else {
-            shared.push.go_on(&mut self.inputs.intake(), &shared.refusals);
+            shared.push.continue_parked(&mut self.inputs.intake(), &shared.refusals);
             return false;
         };
         let intake = self.inputs.intake();

@@ -23,7 +23,7 @@ use crate::state::State;
 use crate::top::Top;
 use quipu_agent::{Filter, Merged, read_segment, targets};
 use quipu_http::{Handler, Reply, Request, Response, Steps};
-use quipu_intake::push::Push;
+use quipu_intake::push::PushGateway;
 use quipu_intake::refusals::Refusals;
 use quipu_intake::{Inputs, Shared, graphite, statsd};
 use quipu_sources::recorded::{Labels, Seen};
@@ -102,7 +102,7 @@ impl Daemon {
             registry.collect(OwnMetrics::new(metrics_ref.registry()))?;
         }
         let refusals = Refusals::new(metrics_ref.registry(), &state_ref.taken)?;
-        let push = Push::new(
+        let push = PushGateway::new(
             settings.inputs.push.clone(),
             settings.http.access.clone(),
             settings.flags.shown(),

@@ -23,7 +23,7 @@ use quipu_agent::{self as agent, Agent};
 use quipu_http::{self as http, Server};
 use quipu_intake::expiry::ExpirySweeper;
 use quipu_intake::listeners::{self, BoundInputs};
-use quipu_intake::push::Push;
+use quipu_intake::push::PushGateway;
 use quipu_intake::refusals::Refusals;
 use quipu_intake::{Inputs, Shared};
 use quipu_outputs::{self as outputs, Outputs};
@@ -145,7 +145,7 @@ pub fn run(settings: &Settings) -> Result<(), Error> {
         Err(error) if !has_started.load(Ordering::Relaxed) => return Err(Error::Http(error)),
         served => served,
     };
-    while shared.push.go_on(&mut state.intake.clone(), &shared.refusals) {}
+    while shared.push.continue_parked(&mut state.intake.clone(), &shared.refusals) {}
     starting.done();
     close(state, served)?;
     info!(took = ?begun.elapsed(), "synced the state and stopped");
@@ -273,7 +273,7 @@ fn take_in(
     }
     state.intake.registry().collect(OwnMetrics::new(metrics.registry()))?;
     let refusals = Refusals::new(metrics.registry(), &state.taken)?;
-    let push = Push::new(
+    let push = PushGateway::new(
         settings.inputs.push.clone(),
         settings.http.access.clone(),
         settings.flags.shown(),

@@ -49,7 +49,11 @@ impl Source {
             if let Some(scraping) = self.shared.gate.scrape(&mut place) {
                 return scraping;
             }
-            if !self.shared.push.go_on(&mut self.state.intake.clone(), &self.shared.refusals) {
+            if !self
+                .shared
+                .push
+                .continue_parked(&mut self.state.intake.clone(), &self.shared.refusals)
+            {
                 thread::sleep(Duration::from_millis(1));
             }
         }

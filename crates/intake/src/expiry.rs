@@ -33,7 +33,7 @@ impl ExpirySweeper {
             let mut period = PERIOD;
             while stopped.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
                 let begun = Instant::now();
-                while shared.push.go_on(&mut intake, &shared.refusals) {}
+                while shared.push.continue_parked(&mut intake, &shared.refusals) {}
                 let swept = intake.sweep();
                 if let (Err(error), false) = (&swept, is_failing) {
                     warn!(%error, "cannot look for series that have expired");

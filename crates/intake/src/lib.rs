@@ -38,7 +38,7 @@ use quipu::snapshot::Timestamp;
 use gate::Gate;
 use list::{Route, Row};
 use permits::MemoryPermits;
-use push::Push;
+use push::PushGateway;
 use quipu_client::via::Via;
 use quipu_process::omitted::OmittedFamilies;
 use quipu_translate::rules::Rules;
@@ -89,7 +89,7 @@ pub struct Shared {
     /// The limits on the rate of samples.
     pub rate_limits: RateLimits,
     /// Pushgateway's API.
-    pub push: Push,
+    pub push: PushGateway,
     /// What samples are subject to, if anything.
     pub rules: Option<Rules>,
     /// Whose samples came in.
@@ -100,7 +100,12 @@ pub struct Shared {
 
 impl Shared {
     /// Without samples so far.
-    pub fn new(options: Options, refusals: Refusals, push: Push, rules: Option<Rules>) -> Self {
+    pub fn new(
+        options: Options,
+        refusals: Refusals,
+        push: PushGateway,
+        rules: Option<Rules>,
+    ) -> Self {
         Self {
             rate_limits: RateLimits::new(options.common.sample_rates),
             options,

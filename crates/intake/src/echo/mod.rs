@@ -81,7 +81,7 @@ mod tests {
     use quipu_http::{Access, Reply};
 
     use super::*;
-    use crate::push::Push;
+    use crate::push::PushGateway;
     use crate::refusals::Refusals;
     use crate::settings::InputFlags;
     use crate::{LIST, Shared};
@@ -93,7 +93,7 @@ mod tests {
         let settings = "input-body-bytes = 100\necho-line-bytes = 10\npush = \"off\"";
         let flags = InputFlags::from_toml(settings).unwrap().or(InputFlags::defaults());
         let options = flags.resolve().unwrap();
-        let push = Push::new(options.push.clone(), Access::default(), Default::default());
+        let push = PushGateway::new(options.push.clone(), Access::default(), Default::default());
         let shared = Box::leak(Box::new(Shared::new(options, refusals, push, None)));
         Inputs::new(Intake::new(registry, Limits::default()).unwrap(), shared)
     }

@@ -1,4 +1,4 @@
-//! From the families that are read from the body of a push to its [`Content`].
+//! Builds the [`Content`] of a push from the families in its body.
 
 use std::mem::take;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use quipu::intake::Limits;
 use quipu::snapshot::Timestamp;
 use quipu_wire::remote::exposition as wire;
 
-use super::content::{Content, Families, Family, Held, NativeBuckets, Values};
+use super::content::{Content, NativeBuckets, PushFamilies, PushFamily, SeriesValue, Values};
 use super::packed;
 use super::path::Grouping;
 
@@ -23,27 +23,28 @@ pub(super) enum Kind {
     Untyped,
 }
 
-/// What has been read of a push.
+/// Collects the families and values of a push.
 #[derive(Debug)]
-pub(super) struct Batch {
+pub(super) struct ContentBuilder {
     grouping: Grouping,
     limits: Limits,
-    families: Families,
+    families: PushFamilies,
     /// The values of the series of each family.
-    held: Vec<Vec<Held>>,
+    values: Vec<Vec<SeriesValue>>,
     points: Vec<(f64, f64)>,
     natives: Vec<NativeBuckets>,
     /// Packed labels of the series that is being added.
     labels: Vec<u8>,
-    fault: Option<Fault>,
+    fault: Option<PushError>,
 }
 
-/// Why a push is refused.
+/// The reason why a push is refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// The body cannot be read. The group does not notice.
+pub(super) enum PushError {
+    /// The body cannot be read. The group does not change.
     Malformed(String),
-    /// The series are not valid, or contradict each other or others. The group shows the time.
+    /// The series are not valid, or contradict each other or other groups. The group stores the
+    /// time of the failure.
     Inconsistent(String),
 }
 
@@ -56,7 +57,7 @@ impl Kind {
         !matches!(self, Self::Counter | Self::Summary) || is_count(value)
     }
 
-    /// The name that Pushgateway's API has for it.
+    /// The name of the type in Pushgateway's API.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Counter => "COUNTER",
@@ -68,14 +69,14 @@ impl Kind {
     }
 }
 
-impl Batch {
+impl ContentBuilder {
     /// An empty push to a group.
     pub(super) fn new(grouping: Grouping, limits: &Limits) -> Self {
         Self {
             grouping,
             limits: limits.clone(),
-            families: Families::default(),
-            held: Vec::new(),
+            families: PushFamilies::default(),
+            values: Vec::new(),
             points: Vec::new(),
             natives: Vec::new(),
             labels: Vec::new(),
@@ -88,7 +89,7 @@ impl Batch {
         &self.grouping
     }
 
-    /// The limits that it is checked for.
+    /// The limits of the push.
     pub(super) fn limits(&self) -> &Limits {
         &self.limits
     }
@@ -98,16 +99,16 @@ impl Batch {
         self.families.len()
     }
 
-    /// What was read. Nothing of it is left here.
+    /// Returns the content, and leaves the builder empty.
     ///
     /// # Errors
     /// The first fault that does not concern the form of the body.
-    pub(super) fn finish(&mut self) -> Result<Content, Fault> {
+    pub(super) fn finish(&mut self) -> Result<Content, PushError> {
         if let Some(fault) = self.fault.take() {
             return Err(fault);
         }
         let values = Values {
-            held: take(&mut self.held).into_iter().flatten().collect(),
+            series: take(&mut self.values).into_iter().flatten().collect(),
             points: take(&mut self.points),
             natives: take(&mut self.natives),
         };
@@ -117,23 +118,23 @@ impl Batch {
         Ok(Content { job: self.grouping.job().to_owned(), families, values, form: None })
     }
 
-    /// Notes a series that came twice.
-    pub(super) fn twice(&mut self, name: &str) {
+    /// Notes a duplicate series.
+    pub(super) fn note_duplicate(&mut self, name: &str) {
         self.note(format!(
             "a series of {name:?} was collected before with the same name and label values: push \
              each once, and note that the grouping labels replace those of the series"
         ));
     }
 
-    /// Adds a family as it was read. `is_openmetrics` says that names lack their suffixes.
+    /// Adds a family. `is_openmetrics` means that names lack their suffixes.
     ///
     /// # Errors
-    /// [`Fault::Malformed`]
+    /// [`PushError::Malformed`]
     pub(super) fn add(
         &mut self,
         family: wire::Family<'_>,
         is_openmetrics: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), PushError> {
         let (kind, suffix) = match family.kind() {
             wire::FamilyType::Counter => (Kind::Counter, "_total"),
             wire::FamilyType::Gauge | wire::FamilyType::StateSet => (Kind::Gauge, ""),
@@ -156,7 +157,7 @@ impl Batch {
         let mut escaped = String::new();
         escape_name(&name, Escaping::Underscores, &mut escaped);
         if let Some(prefix) = self.limits.reserved.filter(|prefix| escaped.starts_with(*prefix)) {
-            if LIBRARY.contains(&name.strip_suffix("_total").unwrap_or(&name)) {
+            if LIBRARY_METRICS.contains(&name.strip_suffix("_total").unwrap_or(&name)) {
                 return Ok(());
             }
             let what = format!(
@@ -176,14 +177,14 @@ impl Batch {
         Ok(())
     }
 
-    /// The family of that name. A second part of a family adds to the first, if that is not
-    /// ambiguous.
+    /// The position of the family of that name. A second part of a family adds to the first part,
+    /// if that is not ambiguous.
     fn family_at(
         &mut self,
         name: &str,
         kind: Kind,
         family: wire::Family<'_>,
-    ) -> Result<usize, Fault> {
+    ) -> Result<usize, PushError> {
         if let Some(at) = self.families.position(name) {
             let is_plain = !matches!(self.kind_at(at), Some(Kind::Histogram | Kind::Summary));
             return match kind {
@@ -195,8 +196,8 @@ impl Batch {
             let what = format!("a push has at most {} families", self.limits.families);
             return Err(malformed(name, &what));
         }
-        self.held.push(Vec::new());
-        Ok(self.families.add(Family {
+        self.values.push(Vec::new());
+        Ok(self.families.add(PushFamily {
             name: name.into(),
             help: family.help().to_owned(),
             unit: family.unit().to_owned(),
@@ -213,12 +214,12 @@ impl Batch {
         self.families.at(at).map_or_else(|| "".into(), |family| family.name.clone())
     }
 
-    fn series(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Result<(), Fault> {
+    fn series(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Result<(), PushError> {
         if metric.timestamp_ms().is_some() {
             self.note("pushed metrics must not have timestamps".to_owned());
         }
         self.labels(at, metric)?;
-        let Some(held) = self.held(at, metric) else {
+        let Some(series_value) = self.value(at, metric) else {
             let name = self.name_at(at);
             let what = "a count is not a whole number that is at least zero, or cumulative counts \
                         of buckets fall";
@@ -230,15 +231,15 @@ impl Batch {
             return Err(malformed(&self.name_at(at), &what));
         }
         if self.families.add_series(at, &self.labels) {
-            self.held[at].push(held);
+            self.values[at].push(series_value);
         } else {
-            self.twice(&self.name_at(at));
+            self.note_duplicate(&self.name_at(at));
         }
         Ok(())
     }
 
     /// Packs the labels of a series that are not the group's.
-    fn labels(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Result<(), Fault> {
+    fn labels(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Result<(), PushError> {
         let Self { grouping, limits, labels, .. } = self;
         labels.clear();
         let mut count = grouping.labels().count() + 1;
@@ -264,33 +265,34 @@ impl Batch {
         Ok(())
     }
 
-    /// The value of a series. `None` if it is not possible.
-    fn held(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Option<Held> {
+    /// The value of a series. `None` if the value is not possible.
+    fn value(&mut self, at: usize, metric: wire::FamilyMetric<'_>) -> Option<SeriesValue> {
         let start = self.points.len();
-        let mut held = Held { points: start..start, ..Held::default() };
+        let mut series_value = SeriesValue { points: start..start, ..SeriesValue::default() };
         match metric.value() {
             wire::MetricValue::Counter { total: value, .. }
             | wire::MetricValue::Gauge(value)
-            | wire::MetricValue::Unknown(value) => held.value = value,
+            | wire::MetricValue::Unknown(value) => series_value.value = value,
             wire::MetricValue::Histogram(histogram) => {
-                held.sum = histogram.sum.unwrap_or(0.0);
+                series_value.sum = histogram.sum.unwrap_or(0.0);
                 match histogram.native {
                     Some(native) if histogram.buckets().len() == 0 => {
-                        held.native = Some(self.native(native)?);
+                        series_value.native = Some(self.native(native)?);
                     }
-                    _ => held.points = self.histogram(histogram)?,
+                    _ => series_value.points = self.histogram(histogram)?,
                 }
             }
             wire::MetricValue::Summary(summary) => {
-                (held.value, held.sum) = (summary.count.unwrap_or(0.0), summary.sum.unwrap_or(0.0));
+                (series_value.value, series_value.sum) =
+                    (summary.count.unwrap_or(0.0), summary.sum.unwrap_or(0.0));
                 self.points.extend(summary.quantiles());
-                held.points.end = self.points.len();
+                series_value.points.end = self.points.len();
             }
             _ => return None,
         }
         let start = metric.created_ms().and_then(|ms| u64::try_from(ms).ok());
-        held.start = start.map(|ms| Timestamp(ms.saturating_mul(1_000_000)));
-        self.kind_at(at)?.has_value(held.value).then_some(held)
+        series_value.start = start.map(|ms| Timestamp(ms.saturating_mul(1_000_000)));
+        self.kind_at(at)?.has_value(series_value.value).then_some(series_value)
     }
 
     /// The counts of buckets alone; the last bucket has no bound.
@@ -329,7 +331,7 @@ impl Batch {
     }
 
     fn note(&mut self, what: String) {
-        self.fault.get_or_insert(Fault::Inconsistent(what));
+        self.fault.get_or_insert(PushError::Inconsistent(what));
     }
 }
 
@@ -345,8 +347,8 @@ fn whole(count: f64) -> Option<u64> {
     is_whole.then_some(count as u64)
 }
 
-fn malformed(name: &str, what: &str) -> Fault {
-    Fault::Malformed(format!("the metric {name:?} cannot be taken: {what}"))
+fn malformed(name: &str, what: &str) -> PushError {
+    PushError::Malformed(format!("the metric {name:?} cannot be taken: {what}"))
 }
 
 /// The gateway's own metrics of each group.
@@ -364,16 +366,16 @@ pub(super) const EXPIRY_HELP: &str =
 /// All of them. The times of pushes are last: a group without them is none.
 pub(super) const OWN: [&str; 3] = [EXPIRY, FAILURE_TIME, PUSH_TIME];
 
-/// What programs that use the library quipu expose of their own accord, without `_total`. It is
-/// left out: their pushes are not to fail for it.
-const LIBRARY: [&str; 4] = [
+/// The library's own metrics, without `_total`. They are omitted, so that pushes of programs that
+/// use the library do not fail.
+const LIBRARY_METRICS: [&str; 4] = [
     "quipu_series_omitted",
     "quipu_series_overflowed",
     "quipu_variants_not_shown",
     "quipu_families_unreadable",
 ];
 
-impl Fault {
+impl PushError {
     /// A word for it.
     pub(super) fn reason(&self) -> &'static str {
         match self {
@@ -383,7 +385,7 @@ impl Fault {
     }
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for PushError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Malformed(what) => f.write_str(what),

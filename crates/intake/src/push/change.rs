@@ -1,67 +1,67 @@
-//! Changes of groups in the steps of a request. No scrape and no other change runs between the
-//! first step of a change and its last.
+//! Changes groups in the steps of a request. No scrape and no other change runs between the first
+//! step of a change and its last.
 
 use hyper::StatusCode;
 
 use super::INPUT;
-use super::builder::Fault;
+use super::builder::PushError;
 use super::check::check;
 use super::groups::{Groups, Key, MAX_SHAPES};
-use super::routes::{Push, now};
-use super::update::{self, Outcome, Work};
+use super::routes::{PushGateway, now};
+use super::update::{self, GroupUpdate, UpdateOutcome};
 use crate::Inputs;
 use crate::gate::{ReplacementGuard, WaitingReplacement};
 use crate::refusal::Refusal;
 use quipu_http::{Response, Steps, text};
 
-/// What is to change.
+/// A change of groups.
 pub(super) enum Change {
     /// A push to a group.
-    Push(Box<update::Push>),
-    /// A push failed; with the response.
+    Push(Box<update::ParsedPush>),
+    /// The time of a failed push is noted; with the response.
     Fail(Key, Response),
-    /// A group goes.
+    /// A group is removed.
     Delete(Key),
-    /// All groups go: those that are left.
+    /// All groups are removed: the rest of the groups, once the first step has listed them.
     Wipe(Option<Vec<Key>>),
     /// Groups whose time is over are hidden.
     Expire,
-    /// Nothing more; with the response.
-    Nothing(Response),
+    /// The change is complete; with the response.
+    Done(Response),
 }
 
-/// Applies a change.
-pub(super) struct Changing {
-    push: &'static Push,
+/// The steps of a change.
+pub(super) struct ChangeSteps {
+    push: &'static PushGateway,
     inputs: Inputs,
-    /// What comes next.
+    /// The rest of the change.
     change: Change,
     /// The group that is pushed to, and whether the push is added to it.
     pushed: Option<(Key, bool)>,
-    begun: Option<Begun>,
+    begun: Option<ExclusiveUpdate>,
     place: Option<WaitingReplacement<'static>>,
     is_waiting: bool,
 }
 
-/// A change of the segment that has begun, and that scrapes do not see before its end.
+/// An update that has begun. Scrapes do not see it before its end.
 #[derive(Debug)]
-pub(super) struct Begun {
-    pub(super) work: Work,
+pub(super) struct ExclusiveUpdate {
+    pub(super) update: GroupUpdate,
     _gate: ReplacementGuard<'static>,
 }
 
-impl Changing {
-    pub(super) fn new(push: &'static Push, inputs: &Inputs, change: Change) -> Self {
+impl ChangeSteps {
+    pub(super) fn new(push: &'static PushGateway, inputs: &Inputs, change: Change) -> Self {
         let inputs = inputs.clone();
         Self { push, inputs, change, pushed: None, begun: None, place: None, is_waiting: false }
     }
 
-    /// Begins what comes next. `None` if nothing does.
-    fn begin(&mut self) -> Option<Work> {
-        let done = || Change::Nothing(text(StatusCode::ACCEPTED, ""));
+    /// Begins the next update. `None` if the change is complete.
+    fn begin(&mut self) -> Option<GroupUpdate> {
+        let done = || Change::Done(text(StatusCode::ACCEPTED, ""));
         let mut groups = self.push.groups();
         match &mut self.change {
-            Change::Nothing(_) => None,
+            Change::Done(_) => None,
             Change::Push(_) => {
                 let Change::Push(push) = std::mem::replace(&mut self.change, done()) else {
                     return None;
@@ -71,25 +71,25 @@ impl Changing {
             }
             Change::Fail(key, response) => {
                 let (key, response) = (key.clone(), std::mem::take(response));
-                self.change = Change::Nothing(response);
+                self.change = Change::Done(response);
                 let room = self.make_room(&mut groups, &key);
                 let expiry = self.push.settings().expiry;
-                room.ok().map(|room| Work::fail(&mut groups, key, now(), expiry).after(room))
+                room.ok().map(|room| GroupUpdate::fail(&mut groups, key, now(), expiry).after(room))
             }
             Change::Delete(key) => {
-                let work = Work::delete(&mut groups, key);
+                let update = GroupUpdate::delete(&mut groups, key);
                 self.change = done();
-                Some(work)
+                Some(update)
             }
             Change::Wipe(keys) => match keys.get_or_insert_with(|| groups.keys()).pop() {
-                Some(key) => Some(Work::delete(&mut groups, &key)),
+                Some(key) => Some(GroupUpdate::delete(&mut groups, &key)),
                 None => {
                     self.change = done();
                     None
                 }
             },
             Change::Expire => match groups.next_to_expire(now()) {
-                Some(key) => Some(Work::expire(&mut groups, &key)),
+                Some(key) => Some(GroupUpdate::expire(&mut groups, &key)),
                 None => {
                     self.change = done();
                     None
@@ -98,30 +98,30 @@ impl Changing {
         }
     }
 
-    fn begin_push(&mut self, push: update::Push) -> Option<Work> {
+    fn begin_push(&mut self, push: update::ParsedPush) -> Option<GroupUpdate> {
         let settings = self.push.settings();
         let mut groups = self.push.groups();
         let status = if settings.checks { StatusCode::OK } else { StatusCode::ACCEPTED };
-        self.change = Change::Nothing(text(status, ""));
+        self.change = Change::Done(text(status, ""));
         let group = groups.group(&push.key);
         let id = push.options.id.filter(|_| push.options.adds());
         if let (Some(id), Some(group)) = (id, group)
-            && let Some(told) = group.told(id)
+            && let Some(fault) = group.find_fault(id)
         {
-            if let Some(what) = told {
-                self.change = Change::Nothing(Refusal::bad(what).respond());
+            if let Some(what) = fault {
+                self.change = Change::Done(Refusal::bad(what).respond());
             }
             return None;
         }
-        let refused = |fault: &Fault| {
+        let refused = |fault: &PushError| {
             let job = &push.content.job;
             self.inputs.refusals().refuse(INPUT, job, fault.reason(), fault);
         };
         let room = match self.make_room(&mut groups, &push.key) {
             Ok(room) => room,
             Err(what) => {
-                refused(&Fault::Malformed(what.clone()));
-                self.change = Change::Nothing(text(StatusCode::TOO_MANY_REQUESTS, what + "\n"));
+                refused(&PushError::Malformed(what.clone()));
+                self.change = Change::Done(text(StatusCode::TOO_MANY_REQUESTS, what + "\n"));
                 return None;
             }
         };
@@ -133,24 +133,24 @@ impl Changing {
             match checked {
                 Ok(()) => {
                     self.pushed = Some((push.key.clone(), push.options.adds()));
-                    Work::push(&mut groups, push)
+                    GroupUpdate::push(&mut groups, push)
                 }
                 Err(what) => {
-                    let fault = Fault::Inconsistent(what);
+                    let fault = PushError::Inconsistent(what);
                     refused(&fault);
-                    self.change = Change::Nothing(Refusal::bad(fault).respond());
-                    Work::fail(&mut groups, push.key, push.now, push.expiry)
+                    self.change = Change::Done(Refusal::bad(fault).respond());
+                    GroupUpdate::fail(&mut groups, push.key, push.now, push.expiry)
                 }
             }
             .after(room),
         )
     }
 
-    /// Makes room for a group, unless it is there: the one that expired first goes.
-    fn make_room(&self, groups: &mut Groups, key: &Key) -> Result<Work, String> {
+    /// Makes room for a new group: removes the group that expired first.
+    fn make_room(&self, groups: &mut Groups, key: &Key) -> Result<GroupUpdate, String> {
         let most = self.push.settings().groups;
         if groups.group(key).is_some() {
-            return Ok(Work::default());
+            return Ok(GroupUpdate::default());
         }
         if !groups.has_room_for_shape(key) {
             return Err(format!(
@@ -159,10 +159,10 @@ impl Changing {
             ));
         }
         if groups.len() < most {
-            return Ok(Work::default());
+            return Ok(GroupUpdate::default());
         }
         match groups.oldest_expired().or_else(|| groups.next_to_expire(now())) {
-            Some(key) => Ok(Work::delete(groups, &key)),
+            Some(key) => Ok(GroupUpdate::delete(groups, &key)),
             None => Err(format!(
                 "the limit of {most} groups is reached: delete some, let them expire \
                  (--push-expiry), or raise --push-groups"
@@ -170,13 +170,13 @@ impl Changing {
         }
     }
 
-    /// Notes that something of a push was refused. If the state has no room, the client can send
-    /// the push again, unless a part of it would then be added twice.
-    fn refuse(&mut self, outcome: &Outcome) {
+    /// Notes that series of a push were refused. If the state has no room, the client can repeat
+    /// the push, unless a part of the push would then be added twice.
+    fn refuse(&mut self, outcome: &UpdateOutcome) {
         let Some((key, adds)) = self.pushed.take() else { return };
         let Some(what) = outcome.fault() else { return };
-        let may_come_again = !adds || outcome.taken == 0;
-        let response = if outcome.is_full && may_come_again {
+        let may_be_repeated = !adds || outcome.taken == 0;
+        let response = if outcome.is_full && may_be_repeated {
             Refusal::unavailable(what, "1").respond()
         } else {
             Refusal::bad(what).respond()
@@ -185,11 +185,11 @@ impl Changing {
     }
 }
 
-impl Steps for Changing {
+impl Steps for ChangeSteps {
     fn step(&mut self) -> Option<Response> {
         self.is_waiting = false;
         if self.begun.is_none() {
-            if let Change::Nothing(response) = &mut self.change {
+            if let Change::Done(response) = &mut self.change {
                 return Some(std::mem::take(response));
             }
             if !self.push.is_ready() {
@@ -197,16 +197,16 @@ impl Steps for Changing {
                 return None;
             }
             let Some(gate) = self.inputs.shared().gate.replace(&mut self.place) else {
-                self.push.go_on(&mut self.inputs.intake(), self.inputs.refusals());
+                self.push.continue_parked(&mut self.inputs.intake(), self.inputs.refusals());
                 self.is_waiting = true;
                 return None;
             };
-            self.begun = self.begin().map(|work| Begun { work, _gate: gate });
+            self.begun = self.begin().map(|update| ExclusiveUpdate { update, _gate: gate });
         }
-        // A panic drops it.
+        // A panic drops the update.
         if let Some(mut begun) = self.begun.take() {
             let (index, refusals) = (self.push.index(), self.inputs.refusals());
-            let outcome = begun.work.step(index, &mut self.inputs.intake(), refusals);
+            let outcome = begun.update.step(index, &mut self.inputs.intake(), refusals);
             let Some(outcome) = outcome else {
                 self.begun = Some(begun);
                 return None;
@@ -214,7 +214,7 @@ impl Steps for Changing {
             self.refuse(&outcome);
         }
         match &mut self.change {
-            Change::Nothing(response) => Some(std::mem::take(response)),
+            Change::Done(response) => Some(std::mem::take(response)),
             _ => None,
         }
     }
@@ -224,7 +224,7 @@ impl Steps for Changing {
     }
 }
 
-impl Drop for Changing {
+impl Drop for ChangeSteps {
     /// A client that closes its connection leaves no change half done.
     fn drop(&mut self) {
         if let Some(begun) = self.begun.take() {

@@ -3,9 +3,9 @@
 //! series, and no name collides with the parts of a histogram or summary.
 
 use super::builder::Kind;
-use super::content::Families;
+use super::content::PushFamilies;
 use super::groups::{Group, Groups};
-use super::names::Names;
+use super::names::NameTypes;
 use super::packed;
 
 /// Looks for a contradiction, and describes it. `replaces` says that the push replaces all families
@@ -13,33 +13,34 @@ use super::packed;
 pub(super) fn check(
     groups: &mut Groups,
     key: &[u8],
-    families: &Families,
+    families: &PushFamilies,
     replaces: bool,
 ) -> Result<(), String> {
-    let there = There { names: groups.names(), own: groups.group(key), families, replaces };
+    let context =
+        FamilyContext { names: groups.names(), own: groups.group(key), families, replaces };
     for family in families.iter() {
         let (name, kind) = (&*family.name, family.kind);
-        if let Some(other) = there.other_kind(name, kind) {
+        if let Some(other) = context.other_kind(name, kind) {
             let (kind, other) = (kind.name(), other.name());
             return Err(format!(
                 "collected metric {name:?} is not a {kind}: other groups have it as a {other}"
             ));
         }
-        there.check_suffixes(name, kind)?;
+        context.check_suffixes(name, kind)?;
     }
     check_series(groups, key, families)
 }
 
-/// What there will be beside a family.
-struct There<'a> {
-    names: &'a Names,
+/// The other families that exist after a push.
+struct FamilyContext<'a> {
+    names: &'a NameTypes,
     /// The group.
     own: Option<&'a Group>,
-    families: &'a Families,
+    families: &'a PushFamilies,
     replaces: bool,
 }
 
-impl There<'_> {
+impl FamilyContext<'_> {
     /// Another type that other groups have given to a name.
     fn other_kind(&self, name: &str, kind: Kind) -> Option<Kind> {
         let groups = self.names.all(name);
@@ -51,7 +52,7 @@ impl There<'_> {
         self.are_others(self.names.groups(name, kind), name, kind)
     }
 
-    /// Whether one of the groups that have a family is another one.
+    /// Whether another group has the family, by the number of groups that have it.
     fn are_others(&self, groups: u32, name: &str, kind: Kind) -> bool {
         let is_own = || {
             let own = self.own.and_then(|group| group.family(name));
@@ -88,7 +89,7 @@ impl There<'_> {
     }
 }
 
-/// What histograms and summaries append to their names.
+/// The suffixes that histograms and summaries append to their names.
 const SUFFIXES: [(&str, &[Kind]); 3] = [
     ("_count", &[Kind::Summary, Kind::Histogram]),
     ("_sum", &[Kind::Summary, Kind::Histogram]),
@@ -103,7 +104,7 @@ fn collision(name: &str, kind: &str, other: &str) -> String {
 }
 
 /// Looks for another group that has one of the series.
-fn check_series(groups: &mut Groups, key: &[u8], families: &Families) -> Result<(), String> {
+fn check_series(groups: &mut Groups, key: &[u8], families: &PushFamilies) -> Result<(), String> {
     if !groups.has_rivals(key) {
         return Ok(());
     }
@@ -130,9 +131,9 @@ fn check_series(groups: &mut Groups, key: &[u8], families: &Families) -> Result<
 mod tests {
     use quipu::intake::Limits;
 
-    use super::super::builder::Batch;
+    use super::super::builder::ContentBuilder;
     use super::super::content::Content;
-    use super::super::groups::{Family, Key};
+    use super::super::groups::{GroupFamily, Key};
     use super::super::parse::Parser;
     use super::super::path::Grouping;
     use super::*;
@@ -141,11 +142,11 @@ mod tests {
     fn read(path: &str, text: &str) -> (Key, Content) {
         let grouping = Grouping::parse(path).unwrap();
         let key = grouping.key().into();
-        let mut batch = Batch::new(grouping, &Limits::default());
+        let mut builder = ContentBuilder::new(grouping, &Limits::default());
         let mut parser = Parser::new(Media::new(""));
-        parser.push(text.as_bytes(), &mut batch).unwrap();
-        parser.finish(&mut batch).unwrap();
-        (key, batch.finish().unwrap())
+        parser.push(text.as_bytes(), &mut builder).unwrap();
+        parser.finish(&mut builder).unwrap();
+        (key, builder.finish().unwrap())
     }
 
     /// Pushes if that is consistent.
@@ -158,7 +159,8 @@ mod tests {
         }
         for family in families.iter() {
             let series = family.series.clone();
-            let family = Family { name: family.name.clone(), kind: family.kind, time: 1, series };
+            let family =
+                GroupFamily { name: family.name.clone(), kind: family.kind, time: 1, series };
             groups.put(&key, family);
         }
         Ok(())

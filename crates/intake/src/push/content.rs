@@ -1,7 +1,7 @@
-//! What a push holds, with the grouping labels in place: families with their series, and a value
-//! for each series. It is complete and checked in itself before anything of it is applied.
+//! The content of a push, with the grouping labels in place: families with their series, and a
+//! value for each series. The content is complete and checked before any part of it is stored.
 //!
-//! The families are apart from the values: pushes whose bodies differ in values alone share them.
+//! The families are apart from the values: pushes whose bodies differ only in values share them.
 //! See [`super::forms`].
 
 use std::collections::HashMap;
@@ -13,25 +13,25 @@ use quipu::snapshot::{Native, Timestamp};
 use quipu_segment::hash::Seeded;
 
 use super::builder::Kind;
-use super::forms::Form;
+use super::forms::BodyForm;
 use super::packed::SeriesSet;
 
-/// What a push holds.
+/// The content of a push.
 #[derive(Debug)]
 pub(super) struct Content {
     /// The job of the group.
     pub(super) job: String,
-    pub(super) families: Arc<Families>,
+    pub(super) families: Arc<PushFamilies>,
     /// The values of all series, in the order of the families and their series.
     pub(super) values: Values,
     /// The form of its body, if that is known.
-    pub(super) form: Option<Arc<Form>>,
+    pub(super) form: Option<Arc<BodyForm>>,
 }
 
 /// The families of a push, each name once.
 #[derive(Debug, Default)]
-pub(super) struct Families {
-    list: Vec<Family>,
+pub(super) struct PushFamilies {
+    list: Vec<PushFamily>,
     by_name: HashMap<Arc<str>, usize, Seeded>,
     /// The number of series.
     series: usize,
@@ -39,7 +39,7 @@ pub(super) struct Families {
 
 /// A family of a push.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Family {
+pub(super) struct PushFamily {
     /// The name, as the text format shows it.
     pub(super) name: Arc<str>,
     pub(super) help: String,
@@ -49,10 +49,10 @@ pub(super) struct Family {
     pub(super) series: Arc<SeriesSet>,
 }
 
-/// A series of [`Families`]: the position of its family, and where its labels begin in the set of
-/// the family's series.
+/// The position of a series in [`PushFamilies`]: the position of its family, and the offset of its
+/// labels in the set of the family's series.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct SeriesPosition {
     pub(super) family: usize,
     at: usize,
 }
@@ -60,7 +60,7 @@ pub(super) struct Place {
 /// The values of series.
 #[derive(Debug, Default)]
 pub(super) struct Values {
-    pub(super) held: Vec<Held>,
+    pub(super) series: Vec<SeriesValue>,
     /// The buckets and quantiles that values refer to.
     pub(super) points: Vec<(f64, f64)>,
     /// The native histograms that values refer to.
@@ -69,16 +69,16 @@ pub(super) struct Values {
 
 /// The value of a series, by the type of its family.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Held {
+pub(super) struct SeriesValue {
     /// The value, or the count of a summary.
     pub(super) value: f64,
-    /// Of a histogram or a summary.
+    /// The sum of a histogram or a summary.
     pub(super) sum: f64,
-    /// Its buckets, with the count of each alone, or its quantiles.
+    /// The buckets, whose counts are not cumulative, or the quantiles.
     pub(super) points: Range<usize>,
     /// The buckets of a native histogram.
     pub(super) native: Option<usize>,
-    /// When the sender began to count, if it says so.
+    /// The time when the sender began to count, if the body contains it.
     pub(super) start: Option<Timestamp>,
 }
 
@@ -92,9 +92,9 @@ pub(super) struct NativeBuckets {
     pub(super) negative: Vec<(i32, u64)>,
 }
 
-impl Families {
+impl PushFamilies {
     /// The families.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Family> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &PushFamily> {
         self.list.iter()
     }
 
@@ -109,24 +109,27 @@ impl Families {
     }
 
     /// The family of that name.
-    pub(super) fn get(&self, name: &str) -> Option<&Family> {
+    pub(super) fn get(&self, name: &str) -> Option<&PushFamily> {
         self.at(self.position(name)?)
     }
 
     /// The family at a position, of which 0 is the first.
-    pub(super) fn at(&self, at: usize) -> Option<&Family> {
+    pub(super) fn at(&self, at: usize) -> Option<&PushFamily> {
         self.list.get(at)
     }
 
     /// The series at a place or, if its family has no more, the first one after it: its family, its
     /// labels, its own place and the place of the next series.
-    pub(super) fn series(&self, mut place: Place) -> Option<(&Family, &[u8], [Place; 2])> {
+    pub(super) fn series(
+        &self,
+        mut place: SeriesPosition,
+    ) -> Option<(&PushFamily, &[u8], [SeriesPosition; 2])> {
         loop {
             let family = self.at(place.family)?;
             if let Some((labels, at)) = family.series.next(place.at) {
-                return Some((family, labels, [place, Place { at, ..place }]));
+                return Some((family, labels, [place, SeriesPosition { at, ..place }]));
             }
-            place = Place { family: place.family + 1, at: 0 };
+            place = SeriesPosition { family: place.family + 1, at: 0 };
         }
     }
 
@@ -136,18 +139,18 @@ impl Families {
     }
 
     /// Adds a family, whose name is not there, without series. Returns its position.
-    pub(super) fn add(&mut self, family: Family) -> usize {
+    pub(super) fn add(&mut self, family: PushFamily) -> usize {
         let at = self.list.len();
         self.by_name.insert(family.name.clone(), at);
         self.list.push(family);
         at
     }
 
-    /// Adds a series to the family at a position; false if it was there.
+    /// Adds a series to the family at a position; returns false for a duplicate.
     pub(super) fn add_series(&mut self, at: usize, labels: &[u8]) -> bool {
         let family = self.list.get_mut(at);
         // No group has the set yet, so none is copied.
-        let is_new = family.is_some_and(|it| Arc::make_mut(&mut it.series).insert(labels));
+        let is_new = family.is_some_and(|family| Arc::make_mut(&mut family.series).insert(labels));
         self.series += usize::from(is_new);
         is_new
     }
@@ -165,7 +168,7 @@ impl Families {
 
 impl Content {
     /// Makes a group that has the series of a family share the label sets, if other groups do.
-    pub(super) fn share(&self, family: &Family, series: &mut Arc<SeriesSet>) {
+    pub(super) fn share(&self, family: &PushFamily, series: &mut Arc<SeriesSet>) {
         if self.form.is_some() && !Arc::ptr_eq(series, &family.series) {
             *series = Arc::clone(&family.series);
         }
@@ -173,19 +176,19 @@ impl Content {
 }
 
 impl Values {
-    /// The value of a series of that type, as an intake takes it.
+    /// Calls `act` with the value of a series of that type, in the form that an intake takes.
     pub(super) fn with_given<R>(
         &self,
         kind: Kind,
-        held: &Held,
+        value: &SeriesValue,
         act: impl FnOnce(&Given<'_>) -> R,
     ) -> R {
-        let Held { value, sum, .. } = *held;
-        let points = &self.points[held.points.clone()];
-        match (kind, held.native) {
-            (Kind::Counter, _) => act(&Given::Counter(value)),
-            (Kind::Gauge, _) => act(&Given::Gauge(value)),
-            (Kind::Untyped, _) => act(&Given::Unknown(value)),
+        let SeriesValue { value: number, sum, .. } = *value;
+        let points = &self.points[value.points.clone()];
+        match (kind, value.native) {
+            (Kind::Counter, _) => act(&Given::Counter(number)),
+            (Kind::Gauge, _) => act(&Given::Gauge(number)),
+            (Kind::Untyped, _) => act(&Given::Unknown(number)),
             (Kind::Histogram, None) => act(&Given::Histogram { buckets: points, sum }),
             (Kind::Histogram, Some(at)) => {
                 let native = &self.natives[at];
@@ -199,28 +202,27 @@ impl Values {
                 };
                 act(&Given::Native { buckets, sum })
             }
-            (Kind::Summary, _) => act(&Given::Summary { quantiles: points, count: value, sum }),
+            (Kind::Summary, _) => act(&Given::Summary { quantiles: points, count: number, sum }),
         }
     }
 
-    /// These values of the series of families with other numbers in their places: `number` returns
-    /// the one in place of each, as the body has it. `None` if it returns none for one, or if a
-    /// number is not possible in its place.
+    /// Returns a copy of the values in which `number` has replaced each number of the body. `None`
+    /// if it returns `None`, or a number that is not possible.
     pub(super) fn with_numbers(
         &self,
-        families: &Families,
+        families: &PushFamilies,
         mut number: impl FnMut(f64) -> Option<f64>,
     ) -> Option<Self> {
         let mut points = Vec::with_capacity(self.points.len());
-        let mut held = Vec::with_capacity(self.held.len());
-        let mut all = self.held.iter();
+        let mut series = Vec::with_capacity(self.series.len());
+        let mut all = self.series.iter();
         for family in families.iter() {
-            for one in all.by_ref().take(family.series.len()) {
+            for old in all.by_ref().take(family.series.len()) {
                 let start = points.len();
-                let value = number(one.value)?;
+                let value = number(old.value)?;
                 family.kind.has_value(value).then_some(())?;
                 let (mut before, mut place) = (0.0, 0.0);
-                for (bound, at) in &self.points[one.points.clone()] {
+                for (bound, at) in &self.points[old.points.clone()] {
                     if family.kind == Kind::Histogram {
                         // A body has the counts of buckets with all before them.
                         place += at;
@@ -231,10 +233,10 @@ impl Values {
                         points.push((*bound, number(*at)?));
                     }
                 }
-                let (sum, points) = (number(one.sum)?, start..points.len());
-                held.push(Held { value, sum, points, ..*one });
+                let (sum, points) = (number(old.sum)?, start..points.len());
+                series.push(SeriesValue { value, sum, points, ..*old });
             }
         }
-        Some(Self { held, points, natives: Vec::new() })
+        Some(Self { series, points, natives: Vec::new() })
     }
 }

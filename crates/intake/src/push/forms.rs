@@ -1,17 +1,19 @@
-//! Forms of bodies: what was found out about one body, for all bodies that are like it.
+//! A cache of the forms of bodies: the results of reading one body, for all bodies that differ only
+//! in values.
 //!
 //! A program pushes the same lines again and again, and so does each of its instances: only the
 //! values differ. Bodies in text have the same form if they have the same [`Template`], and are for
-//! groups with the same label names. Then all but the values is the same for them: the families,
-//! their series, and in which one a value belongs. So of a body of a known form, the bytes are
-//! compared and the values read; what cannot be taken goes the long way, which knows why.
+//! groups with the same label names. Then everything except the values is the same: the families,
+//! their series, and the series of each value. So for a body of a known form, the bytes are
+//! compared and the values read; a body with a fault goes the long way, which finds the reason.
 //!
-//! A body that begins as an earlier one did has most likely its form. So its bytes are compared
-//! with that form first, which also says where the values are; only if they differ are its values
-//! looked for, to find its form by what is left.
+//! A body that begins like an earlier body probably has the same form. So its bytes are compared
+//! with that form first, which also has the positions of the values. Only if they differ, the
+//! values are searched, and the form is found by the hash of all other bytes.
 //!
-//! A form belongs to no group, so 10,000 groups of one program share one. It is kept once a body
-//! comes that is like an earlier one, within a number of bytes; what was used least recently goes.
+//! A form belongs to no group, so 10,000 groups of one program share one form. A form is cached
+//! once a second body has it. The cache has a limit in bytes, and drops the forms that were used
+//! least recently.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher};
@@ -23,15 +25,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::exposition::text::Template;
 
-use super::builder::{Batch, Fault};
-use super::content::{Content, Families, Values};
+use super::builder::{ContentBuilder, PushError};
+use super::content::{Content, PushFamilies, Values};
 use super::parse::read_text;
 use super::path::Grouping;
 use super::spots::Destination;
 
-/// The forms that are known.
+/// The known forms of bodies.
 #[derive(Debug)]
-pub(super) struct Forms {
+pub(super) struct BodyFormCache {
     hashes: Seeded,
     table: Mutex<Table>,
 }
@@ -41,8 +43,8 @@ pub(super) struct Forms {
 /// have to go the long way.
 #[derive(Debug)]
 struct Table {
-    newer: HashMap<u64, Option<Arc<Form>>, Seeded>,
-    older: HashMap<u64, Option<Arc<Form>>, Seeded>,
+    newer: HashMap<u64, Option<Arc<BodyForm>>, Seeded>,
+    older: HashMap<u64, Option<Arc<BodyForm>>, Seeded>,
     /// About how many bytes the newer ones have.
     bytes: usize,
     /// Hashes of bodies that came once, each at a place that depends on it.
@@ -53,21 +55,21 @@ struct Table {
 
 /// The parts that bodies of one form have in common.
 #[derive(Debug)]
-pub(super) struct Form {
-    /// No other form has it, as long as the process lives.
+pub(super) struct BodyForm {
+    /// A number that no other form has, as long as the process lives.
     number: u64,
     /// The names of the labels of their groups.
     names: Box<[Box<str>]>,
     template: Template,
-    families: Arc<Families>,
+    families: Arc<PushFamilies>,
     /// The values of the series, with the numbers of values of a body in their places. The first
     /// value has the number 1; 0 stands for a value that is not there.
     values: Values,
-    /// Where the values go, once a push of this form has made its series.
-    known: OnceLock<Box<[Destination]>>,
+    /// The destinations of the values, once a push of this form has made its series.
+    destinations: OnceLock<Box<[Destination]>>,
 }
 
-impl Forms {
+impl BodyFormCache {
     /// The content of a body in Prometheus' text format, if it has the form of the last body with
     /// this beginning. `None` if not: it may have another form that is known.
     pub(super) fn guess(&self, body: &[u8], grouping: &Grouping) -> Option<Content> {
@@ -79,20 +81,24 @@ impl Forms {
     /// of a body that was read in the long way, if one like it came before.
     ///
     /// # Errors
-    /// [`Fault`]
-    pub(super) fn read(&self, body: &[u8], batch: &mut Batch) -> Result<Content, Fault> {
+    /// [`PushError`]
+    pub(super) fn read(
+        &self,
+        body: &[u8],
+        builder: &mut ContentBuilder,
+    ) -> Result<Content, PushError> {
         let values = str::from_utf8(body).ok().and_then(Template::values).unwrap_or_default();
-        if values.is_empty() || has_fewer_labels(batch.grouping()) {
-            return read_text(body, batch, false);
+        if values.is_empty() || has_fewer_labels(builder.grouping()) {
+            return read_text(body, builder, false);
         }
-        let hash = self.hash(body, &values, batch.grouping());
+        let hash = self.hash(body, &values, builder.grouping());
         let form = self.table().find(hash, self.place(body));
-        if let Some(content) = form.and_then(|form| form.content(body, batch.grouping())) {
+        if let Some(content) = form.and_then(|form| form.content(body, builder.grouping())) {
             return Ok(content);
         }
-        let mut content = read_text(body, batch, false)?;
+        let mut content = read_text(body, builder, false)?;
         if self.table().came_before(hash) {
-            content.form = Form::of(body, &values, &content, batch).map(Arc::new);
+            content.form = BodyForm::from_body(body, &values, &content, builder).map(Arc::new);
             self.table().insert(hash, content.form.clone());
         }
         Ok(content)
@@ -109,7 +115,7 @@ impl Forms {
     /// The place of the form of bodies that begin as this one.
     fn place(&self, body: &[u8]) -> usize {
         // The remainder fits.
-        (self.hashes.hash_one(&body[..body.len().min(BEGINNING)]) % LAST as u64) as usize
+        (self.hashes.hash_one(&body[..body.len().min(BEGINNING)]) % BEGINNINGS as u64) as usize
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -118,14 +124,14 @@ impl Forms {
     }
 }
 
-impl Default for Forms {
+impl Default for BodyFormCache {
     fn default() -> Self {
         let table = Table {
             newer: HashMap::default(),
             older: HashMap::default(),
             bytes: 0,
             once: vec![0; ONCE].into(),
-            last: vec![0; LAST].into(),
+            last: vec![0; BEGINNINGS].into(),
         };
         Self { hashes: Seeded::default(), table: Mutex::new(table) }
     }
@@ -138,18 +144,18 @@ fn has_fewer_labels(grouping: &Grouping) -> bool {
 
 impl Table {
     /// The form of that hash. Notes that it is the last one at this place.
-    fn find(&mut self, hash: u64, place: usize) -> Option<Arc<Form>> {
+    fn find(&mut self, hash: u64, place: usize) -> Option<Arc<BodyForm>> {
         self.last[place] = hash;
         self.used(hash)
     }
 
     /// The form that was found last at this place.
-    fn last(&mut self, place: usize) -> Option<Arc<Form>> {
+    fn last(&mut self, place: usize) -> Option<Arc<BodyForm>> {
         self.used(self.last[place])
     }
 
     /// The form of that hash, which stays for some time now.
-    fn used(&mut self, hash: u64) -> Option<Arc<Form>> {
+    fn used(&mut self, hash: u64) -> Option<Arc<BodyForm>> {
         if let Some(form) = self.newer.get(&hash) {
             return form.clone();
         }
@@ -158,12 +164,12 @@ impl Table {
         form
     }
 
-    fn insert(&mut self, hash: u64, form: Option<Arc<Form>>) {
-        if self.bytes >= MOST_BYTES {
+    fn insert(&mut self, hash: u64, form: Option<Arc<BodyForm>>) {
+        if self.bytes >= MAX_BYTES {
             self.older = mem::take(&mut self.newer);
             self.bytes = 0;
         }
-        self.bytes += form.as_ref().map_or(size_of::<Form>(), |form| form.bytes());
+        self.bytes += form.as_ref().map_or(size_of::<BodyForm>(), |form| form.bytes());
         self.newer.insert(hash, form);
     }
 
@@ -179,24 +185,29 @@ impl Table {
 }
 
 /// The bytes that a generation of forms has, more or less.
-const MOST_BYTES: usize = if cfg!(test) { 1 << 20 } else { 16 << 20 };
+const MAX_BYTES: usize = if cfg!(test) { 1 << 20 } else { 16 << 20 };
 /// The most hashes of bodies that came once. If many more forms take turns, most are not kept: to
 /// keep one that falls out before it is used would take time for nothing.
 const ONCE: usize = 4096;
 /// The places of forms by how bodies begin, and the bytes that tell how: some of the first line.
-const LAST: usize = 64;
+const BEGINNINGS: usize = 64;
 const BEGINNING: usize = 64;
 
-impl Form {
-    /// The form of a body that was read, with values at these places. `None` if it has to go the
-    /// long way.
+impl BodyForm {
+    /// Derives the form of a body that was read, with values at these positions. `None` if bodies
+    /// of this form have to go the long way.
     ///
     /// The body is read once more, with the numbers of its values in their places, so a number that
     /// is found says which value belongs there. This relies on that readers look at values only to
     /// refuse them, or to store them: whatever else they do with some of them makes a number that
     /// is not one of these, or one that comes twice.
-    fn of(body: &[u8], at: &[Range<usize>], content: &Content, batch: &Batch) -> Option<Self> {
-        let mut again = Batch::new(batch.grouping().clone(), batch.limits());
+    fn from_body(
+        body: &[u8],
+        at: &[Range<usize>],
+        content: &Content,
+        builder: &ContentBuilder,
+    ) -> Option<Self> {
+        let mut again = ContentBuilder::new(builder.grouping().clone(), builder.limits());
         let Content { families, values, .. } = read_text(body, &mut again, true).ok()?;
         let mut seen = vec![false; at.len() + 1];
         values.with_numbers(&families, |number| {
@@ -206,16 +217,16 @@ impl Form {
             (!mem::replace(seen, whole > 0)).then_some(number)
         })?;
         let template = Template::new(body, at);
-        let has_start = values.held.iter().any(|held| held.start.is_some());
+        let has_start = values.series.iter().any(|value| value.start.is_some());
         // What is not a number was a part of a label.
         let is_usable = !has_start && template.read(body, |_| {});
         (is_usable && families.is_same(&content.families)).then(|| Self {
             number: next_number(),
-            names: batch.grouping().labels().map(|(name, _)| name.into()).collect(),
+            names: builder.grouping().labels().map(|(name, _)| name.into()).collect(),
             template,
             families: Arc::clone(&content.families),
             values,
-            known: OnceLock::new(),
+            destinations: OnceLock::new(),
         })
     }
 
@@ -243,19 +254,19 @@ impl Form {
         self.number
     }
 
-    /// Where the values go; nothing if that is not known.
-    pub(super) fn known(&self) -> &[Destination] {
-        self.known.get().map_or(&[], |known| known)
+    /// The destinations of the values; empty if they are not known.
+    pub(super) fn destinations(&self) -> &[Destination] {
+        self.destinations.get().map_or(&[], |destinations| destinations)
     }
 
-    /// Keeps where the values go, unless that is known.
-    pub(super) fn know(&self, known: Vec<Destination>) {
-        self.known.get_or_init(|| known.into());
+    /// Sets the destinations of the values, unless they are known.
+    pub(super) fn set_destinations(&self, destinations: Vec<Destination>) {
+        self.destinations.get_or_init(|| destinations.into());
     }
 
-    /// About how many bytes it has, with what is found out later.
+    /// The approximate size in bytes, with the destinations.
     fn bytes(&self) -> usize {
-        let values = self.values.held.len() + self.values.points.len();
+        let values = self.values.series.len() + self.values.points.len();
         size_of::<Self>() + 4 * self.template.len() + 256 * values
     }
 }
@@ -276,29 +287,29 @@ mod tests {
         Grouping::parse(path).unwrap()
     }
 
-    fn batch(path: &str) -> Batch {
-        Batch::new(grouping(path), &Limits::default())
+    fn builder(path: &str) -> ContentBuilder {
+        ContentBuilder::new(grouping(path), &Limits::default())
     }
 
     /// The long way.
-    fn read(path: &str, body: &str) -> Result<Content, Fault> {
-        read_text(body.as_bytes(), &mut batch(path), false)
+    fn read(path: &str, body: &str) -> Result<Content, PushError> {
+        read_text(body.as_bytes(), &mut builder(path), false)
     }
 
     /// The values of all series.
     fn shown(content: &Content) -> Vec<String> {
         let families = content.families.iter();
         let kinds = families.flat_map(|family| vec![family.kind; family.series.len()]);
-        let show = |(kind, held)| content.values.with_given(kind, held, |it| format!("{it:?}"));
-        kinds.zip(&content.values.held).map(show).collect()
+        let show = |(kind, value)| content.values.with_given(kind, value, |it| format!("{it:?}"));
+        kinds.zip(&content.values.series).map(show).collect()
     }
 
-    impl Forms {
+    impl BodyFormCache {
         /// The content of a body by its form, if that is known.
         fn recall(&self, path: &str, body: &str) -> Option<Content> {
             // What the body before was like makes no difference, but to whether it is a guess.
             let guess = self.guess(body.as_bytes(), &grouping(path));
-            let found = self.read(body.as_bytes(), &mut batch(path));
+            let found = self.read(body.as_bytes(), &mut builder(path));
             let found = found.ok().filter(|content| content.form.is_some());
             let values = |content: Content| (format!("{:?}", content.values), content.job);
             let again = self.guess(body.as_bytes(), &grouping(path)).map(values);
@@ -309,7 +320,7 @@ mod tests {
 
         /// Reads a body. Returns whether it has a form.
         fn learn_from(&self, path: &str, body: &str) -> bool {
-            let read = self.read(body.as_bytes(), &mut batch(path));
+            let read = self.read(body.as_bytes(), &mut builder(path));
             read.is_ok_and(|content| content.form.is_some())
         }
     }
@@ -329,8 +340,8 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_a_known_form_is_what_the_long_way_makes_of_it() {
-        let forms = Forms::default();
+    fn a_body_of_a_known_form_has_the_same_content_as_by_the_long_way() {
+        let forms = BodyFormCache::default();
         assert!(!forms.learn_from(PATH, &with(&["1"])), "it came once");
         assert!(forms.learn_from(PATH, &with(&["0"])));
         let numbers = ["0", "1", "2.50", "-1", "+7", "NaN", "+Inf", "-Inf", "1e3", "1e400", "0x1"];
@@ -357,7 +368,7 @@ mod tests {
 
     #[test]
     fn other_bodies_and_groups_have_other_forms() {
-        let forms = Forms::default();
+        let forms = BodyFormCache::default();
         let body = "# TYPE x gauge\nx{a=\"1\"} 1\n";
         for _ in 0..2 {
             forms.learn_from("job/j/zone/z", body);
@@ -378,7 +389,7 @@ mod tests {
 
     #[test]
     fn bodies_that_begin_alike_have_their_own_forms() {
-        let forms = Forms::default();
+        let forms = BodyFormCache::default();
         let help = "what x is ".repeat(BEGINNING / 10 + 1);
         let bodies = ["y", "z"].map(|name| format!("# HELP x {help}\nx 1\n{name} 2\n"));
         for body in bodies.iter().flat_map(|body| [body; 2]) {
@@ -393,8 +404,8 @@ mod tests {
     }
 
     #[test]
-    fn what_depends_on_values_goes_the_long_way() {
-        let forms = Forms::default();
+    fn bodies_whose_content_depends_on_values_have_no_form() {
+        let forms = BodyFormCache::default();
         for (body, has_form) in [
             ("x 1\n", true),
             ("# TYPE h histogram\nh_count 3\nh_sum 4\n", true),
@@ -420,8 +431,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_and_what_is_used_stays() {
-        let forms = Forms::default();
+    fn the_cache_is_bounded_and_keeps_forms_in_use() {
+        let forms = BodyFormCache::default();
         let long: String = (0..100).map(|n| format!("x{{n=\"{n}\"}} 1\n")).collect();
         let mut most = 0_usize;
         for number in 0..120 {
@@ -436,7 +447,7 @@ mod tests {
             let all = table.newer.values().chain(table.older.values());
             most = most.max(all.flatten().map(|form| form.bytes()).sum::<usize>());
         }
-        assert!((MOST_BYTES..3 * MOST_BYTES).contains(&most), "{most}");
+        assert!((MAX_BYTES..3 * MAX_BYTES).contains(&most), "{most}");
         // Of more forms than can be kept, few are.
         let kept = (0..40_000).filter(|number| {
             let body = format!("y{} 1\n", number % 20_000);

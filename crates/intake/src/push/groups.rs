@@ -1,5 +1,5 @@
-//! The index of groups: which families and series each one has. It is in memory only; the values
-//! are in the segment. [`super::restore`] makes it again when the daemon starts.
+//! The index of groups, with the families and series of each group. The index is only in memory;
+//! the values are in the segment. [`super::restore`] rebuilds the index when the daemon starts.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use quipu_segment::hash::Seeded;
 
 use super::builder::Kind;
-use super::names::Names;
+use super::names::NameTypes;
 use super::packed::{self, SeriesSet};
 use super::spots::Spots;
 
@@ -22,7 +22,7 @@ pub(super) type Nanos = u64;
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: HashMap<Key, Group, Seeded>,
-    names: Names,
+    names: NameTypes,
     /// The sets of label names that groups have.
     shapes: Vec<Shape>,
     /// When groups expire.
@@ -34,7 +34,7 @@ pub(super) struct Groups {
 /// A group.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    families: Vec<Family>,
+    families: Vec<GroupFamily>,
     /// The last push that succeeded; 0 if none has.
     pub(super) pushed: Nanos,
     /// The last push that failed; 0 if none has.
@@ -46,19 +46,19 @@ pub(super) struct Group {
     is_expired: bool,
     /// Whether pushes were added up.
     pub(super) adds: bool,
-    /// The identifiers of the last pushes that were added, as hashes, and what their clients were
-    /// told of series that were not taken; the oldest first.
+    /// The identifiers of the last pushes that were added, as hashes, each with the text of the
+    /// response about refused series; the oldest first.
     ids: Vec<(u64, Option<Box<str>>)>,
-    /// Where its series are.
+    /// The spots of its series.
     spots: Option<Spots>,
 }
 
 /// A family of a group.
 #[derive(Debug, Clone)]
-pub(super) struct Family {
+pub(super) struct GroupFamily {
     pub(super) name: Arc<str>,
     pub(super) kind: Kind,
-    /// When it was pushed.
+    /// The time of the push.
     pub(super) time: Nanos,
     /// The labels of its series that are not grouping labels. Groups that are pushed to with the
     /// same [form](super::forms) share it.
@@ -94,7 +94,7 @@ impl Groups {
     }
 
     /// The types of all names.
-    pub(super) fn names(&self) -> &Names {
+    pub(super) fn names(&self) -> &NameTypes {
         &self.names
     }
 
@@ -118,7 +118,7 @@ impl Groups {
     }
 
     /// Removes a group, and returns its families.
-    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Vec<Family>> {
+    pub(super) fn remove(&mut self, key: &[u8]) -> Option<Vec<GroupFamily>> {
         let (key, group) = self.groups.remove_entry(key)?;
         if let Some(deadline) = group.deadline {
             let place = (deadline, key.clone());
@@ -138,7 +138,7 @@ impl Groups {
     }
 
     /// Puts a family into a group, and returns the one of that name that it replaces.
-    pub(super) fn put(&mut self, key: &[u8], mut family: Family) -> Option<Family> {
+    pub(super) fn put(&mut self, key: &[u8], mut family: GroupFamily) -> Option<GroupFamily> {
         let group = self.groups.get_mut(key)?;
         family.name = self.names.add(&family.name, family.kind);
         let place = group.families.iter_mut().find(|other| other.name == family.name);
@@ -169,10 +169,11 @@ impl Groups {
     pub(super) fn retain(
         &mut self,
         key: &[u8],
-        mut keep: impl FnMut(&Family) -> bool,
-    ) -> Vec<Family> {
+        mut keep: impl FnMut(&GroupFamily) -> bool,
+    ) -> Vec<GroupFamily> {
         let Some(group) = self.groups.get_mut(key) else { return Vec::new() };
-        let gone: Vec<Family> = group.families.extract_if(.., |family| !keep(family)).collect();
+        let gone: Vec<GroupFamily> =
+            group.families.extract_if(.., |family| !keep(family)).collect();
         for family in &gone {
             self.names.remove(&family.name, family.kind);
         }
@@ -259,48 +260,48 @@ impl Group {
     }
 
     /// Its families.
-    pub(super) fn families(&self) -> &[Family] {
+    pub(super) fn families(&self) -> &[GroupFamily] {
         &self.families
     }
 
     /// Its families, of which neither name nor type may change.
-    pub(super) fn families_mut(&mut self) -> &mut [Family] {
+    pub(super) fn families_mut(&mut self) -> &mut [GroupFamily] {
         &mut self.families
     }
 
     /// The family of that name.
-    pub(super) fn family(&self, name: &str) -> Option<&Family> {
+    pub(super) fn family(&self, name: &str) -> Option<&GroupFamily> {
         self.families.iter().find(|family| *family.name == *name)
     }
 
     /// The family of that name, to add series to it.
-    pub(super) fn family_mut(&mut self, name: &str) -> Option<&mut Family> {
+    pub(super) fn family_mut(&mut self, name: &str) -> Option<&mut GroupFamily> {
         self.families.iter_mut().find(|family| *family.name == *name)
     }
 
-    /// Where its series are, as far as it is known, for a push of the form with that number.
+    /// The known spots of its series, for a push of the form with that number.
     pub(super) fn spots(&self, form: u64) -> Spots {
         let known = self.spots.clone().filter(|spots| spots.is_of(form));
         known.unwrap_or_else(|| Spots::new(form))
     }
 
-    /// Keeps what a push found of where its series are, if anything.
+    /// Keeps the spots that a push found, if any.
     pub(super) fn keep_spots(&mut self, found: Option<Spots>) {
         self.spots = found.or(self.spots.take());
     }
 
-    /// Whether a push with that identifier was added; if so, what its client was told of series
-    /// that were not taken.
-    pub(super) fn told(&self, id: u64) -> Option<Option<&str>> {
-        self.ids.iter().find(|(other, _)| *other == id).map(|(_, what)| what.as_deref())
+    /// Finds a push that was added, by its identifier. Returns the text of the response about
+    /// refused series, if any were refused.
+    pub(super) fn find_fault(&self, id: u64) -> Option<Option<&str>> {
+        self.ids.iter().find(|(other, _)| *other == id).map(|(_, fault)| fault.as_deref())
     }
 
-    /// Remembers the identifier of a push, and what its client is told.
-    pub(super) fn remember(&mut self, id: u64, what: Option<String>) {
+    /// Remembers the identifier of a push, and the text of the response about refused series.
+    pub(super) fn remember(&mut self, id: u64, fault: Option<String>) {
         if self.ids.len() == MAX_IDS {
             self.ids.remove(0);
         }
-        self.ids.push((id, what.map(String::into_boxed_str)));
+        self.ids.push((id, fault.map(String::into_boxed_str)));
     }
 }
 
@@ -340,16 +341,16 @@ mod tests {
         packed::pack(labels.iter().copied()).into()
     }
 
-    fn family(name: &str, kind: Kind, series: &[&[(&str, &str)]]) -> Family {
+    fn family(name: &str, kind: Kind, series: &[&[(&str, &str)]]) -> GroupFamily {
         let mut set = SeriesSet::default();
         for labels in series {
             set.insert(&packed::pack(labels.iter().copied()));
         }
-        Family { name: name.into(), kind, time: 1, series: set.into() }
+        GroupFamily { name: name.into(), kind, time: 1, series: set.into() }
     }
 
     #[test]
-    fn the_index_follows_what_groups_hold() {
+    fn the_index_follows_the_families_of_groups() {
         let mut groups = Groups::default();
         let (a, b) = (key(&[("job", "a")]), key(&[("instance", "i"), ("job", "a")]));
         for key in [&a, &b] {
@@ -376,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn two_groups_cannot_have_one_series() {
+    fn a_series_of_another_group_is_found() {
         let mut groups = Groups::default();
         let (a, b) = (key(&[("job", "a")]), key(&[("instance", "i"), ("job", "a")]));
         for key in [&a, &b] {
@@ -426,7 +427,7 @@ mod tests {
         for id in 0..=MAX_IDS as u64 {
             group.remember(id, (id == 1).then(|| "no".to_owned()));
         }
-        assert_eq!((group.told(0), group.told(1)), (None, Some(Some("no"))));
-        assert_eq!(group.told(MAX_IDS as u64), Some(None));
+        assert_eq!((group.find_fault(0), group.find_fault(1)), (None, Some(Some("no"))));
+        assert_eq!(group.find_fault(MAX_IDS as u64), Some(None));
     }
 }

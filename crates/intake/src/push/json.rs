@@ -12,7 +12,7 @@ use quipu::snapshot::{Histogram, Native, Value as Sample};
 use serde_json::{Map, Value, json};
 
 use super::builder::{FAILURE_HELP, FAILURE_TIME, PUSH_HELP, PUSH_TIME};
-use super::groups::{Family, Group, Groups, Key, Nanos};
+use super::groups::{Group, GroupFamily, Groups, Key, Nanos};
 use super::packed;
 use super::update::full_labels;
 use super::values;
@@ -23,16 +23,16 @@ use quipu_process::memory;
 #[derive(Debug)]
 pub(super) struct Listing {
     keys: Vec<Key>,
-    group: Option<Current>,
+    group: Option<CurrentGroup>,
     body: Vec<u8>,
 }
 
 /// The group that is being listed, as it was when its turn came.
 #[derive(Debug)]
-struct Current {
+struct CurrentGroup {
     key: Key,
     /// Name, type, time and series of the families that are left; the next one is the last.
-    families: Vec<Family>,
+    families: Vec<GroupFamily>,
     /// Where the next series of that family begins.
     at: usize,
 }
@@ -48,10 +48,12 @@ impl Listing {
         memory::reserve(&mut self.body, STEP_BYTES)
     }
 
-    /// The bytes that it has in memory.
+    /// The number of bytes in memory.
     pub(super) fn held(&self) -> usize {
         let families = self.group.as_ref().map_or(0, |current| current.families.len());
-        self.body.len() + self.keys.capacity() * size_of::<Key>() + families * size_of::<Family>()
+        self.body.len()
+            + self.keys.capacity() * size_of::<Key>()
+            + families * size_of::<GroupFamily>()
     }
 
     /// Adds some series. Returns the body after the last.
@@ -89,7 +91,7 @@ impl Listing {
                 }
                 put_group(&mut self.body, &key, group);
                 let families = group.families().iter().rev().cloned().collect();
-                self.group = Some(Current { key, families, at: 0 });
+                self.group = Some(CurrentGroup { key, families, at: 0 });
             }
         }
     }
@@ -142,7 +144,7 @@ fn put_group(body: &mut Vec<u8>, key: &Key, group: &Group) {
 fn put_series(
     body: &mut Vec<u8>,
     key: &Key,
-    family: &Family,
+    family: &GroupFamily,
     at: usize,
     intake: &mut Intake,
 ) -> usize {
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_look_as_in_go() {
+    fn numbers_have_the_format_of_go() {
         for (value, expected) in [
             (0.0, "0"),
             (1.0, "1"),

@@ -3,12 +3,12 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `path`, `options` | what a request says of its group, and of how to treat it |
+//! | `path`, `options` | the group of a request, and the options of a push |
 //! | `parse`, `builder`, `content` | the body |
-//! | `forms`, `spots` | what is known of bodies that are like earlier ones |
-//! | `groups`, `names`, `packed` | the index: which series a group has |
+//! | `forms`, `spots` | a cache for bodies that are like earlier bodies |
+//! | `groups`, `names`, `packed` | the index: the series of each group |
 //! | `check` | contradictions between groups |
-//! | `update` | changes of the segment, in steps that a scrape does not see |
+//! | `update` | updates of the segment, in steps that a scrape does not see |
 //! | `routes`, `change` | the steps of requests |
 //! | `restore`, `values`, `json` | the way back: from the segment to the index and to clients |
 
@@ -34,7 +34,7 @@ mod values;
 use super::list::Input;
 
 pub use options::{Gauges, Mode, Settings};
-pub use routes::{Push, ROUTES};
+pub use routes::{PushGateway, ROUTES};
 pub use settings::PushFlags;
 
 /// The row in the list of inputs.

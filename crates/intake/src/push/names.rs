@@ -1,5 +1,5 @@
-//! Which types the groups have given to each name. It tells in constant time whether a push
-//! contradicts what other groups hold.
+//! The types of each name in all groups. This index shows in constant time whether a push
+//! contradicts the families of other groups.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use super::builder::Kind;
 
 /// The names of all families, with the number of groups that have each as each type.
 #[derive(Debug, Default)]
-pub(super) struct Names(HashMap<Arc<str>, [u32; Kind::ALL.len()], Seeded>);
+pub(super) struct NameTypes(HashMap<Arc<str>, [u32; Kind::ALL.len()], Seeded>);
 
-impl Names {
-    /// A group got a family. Returns the name that is shared by all groups.
+impl NameTypes {
+    /// Adds a family of a group. Returns the name that all groups share.
     pub(super) fn add(&mut self, name: &Arc<str>, kind: Kind) -> Arc<str> {
         let shared = match self.0.get_key_value(name) {
             Some((shared, _)) => shared.clone(),
@@ -23,7 +23,7 @@ impl Names {
         shared
     }
 
-    /// A group lost a family.
+    /// Removes a family of a group.
     pub(super) fn remove(&mut self, name: &str, kind: Kind) {
         let Some(groups) = self.0.get_mut(name) else { return };
         groups[kind as usize] = groups[kind as usize].saturating_sub(1);
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn names_are_counted_by_type_and_forgotten() {
-        let mut names = Names::default();
+        let mut names = NameTypes::default();
         let name: Arc<str> = "x".into();
         let shared = names.add(&name, Kind::Gauge);
         names.add(&"x".into(), Kind::Gauge);

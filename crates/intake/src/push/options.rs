@@ -56,10 +56,10 @@ pub enum Gauges {
     Max,
 }
 
-/// The header that tells a repeated push.
+/// The header that identifies a repeated push.
 const ID: &str = "quipu-push-id";
 
-/// How one push is treated.
+/// The options of one push.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) mode: Mode,
@@ -75,7 +75,7 @@ impl Options {
     ///
     /// # Errors
     /// A text that names the parameter and the way out.
-    pub(super) fn of(
+    pub(super) fn from_request(
         settings: &Settings,
         grouping: &Grouping,
         request: &Request,
@@ -102,7 +102,7 @@ impl Options {
         Ok(Self { mode, gauges, ttl: ttl.map(|ttl| ttl.0), id })
     }
 
-    /// Whether the push is added to what is there.
+    /// Whether the push is added to the current values.
     pub(super) fn adds(&self) -> bool {
         self.mode == Mode::Add
     }

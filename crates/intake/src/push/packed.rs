@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_come_back() {
+    fn packed_labels_can_be_unpacked() {
         let labels = [("a", ""), ("job", "x y"), ("z", "\u{20ac}")];
         let packed = pack(labels.into_iter());
         assert!(unpack(&packed).eq(labels));

@@ -1,23 +1,23 @@
-//! From the body of a push to a [`Batch`], in steps: text 0.0.4, OpenMetrics, or protobuf, as the
-//! header `Content-Type` says. As in Pushgateway, one fault refuses the whole push.
+//! Reads the body of a push into a [`ContentBuilder`], in steps: text 0.0.4, OpenMetrics, or
+//! protobuf, by the header `Content-Type`. As in Pushgateway, one fault refuses the whole push.
 
 use quipu_wire::remote::exposition::text::{
     Item, Options, Stream, TextFormat, TextLineError, TextReader,
 };
 use quipu_wire::remote::exposition::{self, Families, FamilyError};
 
-use super::builder::{Batch, Fault};
+use super::builder::{ContentBuilder, PushError};
 use super::content::Content;
 use quipu_client::media::Media;
 
 /// Reads a body.
-pub(super) struct Parser(Reading);
+pub(super) struct Parser(ParserState);
 
-enum Reading {
+enum ParserState {
     Text(Box<(Stream, Families)>, TextFormat),
     /// The beginning of a family that is not complete, and the number of bytes before it.
     Protobuf(Vec<u8>, usize),
-    Over,
+    Done,
 }
 
 impl Parser {
@@ -26,65 +26,69 @@ impl Parser {
     pub(super) fn new(media: Media<'_>) -> Self {
         let text = |format| {
             let families = Families::new(format, exposition::Limits::default());
-            Reading::Text(Box::new((Stream::new(options(format)), families)), format)
+            ParserState::Text(Box::new((Stream::new(options(format)), families)), format)
         };
-        let reading = if media.is("application/vnd.google.protobuf")
+        let state = if media.is("application/vnd.google.protobuf")
             && media.parameter("proto") == Some("io.prometheus.client.MetricFamily")
             && media.parameter("encoding") == Some("delimited")
         {
-            Reading::Protobuf(Vec::new(), 0)
+            ParserState::Protobuf(Vec::new(), 0)
         } else if media.is("application/openmetrics-text") {
             text(TextFormat::OpenMetrics)
         } else {
             text(TextFormat::Prometheus)
         };
-        Self(reading)
+        Self(state)
     }
 
     /// Whether the body is Prometheus' text.
     pub(super) fn is_text(&self) -> bool {
-        matches!(self.0, Reading::Text(_, TextFormat::Prometheus))
+        matches!(self.0, ParserState::Text(_, TextFormat::Prometheus))
     }
 
-    /// Reads a piece of the body into the batch.
+    /// Reads a piece of the body into the builder.
     ///
     /// # Errors
-    /// [`Fault::Malformed`]
-    pub(super) fn push(&mut self, piece: &[u8], batch: &mut Batch) -> Result<(), Fault> {
+    /// [`PushError::Malformed`]
+    pub(super) fn push(
+        &mut self,
+        piece: &[u8],
+        builder: &mut ContentBuilder,
+    ) -> Result<(), PushError> {
         match &mut self.0 {
-            Reading::Text(reading, format) => {
-                let (stream, families) = &mut **reading;
-                let mut lines = Lines { families, batch, format: *format, fault: None };
+            ParserState::Text(state, format) => {
+                let (stream, families) = &mut **state;
+                let mut lines = Lines { families, builder, format: *format, fault: None };
                 stream.push(piece, |item| lines.take(item));
                 lines.end()
             }
-            Reading::Protobuf(rest, offset) => {
+            ParserState::Protobuf(rest, offset) => {
                 rest.extend_from_slice(piece);
                 let end = complete(rest);
-                read_protobuf(&rest[..end], *offset, batch)?;
+                read_protobuf(&rest[..end], *offset, builder)?;
                 *offset += end;
                 rest.drain(..end);
                 Ok(())
             }
-            Reading::Over => Ok(()),
+            ParserState::Done => Ok(()),
         }
     }
 
     /// Reads the last line and the last family.
     ///
     /// # Errors
-    /// [`Fault::Malformed`]
-    pub(super) fn finish(&mut self, batch: &mut Batch) -> Result<(), Fault> {
-        match std::mem::replace(&mut self.0, Reading::Over) {
-            Reading::Text(reading, format) => {
-                let (stream, mut families) = *reading;
-                let mut lines = Lines { families: &mut families, batch, format, fault: None };
+    /// [`PushError::Malformed`]
+    pub(super) fn finish(&mut self, builder: &mut ContentBuilder) -> Result<(), PushError> {
+        match std::mem::replace(&mut self.0, ParserState::Done) {
+            ParserState::Text(state, format) => {
+                let (stream, mut families) = *state;
+                let mut lines = Lines { families: &mut families, builder, format, fault: None };
                 stream.finish(|item| lines.take(item));
                 lines.finish()
             }
             // It is not empty if the body was cut.
-            Reading::Protobuf(rest, offset) => read_protobuf(&rest, offset, batch),
-            Reading::Over => Ok(()),
+            ParserState::Protobuf(rest, offset) => read_protobuf(&rest, offset, builder),
+            ParserState::Done => Ok(()),
         }
     }
 }
@@ -93,16 +97,16 @@ impl Parser {
 /// are taken as 1, 2, 3, ...
 ///
 /// # Errors
-/// [`Fault`]
+/// [`PushError`]
 pub(super) fn read_text(
     body: &[u8],
-    batch: &mut Batch,
+    builder: &mut ContentBuilder,
     is_numbered: bool,
-) -> Result<Content, Fault> {
+) -> Result<Content, PushError> {
     let format = TextFormat::Prometheus;
     let mut reader = TextReader::new(body, options(format));
     let families = &mut Families::new(format, exposition::Limits::default());
-    let mut lines = Lines { families, batch, format, fault: None };
+    let mut lines = Lines { families, builder, format, fault: None };
     let mut number = 0.0;
     while let Some(mut item) = reader.next() {
         if is_numbered && let Ok(Item::Sample(sample)) = &mut item {
@@ -112,7 +116,7 @@ pub(super) fn read_text(
         lines.take(item);
     }
     lines.finish()?;
-    batch.finish()
+    builder.finish()
 }
 
 fn options(format: TextFormat) -> Options {
@@ -120,23 +124,29 @@ fn options(format: TextFormat) -> Options {
 }
 
 /// Reads families that begin at this offset of the body.
-fn read_protobuf(bytes: &[u8], offset: usize, batch: &mut Batch) -> Result<(), Fault> {
+fn read_protobuf(
+    bytes: &[u8],
+    offset: usize,
+    builder: &mut ContentBuilder,
+) -> Result<(), PushError> {
     let mut fault = None;
     let read = exposition::read_families(bytes, exposition::Limits::default(), |family| {
         if fault.is_none() {
-            fault = batch.add(family, false).err();
+            fault = builder.add(family, false).err();
         }
     });
-    read.map_err(|error| Fault::Malformed(format!("after {offset} bytes of the body: {error}")))?;
+    read.map_err(|error| {
+        PushError::Malformed(format!("after {offset} bytes of the body: {error}"))
+    })?;
     fault.map_or(Ok(()), Err)
 }
 
-/// Adds lines to a batch, up to the first fault.
+/// Adds lines to a builder, up to the first fault.
 struct Lines<'a> {
     families: &'a mut Families,
-    batch: &'a mut Batch,
+    builder: &'a mut ContentBuilder,
     format: TextFormat,
-    fault: Option<Fault>,
+    fault: Option<PushError>,
 }
 
 impl Lines<'_> {
@@ -148,14 +158,15 @@ impl Lines<'_> {
             Ok(item) => item,
             Err(error) => {
                 let what = format!("text format parsing error in {error}");
-                self.fault = Some(Fault::Malformed(what));
+                self.fault = Some(PushError::Malformed(what));
                 return;
             }
         };
-        let Self { families, batch, format, .. } = self;
+        let Self { families, builder, format, .. } = self;
         let is_openmetrics = *format == TextFormat::OpenMetrics;
         let mut fault = None;
-        let pushed = families.push(&item, |family| fault = batch.add(family, is_openmetrics).err());
+        let pushed =
+            families.push(&item, |family| fault = builder.add(family, is_openmetrics).err());
         self.fault = fault;
         let Err(error) = pushed else { return };
         let name = match &item {
@@ -165,24 +176,24 @@ impl Lines<'_> {
         };
         let name = name.to_cow();
         if error == FamilyError::Duplicate && matches!(item, Item::Sample(_)) {
-            self.batch.twice(&name);
+            self.builder.note_duplicate(&name);
         } else {
             let what = format!("text format parsing error in a line of {name:?}: {error}");
-            self.fault.get_or_insert(Fault::Malformed(what));
+            self.fault.get_or_insert(PushError::Malformed(what));
         }
     }
 
-    fn end(self) -> Result<(), Fault> {
+    fn end(self) -> Result<(), PushError> {
         self.fault.map_or(Ok(()), Err)
     }
 
     /// Adds the last family, too.
-    fn finish(mut self) -> Result<(), Fault> {
-        let Self { families, batch, format, fault } = &mut self;
+    fn finish(mut self) -> Result<(), PushError> {
+        let Self { families, builder, format, fault } = &mut self;
         let is_openmetrics = *format == TextFormat::OpenMetrics;
         families.finish(|family| {
             if fault.is_none() {
-                *fault = batch.add(family, is_openmetrics).err();
+                *fault = builder.add(family, is_openmetrics).err();
             }
         });
         self.end()
@@ -230,15 +241,15 @@ mod tests {
     use super::super::path::Grouping;
     use super::*;
 
-    fn read(content_type: &str, body: &[u8]) -> Result<Content, Fault> {
+    fn read(content_type: &str, body: &[u8]) -> Result<Content, PushError> {
         let grouping = Grouping::parse("job/a/zone/z").unwrap();
-        let mut batch = Batch::new(grouping, &Limits::default());
+        let mut builder = ContentBuilder::new(grouping, &Limits::default());
         let mut parser = Parser::new(Media::new(content_type));
         for piece in body.chunks(7) {
-            parser.push(piece, &mut batch)?;
+            parser.push(piece, &mut builder)?;
         }
-        parser.finish(&mut batch)?;
-        batch.finish()
+        parser.finish(&mut builder)?;
+        builder.finish()
     }
 
     fn series(content: &Content, name: &str) -> Vec<Vec<(String, String)>> {
@@ -251,11 +262,11 @@ mod tests {
         let before = content.families.iter().take_while(|family| *family.name != *name);
         let first: usize = before.map(|family| family.series.len()).sum();
         let (Content { values, .. }, family) = (content, content.families.get(name).unwrap());
-        values.with_given(family.kind, &values.held[first + at], |given| format!("{given:?}"))
+        values.with_given(family.kind, &values.series[first + at], |given| format!("{given:?}"))
     }
 
     #[test]
-    fn grouping_labels_replace_those_of_the_series() {
+    fn grouping_labels_replace_labels_of_the_series() {
         let text = b"# TYPE x counter\n# HELP x Help.\nx{job=\"b\",zone=\"y\",a=\"1\"} 2\nx 3\ny 4";
         let content = read("text/plain; version=0.0.4", text).unwrap();
         assert_eq!(series(&content, "x"), [vec![("a".into(), "1".into())], vec![]]);
@@ -264,12 +275,12 @@ mod tests {
         assert_eq!(given(&content, "x", 0), "Counter(2.0)");
         assert_eq!(given(&content, "y", 0), "Unknown(4.0)");
         let twice = read("", b"x{job=\"b\"} 1\nx{job=\"c\"} 1\n").unwrap_err();
-        assert!(matches!(&twice, Fault::Inconsistent(_)), "{twice:?}");
+        assert!(matches!(&twice, PushError::Inconsistent(_)), "{twice:?}");
         assert!(twice.to_string().contains("collected before"), "{twice}");
     }
 
     #[test]
-    fn histograms_and_summaries_are_whole() {
+    fn histograms_and_summaries_are_complete() {
         let text = b"# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 5\nh_sum 7\n\
             h_count 5\n# TYPE i histogram\ni_bucket{le=\"1\"} 2\ni_count 3\n\
             # TYPE s summary\ns{quantile=\"0.5\"} 1\ns_sum 2\ns_count 3\n";
@@ -281,7 +292,7 @@ mod tests {
         let expected = "Summary { quantiles: [(0.5, 1.0)], count: 3.0, sum: 2.0 }";
         assert_eq!(given(&content, "s", 0), expected);
         let falls = b"# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_bucket{le=\"+Inf\"} 1\n";
-        assert!(matches!(read("", falls), Err(Fault::Inconsistent(_))));
+        assert!(matches!(read("", falls), Err(PushError::Inconsistent(_))));
     }
 
     #[test]
@@ -291,7 +302,7 @@ mod tests {
         let content = read("application/openmetrics-text; version=1.0.0", text).unwrap();
         let names: Vec<_> = content.families.iter().map(|family| &*family.name).collect();
         assert_eq!(names, ["hits_total", "build_info"]);
-        assert_eq!(content.values.held[0].start.unwrap().0, 12_000_000_000);
+        assert_eq!(content.values.series[0].start.unwrap().0, 12_000_000_000);
     }
 
     #[test]
@@ -308,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_refuse_the_whole() {
+    fn one_fault_refuses_the_whole_push() {
         for (text, part) in [
             ("x 1\ny\n", "line 2"),
             ("x 1 123\n", "timestamps"),

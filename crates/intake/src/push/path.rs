@@ -1,5 +1,5 @@
-//! From the path of a push to the grouping labels: `/metrics/job/NAME[/LABEL/VALUE...]`, where
-//! `@base64` after `job` or a label says that the value is in URL-safe base64.
+//! Reads the grouping labels from the path of a push: `/metrics/job/NAME[/LABEL/VALUE...]`, where
+//! `@base64` after `job` or a label means that the value is in URL-safe base64.
 //!
 //! The path is percent-decoded before it is split, as Pushgateway does it: a slash in a value needs
 //! base64, as does an empty name of a job. Later labels override earlier ones, and the job all.
@@ -20,9 +20,9 @@ pub(super) struct Grouping {
     labels: BTreeMap<String, String>,
 }
 
-/// Why a path names no group.
+/// The reason why a path names no group.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum PathError {
     /// A percent sign without two hexadecimal digits, or bytes that are not UTF-8.
     Encoding,
     /// The job is empty.
@@ -37,7 +37,7 @@ pub(super) enum Fault {
 
 impl Grouping {
     /// The labels in the part of a path after `/metrics/`.
-    pub(super) fn parse(path: &str) -> Result<Self, Fault> {
+    pub(super) fn parse(path: &str) -> Result<Self, PathError> {
         let path = decode(path)?;
         let (first, rest) = path.split_once('/').unwrap_or((&path, ""));
         let is_base64 = first == BASE64;
@@ -47,7 +47,7 @@ impl Grouping {
         if !rest.is_empty() {
             let parts: Vec<&str> = rest.split('/').collect();
             if !parts.len().is_multiple_of(2) {
-                return Err(Fault::Odd(rest.to_owned()));
+                return Err(PathError::Odd(rest.to_owned()));
             }
             for pair in parts.chunks_exact(2) {
                 let (name, value) = match pair[0].strip_suffix("@base64") {
@@ -55,13 +55,13 @@ impl Grouping {
                     None => (pair[0], pair[1].to_owned()),
                 };
                 if !is_label_name(name) {
-                    return Err(Fault::Name(name.to_owned()));
+                    return Err(PathError::Name(name.to_owned()));
                 }
                 labels.insert(name.to_owned(), value);
             }
         }
         if job.is_empty() {
-            return Err(Fault::Job);
+            return Err(PathError::Job);
         }
         labels.insert("job".to_owned(), job);
         Ok(Self { labels })
@@ -93,20 +93,20 @@ impl Grouping {
 const BASE64: &str = "job@base64";
 
 /// Decodes `%2F` and the like.
-fn decode(path: &str) -> Result<String, Fault> {
+fn decode(path: &str) -> Result<String, PathError> {
     let bytes = path.as_bytes();
     let is_whole = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'%').all(|(at, _)| {
         let digits = bytes.get(at + 1..at + 3);
         digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
     });
     let text = percent_decode_str(path).decode_utf8();
-    text.ok().filter(|_| is_whole).map(Into::into).ok_or(Fault::Encoding)
+    text.ok().filter(|_| is_whole).map(Into::into).ok_or(PathError::Encoding)
 }
 
-fn base64(name: &str, value: &str) -> Result<String, Fault> {
+fn base64(name: &str, value: &str) -> Result<String, PathError> {
     let decoded = URL_SAFE_NO_PAD.decode(value.trim_end_matches('='));
     let text = decoded.ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    text.ok_or_else(|| Fault::Base64(name.to_owned(), value.to_owned()))
+    text.ok_or_else(|| PathError::Base64(name.to_owned(), value.to_owned()))
 }
 
 /// Whether a name is a label's in Prometheus' classic rules, and not reserved.
@@ -118,7 +118,7 @@ fn is_label_name(name: &str) -> bool {
     is_valid && !name.starts_with("__")
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Encoding => {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_in_the_path() {
+    fn the_path_contains_the_labels() {
         for (path, expected) in [
             ("job/a", &[("job", "a")][..]),
             ("job/a/", &[("job", "a")]),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_named() {
+    fn errors_name_the_fault() {
         for (path, part) in [
             ("job/", "job name is required"),
             ("job@base64/=", "job name is required"),

@@ -1,4 +1,4 @@
-//! Makes the index of groups from what the segment holds, when the daemon starts.
+//! Rebuilds the index of groups from the series in the segment, when the daemon starts.
 //!
 //! Each group has a series `push_time_seconds` with exactly its labels, and an empty `instance` if
 //! it has no other. Any other series belongs to the group with the most labels that it has.
@@ -22,13 +22,13 @@ pub(super) fn restore(
     intake: &mut Intake,
     expiry: Option<Duration>,
 ) -> Result<Groups, quipu::Error> {
-    let mut found = Found::default();
-    intake.visit_grouped(|taken| found.add(taken))?;
+    let mut stored = StoredGroups::default();
+    intake.visit_grouped(|taken| stored.add(taken))?;
     let mut groups = Groups::default();
-    let keys = found.series.remove(PUSH_TIME).map_or(Vec::new(), |(_, keys)| keys);
+    let keys = stored.series.remove(PUSH_TIME).map_or(Vec::new(), |(_, keys)| keys);
     for labels in keys {
         let key: Key = labels.into();
-        let own = |name| found.own.get(&(name, key.to_vec())).copied();
+        let own = |name| stored.own.get(&(name, key.to_vec())).copied();
         let pushed = own(PUSH_TIME).unwrap_or_default();
         let group = groups.create(&key);
         (group.pushed, group.failed) = (pushed, own(FAILURE_TIME).unwrap_or_default());
@@ -41,8 +41,8 @@ pub(super) fn restore(
             groups.set_deadline(&key, Some(after(last, ttl)));
         }
     }
-    OWN.iter().for_each(|name| drop(found.series.remove(*name)));
-    for (name, (kind, list)) in found.series {
+    OWN.iter().for_each(|name| drop(stored.series.remove(*name)));
+    for (name, (kind, list)) in stored.series {
         put(&mut groups, &name, kind, list);
     }
     Ok(groups)
@@ -71,20 +71,23 @@ fn put(groups: &mut Groups, name: &str, kind: Kind, list: Vec<Vec<u8>>) {
     for (key, mut series) in of_groups {
         series.shrink();
         let time = groups.group(&key).map_or(0, |group| group.pushed);
-        groups.put(&key, groups::Family { name: name.into(), kind, time, series: series.into() });
+        groups.put(
+            &key,
+            groups::GroupFamily { name: name.into(), kind, time, series: series.into() },
+        );
     }
 }
 
-/// What the segment holds of groups.
+/// The series of groups in the segment.
 #[derive(Default)]
-struct Found {
+struct StoredGroups {
     /// Type and packed labels of the series, without an empty instance, by name.
     series: HashMap<String, (Kind, Vec<Vec<u8>>)>,
     /// The gateway's own series, by name and packed labels: in nanoseconds.
     own: HashMap<(&'static str, Vec<u8>), Nanos>,
 }
 
-impl Found {
+impl StoredGroups {
     fn add(&mut self, taken: &Taken<'_>) {
         let kind = match taken.kind {
             snapshot::Kind::Counter => Kind::Counter,

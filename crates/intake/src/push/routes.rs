@@ -1,4 +1,4 @@
-//! The routes of Pushgateway's API, and what all threads share of it.
+//! The routes of Pushgateway's API, and the part that all threads share.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -12,10 +12,10 @@ use hyper::header::HeaderValue;
 use quipu::intake::Intake;
 use tracing::warn;
 
-use super::builder::{Batch, Fault};
-use super::change::{Begun, Change, Changing};
+use super::builder::{ContentBuilder, PushError};
+use super::change::{Change, ChangeSteps, ExclusiveUpdate};
 use super::content::Content;
-use super::forms::Forms;
+use super::forms::BodyFormCache;
 use super::groups::{Groups, Nanos};
 use super::json::{self, Listing};
 use super::options::{Options, Settings};
@@ -58,31 +58,32 @@ const fn route(
     Route { path, has_body: false, is_on: |shared| shared.push.settings.enabled, respond }
 }
 
-/// The part of the API that all threads share.
+/// The part of Pushgateway's API that all threads share.
 #[derive(Debug)]
-pub struct Push {
+pub struct PushGateway {
     settings: Settings,
     /// The web pages that may read the values of groups.
     access: Access,
     groups: Mutex<Groups>,
-    forms: Forms,
+    forms: BodyFormCache,
     started: SystemTime,
     /// The settings of the daemon by name, for `/api/v1/status`.
     flags: BTreeMap<String, String>,
-    /// A change whose client left.
-    parked: Mutex<Option<Begun>>,
+    /// An update whose client left.
+    parked: Mutex<Option<ExclusiveUpdate>>,
     /// Whether the index has the groups that were in the segment at the start.
     is_ready: AtomicBool,
 }
 
-impl Push {
-    /// Without groups. Requests for groups wait until [`Push::restore`] has ended.
+impl PushGateway {
+    /// Creates a gateway without groups. Requests for groups wait until [`PushGateway::restore`]
+    /// has ended.
     pub fn new(settings: Settings, access: Access, flags: BTreeMap<String, String>) -> Self {
         Self {
             settings,
             access,
             groups: Mutex::default(),
-            forms: Forms::default(),
+            forms: BodyFormCache::default(),
             started: SystemTime::now(),
             flags,
             parked: Mutex::default(),
@@ -131,26 +132,27 @@ impl Push {
     /// Hides the groups whose time is over, if there are any; to be done before a scrape.
     pub fn expire(&'static self, inputs: &Inputs) -> Option<impl Steps + use<>> {
         let is_due = self.groups().next_to_expire(now()).is_some();
-        is_due.then(|| Changing::new(self, inputs, Change::Expire))
+        is_due.then(|| ChangeSteps::new(self, inputs, Change::Expire))
     }
 
-    /// Goes on with a change whose client left, for about 100 us, if there is one; to be called by
-    /// the requests that it keeps out. Returns false if there is none.
-    pub fn go_on(&self, intake: &mut Intake, refusals: &Refusals) -> bool {
+    /// Continues an update whose client left, for about 100 us; to be called by the requests that
+    /// wait for it. Returns false if there is none.
+    pub fn continue_parked(&self, intake: &mut Intake, refusals: &Refusals) -> bool {
         let Some(mut begun) = self.parked().take() else { return false };
-        if begun.work.step(&self.groups, intake, refusals).is_none() {
+        if begun.update.step(&self.groups, intake, refusals).is_none() {
             self.park(begun);
         }
         true
     }
 
-    /// Leaves a change to others. The gate is closed until it is done, so there is one at most.
-    pub(super) fn park(&self, begun: Begun) {
+    /// Leaves an update to other requests. The gate is closed until it is done, so there is one at
+    /// most.
+    pub(super) fn park(&self, begun: ExclusiveUpdate) {
         *self.parked() = Some(begun);
     }
 
-    fn parked(&self) -> MutexGuard<'_, Option<Begun>> {
-        // It is whole or not there.
+    fn parked(&self) -> MutexGuard<'_, Option<ExclusiveUpdate>> {
+        // The update is complete or absent.
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -177,13 +179,13 @@ fn list(inputs: &Inputs, request: &Request) -> Reply {
     let reader = push.reader(request);
     match *request.method() {
         Method::OPTIONS => json::options(reader).into(),
-        _ => begin(List { push, inputs: inputs.clone(), listing: None, reader }),
+        _ => begin(ListRequest { push, inputs: inputs.clone(), listing: None, reader }),
     }
 }
 
 /// `GET /api/v1/status`.
 fn status(inputs: &Inputs, request: &Request) -> Reply {
-    let Push { flags, started, .. } = &inputs.shared().push;
+    let PushGateway { flags, started, .. } = &inputs.shared().push;
     let reader = inputs.shared().push.reader(request);
     match *request.method() {
         Method::OPTIONS => json::options(reader).into(),
@@ -193,7 +195,7 @@ fn status(inputs: &Inputs, request: &Request) -> Reply {
 
 /// `PUT /api/v1/admin/wipe`.
 fn wipe(inputs: &Inputs, _: &Request) -> Reply {
-    begin(Changing::new(&inputs.shared().push, inputs, Change::Wipe(None)))
+    begin(ChangeSteps::new(&inputs.shared().push, inputs, Change::Wipe(None)))
 }
 
 /// PUT, POST and DELETE of a group, whose labels are in the path.
@@ -204,7 +206,7 @@ fn group(inputs: &Inputs, request: &Request) -> Reply {
     match grouping(request) {
         Ok(grouping) => {
             let delete = Change::Delete(grouping.key().into());
-            begin(Changing::new(&inputs.shared().push, inputs, delete))
+            begin(ChangeSteps::new(&inputs.shared().push, inputs, delete))
         }
         Err(refusal) => refusal.respond().into(),
     }
@@ -220,13 +222,13 @@ fn grouping(request: &Request) -> Result<Grouping> {
 /// A push: its body is read, and then applied to the group.
 struct PushRequest {
     parser: Parser,
-    batch: Batch,
+    builder: ContentBuilder,
     options: Options,
     removes: bool,
     /// Whether a piece of the body was read.
     is_begun: bool,
     /// The change, once the body is read.
-    changing: Option<Box<Changing>>,
+    steps: Option<Box<ChangeSteps>>,
     response: Option<Response>,
 }
 
@@ -236,23 +238,23 @@ impl BodyInput for PushRequest {
     fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
         let grouping = grouping(request)?;
         let settings = inputs.shared().push.settings();
-        let options = Options::of(settings, &grouping, request).inspect_err(|fault| {
+        let options = Options::from_request(settings, &grouping, request).inspect_err(|fault| {
             inputs.refusals().refuse(Self::INPUT, grouping.job(), "malformed", fault);
         })?;
         Ok(Self {
             parser: Parser::new(Media::from_headers(request.headers())),
-            batch: Batch::new(grouping, inputs.intake().limits()),
+            builder: ContentBuilder::new(grouping, inputs.intake().limits()),
             options,
             removes: *request.method() == Method::PUT,
             is_begun: false,
-            changing: None,
+            steps: None,
             response: None,
         })
     }
 
     fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool> {
-        if let Some(changing) = &mut self.changing {
-            self.response = changing.step();
+        if let Some(steps) = &mut self.steps {
+            self.response = steps.step();
             return Ok(self.response.is_some());
         }
         let push = &context.inputs.shared().push;
@@ -264,27 +266,28 @@ impl BodyInput for PushRequest {
                 self.read(&buffer[..len], is_end, &push.forms)
             }
         };
-        // What a push brought counts even if it cannot be read to its end, or its client leaves.
-        context.outcome.hold(self.batch.len() as u64);
-        let key = self.batch.grouping().key().into();
+        // The samples count even if the body cannot be read to its end, or the client leaves.
+        context.outcome.hold(self.builder.len() as u64);
+        let key = self.builder.grouping().key().into();
         let change = match read {
             Ok(None) => return Ok(false),
             Ok(Some(content)) => {
                 context.outcome.take(content.families.len() as u64)?;
                 let (options, removes, expiry) = (self.options, self.removes, push.settings.expiry);
-                let push = update::Push { key, content, options, removes, now: now(), expiry };
+                let push =
+                    update::ParsedPush { key, content, options, removes, now: now(), expiry };
                 Change::Push(Box::new(push))
             }
             Err(fault) => {
-                let job = self.batch.grouping().job();
+                let job = self.builder.grouping().job();
                 context.inputs.refusals().refuse(Self::INPUT, job, fault.reason(), &fault);
                 match fault {
-                    Fault::Malformed(_) => return Err(Refusal::bad(fault)),
-                    Fault::Inconsistent(_) => Change::Fail(key, Refusal::bad(fault).respond()),
+                    PushError::Malformed(_) => return Err(Refusal::bad(fault)),
+                    PushError::Inconsistent(_) => Change::Fail(key, Refusal::bad(fault).respond()),
                 }
             }
         };
-        self.changing = Some(Box::new(Changing::new(push, context.inputs, change)));
+        self.steps = Some(Box::new(ChangeSteps::new(push, context.inputs, change)));
         Ok(false)
     }
 
@@ -293,38 +296,43 @@ impl BodyInput for PushRequest {
     }
 
     fn refuse(input: Option<&Self>, inputs: &Inputs, refusal: Refusal) -> Response {
-        if let Some(Self { batch, .. }) = input.filter(|_| !refusal.reason.is_empty()) {
-            let (job, what) = (batch.grouping().job(), "the body cannot be decoded");
+        if let Some(Self { builder, .. }) = input.filter(|_| !refusal.reason.is_empty()) {
+            let (job, what) = (builder.grouping().job(), "the body cannot be decoded");
             inputs.refusals().refuse(Self::INPUT, job, "malformed", &what);
         }
         refusal.respond()
     }
 
     fn is_waiting(&self) -> bool {
-        self.changing.as_ref().is_some_and(|changing| changing.is_waiting())
+        self.steps.as_ref().is_some_and(|steps| steps.is_waiting())
     }
 }
 
 impl PushRequest {
-    /// Finds the content of a body that differs from an earlier one in its values only.
-    fn guess(&self, body: &Pieces, forms: &Forms) -> Option<Content> {
-        let Self { parser, batch, .. } = self;
+    /// Finds the content of a body that differs from an earlier body only in its values.
+    fn guess(&self, body: &Pieces, forms: &BodyFormCache) -> Option<Content> {
+        let Self { parser, builder, .. } = self;
         let plain = body.plain().filter(|body| body.len() < PIECE && parser.is_text())?;
-        forms.guess(plain, batch.grouping())
+        forms.guess(plain, builder.grouping())
     }
 
-    /// Reads a piece. Returns what the body holds at its end.
-    fn read(&mut self, body: &[u8], is_end: bool, forms: &Forms) -> Result<Option<Content>, Fault> {
-        let Self { parser, batch, is_begun, .. } = self;
+    /// Reads a piece. Returns the content at the end of the body.
+    fn read(
+        &mut self,
+        body: &[u8],
+        is_end: bool,
+        forms: &BodyFormCache,
+    ) -> Result<Option<Content>, PushError> {
+        let Self { parser, builder, is_begun, .. } = self;
         if !mem::replace(is_begun, true) && is_end && parser.is_text() {
-            return forms.read(body, batch).map(Some);
+            return forms.read(body, builder).map(Some);
         }
-        parser.push(body, batch)?;
+        parser.push(body, builder)?;
         if !is_end {
             return Ok(None);
         }
-        parser.finish(batch)?;
-        batch.finish().map(Some)
+        parser.finish(builder)?;
+        builder.finish().map(Some)
     }
 }
 
@@ -346,14 +354,14 @@ fn piece(pieces: &mut Pieces, buffer: &mut [u8]) -> Result<(usize, bool)> {
 }
 
 /// `GET /api/v1/metrics`.
-struct List {
-    push: &'static Push,
+struct ListRequest {
+    push: &'static PushGateway,
     inputs: Inputs,
     listing: Option<Listing>,
     reader: Option<HeaderValue>,
 }
 
-impl Steps for List {
+impl Steps for ListRequest {
     fn step(&mut self) -> Option<Response> {
         if self.listing.is_none() && !self.push.is_ready() {
             return None;

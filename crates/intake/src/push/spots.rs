@@ -1,10 +1,10 @@
-//! Where the values of a [form](super::forms) go: the family of each series, which is the same in
-//! all groups, and the spot of each series, which each group has for itself. So a push of a known
-//! form changes its series without looking for them by their names and labels.
+//! The destinations of the values of a [form](super::forms): the family of each series, which all
+//! groups share, and the spot of each series, which each group has for itself. So a push of a known
+//! form changes its series without a lookup by names and labels.
 //!
-//! With many groups, what a push looks at is in no cache: the place of each series in an index,
-//! then its labels, then its cells. With spots, only the cells are left, and they are fetched a few
-//! series ahead.
+//! With many groups, no data of a push is in a cache: neither the position of each series in an
+//! index, nor its labels, nor its cells. With spots, only the cells are left, and they are fetched
+//! a few series ahead.
 //!
 //! A spot leads to its series or nowhere, whatever happened meanwhile (see
 //! [`Intake::take_at`](quipu::intake::Intake::take_at)). A value whose spot leads nowhere is taken
@@ -15,17 +15,17 @@ use std::sync::Arc;
 
 use quipu::intake::{FamilyHandle, Spot};
 
-use super::content::Place;
+use super::content::SeriesPosition;
 
-/// Where the values of a series go, in all groups.
+/// The destination of the values of a series, in all groups.
 #[derive(Debug)]
 pub(super) struct Destination {
-    pub(super) place: Place,
-    /// `None` if they always go the usual way.
+    pub(super) position: SeriesPosition,
+    /// `None` if the values are always taken in the usual way.
     pub(super) handle: Option<FamilyHandle>,
 }
 
-/// The spots of a group's series, in the order of a form's.
+/// The spots of a group's series, in the order of the form.
 #[derive(Debug, Clone)]
 pub(super) struct Spots {
     /// The number of the form.
@@ -55,8 +55,8 @@ impl Spots {
         if self.list.len() != series {
             self.list = vec![Spot::NOWHERE; series].into();
         }
-        if let Some(place) = Arc::make_mut(&mut self.list).get_mut(number) {
-            *place = spot;
+        if let Some(position) = Arc::make_mut(&mut self.list).get_mut(number) {
+            *position = spot;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Applies a change of groups to the segment, in steps: series that go, values that come, and the
+//! Applies changes of groups to the segment, in steps: removes series, stores values, and sets the
 //! times of the group. The index is changed first; no scrape and no other change runs in between.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use quipu::intake::{Given, Intake, Metric, Mode, Refused};
 use super::builder::{
     EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Kind, OWN, PUSH_HELP, PUSH_TIME,
 };
-use super::content::{Content, Families, Family, Held, Place};
+use super::content::{Content, PushFamilies, PushFamily, SeriesPosition, SeriesValue};
 use super::groups::{self, Groups, Key, Nanos};
 use super::options::{Gauges, Options};
 use super::packed::{self, SeriesSet};
@@ -19,102 +19,102 @@ use super::values;
 use crate::refusals::Refusals;
 use quipu_process::address::Source;
 
-/// A change that has begun. It must be brought to its end.
+/// An update of a group that has begun, and must be completed.
 #[derive(Debug, Default)]
-pub(super) struct Work {
-    /// The times that a new group has first, so that a crash leaves no series without a group.
-    opening: Option<Times>,
-    /// Series that go before values come.
-    first: Vec<Gone>,
-    coming: Option<Coming>,
-    /// Series that go after values came.
-    last: Vec<Gone>,
-    closing: Option<Times>,
-    settling: Option<Settling>,
-    outcome: Outcome,
+pub(super) struct GroupUpdate {
+    /// The first times of a new group, so that a crash leaves no series without a group.
+    opening_times: Option<GroupTimes>,
+    /// Series to remove before the values are stored.
+    removals_before: Vec<SeriesRemoval>,
+    values: Option<PendingValues>,
+    /// Series to remove after the values were stored.
+    removals_after: Vec<SeriesRemoval>,
+    closing_times: Option<GroupTimes>,
+    index_update: Option<IndexUpdate>,
+    outcome: UpdateOutcome,
 }
 
-/// When a group was last pushed to with success, and without.
+/// The times of the last push with success and of the last failed push to a group.
 #[derive(Debug)]
-struct Times {
+struct GroupTimes {
     key: Key,
     pushed: Option<Nanos>,
     failed: Option<Nanos>,
-    /// When it expires, if it says so.
+    /// The time after which the group expires, if the push set it.
     ttl: Option<Duration>,
 }
 
-/// Series that leave the exposition.
+/// The removal of series from the exposition.
 #[derive(Debug)]
-struct Gone {
+struct SeriesRemoval {
     key: Key,
     name: Arc<str>,
     series: Arc<SeriesSet>,
     /// Where the rest of the series begins.
     at: usize,
-    /// Whether they keep their values, and come back with them.
+    /// Whether the series are hidden and keep their values, for when they come back.
     keeps: bool,
 }
 
-/// Values that come.
+/// The values of a push that are being stored.
 #[derive(Debug)]
-struct Coming {
+struct PendingValues {
     key: Key,
     content: Content,
     options: Options,
-    /// The number of the next series, and its place, unless a form says where it is.
+    /// The number of the next series, and its position, unless a form knows the position.
     number: usize,
-    place: Place,
-    /// What is being found out of a form that is new.
-    new: Vec<Destination>,
-    /// Where the series of a push that has a form are, and whether any of it was found just now.
+    position: SeriesPosition,
+    /// The destinations of a new form that were found so far.
+    destinations: Vec<Destination>,
+    /// The spots of the series of a push with a form, and whether any of them is new.
     spots: Option<Spots>,
-    has_found: bool,
-    /// See [`Settling::absent`].
+    has_new_spots: bool,
+    /// See [`IndexUpdate::absent`].
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
 
-/// What the index learns when values came.
+/// The change of the index after the values were stored.
 #[derive(Debug)]
-struct Settling {
+struct IndexUpdate {
     key: Key,
     /// The identifier of a push that was added.
     id: Option<u64>,
-    /// Where the series are, if that was found just now.
+    /// The spots of the series, if any of them is new.
     spots: Option<Spots>,
-    /// The series that were not taken, and are not there from before.
+    /// The series that were refused and that do not exist.
     absent: Vec<(Arc<str>, SeriesSet)>,
 }
 
-/// What became of the values.
+/// The numbers of taken and refused series, and the first refusal.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct UpdateOutcome {
     pub(super) taken: u64,
     pub(super) refused: u64,
     /// Whether a value was refused because the state has no room, which may change.
     pub(super) is_full: bool,
-    /// The name of the first series that was refused, and why.
+    /// The name of the first refused series, and the reason.
     pub(super) first: Option<(Arc<str>, String)>,
 }
 
-/// A push, and how it is treated.
+/// A push whose body was read, with its options.
 #[derive(Debug)]
-pub(super) struct Push {
+pub(super) struct ParsedPush {
     pub(super) key: Key,
     pub(super) content: Content,
     pub(super) options: Options,
-    /// Whether families that are not pushed go (PUT).
+    /// Whether families that the push lacks are removed (PUT).
     pub(super) removes: bool,
     pub(super) now: Nanos,
-    /// The time after which groups expire that say nothing else.
+    /// The time after which groups expire whose pushes do not set another time.
     pub(super) expiry: Option<Duration>,
 }
 
-impl Work {
+impl GroupUpdate {
     /// Begins a push.
-    pub(super) fn push(groups: &mut Groups, push: Push) -> Self {
-        let Push { key, content, options, removes, now, expiry } = push;
-        let mut work = Self::default();
+    pub(super) fn push(groups: &mut Groups, push: ParsedPush) -> Self {
+        let ParsedPush { key, content, options, removes, now, expiry } = push;
+        let mut update = Self::default();
         let is_new = groups.group(&key).is_none();
         let group = groups.create(&key);
         let was_expired = group.is_expired();
@@ -127,20 +127,24 @@ impl Work {
         let ttl = group.ttl.or(expiry).filter(|ttl| !ttl.is_zero());
         groups.set_deadline(&key, ttl.map(|ttl| after(now, ttl)));
         if options.adds() {
-            work.add(groups, &key, &content, now);
+            update.add(groups, &key, &content, now);
         } else {
             let families = &content.families;
             let is_kept = |name: &str| !removes && !was_expired || families.get(name).is_some();
             let gone = groups.retain(&key, |family| is_kept(&family.name));
-            work.last.extend(gone.into_iter().map(|family| Gone::family(&key, family, false)));
-            work.replace(groups, &key, &content, now);
+            update
+                .removals_after
+                .extend(gone.into_iter().map(|family| SeriesRemoval::family(&key, family, false)));
+            update.replace(groups, &key, &content, now);
         }
         if is_new {
-            work.opening = Some(Times { key: key.clone(), pushed: Some(0), failed, ttl: None });
+            update.opening_times =
+                Some(GroupTimes { key: key.clone(), pushed: Some(0), failed, ttl: None });
         }
-        work.closing = Some(Times { key: key.clone(), pushed: Some(now), failed, ttl: own_ttl });
-        work.coming = Some(Coming::new(key, content, options, spots));
-        work
+        update.closing_times =
+            Some(GroupTimes { key: key.clone(), pushed: Some(now), failed, ttl: own_ttl });
+        update.values = Some(PendingValues::new(key, content, options, spots));
+        update
     }
 
     /// Begins to note that a push failed.
@@ -157,71 +161,72 @@ impl Work {
             let ttl = expiry.filter(|ttl| !ttl.is_zero());
             groups.set_deadline(&key, ttl.map(|ttl| after(now, ttl)));
         }
-        let times = Times { key, pushed: is_new.then_some(0), failed: Some(now), ttl: None };
-        Self { closing: Some(times), ..Self::default() }
+        let times = GroupTimes { key, pushed: is_new.then_some(0), failed: Some(now), ttl: None };
+        Self { closing_times: Some(times), ..Self::default() }
     }
 
     /// Begins to remove a group, if it is there.
     pub(super) fn delete(groups: &mut Groups, key: &Key) -> Self {
         let Some(families) = groups.remove(key) else { return Self::default() };
-        let families = families.into_iter().map(|family| Gone::family(key, family, false));
+        let families = families.into_iter().map(|family| SeriesRemoval::family(key, family, false));
         // The times go last, so that a crash leaves no series without a group.
-        let times = OWN.map(|name| Gone::own(key, name, false));
-        Self { last: families.chain(times).collect(), ..Self::default() }
+        let times = OWN.map(|name| SeriesRemoval::own(key, name, false));
+        Self { removals_after: families.chain(times).collect(), ..Self::default() }
     }
 
-    /// Begins to hide a group that expired. One whose pushes were never added up is removed: it has
-    /// no totals to keep.
+    /// Begins to hide a group that expired. If its pushes were never added up, the group has no
+    /// totals to keep and is removed.
     pub(super) fn expire(groups: &mut Groups, key: &Key) -> Self {
         let Some(group) = groups.group(key) else { return Self::default() };
         if !group.adds {
             return Self::delete(groups, key);
         }
-        let families = group.families().iter().map(|family| Gone {
+        let families = group.families().iter().map(|family| SeriesRemoval {
             key: key.clone(),
             name: family.name.clone(),
             series: family.series.clone(),
             at: 0,
             keeps: true,
         });
-        let mut last: Vec<Gone> = families.collect();
-        last.extend(OWN.map(|name| Gone::own(key, name, true)));
+        let mut removals_after: Vec<SeriesRemoval> = families.collect();
+        removals_after.extend(OWN.map(|name| SeriesRemoval::own(key, name, true)));
         groups.expire(key);
-        Self { last, ..Self::default() }
+        Self { removals_after, ..Self::default() }
     }
 
-    /// Does this before anything else.
+    /// Puts the removals of another update before this update.
     pub(super) fn after(mut self, other: Self) -> Self {
-        self.first.splice(..0, other.first.into_iter().chain(other.last));
+        self.removals_before
+            .splice(..0, other.removals_before.into_iter().chain(other.removals_after));
         self
     }
 
-    /// Does a part of the work, for about 100 us. Returns the outcome at the end.
+    /// Does a part of the update, for about 100 us. Returns the outcome at the end.
     pub(super) fn step(
         &mut self,
         index: &Mutex<Groups>,
         intake: &mut Intake,
         refusals: &Refusals,
-    ) -> Option<Outcome> {
+    ) -> Option<UpdateOutcome> {
         let mut left = OPERATIONS;
-        if let Some(times) = self.opening.take() {
+        if let Some(times) = self.opening_times.take() {
             times.set(intake, &mut self.outcome);
         }
-        step_gone(&mut self.first, intake, &mut left)?;
-        if let Some(coming) = &mut self.coming {
-            intake.set_source(&Source::Job(&coming.content.job));
-            coming.step(intake, refusals, &mut self.outcome, &mut left)?;
+        step_removals(&mut self.removals_before, intake, &mut left)?;
+        if let Some(values) = &mut self.values {
+            intake.set_source(&Source::Job(&values.content.job));
+            values.step(intake, refusals, &mut self.outcome, &mut left)?;
             refusals.count_taken(super::INPUT, self.outcome.taken);
-            self.settling = self.coming.take().map(Coming::settling);
+            self.index_update = self.values.take().map(PendingValues::into_index_update);
         }
-        step_gone(&mut self.last, intake, &mut left)?;
-        if let Some(times) = self.closing.take() {
+        step_removals(&mut self.removals_after, intake, &mut left)?;
+        if let Some(times) = self.closing_times.take() {
             times.set(intake, &mut self.outcome);
         }
-        if let Some(settling) = self.settling.take() {
+        if let Some(index_update) = self.index_update.take() {
             // The index is consistent between any two changes of it.
             let mut groups = index.lock().unwrap_or_else(PoisonError::into_inner);
-            settling.settle(&mut groups, &self.outcome);
+            index_update.apply(&mut groups, &self.outcome);
         }
         Some(std::mem::take(&mut self.outcome))
     }
@@ -243,14 +248,15 @@ impl Work {
                     }
                 }
                 _ => {
-                    let before = groups.put(key, indexed(family, now));
-                    self.first.extend(before.map(|before| Gone::family(key, before, false)));
+                    let before = groups.put(key, to_group_family(family, now));
+                    self.removals_before
+                        .extend(before.map(|before| SeriesRemoval::family(key, before, false)));
                 }
             }
         }
     }
 
-    /// Replaces families in the index by those of a push.
+    /// Replaces families in the index by the families of a push.
     fn replace(&mut self, groups: &mut Groups, key: &Key, content: &Content, now: Nanos) {
         // Most pushes have the families of the push before, in the same order.
         let same = groups.group_mut(key).map_or(0, |group| {
@@ -264,20 +270,25 @@ impl Work {
             if before.is_some_and(|before| renew(before, family, content, now)) {
                 continue;
             }
-            let Some(before) = groups.put(key, indexed(family, now)) else { continue };
+            let Some(before) = groups.put(key, to_group_family(family, now)) else { continue };
             if before.kind != family.kind {
-                self.first.push(Gone::family(key, before, false));
+                self.removals_before.push(SeriesRemoval::family(key, before, false));
                 continue;
             }
             let gone = Arc::new(before.series.without(&family.series));
-            let before = groups::Family { series: gone, ..before };
-            self.last.push(Gone::family(key, before, false));
+            let before = groups::GroupFamily { series: gone, ..before };
+            self.removals_after.push(SeriesRemoval::family(key, before, false));
         }
     }
 }
 
 /// Notes that a family of the index is pushed again, if it has the same series.
-fn renew(before: &mut groups::Family, family: &Family, content: &Content, now: Nanos) -> bool {
+fn renew(
+    before: &mut groups::GroupFamily,
+    family: &PushFamily,
+    content: &Content,
+    now: Nanos,
+) -> bool {
     let is_same =
         before.name == family.name && before.kind == family.kind && before.series == family.series;
     if is_same {
@@ -287,28 +298,32 @@ fn renew(before: &mut groups::Family, family: &Family, content: &Content, now: N
     is_same
 }
 
-/// A family as the index has it.
-fn indexed(family: &Family, now: Nanos) -> groups::Family {
-    let Family { name, kind, series, .. } = family;
-    groups::Family { name: name.clone(), kind: *kind, time: now, series: Arc::clone(series) }
+/// Converts a family of a push to a family of the index.
+fn to_group_family(family: &PushFamily, now: Nanos) -> groups::GroupFamily {
+    let PushFamily { name, kind, series, .. } = family;
+    groups::GroupFamily { name: name.clone(), kind: *kind, time: now, series: Arc::clone(series) }
 }
 
-/// That time, later.
+/// Returns the time that is `ttl` later.
 pub(super) fn after(now: Nanos, ttl: Duration) -> Nanos {
     now.saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX))
 }
 
-/// Does as much as is left of the operations. `None` if there is more to do.
-fn step_gone(list: &mut Vec<Gone>, intake: &mut Intake, left: &mut usize) -> Option<()> {
-    while let Some(gone) = list.first_mut() {
-        gone.step(intake, left)?;
+/// Removes series until no operations are left. `None` if some series remain.
+fn step_removals(
+    list: &mut Vec<SeriesRemoval>,
+    intake: &mut Intake,
+    left: &mut usize,
+) -> Option<()> {
+    while let Some(removal) = list.first_mut() {
+        removal.step(intake, left)?;
         list.remove(0);
     }
     Some(())
 }
 
-impl Gone {
-    fn family(key: &Key, family: groups::Family, keeps: bool) -> Self {
+impl SeriesRemoval {
+    fn family(key: &Key, family: groups::GroupFamily, keeps: bool) -> Self {
         Self { key: key.clone(), name: family.name, series: family.series, at: 0, keeps }
     }
 
@@ -324,7 +339,7 @@ impl Gone {
         while let Some((own, next)) = self.series.next(self.at) {
             *left = left.checked_sub(1)?;
             full_labels(&self.key, own, &mut labels);
-            // A segment that cannot be changed refuses what comes as well, which is reported.
+            // A segment that cannot be changed also refuses values, which is reported.
             let _ = match self.keeps {
                 true => intake.hide_grouped(&self.name, &labels),
                 false => intake.remove_grouped(&self.name, &labels),
@@ -335,27 +350,37 @@ impl Gone {
     }
 }
 
-impl Coming {
-    /// `spots` are those of the group for the form of the content.
+impl PendingValues {
+    /// `spots` are the group's spots for the form of the content.
     fn new(key: Key, content: Content, options: Options, spots: Option<Spots>) -> Self {
-        let (place, new, absent) = (Place::default(), Vec::new(), Vec::new());
-        Self { key, content, options, number: 0, place, new, spots, has_found: false, absent }
+        let (position, destinations, absent) = (SeriesPosition::default(), Vec::new(), Vec::new());
+        Self {
+            key,
+            content,
+            options,
+            number: 0,
+            position,
+            destinations,
+            spots,
+            has_new_spots: false,
+            absent,
+        }
     }
 
     fn step(
         &mut self,
         intake: &mut Intake,
         refusals: &Refusals,
-        outcome: &mut Outcome,
+        outcome: &mut UpdateOutcome,
         left: &mut usize,
     ) -> Option<()> {
         let (key, families) = (Arc::clone(&self.key), Arc::clone(&self.content.families));
         let (named, mut labels) = ((&key, &*families), Vec::new());
         let form = self.content.form.clone();
-        let known = form.as_ref().map_or(&[][..], |form| form.known());
+        let known = form.as_ref().map_or(&[][..], |form| form.destinations());
         let ahead = known.iter().enumerate().skip(self.number).take(AHEAD);
         ahead.for_each(|(number, series)| self.prefetch(number, series));
-        while self.number < self.content.values.held.len() {
+        while self.number < self.content.values.series.len() {
             *left = left.checked_sub(1)?;
             if let Some(series) = known.get(self.number + AHEAD) {
                 self.prefetch(self.number + AHEAD, series);
@@ -370,7 +395,7 @@ impl Coming {
             self.number += 1;
         }
         if let Some(form) = form {
-            form.know(std::mem::take(&mut self.new));
+            form.set_destinations(std::mem::take(&mut self.destinations));
         }
         Some(())
     }
@@ -385,29 +410,29 @@ impl Coming {
     /// Takes the value of the next series at its spot. Returns true if that changed the series.
     fn take_at_spot(&self, series: &Destination, intake: &Intake) -> Option<bool> {
         let (handle, spots) = (series.handle.as_ref()?, self.spots.as_ref()?);
-        let family = self.content.families.at(series.place.family)?;
-        let held = self.content.values.held.get(self.number)?;
-        let (mode, spot) = (self.mode(family, held)?, spots.get(self.number));
+        let family = self.content.families.at(series.position.family)?;
+        let value = self.content.values.series.get(self.number)?;
+        let (mode, spot) = (self.mode(family, value)?, spots.get(self.number));
         let take = |given: &Given<'_>| intake.take_at(handle, spot, given, mode);
-        Some(self.content.values.with_given(family.kind, held, take))
+        Some(self.content.values.with_given(family.kind, value, take))
     }
 
-    /// Takes the value of the next series in the usual way. A form says where the series is, unless
-    /// it is new. `labels` is memory for its labels.
+    /// Takes the value of the next series in the usual way. A form knows the position of the
+    /// series, unless the form is new. `labels` is memory for the labels.
     fn take_next<'a>(
         &mut self,
         series: Option<&Destination>,
-        (key, families): (&'a Key, &'a Families),
+        (key, families): (&'a Key, &'a PushFamilies),
         labels: &mut Vec<(&'a str, &'a str)>,
         intake: &mut Intake,
         refusals: &Refusals,
-        outcome: &mut Outcome,
+        outcome: &mut UpdateOutcome,
     ) {
-        let place = series.map_or(self.place, |series| series.place);
-        let Some((family, own, [place, next])) = families.series(place) else { return };
-        let Some(held) = self.content.values.held.get(self.number) else { return };
+        let position = series.map_or(self.position, |series| series.position);
+        let Some((family, own, [position, next])) = families.series(position) else { return };
+        let Some(value) = self.content.values.series.get(self.number) else { return };
         full_labels(key, own, labels);
-        match self.take(intake, family, labels, held) {
+        match self.take(intake, family, labels, value) {
             Ok(()) => outcome.taken += 1,
             Err(refused) => {
                 let why = intake.explain(refused);
@@ -417,42 +442,42 @@ impl Coming {
                 let mut is_there = false;
                 values::read(intake, &family.name, labels, |_| is_there = true);
                 if !is_there {
-                    forget(&mut self.absent, &family.name, own);
+                    note_absent(&mut self.absent, &family.name, own);
                 }
             }
         }
-        let has_mode = || self.mode(family, held).is_some();
+        let has_mode = || self.mode(family, value).is_some();
         let has_spot = series.is_none_or(|series| series.handle.is_some() && has_mode());
         if has_spot && let Some(mut spots) = self.spots.take() {
-            let (metric, count) = (metric_of(family), self.content.values.held.len());
-            self.content.values.with_given(family.kind, held, |given| {
+            let (metric, count) = (metric_of(family), self.content.values.series.len());
+            self.content.values.with_given(family.kind, value, |given| {
                 let located = intake.locate(metric, labels, given, Mode::Set);
                 if let Some((_, spot)) = located
                     && spot != spots.get(self.number)
                 {
                     spots.set(self.number, spot, count);
-                    self.has_found = true;
+                    self.has_new_spots = true;
                 }
                 if series.is_none() {
                     let handle = intake.handle(metric, labels, given, Mode::Set);
-                    self.new.push(Destination { place, handle });
+                    self.destinations.push(Destination { position, handle });
                 }
             });
             self.spots = Some(spots);
         }
-        self.place = next;
+        self.position = next;
     }
 
-    fn settling(self) -> Settling {
+    fn into_index_update(self) -> IndexUpdate {
         let id = self.options.id.filter(|_| self.options.adds());
-        let spots = self.spots.filter(|_| self.has_found);
-        Settling { key: self.key, id, spots, absent: self.absent }
+        let spots = self.spots.filter(|_| self.has_new_spots);
+        IndexUpdate { key: self.key, id, spots, absent: self.absent }
     }
 
-    /// How a value changes its series. `None` if that depends on the value there.
-    fn mode(&self, family: &Family, held: &Held) -> Option<Mode> {
+    /// The mode in which a value changes its series. `None` if it depends on the current value.
+    fn mode(&self, family: &PushFamily, value: &SeriesValue) -> Option<Mode> {
         let is_plain =
-            matches!(family.kind, Kind::Gauge | Kind::Untyped) && !is_total(family, held);
+            matches!(family.kind, Kind::Gauge | Kind::Untyped) && !is_total(family, value);
         match self.options.gauges {
             _ if !self.options.adds() => Some(Mode::Set),
             _ if !is_plain => Some(Mode::Add),
@@ -465,59 +490,59 @@ impl Coming {
     fn take(
         &self,
         intake: &mut Intake,
-        family: &Family,
+        family: &PushFamily,
         labels: &[(&str, &str)],
-        held: &Held,
+        value: &SeriesValue,
     ) -> Result<(), Refused> {
         let metric = metric_of(family);
-        let Some(mode) = self.mode(family, held) else {
-            return self.bounded(intake, (metric, labels), (family.kind, held));
+        let Some(mode) = self.mode(family, value) else {
+            return self.bounded(intake, (metric, labels), (family.kind, value));
         };
-        self.content.values.with_given(family.kind, held, |given| {
-            intake.take(metric, labels, given, mode, held.start)
+        self.content.values.with_given(family.kind, value, |given| {
+            intake.take(metric, labels, given, mode, value.start)
         })
     }
 
-    /// Sets a value to the lesser or the greater one of the pushed one and the one that is there.
+    /// Sets a value to the lesser or the greater of the pushed value and the current value.
     fn bounded(
         &self,
         intake: &mut Intake,
         (metric, labels): (Metric<'_>, &[(&str, &str)]),
-        (kind, held): (Kind, &Held),
+        (kind, value): (Kind, &SeriesValue),
     ) -> Result<(), Refused> {
         let is_max = self.options.gauges == Gauges::Max;
-        let there = values::number(intake, metric.name, labels);
-        self.content.values.with_given(kind, held, |given| {
-            let merged = |value: f64| match there {
-                Some(there) if is_max => there.max(value),
-                Some(there) => there.min(value),
-                None => value,
+        let current = values::number(intake, metric.name, labels);
+        self.content.values.with_given(kind, value, |given| {
+            let merged = |number: f64| match current {
+                Some(current) if is_max => current.max(number),
+                Some(current) => current.min(number),
+                None => number,
             };
             let given = match *given {
                 Given::Gauge(value) => Given::Gauge(merged(value)),
                 Given::Unknown(value) => Given::Unknown(merged(value)),
                 other => other,
             };
-            intake.take(metric, labels, &given, Mode::Set, held.start)
+            intake.take(metric, labels, &given, Mode::Set, value.start)
         })
     }
 }
 
 /// Whether a value without a type is a total by its name, as in
 /// [`types::class`](crate::types::class).
-fn is_total(family: &Family, held: &Held) -> bool {
-    let is_count = held.value >= 0.0 && held.value.is_finite();
+fn is_total(family: &PushFamily, value: &SeriesValue) -> bool {
+    let is_count = value.value >= 0.0 && value.value.is_finite();
     family.kind == Kind::Untyped && family.name.ends_with("_total") && is_count
 }
 
 /// The metric of a family, as an intake takes it.
-fn metric_of(family: &Family) -> Metric<'_> {
-    let Family { name, help, unit, .. } = family;
+fn metric_of(family: &PushFamily) -> Metric<'_> {
+    let PushFamily { name, help, unit, .. } = family;
     Metric { help, unit, grouped: true, ..Metric::new(name) }
 }
 
-impl Times {
-    fn set(self, intake: &mut Intake, outcome: &mut Outcome) {
+impl GroupTimes {
+    fn set(self, intake: &mut Intake, outcome: &mut UpdateOutcome) {
         let mut labels = Vec::new();
         full_labels(&self.key, &[], &mut labels);
         // The intake of the thread has the source of what it took before.
@@ -539,8 +564,8 @@ impl Times {
     }
 }
 
-/// Notes a series that is not there.
-fn forget(absent: &mut Vec<(Arc<str>, SeriesSet)>, name: &Arc<str>, labels: &[u8]) {
+/// Notes a series that does not exist.
+fn note_absent(absent: &mut Vec<(Arc<str>, SeriesSet)>, name: &Arc<str>, labels: &[u8]) {
     match absent.last_mut().filter(|(last, _)| last == name) {
         Some((_, series)) => _ = series.insert(labels),
         None => {
@@ -551,8 +576,8 @@ fn forget(absent: &mut Vec<(Arc<str>, SeriesSet)>, name: &Arc<str>, labels: &[u8
     }
 }
 
-impl Settling {
-    fn settle(self, groups: &mut Groups, outcome: &Outcome) {
+impl IndexUpdate {
+    fn apply(self, groups: &mut Groups, outcome: &UpdateOutcome) {
         for (name, series) in self.absent {
             groups.forget(&self.key, &name, &series);
         }
@@ -569,8 +594,8 @@ impl Settling {
     }
 }
 
-impl Outcome {
-    /// What the client is told of series that were not taken.
+impl UpdateOutcome {
+    /// The text of the response about refused series.
     pub(super) fn fault(&self) -> Option<String> {
         let (name, refused) = self.first.as_ref()?;
         let all = self.taken + self.refused;
@@ -588,8 +613,8 @@ impl Outcome {
     }
 }
 
-/// All labels of a series, by name: those of the group, its own, and an empty `instance` if there
-/// is none.
+/// Fills `labels` with all labels of a series, by name: the group's labels, its own, and an empty
+/// `instance` if there is none.
 pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'a str, &'a str)>) {
     labels.clear();
     labels.extend(packed::unpack(key).chain(packed::unpack(own)));
@@ -602,5 +627,5 @@ pub(super) fn full_labels<'a>(key: &'a [u8], own: &'a [u8], labels: &mut Vec<(&'
 /// How many series a step changes, in about 100 us.
 const OPERATIONS: usize = 256;
 
-/// The number of series from the one that is taken at its spot to the one that is prefetched.
+/// The number of series from the current series to the series that is prefetched.
 const AHEAD: usize = 12;
