@@ -46,7 +46,7 @@ use rate_limits::RateLimits;
 use refusals::Refusals;
 use series_cache::SeriesCache;
 pub use settings::Options;
-use write::Families;
+use write::MetadataCache;
 
 /// The inputs, in the order in which a 404 names their routes. A new one is a folder, and a row.
 pub static LIST: &[Row] = &[
@@ -80,8 +80,8 @@ pub struct Shared {
     pub options: Options,
     /// What was taken and refused.
     pub refusals: Refusals,
-    /// What senders of remote write 1.0 say of families.
-    families: Families,
+    /// The metadata of families from senders of remote write 1.0.
+    metadata: MetadataCache,
     /// Keeps scrapes and replacements of groups apart.
     pub gate: Gate,
     /// The permits of requests that need much memory.
@@ -111,7 +111,7 @@ impl Shared {
             options,
             rules,
             refusals,
-            families: Families::default(),
+            metadata: MetadataCache::default(),
             gate: Gate::default(),
             permits: MemoryPermits::default(),
             push,

@@ -1,7 +1,7 @@
-//! How lines of text become values of the daemon's families.
+//! Converts lines of text to values of the daemon's families.
 //!
-//! A histogram or a summary that a `# TYPE` line announced is taken as a whole, when its last line
-//! has come. All other samples are taken line by line.
+//! A histogram or a summary with a `# TYPE` line is taken as a whole, after its last line. All
+//! other samples are taken line by line.
 
 use std::borrow::Cow;
 use std::cell::RefMut;
@@ -18,27 +18,27 @@ use crate::requests::Context;
 use crate::series_cache::{self, NameType, SeriesCache, TimedValue};
 use crate::{Inputs, types};
 
-/// What the parameters of a request add to its lines.
+/// The parameters of a request, which add to its lines.
 #[derive(Debug, Default)]
-pub(super) struct Extra {
+pub(super) struct ImportParameters {
     /// The time of lines without one.
     pub(super) timestamp_ms: Option<i64>,
-    /// Labels that all series get; they replace those of the same name.
+    /// Labels that all series get; they replace labels of the same name.
     pub(super) labels: Vec<(String, String)>,
 }
 
-/// What was read of a text.
+/// The lines of a text: the families that are being gathered, and the state between lines.
 pub(super) struct Lines {
     families: Families,
-    part: Part,
+    state: LineState,
 }
 
-/// What changes from line to line.
-struct Part {
+/// The state between lines.
+struct LineState {
     format: TextFormat,
-    extra: Extra,
-    /// The family that was announced last.
-    family: Announced,
+    parameters: ImportParameters,
+    /// The family of the last `# HELP`, `# TYPE` or `# UNIT` line.
+    family: FamilyHeader,
     /// Whether its samples are gathered.
     is_whole: bool,
     /// The number of the last line with a sample.
@@ -46,20 +46,20 @@ struct Part {
     buckets: Vec<(f64, f64)>,
     /// The exemplars of the value that is being taken.
     exemplars: Vec<Exemplar>,
-    kept: Kept,
+    cached_type: CachedType,
 }
 
-/// The type of the last sample that was not announced. It holds until a family is made.
+/// The type of the last sample without a `# TYPE` line. It is valid until a family is made.
 #[derive(Default)]
-struct Kept {
+struct CachedType {
     name: String,
     families: u64,
     series_type: SeriesType,
 }
 
-/// A family that was announced.
+/// A family with its `# HELP`, `# TYPE` and `# UNIT` lines.
 #[derive(Default)]
-struct Announced {
+struct FamilyHeader {
     name: String,
     kind: FamilyType,
     help: String,
@@ -67,7 +67,7 @@ struct Announced {
 }
 
 /// A few lines, for which the intake is borrowed.
-pub(super) struct Step<'t> {
+pub(super) struct ImportStep<'t> {
     families: &'t mut Families,
     taker: Taker<'t>,
 }
@@ -80,11 +80,11 @@ struct Taker<'t> {
     cache: RefMut<'t, SeriesCache>,
     moment: Moment,
     outcome: &'t mut RequestOutcome,
-    part: &'t mut Part,
+    state: &'t mut LineState,
 }
 
 /// A value of a series, with its time and its start.
-struct Valued<'v> {
+struct SeriesSample<'v> {
     given: Given<'v>,
     mode: Mode,
     timestamp_ms: Option<i64>,
@@ -98,38 +98,38 @@ struct Exemplar {
     timestamp_ms: Option<i64>,
 }
 
-/// Why a line was not taken.
+/// The reason why a line was not taken: a word, and a text.
 type Fault = (&'static str, String);
 
 /// A histogram or a summary with more is refused: it is taken in one step.
 const LIMITS: Limits = Limits { samples: 20_000, bytes: 8 << 20 };
 
 impl Lines {
-    pub(super) fn new(format: TextFormat, extra: Extra) -> Self {
-        let part = Part {
+    pub(super) fn new(format: TextFormat, parameters: ImportParameters) -> Self {
+        let state = LineState {
             format,
-            extra,
-            family: Announced::default(),
+            parameters,
+            family: FamilyHeader::default(),
             is_whole: false,
             line: 0,
             buckets: Vec::new(),
             exemplars: Vec::new(),
-            kept: Kept::default(),
+            cached_type: CachedType::default(),
         };
-        Self { families: Families::new(format, LIMITS), part }
+        Self { families: Families::new(format, LIMITS), state }
     }
 
     /// Begins to take a few lines.
-    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
-        let Self { families, part } = self;
+    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> ImportStep<'t> {
+        let Self { families, state } = self;
         let (inputs, intake) = (context.inputs, context.intake());
         let (cache, moment, outcome) =
             (inputs.import_cache(), Moment::now(), &mut *context.outcome);
-        Step { families, taker: Taker { inputs, intake, cache, moment, outcome, part } }
+        ImportStep { families, taker: Taker { inputs, intake, cache, moment, outcome, state } }
     }
 }
 
-impl Visitor for Step<'_> {
+impl Visitor for ImportStep<'_> {
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {
         self.taker.known(line, number)
@@ -145,64 +145,65 @@ impl Visitor for Step<'_> {
         };
         match &item {
             Item::Sample(sample) => {
-                let part = &self.taker.part;
-                if part.is_whole && !part.family.has(&sample.name.to_cow()) {
+                let state = &self.taker.state;
+                if state.is_whole && !state.family.has(&sample.name.to_cow()) {
                     self.finish();
                 }
-                self.taker.part.line = sample.line;
-                if !self.taker.part.is_whole {
+                self.taker.state.line = sample.line;
+                if !self.taker.state.is_whole {
                     return self.taker.sample(sample);
                 }
             }
             Item::Help { name, text } => {
                 self.announce(*name);
-                self.taker.part.family.help = text.to_cow().into_owned();
+                self.taker.state.family.help = text.to_cow().into_owned();
             }
             Item::Unit { name, unit } => {
                 self.announce(*name);
-                self.taker.part.family.unit = (*unit).to_owned();
+                self.taker.state.family.unit = (*unit).to_owned();
             }
             Item::Type { name, kind } => {
                 self.announce(*name);
-                self.taker.part.family.kind = *kind;
-                self.taker.part.is_whole = is_whole(*kind);
+                self.taker.state.family.kind = *kind;
+                self.taker.state.is_whole = is_whole(*kind);
             }
             _ => return,
         }
         // Its help may come before its type.
         let taker = &mut self.taker;
         if let Err(error) = self.families.push(&item, |family| taker.family(family)) {
-            let line = taker.part.line;
+            let line = taker.state.line;
             let what = format_args!("text: line {line} or the comments after it: {error}");
             taker.outcome.refuse("family", what);
         }
     }
 }
 
-impl Step<'_> {
+impl ImportStep<'_> {
     /// Takes the histograms and summaries that were gathered.
     pub(super) fn finish(&mut self) {
         let taker = &mut self.taker;
         self.families.finish(|family| taker.family(family));
-        taker.part.is_whole = false;
+        taker.state.is_whole = false;
     }
 
     /// Begins a family, unless it has begun.
     fn announce(&mut self, name: Text<'_>) {
-        if name != *self.taker.part.family.name {
+        if name != *self.taker.state.family.name {
             self.finish();
-            self.taker.part.family =
-                Announced { name: name.to_cow().into_owned(), ..Default::default() };
+            self.taker.state.family =
+                FamilyHeader { name: name.to_cow().into_owned(), ..Default::default() };
         }
     }
 }
 
-/// The type of samples of this name that was not announced.
-fn unannounced(intake: &mut Intake, name: &str) -> NameType {
+/// The type of the daemon's family of this name, for samples without a `# TYPE` line.
+fn existing_name_type(intake: &mut Intake, name: &str) -> NameType {
     NameType { series_type: types::existing_type(intake, name), has_help: false }
 }
 
-/// Where the name and the labels end that a line begins with. The last brace of a line ends them.
+/// The end of the name and the labels at the beginning of a line. The last brace of a line ends
+/// them.
 fn series_end(line: &[u8]) -> Option<usize> {
     let brace = line.iter().rposition(|byte| *byte == b'}').map(|at| at + 1);
     brace.or_else(|| line.iter().position(|byte| *byte == b' '))
@@ -213,7 +214,7 @@ fn is_whole(kind: FamilyType) -> bool {
     matches!(kind, FamilyType::Histogram | FamilyType::GaugeHistogram | FamilyType::Summary)
 }
 
-impl Announced {
+impl FamilyHeader {
     /// Whether a sample of this name belongs to the family.
     fn has(&self, name: &str) -> bool {
         let Some(suffix) = name.strip_prefix(&*self.name) else { return false };
@@ -243,9 +244,9 @@ impl Taker<'_> {
     /// Takes a line of a series that is known. Returns false for any other line.
     #[inline]
     fn known(&mut self, line: &str, number: u64) -> bool {
-        let Self { inputs, intake, cache, moment, outcome, part } = self;
+        let Self { inputs, intake, cache, moment, outcome, state } = self;
         let (shared, cache) = (inputs.shared(), &mut **cache);
-        if part.is_whole || !part.extra.labels.is_empty() {
+        if state.is_whole || !state.parameters.labels.is_empty() {
             return false;
         }
         let is_end = |rest: &[u8]| rest.first() == Some(&b' ');
@@ -255,19 +256,19 @@ impl Taker<'_> {
         let Some((value, timestamp_ms)) = line.get(end..).and_then(value_and_time) else {
             return false;
         };
-        let is_current = match part.family.type_of(cache.name(series)) {
+        let is_current = match state.family.type_of(cache.name(series)) {
             Some(kind) => cache.series(series).is_some_and(|known| known.has_type(kind)),
             None => {
                 let version = [intake.version(), 0];
-                cache.is_current(series, version, |name| unannounced(intake, name))
+                cache.is_current(series, version, |name| existing_name_type(intake, name))
             }
         };
         let Some(known) = cache.series(series).filter(|_| is_current) else { return false };
-        let timestamp_ms = timestamp_ms.or(part.extra.timestamp_ms);
+        let timestamp_ms = timestamp_ms.or(state.parameters.timestamp_ms);
         let timed_value = TimedValue { value, timestamp_ms, start_ms: None };
         let is_taken = shared.take_known(intake, known, timed_value, moment);
         if is_taken {
-            part.line = number;
+            state.line = number;
             outcome.count_taken(1);
         }
         is_taken
@@ -278,19 +279,19 @@ impl Taker<'_> {
         &mut self,
         sample: &TextSample<'_, '_>,
         name: &str,
-        family: &Announced,
+        family: &FamilyHeader,
         labels: &mut [(&str, &str)],
     ) {
         let (shared, bytes) = (self.inputs.shared(), sample.encoded.as_bytes());
         let is_plain =
-            self.part.format == TextFormat::Prometheus && self.part.extra.labels.is_empty();
+            self.state.format == TextFormat::Prometheus && self.state.parameters.labels.is_empty();
         if !is_plain || shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
-        // The type that it has now that its family is there.
+        // The type of the name, now that its family exists.
         let version = [self.intake.version(), 0];
-        let announced = family.type_of(name);
-        let kind = announced.unwrap_or_else(|| unannounced(&mut self.intake, name));
+        let declared = family.type_of(name);
+        let kind = declared.unwrap_or_else(|| existing_name_type(&mut self.intake, name));
         let Some(sample_type) = types::lasting_type(kind.series_type, name, labels, sample.value)
         else {
             return;
@@ -299,18 +300,18 @@ impl Taker<'_> {
         if let Some(located) = self.intake.locate(self.inputs.metric(name), labels, &given, mode) {
             let known =
                 series_cache::KnownSeries { located, series_type: kind.series_type, sample_type };
-            // The next text may announce another type, or none.
-            let version = if announced.is_some() { [u64::MAX; 2] } else { version };
+            // The next text may declare another type, or none.
+            let version = if declared.is_some() { [u64::MAX; 2] } else { version };
             self.cache.keep(bytes, (name, kind, version), known);
         }
     }
 
-    /// Takes a sample that stands for itself.
+    /// Takes a sample that is a metric of its own.
     fn sample(&mut self, sample: &TextSample<'_, '_>) {
         let name = sample.name.to_cow();
-        let family = std::mem::take(&mut self.part.family);
+        let family = std::mem::take(&mut self.state.family);
         // The start of a counter comes after its value, so it is known too late.
-        if !(self.part.format == TextFormat::OpenMetrics && family.has_start(&name)) {
+        if !(self.state.format == TextFormat::OpenMetrics && family.has_start(&name)) {
             let mut few = [("", ""); FEW_LABELS];
             let texts: Vec<(Cow<'_, str>, Cow<'_, str>)>;
             let mut many = Vec::new();
@@ -326,7 +327,7 @@ impl Taker<'_> {
             };
             self.single(sample, &name, &family, labels);
         }
-        self.part.family = family;
+        self.state.family = family;
     }
 
     /// Takes a sample with these labels.
@@ -334,7 +335,7 @@ impl Taker<'_> {
         &mut self,
         sample: &TextSample<'_, '_>,
         name: &str,
-        family: &Announced,
+        family: &FamilyHeader,
         labels: &mut [(&str, &str)],
     ) {
         let (kind, help, unit) = match family.has(name) {
@@ -343,39 +344,39 @@ impl Taker<'_> {
         };
         let series_type = match kind {
             Some(kind) => types::series_type(kind),
-            None => self.kept(name),
+            None => self.cached_type(name),
         };
         let has_bound = labels.iter().any(|label| label.0 == "le");
         let sample_type = types::sample_type(series_type, name, has_bound, sample.value);
         let (given, mode) = types::given(sample_type, sample.value);
         let timestamp_ms = sample.timestamp_ms;
-        let valued = Valued { given, mode, timestamp_ms, start_ms: None };
-        self.part.exemplars.clear();
+        let series_sample = SeriesSample { given, mode, timestamp_ms, start_ms: None };
+        self.state.exemplars.clear();
         if let Some(exemplar) = &sample.exemplar {
             let owned = |text: Text<'_>| text.to_cow().into_owned();
             let labels = exemplar.labels.iter();
-            self.part.exemplars.push(Exemplar {
+            self.state.exemplars.push(Exemplar {
                 labels: labels.map(|label| (owned(label.name), owned(label.value))).collect(),
                 value: exemplar.value,
                 timestamp_ms: exemplar.timestamp_ms,
             });
         }
-        if self.series(name, help, unit, labels, &valued) {
+        if self.series(name, help, unit, labels, &series_sample) {
             self.keep(sample, name, family, labels);
         }
     }
 
-    /// The type of samples of this name that was not announced. Samples of a name come together.
-    fn kept(&mut self, name: &str) -> SeriesType {
-        let kept = &mut self.part.kept;
-        if kept.name != name || kept.families != self.intake.usage().families {
-            kept.name.clear();
-            kept.name.push_str(name);
-            kept.series_type = types::existing_type(&mut self.intake, name);
-            // The look has taken in the families that others made.
-            kept.families = self.intake.usage().families;
+    /// The type of samples of this name without a `# TYPE` line. Samples of a name come together.
+    fn cached_type(&mut self, name: &str) -> SeriesType {
+        let cached_type = &mut self.state.cached_type;
+        if cached_type.name != name || cached_type.families != self.intake.usage().families {
+            cached_type.name.clear();
+            cached_type.name.push_str(name);
+            cached_type.series_type = types::existing_type(&mut self.intake, name);
+            // The lookup has read the families of other threads.
+            cached_type.families = self.intake.usage().families;
         }
-        kept.series_type
+        cached_type.series_type
     }
 
     /// Takes the metrics of a family that was gathered.
@@ -384,39 +385,40 @@ impl Taker<'_> {
             return;
         }
         for metric in family.metrics() {
-            let mut buckets = std::mem::take(&mut self.part.buckets);
-            let valued = valued(metric.value(), &mut buckets).map(|given| Valued {
-                given,
-                mode: match family.kind() {
-                    FamilyType::GaugeHistogram => Mode::Set,
-                    _ => Mode::Follow,
-                },
-                timestamp_ms: metric.timestamp_ms(),
-                start_ms: metric.created_ms(),
-            });
+            let mut buckets = std::mem::take(&mut self.state.buckets);
+            let series_sample =
+                convert_value(metric.value(), &mut buckets).map(|given| SeriesSample {
+                    given,
+                    mode: match family.kind() {
+                        FamilyType::GaugeHistogram => Mode::Set,
+                        _ => Mode::Follow,
+                    },
+                    timestamp_ms: metric.timestamp_ms(),
+                    start_ms: metric.created_ms(),
+                });
             let mut labels: Vec<_> = metric.labels().collect();
-            self.part.exemplars.clear();
+            self.state.exemplars.clear();
             if let MetricValue::Histogram(histogram) = metric.value() {
                 let found = histogram.buckets().filter_map(|bucket| bucket.exemplar);
-                self.part.exemplars.extend(found.map(|exemplar| Exemplar {
+                self.state.exemplars.extend(found.map(|exemplar| Exemplar {
                     labels: exemplar.labels().map(|(a, b)| (a.to_owned(), b.to_owned())).collect(),
                     value: exemplar.value,
                     timestamp_ms: exemplar.timestamp_ms,
                 }));
             }
-            match valued {
-                Ok(valued) => {
+            match series_sample {
+                Ok(series_sample) => {
                     let (name, help, unit) = (family.name(), family.help(), family.unit());
-                    self.series(name, help, unit, &mut labels, &valued);
+                    self.series(name, help, unit, &mut labels, &series_sample);
                 }
                 Err(what) => {
                     let display = SeriesDisplay { name: family.name(), labels: &labels };
-                    let line = self.part.line;
+                    let line = self.state.line;
                     let what = format_args!("text: up to line {line}: {display}: {what}");
                     self.outcome.refuse("family", what);
                 }
             }
-            self.part.buckets = buckets;
+            self.state.buckets = buckets;
         }
     }
 
@@ -427,23 +429,23 @@ impl Taker<'_> {
         help: &str,
         unit: &str,
         labels: &mut [(&str, &str)],
-        valued: &Valued<'_>,
+        series_sample: &SeriesSample<'_>,
     ) -> bool {
-        let extra = std::mem::take(&mut self.part.extra);
+        let parameters = std::mem::take(&mut self.state.parameters);
         let order = Order::Strict;
         let metric = Metric { help, unit, exemplars: true, order, ..self.inputs.metric(name) };
-        let timestamp_ms = valued.timestamp_ms.or(extra.timestamp_ms);
-        let is_taken = if extra.labels.is_empty() {
-            self.put(metric, labels, valued, timestamp_ms)
+        let timestamp_ms = series_sample.timestamp_ms.or(parameters.timestamp_ms);
+        let is_taken = if parameters.labels.is_empty() {
+            self.put(metric, labels, series_sample, timestamp_ms)
         } else {
             let is_own =
-                |label: &&(&str, &str)| extra.labels.iter().all(|(name, _)| name != label.0);
+                |label: &&(&str, &str)| parameters.labels.iter().all(|(name, _)| name != label.0);
             let mut all: Vec<(&str, &str)> = labels.iter().filter(is_own).copied().collect();
-            all.extend(extra.labels.iter().map(|(name, value)| (&**name, &**value)));
+            all.extend(parameters.labels.iter().map(|(name, value)| (&**name, &**value)));
             all.sort_unstable();
-            self.put(metric, &all, valued, timestamp_ms)
+            self.put(metric, &all, series_sample, timestamp_ms)
         };
-        self.part.extra = extra;
+        self.state.parameters = parameters;
         is_taken
     }
 
@@ -452,20 +454,20 @@ impl Taker<'_> {
         &mut self,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        valued: &Valued<'_>,
+        series_sample: &SeriesSample<'_>,
         timestamp_ms: Option<i64>,
     ) -> bool {
-        let taken = self.take(metric, labels, valued, timestamp_ms);
+        let taken = self.take(metric, labels, series_sample, timestamp_ms);
         match taken {
             Ok(()) => {
                 self.outcome.count_taken(1);
                 self.exemplify(metric.name, labels);
             }
             Err((reason, ref what)) => {
-                let line = self.part.line;
+                let line = self.state.line;
                 let display = SeriesDisplay { name: metric.name, labels };
                 let is_whole =
-                    matches!(valued.given, Given::Histogram { .. } | Given::Summary { .. });
+                    matches!(series_sample.given, Given::Histogram { .. } | Given::Summary { .. });
                 let place = if is_whole { "up to line" } else { "line" };
                 self.outcome
                     .refuse(reason, format_args!("text: {place} {line}: {display}: {what}"));
@@ -476,7 +478,7 @@ impl Taker<'_> {
 
     /// Keeps the exemplars of the value that was taken.
     fn exemplify(&mut self, name: &str, labels: &[(&str, &str)]) {
-        for exemplar in self.part.exemplars.drain(..) {
+        for exemplar in self.state.exemplars.drain(..) {
             let own = exemplar.labels.iter().map(|(name, value)| (&**name, &**value));
             let own: Vec<(&str, &str)> = own.collect();
             let time = exemplar.timestamp_ms.and_then(types::timestamp);
@@ -489,13 +491,14 @@ impl Taker<'_> {
         &mut self,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        valued: &Valued<'_>,
+        series_sample: &SeriesSample<'_>,
         timestamp_ms: Option<i64>,
     ) -> Result<(), Fault> {
         let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
-        let start = valued.start_ms.and_then(types::timestamp);
+        let start = series_sample.start_ms.and_then(types::timestamp);
         let metric = Metric { time: timestamp_ms.map(types::sample_time), ..metric };
-        let taken = shared.take(intake, metric, labels, &valued.given, valued.mode, start);
+        let taken =
+            shared.take(intake, metric, labels, &series_sample.given, series_sample.mode, start);
         taken.map_err(|refused| (refused.reason(), intake.explain(refused).to_string()))
     }
 }
@@ -515,8 +518,8 @@ fn few_labels<'r, 's>(
 /// This number of labels needs no memory of the heap.
 const FEW_LABELS: usize = 16;
 
-/// A histogram or a summary as the intake takes it.
-fn valued<'b>(
+/// Converts a histogram or a summary to the form that the intake takes.
+fn convert_value<'b>(
     value: MetricValue<'_>,
     buckets: &'b mut Vec<(f64, f64)>,
 ) -> Result<Given<'b>, &'static str> {

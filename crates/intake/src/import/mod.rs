@@ -9,13 +9,13 @@ mod lines;
 use quipu_wire::remote::exposition::text::{Options, Stream, TextFormat, Visitor};
 
 use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result};
-use lines::{Extra, Lines};
+use lines::{ImportParameters, Lines};
 use quipu_client::exposition::text_format;
 use quipu_client::media::Media;
 use quipu_http::{Query, Request};
 
 /// The names of the parameters.
-const TAKES: [&str; 2] = ["timestamp", "extra_label"];
+const PARAMETERS: [&str; 2] = ["timestamp", "extra_label"];
 
 /// A request with text to import.
 pub struct ImportRequest {
@@ -28,10 +28,10 @@ impl BodyInput for ImportRequest {
     const INPUT: Input = Input::named("import");
 
     fn new(_: &Inputs, request: &Request) -> Result<Self> {
-        let extra = Extra::of(&Query::only(request, &TAKES)?)?;
+        let parameters = ImportParameters::from_query(&Query::only(request, &PARAMETERS)?)?;
         let format = format(request);
         let stream = Some(Stream::new(Options::new(format)));
-        Ok(Self { stream, lines: Lines::new(format, extra) })
+        Ok(Self { stream, lines: Lines::new(format, parameters) })
     }
 
     fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool> {
@@ -43,7 +43,7 @@ impl BodyInput for ImportRequest {
                 stream.visit(text, &mut step);
             }
         })?;
-        // Of a body that is cut, the last line and the last family are, too.
+        // If a body is truncated, so are its last line and its last family.
         if has_ended && let Some(stream) = stream.take() {
             stream.finish(|item| step.item(item));
             step.finish();
@@ -57,28 +57,28 @@ fn format(request: &Request) -> TextFormat {
     text_format(Media::from_headers(request.headers()))
 }
 
-impl Extra {
-    /// The parameters: `timestamp`, in milliseconds since 1970, for lines without a time, and
+impl ImportParameters {
+    /// Reads the parameters: `timestamp`, in milliseconds since 1970, for lines without a time, and
     /// `extra_label=name=value`.
-    fn of(query: &Query) -> Result<Self, String> {
-        let mut extra = Self::default();
-        if let Some(given) = query.one("timestamp") {
-            let parsed = given.parse().map_err(|error| {
+    fn from_query(query: &Query) -> Result<Self, String> {
+        let mut parameters = Self::default();
+        if let Some(timestamp) = query.one("timestamp") {
+            let parsed = timestamp.parse().map_err(|error| {
                 format!(
                     "timestamp cannot be read: {error}; give a whole number of milliseconds since \
                      1970"
                 )
             })?;
-            extra.timestamp_ms = Some(parsed);
+            parameters.timestamp_ms = Some(parsed);
         }
         let labels = query.iter().filter(|(name, _)| *name == "extra_label");
         for (_, label) in labels {
             let pair = label.split_once('=').filter(|(name, _)| !name.is_empty());
             let (name, value) = pair
                 .ok_or_else(|| format!("extra_label cannot be read: {label:?}; give name=value"))?;
-            extra.labels.retain(|(other, _)| other != name);
-            extra.labels.push((name.to_owned(), value.to_owned()));
+            parameters.labels.retain(|(other, _)| other != name);
+            parameters.labels.push((name.to_owned(), value.to_owned()));
         }
-        Ok(extra)
+        Ok(parameters)
     }
 }

@@ -16,7 +16,7 @@ use points::{Points, Unit};
 use quipu_http::{Query, Request, Response};
 
 /// The names of the parameters of both versions. Only the precision counts.
-const TAKES: [&str; 9] =
+const PARAMETERS: [&str; 9] =
     ["precision", "bucket", "consistency", "db", "org", "orgID", "p", "rp", "u"];
 
 /// A request with lines.
@@ -32,8 +32,8 @@ impl BodyInput for InfluxRequest {
     const INPUT: Input = Input::named("influx");
 
     fn new(_: &Inputs, request: &Request) -> Result<Self> {
-        let query = Query::only(request, &TAKES)?;
-        let unit = Unit::of(query.one("precision").unwrap_or_default())?;
+        let query = Query::only(request, &PARAMETERS)?;
+        let unit = Unit::from_precision(query.one("precision").unwrap_or_default())?;
         Ok(Self { lines: InfluxLineBuffer::new(MAX_LINE), points: Points::new(unit) })
     }
 
@@ -42,15 +42,15 @@ impl BodyInput for InfluxRequest {
         let begun = context.begun;
         let mut step = points.step(context);
         let has_ended = body.each(begun, |bytes| lines.push(bytes, |cut| step.take(cut)))?;
-        // Of a body that is cut, the last line is, too.
+        // If a body is truncated, so is its last line.
         if has_ended {
             lines.finish(|cut| step.take(cut));
         }
         Ok(has_ended)
     }
 
-    /// A refusal as InfluxDB has it: the text under the names that clients of its versions look
-    /// for.
+    /// A refusal in the form of InfluxDB: the text under the names that clients of its versions
+    /// read.
     fn refuse(_: Option<&Self>, _: &Inputs, mut refusal: Refusal) -> Response {
         let is_json = refusal.status == StatusCode::BAD_REQUEST;
         if is_json {
@@ -69,7 +69,7 @@ impl BodyInput for InfluxRequest {
 
 impl Unit {
     /// The unit of a `precision`; nanoseconds if the text is empty.
-    fn of(precision: &str) -> Result<Self, String> {
+    fn from_precision(precision: &str) -> Result<Self, String> {
         Ok(match precision {
             "" | "n" | "ns" => Self::Fraction(1_000_000),
             "u" | "us" | "\u{b5}" => Self::Fraction(1_000),

@@ -1,4 +1,4 @@
-//! How points of lines become values of the daemon's families.
+//! Converts points of lines to values of the daemon's families.
 
 use std::borrow::Cow;
 use std::cell::RefMut;
@@ -21,7 +21,7 @@ pub(super) enum Unit {
     Multiple(i64),
 }
 
-/// What was read of a body.
+/// The state between the lines of a body.
 pub(super) struct Points {
     unit: Unit,
     now_ms: i64,
@@ -32,11 +32,11 @@ pub(super) struct Points {
 }
 
 /// A few lines, for which the intake is borrowed.
-pub(super) struct Step<'t> {
+pub(super) struct InfluxStep<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
     outcome: &'t mut RequestOutcome,
-    part: &'t mut Points,
+    points: &'t mut Points,
 }
 
 impl Points {
@@ -45,18 +45,18 @@ impl Points {
     }
 
     /// Begins to take a few lines.
-    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
+    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> InfluxStep<'t> {
         let (inputs, intake, outcome) = (context.inputs, context.intake(), &mut *context.outcome);
-        Step { inputs, intake, outcome, part: self }
+        InfluxStep { inputs, intake, outcome, points: self }
     }
 }
 
-impl Step<'_> {
+impl InfluxStep<'_> {
     /// Takes whole lines.
     pub(super) fn take(&mut self, cut: Cut<'_>) {
         let Cut::Lines(lines) = cut else {
-            self.part.lines += 1;
-            let line = self.part.lines;
+            self.points.lines += 1;
+            let line = self.points.lines;
             let what = format_args!("influx: line {line} is longer than 64 KiB");
             return self.outcome.refuse("line_too_long", what);
         };
@@ -64,16 +64,16 @@ impl Step<'_> {
             match read {
                 Ok(point) => self.point(&point),
                 Err(error) => {
-                    let (reason, error) = (error.reason().as_str(), error.after(self.part.lines));
+                    let (reason, error) = (error.reason().as_str(), error.after(self.points.lines));
                     self.outcome.refuse(reason, format_args!("{error}"));
                 }
             }
         }
-        self.part.lines += lines.iter().filter(|byte| **byte == b'\n').count() as u64;
+        self.points.lines += lines.iter().filter(|byte| **byte == b'\n').count() as u64;
     }
 
     fn point(&mut self, point: &InfluxPoint<'_>) {
-        let time = point.time.map_or(Some(self.part.now_ms), |time| self.part.unit.to_ms(time));
+        let time = point.time.map_or(Some(self.points.now_ms), |time| self.points.unit.to_ms(time));
         let measurement = escaped(point.measurement.to_cow());
         let tags: Vec<_> =
             point.tags().map(|(name, value)| (escaped(name.to_cow()), value.to_cow())).collect();
@@ -83,8 +83,8 @@ impl Step<'_> {
         labels.reverse();
         labels.sort_by_key(|label| label.0);
         labels.dedup_by_key(|label| label.0);
-        // What no field could count with is refused once: a line may have thousands of fields, and
-        // each of them would read all labels.
+        // A fault of all fields is refused once: a line may have thousands of fields, and each of
+        // them would read all labels.
         let limits = self.intake.limits();
         let refused = match () {
             () if labels.len() > limits.labels => Some(Refused::Labels),
@@ -99,7 +99,7 @@ impl Step<'_> {
         }
         for (field, value) in point.fields() {
             let field = field.to_cow();
-            let mut name = std::mem::take(&mut self.part.name);
+            let mut name = std::mem::take(&mut self.points.name);
             name.clear();
             name.push_str(&measurement);
             if field != "value" {
@@ -107,7 +107,7 @@ impl Step<'_> {
                 push_escaped(&mut name, &field);
             }
             self.field(&name, &labels, value, time);
-            self.part.name = name;
+            self.points.name = name;
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_times_are_those_of_prometheus() {
+    fn names_and_times_are_converted_for_prometheus() {
         for (from, to) in
             [("cpu_load", "cpu_load"), ("1.a-b", "_1_a_b"), ("\u{e9} x", "__x"), ("a--b", "a__b")]
         {

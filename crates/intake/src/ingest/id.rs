@@ -1,4 +1,4 @@
-//! How the id of a message becomes a name and labels.
+//! Splits the id of a message into a name and labels.
 //!
 //! | id | name | labels |
 //! |---|---|---|
@@ -22,7 +22,7 @@ const MOST_BYTES: usize = 64 << 10;
 /// Calls the function with the name and the labels.
 ///
 /// # Errors
-/// What is wrong with the id.
+/// The fault of the id.
 pub(super) fn split<T>(
     id: &[u8],
     then: impl FnOnce(&str, &[(&str, &str)]) -> T,
@@ -49,7 +49,7 @@ pub(super) fn split<T>(
     Ok(then(&name, &[]))
 }
 
-/// Reads an id as the text format has it.
+/// Reads an id in the syntax of the text format.
 fn braces<T>(id: &str, then: impl FnOnce(&str, &[(&str, &str)]) -> T) -> Result<T, &'static str> {
     const WRONG: &str = "the id is not of the form name{label=\"value\"}";
     // An id is one line.
@@ -74,22 +74,22 @@ fn braces<T>(id: &str, then: impl FnOnce(&str, &[(&str, &str)]) -> T) -> Result<
 mod tests {
     use super::*;
 
-    fn shown(id: &str) -> Result<String, &'static str> {
+    fn display(id: &str) -> Result<String, &'static str> {
         split(id.as_bytes(), |name, labels| format!("{name} {labels:?}"))
     }
 
     #[test]
     fn ids_become_names_and_labels() {
         let with = |name: &str| Ok(format!("{name} [(\"a\", \"1\"), (\"b\", \"x y\")]"));
-        assert_eq!(shown("b=x y,name=hits.x,a=1"), with("hits.x"));
-        assert_eq!(shown("hits{a=\"1\",b=\"x y\"}"), with("hits"));
-        assert_eq!(shown("{\"web.hits\",a=\"1\",b=\"x y\"}"), with("web.hits"));
-        assert_eq!(shown("hits"), Ok("hits []".into()));
-        assert_eq!(shown("web.api.hits"), Ok("web_api_hits []".into()));
-        assert_eq!(shown("hits{}"), Ok("hits []".into()));
-        assert_eq!(shown("a=b"), Ok("a=b []".into()));
+        assert_eq!(display("b=x y,name=hits.x,a=1"), with("hits.x"));
+        assert_eq!(display("hits{a=\"1\",b=\"x y\"}"), with("hits"));
+        assert_eq!(display("{\"web.hits\",a=\"1\",b=\"x y\"}"), with("web.hits"));
+        assert_eq!(display("hits"), Ok("hits []".into()));
+        assert_eq!(display("web.api.hits"), Ok("web_api_hits []".into()));
+        assert_eq!(display("hits{}"), Ok("hits []".into()));
+        assert_eq!(display("a=b"), Ok("a=b []".into()));
         for wrong in ["", "hits{a}", "{a=\"1\"}", "#}", "a 1\nb{}"] {
-            assert!(shown(wrong).is_err(), "{wrong}");
+            assert!(display(wrong).is_err(), "{wrong}");
         }
         assert!(split(b"\xff", |_, _| ()).is_err());
     }

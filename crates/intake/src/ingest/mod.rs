@@ -18,7 +18,7 @@ use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result, STEP};
 use options::Options;
 use quipu_http::Request;
 use quipu_process::text::cut;
-use timer::{AT_ONCE, Batch};
+use timer::{PendingTimer, VALUES_PER_LOOK};
 
 /// A request with messages.
 pub struct IngestRequest {
@@ -27,8 +27,8 @@ pub struct IngestRequest {
     timers: Shape,
     /// The number of messages so far.
     messages: u64,
-    /// A timer that is being taken.
-    batch: Option<Batch>,
+    /// A timer of which some values are not observed yet.
+    pending_timer: Option<PendingTimer>,
     /// Whether the decoder may hold messages.
     holds: bool,
     /// Whether the decoder has all of the body.
@@ -42,9 +42,9 @@ const PIECE: usize = 4 << 10;
 /// After how many messages a step looks at the time.
 const MESSAGES_PER_LOOK: u32 = 16;
 
-/// How the taking of messages goes on.
+/// The next step after some messages.
 #[derive(PartialEq)]
-enum Next {
+enum NextStep {
     /// The decoder may hold more, for the next step.
     Messages,
     /// The decoder needs more of the body.
@@ -53,7 +53,7 @@ enum Next {
     End,
 }
 
-/// Why a message is refused.
+/// The reason why a message is refused: a word, and a text.
 type Fault = (&'static str, String);
 
 impl BodyInput for IngestRequest {
@@ -62,13 +62,13 @@ impl BodyInput for IngestRequest {
     const IS_REPEATABLE: bool = false;
 
     fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
-        let Options { format, kind, framing, timers } = Options::of(request)?;
+        let Options { format, kind, framing, timers } = Options::from_request(request)?;
         Ok(Self {
             decoder: format.decoder(kind, framing).limit(inputs.shared().options.common.body_bytes),
             arena: Arena::new(),
             timers,
             messages: 0,
-            batch: None,
+            pending_timer: None,
             holds: false,
             has_all: false,
         })
@@ -79,8 +79,8 @@ impl BodyInput for IngestRequest {
             self.fill(body)?;
         }
         let next = self.take(context);
-        self.holds = next == Next::Messages;
-        Ok(next == Next::End || next == Next::Bytes && self.has_all)
+        self.holds = next == NextStep::Messages;
+        Ok(next == NextStep::End || next == NextStep::Bytes && self.has_all)
     }
 }
 
@@ -100,28 +100,28 @@ impl IngestRequest {
     }
 
     /// Takes messages that the decoder holds, until the time of the step is over.
-    fn take(&mut self, context: &mut Context<'_>) -> Next {
-        let Self { decoder, arena, timers, messages, batch, .. } = self;
+    fn take(&mut self, context: &mut Context<'_>) -> NextStep {
+        let Self { decoder, arena, timers, messages, pending_timer, .. } = self;
         let mut intake = context.intake();
         let Context { inputs, outcome, begun } = context;
-        if let Some(timer) = batch {
+        if let Some(timer) = pending_timer {
             match timer.step(inputs, &mut intake, timers, *begun) {
-                Ok(false) => return Next::Messages,
+                Ok(false) => return NextStep::Messages,
                 Ok(true) => outcome.count_taken(1),
                 Err(fault) => refuse(outcome, *messages, timer.position, fault),
             }
-            *batch = None;
+            *pending_timer = None;
         }
         let mut count = 0;
         loop {
             count += 1;
             if count % MESSAGES_PER_LOOK == 0 && begun.elapsed() >= STEP {
-                return Next::Messages;
+                return NextStep::Messages;
             }
             let position = decoder.position();
             let mut guard = arena.guard();
             let message = match decoder.next(&guard.scope()) {
-                Ok(None) => return Next::Bytes,
+                Ok(None) => return NextStep::Bytes,
                 Ok(Some(message)) => message,
                 Err(error) => {
                     *messages += 1;
@@ -131,14 +131,14 @@ impl IngestRequest {
                     if decoder.position() > position {
                         continue;
                     }
-                    return Next::End;
+                    return NextStep::End;
                 }
             };
             *messages += 1;
             let taken = match metric(&message) {
-                Ok(Message::BatchTimer(timer)) if timer.values.len() > AT_ONCE => {
-                    *batch = Some(Batch::new(&timer, position));
-                    return Next::Messages;
+                Ok(Message::BatchTimer(timer)) if timer.values.len() > VALUES_PER_LOOK => {
+                    *pending_timer = Some(PendingTimer::new(&timer, position));
+                    return NextStep::Messages;
                 }
                 Ok(message) => take(inputs, &mut intake, &message, timers),
                 Err(fault) => Err(fault),
@@ -155,7 +155,7 @@ fn refuse(outcome: &mut RequestOutcome, message: u64, position: u64, (reason, wh
     outcome.refuse(reason, format_args!("message {message}, at byte {position}: {what}"));
 }
 
-/// The metric that a message has.
+/// Returns the metric of a message.
 fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     match message {
         Message::MetricUnion(union) => union.to_metric().ok_or_else(|| {
@@ -166,7 +166,7 @@ fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     }
 }
 
-/// Takes a message: all of it or, if a value of a timer is not a number, what comes before.
+/// Takes a message: all of it or, if a value of a timer is not a number, the values before it.
 fn take(
     inputs: &Inputs,
     intake: &mut Intake,

@@ -1,4 +1,4 @@
-//! The parameters of `/ingest`: format, kind and framing of the messages, and what timers become.
+//! The parameters of `/ingest`: format, kind and framing of the messages, and the shape of timers.
 
 use std::time::Duration;
 
@@ -10,18 +10,18 @@ use crate::refusal::{Refusal, Result};
 use quipu_client::media::Media;
 use quipu_http::{Query, Request};
 
-/// How the messages of a request are read, and what becomes of them.
+/// The format of the messages of a request, and the shape of their timers.
 #[derive(Debug)]
 pub(super) struct Options {
     pub(super) format: AnyFormat,
     pub(super) kind: Kind,
     pub(super) framing: Framing,
-    /// What the values of timers are counted in.
+    /// The shape that counts the values of timers.
     pub(super) timers: Shape,
 }
 
 /// The names of the parameters.
-const TAKES: [&str; 4] = ["format", "message", "framing", "timers"];
+const PARAMETERS: [&str; 4] = ["format", "message", "framing", "timers"];
 
 /// The formats that content types name.
 const TYPES: [(&str, &str); 12] = [
@@ -48,8 +48,8 @@ const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 impl Options {
     /// Reads the parameters and the content type.
-    pub(super) fn of(request: &Request) -> Result<Self> {
-        let query = Query::only(request, &TAKES)?;
+    pub(super) fn from_request(request: &Request) -> Result<Self> {
+        let query = Query::only(request, &PARAMETERS)?;
         let format = match query.one("format") {
             Some(name) => AnyFormat::named(name).ok_or_else(|| {
                 let all: Vec<_> = AnyFormat::all().map(|format| format.name()).collect();
@@ -84,12 +84,12 @@ impl Options {
 }
 
 fn by_content_type(request: &Request) -> Result<AnyFormat> {
-    let given = Media::from_headers(request.headers()).name();
-    let found = TYPES.iter().find(|(name, _)| given.eq_ignore_ascii_case(name));
+    let media = Media::from_headers(request.headers()).name();
+    let found = TYPES.iter().find(|(name, _)| media.eq_ignore_ascii_case(name));
     found.and_then(|(_, format)| AnyFormat::named(format)).ok_or_else(|| {
         let types: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();
         let what = format!(
-            "the content type {given:?} names no format; add ?format=NAME, or send one of {}",
+            "the content type {media:?} names no format; add ?format=NAME, or send one of {}",
             types.join(", ")
         );
         Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)

@@ -1,4 +1,4 @@
-//! The values of a large timer, which are observed in several steps.
+//! A large timer, whose values are observed in several steps.
 
 use std::time::Instant;
 
@@ -9,20 +9,21 @@ use super::{Fault, id};
 use crate::Inputs;
 use crate::requests::STEP;
 
-/// A timer that is being taken.
-pub(super) struct Batch {
+/// A timer of which some values are not observed yet.
+pub(super) struct PendingTimer {
     id: Vec<u8>,
     values: Vec<f64>,
     /// How many values were observed.
     taken: usize,
-    /// Where its message begins.
+    /// The position of its message in the body.
     pub(super) position: u64,
 }
 
-/// The values that are observed between two looks at the time. A timer with more is a batch.
-pub(super) const AT_ONCE: usize = 64;
+/// The values that are observed between two looks at the time. A timer with more values takes
+/// several steps.
+pub(super) const VALUES_PER_LOOK: usize = 64;
 
-impl Batch {
+impl PendingTimer {
     /// A timer of a message that begins at this byte.
     pub(super) fn new(timer: &BatchTimer<'_>, position: u64) -> Self {
         Self { id: timer.id.to_vec(), values: timer.values.to_vec(), taken: 0, position }
@@ -31,7 +32,7 @@ impl Batch {
     /// Observes values until the time of the step is over. Returns whether these were all.
     ///
     /// # Errors
-    /// Why a value is refused. What came before it stays.
+    /// The reason why a value is refused. The values before it stay.
     pub(super) fn step(
         &mut self,
         inputs: &Inputs,
@@ -42,7 +43,7 @@ impl Batch {
         let Self { id, values, taken, .. } = self;
         let taken = id::split(id, |name, labels| {
             let metric = Metric { shape: Some(timers), ..inputs.metric(name) };
-            for values in values[*taken..].chunks(AT_ONCE) {
+            for values in values[*taken..].chunks(VALUES_PER_LOOK) {
                 for value in values {
                     let given = Given::Observation { value: *value, weight: 1.0 };
                     inputs.shared().take(intake, metric, labels, &given, Mode::Add, None)?;

@@ -17,17 +17,17 @@ pub(super) enum Encoding {
     Json,
 }
 
-/// How the media types of gRPC begin.
+/// The beginning of the media types of gRPC.
 const GRPC: &str = "application/grpc";
 /// The media types, in the order of the encodings.
 const TYPES: [&str; 2] = ["application/x-protobuf", "application/json"];
 
 impl Encoding {
-    /// The encoding of a request, from its `Content-Type`.
+    /// Reads the encoding of a request from its `Content-Type`.
     ///
     /// # Errors
     /// The type is not supported.
-    pub(super) fn of(request: &Request) -> Result<Self> {
+    pub(super) fn from_request(request: &Request) -> Result<Self> {
         let media = Media::from_headers(request.headers());
         if media.is(TYPES[0]) {
             Ok(Self::Protobuf)
@@ -44,8 +44,8 @@ impl Encoding {
         }
     }
 
-    /// The response to a request whose points were taken, but for those that were refused. Without
-    /// these, a message is a warning.
+    /// The response to a request whose points were taken, except for refused points. Without
+    /// refused points, the message is a warning.
     pub(super) fn success(self, refused: u64, message: &str) -> Response {
         let is_plain = refused == 0 && message.is_empty();
         let body = match self {
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn responses_are_those_of_the_protocol() {
+    fn responses_have_the_encoding_of_the_protocol() {
         let body = |response: Response| response.into_body();
         assert_eq!(body(Encoding::Protobuf.success(0, "")), b""[..]);
         assert_eq!(

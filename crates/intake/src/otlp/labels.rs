@@ -12,7 +12,7 @@ use std::ops::Range;
 use quipu::intake::{Limits, Refused};
 use quipu_wire::remote::{Attribute, AttributeValue, Instrumentation};
 
-use super::points::Rejected;
+use super::points::PointError;
 use super::values;
 use quipu_translate::otlp::{INSTANCE, NAME, NAMESPACE, Translation};
 
@@ -95,15 +95,15 @@ impl Labels {
     /// If nothing is left of a key, or a limit is exceeded.
     pub(super) fn add(
         &mut self,
-        rules: Rules<'_>,
+        rules: LabelRules<'_>,
         attributes: &[Attribute<'_>],
         is_wanted: impl Fn(&str) -> bool,
-    ) -> Result<(), Rejected> {
+    ) -> Result<(), PointError> {
         let first = (self.pairs.len(), self.texts.len());
         let mut collided = false;
         let wanted = attributes.iter().filter(|(key, _)| *key != "__name__" && is_wanted(key));
         if wanted.clone().count() > rules.limits.labels {
-            return Err(Rejected::Intake(Refused::Labels));
+            return Err(PointError::Intake(Refused::Labels));
         }
         for attribute in wanted.clone() {
             let (name, value) = rules.translate(*attribute)?;
@@ -124,23 +124,23 @@ impl Labels {
     }
 }
 
-/// How attributes become labels. The limits hold before anything is copied: what a request has of
-/// a label is copied for each of its points.
+/// The translation of attributes to labels, and its limits. Limits are checked before a label is
+/// copied, because each label of a request is copied for each of its points.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Rules<'l> {
+pub(super) struct LabelRules<'l> {
     pub(super) translation: Translation,
     pub(super) limits: &'l Limits,
 }
 
-impl Rules<'_> {
+impl LabelRules<'_> {
     /// The label of an attribute.
     fn translate<'a>(
         self,
         (key, value): Attribute<'a>,
-    ) -> Result<(Cow<'a, str>, Cow<'a, str>), Rejected> {
-        let name = self.translation.label(key).ok_or_else(|| Rejected::key(key))?;
+    ) -> Result<(Cow<'a, str>, Cow<'a, str>), PointError> {
+        let name = self.translation.label(key).ok_or_else(|| PointError::key(key))?;
         if name.len() > self.limits.name_bytes {
-            return Err(Rejected::Intake(Refused::LabelName));
+            return Err(PointError::Intake(Refused::LabelName));
         }
         Ok((name, self.text(&value)?))
     }
@@ -150,7 +150,7 @@ impl Rules<'_> {
     }
 }
 
-/// What the points of a resource have in common.
+/// The common part of the points of a resource.
 #[derive(Debug, Default)]
 pub(super) struct Target {
     pub(super) job: String,
@@ -163,14 +163,14 @@ pub(super) struct Target {
 
 impl Target {
     /// # Errors
-    /// If nothing is left of a key, or a limit is exceeded. Attributes that exceed the limits of
-    /// `target_info` alone leave it out.
+    /// If a key is empty after translation, or a limit is exceeded. If only the labels of
+    /// `target_info` exceed the limits, it is omitted.
     pub(super) fn read(
         &mut self,
         attributes: &[Attribute<'_>],
-        rules: Rules<'_>,
+        rules: LabelRules<'_>,
         promote: &[String],
-    ) -> Result<(), Rejected> {
+    ) -> Result<(), PointError> {
         self.job.clear();
         self.instance.clear();
         self.promoted.clear();
@@ -185,7 +185,7 @@ impl Target {
         }
         let is_wanted = |key: &str| ![NAME, NAMESPACE, INSTANCE].contains(&key);
         match self.info.add(rules, attributes, is_wanted) {
-            Err(Rejected::Intake(_)) => self.info.clear(),
+            Err(PointError::Intake(_)) => self.info.clear(),
             other => other?,
         }
         if !self.info.is_empty() {
@@ -195,7 +195,11 @@ impl Target {
     }
 
     /// Reads the job and the instance.
-    fn identify(&mut self, attributes: &[Attribute<'_>], rules: Rules<'_>) -> Result<(), Refused> {
+    fn identify(
+        &mut self,
+        attributes: &[Attribute<'_>],
+        rules: LabelRules<'_>,
+    ) -> Result<(), Refused> {
         let get =
             |wanted| attributes.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
         let namespace = get(NAMESPACE).map(|value| rules.text(value)).transpose()?;
@@ -220,7 +224,7 @@ impl Target {
         }
     }
 
-    /// Adds the labels of the target to those of a series.
+    /// Adds the labels of the target to the labels of a series.
     pub(super) fn add_to(&self, labels: &mut Labels) {
         for (name, value) in self.promoted.iter() {
             if labels.get(name).is_none_or(str::is_empty) {
@@ -235,21 +239,21 @@ impl Target {
     }
 }
 
-/// The labels of a scope, which has none without a name.
+/// Sets the labels of a scope. A scope without a name has none.
 ///
 /// # Errors
 /// If nothing is left of a key, or a limit is exceeded.
-pub(super) fn of_scope(
+pub(super) fn set_scope_labels(
     labels: &mut Labels,
     scope: &Instrumentation<'_, '_>,
-    rules: Rules<'_>,
-) -> Result<(), Rejected> {
+    rules: LabelRules<'_>,
+) -> Result<(), PointError> {
     labels.clear();
     if scope.name.is_empty() {
         return Ok(());
     }
     if scope.attributes.len() > rules.limits.labels {
-        return Err(Rejected::Intake(Refused::Labels));
+        return Err(PointError::Intake(Refused::Labels));
     }
     for (key, value) in scope.attributes {
         let key = format!("otel_scope_{key}");
@@ -283,8 +287,8 @@ mod tests {
         reserved: None,
         bytes_for_series: u64::MAX,
     };
-    const ESCAPED: Rules<'_> =
-        Rules { translation: Translation::UnderscoreEscapingWithSuffixes, limits: &LIMITS };
+    const ESCAPED: LabelRules<'_> =
+        LabelRules { translation: Translation::UnderscoreEscapingWithSuffixes, limits: &LIMITS };
 
     fn shown(labels: &Labels) -> String {
         let pairs: Vec<_> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
@@ -303,10 +307,10 @@ mod tests {
         labels.add(ESCAPED, &attributes, |_| true).unwrap();
         assert_eq!(shown(&labels), "a_b=2;3 x=1");
         labels.clear();
-        let plain = Rules { translation: Translation::NoTranslation, ..ESCAPED };
+        let plain = LabelRules { translation: Translation::NoTranslation, ..ESCAPED };
         labels.add(plain, &attributes, |_| true).unwrap();
         assert_eq!(shown(&labels), "a_b=3 x=1 a.b=2 a-b=");
-        assert_eq!(labels.add(ESCAPED, &text(&[("..", "")]), |_| true), Err(Rejected::key("..")));
+        assert_eq!(labels.add(ESCAPED, &text(&[("..", "")]), |_| true), Err(PointError::key("..")));
     }
 
     #[test]
@@ -335,7 +339,7 @@ mod tests {
 
     #[test]
     fn limits_hold_before_labels_are_copied() {
-        let refused = |refused| Err(Rejected::Intake(refused));
+        let refused = |refused| Err(PointError::Intake(refused));
         let mut labels = Labels::default();
         let mut add = |pairs: &[(&'static str, &'static str)]| {
             labels.clear();
@@ -352,7 +356,7 @@ mod tests {
         let long = "n".repeat(41).leak();
         assert_eq!(add(&[(long, "1")]), refused(Refused::LabelName));
 
-        let mut of_scope = |scope: &str| {
+        let mut set_scope_labels = |scope: &str| {
             let json = format!(
                 r#"{{"resourceMetrics": [{{"scopeMetrics": [{{"scope": {scope}, "metrics": [{{
                     "name": "g", "gauge": {{"dataPoints": [{{}}]}}}}]}}]}}]}}"#
@@ -360,16 +364,16 @@ mod tests {
             let bytes = remote::metrics_request_from_json(json.as_bytes()).unwrap();
             let mut read = Ok(());
             let each = |point: &remote::Point<'_, '_>| {
-                read = super::of_scope(&mut labels, &point.scope, ESCAPED);
+                read = super::set_scope_labels(&mut labels, &point.scope, ESCAPED);
             };
             remote::read_metrics_request(&bytes, each).unwrap();
             read
         };
         let six = [r#"{"key": "a"}"#; 6].join(",");
         let scope = format!(r#"{{"name": "s", "attributes": [{six}]}}"#);
-        assert_eq!(of_scope(&scope), refused(Refused::Labels));
+        assert_eq!(set_scope_labels(&scope), refused(Refused::Labels));
         let long = r#"{"name": "s", "version": "12345678901"}"#;
-        assert_eq!(of_scope(long), refused(Refused::LabelValue));
+        assert_eq!(set_scope_labels(long), refused(Refused::LabelValue));
 
         let mut target = Target::default();
         let long_job = text(&[(NAMESPACE, "12345"), (NAME, "12345")]);

@@ -3,7 +3,7 @@
 //! | file | has |
 //! |---|---|
 //! | `encoding.rs` | the types of requests, and responses |
-//! | `points.rs` | data points as what an intake takes |
+//! | `points.rs` | data points in the form that an intake takes |
 //! | `labels.rs` | labels of resources, scopes and points |
 //! | `values.rs` | values of attributes as texts |
 
@@ -25,14 +25,14 @@ use super::requests::{
     BodyInput, Context, Input, Inputs, Pieces, Refusal, RequestOutcome, Result, STEP,
 };
 use encoding::Encoding;
-use points::{Rejected, Translator};
+use points::{PointError, Translator};
 use quipu_http::{Request, Response};
 use quipu_process::address::Source;
 
 use quipu_translate::otlp::Translation;
 pub use settings::OtlpInputFlags;
 
-/// How points become series.
+/// The options of OTLP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
     /// Whether requests are taken.
@@ -58,34 +58,34 @@ pub struct OtlpRequest {
     /// Once the body is expanded.
     points: Option<Points>,
     translator: Translator,
-    counts: Counts,
+    rejected: RejectedPoints,
 }
 
 /// The refused points of a request, which OTLP reports in its own way.
 #[derive(Debug, Default)]
-struct Counts {
+struct RejectedPoints {
     refused: u64,
-    /// How many of the refused points may be taken later.
-    later: u64,
+    /// The number of refused points that may be taken later.
+    retryable: u64,
     /// The first refusal.
     message: String,
-    /// Points of processes that send the same series at the same time as another one.
+    /// The number of points of processes that send the same series at the same time.
     overlaps: u64,
 }
 
-impl Counts {
-    fn refuse(&mut self, name: &str, rejected: &Rejected) {
+impl RejectedPoints {
+    fn refuse(&mut self, name: &str, error: &PointError) {
         self.refused += 1;
-        self.later += u64::from(is_temporary(rejected));
-        if self.refused <= TOLD {
-            note(&mut self.message, name, rejected);
+        self.retryable += u64::from(is_temporary(error));
+        if self.refused <= LISTED {
+            note(&mut self.message, name, error);
         }
     }
 
-    /// Whether to send the same request again: it has no point that was taken, which would count
-    /// twice, and none that is never taken.
-    fn may_come_again(&self, taken: u64) -> bool {
-        taken == 0 && self.refused > 0 && self.later == self.refused
+    /// Whether the client may repeat the request: none of its points was taken, which would count
+    /// twice, and all of them may be taken later.
+    fn may_be_repeated(&self, taken: u64) -> bool {
+        taken == 0 && self.refused > 0 && self.retryable == self.refused
     }
 }
 
@@ -95,10 +95,10 @@ impl BodyInput for OtlpRequest {
 
     fn new(inputs: &Inputs, request: &Request) -> Result<Self> {
         Ok(Self {
-            encoding: Encoding::of(request)?,
+            encoding: Encoding::from_request(request)?,
             points: None,
             translator: Translator::new(inputs.shared()),
-            counts: Counts::default(),
+            rejected: RejectedPoints::default(),
         })
     }
 
@@ -126,20 +126,20 @@ impl BodyInput for OtlpRequest {
         outcome: &RequestOutcome,
         failed: Option<Box<Refusal>>,
     ) -> Result<Response> {
-        let counts = &self.counts;
+        let rejected = &self.rejected;
         match failed {
             Some(refusal) => Err(refusal),
-            None if counts.may_come_again(outcome.taken()) => {
-                Err(Refusal::unavailable(&counts.message, "1"))
+            None if rejected.may_be_repeated(outcome.taken()) => {
+                Err(Refusal::unavailable(&rejected.message, "1"))
             }
-            None if counts.overlaps > 0 && counts.refused == 0 => {
+            None if rejected.overlaps > 0 && rejected.refused == 0 => {
                 Ok(self.encoding.success(0, OVERLAP))
             }
-            None => Ok(self.encoding.success(counts.refused, &counts.message)),
+            None => Ok(self.encoding.success(rejected.refused, &rejected.message)),
         }
     }
 
-    /// The response in the encoding of the request, which is JSON if it has none.
+    /// The response in the encoding of the request, or in JSON without a known encoding.
     fn refuse(input: Option<&Self>, inputs: &Inputs, mut refusal: Refusal) -> Response {
         let encoding = input.map_or(Encoding::Json, |input| input.encoding);
         if refusal.status == StatusCode::PAYLOAD_TOO_LARGE && encoding == Encoding::Json {
@@ -155,9 +155,10 @@ impl BodyInput for OtlpRequest {
 }
 
 impl OtlpRequest {
-    /// Takes points, until the time of the step is over. Returns whether these were the last.
+    /// Takes points, until the time of the step is over. Returns whether these were the last
+    /// points.
     fn take(&mut self, context: &mut Context<'_>) -> Result<bool> {
-        let Self { points: Some(points), translator, counts, .. } = self else { return Ok(true) };
+        let Self { points: Some(points), translator, rejected, .. } = self else { return Ok(true) };
         let Context { inputs, outcome, begun } = context;
         let mut intake = inputs.intake();
         let mut overlaps = intake.overlaps();
@@ -172,19 +173,19 @@ impl OtlpRequest {
                             outcome.count_taken(1);
                             if intake.overlaps() != overlaps {
                                 overlaps = intake.overlaps();
-                                counts.overlaps += 1;
+                                rejected.overlaps += 1;
                                 inputs.refusals().count_overlap(translator.source());
                             }
                         }
-                        Err(rejected) => {
-                            let rejected = rejected.explained(&intake);
+                        Err(error) => {
+                            let error = error.explained(&intake);
                             let name = point.metric.name;
-                            // Of a duplicate, the client cannot know, and need not change anything.
-                            if !rejected.is_duplicate() {
-                                counts.refuse(name, &rejected);
+                            // The client cannot know of a duplicate, and need not change anything.
+                            if !error.is_duplicate() {
+                                rejected.refuse(name, &error);
                             }
-                            let what = format_args!("{name}: {rejected}");
-                            outcome.omit_from(translator.source(), rejected.reason(), what);
+                            let what = format_args!("{name}: {error}");
+                            outcome.omit_from(translator.source(), error.reason(), what);
                         }
                     },
                     Progress::Nothing => is_time = true,
@@ -205,26 +206,26 @@ impl OtlpRequest {
 }
 
 /// Whether the same point may be taken later.
-fn is_temporary(rejected: &Rejected) -> bool {
+fn is_temporary(error: &PointError) -> bool {
     use Refused::{Families, Full, Series, SourceSeries};
-    matches!(rejected, Rejected::Intake(Families | Full | Series | SourceSeries))
+    matches!(error, PointError::Intake(Families | Full | Series | SourceSeries))
 }
 
 /// Adds a refused point to the message of the response.
-fn note(message: &mut String, name: &str, rejected: &Rejected) {
+fn note(message: &mut String, name: &str, error: &PointError) {
     if !message.is_empty() {
         message.push_str("; ");
     }
     let end = name.char_indices().nth(NAME_CHARS).map_or(name.len(), |(end, _)| end);
     // Writing to a string cannot fail.
-    let _ = write!(message, "{:?}: {rejected}", &name[..end]);
+    let _ = write!(message, "{:?}: {error}", &name[..end]);
 }
 
 /// The warning for processes that send the same series.
 const OVERLAP: &str = "another process sends the same series: set service.instance.id for each \
                        process";
-/// The number of refused points that a response tells about.
-const TOLD: u64 = 3;
+/// The most refused points that a response lists.
+const LISTED: u64 = 3;
 /// The characters of a name that a response repeats.
 const NAME_CHARS: usize = 100;
 /// The most bytes of JSON, which is read in one go: other connections wait meanwhile.
@@ -235,14 +236,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_comes_again_only_if_all_of_it_may_be_taken() {
-        let full = Rejected::Intake(Refused::Full);
-        let mut counts = Counts::default();
-        assert!(!counts.may_come_again(0));
-        counts.refuse("a", &full);
-        counts.refuse("a", &full);
-        assert!(counts.may_come_again(0) && !counts.may_come_again(1));
-        counts.refuse("a", &Rejected::Name);
-        assert!(!counts.may_come_again(0));
+    fn a_request_is_repeated_only_if_all_points_may_be_taken() {
+        let full = PointError::Intake(Refused::Full);
+        let mut rejected = RejectedPoints::default();
+        assert!(!rejected.may_be_repeated(0));
+        rejected.refuse("a", &full);
+        rejected.refuse("a", &full);
+        assert!(rejected.may_be_repeated(0) && !rejected.may_be_repeated(1));
+        rejected.refuse("a", &PointError::Name);
+        assert!(!rejected.may_be_repeated(0));
     }
 }

@@ -1,4 +1,4 @@
-//! Data points as what an intake takes.
+//! Converts data points to the values that an intake takes.
 
 use std::fmt;
 
@@ -9,41 +9,41 @@ use quipu_wire::remote::{
     PointValue, SummaryPoint, Temporality,
 };
 
-use super::labels::{self, Labels, Rules, Target};
+use super::labels::{self, LabelRules, Labels, Target};
 use crate::Shared;
 use quipu_process::address::Source;
 use quipu_process::text::cut;
 use quipu_translate::otlp::Kind;
 
-/// Why a data point was not taken.
+/// The reason why a data point was not taken.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Rejected {
-    /// The intake refused it.
+pub(super) enum PointError {
+    /// The intake refused the point.
     Intake(Refused),
-    /// As above, with what the intake knows of it.
+    /// The intake refused the point, with its explanation.
     Explained(Refused, String),
-    /// Nothing is left of the name of its metric.
+    /// The name of the metric is empty after translation.
     Name,
-    /// Nothing is left of the key of an attribute.
+    /// The key of an attribute is empty after translation.
     Key(String),
-    /// It has no value.
+    /// The point has no value.
     Empty,
-    /// It does not say what it counts from.
+    /// The point lacks its temporality.
     Temporality,
-    /// Its scale is less than -4.
+    /// The scale is less than -4.
     Scale(i32),
-    /// Its buckets do not fit its bounds or its count.
+    /// The buckets do not fit the bounds or the count.
     Buckets,
 }
 
-impl From<Refused> for Rejected {
+impl From<Refused> for PointError {
     fn from(refused: Refused) -> Self {
         Self::Intake(refused)
     }
 }
 
-impl Rejected {
-    /// With what the intake that refused it knows.
+impl PointError {
+    /// Adds the explanation of the intake that refused the point.
     pub(super) fn explained(self, intake: &Intake) -> Self {
         match self {
             Self::Intake(refused @ (Refused::Collision | Refused::Reserved)) => {
@@ -53,7 +53,7 @@ impl Rejected {
         }
     }
 
-    /// Nothing is left of this key.
+    /// The error for a key that is empty after translation.
     pub(super) fn key(key: &str) -> Self {
         Self::Key(cut(key, 100).into())
     }
@@ -63,7 +63,7 @@ impl Rejected {
         *self == Self::Intake(Refused::Duplicate)
     }
 
-    /// A word for it, as the value of a label.
+    /// A word for the error, as the value of a label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Intake(refused) | Self::Explained(refused, _) => refused.reason(),
@@ -77,7 +77,7 @@ impl Rejected {
     }
 }
 
-impl fmt::Display for Rejected {
+impl fmt::Display for PointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Intake(Refused::Senders) => f.write_str(
@@ -85,7 +85,7 @@ impl fmt::Display for Rejected {
                  process",
             ),
             Self::Intake(refused) => refused.fmt(f),
-            Self::Explained(_, why) => f.write_str(why),
+            Self::Explained(_, explanation) => f.write_str(explanation),
             Self::Name => f.write_str("the name has no letter, digit or colon"),
             Self::Key(key) => write!(f, "the key {key:?} of an attribute has no letter or digit"),
             Self::Empty => f.write_str("the data point has no value"),
@@ -100,19 +100,19 @@ impl fmt::Display for Rejected {
     }
 }
 
-/// Translates points, and keeps what consecutive points have in common.
+/// Translates points, and keeps the common parts of consecutive points.
 pub(super) struct Translator {
     shared: &'static Shared,
-    /// The numbers of the resource, the scope and the metric that the fields below are of.
+    /// The numbers of the resource, the scope and the metric of the fields below.
     numbers: [usize; 3],
     target: Target,
     scope: Labels,
     name: String,
     unit: String,
-    /// What is wrong with the resource, the scope or the metric.
-    fault: [Option<Rejected>; 3],
+    /// The faults of the resource, the scope and the metric.
+    faults: [Option<PointError>; 3],
     labels: Labels,
-    /// Those of an exemplar.
+    /// The labels of an exemplar.
     exemplar: Labels,
     buckets: Buckets,
 }
@@ -135,7 +135,7 @@ impl Translator {
             scope: Labels::default(),
             name: String::new(),
             unit: String::new(),
-            fault: [None, None, None],
+            faults: [None, None, None],
             labels: Labels::default(),
             exemplar: Labels::default(),
             buckets: Buckets::default(),
@@ -153,16 +153,18 @@ impl Translator {
         &mut self,
         intake: &mut Intake,
         point: &Point<'_, '_>,
-    ) -> Result<(), Rejected> {
+    ) -> Result<(), PointError> {
         self.describe(intake, point);
-        if let Some(rejected) = self.fault.iter().flatten().next() {
-            return Err(rejected.clone());
+        if let Some(error) = self.faults.iter().flatten().next() {
+            return Err(error.clone());
         }
         let name = &self.name;
         let labels = &mut self.labels;
         labels.clear();
-        let rules =
-            Rules { translation: self.shared.options.otlp.translation, limits: intake.limits() };
+        let rules = LabelRules {
+            translation: self.shared.options.otlp.translation,
+            limits: intake.limits(),
+        };
         labels.add(rules, point.attributes, |_| true)?;
         self.target.add_to(labels);
         self.scope.iter().for_each(|(name, value)| labels.set(name, value));
@@ -184,11 +186,11 @@ impl Translator {
         let start = (mode == Mode::Follow && point.start_ns != 0).then_some(point.start_ns);
         let start = start.map(Timestamp);
         let taken = self.shared.take(intake, metric, &pairs, &given, mode, start);
-        taken.map_err(Rejected::Intake)?;
+        taken.map_err(PointError::Intake)?;
         for exemplar in point.exemplars {
             let Some(value) = exemplar.value else { continue };
             let limits = intake.limits();
-            let rules = Rules { translation: self.shared.options.otlp.translation, limits };
+            let rules = LabelRules { translation: self.shared.options.otlp.translation, limits };
             describe_exemplar(&mut self.exemplar, point, exemplar, rules);
             let labels: Vec<(&str, &str)> = self.exemplar.iter().collect();
             let time = (exemplar.time_ns != 0).then_some(Timestamp(exemplar.time_ns));
@@ -198,18 +200,19 @@ impl Translator {
         Ok(())
     }
 
-    /// Reads what describes the point, where it differs from the point before.
+    /// Reads the resource, the scope and the metric of a point, if they differ from the point
+    /// before.
     fn describe(&mut self, intake: &mut Intake, point: &Point<'_, '_>) {
         let shared = self.shared;
         let translation = shared.options.otlp.translation;
         let numbers = [point.resource.number, point.scope.number, point.metric.number];
         if self.numbers[0] != numbers[0] {
-            let rules = Rules { translation, limits: intake.limits() };
+            let rules = LabelRules { translation, limits: intake.limits() };
             let read =
                 self.target.read(point.resource.attributes, rules, &shared.options.otlp.promote);
-            self.fault[0] = read.err();
+            self.faults[0] = read.err();
             intake.set_source(&Source::Job(&self.target.job));
-            if self.fault[0].is_none() && !self.target.info.is_empty() {
+            if self.faults[0].is_none() && !self.target.info.is_empty() {
                 let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
                 let (help, expiry) = ("Target metadata", shared.options.common.expiry);
                 let metric = Metric { help, expiry, ..Metric::new("target_info") };
@@ -218,28 +221,32 @@ impl Translator {
             }
         }
         if self.numbers[1] != numbers[1] {
-            let rules = Rules { translation, limits: intake.limits() };
-            self.fault[1] = labels::of_scope(&mut self.scope, &point.scope, rules).err();
+            let rules = LabelRules { translation, limits: intake.limits() };
+            self.faults[1] = labels::set_scope_labels(&mut self.scope, &point.scope, rules).err();
         }
         if self.numbers[2] != numbers[2] {
-            self.fault[2] = self.describe_metric(intake.limits(), point).err();
+            self.faults[2] = self.describe_metric(intake.limits(), point).err();
         }
         self.numbers = numbers;
     }
 
-    fn describe_metric(&mut self, limits: &Limits, point: &Point<'_, '_>) -> Result<(), Rejected> {
+    fn describe_metric(
+        &mut self,
+        limits: &Limits,
+        point: &Point<'_, '_>,
+    ) -> Result<(), PointError> {
         let translation = self.shared.options.otlp.translation;
         let (name, unit) = (point.metric.name, point.metric.unit);
         // The translation takes many times their memory.
         if name.len() > limits.name_bytes || unit.len() > limits.name_bytes {
-            return Err(Rejected::Intake(Refused::Name));
+            return Err(PointError::Intake(Refused::Name));
         }
         let kind = match point.value {
             PointValue::Sum { monotonic: true, .. } => Kind::Counter,
             PointValue::Gauge(_) => Kind::Gauge,
             _ => Kind::Other,
         };
-        self.name = translation.metric(name, unit, kind).ok_or(Rejected::Name)?;
+        self.name = translation.metric(name, unit, kind).ok_or(PointError::Name)?;
         self.unit = translation.unit(unit);
         // Formats show the unit of a metric only if its name ends in it.
         let base = self.name.strip_suffix("_total").unwrap_or(&self.name);
@@ -256,7 +263,7 @@ fn describe_exemplar(
     labels: &mut Labels,
     point: &Point<'_, '_>,
     exemplar: &MetricsExemplar<'_>,
-    rules: Rules<'_>,
+    rules: LabelRules<'_>,
 ) {
     labels.clear();
     let attributes = point.exemplar_attributes(exemplar);
@@ -274,8 +281,8 @@ fn describe_exemplar(
     }
 }
 
-/// The characters that the attributes of an exemplar may have: those of the 128 that OpenMetrics
-/// allows which the ids of its trace and its span leave.
+/// The characters that the attributes of an exemplar may have: the 128 characters that OpenMetrics
+/// allows, without the ids of its trace and its span.
 const ATTRIBUTE_CHARACTERS: usize = 128 - ("trace_id".len() + 32 + "span_id".len() + 16);
 
 /// Ends a series. A gauge is removed; a total is kept, for when the series comes back.
@@ -294,8 +301,8 @@ fn end(
 
 impl Buckets {
     /// The value of a point, and how it changes its series.
-    fn given<'b>(&'b mut self, value: &PointValue<'_>) -> Result<(Given<'b>, Mode), Rejected> {
-        let number = |value: Option<Number>| value.map(Number::as_f64).ok_or(Rejected::Empty);
+    fn given<'b>(&'b mut self, value: &PointValue<'_>) -> Result<(Given<'b>, Mode), PointError> {
+        let number = |value: Option<Number>| value.map(Number::as_f64).ok_or(PointError::Empty);
         match *value {
             PointValue::Gauge(value) => Ok((Given::Gauge(number(value)?), Mode::Set)),
             PointValue::Sum { value, monotonic: true, temporality } => {
@@ -315,17 +322,17 @@ impl Buckets {
                 Ok((self.native(&point)?, mode(temporality)?))
             }
             PointValue::Summary(point) => Ok((self.summary(&point), Mode::Follow)),
-            _ => Err(Rejected::Empty),
+            _ => Err(PointError::Empty),
         }
     }
 
-    fn classic(&mut self, point: &HistogramPoint<'_>) -> Result<Given<'_>, Rejected> {
+    fn classic(&mut self, point: &HistogramPoint<'_>) -> Result<Given<'_>, PointError> {
         let HistogramPoint { buckets, bounds, .. } = *point;
         // Without buckets, all values are in one.
         let counts = if buckets.is_empty() { std::slice::from_ref(&point.count) } else { buckets };
         let total = counts.iter().try_fold(0_u64, |sum, count| sum.checked_add(*count));
         if total != Some(point.count) || counts.len() != bounds.len() + 1 {
-            return Err(Rejected::Buckets);
+            return Err(PointError::Buckets);
         }
         let bounds = bounds.iter().copied().chain([f64::INFINITY]);
         self.classic.clear();
@@ -339,11 +346,11 @@ impl Buckets {
         Ok(Given::Histogram { buckets: &self.classic, sum: point.sum.unwrap_or(0.0) })
     }
 
-    fn native(&mut self, point: &ExponentialPoint<'_>) -> Result<Given<'_>, Rejected> {
+    fn native(&mut self, point: &ExponentialPoint<'_>) -> Result<Given<'_>, PointError> {
         const COARSEST: i32 = -4;
         const FINEST: i32 = 8;
         if point.scale < COARSEST {
-            return Err(Rejected::Scale(point.scale));
+            return Err(PointError::Scale(point.scale));
         }
         let schema = point.scale.min(FINEST);
         let merge = point.scale - schema;
@@ -351,7 +358,7 @@ impl Buckets {
             .checked_add(indexed(&mut self.negative, point.negative, merge)?)
             .and_then(|sum| sum.checked_add(point.zero_count));
         if sum != Some(point.count) {
-            return Err(Rejected::Buckets);
+            return Err(PointError::Buckets);
         }
         let threshold = point.zero_threshold;
         let is_threshold = threshold > 0.0 && threshold.is_finite();
@@ -380,16 +387,16 @@ fn indexed(
     out: &mut Vec<(i32, u64)>,
     buckets: ExponentialBuckets<'_>,
     merge: i32,
-) -> Result<u64, Rejected> {
+) -> Result<u64, PointError> {
     out.clear();
     let mut sum = 0_u64;
     for (index, &count) in (i64::from(buckets.offset)..).zip(buckets.counts) {
         if count == 0 {
             continue;
         }
-        sum = sum.checked_add(count).ok_or(Rejected::Buckets)?;
+        sum = sum.checked_add(count).ok_or(PointError::Buckets)?;
         let index = (index >> merge.min(63)) + 1;
-        let index = i32::try_from(index).map_err(|_| Rejected::Buckets)?;
+        let index = i32::try_from(index).map_err(|_| PointError::Buckets)?;
         match out.last_mut() {
             Some((last, total)) if *last == index => *total += count,
             _ => out.push((index, count)),
@@ -398,22 +405,26 @@ fn indexed(
     Ok(sum)
 }
 
-fn mode(temporality: Temporality) -> Result<Mode, Rejected> {
+fn mode(temporality: Temporality) -> Result<Mode, PointError> {
     match temporality {
         Temporality::Cumulative => Ok(Mode::Follow),
         Temporality::Delta => Ok(Mode::Add),
-        _ => Err(Rejected::Temporality),
+        _ => Err(PointError::Temporality),
     }
 }
 
-/// The zero bucket of senders that do not say how wide theirs is, as in Prometheus.
+/// The width of the zero bucket if the sender states none, as in Prometheus.
 const ZERO_THRESHOLD: f64 = 1e-128;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn native(scale: i32, offset: i32, counts: &[u64]) -> Result<(i8, Vec<(i32, u64)>), Rejected> {
+    fn native(
+        scale: i32,
+        offset: i32,
+        counts: &[u64],
+    ) -> Result<(i8, Vec<(i32, u64)>), PointError> {
         let mut point = ExponentialPoint::default();
         (point.scale, point.count) = (scale, counts.iter().sum());
         (point.positive.offset, point.positive.counts) = (offset, counts);
@@ -431,8 +442,8 @@ mod tests {
         assert_eq!(native(10, -5, &[1, 1, 1, 1, 1, 4]), Ok((8, vec![(-1, 1), (0, 4), (1, 4)])));
         assert_eq!(native(i32::MAX, -5, &[1, 1]), Ok((8, vec![(0, 2)])));
         assert_eq!(native(-4, i32::MAX - 1, &[1]), Ok((-4, vec![(i32::MAX, 1)])));
-        assert_eq!(native(-4, i32::MAX, &[1]), Err(Rejected::Buckets));
-        assert_eq!(native(-5, 0, &[1]), Err(Rejected::Scale(-5)));
+        assert_eq!(native(-4, i32::MAX, &[1]), Err(PointError::Buckets));
+        assert_eq!(native(-5, 0, &[1]), Err(PointError::Scale(-5)));
         assert_eq!(native(0, 0, &[]), Ok((0, vec![])));
     }
 
@@ -445,7 +456,7 @@ mod tests {
             match scratch.classic(&point) {
                 Ok(Given::Histogram { buckets, .. }) => Ok(buckets.to_vec()),
                 Ok(other) => panic!("{other:?}"),
-                Err(rejected) => Err(rejected),
+                Err(error) => Err(error),
             }
         };
         let infinity = f64::INFINITY;
@@ -455,8 +466,8 @@ mod tests {
         for wrong in
             [classic(2, &[1, 2], &[0.5]), classic(3, &[1, 2], &[]), classic(3, &[], &[1.0])]
         {
-            assert_eq!(wrong, Err(Rejected::Buckets));
+            assert_eq!(wrong, Err(PointError::Buckets));
         }
-        assert_eq!(classic(0, &[u64::MAX, 1], &[0.5]), Err(Rejected::Buckets));
+        assert_eq!(classic(0, &[u64::MAX, 1], &[0.5]), Err(PointError::Buckets));
     }
 }

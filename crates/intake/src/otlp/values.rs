@@ -1,4 +1,4 @@
-//! Values of attributes as texts, as OpenTelemetry's collector and Prometheus write them: numbers
+//! Values of attributes as texts, in the form of OpenTelemetry's collector and Prometheus: numbers
 //! and lists as JSON, bytes in base64.
 
 use std::borrow::Cow;
@@ -21,11 +21,11 @@ pub(super) fn text<'a>(value: &AttributeValue<'a>, limit: usize) -> Result<Cow<'
     if is_long {
         return Err(Refused::LabelValue);
     }
-    let text = written(value);
+    let text = to_text(value);
     if text.len() > limit { Err(Refused::LabelValue) } else { Ok(text) }
 }
 
-fn written<'a>(value: &AttributeValue<'a>) -> Cow<'a, str> {
+fn to_text<'a>(value: &AttributeValue<'a>) -> Cow<'a, str> {
     match *value {
         AttributeValue::Text(text) => text.into(),
         AttributeValue::Bool(true) => "true".into(),
@@ -42,7 +42,7 @@ fn written<'a>(value: &AttributeValue<'a>) -> Cow<'a, str> {
     }
 }
 
-/// A double as JavaScript writes it.
+/// A double in the format of JavaScript.
 fn double(number: f64) -> String {
     let magnitude = number.abs();
     if number.is_nan() {
@@ -64,7 +64,7 @@ fn write_json(out: &mut String, value: &AttributeValue<'_>, depth: usize) {
         AttributeValue::Nested(encoded) => write_nested(out, encoded, depth + 1),
         AttributeValue::Double(number) if !number.is_finite() => out.push_str("null"),
         AttributeValue::Bool(_) | AttributeValue::Int(_) | AttributeValue::Double(_) => {
-            out.push_str(&written(value))
+            out.push_str(&to_text(value))
         }
         _ => out.push_str("null"),
     }

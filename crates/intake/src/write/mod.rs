@@ -2,12 +2,13 @@
 //!
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec/> and
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>. A request is taken as far as it
-//! is valid. What is not is refused with a 400, which tells the sender not to send it again, or
-//! with a 503 if the state is full; the rest counts, and 2.0 is told how much that is. A request
-//! that is sent again counts once: totals are followed, and other values replace what is there.
+//! is valid. Invalid parts are refused with a 400, which tells the sender not to send them again,
+//! or with a 503 if the state is full. The rest counts, and the response of 2.0 has the numbers. A
+//! request that is sent again counts once: totals are followed, and other values replace the
+//! current values.
 //!
-//! Bodies are compressed with Snappy, as the specification says, or with zstd, as VictoriaMetrics'
-//! agents and other daemons do it.
+//! Bodies are compressed with Snappy, as in the specification, or with zstd, as from agents of
+//! VictoriaMetrics and from other daemons.
 
 mod metadata;
 mod progress;
@@ -24,13 +25,13 @@ use super::requests::{
 use quipu_client::media::Media;
 use quipu_http::{Request, Response};
 
-pub use metadata::Families;
-use progress::{Step, Taking, Written};
+pub use metadata::MetadataCache;
+use progress::{WriteProgress, WriteStep, WrittenCounts};
 
 /// The most bytes of a request before compression, as in Prometheus.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 
-/// The version that the content type names. A type without parameters is 1.0, and so is none.
+/// The version that the content type names; 1.0 for a type without parameters, and without a type.
 fn version(request: &Request) -> Result<WriteVersion> {
     if !request.headers().contains_key(CONTENT_TYPE) {
         return Ok(WriteVersion::One);
@@ -52,7 +53,7 @@ fn unsupported(what: &str) -> Box<Refusal> {
 
 self_cell! {
     /// A request and its reader.
-    struct Reading {
+    struct RequestReader {
         owner: Bytes,
         #[covariant]
         dependent: WriteReader,
@@ -63,8 +64,8 @@ self_cell! {
 pub struct RemoteWriteRequest {
     version: WriteVersion,
     /// Once the body is expanded.
-    reading: Option<Reading>,
-    taking: Taking,
+    reading: Option<RequestReader>,
+    progress: WriteProgress,
 }
 
 /// After how many series and values a step looks at the time.
@@ -76,13 +77,13 @@ impl BodyInput for RemoteWriteRequest {
 
     fn new(_: &Inputs, request: &Request) -> Result<Self> {
         let version = version(request)?;
-        Ok(Self { version, reading: None, taking: Taking::new(version) })
+        Ok(Self { version, reading: None, progress: WriteProgress::new(version) })
     }
 
     fn body(&self, request: &Request, limit: usize) -> Result<Pieces> {
         let coding =
             request.headers().get(CONTENT_ENCODING).map_or(&b"snappy"[..], HeaderValue::as_bytes);
-        let limit = limit.min(MOST_BYTES);
+        let limit = limit.min(MAX_BYTES);
         match coding.trim_ascii() {
             coding if coding.eq_ignore_ascii_case(b"snappy") => {
                 Ok(Pieces::block(request.body(), limit))
@@ -95,20 +96,20 @@ impl BodyInput for RemoteWriteRequest {
     }
 
     fn step(&mut self, body: &mut Pieces, context: &mut Context<'_>) -> Result<bool> {
-        let Self { version, reading, taking } = self;
+        let Self { version, reading, progress } = self;
         let begun = context.begun;
         if reading.is_none() {
             let Some(bytes) = body.gather(begun)? else { return Ok(false) };
-            match Reading::try_new(bytes, |bytes| WriteReader::new(*version, bytes)) {
+            match RequestReader::try_new(bytes, |bytes| WriteReader::new(*version, bytes)) {
                 Ok(opened) => *reading = Some(opened),
                 Err(error) => {
-                    taking.step(context).refuse_request(&error);
+                    progress.step(context).refuse_request(&error);
                     return Ok(true);
                 }
             }
         }
         let Some(reading) = reading else { return Ok(true) };
-        let mut step = taking.step(context);
+        let mut step = progress.step(context);
         reading.with_dependent_mut(|_, reader| {
             loop {
                 let mut work = 0;
@@ -136,7 +137,7 @@ impl BodyInput for RemoteWriteRequest {
         }
         let mut response = outcome.end(None).unwrap_or_else(|refusal| refusal.respond());
         if self.version == WriteVersion::Two {
-            let Written { samples, histograms, exemplars } = self.taking.written();
+            let WrittenCounts { samples, histograms, exemplars } = self.progress.written();
             for (name, count) in
                 [(SAMPLES, samples), (HISTOGRAMS, histograms), (EXEMPLARS, exemplars)]
             {
@@ -148,41 +149,40 @@ impl BodyInput for RemoteWriteRequest {
     }
 }
 
-/// Takes the next entry of a request. Returns how much work that was; `None` if it was the last
-/// one.
-fn take_next(reader: &mut WriteReader<'_>, taking: &mut Step<'_>) -> Option<usize> {
-    let taken = match reader.next_known(|series| taking.find(series)) {
+/// Takes the next entry of a request. Returns the amount of work; `None` after the last entry.
+fn take_next(reader: &mut WriteReader<'_>, progress: &mut WriteStep<'_>) -> Option<usize> {
+    let taken = match reader.next_known(|series| progress.find(series)) {
         Some(Ok(Entry::Known { series, samples, metadata })) => {
-            let taken = taking.known(series, samples, &metadata);
+            let taken = progress.known(series, samples, &metadata);
             if taken == samples.len() {
                 return Some(1 + taken);
             }
             taken
         }
-        entry => return take(entry, 0, taking),
+        entry => return take(entry, 0, progress),
     };
-    take(reader.again(), taken, taking)
+    take(reader.again(), taken, progress)
 }
 
 /// Takes an entry, without the first `taken` samples of a series.
 fn take(
     entry: Option<Result<Entry<'_, '_>, quipu_wire::Error>>,
     taken: usize,
-    taking: &mut Step<'_>,
+    progress: &mut WriteStep<'_>,
 ) -> Option<usize> {
     match entry? {
         Ok(Entry::Series(series)) => {
-            taking.series(&series, taken);
+            progress.series(&series, taken);
             Some(1 + series.samples.len() + series.histograms().count())
         }
         Ok(Entry::Family(family)) => {
-            taking.family(&family);
+            progress.family(&family);
             Some(1)
         }
         // Entry::Skipped, of many fields.
         Ok(_) => Some(WORK_PER_LOOK),
         Err(error) => {
-            taking.refuse_request(&error);
+            progress.refuse_request(&error);
             None
         }
     }
@@ -202,9 +202,9 @@ mod tests {
         let request = b"\x7a\0".repeat(2500);
         for version in [WriteVersion::One, WriteVersion::Two] {
             let mut reader = WriteReader::new(version, &request).unwrap();
-            for part in [2000, 4000] {
+            for progress in [2000, 4000] {
                 assert!(matches!(reader.next(), Some(Ok(Entry::Skipped))));
-                assert_eq!(reader.position(), part);
+                assert_eq!(reader.position(), progress);
             }
             assert!(reader.next().is_none());
         }

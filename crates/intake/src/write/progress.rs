@@ -1,4 +1,4 @@
-//! How the series of a request become values of the daemon's families.
+//! Converts the series of a request to values of the daemon's families.
 
 use std::cell::RefMut;
 use std::sync::Arc;
@@ -10,33 +10,32 @@ use quipu_wire::remote::{
     encode_labels,
 };
 
-use super::metadata::Known;
+use super::metadata::OwnedMetadata;
 use crate::outcome::{RequestOutcome, SeriesDisplay};
 use crate::requests::Context;
 use crate::series_cache::{self, NameType, SeriesCache, TimedValue, Version};
 use crate::types::{self, SampleType};
 use crate::{Inputs, Shared};
 
-/// What a request has brought so far.
-pub(super) struct Taking {
+/// The progress of a request.
+pub(super) struct WriteProgress {
     version: WriteVersion,
-    written: Written,
+    written: WrittenCounts,
     /// The number of the series in the request, from 1 on.
     number: u64,
-    /// The name of the last series, and what is known of its family: series of a name come
-    /// together.
+    /// The name of the last series, and the metadata of its family: series of a name come together.
     last_name: String,
-    known: Option<Arc<Known>>,
-    /// The type that the daemon's family of that name has.
-    kept: SeriesType,
+    known: Option<Arc<OwnedMetadata>>,
+    /// The type of the daemon's family of that name.
+    existing_type: SeriesType,
     buckets: Buckets,
     /// Memory for the bytes of labels.
     bytes: Vec<u8>,
 }
 
-/// What was written, as 2.0 counts it.
+/// The numbers of written values, for the response of 2.0.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Written {
+pub(super) struct WrittenCounts {
     pub(super) samples: u64,
     pub(super) histograms: u64,
     pub(super) exemplars: u64,
@@ -50,67 +49,67 @@ struct Buckets {
     classic: Vec<(f64, f64)>,
 }
 
-/// The taking of a few series, in which the intake is borrowed.
-pub(super) struct Step<'t> {
+/// A few series, for which the intake is borrowed.
+pub(super) struct WriteStep<'t> {
     inputs: &'t Inputs,
     intake: RefMut<'t, Intake>,
     /// The series that are known by the bytes of their labels.
     cache: RefMut<'t, SeriesCache>,
     moment: Moment,
     outcome: &'t mut RequestOutcome,
-    part: &'t mut Taking,
+    progress: &'t mut WriteProgress,
 }
 
-/// A series with its name.
-struct Named<'s> {
+/// A series with its name, type and metric.
+struct NamedSeries<'s> {
     name: &'s str,
     labels: &'s [(&'s str, &'s str)],
     series_type: SeriesType,
     metric: Metric<'s>,
 }
 
-/// Why a value was not taken.
+/// The reason why a value was not taken: a word, and a text.
 type Fault = (&'static str, String);
 
-impl Taking {
+impl WriteProgress {
     pub(super) fn new(version: WriteVersion) -> Self {
         Self {
             version,
-            written: Written::default(),
+            written: WrittenCounts::default(),
             number: 0,
             last_name: String::new(),
             known: None,
-            kept: SeriesType::Unknown,
+            existing_type: SeriesType::Unknown,
             buckets: Buckets::default(),
             bytes: Vec::new(),
         }
     }
 
     /// Begins to take a few series.
-    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> Step<'t> {
+    pub(super) fn step<'t>(&'t mut self, context: &'t mut Context<'_>) -> WriteStep<'t> {
         let (inputs, intake) = (context.inputs, context.intake());
         let (cache, moment, outcome) = (inputs.write_cache(), Moment::now(), &mut *context.outcome);
-        Step { inputs, intake, cache, moment, outcome, part: self }
+        WriteStep { inputs, intake, cache, moment, outcome, progress: self }
     }
 
     /// The text that was written.
-    pub(super) fn written(&self) -> Written {
+    pub(super) fn written(&self) -> WrittenCounts {
         self.written
     }
 }
 
-impl Step<'_> {
+impl WriteStep<'_> {
     /// Refuses the rest of a request that cannot be read.
     pub(super) fn refuse_request(&mut self, error: &quipu_wire::Error) {
-        let number = self.part.number;
+        let number = self.progress.number;
         self.outcome.refuse("malformed", format_args!("{error}, after {number} series"));
     }
 
     /// Keeps what a sender of 1.0 says of a family.
     pub(super) fn family(&mut self, family: &FamilyMetadata<'_>) {
-        self.inputs.shared().families.put(family);
+        self.inputs.shared().metadata.put(family);
         // What was known of the last series may have changed.
-        self.part.last_name.clear();
+        self.progress.last_name.clear();
     }
 
     /// The series whose labels these bytes begin with, if it is known: the number of its bytes, and
@@ -122,7 +121,7 @@ impl Step<'_> {
     }
 
     /// Takes samples of a known series. Returns the number of those that were taken; the others
-    /// have to be taken by [`Step::series`].
+    /// have to be taken by [`WriteStep::series`].
     #[inline]
     pub(super) fn known(
         &mut self,
@@ -130,13 +129,13 @@ impl Step<'_> {
         samples: &[Sample],
         metadata: &Metadata<'_>,
     ) -> usize {
-        let Self { inputs, intake, cache, moment, outcome, part } = self;
+        let Self { inputs, intake, cache, moment, outcome, progress } = self;
         let (shared, cache) = (inputs.shared(), &mut **cache);
         let is_current = match stated(metadata) {
             Some(stated) => cache.series(series).is_some_and(|known| known.series_type == stated),
             None => {
-                let version = version(shared, intake, part.version);
-                let look_up = |name: &str| name_type(shared, intake, part.version, name);
+                let version = version(shared, intake, progress.version);
+                let look_up = |name: &str| name_type(shared, intake, progress.version, name);
                 cache.is_current(series, version, look_up)
             }
         };
@@ -150,25 +149,31 @@ impl Step<'_> {
             !sample.is_stale() && shared.take_known(intake, known, timed_value, moment)
         };
         let taken = samples.iter().take_while(take).count();
-        part.number += u64::from(taken == samples.len());
-        part.written.samples += taken as u64;
+        progress.number += u64::from(taken == samples.len());
+        progress.written.samples += taken as u64;
         outcome.count_taken(taken as u64);
         taken
     }
 
     /// Keeps the series of a value that was taken, if it may be known by the bytes of its labels.
-    fn keep(&mut self, bytes: &[u8], named: &Named<'_>, stated: Option<SeriesType>, value: f64) {
+    fn keep(
+        &mut self,
+        bytes: &[u8],
+        named: &NamedSeries<'_>,
+        stated: Option<SeriesType>,
+        value: f64,
+    ) {
         let shared = self.inputs.shared();
         if shared.rules.is_some() || !self.cache.has_room(bytes) {
             return;
         }
-        // The type that it has now that its family is there. That which is stated says nothing of
-        // others.
+        // The type of the name, now that its family exists. A type that the series states is not
+        // the type of other series.
         let (version, kind) = match stated {
             Some(series_type) => ([u64::MAX; 2], NameType { series_type, has_help: false }),
             None => {
-                let version = version(shared, &self.intake, self.part.version);
-                let kind = name_type(shared, &mut self.intake, self.part.version, named.name);
+                let version = version(shared, &self.intake, self.progress.version);
+                let kind = name_type(shared, &mut self.intake, self.progress.version, named.name);
                 (version, kind)
             }
         };
@@ -185,10 +190,11 @@ impl Step<'_> {
         }
     }
 
-    /// Takes the samples of a series, without the first `taken` ones, and all else that it has.
+    /// Takes the samples of a series after the first `taken` samples, and its histograms and
+    /// exemplars.
     pub(super) fn series(&mut self, series: &Series<'_, '_>, taken: usize) {
-        self.part.number += 1;
-        let number = self.part.number;
+        self.progress.number += 1;
+        let number = self.progress.number;
         if let Some(fault) = series.fault {
             self.outcome.refuse("labels", format_args!("series {number}: {fault}"));
             return;
@@ -208,11 +214,11 @@ impl Step<'_> {
             }
         };
         self.look_up(name);
-        let known = self.part.known.clone();
+        let known = self.progress.known.clone();
         let mut metadata = known.as_ref().map_or(series.metadata, |known| known.metadata());
         if metadata.series_type == SeriesType::Unknown {
-            // The type that it had before: 1.0 sends types less often than samples.
-            metadata.series_type = self.part.kept;
+            // The type of the existing family: 1.0 sends types less often than samples.
+            metadata.series_type = self.progress.existing_type;
         }
         let metric = Metric {
             help: metadata.help,
@@ -222,28 +228,28 @@ impl Step<'_> {
             replaces: true,
             ..self.inputs.metric(name)
         };
-        let named = Named { name, labels, series_type: metadata.series_type, metric };
+        let named = NamedSeries { name, labels, series_type: metadata.series_type, metric };
         let mut last = None;
         for sample in series.samples.iter().skip(taken) {
             let taken = self.sample(&named, sample);
             let is_taken = self.count(&named, taken);
-            self.part.written.samples += u64::from(is_taken);
+            self.progress.written.samples += u64::from(is_taken);
             last = is_taken.then_some(sample);
         }
         let has_others = series.exemplars().len() > 0 || series.histograms().next().is_some();
         if let Some(last) = last.filter(|last| !has_others && !last.is_stale()) {
-            let mut room = std::mem::take(&mut self.part.bytes);
-            if let Some(bytes) = encoded_labels(series, self.part.version, &mut room) {
+            let mut room = std::mem::take(&mut self.progress.bytes);
+            if let Some(bytes) = encoded_labels(series, self.progress.version, &mut room) {
                 self.keep(bytes, &named, stated(&series.metadata), last.value);
             }
-            self.part.bytes = room;
+            self.progress.bytes = room;
         }
         for histogram in series.histograms() {
             let taken = match histogram {
                 Ok(histogram) => self.histogram(&named, &histogram),
                 Err(fault) => Err(("histogram", fault.to_string())),
             };
-            self.part.written.histograms += u64::from(self.count(&named, taken));
+            self.progress.written.histograms += u64::from(self.count(&named, taken));
         }
         if series.exemplars().len() > 0 {
             self.exemplars(series, &named);
@@ -251,7 +257,7 @@ impl Step<'_> {
     }
 
     /// Keeps the exemplars of a series, whose values were taken before.
-    fn exemplars(&mut self, series: &Series<'_, '_>, named: &Named<'_>) {
+    fn exemplars(&mut self, series: &Series<'_, '_>, named: &NamedSeries<'_>) {
         let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
         let mut kept = 0;
         for exemplar in series.exemplars() {
@@ -262,42 +268,42 @@ impl Step<'_> {
             };
             kept += u64::from(shared.exemplify(intake, named.name, named.labels, &exemplar));
         }
-        self.part.written.exemplars += kept;
+        self.progress.written.exemplars += kept;
         // In 2.0, a series must have a sample or a histogram. Prometheus sends exemplars after the
         // samples of their series, in a series of their own. A rule may have dropped the samples.
         let is_alone = series.samples.is_empty() && series.histograms().next().is_none();
         if kept == 0
             && is_alone
-            && self.part.version == WriteVersion::Two
+            && self.progress.version == WriteVersion::Two
             && shared.rules.is_none()
             && intake.read(named.name, named.labels, |_| {}).is_ok_and(|count| count == 0)
         {
-            let number = self.part.number;
+            let number = self.progress.number;
             let display = SeriesDisplay { name: named.name, labels: named.labels };
             let what = "it has exemplars and no value: send a sample or a histogram first";
             self.outcome.refuse("exemplar", format_args!("series {number}, {display}: {what}"));
         }
     }
 
-    /// Finds out what is known of the family that a series of this name belongs to.
+    /// Looks up the metadata and the type of the family that a series of this name belongs to.
     fn look_up(&mut self, name: &str) {
-        if self.part.last_name == name {
+        if self.progress.last_name == name {
             return;
         }
-        self.part.last_name.clear();
-        self.part.last_name.push_str(name);
-        if self.part.version == WriteVersion::One {
-            self.part.known = self.inputs.shared().families.of_series(name);
+        self.progress.last_name.clear();
+        self.progress.last_name.push_str(name);
+        if self.progress.version == WriteVersion::One {
+            self.progress.known = self.inputs.shared().metadata.find(name);
         }
-        self.part.kept = types::existing_type(&mut self.intake, name);
+        self.progress.existing_type = types::existing_type(&mut self.intake, name);
     }
 
     /// Counts a value; returns whether it was taken.
-    fn count(&mut self, named: &Named<'_>, taken: Result<(), Fault>) -> bool {
+    fn count(&mut self, named: &NamedSeries<'_>, taken: Result<(), Fault>) -> bool {
         match taken {
             Ok(()) => self.outcome.count_taken(1),
             Err((reason, ref what)) => {
-                let number = self.part.number;
+                let number = self.progress.number;
                 let display = SeriesDisplay { name: named.name, labels: named.labels };
                 self.outcome.refuse(reason, format_args!("series {number}, {display}: {what}"));
             }
@@ -305,9 +311,9 @@ impl Step<'_> {
         taken.is_ok()
     }
 
-    fn sample(&mut self, named: &Named<'_>, sample: &Sample) -> Result<(), Fault> {
+    fn sample(&mut self, named: &NamedSeries<'_>, sample: &Sample) -> Result<(), Fault> {
         let has_bound = named.labels.iter().any(|label| label.0 == "le");
-        // The end of a series says nothing of its type.
+        // A marker for the end of a series has no value to derive the type from.
         let value = if sample.is_stale() { 0.0 } else { sample.value };
         let sample_type = types::sample_type(named.series_type, named.name, has_bound, value);
         if sample.is_stale() {
@@ -323,7 +329,7 @@ impl Step<'_> {
 
     fn histogram(
         &mut self,
-        named: &Named<'_>,
+        named: &NamedSeries<'_>,
         histogram: &HistogramSample<'_>,
     ) -> Result<(), Fault> {
         if histogram.is_stale() {
@@ -333,17 +339,17 @@ impl Step<'_> {
         let is_gauge = histogram.reset_hint == ResetHint::Gauge
             || named.series_type == SeriesType::GaugeHistogram;
         let mode = if is_gauge { Mode::Set } else { Mode::Follow };
-        let mut buckets = std::mem::take(&mut self.part.buckets);
+        let mut buckets = std::mem::take(&mut self.progress.buckets);
         let given = buckets.given(histogram);
         let times = (histogram.timestamp_ms, histogram.start_ms);
         let taken = self.take(named, &given, mode, times);
-        self.part.buckets = buckets;
+        self.progress.buckets = buckets;
         taken
     }
 
     fn take(
         &mut self,
-        named: &Named<'_>,
+        named: &NamedSeries<'_>,
         given: &Given<'_>,
         mode: Mode,
         (timestamp_ms, start_ms): (i64, Option<i64>),
@@ -355,7 +361,7 @@ impl Step<'_> {
         taken.map_err(|refused| self.fault(refused))
     }
 
-    fn end(&mut self, named: &Named<'_>, timestamp_ms: i64) -> Result<(), Fault> {
+    fn end(&mut self, named: &NamedSeries<'_>, timestamp_ms: i64) -> Result<(), Fault> {
         let (shared, time) = (self.inputs.shared(), Some(types::sample_time(timestamp_ms)));
         let ended = shared.end(&mut self.intake, named.name, named.labels, time);
         ended.map(drop).map_err(|refused| self.fault(refused))
@@ -366,7 +372,7 @@ impl Step<'_> {
     }
 }
 
-impl Known {
+impl OwnedMetadata {
     fn metadata(&self) -> Metadata<'_> {
         let mut metadata = Metadata::default();
         (metadata.series_type, metadata.help, metadata.unit) =
@@ -376,7 +382,7 @@ impl Known {
 }
 
 impl Buckets {
-    /// The histogram as the intake takes it. Fractions of counts are rounded.
+    /// Converts a histogram to the form that the intake takes. Fractions of counts are rounded.
     fn given(&mut self, histogram: &HistogramSample<'_>) -> Given<'_> {
         let whole = |side: &[(i32, f64)], out: &mut Vec<(i32, u64)>| {
             out.clear();
@@ -427,24 +433,24 @@ fn encoded_labels<'b>(
     Some(room)
 }
 
-/// The type that a series of 2.0 says it has.
+/// The type that a series of 2.0 states.
 fn stated(metadata: &Metadata<'_>) -> Option<SeriesType> {
     Some(metadata.series_type).filter(|series_type| *series_type != SeriesType::Unknown)
 }
 
-/// Numbers that change when the type of a name may, of series that do not state it.
+/// Numbers that change if the type of a name may have changed, for series that state no type.
 fn version(shared: &Shared, intake: &Intake, version: WriteVersion) -> Version {
     let families = match version {
-        WriteVersion::One => shared.families.changes(),
+        WriteVersion::One => shared.metadata.changes(),
         WriteVersion::Two => u64::MAX,
     };
     [intake.version(), families]
 }
 
-/// The type of series of a name that do not state it.
+/// The type of the series of a name that state no type.
 fn name_type(shared: &Shared, intake: &mut Intake, version: WriteVersion, name: &str) -> NameType {
     let is_one = version == WriteVersion::One;
-    let known = is_one.then(|| shared.families.of_series(name)).flatten();
+    let known = is_one.then(|| shared.metadata.find(name)).flatten();
     let known_type = known.as_ref().map(|known| known.series_type);
     let series_type = match known_type {
         None | Some(SeriesType::Unknown) => types::existing_type(intake, name),
@@ -453,7 +459,7 @@ fn name_type(shared: &Shared, intake: &mut Intake, version: WriteVersion, name: 
     NameType { series_type, has_help: known.is_some_and(|known| !known.help.is_empty()) }
 }
 
-/// Where the labels end that a series begins with.
+/// The end of the labels at the beginning of a series.
 fn labels_end(bytes: &[u8]) -> Option<usize> {
     let mut end = 0;
     while bytes.get(end) == Some(&LABEL) {
