@@ -295,32 +295,32 @@ impl Read for Chunks {
 const FRAMED: &[u8] = b"\xff\x06\0\0sNaPpY";
 
 fn too_large(limit: usize) -> Box<Refusal> {
-    let what = format!(
+    let detail = format!(
         "the body has more than {limit} bytes without its compression; send less at a time"
     );
-    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, what).named(REASON)
+    Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, detail).named(REASON)
 }
 
 fn unknown(coding: &str) -> Box<Refusal> {
     unsupported(&format!("the coding {:?}", cut(coding, 40)))
 }
 
-fn unsupported(what: &str) -> Box<Refusal> {
+fn unsupported(detail: &str) -> Box<Refusal> {
     let supported = "gzip, deflate, zstd, snappy";
-    let what = format!(
-        "the body has {what} in Content-Encoding; send one of {supported}, or leave it out"
+    let detail = format!(
+        "the body has {detail} in Content-Encoding; send one of {supported}, or leave it out"
     );
-    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
         .named(REASON)
         .with(ACCEPT_ENCODING, HeaderValue::from_static(supported))
 }
 
 fn damaged(coding: &str, error: &dyn std::fmt::Display) -> Box<Refusal> {
-    let what = format!(
+    let detail = format!(
         "the body is not what Content-Encoding says, {coding}: {error}; send it whole, or correct \
          the header"
     );
-    Refusal::new(StatusCode::BAD_REQUEST, what).named(REASON)
+    Refusal::new(StatusCode::BAD_REQUEST, detail).named(REASON)
 }
 
 /// The reason of all refusals of a body.

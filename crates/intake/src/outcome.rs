@@ -127,29 +127,29 @@ impl RequestOutcome {
         self.unreported += samples;
     }
 
-    /// Counts a refused sample, line or message. `what` names its position and the reason.
-    pub fn refuse(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
-        self.omit(reason, what);
+    /// Counts a refused sample, line or message. `detail` names its position and the reason.
+    pub fn refuse(&mut self, reason: &'static str, detail: fmt::Arguments<'_>) {
+        self.omit(reason, detail);
         self.refused += 1;
         self.is_full |= reason == Refused::Full.reason();
         if self.listed < LISTED {
             self.listed += 1;
-            let is_all = push_truncated(&mut self.lines, &what, LISTED_BYTES);
+            let is_all = push_truncated(&mut self.lines, &detail, LISTED_BYTES);
             self.lines.push_str(if is_all { "\n" } else { "...\n" });
         }
     }
 
     /// Counts a sample that cannot be a value of a metric. The response does not list it, because
     /// the sender need not change anything.
-    pub fn omit(&mut self, reason: &'static str, what: fmt::Arguments<'_>) {
+    pub fn omit(&mut self, reason: &'static str, detail: fmt::Arguments<'_>) {
         self.unreported_refused += 1;
-        self.refusals.refuse(self.input, &self.source, reason, &what);
+        self.refusals.refuse(self.input, &self.source, reason, &detail);
     }
 
     /// Like [`RequestOutcome::omit`], for a source that the request names.
-    pub fn omit_from(&mut self, source: &str, reason: &'static str, what: fmt::Arguments<'_>) {
+    pub fn omit_from(&mut self, source: &str, reason: &'static str, detail: fmt::Arguments<'_>) {
         self.unreported_refused += 1;
-        self.refusals.refuse(self.input, source, reason, &what);
+        self.refusals.refuse(self.input, source, reason, &detail);
     }
 
     /// Reports the samples since the last report.

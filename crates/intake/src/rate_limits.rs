@@ -148,8 +148,9 @@ impl Excess {
 
     /// 429, with the time after which to send again.
     pub fn refusal(&self) -> Box<Refusal> {
-        let what = format!("{self}; send again later, or less at a time");
-        Refusal::new(StatusCode::TOO_MANY_REQUESTS, what).with(RETRY_AFTER, self.wait.as_secs() + 1)
+        let detail = format!("{self}; send again later, or less at a time");
+        Refusal::new(StatusCode::TOO_MANY_REQUESTS, detail)
+            .with(RETRY_AFTER, self.wait.as_secs() + 1)
     }
 }
 

@@ -26,18 +26,18 @@ pub struct Refusal {
 
 impl Refusal {
     /// A refusal with this status and text.
-    pub fn new(status: StatusCode, what: impl Display) -> Box<Self> {
-        Box::new(Self { status, reason: "", text: what.to_string(), field: None })
+    pub fn new(status: StatusCode, text: impl Display) -> Box<Self> {
+        Box::new(Self { status, reason: "", text: text.to_string(), field: None })
     }
 
     /// 400.
-    pub fn bad(what: impl Display) -> Box<Self> {
-        Self::new(StatusCode::BAD_REQUEST, what)
+    pub fn bad(text: impl Display) -> Box<Self> {
+        Self::new(StatusCode::BAD_REQUEST, text)
     }
 
     /// 503, after which the client can try again in some seconds.
-    pub fn unavailable(why: impl Display, seconds: &'static str) -> Box<Self> {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, why)
+    pub fn unavailable(text: impl Display, seconds: &'static str) -> Box<Self> {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
             .with(RETRY_AFTER, HeaderValue::from_static(seconds))
     }
 
@@ -69,7 +69,7 @@ impl Refusal {
 
 /// 400.
 impl From<String> for Box<Refusal> {
-    fn from(what: String) -> Self {
-        Refusal::bad(what)
+    fn from(text: String) -> Self {
+        Refusal::bad(text)
     }
 }

@@ -63,7 +63,9 @@ fn take(context: &mut Context<'_>, cut: Cut<'_>) {
         let (shared, metric) = (context.inputs.shared(), context.inputs.metric(name));
         match shared.take(&mut intake, metric, &[], &Given::Gauge(value), Mode::Set, None) {
             Ok(()) => context.outcome.count_taken(1),
-            Err(why) => context.outcome.refuse(why.reason(), format_args!("{name}: {why}")),
+            Err(refused) => {
+                context.outcome.refuse(refused.reason(), format_args!("{name}: {refused}"))
+            }
         }
     }
 }

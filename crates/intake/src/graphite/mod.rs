@@ -111,8 +111,8 @@ impl GraphiteReader {
         let resolved = self.names.resolve(Name { head: path, tail: "" }, MetricClass::Gauge);
         let Some((metric, treatment)) = common.metric(&path, &resolved, report) else { return };
         let Some(value) = scaled(sample.value, treatment.scale) else {
-            let what = format_args!("{path:.100}: its mapping's `scale` makes it infinite");
-            return report.refuse("malformed_value", &what);
+            let detail = format_args!("{path:.100}: its mapping's `scale` makes it infinite");
+            return report.refuse("malformed_value", &detail);
         };
         // Declared before the labels, which may borrow from it.
         let mut strange = Vec::new();
@@ -133,8 +133,8 @@ impl GraphiteReader {
         match taken {
             Ok(()) => self.taken += 1,
             Err(refused) => {
-                let what = common.intake.explain(refused);
-                report.refuse(refused.reason(), &format_args!("{path:.100}: {what}"));
+                let detail = common.intake.explain(refused);
+                report.refuse(refused.reason(), &format_args!("{path:.100}: {detail}"));
             }
         }
         self.labels = recycle(labels);

@@ -139,8 +139,8 @@ impl Visitor for ImportStep<'_> {
         let item = match item {
             Ok(item) => item,
             Err(error) => {
-                let what = format_args!("{error}");
-                return self.taker.outcome.refuse(error.reason().as_str(), what);
+                let detail = format_args!("{error}");
+                return self.taker.outcome.refuse(error.reason().as_str(), detail);
             }
         };
         match &item {
@@ -173,8 +173,8 @@ impl Visitor for ImportStep<'_> {
         let taker = &mut self.taker;
         if let Err(error) = self.families.push(&item, |family| taker.family(family)) {
             let line = taker.state.line;
-            let what = format_args!("text: line {line} or the comments after it: {error}");
-            taker.outcome.refuse("family", what);
+            let detail = format_args!("text: line {line} or the comments after it: {error}");
+            taker.outcome.refuse("family", detail);
         }
     }
 }
@@ -411,11 +411,11 @@ impl Taker<'_> {
                     let (name, help, unit) = (family.name(), family.help(), family.unit());
                     self.series(name, help, unit, &mut labels, &series_sample);
                 }
-                Err(what) => {
+                Err(detail) => {
                     let display = SeriesDisplay { name: family.name(), labels: &labels };
                     let line = self.state.line;
-                    let what = format_args!("text: up to line {line}: {display}: {what}");
-                    self.outcome.refuse("family", what);
+                    let detail = format_args!("text: up to line {line}: {display}: {detail}");
+                    self.outcome.refuse("family", detail);
                 }
             }
             self.state.buckets = buckets;
@@ -463,14 +463,14 @@ impl Taker<'_> {
                 self.outcome.count_taken(1);
                 self.exemplify(metric.name, labels);
             }
-            Err((reason, ref what)) => {
+            Err((reason, ref detail)) => {
                 let line = self.state.line;
                 let display = SeriesDisplay { name: metric.name, labels };
                 let is_whole =
                     matches!(series_sample.given, Given::Histogram { .. } | Given::Summary { .. });
                 let place = if is_whole { "up to line" } else { "line" };
                 self.outcome
-                    .refuse(reason, format_args!("text: {place} {line}: {display}: {what}"));
+                    .refuse(reason, format_args!("text: {place} {line}: {display}: {detail}"));
             }
         }
         taken.is_ok()

@@ -57,8 +57,8 @@ impl InfluxStep<'_> {
         let Cut::Lines(lines) = cut else {
             self.points.lines += 1;
             let line = self.points.lines;
-            let what = format_args!("influx: line {line} is longer than 64 KiB");
-            return self.outcome.refuse("line_too_long", what);
+            let detail = format_args!("influx: line {line} is longer than 64 KiB");
+            return self.outcome.refuse("line_too_long", detail);
         };
         for read in InfluxLines::new(lines) {
             match read {
@@ -94,8 +94,8 @@ impl InfluxStep<'_> {
         if let Some(refused) = refused {
             labels.truncate(limits.labels);
             let display = SeriesDisplay { name: &measurement, labels: &labels };
-            let (reason, what) = (refused.reason(), self.intake.explain(refused));
-            return self.outcome.refuse(reason, format_args!("influx: {display}: {what}"));
+            let (reason, detail) = (refused.reason(), self.intake.explain(refused));
+            return self.outcome.refuse(reason, format_args!("influx: {display}: {detail}"));
         }
         for (field, value) in point.fields() {
             let field = field.to_cow();
@@ -122,12 +122,12 @@ impl InfluxStep<'_> {
         let shared = inputs.shared();
         let display = SeriesDisplay { name, labels };
         let Some(number) = value.number() else {
-            let what = format_args!("influx: {display}: a text is not a value of a metric");
-            return outcome.omit("text_field", what);
+            let detail = format_args!("influx: {display}: a text is not a value of a metric");
+            return outcome.omit("text_field", detail);
         };
         let Some(time_ms) = time_ms else {
-            let what = format_args!("influx: {display}: its time is beyond all times in ms");
-            return outcome.refuse("malformed_time", what);
+            let detail = format_args!("influx: {display}: its time is beyond all times in ms");
+            return outcome.refuse("malformed_time", detail);
         };
         let (time, order) = (Some(types::sample_time(time_ms)), Order::Latest);
         let metric = Metric { time, order, ..inputs.metric(name) };
@@ -135,8 +135,8 @@ impl InfluxStep<'_> {
         match taken {
             Ok(()) => outcome.count_taken(1),
             Err(refused) => {
-                let (reason, what) = (refused.reason(), intake.explain(refused));
-                outcome.refuse(reason, format_args!("influx: {display}: {what}"));
+                let (reason, detail) = (refused.reason(), intake.explain(refused));
+                outcome.refuse(reason, format_args!("influx: {display}: {detail}"));
             }
         }
     }

@@ -151,16 +151,16 @@ impl IngestRequest {
     }
 }
 
-fn refuse(outcome: &mut RequestOutcome, message: u64, position: u64, (reason, what): Fault) {
-    outcome.refuse(reason, format_args!("message {message}, at byte {position}: {what}"));
+fn refuse(outcome: &mut RequestOutcome, message: u64, position: u64, (reason, detail): Fault) {
+    outcome.refuse(reason, format_args!("message {message}, at byte {position}: {detail}"));
 }
 
 /// Returns the metric of a message.
 fn metric<'m>(message: &Message<'m>) -> Result<Message<'m>, Fault> {
     match message {
         Message::MetricUnion(union) => union.to_metric().ok_or_else(|| {
-            let what = "a union needs the type of a metric, and no value of another type";
-            ("union", what.to_owned())
+            let detail = "a union needs the type of a metric, and no value of another type";
+            ("union", detail.to_owned())
         }),
         metric => Ok(*metric),
     }
@@ -186,11 +186,11 @@ fn take(
             Message::MetricUnion(_) => Ok(()),
         }
     });
-    let taken = taken.map_err(|what| wrong_id(message.id(), what))?;
+    let taken = taken.map_err(|detail| wrong_id(message.id(), detail))?;
     taken.map_err(|refused| (refused.reason(), intake.explain(refused).to_string()))
 }
 
-fn wrong_id(id: &[u8], what: &str) -> Fault {
+fn wrong_id(id: &[u8], detail: &str) -> Fault {
     let shown = String::from_utf8_lossy(&id[..id.len().min(100)]);
-    ("id", format!("{what}: {:?}", cut(&shown, 100)))
+    ("id", format!("{detail}: {:?}", cut(&shown, 100)))
 }

@@ -88,11 +88,11 @@ fn by_content_type(request: &Request) -> Result<AnyFormat> {
     let found = TYPES.iter().find(|(name, _)| media.eq_ignore_ascii_case(name));
     found.and_then(|(_, format)| AnyFormat::named(format)).ok_or_else(|| {
         let types: Vec<_> = TYPES.iter().map(|(name, _)| *name).collect();
-        let what = format!(
+        let detail = format!(
             "the content type {media:?} names no format; add ?format=NAME, or send one of {}",
             types.join(", ")
         );
-        Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
+        Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
     })
 }
 

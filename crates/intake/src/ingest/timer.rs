@@ -55,7 +55,7 @@ impl PendingTimer {
             }
             Ok(*taken == values.len())
         });
-        let taken = taken.map_err(|what| super::wrong_id(id, what))?;
+        let taken = taken.map_err(|detail| super::wrong_id(id, detail))?;
         taken.map_err(|refused: Refused| (refused.reason(), intake.explain(refused).to_string()))
     }
 }

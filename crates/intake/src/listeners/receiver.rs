@@ -161,8 +161,8 @@ impl Common {
             return None;
         };
         if resolved.name.is_empty() {
-            let what = format_args!("{name:.100}: its mapping makes an empty name");
-            report.refuse("empty_metric_name", &what);
+            let detail = format_args!("{name:.100}: its mapping makes an empty name");
+            report.refuse("empty_metric_name", &detail);
             return None;
         }
         let expiry = treatment.expiry.or(self.shared.options.common.expiry);
@@ -174,7 +174,7 @@ impl Common {
 impl Report<'_> {
     /// Reports a refusal: a word for the reason, and a detail such as the beginning of the line.
     #[cold]
-    pub(crate) fn refuse(&self, reason: &'static str, what: &dyn Display) {
-        self.refusals.refuse(self.input, &self.source.to_string(), reason, what);
+    pub(crate) fn refuse(&self, reason: &'static str, detail: &dyn Display) {
+        self.refusals.refuse(self.input, &self.source.to_string(), reason, detail);
     }
 }

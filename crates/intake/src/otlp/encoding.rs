@@ -38,9 +38,9 @@ impl Encoding {
                 media.name().get(..GRPC.len()).is_some_and(|m| m.eq_ignore_ascii_case(GRPC));
             let way_out =
                 if is_grpc { ": set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf" } else { "" };
-            let what =
+            let detail =
                 format!("the type is not supported; send {} or {}{way_out}", TYPES[0], TYPES[1]);
-            Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what).named("type"))
+            Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail).named("type"))
         }
     }
 

@@ -184,8 +184,8 @@ impl OtlpRequest {
                             if !error.is_duplicate() {
                                 rejected.refuse(name, &error);
                             }
-                            let what = format_args!("{name}: {error}");
-                            outcome.omit_from(translator.source(), error.reason(), what);
+                            let detail = format_args!("{name}: {error}");
+                            outcome.omit_from(translator.source(), error.reason(), detail);
                         }
                     },
                     Progress::Nothing => is_time = true,

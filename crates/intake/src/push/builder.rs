@@ -143,9 +143,9 @@ impl ContentBuilder {
             wire::FamilyType::Summary => (Kind::Summary, ""),
             wire::FamilyType::Unknown => (Kind::Untyped, ""),
             _ => {
-                let what = "the type of the family cannot be pushed: use counter, gauge, \
+                let detail = "the type of the family cannot be pushed: use counter, gauge, \
                             histogram, summary or untyped";
-                return Err(malformed(family.name(), what));
+                return Err(malformed(family.name(), detail));
             }
         };
         let suffix = if is_openmetrics { suffix } else { "" };
@@ -160,15 +160,15 @@ impl ContentBuilder {
             if LIBRARY_METRICS.contains(&name.strip_suffix("_total").unwrap_or(&name)) {
                 return Ok(());
             }
-            let what = format!(
+            let detail = format!(
                 "names that begin with {prefix:?}, or do so once escaped, are the daemon's: choose \
                  another name"
             );
-            return Err(malformed(&name, &what));
+            return Err(malformed(&name, &detail));
         }
         if name.len() > self.limits.name_bytes {
-            let what = format!("the name is longer than {} bytes", self.limits.name_bytes);
-            return Err(malformed(&name, &what));
+            let detail = format!("the name is longer than {} bytes", self.limits.name_bytes);
+            return Err(malformed(&name, &detail));
         }
         let at = self.family_at(&name, kind, family)?;
         for metric in family.metrics() {
@@ -193,8 +193,8 @@ impl ContentBuilder {
             };
         }
         if self.families.count() as u64 >= self.limits.families {
-            let what = format!("a push has at most {} families", self.limits.families);
-            return Err(malformed(name, &what));
+            let detail = format!("a push has at most {} families", self.limits.families);
+            return Err(malformed(name, &detail));
         }
         self.values.push(Vec::new());
         Ok(self.families.add(PushFamily {
@@ -221,14 +221,14 @@ impl ContentBuilder {
         self.labels(at, metric)?;
         let Some(series_value) = self.value(at, metric) else {
             let name = self.name_at(at);
-            let what = "a count is not a whole number that is at least zero, or cumulative counts \
+            let detail = "a count is not a whole number that is at least zero, or cumulative counts \
                         of buckets fall";
-            self.note(format!("{name:?} cannot be taken: {what}"));
+            self.note(format!("{name:?} cannot be taken: {detail}"));
             return Ok(());
         };
         if self.len() as u64 >= self.limits.series {
-            let what = format!("a push has at most {} series", self.limits.series);
-            return Err(malformed(&self.name_at(at), &what));
+            let detail = format!("a push has at most {} series", self.limits.series);
+            return Err(malformed(&self.name_at(at), &detail));
         }
         if self.families.add_series(at, &self.labels) {
             self.values[at].push(series_value);
@@ -259,8 +259,8 @@ impl ContentBuilder {
             return Err(malformed(&self.name_at(at), &format!("{fault}: {name:?}")));
         }
         if count > limits.labels {
-            let what = format!("there are more than {} labels", limits.labels);
-            return Err(malformed(&self.name_at(at), &what));
+            let detail = format!("there are more than {} labels", limits.labels);
+            return Err(malformed(&self.name_at(at), &detail));
         }
         Ok(())
     }
@@ -330,8 +330,8 @@ impl ContentBuilder {
         Some(self.natives.len() - 1)
     }
 
-    fn note(&mut self, what: String) {
-        self.fault.get_or_insert(PushError::Inconsistent(what));
+    fn note(&mut self, detail: String) {
+        self.fault.get_or_insert(PushError::Inconsistent(detail));
     }
 }
 
@@ -347,8 +347,8 @@ fn whole(count: f64) -> Option<u64> {
     is_whole.then_some(count as u64)
 }
 
-fn malformed(name: &str, what: &str) -> PushError {
-    PushError::Malformed(format!("the metric {name:?} cannot be taken: {what}"))
+fn malformed(name: &str, detail: &str) -> PushError {
+    PushError::Malformed(format!("the metric {name:?} cannot be taken: {detail}"))
 }
 
 /// The gateway's own metrics of each group.
@@ -388,10 +388,10 @@ impl PushError {
 impl std::fmt::Display for PushError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Malformed(what) => f.write_str(what),
-            Self::Inconsistent(what) => write!(
+            Self::Malformed(detail) => f.write_str(detail),
+            Self::Inconsistent(detail) => write!(
                 f,
-                "pushed metrics are invalid or inconsistent with existing metrics: {what}"
+                "pushed metrics are invalid or inconsistent with existing metrics: {detail}"
             ),
         }
     }

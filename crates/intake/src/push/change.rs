@@ -108,8 +108,8 @@ impl ChangeSteps {
         if let (Some(id), Some(group)) = (id, group)
             && let Some(fault) = group.find_fault(id)
         {
-            if let Some(what) = fault {
-                self.change = Change::Done(Refusal::bad(what).respond());
+            if let Some(detail) = fault {
+                self.change = Change::Done(Refusal::bad(detail).respond());
             }
             return None;
         }
@@ -119,9 +119,9 @@ impl ChangeSteps {
         };
         let room = match self.make_room(&mut groups, &push.key) {
             Ok(room) => room,
-            Err(what) => {
-                refused(&PushError::Malformed(what.clone()));
-                self.change = Change::Done(text(StatusCode::TOO_MANY_REQUESTS, what + "\n"));
+            Err(detail) => {
+                refused(&PushError::Malformed(detail.clone()));
+                self.change = Change::Done(text(StatusCode::TOO_MANY_REQUESTS, detail + "\n"));
                 return None;
             }
         };
@@ -135,8 +135,8 @@ impl ChangeSteps {
                     self.pushed = Some((push.key.clone(), push.options.adds()));
                     GroupUpdate::push(&mut groups, push)
                 }
-                Err(what) => {
-                    let fault = PushError::Inconsistent(what);
+                Err(detail) => {
+                    let fault = PushError::Inconsistent(detail);
                     refused(&fault);
                     self.change = Change::Done(Refusal::bad(fault).respond());
                     GroupUpdate::fail(&mut groups, push.key, push.now, push.expiry)
@@ -174,12 +174,12 @@ impl ChangeSteps {
     /// the push, unless a part of the push would then be added twice.
     fn refuse(&mut self, outcome: &UpdateOutcome) {
         let Some((key, adds)) = self.pushed.take() else { return };
-        let Some(what) = outcome.fault() else { return };
+        let Some(detail) = outcome.fault() else { return };
         let may_be_repeated = !adds || outcome.taken == 0;
         let response = if outcome.is_full && may_be_repeated {
-            Refusal::unavailable(what, "1").respond()
+            Refusal::unavailable(detail, "1").respond()
         } else {
-            Refusal::bad(what).respond()
+            Refusal::bad(detail).respond()
         };
         self.change = Change::Fail(key, response);
     }

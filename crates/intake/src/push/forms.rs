@@ -97,7 +97,7 @@ impl BodyFormCache {
             return Ok(content);
         }
         let mut content = read_text(body, builder, false)?;
-        if self.table().came_before(hash) {
+        if self.table().is_repeated(hash) {
             content.form = BodyForm::from_body(body, &values, &content, builder).map(Arc::new);
             self.table().insert(hash, content.form.clone());
         }
@@ -173,8 +173,8 @@ impl Table {
         self.newer.insert(hash, form);
     }
 
-    /// Whether a body of that hash came before, and has no form yet. Notes that it came.
-    fn came_before(&mut self, hash: u64) -> bool {
+    /// Whether a body of that hash was read before, and has no form yet. Notes the hash.
+    fn is_repeated(&mut self, hash: u64) -> bool {
         if self.newer.contains_key(&hash) || self.older.contains_key(&hash) {
             return false;
         }
@@ -453,7 +453,7 @@ mod tests {
             let body = format!("y{} 1\n", number % 20_000);
             let values = Template::values(&body).unwrap();
             let hash = forms.hash(body.as_bytes(), &values, &grouping(PATH));
-            forms.table().came_before(hash)
+            forms.table().is_repeated(hash)
         });
         assert!(kept.count() < 2_000);
     }

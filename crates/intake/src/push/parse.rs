@@ -157,8 +157,8 @@ impl Lines<'_> {
         let item = match item {
             Ok(item) => item,
             Err(error) => {
-                let what = format!("text format parsing error in {error}");
-                self.fault = Some(PushError::Malformed(what));
+                let detail = format!("text format parsing error in {error}");
+                self.fault = Some(PushError::Malformed(detail));
                 return;
             }
         };
@@ -178,8 +178,8 @@ impl Lines<'_> {
         if error == FamilyError::Duplicate && matches!(item, Item::Sample(_)) {
             self.builder.note_duplicate(&name);
         } else {
-            let what = format!("text format parsing error in a line of {name:?}: {error}");
-            self.fault.get_or_insert(PushError::Malformed(what));
+            let detail = format!("text format parsing error in a line of {name:?}: {error}");
+            self.fault.get_or_insert(PushError::Malformed(detail));
         }
     }
 

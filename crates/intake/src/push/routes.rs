@@ -297,8 +297,8 @@ impl BodyInput for PushRequest {
 
     fn refuse(input: Option<&Self>, inputs: &Inputs, refusal: Refusal) -> Response {
         if let Some(Self { builder, .. }) = input.filter(|_| !refusal.reason.is_empty()) {
-            let (job, what) = (builder.grouping().job(), "the body cannot be decoded");
-            inputs.refusals().refuse(Self::INPUT, job, "malformed", &what);
+            let (job, detail) = (builder.grouping().job(), "the body cannot be decoded");
+            inputs.refusals().refuse(Self::INPUT, job, "malformed", &detail);
         }
         refusal.respond()
     }

@@ -435,10 +435,10 @@ impl PendingValues {
         match self.take(intake, family, labels, value) {
             Ok(()) => outcome.taken += 1,
             Err(refused) => {
-                let why = intake.explain(refused);
-                let what = format_args!("{}{labels:?}: {why}", family.name);
-                refusals.refuse(super::INPUT, &self.content.job, refused.reason(), &what);
-                outcome.refuse(&family.name, refused, &why);
+                let explanation = intake.explain(refused);
+                let detail = format_args!("{}{labels:?}: {explanation}", family.name);
+                refusals.refuse(super::INPUT, &self.content.job, refused.reason(), &detail);
+                outcome.refuse(&family.name, refused, &explanation);
                 let mut is_there = false;
                 values::read(intake, &family.name, labels, |_| is_there = true);
                 if !is_there {
@@ -606,10 +606,10 @@ impl UpdateOutcome {
         ))
     }
 
-    fn refuse(&mut self, name: &Arc<str>, refused: Refused, why: &dyn fmt::Display) {
+    fn refuse(&mut self, name: &Arc<str>, refused: Refused, explanation: &dyn fmt::Display) {
         self.refused += 1;
         self.is_full |= refused == Refused::Full;
-        self.first.get_or_insert_with(|| (name.clone(), why.to_string()));
+        self.first.get_or_insert_with(|| (name.clone(), explanation.to_string()));
     }
 }
 

@@ -68,8 +68,8 @@ impl StatsdReader {
     #[inline]
     fn sample(&mut self, common: &mut Common, sample: &StatsdSample<'_>, report: &Report<'_>) {
         let Some(class) = class(sample.kind) else {
-            let what = format_args!("{:.100}: sets are not supported", sample.name);
-            return report.refuse("set", &what);
+            let detail = format_args!("{:.100}: sets are not supported", sample.name);
+            return report.refuse("set", &detail);
         };
         match self.take_known(common, sample, class, report) {
             Remainder::Nothing => {}
@@ -234,20 +234,20 @@ fn report_error(
     let name = sample.name;
     match error {
         ValueError::Negative => {
-            let what = format_args!("{name:.100}: a counter cannot decrease");
-            report.refuse("illegal_negative_counter", &what);
+            let detail = format_args!("{name:.100}: a counter cannot decrease");
+            report.refuse("illegal_negative_counter", &detail);
         }
         ValueError::Rate => {
-            let what = format_args!("{name:.100}: the sample rate is too small for the value");
-            report.refuse("invalid_sample_factor", &what);
+            let detail = format_args!("{name:.100}: the sample rate is too small for the value");
+            report.refuse("invalid_sample_factor", &detail);
         }
         ValueError::Scale => {
-            let what = format_args!("{name:.100}: its mapping's `scale` makes it infinite");
-            report.refuse("malformed_value", &what);
+            let detail = format_args!("{name:.100}: its mapping's `scale` makes it infinite");
+            report.refuse("malformed_value", &detail);
         }
         ValueError::Refused(refused) => {
-            let why = intake.explain(refused);
-            report.refuse(refused.reason(), &format_args!("{name:.100}: {why}"));
+            let explanation = intake.explain(refused);
+            report.refuse(refused.reason(), &format_args!("{name:.100}: {explanation}"));
         }
     }
 }

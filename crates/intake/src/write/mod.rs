@@ -47,8 +47,8 @@ fn version(request: &Request) -> Result<WriteVersion> {
     }
 }
 
-fn unsupported(what: &str) -> Box<Refusal> {
-    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, what)
+fn unsupported(detail: &str) -> Box<Refusal> {
+    Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail)
 }
 
 self_cell! {

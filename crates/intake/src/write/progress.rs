@@ -200,8 +200,8 @@ impl WriteStep<'_> {
             return;
         }
         let Some(name) = series.label(NAME).filter(|name| !name.is_empty()) else {
-            let what = format_args!("series {number}: it has no name; give the label {NAME}");
-            self.outcome.refuse("name", what);
+            let detail = format_args!("series {number}: it has no name; give the label {NAME}");
+            self.outcome.refuse("name", detail);
             return;
         };
         // The label of the name sorts before those in lower case.
@@ -280,8 +280,8 @@ impl WriteStep<'_> {
         {
             let number = self.progress.number;
             let display = SeriesDisplay { name: named.name, labels: named.labels };
-            let what = "it has exemplars and no value: send a sample or a histogram first";
-            self.outcome.refuse("exemplar", format_args!("series {number}, {display}: {what}"));
+            let detail = "it has exemplars and no value: send a sample or a histogram first";
+            self.outcome.refuse("exemplar", format_args!("series {number}, {display}: {detail}"));
         }
     }
 
@@ -302,10 +302,10 @@ impl WriteStep<'_> {
     fn count(&mut self, named: &NamedSeries<'_>, taken: Result<(), Fault>) -> bool {
         match taken {
             Ok(()) => self.outcome.count_taken(1),
-            Err((reason, ref what)) => {
+            Err((reason, ref detail)) => {
                 let number = self.progress.number;
                 let display = SeriesDisplay { name: named.name, labels: named.labels };
-                self.outcome.refuse(reason, format_args!("series {number}, {display}: {what}"));
+                self.outcome.refuse(reason, format_args!("series {number}, {display}: {detail}"));
             }
         }
         taken.is_ok()

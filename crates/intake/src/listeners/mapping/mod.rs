@@ -64,7 +64,7 @@ pub struct Error {
     path: PathBuf,
     /// The number of the line, and its text.
     line: Option<(u64, String)>,
-    what: String,
+    detail: String,
 }
 
 #[derive(Debug)]
@@ -105,20 +105,20 @@ impl Mapping {
     /// # Errors
     /// [`Error`], with the line and its text, which names the key.
     pub fn read(path: &Path, flag: &'static str) -> Result<Self, Error> {
-        let error = |what: String| Error { flag, path: path.into(), line: None, what };
+        let error = |detail: String| Error { flag, path: path.into(), line: None, detail };
         let length = path.metadata().map_err(|e| error(e.to_string()))?.len();
         if length > MAX_BYTES {
-            let what = format!("it has {length} bytes; a mapping may have {MAX_BYTES}");
-            return Err(error(what));
+            let detail = format!("it has {length} bytes; a mapping may have {MAX_BYTES}");
+            return Err(error(detail));
         }
         let text = std::fs::read_to_string(path).map_err(|e| error(e.to_string()))?;
-        Self::parse(&text).map_err(|(line, what)| {
+        Self::parse(&text).map_err(|(line, detail)| {
             let line = line.map(|line| {
                 let index = usize::try_from(line).unwrap_or(0).saturating_sub(1);
                 let text = text.lines().nth(index).unwrap_or_default().trim();
                 (line, text.chars().take(100).collect())
             });
-            Error { flag, path: path.into(), line, what }
+            Error { flag, path: path.into(), line, detail }
         })
     }
 
@@ -218,9 +218,9 @@ impl Mapping {
         let name = match &rule.name {
             Some(name) if template::is_name(&name.value) => name.value.as_str(),
             Some(name) => {
-                let what =
+                let detail =
                     "is not a name: give letters, digits, underscores, and references as ${1}";
-                return fault(name, "name", what);
+                return fault(name, "name", detail);
             }
             None => return fault(pattern, "match", "has no `name` beside it: add one"),
         };
@@ -228,9 +228,9 @@ impl Mapping {
         if let Some((name, value)) =
             labels.into_iter().flatten().find(|(name, _)| !template::is_label(name))
         {
-            let what =
+            let detail =
                 format!("{name:?} is not the name of a label: give letters, digits, underscores");
-            return Err((Some(value.referenced.line()), format!("key `labels`: {what}")));
+            return Err((Some(value.referenced.line()), format!("key `labels`: {detail}")));
         }
         let scale = rule.scale.as_ref();
         if let Some(scale) = scale.filter(|scale| !scale.value.is_finite()) {
@@ -239,9 +239,9 @@ impl Mapping {
         let text = match rule.match_type.or(defaults.match_type).unwrap_or(MatchType::Glob) {
             MatchType::Glob => {
                 if !glob::is_pattern(&pattern.value) {
-                    let what = "is not a glob: give parts of letters, digits, _ and -, or *, with \
+                    let detail = "is not a glob: give parts of letters, digits, _ and -, or *, with \
                                 dots between them, or set `match_type: regex`";
-                    return fault(pattern, "match", what);
+                    return fault(pattern, "match", detail);
                 }
                 self.globs.add(&pattern.value, rule.match_metric_type, index);
                 RuleTemplates::glob(name, &pattern.value, labels)
@@ -273,12 +273,12 @@ impl Mapping {
 /// The line, and what is wrong with it.
 type Fault = (Option<u64>, String);
 
-fn fault<T, R>(place: &Spanned<T>, key: &str, what: &str) -> Result<R, Fault> {
-    Err(at(place.referenced, key, what))
+fn fault<T, R>(place: &Spanned<T>, key: &str, detail: &str) -> Result<R, Fault> {
+    Err(at(place.referenced, key, detail))
 }
 
-fn at(place: Location, key: &str, what: &str) -> Fault {
-    (Some(place.line()), format!("key `{key}`: {what}"))
+fn at(place: Location, key: &str, detail: &str) -> Fault {
+    (Some(place.line()), format!("key `{key}`: {detail}"))
 }
 
 fn expiry(ttl: Option<GoDuration>) -> Option<Duration> {
@@ -309,13 +309,13 @@ fn shape(defaults: &Defaults, rule: Option<&file::Rule>) -> Result<Shape, Fault>
     let observer_type = rule.and_then(|rule| rule.observer_type).or(defaults.observer_type);
     match (observer_type, summary, histogram) {
         (Some(Observer::Histogram), Some(options), _) => {
-            let what = "a histogram has no summary options: remove them, or the `observer_type`";
-            fault(options, "summary_options", what)
+            let detail = "a histogram has no summary options: remove them, or the `observer_type`";
+            fault(options, "summary_options", detail)
         }
         (Some(Observer::Summary), _, Some(options)) => {
-            let what = "a summary has no histogram options: remove them, or set `observer_type: \
+            let detail = "a summary has no histogram options: remove them, or set `observer_type: \
                         histogram`";
-            fault(options, "histogram_options", what)
+            fault(options, "histogram_options", detail)
         }
         (Some(Observer::Histogram), ..) => {
             let old = rule.map(|rule| rule.buckets.as_ref());
@@ -415,12 +415,12 @@ fn summary_shape(
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { flag, path, line, what } = self;
+        let Self { flag, path, line, detail } = self;
         write!(f, "cannot use --{flag}-mapping {}", printable(path))?;
         if let Some((number, text)) = line {
             write!(f, ", line {number} (`{text}`)")?;
         }
-        write!(f, ": {what}")
+        write!(f, ": {detail}")
     }
 }
 

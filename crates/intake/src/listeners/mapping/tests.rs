@@ -3,7 +3,7 @@
 use super::*;
 
 fn parse(text: &str) -> Mapping {
-    Mapping::parse(text).unwrap_or_else(|(line, what)| panic!("line {line:?}: {what}\n{text}"))
+    Mapping::parse(text).unwrap_or_else(|(line, detail)| panic!("line {line:?}: {detail}\n{text}"))
 }
 
 /// The result for a name: `name label=value ...`, `dropped`, or the name itself.
