@@ -149,7 +149,7 @@ impl Pieces {
     ///
     /// # Errors
     /// 413 for a body that expands to more than the limit, 400 for one that its coding does not
-    /// allow. What came before remains valid.
+    /// allow. The bytes before remain valid.
     pub fn next(&mut self, buffer: &mut [u8]) -> Result<Piece> {
         self.ration.set(RATION);
         let mut reader = match self.reader.take() {
@@ -423,7 +423,7 @@ mod tests {
     const ALL: [&str; 5] = ["identity", "gzip", "deflate", "zstd", "snappy"];
 
     #[test]
-    fn every_coding_is_undone_up_to_the_limit() {
+    fn bodies_are_decoded_up_to_the_limit() {
         let bytes: Vec<u8> = (0..100_000_u32).map(|n| (n / 7) as u8).collect();
         for coding in ALL {
             let body = compressed(coding, &bytes);

@@ -1,7 +1,7 @@
-//! What comes in from outside: each file or folder is one way in.
+//! The inputs of the daemon: each folder is one input.
 //!
-//! All of them put what they read into the state's segment through an [`Intake`], and report what
-//! they refuse to [`Refusals`].
+//! All inputs put samples into the state's segment through an [`Intake`], and report refused
+//! samples to [`Refusals`].
 
 pub mod body;
 #[cfg(test)]
@@ -78,7 +78,7 @@ pub static LIST: &[Row] = &[
 pub struct Shared {
     /// The options of the inputs.
     pub options: Options,
-    /// What was taken and refused.
+    /// Counts of taken and refused samples.
     pub refusals: Refusals,
     /// The metadata of families from senders of remote write 1.0.
     metadata: MetadataCache,
@@ -90,16 +90,16 @@ pub struct Shared {
     pub rate_limits: RateLimits,
     /// Pushgateway's API.
     pub push: PushGateway,
-    /// What samples are subject to, if anything.
+    /// The rules for samples, if there are any.
     pub rules: Option<Rules>,
-    /// Whose samples came in.
+    /// The daemons whose samples were taken.
     pub via: Via,
     /// The families that were logged because `/metrics` omits them.
     pub omitted: OmittedFamilies,
 }
 
 impl Shared {
-    /// Without samples so far.
+    /// Creates the shared part, without samples.
     pub fn new(
         options: Options,
         refusals: Refusals,
@@ -121,8 +121,8 @@ impl Shared {
     }
 }
 
-/// The ways of a sample into an intake: through the rules, if there are any. Pushed groups alone go
-/// around them.
+/// The ways of a sample into an intake: through the rules, if there are any. Only pushed groups
+/// bypass the rules.
 impl Shared {
     /// Calls [`Intake::take`], after the rules.
     ///
@@ -174,8 +174,8 @@ impl Shared {
         ended.unwrap_or(Ok(0))
     }
 
-    /// Calls `act` with the name and the labels of a series as the rules make them. `None` if a
-    /// rule drops it.
+    /// Calls `act` with the name and the labels of a series after the rules. `None` if a rule drops
+    /// the series.
     fn relabelled<R>(
         &self,
         name: &str,
@@ -189,7 +189,7 @@ impl Shared {
     }
 }
 
-/// What the routes of one server thread need to take metrics in. Clones share it.
+/// The inputs of one server thread, for its routes. Clones share them.
 #[derive(Clone)]
 pub struct Inputs {
     intake: Rc<RefCell<Intake>>,
@@ -211,22 +211,22 @@ impl Inputs {
         self.intake.borrow_mut()
     }
 
-    /// The series that are known by their bytes in remote write.
+    /// The cache of series of remote write.
     fn write_cache(&self) -> RefMut<'_, SeriesCache> {
         self.write_cache.borrow_mut()
     }
 
-    /// The series that are known by their bytes in imported text.
+    /// The cache of series of imported text.
     fn import_cache(&self) -> RefMut<'_, SeriesCache> {
         self.import_cache.borrow_mut()
     }
 
-    /// What all ways in share.
+    /// The part that all inputs share.
     pub fn shared(&self) -> &'static Shared {
         self.shared
     }
 
-    /// Where refused input is reported.
+    /// The counts and records of refused samples.
     pub fn refusals(&self) -> &'static Refusals {
         &self.shared.refusals
     }

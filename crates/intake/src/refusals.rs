@@ -116,7 +116,7 @@ impl Refusals {
                  or raise --input-bytes with a new state"
             );
         }
-        // A flood of refusals does not wait for one that is being read.
+        // A flood of refusals does not wait for a reader.
         let Ok(mut last) = self.last.try_lock() else { return };
         let is_alike = |other: &&RefusalRecord| other.input == input && other.reason == reason;
         if last.iter().filter(is_alike).count() >= KEPT_EACH

@@ -2,7 +2,7 @@
 //!
 //! An input is a [`BodyInput`]: it reads the head of a request, and takes the body piece by piece.
 //! The rest is here: the limits on the rate of samples and on memory, the coding of the body, loops
-//! of daemons, the steps in which a long request is taken, and what was taken and refused.
+//! of daemons, the steps of a long request, and the counts of taken and refused samples.
 
 use std::cell::RefMut;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ pub trait BodyInput: Sized + 'static {
     const INPUT: Input;
     /// Whether daemons send such requests to each other, so that they may go round in a loop.
     const IS_RELAYED: bool = false;
-    /// Whether a part that was taken has no effect if it comes again.
+    /// Whether a part that was taken has no effect if the client repeats it.
     const IS_REPEATABLE: bool = true;
 
     /// Reads the head of a request.
@@ -44,7 +44,8 @@ pub trait BodyInput: Sized + 'static {
         Pieces::new(request, limit)
     }
 
-    /// Takes what the body has, until the time of the step is over. Returns whether that was all.
+    /// Takes samples from the body, until the time of the step is over. Returns whether the body
+    /// has ended.
     ///
     /// # Errors
     /// The rest of the body is not taken.
@@ -62,12 +63,12 @@ pub trait BodyInput: Sized + 'static {
         outcome.end(failed)
     }
 
-    /// The response to a request that is refused; without an input if its head is.
+    /// The response to a refused request; `input` is `None` if the head was refused.
     fn refuse(_input: Option<&Self>, _inputs: &Inputs, refusal: Refusal) -> Response {
         refusal.respond()
     }
 
-    /// Whether the last step could do nothing but wait for another request.
+    /// Whether the last step only waited for another request.
     fn is_waiting(&self) -> bool {
         false
     }
@@ -84,7 +85,7 @@ pub struct Context<'t> {
 }
 
 impl<'t> Context<'t> {
-    /// The intake of this thread. What it takes is of the request's source.
+    /// The intake of this thread, with the source of the request.
     pub fn intake(&self) -> RefMut<'t, Intake> {
         let mut intake = self.inputs.intake();
         intake.set_source(&Source::named(self.outcome.source()));
@@ -92,7 +93,7 @@ impl<'t> Context<'t> {
     }
 }
 
-/// How long a step takes, about.
+/// The approximate time of a step.
 pub const STEP: Duration = Duration::from_micros(100);
 
 /// Handles a request.
@@ -125,8 +126,8 @@ fn admit<I: BodyInput>(
     Ok((via_ids, body, RequestOutcome::new::<I>(inputs, request)?))
 }
 
-/// The refusal of the daemon's own samples. Its number tells the sender that the response is about
-/// a loop, not about the samples.
+/// The refusal of the daemon's own samples. Its number shows the sender that the reason is a loop,
+/// not the samples.
 fn is_own(via: &Via) -> Box<Refusal> {
     let refusal = Refusal::new(StatusCode::CONFLICT, LOOP);
     match HeaderValue::from_str(via.own()) {

@@ -12,9 +12,9 @@
 //! Most senders also keep the order of their series. So the series that came after this one before
 //! is compared first, without a look into the table, and those after it are prefetched.
 //!
-//! A table is bounded. When it is full, it stays as it is until many more series were looked for in
-//! vain than it has; then it is emptied. So series that come in turns and are too many for it cost
-//! little more than without a table, and those that no longer come make room.
+//! A cache is bounded. A full cache keeps its entries until the misses outnumber them many times;
+//! then it is emptied. So a rotation of too many series costs little more than without a cache, and
+//! series that are no longer sent make room.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -39,9 +39,9 @@ pub(super) struct SeriesCache {
     seeded: Seeded,
     names: Vec<CachedName>,
     by_name: HashMap<Box<str>, u32, Seeded>,
-    /// The number of the series that is expected next.
+    /// The number of the next expected series.
     next: usize,
-    /// How many series were looked for in vain since one was added.
+    /// The number of misses since a series was added.
     missed: usize,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct KnownSeries {
 struct CachedName {
     text: Box<str>,
     kind: NameType,
-    /// When the type was looked up.
+    /// The version at the lookup of the type.
     version: Version,
 }
 
@@ -103,7 +103,7 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_SERIES_BYTES: usize = 4 << 10;
 /// A full table is emptied when this number of series was looked for in vain.
 const PATIENCE: usize = 16 * MAX_SERIES;
-/// The number of series from the one that was found to the one that is prefetched.
+/// The number of series from the current series to the series that is prefetched.
 const AHEAD: usize = 6;
 
 impl SeriesCache {
@@ -370,7 +370,7 @@ mod tests {
             keep(&mut series, format!("{number}").as_bytes(), known());
         }
         assert!(!series.has_room(b"other"));
-        // Those that are there are kept again.
+        // An existing entry can be renewed.
         keep(&mut series, b"17", known());
         for _ in 0..PATIENCE {
             assert!(series.look_up(b"other").is_none() && series.entries.len() == MAX_SERIES);

@@ -57,8 +57,8 @@ pub fn lasting_type(
     (found == sample_type(family, name, has_bound, 0.0)).then_some(found)
 }
 
-/// A single value of a type, and how it is taken: totals are followed, and other values replace
-/// what is there.
+/// A single value of a type, and its mode: totals are followed, and other values replace the
+/// current value.
 #[inline]
 pub fn given(sample_type: SampleType, value: f64) -> (Given<'static>, Mode) {
     match sample_type {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn families_are_parts_of_names() {
+    fn a_family_name_is_a_name_without_its_suffix() {
         assert_eq!(family_name("x_total"), Some("x"));
         assert_eq!(family_name("x_bucket"), Some("x"));
         assert_eq!(family_name("_total"), None);

@@ -1,7 +1,7 @@
-//! Graphite: lines of its plaintext protocol, which come in over TCP, UDP and unix sockets.
+//! Graphite: lines of its plaintext protocol, over TCP, UDP and unix sockets.
 //!
-//! Each value is one of a gauge, as in graphite_exporter. The latest value by its time counts; of
-//! several with one time, the last one.
+//! Each value is the value of a gauge, as in graphite_exporter. The latest value by its time
+//! counts; of several with one time, the last one.
 
 mod settings;
 
@@ -123,7 +123,7 @@ impl GraphiteReader {
         let time = Some(types::sample_time(sample.timestamp_ms.unwrap_or(now_ms)));
         let metric = Metric { time, order: Order::Latest, ..metric };
         let taken = match tags.are_cut {
-            // The mapping may remove some labels, but not those that were not read.
+            // The mapping may remove some labels, but no labels that were not read.
             true => Err(Refused::Labels),
             false => {
                 let (shared, intake) = (common.shared, &mut common.intake);

@@ -2,7 +2,7 @@
 //!
 //! The text is read piece by piece. A line that is wrong is refused with its number and the reason,
 //! and its neighbours count. A text that is sent again counts once: totals are followed, and other
-//! values replace what is there.
+//! values replace the current values.
 
 mod lines;
 

@@ -25,7 +25,7 @@ pub(super) enum Unit {
 pub(super) struct Points {
     unit: Unit,
     now_ms: i64,
-    /// The lines before those that are being read.
+    /// The number of lines before the current lines.
     lines: u64,
     /// The name of a sample, kept for its memory.
     name: String,

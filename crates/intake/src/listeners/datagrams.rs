@@ -19,7 +19,7 @@ use super::sockets::{Socket, Transport, kernel_drops};
 use super::stop::Stop;
 use quipu_process::{address, memory};
 
-/// Receives until it is stopped, and then what the socket still holds.
+/// Receives until it is stopped, and then the rest from the socket.
 pub(super) fn run<R: Reader>(
     socket: &Socket,
     stop: &Stop,
@@ -52,7 +52,7 @@ pub(super) fn run<R: Reader>(
         receiver.flush();
         drops.check(socket, receiver.metrics(), protocol, received);
         if stop.is_asked() {
-            // Clients may go on sending, so there is a bound on what is read from now on.
+            // Clients may continue to send, so the time for the rest is bounded.
             let by = *stops_by.get_or_insert_with(|| Instant::now() + LAST_READS);
             if received == 0 || Instant::now() > by {
                 return;
@@ -91,7 +91,7 @@ const FEW: usize = 32;
 /// get it again takes some microseconds.
 const REST: Duration = Duration::from_millis(100);
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
-/// The time for what a socket holds when the daemon stops.
+/// The time for the rest from a socket when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);
 
 /// Follows the number of packets that the kernel has dropped.

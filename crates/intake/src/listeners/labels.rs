@@ -62,8 +62,8 @@ where
     found.unwrap_or_default()
 }
 
-/// Adds tags under the names that `named` makes of theirs. Returns `None` at the first one that has
-/// none.
+/// Adds tags under names that `named` makes from the names of tags. Returns `None` at the first tag
+/// that gets no name.
 #[inline]
 fn put_named_tags<'s, 'a: 's, N: Ord>(
     tags: impl Iterator<Item = Result<(&'a str, &'a str), &'a str>>,

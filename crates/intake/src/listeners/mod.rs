@@ -1,4 +1,4 @@
-//! Listeners for lines that come in over UDP, TCP and unix sockets: those of StatsD and Graphite.
+//! Listeners of StatsD and Graphite, for lines over UDP, TCP and unix sockets.
 //!
 //! Each listener is a thread with an intake of its own. The sockets are bound before the daemon
 //! opens its state, and read until it stops. A `Reader` knows the form of the lines.

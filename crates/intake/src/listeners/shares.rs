@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The sender at the other end of a connection. Those of one client share its places.
+/// The sender at the other end of a connection. The senders of one client share its connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
     pub(super) client: Client,

@@ -1,5 +1,5 @@
-//! How the threads of listeners are stopped: a flag for those that are busy, and a pipe whose end
-//! wakes those that wait.
+//! Stops the threads of listeners: by a flag for busy threads, and a pipe whose end wakes waiting
+//! threads.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Mutex;

@@ -21,7 +21,7 @@ use super::sockets::{Socket, Transport};
 use super::stop::Stop;
 use quipu_process::address;
 
-/// Accepts and reads until it is stopped, and then what the sockets still hold.
+/// Accepts and reads until it is stopped, and then reads the rest from the sockets.
 /// At most `most` connections are open at a time.
 pub(super) fn run<R: Reader>(
     socket: &Socket,
@@ -206,7 +206,7 @@ impl<'a> Connections<'a> {
         true
     }
 
-    /// Reads once from a connection, so that one that never ends does not hold up the others.
+    /// Reads once from a connection, so that an endless stream does not hold up other connections.
     fn read<R: Reader>(&mut self, place: u64, receiver: &mut Receiver<R>) {
         let place = place as usize;
         let Some(Some(connection)) = self.places.get_mut(place) else { return };
@@ -234,7 +234,7 @@ impl<'a> Connections<'a> {
         }
     }
 
-    /// Reads what is there, for a bounded time, since clients may go on sending. A line that has no
+    /// Reads the rest, for a bounded time, because clients may continue to send. A line that has no
     /// end yet is not taken: its client still writes it.
     fn read_the_rest<R: Reader>(&mut self, receiver: &mut Receiver<R>) {
         let begun = Instant::now();
@@ -328,7 +328,7 @@ fn local_peer(descriptor: &OwnedFd) -> Peer {
     Peer { client: Client::User(peer.uid), process: peer.pid }
 }
 
-/// What an event is about; smaller numbers are places of connections.
+/// The subjects of events; smaller numbers are positions of connections.
 const LISTENER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 
@@ -350,7 +350,7 @@ const READ_BYTES: usize = 65_536;
 /// `net.ipv4.tcp_rmem` was raised.
 const MAX_LAST_READS: usize = 128;
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
-/// The time for what connections hold when the daemon stops.
+/// The time for the rest from connections when the daemon stops.
 const LAST_READS: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

@@ -344,7 +344,7 @@ mod tests {
         let mut add = |pairs: &[(&'static str, &'static str)]| {
             labels.clear();
             let added = labels.add(ESCAPED, &text(pairs), |key| key != "no");
-            // What collides is not kept beside what it becomes.
+            // The texts of labels before the join are freed.
             assert!(labels.texts.len() < 100);
             added
         };

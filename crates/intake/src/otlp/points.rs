@@ -216,7 +216,8 @@ impl Translator {
                 let pairs: Vec<(&str, &str)> = self.target.info.iter().collect();
                 let (help, expiry) = ("Target metadata", shared.options.common.expiry);
                 let metric = Metric { help, expiry, ..Metric::new("target_info") };
-                // It only describes the others: what the intake refuses, it refuses for them, too.
+                // This series only describes the others. The intake refuses them for the same
+                // reason.
                 let _ = shared.take(intake, metric, &pairs, &Given::Gauge(1.0), Mode::Set, None);
             }
         }

@@ -103,7 +103,7 @@ fn write_text(out: &mut String, text: &str) {
     let _ = write!(out, "{json}");
 }
 
-/// How deep lists and maps may be nested in each other; what is deeper is left out.
+/// The deepest nesting of lists and maps; deeper values are omitted.
 const MAX_DEPTH: usize = 16;
 /// The most bytes that an encoder uses for one byte of JSON. A list of the doubles 0 takes 11 bytes
 /// for the two of `0,`.

@@ -1,6 +1,6 @@
-//! Whether a push contradicts what the groups hold, as Pushgateway's consistency check finds it, in
-//! a time that depends on the push alone: one name has one type, no two groups have the same
-//! series, and no name collides with the parts of a histogram or summary.
+//! Checks a push for contradictions with the groups, like Pushgateway's consistency check, in a
+//! time that depends only on the push: one name has one type, no two groups have the same series,
+//! and no name collides with the parts of a histogram or summary.
 
 use super::builder::Kind;
 use super::content::PushFamilies;

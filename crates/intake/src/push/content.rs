@@ -155,7 +155,7 @@ impl PushFamilies {
         is_new
     }
 
-    /// Frees what is not needed once all series were added.
+    /// Frees the memory that is not needed once all series were added.
     pub(super) fn shrink(&mut self) {
         self.list.iter_mut().for_each(|family| Arc::make_mut(&mut family.series).shrink());
     }

@@ -187,7 +187,7 @@ impl Table {
 /// The bytes that a generation of forms has, more or less.
 const MAX_BYTES: usize = if cfg!(test) { 1 << 20 } else { 16 << 20 };
 /// The most hashes of bodies that came once. If many more forms take turns, most are not kept: to
-/// keep one that falls out before it is used would take time for nothing.
+/// cache a form that is dropped before its use would waste time.
 const ONCE: usize = 4096;
 /// The places of forms by how bodies begin, and the bytes that tell how: some of the first line.
 const BEGINNINGS: usize = 64;
@@ -218,7 +218,7 @@ impl BodyForm {
         })?;
         let template = Template::new(body, at);
         let has_start = values.series.iter().any(|value| value.start.is_some());
-        // What is not a number was a part of a label.
+        // A text that is not a number was a part of a label.
         let is_usable = !has_start && template.read(body, |_| {});
         (is_usable && families.is_same(&content.families)).then(|| Self {
             number: next_number(),
@@ -307,7 +307,7 @@ mod tests {
     impl BodyFormCache {
         /// The content of a body by its form, if that is known.
         fn recall(&self, path: &str, body: &str) -> Option<Content> {
-            // What the body before was like makes no difference, but to whether it is a guess.
+            // The body before only decides whether the form is guessed.
             let guess = self.guess(body.as_bytes(), &grouping(path));
             let found = self.read(body.as_bytes(), &mut builder(path));
             let found = found.ok().filter(|content| content.form.is_some());
@@ -411,7 +411,7 @@ mod tests {
             ("# TYPE h histogram\nh_count 3\nh_sum 4\n", true),
             ("# TYPE s summary\ns_sum 4\n", true),
             ("# TYPE h histogram\nh_bucket{le=\"1\"} 2\nh_count 3\n", true),
-            // The count is that of the last bucket, if it is not less.
+            // The count is the count of the last bucket, if it is not less.
             ("# TYPE h histogram\nh_count 3\nh_bucket{le=\"1\"} 2\n", false),
             ("# TYPE h histogram\nh_bucket{le=\"1\"} 2\n", false),
             ("# TYPE h histogram\nh_bucket{le=\"+Inf\"} 3\nh_bucket{le=\"1\"} 2\n", false),

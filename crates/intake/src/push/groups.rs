@@ -83,7 +83,7 @@ impl Groups {
         self.groups.get(key)
     }
 
-    /// A group, to change what is not indexed.
+    /// A group, to change fields without an index.
     pub(super) fn group_mut(&mut self, key: &[u8]) -> Option<&mut Group> {
         self.groups.get_mut(key)
     }
@@ -216,7 +216,7 @@ impl Groups {
         self.expired.first().map(|(_, key)| key.clone())
     }
 
-    /// Looks for a group that has a series of these labels, beside the one that the labels belong
+    /// Looks for another group with a series of these labels than the group that the labels belong
     /// to. `labels` are all labels of the series, by name, without an empty `instance`.
     pub(super) fn rival(&self, key: &[u8], name: &str, labels: &[(&str, &str)]) -> Option<Key> {
         let mut packed = Vec::new();

@@ -43,7 +43,7 @@ impl Listing {
         Self { keys, group: None, body: br#"{"status":"success","data":["#.to_vec() }
     }
 
-    /// Makes room for what a step adds. Returns false if there is no memory.
+    /// Reserves memory for a step. Returns false if there is no memory.
     pub(super) fn reserve(&mut self) -> bool {
         memory::reserve(&mut self.body, STEP_BYTES)
     }
@@ -115,7 +115,7 @@ pub(super) fn status(
     respond(json!({ "status": "success", "data": data }).to_string().into_bytes(), reader)
 }
 
-/// Writes what a group has beside its families, and leaves it open.
+/// Writes the labels and times of a group, and leaves the object open for the families.
 fn put_group(body: &mut Vec<u8>, key: &Key, group: &Group) {
     let labels: Map<String, Value> =
         packed::unpack(key).map(|(name, value)| (name.to_owned(), value.into())).collect();

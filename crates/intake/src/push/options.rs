@@ -22,9 +22,9 @@ pub struct Settings {
     pub admin: bool,
     /// The most groups.
     pub groups: usize,
-    /// What a push does to its group, if neither it nor its job says so.
+    /// The mode of pushes, if neither the push nor its job sets one.
     pub mode: Mode,
-    /// What a push that is added does to gauges, if it does not say so.
+    /// The treatment of gauges by pushes that are added, if the push sets none.
     pub gauges: Gauges,
     /// The jobs whose pushes are added up; `*` stands for any text.
     pub add_jobs: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Settings {
     pub expiry: Option<Duration>,
 }
 
-/// What a push does to the series of its group.
+/// The effect of a push on the series of its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -42,7 +42,7 @@ pub enum Mode {
     Add,
 }
 
-/// What a push that is added does to a gauge or an untyped value.
+/// The effect of a push that is added on a gauge or an untyped value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gauges {

@@ -107,7 +107,7 @@ impl SeriesSet {
         left
     }
 
-    /// Frees what is not needed to keep the label sets.
+    /// Frees the memory that the label sets do not need.
     pub(super) fn shrink(&mut self) {
         self.table = OnceLock::new();
         self.packed.shrink_to_fit();

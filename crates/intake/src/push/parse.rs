@@ -200,8 +200,8 @@ impl Lines<'_> {
     }
 }
 
-/// How many bytes at the beginning are complete families. All of them if a length is not possible:
-/// the reader says what is wrong.
+/// The number of bytes at the beginning that are complete families. All bytes if a length is not
+/// possible, so that the reader finds the fault.
 fn complete(bytes: &[u8]) -> usize {
     let mut end = 0;
     loop {

@@ -545,7 +545,7 @@ impl GroupTimes {
     fn set(self, intake: &mut Intake, outcome: &mut UpdateOutcome) {
         let mut labels = Vec::new();
         full_labels(&self.key, &[], &mut labels);
-        // The intake of the thread has the source of what it took before.
+        // The intake of the thread still has the source of earlier samples.
         let job = labels.iter().find(|(name, _)| *name == "job");
         intake.set_source(&Source::Job(job.map_or("", |(_, job)| job)));
         let seconds = |nanos: Option<Nanos>| nanos.map(|nanos| nanos as f64 / 1e9);

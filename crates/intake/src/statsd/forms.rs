@@ -2,10 +2,10 @@
 //! values only.
 //!
 //! Lines have the same form if they have the same name, the same class of type, and tags of the
-//! same names in the same order; their values and those of their tags differ. All that the name, a
-//! mapping and the names of tags decide is the same for them: the family, the scale of values, and
-//! from where each label gets its value. So a line of a known form is neither mapped, nor are its
-//! labels sorted and their names checked; its series is found by the values of its tags alone.
+//! same names in the same order; only their values and the values of their tags differ. The parts
+//! that depend on the name, the mapping and the names of tags are the same: the family, the scale
+//! of values, and the source of each label's value. So a line of a known form is not mapped, and
+//! its labels are not sorted or checked; its series is found by the values of its tags.
 //!
 //! A form knows nothing of series (see [`FamilyHandle`]): it stays right whatever happens to them.
 //! A line whose series is not there goes the long way. The table belongs to one listener, and a
@@ -56,7 +56,7 @@ enum LabelSource {
     Text(Box<str>),
 }
 
-/// The values of the tags of a line, without those that have no name or no value.
+/// The values of the tags of a line, without tags that lack a name or a value.
 #[derive(Default)]
 pub(super) struct TagValues<'a> {
     values: [&'a str; MAX_TAGS],

@@ -3,7 +3,7 @@
 //!
 //! There is a short way for lines whose [form](Forms) is known, and a long way for all others; both
 //! put the same values into the same series. With rules, all lines go the long way: a rule may
-//! decide by the values of labels, and counts what it does.
+//! decide by the values of labels, and counts its actions.
 
 use std::mem;
 
@@ -137,7 +137,7 @@ impl StatsdReader {
         let mut last = None;
         for value in sample.values().skip(done) {
             let taken = match value {
-                // The mapping or a rule may remove some labels, but not those that were not read.
+                // The mapping or a rule may remove some labels, but no labels that were not read.
                 Ok(_) if tags.are_cut => Err(ValueError::Refused(Refused::Labels)),
                 Ok(value) => given(sample, value, treatment.scale).and_then(|(given, mode)| {
                     let taken = shared.take(intake, metric, &labels, &given, mode, None);

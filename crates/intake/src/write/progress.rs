@@ -105,10 +105,10 @@ impl WriteStep<'_> {
         self.outcome.refuse("malformed", format_args!("{error}, after {number} series"));
     }
 
-    /// Keeps what a sender of 1.0 says of a family.
+    /// Caches the metadata of a family from a sender of 1.0.
     pub(super) fn family(&mut self, family: &FamilyMetadata<'_>) {
         self.inputs.shared().metadata.put(family);
-        // What was known of the last series may have changed.
+        // The metadata of the last series may have changed.
         self.progress.last_name.clear();
     }
 
@@ -419,7 +419,7 @@ impl Buckets {
 }
 
 /// The bytes that the labels of a series have in remote write 1.0, if they are known. `room` is
-/// memory for those of 2.0.
+/// memory for the bytes of 2.0.
 fn encoded_labels<'b>(
     series: &Series<'_, 'b>,
     version: WriteVersion,

@@ -1,5 +1,5 @@
-//! The mapping file as it is written: the keys of statsd_exporter 0.31, and those that it had
-//! before (`timer_type`, `buckets`, `quantiles`). An unknown key is an error.
+//! The keys of a mapping file: the keys of statsd_exporter 0.31, and the keys of earlier versions
+//!  (`timer_type`, `buckets`, `quantiles`). An unknown key is an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -99,8 +99,8 @@ pub enum MetricClass {
     Observer,
 }
 
-/// Options of a summary. Those of statsd_exporter's algorithm have no effect: errors of quantiles,
-/// the number of ages, and the capacity of its buffer.
+/// Options of a summary. The options of statsd_exporter's algorithm have no effect: errors of
+/// quantiles, the number of ages, and the capacity of its buffer.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Summary {

@@ -270,7 +270,7 @@ impl Mapping {
     }
 }
 
-/// The line, and what is wrong with it.
+/// The number of the line, and the fault.
 type Fault = (Option<u64>, String);
 
 fn fault<T, R>(place: &Spanned<T>, key: &str, detail: &str) -> Result<R, Fault> {
@@ -334,8 +334,8 @@ fn shape(defaults: &Defaults, rule: Option<&file::Rule>) -> Result<Shape, Fault>
     }
 }
 
-/// A histogram by the first options that say something. The first that name buckets have classic
-/// ones; those that name only a factor or a number of native buckets have these.
+/// A histogram by the first options that are not empty. Options with buckets make a classic
+/// histogram; options with only a factor or a number of native buckets make a native histogram.
 fn histogram_shape(
     options: [Option<&Spanned<Histogram>>; 2],
     old: [Option<&Spanned<Vec<f64>>>; 2],
@@ -377,7 +377,7 @@ fn schema(factor: f64) -> i8 {
     (-exponent).clamp(-4.0, 8.0) as i8
 }
 
-/// A summary by the first options that say something.
+/// A summary by the first options that are not empty.
 fn summary_shape(
     options: [Option<&Spanned<Summary>>; 2],
     old: [Option<&Spanned<Vec<Quantile>>>; 2],
