@@ -1,9 +1,12 @@
 //! JSON for terminals and logs: escapes characters that control a terminal or change the direction
-//! of text. JSON itself requires this for C0 only, and a parser reads both forms alike.
+//! of text. JSON itself requires this only for C0, and a parser reads both forms alike.
 
-use std::fmt::{Display, Write};
+use std::fmt::{Display, Write as _};
+use std::io::{self, Write};
 
 use quipu_segment::is_printable;
+use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
 
 /// Escapes all characters that are not [printable](is_printable), except the line feeds between the
 /// parts of the JSON.
@@ -28,14 +31,68 @@ pub fn escaped(json: &(impl Display + ?Sized)) -> String {
     escaped
 }
 
+/// Writes a value as JSON while it is serialized, with a line for each object in an array. Escapes
+/// the same characters as [`escaped`].
+///
+/// # Errors
+/// Output that cannot be written.
+pub fn write(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(out, Lines::default()))?;
+    Ok(())
+}
+
+/// Compact JSON with a line for each object in an array.
+#[derive(Default)]
+struct Lines {
+    /// Whether the next value is an element of an array.
+    is_element: bool,
+}
+
+impl Formatter for Lines {
+    fn begin_array<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        self.is_element = false;
+        out.write_all(b"[")
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        is_first: bool,
+    ) -> io::Result<()> {
+        self.is_element = true;
+        if is_first { Ok(()) } else { out.write_all(b",") }
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, _: &mut W) -> io::Result<()> {
+        self.is_element = false;
+        Ok(())
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, out: &mut W) -> io::Result<()> {
+        out.write_all(if std::mem::take(&mut self.is_element) { b"\n{" } else { b"{" })
+    }
+
+    fn write_string_fragment<W: ?Sized + Write>(
+        &mut self,
+        out: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        if fragment.chars().all(is_printable) {
+            out.write_all(fragment.as_bytes())
+        } else {
+            out.write_all(escaped(fragment).as_bytes())
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
     #[test]
-    fn what_commands_a_terminal_is_escaped_and_read_back() {
+    fn characters_that_control_a_terminal_are_escaped_and_read_back() {
         let value =
             json!({"a\u{9b}\"": ["\u{7f}\u{1b}[2J\n", "\u{202e}\u{2028}\u{61c}", "\u{fc}"]});
         let text = escaped(&value);
@@ -43,9 +100,21 @@ mod tests {
             text,
             "{\"a\\u009b\\\"\":[\"\\u007f\\u001b[2J\\n\",\"\\u202e\\u2028\\u061c\",\"\u{fc}\"]}"
         );
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
         let pretty = escaped(&format!("{value:#}"));
         assert_eq!(pretty.lines().count(), 7, "{pretty}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&pretty).unwrap(), value);
+        assert_eq!(serde_json::from_str::<Value>(&pretty).unwrap(), value);
+        let mut written = Vec::new();
+        write(&value, &mut written).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), text);
+    }
+
+    #[test]
+    fn each_object_in_an_array_has_a_line() {
+        let value = json!({"a": [{"b": [1, [2], {}]}, [{"c": null}], 3], "d": {}});
+        let mut written = Vec::new();
+        write(&value, &mut written).unwrap();
+        let expected = "{\"a\":[\n{\"b\":[1,[2],\n{}]},[\n{\"c\":null}],3],\"d\":{}}";
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
     }
 }
