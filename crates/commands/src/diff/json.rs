@@ -1,55 +1,124 @@
 //! The form for programs: one JSON object. `docs/guide-cli.md` lists its fields.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use serde_json::{Map, Value as Json, json};
+use serde::{Serialize, Serializer};
 
 use super::changes::{Changes, FamilyChange, SeriesChange};
-use crate::inspect::json::{exact, float};
+use crate::inspect::json::{JsonFloat, JsonNumber};
 use crate::look::{Points, Value, labels};
-use quipu_process::json::escaped;
+use quipu_process::json;
 
 /// Writes the object, one family after the other.
 pub(super) fn write(changes: &Changes<'_>, out: &mut impl Write) -> io::Result<()> {
-    let same = json!({"families": changes.same_families, "series": changes.same_series});
-    write!(out, "{{\"seconds\":{},\"same\":{same},\"families\":[", json!(changes.seconds))?;
-    for (i, family) in changes.families.iter().enumerate() {
-        let comma = if i > 0 { "," } else { "" };
-        write!(out, "{comma}\n{}", escaped(&family_json(family, changes.seconds)))?;
+    let document = Document {
+        seconds: changes.seconds,
+        same: Same { families: changes.same_families, series: changes.same_series },
+        families: Families(changes),
+    };
+    json::write(&document, out)?;
+    writeln!(out)
+}
+
+/// The whole object.
+#[derive(Serialize)]
+struct Document<'c> {
+    seconds: Option<f64>,
+    same: Same,
+    families: Families<'c>,
+}
+
+#[derive(Serialize)]
+struct Same {
+    families: usize,
+    series: usize,
+}
+
+/// All families with changes.
+struct Families<'c>(&'c Changes<'c>);
+
+impl Serialize for Families<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Changes { families, seconds, .. } = self.0;
+        serializer.collect_seq(families.iter().map(|change| Family::new(change, *seconds)))
     }
-    writeln!(out, "]}}")
 }
 
-fn family_json(family: &FamilyChange<'_>, seconds: Option<f64>) -> Json {
-    json!({
-        "name": family.name,
-        "type": family.kind.name(),
-        "change": family.change.name(),
-        "growth": family.growth.map(float),
-        "same": family.same,
-        "series": family.series.iter().map(|change| series_json(change, seconds)).collect::<Vec<_>>(),
-    })
+#[derive(Serialize)]
+struct Family<'c> {
+    name: &'c str,
+    r#type: &'static str,
+    change: &'static str,
+    growth: Option<JsonFloat>,
+    same: usize,
+    series: SeriesList<'c>,
 }
 
-fn series_json(series: &SeriesChange<'_>, seconds: Option<f64>) -> Json {
-    let labels: Map<String, Json> =
-        labels(series.labels).map(|(name, value)| (name.into_owned(), json!(value))).collect();
-    let rate = series.growth.zip(seconds).map(|(growth, seconds)| float(growth / seconds));
-    json!({
-        "labels": labels,
-        "change": series.change.name(),
-        "before": series.before.as_ref().map(value_json),
-        "after": series.after.as_ref().map(value_json),
-        "growth": series.growth.map(float),
-        "rate": rate,
-    })
+impl<'c> Family<'c> {
+    fn new(change: &'c FamilyChange<'c>, seconds: Option<f64>) -> Self {
+        Self {
+            name: change.name,
+            r#type: change.kind.name(),
+            change: change.change.name(),
+            growth: change.growth.map(JsonFloat),
+            same: change.same,
+            series: SeriesList { changes: &change.series, seconds },
+        }
+    }
 }
 
-fn value_json(value: &Value<Points<'_>>) -> Json {
-    match value {
-        Value::Number(n) => exact(*n),
-        Value::Histogram { count, sum, .. } | Value::Summary { count, sum, .. } => {
-            json!({"count": float(*count), "sum": float(*sum)})
+/// The series of a family that changed.
+struct SeriesList<'c> {
+    changes: &'c [SeriesChange<'c>],
+    seconds: Option<f64>,
+}
+
+impl Serialize for SeriesList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.changes.iter().map(|change| Series::new(change, self.seconds)))
+    }
+}
+
+#[derive(Serialize)]
+struct Series<'c> {
+    labels: BTreeMap<Cow<'c, str>, Cow<'c, str>>,
+    change: &'static str,
+    before: Option<SeriesValue>,
+    after: Option<SeriesValue>,
+    growth: Option<JsonFloat>,
+    rate: Option<JsonFloat>,
+}
+
+impl<'c> Series<'c> {
+    fn new(change: &'c SeriesChange<'c>, seconds: Option<f64>) -> Self {
+        let rate = change.growth.zip(seconds).map(|(growth, seconds)| growth / seconds);
+        Self {
+            labels: labels(change.labels).collect(),
+            change: change.change.name(),
+            before: change.before.as_ref().map(SeriesValue::new),
+            after: change.after.as_ref().map(SeriesValue::new),
+            growth: change.growth.map(JsonFloat),
+            rate: rate.map(JsonFloat),
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SeriesValue {
+    Number(JsonNumber),
+    Observations { count: JsonFloat, sum: JsonFloat },
+}
+
+impl SeriesValue {
+    fn new(value: &Value<Points<'_>>) -> Self {
+        match value {
+            Value::Number(n) => Self::Number(JsonNumber(*n)),
+            Value::Histogram { count, sum, .. } | Value::Summary { count, sum, .. } => {
+                Self::Observations { count: JsonFloat(*count), sum: JsonFloat(*sum) }
+            }
         }
     }
 }

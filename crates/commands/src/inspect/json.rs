@@ -1,183 +1,375 @@
 //! The form for programs: one JSON object. `docs/guide-cli.md` lists its fields.
+//!
+//! Families and series are serialized while the file is read, so that no more than one series is in
+//! memory.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::ops::Not;
 use std::path::Path;
 
 use quipu::snapshot::{ALONE, Decoder, Number, Value, each_series};
-use quipu_segment::inspect::{Damage, FamilySeen, Inspection, SeriesSeen};
+use quipu_segment::inspect::{Damage, FamilySeen, HeaderSeen, Inspection, SeriesSeen};
 use quipu_segment::printable;
-use serde_json::{Map, Value as Json, json};
+use serde::ser::{SerializeSeq, SerializeStruct};
+use serde::{Serialize, Serializer};
 
 use super::names::number;
 use super::processes;
 use super::text::hex;
-use quipu_process::json::escaped;
+use quipu_process::json;
 
-/// Writes the object: families and series one after the other, everything else at once. Returns
-/// whether the file is sound.
+/// Writes the object. Returns whether the file is sound.
 pub(super) fn write(
     inspection: &Inspection,
     file: &Path,
     out: &mut impl Write,
 ) -> io::Result<bool> {
-    let report = inspection.report();
-    let name = json!(printable(file).to_string());
-    write!(out, "{{\"file\":{},\"bytes\":{}", escaped(&name), report.length)?;
-    let header = report.header.as_ref().map(|header| {
-        json!({
-            "version": header.version,
-            "limit": header.limit,
-            "size": header.size,
-            "used": header.used,
-            "created": seconds(header.created),
-            "instance": hex(&header.instance),
-            "clean": header.is_clean,
-            "left": header.is_left,
-            "boot": hex(&header.boot),
-            "synced": seconds(header.synced),
-            "synced_bytes": header.synced_bytes,
-            "tokens": header.tokens,
-        })
-    });
-    write!(out, ",\"header\":{}", json!(header))?;
-    write!(out, ",\"open\":{}", json!(report.is_open))?;
-    write!(out, ",\"processes\":{}", escaped(&owners(inspection, file)))?;
-    let records = report.records.iter().map(|record| {
-        json!({"kind": format!("{:?}", record.kind), "name": record.name, "at": record.at,
-            "bytes": record.bytes})
-    });
-    write!(out, ",\"records\":{}", escaped(&Json::from_iter(records)))?;
-    write!(out, ",\"claim_bytes\":{}", report.claim_bytes)?;
-    write!(out, ",\"other_bytes\":{}", report.other_bytes())?;
-    write!(out, ",\"families\":[")?;
-    let mut damage = report.damage.clone();
-    for (i, family) in report.families.iter().enumerate() {
-        write!(out, "{}", if i == 0 { "\n" } else { ",\n" })?;
-        damage.extend(write_family(inspection, family, out)?);
-    }
-    damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
-    damage.dedup();
-    let listed = damage.iter().map(|Damage { at, message }| json!({"at": at, "what": message}));
-    write!(out, "],\"left_out\":{}", inspection.left_out())?;
-    writeln!(out, ",\"damage\":{}}}", escaped(&Json::from_iter(listed)))?;
-    Ok(damage.is_empty())
+    let damage = RefCell::new(inspection.report().damage.clone());
+    let document = Document { inspection, file, damage };
+    json::write(&document, out)?;
+    writeln!(out)?;
+    Ok(document.damage.into_inner().is_empty())
 }
 
-/// Seconds of Unix time.
+/// A float. Serialized as a string if JSON has no such number.
+pub(crate) struct JsonFloat(pub(crate) f64);
+
+impl Serialize for JsonFloat {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.0.is_finite() {
+            serializer.serialize_f64(self.0)
+        } else {
+            serializer.serialize_str(&number(self.0))
+        }
+    }
+}
+
+/// A number with all of its digits. Serialized as a string if JSON has no such number.
+pub(crate) struct JsonNumber(pub(crate) Number);
+
+impl Serialize for JsonNumber {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Number::Unsigned(n) => serializer.serialize_u64(n),
+            Number::Signed(n) => serializer.serialize_i64(n),
+            Number::Float(n) => JsonFloat(n).serialize(serializer),
+        }
+    }
+}
+
+/// A contradiction in the file.
+#[derive(Serialize)]
+pub(super) struct DamageEntry<'d> {
+    pub(super) at: u64,
+    pub(super) what: &'d str,
+}
+
+/// The whole object.
+struct Document<'a> {
+    inspection: &'a Inspection,
+    file: &'a Path,
+    /// The damage that was found so far, because the walk over the series finds more.
+    damage: RefCell<Vec<Damage>>,
+}
+
+impl Serialize for Document<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let report = self.inspection.report();
+        let records = report.records.iter().map(|record| Record {
+            kind: format!("{:?}", record.kind),
+            name: &record.name,
+            at: record.at,
+            bytes: record.bytes,
+        });
+        let mut object = serializer.serialize_struct("Document", 11)?;
+        object.serialize_field("file", &printable(self.file).to_string())?;
+        object.serialize_field("bytes", &report.length)?;
+        object.serialize_field("header", &report.header.as_ref().map(Header::new))?;
+        object.serialize_field("open", &report.is_open)?;
+        object.serialize_field("processes", &Processes::find(self.inspection, self.file))?;
+        object.serialize_field("records", &records.collect::<Vec<_>>())?;
+        object.serialize_field("claim_bytes", &report.claim_bytes)?;
+        object.serialize_field("other_bytes", &report.other_bytes())?;
+        object.serialize_field("families", &Families(self))?;
+        // The walk over the series is over: both are complete.
+        object.serialize_field("left_out", &self.inspection.left_out())?;
+        let mut damage = self.damage.borrow_mut();
+        damage.sort_by(|one, other| (one.at, &one.message).cmp(&(other.at, &other.message)));
+        damage.dedup();
+        let damage =
+            damage.iter().map(|Damage { at, message }| DamageEntry { at: *at, what: message });
+        object.serialize_field("damage", &damage.collect::<Vec<_>>())?;
+        object.end()
+    }
+}
+
+#[derive(Serialize)]
+struct Header {
+    version: u32,
+    limit: u64,
+    size: u64,
+    used: u64,
+    created: f64,
+    instance: String,
+    clean: bool,
+    left: bool,
+    boot: String,
+    synced: f64,
+    synced_bytes: u64,
+    tokens: u64,
+}
+
+impl Header {
+    fn new(header: &HeaderSeen) -> Self {
+        Self {
+            version: header.version,
+            limit: header.limit,
+            size: header.size,
+            used: header.used,
+            created: seconds(header.created),
+            instance: hex(&header.instance),
+            clean: header.is_clean,
+            left: header.is_left,
+            boot: hex(&header.boot),
+            synced: seconds(header.synced),
+            synced_bytes: header.synced_bytes,
+            tokens: header.tokens,
+        }
+    }
+}
+
+/// Converts nanoseconds of Unix time into seconds.
 fn seconds(nanos: u64) -> f64 {
     nanos as f64 / 1e9
 }
 
-fn owners(inspection: &Inspection, file: &Path) -> Json {
-    let open = processes::find_open(file)
-        .into_iter()
-        .map(|process| json!({"pid": process.pid, "name": process.name, "state": process.state.to_string()}));
-    let owners =
-        inspection.report().owners.iter().map(
-            |owner| json!({"token": owner.token, "alive": owner.is_alive, "has": owner.holding}),
-        );
-    let named = processes::gauge_processes(inspection).into_iter().map(|(token, (pid, is_alive))| {
-        json!({"token": token, "alive": is_alive, "pid": pid, "has": "gauges of processes"})
-    });
-    json!({"open": Json::from_iter(open), "tokens": Json::from_iter(owners.chain(named))})
+#[derive(Serialize)]
+struct Processes {
+    open: Vec<OpenProcess>,
+    tokens: Vec<Token>,
 }
 
-fn write_family(
-    inspection: &Inspection,
-    family: &FamilySeen,
-    out: &mut impl Write,
-) -> io::Result<Vec<Damage>> {
-    let schema = &family.schema;
-    let mut decoder = Decoder::new(schema);
-    let labels = schema.labels.iter().filter(|label| label.name != ALONE);
-    let labels = labels.map(|label| json!({"name": label.name, "values": label.values}));
-    let about = json!({
-        "name": schema.name,
-        "help": schema.help,
-        "unit": schema.unit,
-        "type": decoder.kind().name(),
-        "kind": decoder.kind_name(),
-        "identity": decoder.identity(),
-        "labels": Json::from_iter(labels),
-        "limit": schema.limit,
-        "idle_seconds": schema.idle.map(|idle| idle.as_secs_f64()),
-        "created": seconds(family.created),
-        "dense": family.is_dense,
-        "lanes": family.lanes,
-        "shown": family.series,
-        "hidden": family.hidden,
-        "overflowed": family.overflowed,
-        "bytes": {
-            "description": family.head_bytes,
-            "series": family.series_bytes,
-            "index": family.index_bytes,
-            "free": family.free_bytes,
-        },
-    });
-    let about = escaped(&about);
-    write!(out, "{},\"series\":[", about.strip_suffix('}').unwrap_or(&about))?;
-    let (mut written, mut is_first) = (Ok(()), true);
-    let damage = each_series(inspection, family, |series| {
-        if written.is_ok() {
-            let comma = if is_first { "" } else { "," };
-            is_first = false;
-            written = write!(out, "{comma}\n{}", escaped(&series_json(&mut decoder, series)));
-        }
-    });
-    written?;
-    write!(out, "]}}")?;
-    Ok(damage)
+#[derive(Serialize)]
+struct OpenProcess {
+    pid: u32,
+    name: String,
+    state: char,
 }
 
-fn series_json(decoder: &mut Decoder, series: &SeriesSeen<'_>) -> Json {
-    let labels = series.labels.iter().filter(|(name, _)| *name != ALONE);
-    let labels: Map<String, Json> =
-        labels.map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
-    let mut object = Map::new();
-    object.insert("labels".into(), labels.into());
-    object.insert("start".into(), json!(seconds(series.start)));
-    for (name, is_so) in [("overflow", series.is_overflow), ("hidden", series.is_hidden)] {
-        if is_so {
-            object.insert(name.into(), true.into());
-        }
-    }
-    object.insert("value".into(), value_json(decoder, series.cells));
-    object.into()
+#[derive(Serialize)]
+struct Token {
+    token: u64,
+    alive: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pid: Option<u32>,
+    has: String,
 }
 
-/// A number, or a text if JSON has no such number.
-pub(crate) fn float(n: f64) -> Json {
-    if n.is_finite() { json!(n) } else { json!(number(n)) }
-}
-
-/// A number as it is.
-pub(crate) fn exact(n: Number) -> Json {
-    match n {
-        Number::Unsigned(n) => json!(n),
-        Number::Signed(n) => json!(n),
-        Number::Float(n) => float(n),
+impl Processes {
+    fn find(inspection: &Inspection, file: &Path) -> Self {
+        let open = processes::find_open(file).into_iter().map(|process| OpenProcess {
+            pid: process.pid,
+            name: process.name,
+            state: process.state,
+        });
+        let owners = inspection.report().owners.iter().map(|owner| Token {
+            token: owner.token,
+            alive: owner.is_alive,
+            pid: None,
+            has: owner.holding.to_string(),
+        });
+        let gauges = processes::gauge_processes(inspection).into_iter();
+        let gauges = gauges.map(|(token, (pid, alive))| Token {
+            token,
+            alive,
+            pid: Some(pid),
+            has: "gauges of processes".to_owned(),
+        });
+        Self { open: open.collect(), tokens: owners.chain(gauges).collect() }
     }
 }
 
-fn value_json(decoder: &mut Decoder, cells: &[u64]) -> Json {
-    if !decoder.is_known() {
-        return json!({"cells": cells});
+#[derive(Serialize)]
+struct Record<'a> {
+    kind: String,
+    name: &'a str,
+    at: u64,
+    bytes: u64,
+}
+
+/// All families of a document.
+struct Families<'a>(&'a Document<'a>);
+
+impl Serialize for Families<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let families = self.0.inspection.report().families.iter();
+        serializer.collect_seq(families.map(|family| Family::new(self.0, family)))
     }
-    let value = decoder.read(cells, |value| match value {
-        Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => exact(n),
-        Value::Histogram(histogram) => {
-            let buckets = histogram.buckets.iter();
-            let buckets: Vec<_> =
-                buckets.map(|bucket| json!([float(bucket.bound), bucket.count as f64])).collect();
-            let is_whole = !buckets.is_empty();
-            json!({"sum": float(histogram.sum), "buckets": is_whole.then_some(buckets)})
+}
+
+#[derive(Serialize)]
+struct Family<'a> {
+    name: &'a str,
+    help: &'a str,
+    unit: &'a str,
+    r#type: &'static str,
+    kind: &'static str,
+    identity: &'static str,
+    labels: Vec<Label<'a>>,
+    limit: Option<u64>,
+    idle_seconds: Option<f64>,
+    created: f64,
+    dense: bool,
+    lanes: u16,
+    shown: u64,
+    hidden: u64,
+    overflowed: u64,
+    bytes: FamilyBytes,
+    series: SeriesList<'a>,
+}
+
+#[derive(Serialize)]
+struct Label<'a> {
+    name: &'a str,
+    values: Option<&'a [String]>,
+}
+
+#[derive(Serialize)]
+struct FamilyBytes {
+    description: u64,
+    series: u64,
+    index: u64,
+    free: u64,
+}
+
+impl<'a> Family<'a> {
+    fn new(document: &'a Document<'a>, family: &'a FamilySeen) -> Self {
+        let schema = &family.schema;
+        let decoder = Decoder::new(schema);
+        let labels = schema.labels.iter().filter(|label| label.name != ALONE);
+        let labels =
+            labels.map(|label| Label { name: &label.name, values: label.values.as_deref() });
+        Self {
+            name: &schema.name,
+            help: &schema.help,
+            unit: &schema.unit,
+            r#type: decoder.kind().name(),
+            kind: decoder.kind_name(),
+            identity: decoder.identity(),
+            labels: labels.collect(),
+            limit: schema.limit,
+            idle_seconds: schema.idle.map(|idle| idle.as_secs_f64()),
+            created: seconds(family.created),
+            dense: family.is_dense,
+            lanes: family.lanes,
+            shown: family.series,
+            hidden: family.hidden,
+            overflowed: family.overflowed,
+            bytes: FamilyBytes {
+                description: family.head_bytes,
+                series: family.series_bytes,
+                index: family.index_bytes,
+                free: family.free_bytes,
+            },
+            series: SeriesList { document, family },
         }
-        Value::Summary { sum, count, .. } => json!({"sum": float(sum), "count": count as f64}),
-        Value::StateSet(states) => {
-            let states = states.iter().map(|(name, is_on)| ((*name).to_owned(), json!(is_on)));
-            states.collect::<Map<_, _>>().into()
+    }
+}
+
+/// The series of a family. Serializing them adds the damage that the walk finds.
+struct SeriesList<'a> {
+    document: &'a Document<'a>,
+    family: &'a FamilySeen,
+}
+
+impl Serialize for SeriesList<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut decoder = Decoder::new(&self.family.schema);
+        let mut list = serializer.serialize_seq(None)?;
+        let mut result = Ok(());
+        let damage = each_series(self.document.inspection, self.family, |series| {
+            if result.is_ok() {
+                result = list.serialize_element(&Series::new(&mut decoder, series));
+            }
+        });
+        result?;
+        self.document.damage.borrow_mut().extend(damage);
+        list.end()
+    }
+}
+
+#[derive(Serialize)]
+struct Series<'a> {
+    labels: BTreeMap<&'a str, &'a str>,
+    start: f64,
+    #[serde(skip_serializing_if = "Not::not")]
+    overflow: bool,
+    #[serde(skip_serializing_if = "Not::not")]
+    hidden: bool,
+    value: Option<SeriesValue<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum SeriesValue<'a> {
+    Number(JsonNumber),
+    Histogram {
+        sum: JsonFloat,
+        /// Upper bounds with counts; `None` if all buckets are exponential.
+        buckets: Option<Vec<(JsonFloat, f64)>>,
+    },
+    Summary {
+        sum: JsonFloat,
+        count: f64,
+    },
+    StateSet(BTreeMap<String, bool>),
+    /// Always 1.
+    Info(u8),
+    /// The cells of a kind of a later version.
+    Cells {
+        cells: &'a [u64],
+    },
+}
+
+impl<'a> Series<'a> {
+    fn new(decoder: &mut Decoder, series: &'a SeriesSeen<'_>) -> Self {
+        let labels = series.labels.iter().copied().filter(|(name, _)| *name != ALONE);
+        Self {
+            labels: labels.collect(),
+            start: seconds(series.start),
+            overflow: series.is_overflow,
+            hidden: series.is_hidden,
+            value: SeriesValue::read(decoder, series.cells),
         }
-        _ => json!(1),
-    });
-    value.into()
+    }
+}
+
+impl<'a> SeriesValue<'a> {
+    /// Reads a value from the cells of a series; `None` if a gauge was not set.
+    fn read(decoder: &mut Decoder, cells: &'a [u64]) -> Option<Self> {
+        if !decoder.is_known() {
+            return Some(Self::Cells { cells });
+        }
+        decoder.read(cells, |value| match value {
+            Value::Counter { total: n, .. } | Value::Gauge(n) | Value::Unknown(n) => {
+                Self::Number(JsonNumber(n))
+            }
+            Value::Histogram(histogram) => {
+                let buckets = histogram.buckets.iter();
+                let buckets = buckets.map(|bucket| (JsonFloat(bucket.bound), bucket.count as f64));
+                let buckets = (!histogram.buckets.is_empty()).then(|| buckets.collect());
+                Self::Histogram { sum: JsonFloat(histogram.sum), buckets }
+            }
+            Value::Summary { sum, count, .. } => {
+                Self::Summary { sum: JsonFloat(sum), count: count as f64 }
+            }
+            Value::StateSet(states) => {
+                let states = states.iter().map(|(name, is_on)| ((*name).to_owned(), *is_on));
+                Self::StateSet(states.collect())
+            }
+            _ => Self::Info(1),
+        })
+    }
 }
