@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use quipu::exposition::{Encoder, Escaping, Format, negotiate as negotiate_format};
-use quipu::snapshot::{Family, Series, Sink};
+use quipu::snapshot::{FamilyHeader, Series, Sink};
 
 use crate::segment::Shown;
 
@@ -53,12 +53,12 @@ const FORMATS: [(&str, Format); 5] = [
 struct Headed(Encoder);
 
 impl Sink for Headed {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.0.family(family);
         self.0.header(family);
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         self.0.series(family, series);
     }
 }

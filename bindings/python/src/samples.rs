@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
-use quipu::snapshot::{Exemplar, Family, Kind, Series, Sink, Value};
+use quipu::snapshot::{Exemplar, FamilyHeader, Kind, Series, Sink, Value};
 
 use crate::exposition::bound_text;
 
@@ -31,7 +31,7 @@ impl<'py> Lists<'py> {
         self.result.map(|()| self.families)
     }
 
-    fn begin(&mut self, family: &Family<'_>) -> PyResult<()> {
+    fn begin(&mut self, family: &FamilyHeader<'_>) -> PyResult<()> {
         if self.samples.is_some() && self.name == family.name {
             return Ok(());
         }
@@ -51,7 +51,11 @@ impl<'py> Lists<'py> {
         Ok(())
     }
 
-    fn labels(&self, family: &Family<'_>, series: &Series<'_>) -> PyResult<Bound<'py, PyDict>> {
+    fn labels(
+        &self,
+        family: &FamilyHeader<'_>,
+        series: &Series<'_>,
+    ) -> PyResult<Bound<'py, PyDict>> {
         let labels = PyDict::new(self.py);
         if series.overflow {
             labels.set_item("quipu_overflow", series.overflow_value())?;
@@ -66,7 +70,7 @@ impl<'py> Lists<'py> {
         Ok(labels)
     }
 
-    fn add(&self, family: &Family<'_>, series: &Series<'_>) -> PyResult<()> {
+    fn add(&self, family: &FamilyHeader<'_>, series: &Series<'_>) -> PyResult<()> {
         let Some(samples) = &self.samples else { return Ok(()) };
         let name = family.name;
         let labels = self.labels(family, series)?;
@@ -133,13 +137,13 @@ impl<'py> Lists<'py> {
 }
 
 impl Sink for Lists<'_> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         if self.result.is_ok() {
             self.result = self.begin(family);
         }
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         if self.result.is_ok() {
             self.result = self.add(family, series);
         }

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use quipu::Registry;
 use quipu::exposition::{ShownNames, is_legacy_name};
-use quipu::snapshot::{Family, Kind, Series, Sink};
+use quipu::snapshot::{FamilyHeader, Kind, Series, Sink};
 use quipu_segment::printable;
 use tracing::warn;
 
@@ -280,21 +280,25 @@ impl Merged {
     }
 
     /// Whether a family has a name in common with one of a source, as far as its name tells.
-    pub(super) fn may_share(&self, family: &Family<'_>) -> bool {
+    pub(super) fn may_share(&self, family: &FamilyHeader<'_>) -> bool {
         !self.stems.is_empty() && self.stems.contains(&*escaped_metric(family.name))
     }
 
     /// How a family of the daemon is shown, if it was there when this was merged, and had its type.
-    pub(super) fn shared(&self, family: &Family<'_>) -> Option<Shared> {
+    pub(super) fn shared(&self, family: &FamilyHeader<'_>) -> Option<Shared> {
         let shared = self.own.get(family.name)?[usize::from(family.bare)];
         shared.filter(|shared| shared.kind == family.kind)
     }
 
     /// A family of the daemon as it is shown.
-    pub(super) fn as_shown<'a>(&'a self, shared: Shared, family: &Family<'a>) -> Family<'a> {
+    pub(super) fn as_shown<'a>(
+        &'a self,
+        shared: Shared,
+        family: &FamilyHeader<'a>,
+    ) -> FamilyHeader<'a> {
         let named = &self.names[shared.name];
         let Group { kind, help, .. } = &named.groups[0];
-        Family { name: &named.name, help, kind: *kind, bare: shared.bare, ..*family }
+        FamilyHeader { name: &named.name, help, kind: *kind, bare: shared.bare, ..*family }
     }
 }
 
@@ -520,13 +524,13 @@ impl<'s> Heads<'s> {
 }
 
 impl Sink for Heads<'_> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         if self.stems.contains(&*escaped_metric(family.name)) {
             self.recorder.family(family);
         }
     }
 
-    fn series(&mut self, _: &Family<'_>, _: &Series<'_>) {}
+    fn series(&mut self, _: &FamilyHeader<'_>, _: &Series<'_>) {}
 }
 
 /// The number of the daemon among the sources.
@@ -619,8 +623,15 @@ mod tests {
     fn numbers_of_targets_are_shown_whatever_their_types() {
         let of = |kind, value| {
             move |name: &'static str| {
-                let family =
-                    Family { name, help: "", unit: "", kind, labels: &[], groups: 1, bare: false };
+                let family = FamilyHeader {
+                    name,
+                    help: "",
+                    unit: "",
+                    kind,
+                    labels: &[],
+                    groups: 1,
+                    bare: false,
+                };
                 let (texts, start) = (Texts::new(&[]), None);
                 let mut recorder = Recorder::default();
                 recorder.family(&family);

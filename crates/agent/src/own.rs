@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use quipu::collector::Collector;
-use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+use quipu::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
 
 use super::merged::About;
 use super::watched::Watched;
@@ -197,11 +197,11 @@ pub fn names(collector: &dyn Collector) -> Vec<String> {
     struct Names(Vec<String>);
 
     impl Sink for Names {
-        fn family(&mut self, family: &Family<'_>) {
+        fn family(&mut self, family: &FamilyHeader<'_>) {
             self.0.push(family.name.to_owned());
         }
 
-        fn series(&mut self, _: &Family<'_>, _: &Series<'_>) {}
+        fn series(&mut self, _: &FamilyHeader<'_>, _: &Series<'_>) {}
     }
 
     let mut names = Names(Vec::new());
@@ -220,7 +220,8 @@ pub fn show(
     each: impl FnOnce(&mut dyn FnMut(&[&str], Number)),
 ) {
     let labels: Vec<_> = labels.iter().map(|name| Label { name, values: None }).collect();
-    let family = Family { name, help, unit: "", kind, labels: &labels, groups: 1, bare: false };
+    let family =
+        FamilyHeader { name, help, unit: "", kind, labels: &labels, groups: 1, bare: false };
     sink.family(&family);
     each(&mut |labels, number| {
         let mut texts = Vec::new();

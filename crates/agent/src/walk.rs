@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use quipu::Registry;
 use quipu::exposition::ShownNames;
-use quipu::snapshot::{self, Family, Series, Sink, Value};
+use quipu::snapshot::{self, FamilyHeader, Series, Sink, Value};
 use quipu_segment::hash::Seeded;
 
 use super::merged::{Filter, Merged, Part, Shared};
@@ -140,14 +140,14 @@ impl Place {
 
 impl Known {
     /// Notes a series. Returns whether it was not there yet.
-    fn insert(&mut self, family: &Family<'_>, series: &Series<'_>) -> bool {
+    fn insert(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) -> bool {
         let hash = self.hashes.hasher().hash_one(identity(family, series));
         self.hashes.insert(hash)
     }
 }
 
 /// The labels of a series in order, as the text formats have them. An empty value is like none.
-fn identity<'a>(family: &Family<'a>, series: &Series<'a>) -> Vec<(Cow<'a, str>, &'a str)> {
+fn identity<'a>(family: &FamilyHeader<'a>, series: &Series<'a>) -> Vec<(Cow<'a, str>, &'a str)> {
     let all = series.labels(family).filter(|(_, value)| !value.is_empty());
     let mut labels: Vec<_> = all.map(|(name, value)| (escaped(name), value)).collect();
     labels.sort_unstable();
@@ -162,11 +162,11 @@ struct Distinct<'s, S: ?Sized> {
 }
 
 impl<S: Sink + ?Sized> Sink for Distinct<'_, S> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.sink.family(family);
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         if let Some((known, origin, source)) = &mut self.known
             && !known.insert(family, series)
         {
@@ -331,7 +331,7 @@ impl<S: ?Sized> Beside<'_, S> {
 }
 
 impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         let Walk { merged, place, done, .. } = &mut *self.walk;
         let current = match merged.may_share(family) {
             false => Current::Alone,
@@ -352,7 +352,7 @@ impl<S: Sink + ?Sized> Sink for Beside<'_, S> {
     }
 
     #[inline]
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let Walk { merged, place, late, .. } = &mut *self.walk;
         let shared = match *self.current {
             Current::Alone => return self.sink.series(family, series),

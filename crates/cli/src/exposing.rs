@@ -10,7 +10,7 @@ use hyper::header::{
 use quipu::exposition::{
     Compression, Compressor, Encoder, Escaping, Format, negotiate, negotiate_compression,
 };
-use quipu::snapshot::{Family, Series, Sink};
+use quipu::snapshot::{FamilyHeader, Series, Sink};
 use quipu_segment::printable;
 
 use quipu_agent::{All, Asked, Filter, Merged, Reading, Watched};
@@ -261,11 +261,11 @@ impl StepEncoder {
 }
 
 impl Sink for StepEncoder {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.inner.family(family);
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         self.series += 1;
         self.inner.series(family, series);
     }

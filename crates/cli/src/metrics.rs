@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use quipu::collector::{Collector, Process};
-use quipu::snapshot::{Family, Series, Sink};
+use quipu::snapshot::{FamilyHeader, Series, Sink};
 use quipu::{
     Counter, CounterFamily, Description, GaugeFamily, Histogram, Info, IntGauge, LabelGroup,
     LabelValue, Metrics as Group, Registry, Scope,
@@ -198,7 +198,7 @@ struct PrefixSink<'a> {
 }
 
 impl Sink for PrefixSink<'_> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.name.clear();
         if !family.name.starts_with(PREFIX) {
             self.name.push_str(PREFIX);
@@ -207,14 +207,14 @@ impl Sink for PrefixSink<'_> {
         self.sink.family(&with_name(family, &self.name));
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         self.sink.series(&with_name(family, &self.name), series);
     }
 }
 
 /// Returns the family with this name, or unchanged if the name is empty.
-fn with_name<'f>(family: &Family<'f>, name: &'f str) -> Family<'f> {
-    if name.is_empty() { *family } else { Family { name, ..*family } }
+fn with_name<'f>(family: &FamilyHeader<'f>, name: &'f str) -> FamilyHeader<'f> {
+    if name.is_empty() { *family } else { FamilyHeader { name, ..*family } }
 }
 
 /// The prefix of all metrics of the daemon itself.

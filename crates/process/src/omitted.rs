@@ -54,7 +54,7 @@ fn way_out(rule: Rule) -> &'static str {
 #[cfg(test)]
 mod tests {
     use quipu::exposition::{Encoder, Escaping, Format};
-    use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
+    use quipu::snapshot::{FamilyHeader, Kind, Number, Series, Sink, Texts, Value};
 
     use super::*;
 
@@ -65,7 +65,8 @@ mod tests {
             let mut encoder = Encoder::new(Format::Text, Escaping::default());
             for name in ["x", "x_", "x.", "x", ""] {
                 let (help, unit, labels, groups, bare) = ("", "", &[], 1, false);
-                let family = Family { name, help, unit, kind: Kind::Gauge, labels, groups, bare };
+                let family =
+                    FamilyHeader { name, help, unit, kind: Kind::Gauge, labels, groups, bare };
                 let (texts, value) = (Texts::default(), Value::Gauge(Number::Unsigned(1)));
                 let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
                 let series = Series { group, texts, escape_free, overflow, start, value, exemplar };

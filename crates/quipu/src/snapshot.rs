@@ -73,31 +73,31 @@ pub struct Label<'a> {
     pub values: Option<&'a [&'a str]>,
 }
 
-/// A family: all series of one name.
+/// The header of a family: the name, the metadata and the labels that all of its series share.
 #[derive(Debug, Clone, Copy)]
-pub struct Family<'a> {
+pub struct FamilyHeader<'a> {
     /// The name, without any suffix that a format adds (`_total`, `_bucket`, `_info`).
     pub name: &'a str,
     /// The help; may be empty.
     pub help: &'a str,
     /// The unit, in which the name ends (`seconds`); may be empty.
     pub unit: &'a str,
-    /// The kind of its values.
+    /// The kind of the family's values.
     pub kind: Kind,
-    /// Its labels. A series has one number, its *group*, for all labels that have values here, and
-    /// a text for each of the others.
+    /// The labels. A series has one number, its *group*, for all labels that have values here, and
+    /// a text for each other label.
     pub labels: &'a [Label<'a>],
     /// The number of groups: the product of the labels' numbers of values, or 1 if none has any.
     pub groups: u32,
-    /// Whether the name of a counter is shown as it is, without `_total`: that of a program that
-    /// follows another convention. OpenMetrics 1.0 requires the suffix of counters, and so shows it
-    /// as a metric of an unknown type.
+    /// Whether the name of a counter is shown without `_total`, because its program follows another
+    /// convention. OpenMetrics 1.0 requires the suffix of counters, so it shows such a counter as a
+    /// metric of an unknown type.
     pub bare: bool,
 }
 
-impl<'a> Family<'a> {
-    /// The names and values of the labels of fixed cardinality, for a group. The last label varies
-    /// fastest.
+impl<'a> FamilyHeader<'a> {
+    /// Returns the names and values of the labels of fixed cardinality, for a group. The last label
+    /// varies fastest.
     pub fn fixed(&self, group: u32) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let mut indices = Indices::new(group, self.groups);
         self.labels.iter().filter_map(move |label| {
@@ -106,7 +106,7 @@ impl<'a> Family<'a> {
         })
     }
 
-    /// The name as Prometheus' text format shows it.
+    /// Returns the name in Prometheus' text format.
     pub fn text_name(&self) -> String {
         let suffix = match self.kind {
             Kind::Counter if !self.bare => "_total",
@@ -116,16 +116,16 @@ impl<'a> Family<'a> {
         format!("{}{suffix}", self.name)
     }
 
-    /// The names of the dynamic labels, in order: those whose values each series has as texts.
+    /// Returns the names of the dynamic labels, in order. Each series has a text for each of them.
     pub fn dynamic(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.labels.iter().filter(|label| label.values.is_none()).map(|label| label.name)
     }
 }
 
-/// The texts of a series' dynamic labels, in the order of [`Family::dynamic`].
+/// The texts of a series' dynamic labels, in the order of [`FamilyHeader::dynamic`].
 ///
-/// The encoding is that of the segment: each text follows its length in bytes, which is one byte if
-/// below 255, else the byte 255 and four bytes, little-endian.
+/// The encoding is the same as in the segment: each text follows its length in bytes, which is one
+/// byte if below 255, else the byte 255 and four bytes, little-endian.
 #[derive(Clone, Copy, Default)]
 pub struct Texts<'a>(&'a [u8]);
 
@@ -261,7 +261,7 @@ impl<'a> Series<'a> {
     /// of an overflow series.
     pub fn labels(
         &self,
-        family: &Family<'a>,
+        family: &FamilyHeader<'a>,
     ) -> impl Iterator<Item = (&'a str, &'a str)> + use<'a> {
         let (mut fixed, mut texts) = (family.fixed(self.group), self.texts);
         let overflow = self.overflow.then(|| ("quipu_overflow", self.overflow_value()));
@@ -337,7 +337,7 @@ pub enum Value<'a> {
     /// A value of unknown kind.
     Unknown(Number),
     /// A histogram.
-    Histogram(Histogram<'a>),
+    Histogram(HistogramValue<'a>),
     /// A summary.
     Summary {
         /// Pairs of quantile (0 to 1) and value, by ascending quantile; NaN without observations.
@@ -353,16 +353,16 @@ pub enum Value<'a> {
     StateSet(&'a [(&'a str, bool)]),
 }
 
-/// A histogram. It has classic buckets, exponential ones, or both.
+/// The value of a histogram: classic buckets, exponential buckets, or both.
 #[derive(Debug, Clone, Copy)]
-pub struct Histogram<'a> {
+pub struct HistogramValue<'a> {
     /// The number of observations: the sum over all buckets.
     pub count: u64,
     /// The sum of the observations.
     pub sum: f64,
     /// The classic buckets by ascending bound, `+Inf` last; empty if there are none.
     pub buckets: &'a [Bucket<'a>],
-    /// The exponential buckets, if it has them.
+    /// The exponential buckets, if the histogram has any.
     pub native: Option<Native<'a>>,
 }
 
@@ -423,28 +423,28 @@ impl FamilyKey {
 /// Every series belongs to the family passed last.
 pub trait Sink {
     /// Starts a family.
-    fn family(&mut self, family: &Family<'_>);
+    fn family(&mut self, family: &FamilyHeader<'_>);
     /// Starts a family that is equal in all calls with this key. A sink can cache results under the
     /// key. By default, this calls [`Sink::family`].
-    fn known_family(&mut self, key: FamilyKey, family: &Family<'_>) {
+    fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
         let _ = key;
         self.family(family);
     }
     /// Receives one series of the family. `family` is the same as in the last call of
     /// [`Sink::family`].
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>);
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>);
 }
 
 impl<S: Sink + ?Sized> Sink for &mut S {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         (**self).family(family);
     }
 
-    fn known_family(&mut self, key: FamilyKey, family: &Family<'_>) {
+    fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
         (**self).known_family(key, family);
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         (**self).series(family, series);
     }
 }

@@ -7,17 +7,21 @@ use std::collections::HashSet;
 use proptest::prelude::*;
 use quipu::exposition::{Encoder, Escaping, Format};
 use quipu::snapshot::{
-    Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
-    Timestamp, Value,
+    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number, Series, Sink,
+    Texts, Timestamp, Value,
 };
 use quipu::{CounterFamily, Description, Registry};
 
 const LABELS: &[Label<'static>] =
     &[Label { name: "kind", values: Some(&["a", "b"]) }, Label { name: "user.name", values: None }];
 
-fn family(name: &'static str, kind: Kind, labels: &'static [Label<'static>]) -> Family<'static> {
+fn family(
+    name: &'static str,
+    kind: Kind,
+    labels: &'static [Label<'static>],
+) -> FamilyHeader<'static> {
     let groups = if labels.is_empty() { 1 } else { 2 };
-    Family { name, help: "A help.", unit: "", kind, labels, groups, bare: false }
+    FamilyHeader { name, help: "A help.", unit: "", kind, labels, groups, bare: false }
 }
 
 fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
@@ -29,7 +33,7 @@ fn series<'a>(value: Value<'a>, texts: &'a [u8]) -> Series<'a> {
 /// Another program chose it.
 #[test]
 fn a_unit_forges_no_line() {
-    let family = Family { unit: "s\nforged 1", ..family("t_s", Kind::Gauge, &[]) };
+    let family = FamilyHeader { unit: "s\nforged 1", ..family("t_s", Kind::Gauge, &[]) };
     let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::default());
     encoder.family(&family);
     encoder.series(&family, &series(Value::Gauge(Number::Unsigned(1)), &[]));
@@ -46,7 +50,7 @@ fn everything(sink: &mut impl Sink) {
     Texts::push(&mut trace, "7");
     let exemplar =
         Exemplar { labels: Texts::new(&trace), value: 0.5, time: Some(Timestamp(2_000_000_001)) };
-    let mut one = |family: Family<'_>, value: Value<'_>| {
+    let mut one = |family: FamilyHeader<'_>, value: Value<'_>| {
         sink.family(&family);
         let texts = if family.labels.is_empty() { &[][..] } else { &user[..] };
         let mut series = series(value, texts);
@@ -72,9 +76,9 @@ fn everything(sink: &mut impl Sink) {
         negative: &[(-1, 1)],
         exemplars: &[],
     };
-    let classic = Histogram { count: 3, sum: 7.5, buckets: &buckets, native: None };
+    let classic = HistogramValue { count: 3, sum: 7.5, buckets: &buckets, native: None };
     one(family("size", Kind::Histogram, LABELS), Value::Histogram(classic));
-    let native = Histogram { count: 9, sum: 1.0, buckets: &[], native: Some(native) };
+    let native = HistogramValue { count: 9, sum: 1.0, buckets: &[], native: Some(native) };
     one(family("exact", Kind::Histogram, &[]), Value::Histogram(native));
     let quantiles = [(0.5, 1.0), (1.0, f64::NAN)];
     let summary = Value::Summary { quantiles: &quantiles, count: 4, sum: 10.0 };
@@ -400,7 +404,7 @@ fn bounds_of_other_programs_stay_as_they_are() {
         let bucket = |bound, le| Bucket { bound, le: Some(le), count: 1, exemplar: None };
         let infinite = bucket(f64::INFINITY, "+Inf");
         let buckets = [bucket(1.0, "1"), bucket(2.0, "2.0"), bucket(1e6, "1e+06"), infinite];
-        let histogram = Histogram { count: 4, sum: 3.5, buckets: &buckets, native: None };
+        let histogram = HistogramValue { count: 4, sum: 3.5, buckets: &buckets, native: None };
         let family = family("size", Kind::Histogram, &[]);
         encoder.family(&family);
         encoder.series(&family, &series(Value::Histogram(histogram), &[]));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use quipu::intake::{Buckets, Change, Intake, Limits, Metric, Shape};
-use quipu::snapshot::{Family, Series, Sink, Value};
+use quipu::snapshot::{FamilyHeader, Series, Sink, Value};
 use quipu::{Description, Histogram, HistogramFamily, LabelGroup, LabelValue, Registry};
 
 #[derive(Clone, Copy, Debug, LabelValue)]
@@ -37,9 +37,9 @@ type Sums = (f64, Vec<u64>);
 struct Seen(BTreeMap<(String, String), (Sums, Vec<f64>)>);
 
 impl Sink for Seen {
-    fn family(&mut self, _: &Family<'_>) {}
+    fn family(&mut self, _: &FamilyHeader<'_>) {}
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let Value::Histogram(histogram) = &series.value else { return };
         let fixed = family.fixed(series.group).map(|(_, value)| value.to_owned());
         let labels: Vec<String> = fixed.chain(series.texts.map(str::to_owned)).collect();

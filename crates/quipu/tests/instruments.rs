@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quipu::exposition::{Encoder, Escaping, Format};
 use quipu::label::Values;
-use quipu::snapshot::{Family, Number, Series, Sink, Source, Value};
+use quipu::snapshot::{FamilyHeader, Number, Series, Sink, Source, Value};
 use quipu::{
     Counter, CounterFamily, Description, FloatCounter, FloatCounterFamily, Gauge, GaugeFamily,
     Histogram, HistogramFamily, Info, IntGauge, IntGaugeFamily, Registry, Summary, SummaryFamily,
@@ -17,9 +17,9 @@ use quipu::{
 struct Lines(Vec<String>);
 
 impl Sink for Lines {
-    fn family(&mut self, _: &Family<'_>) {}
+    fn family(&mut self, _: &FamilyHeader<'_>) {}
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let fixed = family.fixed(series.group).map(|(name, value)| format!("{name}={value}"));
         let dynamic = family.dynamic().zip(series.texts).map(|(name, v)| format!("{name}={v}"));
         let labels: Vec<_> = match series.overflow {
@@ -203,8 +203,8 @@ fn native_histograms_find_the_bucket_and_widen() {
     }
     struct Check(u64, f64);
     impl Sink for Check {
-        fn family(&mut self, _: &Family<'_>) {}
-        fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        fn family(&mut self, _: &FamilyHeader<'_>) {}
+        fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
             if family.name != "w" || series.overflow {
                 return;
             }
@@ -302,8 +302,8 @@ fn exemplars_are_kept_and_replaced() {
     bound.observe_with(7.0, &[("id", "2")]);
     struct Check(usize);
     impl Sink for Check {
-        fn family(&mut self, _: &Family<'_>) {}
-        fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+        fn family(&mut self, _: &FamilyHeader<'_>) {}
+        fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
             if family.name == "h" && !series.overflow {
                 let Value::Histogram(h) = series.value else { panic!() };
                 let values: Vec<_> =

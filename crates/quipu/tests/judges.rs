@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use quipu::collector::Collector;
 use quipu::exposition::{Escaping, Format};
-use quipu::snapshot::{self, Exemplar, Family, Kind, Number, Series, Sink, Texts};
+use quipu::snapshot::{self, Exemplar, FamilyHeader, Kind, Number, Series, Sink, Texts};
 use quipu::{
     Counter, CounterFamily, Description, FloatCounter, GaugeFamily, Histogram, HistogramFamily,
     Info, LabelValue, Registry, StateSet, Summary,
@@ -230,7 +230,8 @@ impl Collector for Foreign {
 
     fn collect(&self, sink: &mut dyn Sink) {
         let mut one = |name: &str, help: &str, kind: Kind, value: snapshot::Value<'_>| {
-            let family = Family { name, help, unit: "", kind, labels: &[], groups: 1, bare: false };
+            let family =
+                FamilyHeader { name, help, unit: "", kind, labels: &[], groups: 1, bare: false };
             sink.family(&family);
             let (group, texts, escape_free) = (0, Texts::default(), true);
             let (overflow, start, exemplar) = (false, None, None);

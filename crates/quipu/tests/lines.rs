@@ -10,7 +10,8 @@ mod plain;
 use proptest::prelude::*;
 use quipu::exposition::{Encoder, Escaping, Format};
 use quipu::snapshot::{
-    Bucket, Exemplar, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value,
+    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts,
+    Timestamp, Value,
 };
 use quipu::{
     CounterFamily, Description, FloatCounter, GaugeFamily, HistogramFamily, LabelGroup, LabelValue,
@@ -83,7 +84,7 @@ struct Row {
 }
 
 impl Row {
-    fn random(random: &mut Random, family: &Family<'_>) -> Self {
+    fn random(random: &mut Random, family: &FamilyHeader<'_>) -> Self {
         let mut texts = Vec::new();
         family.dynamic().for_each(|_| Texts::push(&mut texts, random.pick(&VALUES)));
         let from = random.below(BOUNDS.len() + 1);
@@ -121,7 +122,7 @@ impl Row {
             Kind::Gauge => Value::Gauge(number),
             Kind::Histogram => {
                 let count = 12 * buckets.len() as u64;
-                Value::Histogram(Histogram { count, sum, buckets: &buckets, native: None })
+                Value::Histogram(HistogramValue { count, sum, buckets: &buckets, native: None })
             }
             Kind::Summary => Value::Summary { quantiles: &quantiles, count: 12, sum },
             Kind::Info => Value::Info,
@@ -150,7 +151,7 @@ fn family(random: &mut Random, number: usize, encoder: &mut Encoder, plain: &mut
         })
         .collect();
     let groups = labels.iter().filter_map(|label| label.values).map(<[_]>::len).product::<usize>();
-    let family = Family {
+    let family = FamilyHeader {
         name: &name,
         help: random.pick(&["", "A help.", "\"A\" help \\ of\ntwo lines."]),
         unit: random.pick(&["", "seconds"]),
@@ -239,11 +240,11 @@ proptest! {
 struct Fresh(Encoder);
 
 impl Sink for Fresh {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.0.family(family);
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         self.0.series(family, series);
     }
 }

@@ -10,8 +10,8 @@ use std::thread;
 
 use quipu::exposition::{Encoder, Escaping, Format, Rule};
 use quipu::snapshot::{
-    Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
-    Timestamp, Value,
+    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number, Series, Sink,
+    Texts, Timestamp, Value,
 };
 use quipu::{Description, Registry};
 use textparse::textparse;
@@ -24,13 +24,14 @@ const ESCAPINGS: [Escaping; 4] =
 const ONE: Value<'_> = Value::Gauge(Number::Unsigned(1));
 const TOTAL: Value<'_> = Value::Counter { total: Number::Unsigned(1), exemplar: None };
 const QUANTILES: Value<'_> = Value::Summary { quantiles: &[], count: 0, sum: 0.0 };
-const NO_BUCKETS: Histogram<'_> = Histogram { count: 2, sum: 1.5, buckets: &[], native: None };
+const NO_BUCKETS: HistogramValue<'_> =
+    HistogramValue { count: 2, sum: 1.5, buckets: &[], native: None };
 
-fn family<'f>(name: &'f str, kind: Kind) -> Family<'f> {
-    Family { name, help: "", unit: "", kind, labels: &[], groups: 1, bare: false }
+fn family<'f>(name: &'f str, kind: Kind) -> FamilyHeader<'f> {
+    FamilyHeader { name, help: "", unit: "", kind, labels: &[], groups: 1, bare: false }
 }
 
-fn put(encoder: &mut Encoder, family: &Family<'_>, value: Value<'_>) {
+fn put(encoder: &mut Encoder, family: &FamilyHeader<'_>, value: Value<'_>) {
     let mut texts = Vec::new();
     family.labels.iter().for_each(|_| Texts::push(&mut texts, "v"));
     let (group, start, overflow) = (0, None, false);
@@ -42,7 +43,11 @@ fn put(encoder: &mut Encoder, family: &Family<'_>, value: Value<'_>) {
 
 /// Writes a page with families before, between and after which all is well. Returns the rules that
 /// are broken, after Prometheus' parser has read the page.
-fn broken(format: Format, escaping: Escaping, families: &[(Family<'_>, Value<'_>)]) -> Vec<Rule> {
+fn broken(
+    format: Format,
+    escaping: Escaping,
+    families: &[(FamilyHeader<'_>, Value<'_>)],
+) -> Vec<Rule> {
     let mut encoder = Encoder::new(format, escaping);
     for (number, (family, value)) in families.iter().enumerate() {
         put(&mut encoder, &self::family(&format!("good{number}"), Kind::Gauge), ONE);
@@ -71,7 +76,7 @@ fn escaped(name: &str, escaping: Escaping) -> String {
 }
 
 /// In all formats, with names that are escaped to underscores.
-fn assert_broken(families: &[(Family<'_>, Value<'_>)], expected: &[Rule]) {
+fn assert_broken(families: &[(FamilyHeader<'_>, Value<'_>)], expected: &[Rule]) {
     for format in FORMATS {
         let found = broken(format, Escaping::Underscores, families);
         assert_eq!(found, expected, "{format:?} {families:?}");
@@ -116,7 +121,7 @@ fn label_names_differ_and_are_not_reserved() {
     const BOUND: &[Label<'_>] = &[label("le")];
     const QUANTILE: &[Label<'_>] = &[label("quantile")];
     const STATE: &[Label<'_>] = &[label("x")];
-    let of = |kind, labels| Family { labels, ..family("x", kind) };
+    let of = |kind, labels| FamilyHeader { labels, ..family("x", kind) };
     let histogram = Value::Histogram(NO_BUCKETS);
     let states = Value::StateSet(&[("on", true)]);
     let broken_labels = [Rule::LabelNames];
@@ -139,7 +144,7 @@ fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
     let mut encoder = Encoder::new(Format::Text, Escaping::Underscores);
     let labels = |name| [Label { name, values: None }];
     for name in ["a b", "c", "a_b", "a b"] {
-        put(&mut encoder, &Family { labels: &labels(name), ..family("x", Kind::Gauge) }, ONE);
+        put(&mut encoder, &FamilyHeader { labels: &labels(name), ..family("x", Kind::Gauge) }, ONE);
     }
     let text = String::from_utf8(encoder.buffer().to_vec()).unwrap();
     let expected = "# TYPE x gauge\nx{a_b=\"v\"} 1\nx{c=\"v\"} 1\nx{a_b=\"v\"} 1\n";
@@ -153,7 +158,8 @@ fn families_of_a_name_have_no_label_names_that_escaping_makes_the_same() {
 fn no_series_has_the_label_that_a_second_counter_gets() {
     const NAMED: &[Label<'_>] = &[Label { name: "quipu_name", values: None }];
     let first = family("x", Kind::Counter);
-    let (named, second) = (Family { labels: NAMED, ..first }, Family { bare: true, ..first });
+    let (named, second) =
+        (FamilyHeader { labels: NAMED, ..first }, FamilyHeader { bare: true, ..first });
     for families in [&[named, second][..], &[first, second, named]] {
         let mut encoder = Encoder::new(Format::OpenMetrics, Escaping::Underscores);
         families.iter().for_each(|family| put(&mut encoder, family, TOTAL));
@@ -175,11 +181,11 @@ fn bounds_ascend_up_to_infinity() {
         &[inf, inf],
     ] {
         let buckets: Vec<_> = bounds.iter().copied().map(bucket).collect();
-        let histogram = Value::Histogram(Histogram { buckets: &buckets, ..NO_BUCKETS });
+        let histogram = Value::Histogram(HistogramValue { buckets: &buckets, ..NO_BUCKETS });
         assert_broken(&[(family("x", Kind::Histogram), histogram)], &[Rule::Buckets]);
     }
     let buckets = [bucket(f64::NEG_INFINITY), bucket(0.5), bucket(inf)];
-    let histogram = Value::Histogram(Histogram { buckets: &buckets, ..NO_BUCKETS });
+    let histogram = Value::Histogram(HistogramValue { buckets: &buckets, ..NO_BUCKETS });
     assert_broken(&[(family("x", Kind::Histogram), histogram)], &[]);
     // Neither classic nor exponential buckets: there is still one up to infinity.
     assert_broken(&[(family("x", Kind::Histogram), Value::Histogram(NO_BUCKETS))], &[]);
@@ -189,8 +195,8 @@ fn bounds_ascend_up_to_infinity() {
 fn a_family_has_its_header_if_the_first_series_is_omitted() {
     let bucket = |bound| Bucket { bound, le: None, count: 1, exemplar: None };
     let (bad, good) = ([bucket(f64::NAN)], [bucket(f64::INFINITY)]);
-    let of = |buckets| Value::Histogram(Histogram { buckets, ..NO_BUCKETS });
-    let family = |labels| Family { labels, ..family("h", Kind::Histogram) };
+    let of = |buckets| Value::Histogram(HistogramValue { buckets, ..NO_BUCKETS });
+    let family = |labels| FamilyHeader { labels, ..family("h", Kind::Histogram) };
     let labels = [Label { name: "a", values: None }];
     for format in [Format::Text, Format::OpenMetrics, Format::OpenMetrics2] {
         let mut encoder = Encoder::new(format, Escaping::default());
@@ -241,18 +247,18 @@ fn exponential_buckets_add_up() {
         negative: &[],
         exemplars: &[],
     };
-    let good = Histogram { native: Some(native), ..NO_BUCKETS };
-    let of = |native| Histogram { native: Some(native), ..NO_BUCKETS };
+    let good = HistogramValue { native: Some(native), ..NO_BUCKETS };
+    let of = |native| HistogramValue { native: Some(native), ..NO_BUCKETS };
     let bad = [
-        Histogram { count: 3, ..good },
+        HistogramValue { count: 3, ..good },
         of(Native { schema: 9, ..native }),
         of(Native { zero_threshold: f64::NAN, ..native }),
         of(Native { zero_threshold: f64::INFINITY, ..native }),
         of(Native { zero_count: 0, positive: &[(2, 1), (1, 1)], ..native }),
         of(Native { zero_count: 0, positive: &[(1, 1), (1, 1)], ..native }),
-        Histogram { count: u64::MAX, ..of(Native { zero_count: u64::MAX - 1, ..native }) },
+        HistogramValue { count: u64::MAX, ..of(Native { zero_count: u64::MAX - 1, ..native }) },
     ];
-    let not_numbers = Histogram { count: 3, sum: f64::NAN, ..good };
+    let not_numbers = HistogramValue { count: 3, sum: f64::NAN, ..good };
     for format in [Format::OpenMetrics2, Format::Protobuf] {
         let broken = |histogram| {
             let family = family("x", Kind::Histogram);
@@ -277,18 +283,19 @@ fn quantiles_ascend_from_0_to_1() {
 
 #[test]
 fn a_unit_that_does_not_end_the_name_is_not_shown() {
-    let bare = Family { unit: "seconds", bare: true, ..family("y_seconds_total", Kind::Counter) };
+    let bare =
+        FamilyHeader { unit: "seconds", bare: true, ..family("y_seconds_total", Kind::Counter) };
     let families = [
         (bare, TOTAL),
-        (Family { unit: "s", ..family("y", Kind::Gauge) }, ONE),
-        (Family { unit: "seconds", ..family("seconds", Kind::Gauge) }, ONE),
-        (Family { unit: "m/s", ..family("v_m/s", Kind::Gauge) }, ONE),
-        (Family { unit: "a\"b", ..family("w_a\"b", Kind::Gauge) }, ONE),
-        (Family { unit: "a\\", ..family("w_a\\", Kind::Gauge) }, ONE),
-        (Family { unit: "bytes", ..family("z_bytes", Kind::Info) }, Value::Info),
+        (FamilyHeader { unit: "s", ..family("y", Kind::Gauge) }, ONE),
+        (FamilyHeader { unit: "seconds", ..family("seconds", Kind::Gauge) }, ONE),
+        (FamilyHeader { unit: "m/s", ..family("v_m/s", Kind::Gauge) }, ONE),
+        (FamilyHeader { unit: "a\"b", ..family("w_a\"b", Kind::Gauge) }, ONE),
+        (FamilyHeader { unit: "a\\", ..family("w_a\\", Kind::Gauge) }, ONE),
+        (FamilyHeader { unit: "bytes", ..family("z_bytes", Kind::Info) }, Value::Info),
     ];
     assert_broken(&families, &[]);
-    let unit = Family { unit: "seconds", ..family("t_seconds", Kind::Counter) };
+    let unit = FamilyHeader { unit: "seconds", ..family("t_seconds", Kind::Counter) };
     for (format, line) in [
         (Format::OpenMetrics, "# UNIT t_seconds seconds\n"),
         (Format::OpenMetrics2, "# UNIT t_seconds_total seconds\n"),

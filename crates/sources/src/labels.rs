@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use quipu::exposition::{Escaping, escape_name, is_legacy_name};
-use quipu::snapshot::{Family, Kind, Label};
+use quipu::snapshot::{FamilyHeader, Kind, Label};
 
 use super::recorded::Labels;
 
@@ -12,7 +12,7 @@ use super::recorded::Labels;
 pub const OVERFLOW: &str = "quipu_overflow";
 
 /// Why a reader would refuse a family beside these labels.
-pub fn flaw(family: &Family<'_>, beside: &Labels) -> Option<String> {
+pub fn flaw(family: &FamilyHeader<'_>, beside: &Labels) -> Option<String> {
     let is_broken = |text: &str| text.contains(['\n', '\0']);
     if is_broken(family.name) {
         return Some("its name has a line feed or NUL".to_owned());

@@ -13,8 +13,8 @@ use std::sync::Arc;
 
 use quipu::exposition::{ShownNames, is_legacy_name};
 use quipu::snapshot::{
-    Bucket, Exemplar, Family, Histogram, Kind, Label, Native, Number, Series, Sink, Texts,
-    Timestamp, Value,
+    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Number, Series, Sink,
+    Texts, Timestamp, Value,
 };
 
 use super::labels::{OVERFLOW, escaped, flaw};
@@ -276,7 +276,7 @@ impl Recorder {
     }
 
     /// Notes what the current family's lines have in common, and whether it is left out.
-    fn begin(&mut self, family: &Family<'_>) {
+    fn begin(&mut self, family: &FamilyHeader<'_>) {
         let Some(beside) = &self.beside else { return };
         let names = family.labels.iter().map(|label| label.name.len());
         let more = beside.iter().map(|(name, value)| name.len() + value.len());
@@ -290,7 +290,7 @@ impl Recorder {
 
     /// Counts the text of a series whose own texts have that many bytes. Returns whether there is
     /// too much now.
-    fn count_text(&mut self, family: &Family<'_>, series: &Series<'_>, bytes: usize) -> bool {
+    fn count_text(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>, bytes: usize) -> bool {
         let fixed = family.fixed(series.group).map(|(_, value)| value.len() as u64).sum::<u64>();
         let lines = match &series.value {
             Value::Histogram(histogram) => {
@@ -313,7 +313,7 @@ impl Recorder {
 }
 
 impl Sink for Recorder {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         if self.is_over() {
             return;
         }
@@ -347,7 +347,7 @@ impl Sink for Recorder {
         });
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         if self.is_skipping || self.is_over() {
             return;
         }
@@ -456,7 +456,7 @@ impl Recorded {
         more: &Labels,
         shown: Shown<'_>,
         is_overflow: bool,
-        pass: impl FnOnce(&Family<'_>),
+        pass: impl FnOnce(&FamilyHeader<'_>),
     ) {
         let further: Vec<[&str; 1]> = more.iter().map(|(_, value)| [value.as_str()]).collect();
         let own: &[(String, Option<Vec<String>>)] = if is_overflow { &[] } else { &self.labels };
@@ -473,7 +473,7 @@ impl Recorded {
         if is_overflow {
             labels.push(Label { name: OVERFLOW, values: None });
         }
-        pass(&Family {
+        pass(&FamilyHeader {
             name: shown.name,
             help: shown.help,
             unit: &self.unit,
@@ -527,7 +527,7 @@ fn exported(name: &str, more: &Labels, own: &[(String, Option<Vec<String>>)]) ->
 impl OneSeries {
     fn pass<S: Sink + ?Sized>(
         &self,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         texts: &[u8],
         is_overflow: bool,
         sink: &mut S,
@@ -594,7 +594,7 @@ impl OneValue {
 }
 
 impl OneHistogram {
-    fn from_histogram(histogram: &Histogram<'_>) -> Self {
+    fn from_histogram(histogram: &HistogramValue<'_>) -> Self {
         let bucket = |bucket: &Bucket<'_>| OneBucket {
             bound: bucket.bound,
             le: bucket.le.map(Into::into),
@@ -642,7 +642,7 @@ impl OneHistogram {
             exemplars: &exemplars,
         });
         let (count, sum) = (self.count, self.sum);
-        pass(Value::Histogram(Histogram { count, sum, buckets: &buckets, native }));
+        pass(Value::Histogram(HistogramValue { count, sum, buckets: &buckets, native }));
     }
 }
 
@@ -715,7 +715,8 @@ mod tests {
     fn of_labels(kind: Kind, labels: &[&str], value: Value<'_>) -> (String, Option<String>) {
         let labels = labels.iter().map(|name| Label { name, values: None }).collect::<Vec<_>>();
         let (name, help, unit) = ("mode", "", "");
-        let family = Family { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
+        let family =
+            FamilyHeader { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
         let mut texts = Vec::new();
         labels.iter().for_each(|_| Texts::push(&mut texts, "v"));
         let (texts, start) = (Texts::new(&texts), None);
@@ -738,7 +739,7 @@ mod tests {
     fn families_whose_labels_a_reader_refuses_are_left_out() {
         let one = Value::Gauge(Number::Unsigned(1));
         let summary = Value::Summary { quantiles: &[], count: 1, sum: 1.0 };
-        let histogram = Histogram { count: 0, sum: 0.0, buckets: &[], native: None };
+        let histogram = HistogramValue { count: 0, sum: 0.0, buckets: &[], native: None };
         let histogram = Value::Histogram(histogram);
         let states = Value::StateSet(&[("on", true)]);
         for (kind, labels, value) in [
@@ -777,7 +778,15 @@ mod tests {
         let unit = |name, unit| {
             let (help, kind, labels) = ("", Kind::Gauge, &[]);
             let mut recorder = Recorder::default();
-            recorder.family(&Family { name, help, unit, kind, labels, groups: 1, bare: false });
+            recorder.family(&FamilyHeader {
+                name,
+                help,
+                unit,
+                kind,
+                labels,
+                groups: 1,
+                bare: false,
+            });
             recorder.families[0].unit.clone()
         };
         assert_eq!(unit("time_seconds", "seconds"), "seconds");
@@ -791,7 +800,8 @@ mod tests {
         let labels =
             [Label { name: "a", values: Some(&values) }, Label { name: "b", values: None }];
         let (name, help, unit, kind) = ("n", "", "", Kind::Gauge);
-        let family = Family { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
+        let family =
+            FamilyHeader { name, help, unit, kind, labels: &labels, groups: 1, bare: false };
         let recorded = |most: u64| {
             let mut recorder = Recorder::of_file(&Vec::new(), most);
             recorder.family(&family);

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use quipu::exposition::counter_stem;
 use quipu::label::Values;
-use quipu::snapshot::{Family, Series, Sink, Value};
+use quipu::snapshot::{FamilyHeader, Series, Sink, Value};
 use quipu::{
     Aggregation, Description, GaugeFamily, MixedCounterFamily, ProcessGaugeFamily, Register,
     Registry,
@@ -451,11 +451,11 @@ struct Each<'v> {
 }
 
 impl Sink for Each<'_> {
-    fn family(&mut self, _: &Family<'_>) {
+    fn family(&mut self, _: &FamilyHeader<'_>) {
         self.families += 1;
     }
 
-    fn series(&mut self, _: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, _: &FamilyHeader<'_>, series: &Series<'_>) {
         let (Value::Counter { total: number, .. } | Value::Gauge(number)) = series.value else {
             return;
         };

@@ -12,8 +12,8 @@ use std::hash::{BuildHasher, Hasher};
 
 use quipu::exposition::{Escaping, escape_name};
 use quipu::snapshot::{
-    self, Bucket, Exemplar, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Timestamp,
-    Value,
+    self, Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts,
+    Timestamp, Value,
 };
 use quipu_segment::hash::Seeded;
 use quipu_wire::remote::exposition::text::{
@@ -419,7 +419,7 @@ impl<'h> Reading<'h> {
         let labels: Vec<Label<'_>> =
             set.names.iter().map(|name| Label { name, values: None }).collect();
         let Head { name, help, unit, kind, bare } = head;
-        let family = Family { name, help, unit, kind, labels: &labels, groups: 1, bare };
+        let family = FamilyHeader { name, help, unit, kind, labels: &labels, groups: 1, bare };
         self.recorder.family(&family);
         let mut values: Vec<&str> = Vec::with_capacity(labels.len());
         for entry in entries {
@@ -533,7 +533,7 @@ impl<'f> Entry<'f> {
 fn with_histogram(
     histogram: wire::Histogram<'_>,
     bounds: &BTreeMap<u64, (Box<str>, bool)>,
-    pass: impl FnOnce(Histogram<'_>),
+    pass: impl FnOnce(HistogramValue<'_>),
 ) {
     let given = histogram.buckets();
     let mut exemplar_labels = vec![Vec::new(); given.len()];
@@ -555,7 +555,7 @@ fn with_histogram(
         buckets.push(Bucket { bound: f64::INFINITY, le: None, count, exemplar: None });
     }
     let sum = histogram.sum.unwrap_or_default();
-    pass(Histogram { count, sum, buckets: &buckets, native: None });
+    pass(HistogramValue { count, sum, buckets: &buckets, native: None });
 }
 
 fn shown<'l>(exemplar: &wire::Exemplar<'_>, labels: &'l mut Vec<u8>) -> Exemplar<'l> {

@@ -1,6 +1,6 @@
 //! The sink that adds the series of a scrape to a look.
 
-use quipu::snapshot::{self, Family, Histogram, Number, Series, Sink};
+use quipu::snapshot::{self, FamilyHeader, HistogramValue, Number, Series, Sink};
 
 use super::{Look, Points, Value, exponential};
 
@@ -24,11 +24,11 @@ impl<'l> LookSink<'l> {
 }
 
 fn histogram<'p>(
-    histogram: &Histogram<'_>,
+    histogram: &HistogramValue<'_>,
     is_recorded: bool,
     points: &'p mut Vec<(f64, f64)>,
 ) -> Value<Points<'p>> {
-    let Histogram { count, sum, buckets, native } = *histogram;
+    let HistogramValue { count, sum, buckets, native } = *histogram;
     points.clear();
     points.extend(buckets.iter().map(|bucket| (bucket.bound, bucket.count as f64)));
     let native = native.filter(|_| buckets.is_empty());
@@ -50,7 +50,7 @@ fn histogram<'p>(
 }
 
 impl Sink for LookSink<'_> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.family = self.look.family(super::Family {
             name: family.text_name(),
             kind: family.kind,
@@ -59,7 +59,7 @@ impl Sink for LookSink<'_> {
         });
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let start = series.start.map(|start| start.0);
         let number = self.family;
         let value = match series.value {

@@ -1,7 +1,7 @@
 //! Passes on the families of several paths, each name once.
 
 use quipu::exposition::ShownNames;
-use quipu::snapshot::{Family, Kind, Number, Series, Sink, Texts, Value};
+use quipu::snapshot::{FamilyHeader, Kind, Number, Series, Sink, Texts, Value};
 use quipu_segment::printable;
 
 use quipu_sources::labels::{flaw, suffix};
@@ -86,7 +86,7 @@ impl<'a> DedupSink<'a> {
     }
 
     /// Notes that a family is left out.
-    fn leave_out(&mut self, family: &Family<'_>, reason: &str) {
+    fn leave_out(&mut self, family: &FamilyHeader<'_>, reason: &str) {
         (self.left_out, self.repeated) = (self.left_out + 1, self.repeated + 1);
         if self.names.len() < MAX_NAMES {
             let suffix = suffix(family.kind, family.bare);
@@ -95,7 +95,7 @@ impl<'a> DedupSink<'a> {
     }
 
     /// Returns the path that already shows one of the family's names.
-    fn owner(&self, family: &Family<'_>) -> Option<&str> {
+    fn owner(&self, family: &FamilyHeader<'_>) -> Option<&str> {
         let is_taken = |names: &ShownNames| !names.are_free(family.name, family.kind);
         if is_taken(&self.own[0]) || self.is_segment && is_taken(&self.own[1]) {
             return Some("the command itself");
@@ -111,7 +111,7 @@ impl<'a> DedupSink<'a> {
 }
 
 impl Sink for DedupSink<'_> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         // A file may have any name and any labels.
         let refused = flaw(family, &Vec::new());
         self.is_refused = refused.is_some();
@@ -134,7 +134,7 @@ impl Sink for DedupSink<'_> {
         }
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         if !self.is_left_out() {
             self.sink.series(family, series);
         }
@@ -148,7 +148,7 @@ const DIRECTORY_FAMILIES: [(&str, Kind); 3] = [
     ("quipu_scrape_entries_skipped", Kind::Counter),
 ];
 
-const REPEATED: Family<'static> = Family {
+const REPEATED: FamilyHeader<'static> = FamilyHeader {
     name: "quipu_scrape_families_repeated",
     help: "Families that are left out, since another one that comes first has one of their names, \
            or scrapers refuse their labels.",
@@ -182,13 +182,13 @@ mod tests {
             let (labels, help, unit, kind) =
                 ([Label { name: label, values: None }], "", "", Kind::Gauge);
             let labels = &labels[..];
-            sink.family(&Family { name, help, unit, kind, labels, groups: 1, bare: false });
+            sink.family(&FamilyHeader { name, help, unit, kind, labels, groups: 1, bare: false });
             let mut texts = Vec::new();
             Texts::push(&mut texts, "v");
             let (texts, value) = (Texts::new(&texts), Value::Gauge(Number::Unsigned(1)));
             let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
             sink.series(
-                &Family { name, help, unit, kind, labels, groups: 1, bare: false },
+                &FamilyHeader { name, help, unit, kind, labels, groups: 1, bare: false },
                 &Series { group, texts, escape_free, overflow, start, value, exemplar },
             );
         }

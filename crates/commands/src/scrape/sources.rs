@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quipu::collector::Collector;
-use quipu::snapshot::{Family, Series, Sink};
+use quipu::snapshot::{FamilyHeader, Series, Sink};
 use quipu_segment::printable;
 use quipu_store::files::{Directories, Hint, open_below};
 use rustix::fs::OFlags;
@@ -303,9 +303,9 @@ fn segment_in(path: &Path) -> Option<PathBuf> {
 struct NullSink;
 
 impl Sink for NullSink {
-    fn family(&mut self, _: &Family<'_>) {}
+    fn family(&mut self, _: &FamilyHeader<'_>) {}
 
-    fn series(&mut self, _: &Family<'_>, _: &Series<'_>) {}
+    fn series(&mut self, _: &FamilyHeader<'_>, _: &Series<'_>) {}
 }
 
 /// Sources that a registry collects, and whose owner then reads the outcome.

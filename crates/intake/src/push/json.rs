@@ -8,7 +8,7 @@ use hyper::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, VARY,
 };
 use quipu::intake::Intake;
-use quipu::snapshot::{Histogram, Native, Value as Sample};
+use quipu::snapshot::{HistogramValue, Native, Value as Sample};
 use serde_json::{Map, Value, json};
 
 use super::builder::{FAILURE_HELP, FAILURE_TIME, PUSH_HELP, PUSH_TIME};
@@ -227,7 +227,7 @@ fn put_sample(metric: &mut Map<String, Value>, sample: &Sample<'_>) {
 
 /// Classic buckets by bound with cumulative counts, or the native ones in the form of Prometheus'
 /// API: which bounds are inclusive, the bounds, and the count.
-fn buckets(histogram: &Histogram<'_>) -> Value {
+fn buckets(histogram: &HistogramValue<'_>) -> Value {
     if let Some(native) = histogram.native.filter(|_| histogram.buckets.is_empty()) {
         return native_buckets(&native);
     }

@@ -5,7 +5,8 @@
 //! ones as a scraper. A histogram with both kinds of buckets is sent with the exponential ones.
 
 use quipu::snapshot::{
-    Bucket, Exemplar, Family, Histogram, Kind, Native, Number as Shown, Series, Sink, Value,
+    Bucket, Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number as Shown, Series, Sink,
+    Value,
 };
 use quipu_wire::remote::{
     Attribute, AttributeValue as Text, ExponentialPoint, HistogramPoint, NewExemplar, NewPoint,
@@ -106,7 +107,7 @@ impl<'t> Translation<'t> {
         }
     }
 
-    fn states(&mut self, family: &Family<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
+    fn states(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
         let attributes = self.attributes(family, series);
         for (state, is_on) in states {
             let mut attributes = attributes.clone();
@@ -116,7 +117,12 @@ impl<'t> Translation<'t> {
         }
     }
 
-    fn classic(&mut self, attributes: &[Attribute<'_>], start_ns: u64, histogram: &Histogram<'_>) {
+    fn classic(
+        &mut self,
+        attributes: &[Attribute<'_>],
+        start_ns: u64,
+        histogram: &HistogramValue<'_>,
+    ) {
         let (mut counts, mut bounds) =
             (std::mem::take(&mut self.counts), std::mem::take(&mut self.bounds));
         counts.clear();
@@ -175,7 +181,7 @@ impl<'t> Translation<'t> {
 
     /// The labels of a series in the order of their names, and those of all series that it does not
     /// have.
-    fn attributes<'a>(&self, family: &Family<'a>, series: &Series<'a>) -> Vec<Attribute<'a>>
+    fn attributes<'a>(&self, family: &FamilyHeader<'a>, series: &Series<'a>) -> Vec<Attribute<'a>>
     where
         't: 'a,
     {
@@ -205,7 +211,7 @@ impl<'t> Translation<'t> {
 }
 
 impl Sink for Translation<'_> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         let suffix = match family.kind {
             Kind::Counter if !family.bare => "_total",
             Kind::Info => "_info",
@@ -221,7 +227,7 @@ impl Sink for Translation<'_> {
         }
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let Some(start) = self.start(series) else { return };
         let attributes = self.attributes(family, series);
         match &series.value {

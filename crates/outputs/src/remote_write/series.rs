@@ -8,7 +8,9 @@ use std::borrow::Cow;
 use std::mem;
 
 use quipu::exposition::{Escaping, bound_label, escape_name, is_legacy_name};
-use quipu::snapshot::{Exemplar, Family, Histogram, Kind, Series, Sink, Timestamp, Value};
+use quipu::snapshot::{
+    Exemplar, FamilyHeader, HistogramValue, Kind, Series, Sink, Timestamp, Value,
+};
 use quipu_wire::remote::{Label, Metadata, SeriesType};
 
 use super::parts::Parts;
@@ -74,7 +76,12 @@ impl<'r, 'p> Flattening<'r, 'p> {
         Self { parts, external, names, plan, room: Vec::new(), bounds: Vec::new() }
     }
 
-    fn histogram(&mut self, family: &Family<'_>, series: &Series<'_>, histogram: &Histogram<'_>) {
+    fn histogram(
+        &mut self,
+        family: &FamilyHeader<'_>,
+        series: &Series<'_>,
+        histogram: &HistogramValue<'_>,
+    ) {
         let metadata = metadata(family);
         let Self { parts, external, names, plan, room, bounds } = self;
         let mut row = Row::new(family, series, names, plan, external, mem::take(room));
@@ -110,7 +117,7 @@ impl<'r, 'p> Flattening<'r, 'p> {
 
     fn summary(
         &mut self,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         series: &Series<'_>,
         (quantiles, count, sum): (&[(f64, f64)], u64, f64),
     ) {
@@ -129,7 +136,7 @@ impl<'r, 'p> Flattening<'r, 'p> {
     }
 
     /// A number for each state, which a label with the name of the metric has.
-    fn states(&mut self, family: &Family<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
+    fn states(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>, states: &[(&str, bool)]) {
         let metadata = metadata(family);
         let Self { parts, external, names, plan, room, .. } = self;
         let row = Row::new(family, series, names, plan, external, mem::take(room));
@@ -145,7 +152,7 @@ impl<'r, 'p> Flattening<'r, 'p> {
 
     fn number(
         &mut self,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         series: &Series<'_>,
         (value, start): (f64, Option<Timestamp>),
         exemplar: Option<&Exemplar<'_>>,
@@ -158,13 +165,13 @@ impl<'r, 'p> Flattening<'r, 'p> {
 }
 
 impl Sink for Flattening<'_, '_> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.names.set(family);
         self.plan.set(family, &self.names, self.external);
         self.bounds.clear();
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         match &series.value {
             Value::Counter { total, exemplar } => {
                 self.number(family, series, (total.as_f64(), series.start), exemplar.as_ref());
@@ -212,7 +219,7 @@ fn spell<'b>(
     }
 }
 
-fn metadata<'a>(family: &Family<'a>) -> Metadata<'a> {
+fn metadata<'a>(family: &FamilyHeader<'a>) -> Metadata<'a> {
     let series_type = match family.kind {
         Kind::Counter => SeriesType::Counter,
         Kind::Gauge => SeriesType::Gauge,
@@ -226,7 +233,7 @@ fn metadata<'a>(family: &Family<'a>) -> Metadata<'a> {
 }
 
 impl Names {
-    fn set(&mut self, family: &Family<'_>) {
+    fn set(&mut self, family: &FamilyHeader<'_>) {
         let suffix = match family.kind {
             Kind::Counter if !family.bare => "_total",
             Kind::Info => "_info",
@@ -269,7 +276,7 @@ pub(super) fn label_name(name: &str) -> Cow<'_, str> {
 }
 
 impl Plan {
-    fn set(&mut self, family: &Family<'_>, names: &Names, external: &[ExternalLabel]) {
+    fn set(&mut self, family: &FamilyHeader<'_>, names: &Names, external: &[ExternalLabel]) {
         let own = family.labels.iter().map(|label| names.label(label.name));
         let mut all: Vec<(&str, Column)> =
             own.enumerate().map(|(at, name)| (name, Column::Own(at))).collect();
@@ -303,7 +310,7 @@ impl Plan {
     /// Puts the labels of a series in order. Returns false if it does not have all of them.
     fn fill<'a>(
         &self,
-        family: &Family<'a>,
+        family: &FamilyHeader<'a>,
         series: &Series<'a>,
         names: &'a Names,
         external: &'a [ExternalLabel],
@@ -333,7 +340,7 @@ impl Plan {
 impl<'a> Row<'a> {
     /// The labels of a series, and those of all series that it does not have.
     fn new(
-        family: &Family<'a>,
+        family: &FamilyHeader<'a>,
         series: &Series<'a>,
         names: &'a Names,
         plan: &Plan,
@@ -349,7 +356,7 @@ impl<'a> Row<'a> {
 
     /// The same for a series that does not have all labels.
     fn of_any(
-        family: &Family<'a>,
+        family: &FamilyHeader<'a>,
         series: &Series<'a>,
         names: &'a Names,
         external: &'a [ExternalLabel],
@@ -464,7 +471,7 @@ mod tests {
         parts.parts.remove(0)
     }
 
-    fn add(sink: &mut impl Sink, family: &Family<'_>, text: Option<&str>, value: Value<'_>) {
+    fn add(sink: &mut impl Sink, family: &FamilyHeader<'_>, text: Option<&str>, value: Value<'_>) {
         let mut texts = Vec::new();
         text.iter().for_each(|text| Texts::push(&mut texts, text));
         let series = Series {
@@ -485,7 +492,7 @@ mod tests {
         let external: [ExternalLabel; 1] = ["region=eu".parse().unwrap()];
         let mut parts = parts(version, &Seeded::default());
         let mut sink = Flattening::new(&mut parts, &external);
-        let plain = |kind, name| Family {
+        let plain = |kind, name| FamilyHeader {
             name,
             help: "",
             unit: "",
@@ -497,16 +504,31 @@ mod tests {
         let labels = [snapshot::Label { name: "zone.a", values: None }];
         let region = [snapshot::Label { name: "region", values: None }];
         let total = Value::Counter { total: Number::Unsigned(3), exemplar: None };
-        let hits = Family { labels: &labels, ..plain(Kind::Counter, "hits") };
+        let hits = FamilyHeader { labels: &labels, ..plain(Kind::Counter, "hits") };
         add(&mut sink, &hits, Some("a"), total);
         add(&mut sink, &hits, Some(""), total);
-        add(&mut sink, &Family { bare: true, ..plain(Kind::Counter, "raw") }, None, total);
+        add(&mut sink, &FamilyHeader { bare: true, ..plain(Kind::Counter, "raw") }, None, total);
         let gauge = Value::Gauge(Number::Float(f64::NAN));
-        add(&mut sink, &Family { labels: &region, ..plain(Kind::Gauge, "a.b") }, Some("us"), gauge);
+        add(
+            &mut sink,
+            &FamilyHeader { labels: &region, ..plain(Kind::Gauge, "a.b") },
+            Some("us"),
+            gauge,
+        );
         // The same series, and a name that a label has, too.
-        add(&mut sink, &Family { labels: &region, ..plain(Kind::Gauge, "a_b") }, Some("us"), gauge);
+        add(
+            &mut sink,
+            &FamilyHeader { labels: &region, ..plain(Kind::Gauge, "a_b") },
+            Some("us"),
+            gauge,
+        );
         let twice = [snapshot::Label { name: "__name__", values: None }];
-        add(&mut sink, &Family { labels: &twice, ..plain(Kind::Gauge, "c") }, Some("d"), gauge);
+        add(
+            &mut sink,
+            &FamilyHeader { labels: &twice, ..plain(Kind::Gauge, "c") },
+            Some("d"),
+            gauge,
+        );
         add(&mut sink, &plain(Kind::Info, "build"), None, Value::Info);
         let states = [("on", true), ("off", false)];
         add(&mut sink, &plain(Kind::StateSet, "mode"), None, Value::StateSet(&states));
@@ -522,9 +544,9 @@ mod tests {
             negative: &[],
             exemplars: &[],
         };
-        let histogram = Histogram { count: 3, sum: 4.5, buckets: &buckets, native: None };
+        let histogram = HistogramValue { count: 3, sum: 4.5, buckets: &buckets, native: None };
         add(&mut sink, &plain(Kind::Histogram, "took"), None, Value::Histogram(histogram));
-        let histogram = Histogram { count: 4, sum: 4.5, buckets: &[], native: Some(native) };
+        let histogram = HistogramValue { count: 4, sum: 4.5, buckets: &[], native: Some(native) };
         add(&mut sink, &plain(Kind::Histogram, "big"), None, Value::Histogram(histogram));
         only(parts).finish()
     }
@@ -584,7 +606,8 @@ mod tests {
             let dynamic = labels.iter().filter(|label| label.values.is_none()).count();
             let groups = 1 << (labels.len() - dynamic);
             let (name, kind) = ("level", Kind::Gauge);
-            let family = Family { name, help: "", unit: "", kind, labels, groups, bare: false };
+            let family =
+                FamilyHeader { name, help: "", unit: "", kind, labels, groups, bare: false };
             let (mut names, mut plan) = (Names::default(), Plan::default());
             names.set(&family);
             plan.set(&family, &names, &external);
@@ -617,7 +640,7 @@ mod tests {
         let mut parts = parts(WriteVersion::Two, hash);
         let mut sink = Flattening::new(&mut parts, &[]);
         let labels = [snapshot::Label { name: "n", values: None }];
-        let family = Family {
+        let family = FamilyHeader {
             name: "level",
             help: "",
             unit: "",
@@ -693,7 +716,7 @@ mod tests {
         let total = |exemplar| Value::Counter { total: Number::Unsigned(3), exemplar };
         let gauge = Value::Gauge(Number::Float(1.0));
         let histogram = |count, buckets, native| {
-            Value::Histogram(Histogram { count, sum: 1.0, buckets, native })
+            Value::Histogram(HistogramValue { count, sum: 1.0, buckets, native })
         };
         for version in [WriteVersion::One, WriteVersion::Two] {
             let mut parts = parts(version, &Seeded::default());
@@ -711,7 +734,8 @@ mod tests {
                 ("f", Kind::Histogram, histogram(1, &[], Some(native)), None),
             ] {
                 let (help, unit) = ("", "");
-                let family = Family { name, help, unit, kind, labels: &[], groups: 1, bare: false };
+                let family =
+                    FamilyHeader { name, help, unit, kind, labels: &[], groups: 1, bare: false };
                 let (group, escape_free, overflow, start) = (0, true, false, None);
                 let texts = Texts::default();
                 sink.family(&family);

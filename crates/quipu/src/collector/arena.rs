@@ -6,7 +6,7 @@ use std::ops::Deref;
 use quipu_arena::{Allocator, Limited, Policy, Pool, SharedArena};
 
 use super::Collector;
-use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
 
 /// Collects `arena_*`: the memory that arenas have taken, and its limit. Each arena has a name.
 ///
@@ -112,12 +112,20 @@ impl Collector for Arenas {
     }
 }
 
-const fn family(name: &'static str, help: &'static str) -> Family<'static> {
+const fn family(name: &'static str, help: &'static str) -> FamilyHeader<'static> {
     const ARENA: &[Label<'static>] = &[Label { name: "arena", values: None }];
-    Family { name, help, unit: "bytes", kind: Kind::Gauge, labels: ARENA, groups: 1, bare: false }
+    FamilyHeader {
+        name,
+        help,
+        unit: "bytes",
+        kind: Kind::Gauge,
+        labels: ARENA,
+        groups: 1,
+        bare: false,
+    }
 }
 
-const FAMILIES: [Family<'static>; 4] = [
+const FAMILIES: [FamilyHeader<'static>; 4] = [
     family("arena_reserved_bytes", "Memory that was taken from the base allocator."),
     family("arena_allocated_bytes", "Memory that is allocated, including padding for alignment."),
     family("arena_peak_bytes", "Peak of the memory that was taken."),

@@ -1,7 +1,7 @@
 //! Callbacks: a gauge or a counter whose value is returned by a function.
 
 use crate::collector::Collector;
-use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
 
 /// A gauge or a counter whose value is the result of a function.
 pub(crate) struct Callback {
@@ -58,7 +58,7 @@ impl Collector for Callback {
             self.labels.iter().map(|name| Label { name, values: None }).collect();
         let Self { name, help, unit, kind, .. } = self;
         let family =
-            Family { name, help, unit, kind: *kind, labels: &labels, groups: 1, bare: false };
+            FamilyHeader { name, help, unit, kind: *kind, labels: &labels, groups: 1, bare: false };
         sink.family(&family);
         let number = Number::Float((self.value)());
         let value = match kind {

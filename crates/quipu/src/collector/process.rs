@@ -7,7 +7,7 @@ use rustix::param::{clock_ticks_per_second, page_size};
 use rustix::process::{Resource, getrlimit};
 
 use super::Collector;
-use crate::snapshot::{Family, Kind, Number, Series, Sink, Texts, Timestamp, Value};
+use crate::snapshot::{FamilyHeader, Kind, Number, Series, Sink, Texts, Timestamp, Value};
 
 /// Collects `process_*`. A scrape costs some system calls: about 50 microseconds.
 ///
@@ -76,12 +76,12 @@ const fn family(
     unit: &'static str,
     kind: Kind,
     help: &'static str,
-) -> Family<'static> {
-    Family { name, help, unit, kind, labels: &[], groups: 1, bare: false }
+) -> FamilyHeader<'static> {
+    FamilyHeader { name, help, unit, kind, labels: &[], groups: 1, bare: false }
 }
 
 /// The help texts are those of `client_golang`.
-const FAMILIES: [Family<'static>; 7] = [
+const FAMILIES: [FamilyHeader<'static>; 7] = [
     family(
         "process_cpu_seconds",
         "seconds",

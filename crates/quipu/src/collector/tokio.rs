@@ -3,7 +3,7 @@
 use tokio::runtime::Handle;
 
 use super::Collector;
-use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
 
 /// Collects `tokio_*` of one runtime.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Collector for Tokio {
 
     fn collect(&self, sink: &mut dyn Sink) {
         let metrics = self.runtime.metrics();
-        let mut one = |family: &Family<'_>, value: usize| {
+        let mut one = |family: &FamilyHeader<'_>, value: usize| {
             sink.family(family);
             emit(sink, family, Texts::default(), Value::Gauge(Number::Unsigned(value as u64)));
         };
@@ -45,7 +45,7 @@ impl Collector for Tokio {
         one(&QUEUE, metrics.global_queue_depth());
         #[cfg(target_has_atomic = "64")]
         {
-            let mut each = |family: &Family<'_>, total: &dyn Fn(usize) -> Number| {
+            let mut each = |family: &FamilyHeader<'_>, total: &dyn Fn(usize) -> Number| {
                 sink.family(family);
                 let mut text = Vec::new();
                 for worker in 0..metrics.num_workers() {
@@ -63,7 +63,7 @@ impl Collector for Tokio {
     }
 }
 
-fn emit(sink: &mut dyn Sink, family: &Family<'_>, texts: Texts<'_>, value: Value<'_>) {
+fn emit(sink: &mut dyn Sink, family: &FamilyHeader<'_>, texts: Texts<'_>, value: Value<'_>) {
     let (group, escape_free, overflow, start, exemplar) = (0, true, false, None, None);
     let series = Series { group, texts, escape_free, overflow, start, value, exemplar };
     sink.series(family, &series);
@@ -75,30 +75,30 @@ const fn family(
     kind: Kind,
     labels: &'static [Label<'static>],
     help: &'static str,
-) -> Family<'static> {
-    Family { name, help, unit, kind, labels, groups: 1, bare: false }
+) -> FamilyHeader<'static> {
+    FamilyHeader { name, help, unit, kind, labels, groups: 1, bare: false }
 }
 
 const WORKER: &[Label<'static>] = &[Label { name: "worker", values: None }];
-const WORKERS: Family<'static> =
+const WORKERS: FamilyHeader<'static> =
     family("tokio_workers", "", Kind::Gauge, &[], "Threads that run tasks.");
-const TASKS: Family<'static> =
+const TASKS: FamilyHeader<'static> =
     family("tokio_alive_tasks", "", Kind::Gauge, &[], "Tasks that have not ended.");
-const QUEUE: Family<'static> = family(
+const QUEUE: FamilyHeader<'static> = family(
     "tokio_global_queue_depth",
     "",
     Kind::Gauge,
     &[],
     "Tasks in the queue that all workers share.",
 );
-const BUSY: Family<'static> = family(
+const BUSY: FamilyHeader<'static> = family(
     "tokio_worker_busy_seconds",
     "seconds",
     Kind::Counter,
     WORKER,
     "Time that a worker was busy.",
 );
-const PARKS: Family<'static> = family(
+const PARKS: FamilyHeader<'static> = family(
     "tokio_worker_parks",
     "",
     Kind::Counter,

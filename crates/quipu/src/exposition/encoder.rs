@@ -5,7 +5,7 @@ use super::page::{Omissions, Page};
 use super::protobuf::Protobuf;
 use super::style::{Dialect, Style};
 use super::{Escaping, Format};
-use crate::snapshot::{Family, FamilyKey, Kind, Label, Number, Series, Sink, Texts, Value};
+use crate::snapshot::{FamilyHeader, FamilyKey, Kind, Label, Number, Series, Sink, Texts, Value};
 
 /// Writes a snapshot in one of the formats. After one scrape, it does not allocate for later
 /// scrapes of the same size. It keeps the headers and the labels that it rendered for the families
@@ -65,7 +65,7 @@ impl Encoder {
     /// Writes the header of a family now, even if the family has no series; without this call, its
     /// first series writes it. Only text formats have headers. The family must have been passed to
     /// [`Sink::family`] before.
-    pub fn header(&mut self, family: &Family<'_>) {
+    pub fn header(&mut self, family: &FamilyHeader<'_>) {
         let known = &mut *self.families.current;
         if self.format != Format::Protobuf && self.page.admits_family(family, &known.checked) {
             known.text.header(family, &mut self.out);
@@ -130,7 +130,7 @@ impl Encoder {
 
     /// Writes a series of any kind, in any format.
     #[inline(never)]
-    fn any_series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn any_series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let known = &mut *self.families.current;
         if !self.page.admits(family, &known.checked, series) {
             return;
@@ -141,7 +141,7 @@ impl Encoder {
         }
     }
 
-    fn start(&mut self, key: Option<FamilyKey>, family: &Family<'_>) {
+    fn start(&mut self, key: Option<FamilyKey>, family: &FamilyHeader<'_>) {
         let start = self.page.family(family);
         let is_known = self.families.choose(key, start.relation);
         let known = &mut *self.families.current;
@@ -160,16 +160,16 @@ impl Encoder {
 }
 
 impl Sink for Encoder {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.start(None, family);
     }
 
-    fn known_family(&mut self, key: FamilyKey, family: &Family<'_>) {
+    fn known_family(&mut self, key: FamilyKey, family: &FamilyHeader<'_>) {
         self.start(Some(key), family);
     }
 
     #[inline(always)]
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         // It has rendered nothing for another format than text.
         if self.families.current.text.rendered_counter(series, &mut self.out) {
             return;
@@ -180,7 +180,7 @@ impl Sink for Encoder {
     }
 }
 
-const OMITTED: Family<'static> = Family {
+const OMITTED: FamilyHeader<'static> = FamilyHeader {
     name: "quipu_series_omitted",
     help: "Series that this page omits, because a scraper would refuse the page with them.",
     unit: "",

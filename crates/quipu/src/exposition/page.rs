@@ -20,7 +20,7 @@ use quipu_segment::hash::Seeded;
 use super::Format;
 use super::escape::{self, Escaping};
 use super::text::Suffix;
-use crate::snapshot::{Exemplar, Family, Histogram, Kind, Label, Native, Series, Value};
+use crate::snapshot::{Exemplar, FamilyHeader, HistogramValue, Kind, Label, Native, Series, Value};
 
 /// A rule for the families and series of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -204,7 +204,7 @@ impl Page {
     }
 
     /// Starts a family. Its names are taken once it has a series.
-    pub(super) fn family(&mut self, family: &Family<'_>) -> Start {
+    pub(super) fn family(&mut self, family: &FamilyHeader<'_>) -> Start {
         self.verdict = None;
         let relation = match self.last_kind {
             Some((kind, bare)) if kind == family.kind && self.last == family.name => {
@@ -224,7 +224,7 @@ impl Page {
     }
 
     /// Checks the current family.
-    pub(super) fn check(&mut self, family: &Family<'_>) -> FamilyCheck {
+    pub(super) fn check(&mut self, family: &FamilyHeader<'_>) -> FamilyCheck {
         let is_plain = escape::is_unchanged(family.name, self.rules.escaping);
         let labels = match (family.name, family.labels) {
             ("", _) => Err(Rule::Name),
@@ -244,7 +244,11 @@ impl Page {
 
     /// Whether the header of the current family can be written.
     #[inline]
-    pub(super) fn admits_family(&mut self, family: &Family<'_>, checked: &FamilyCheck) -> bool {
+    pub(super) fn admits_family(
+        &mut self,
+        family: &FamilyHeader<'_>,
+        checked: &FamilyCheck,
+    ) -> bool {
         let is_admitted = self.admit(family, checked).is_ok();
         self.is_begun |= is_admitted;
         is_admitted
@@ -254,7 +258,7 @@ impl Page {
     #[inline]
     pub(super) fn admits(
         &mut self,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         checked: &FamilyCheck,
         series: &Series<'_>,
     ) -> bool {
@@ -280,7 +284,7 @@ impl Page {
     }
 
     #[inline]
-    fn admit(&mut self, family: &Family<'_>, checked: &FamilyCheck) -> Result<(), Rule> {
+    fn admit(&mut self, family: &FamilyHeader<'_>, checked: &FamilyCheck) -> Result<(), Rule> {
         if let Some(verdict) = self.verdict {
             return verdict;
         }
@@ -291,7 +295,7 @@ impl Page {
 
     /// Takes the names of a family.
     #[inline(never)]
-    fn enter(&mut self, family: &Family<'_>, checked: &FamilyCheck) -> Result<(), Rule> {
+    fn enter(&mut self, family: &FamilyHeader<'_>, checked: &FamilyCheck) -> Result<(), Rule> {
         let (labels, is_named) = (checked.labels?, checked.is_named);
         match self.start.relation {
             Relation::Same if is_named && self.has_second => return Err(Rule::LabelNames),
@@ -327,7 +331,7 @@ impl Page {
     }
 
     /// The hashes of the names of a family and of its samples, and their number.
-    fn hashes(&mut self, family: &Family<'_>, is_plain: bool) -> ([u64; 4], usize) {
+    fn hashes(&mut self, family: &FamilyHeader<'_>, is_plain: bool) -> ([u64; 4], usize) {
         let suffixes = self.rules.suffixes(family);
         let mut hashes = [0; 4];
         if is_plain {
@@ -363,7 +367,7 @@ impl Page {
     }
 
     /// Checks the label names of a family.
-    fn label_set(&mut self, family: &Family<'_>) -> Result<LabelSet, Rule> {
+    fn label_set(&mut self, family: &FamilyHeader<'_>) -> Result<LabelSet, Rule> {
         let mut set = LabelSet::default();
         self.state_label.clear();
         if family.kind == Kind::StateSet {
@@ -414,7 +418,7 @@ impl Page {
     /// section "Unit"). A scraper refuses the page because of any other unit, so that such a family
     /// is shown without its unit. The parser of Prometheus does not unescape names before it
     /// compares them, so that no unit can contain an escaped character.
-    fn has_unit(&mut self, family: &Family<'_>) -> bool {
+    fn has_unit(&mut self, family: &FamilyHeader<'_>) -> bool {
         self.buffer.clear();
         escape::put_metric_name(family.name, "", self.rules.escaping, &mut self.buffer);
         let stem = self.buffer.strip_suffix(family.unit.as_bytes());
@@ -450,7 +454,7 @@ impl Suffix {
 
 impl Rules {
     /// The suffixes of the names that a family is written with.
-    fn suffixes(self, family: &Family<'_>) -> &'static [Suffix] {
+    fn suffixes(self, family: &FamilyHeader<'_>) -> &'static [Suffix] {
         use Suffix::{Bucket, Count, Info, None, Sum, Total};
         // In OpenMetrics 1.0, the names of counters and infos in headers have no suffix.
         let has_stem = self.format == Format::OpenMetrics;
@@ -466,7 +470,7 @@ impl Rules {
         }
     }
 
-    fn check_histogram(self, histogram: &Histogram<'_>) -> Result<(), Rule> {
+    fn check_histogram(self, histogram: &HistogramValue<'_>) -> Result<(), Rule> {
         let mut bounds = histogram.buckets.iter().map(|bucket| bucket.bound);
         if let Some(first) = bounds.next() {
             let mut last = first;
@@ -491,7 +495,7 @@ impl Rules {
 
 /// Whether a scraper would store the exponential buckets: they are sorted, and add up to the count,
 /// which is at most `limit`.
-fn is_consistent(histogram: &Histogram<'_>, native: &Native<'_>, limit: u128) -> bool {
+fn is_consistent(histogram: &HistogramValue<'_>, native: &Native<'_>, limit: u128) -> bool {
     let is_sorted = |buckets: &[(i32, u64)]| buckets.is_sorted_by(|one, two| one.0 < two.0);
     let sides = native.negative.iter().chain(native.positive);
     let total = sides.fold(u128::from(native.zero_count), |sum, (_, n)| sum + u128::from(*n));

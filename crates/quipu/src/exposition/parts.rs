@@ -13,7 +13,7 @@ use super::number;
 use super::page::{FamilyCheck, Relation};
 use super::style::{Dialect, Style};
 use super::text::Suffix;
-use crate::snapshot::{Family, Kind, Number, Series};
+use crate::snapshot::{FamilyHeader, Kind, Number, Series};
 
 /// The parts of one family.
 #[derive(Debug, Default)]
@@ -82,7 +82,7 @@ impl Parts {
     pub(super) fn start(
         &mut self,
         style: Style,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         relation: Relation,
         checked: &FamilyCheck,
     ) {
@@ -118,14 +118,14 @@ impl Parts {
 
     /// Whether a counter's samples use the name without a suffix.
     #[inline]
-    pub(super) fn is_bare(&self, family: &Family<'_>) -> bool {
+    pub(super) fn is_bare(&self, family: &FamilyHeader<'_>) -> bool {
         family.bare && !self.is_second
     }
 
     /// Whether a counter's samples have a name without the suffix that OpenMetrics 1.0 requires of
     /// counters: there, they are values of an unknown kind, so that all formats have the same name.
     #[inline]
-    pub(super) fn is_unknown(&self, family: &Family<'_>) -> bool {
+    pub(super) fn is_unknown(&self, family: &FamilyHeader<'_>) -> bool {
         let is_bare_counter = self.is_bare(family) && family.kind == Kind::Counter;
         is_bare_counter && self.style.dialect == Dialect::OpenMetrics
     }
@@ -139,7 +139,7 @@ impl Parts {
 
     /// Renders the head of lines with this suffix.
     #[inline]
-    pub(super) fn render_head(&mut self, family: &Family<'_>, suffix: Suffix) {
+    pub(super) fn render_head(&mut self, family: &FamilyHeader<'_>, suffix: Suffix) {
         if self.heads[suffix as usize] == NOT_YET {
             self.heads[suffix as usize] =
                 self.render(|parts, out| parts.put_new_head(family, suffix, out));
@@ -148,7 +148,7 @@ impl Parts {
 
     /// Renders the start of a group's lines, or its row and its column.
     #[inline]
-    pub(super) fn render_group(&mut self, family: &Family<'_>, group: u32) {
+    pub(super) fn render_group(&mut self, family: &FamilyHeader<'_>, group: u32) {
         if let Some((row, column)) = self.place(group) {
             if self.rows.get(row) == Some(&NOT_YET) {
                 self.rows[row] = self.render_start(family, |parts, out| {
@@ -180,7 +180,7 @@ impl Parts {
     /// Renders the head with the main suffix, and labels.
     fn render_start(
         &mut self,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         put: impl FnOnce(&Self, &mut Vec<u8>),
     ) -> Range {
         self.render_head(family, self.main);
@@ -278,7 +278,12 @@ impl Parts {
     }
 
     /// Writes the labels of a series, with commas between them.
-    pub(super) fn put_labels(&self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
+    pub(super) fn put_labels(
+        &self,
+        family: &FamilyHeader<'_>,
+        series: &Series<'_>,
+        out: &mut Vec<u8>,
+    ) {
         if series.overflow {
             return put_overflow(series, out);
         }
@@ -309,7 +314,7 @@ impl Parts {
     }
 
     /// Writes the labels of a group, and the first dynamic label up to its value.
-    fn put_group(&self, family: &Family<'_>, group: u32, out: &mut Vec<u8>) {
+    fn put_group(&self, family: &FamilyHeader<'_>, group: u32, out: &mut Vec<u8>) {
         let mut is_first = true;
         let mut comma = |out: &mut Vec<u8>| {
             if !std::mem::take(&mut is_first) {
@@ -327,7 +332,7 @@ impl Parts {
         }
     }
 
-    fn put_new_head(&self, family: &Family<'_>, suffix: Suffix, out: &mut Vec<u8>) {
+    fn put_new_head(&self, family: &FamilyHeader<'_>, suffix: Suffix, out: &mut Vec<u8>) {
         if self.is_quoted(family.name) {
             out.extend_from_slice(b"{\"");
             self.put_name(family.name, suffix.text(), out);
@@ -343,14 +348,14 @@ impl Parts {
     }
 
     /// Writes the header of the family.
-    pub(super) fn put_header(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
+    pub(super) fn put_header(&mut self, family: &FamilyHeader<'_>, out: &mut Vec<u8>) {
         if self.header == NOT_YET {
             self.header = self.render(|parts, out| parts.put_new_header(family, out));
         }
         append(self.text(self.header), out);
     }
 
-    fn put_new_header(&self, family: &Family<'_>, out: &mut Vec<u8>) {
+    fn put_new_header(&self, family: &FamilyHeader<'_>, out: &mut Vec<u8>) {
         // In OpenMetrics 1.0, names of families have no suffix. In all other formats, those of
         // counters and infos have theirs.
         let suffix = match (family.kind, self.style.dialect) {
@@ -435,7 +440,7 @@ impl Parts {
 
 /// The number of columns of a family: the number of values of its last label if all labels are of
 /// fixed cardinality, else 0.
-fn columns(family: &Family<'_>) -> usize {
+fn columns(family: &FamilyHeader<'_>) -> usize {
     let mut groups = 1_usize;
     let mut last = 1;
     for label in family.labels {

@@ -4,7 +4,9 @@
 
 use super::escape::{self, Escaping};
 use super::page::{FamilyCheck, Relation, is_exemplar};
-use crate::snapshot::{Exemplar, Family, Histogram, Kind, Native, Series, Timestamp, Value};
+use crate::snapshot::{
+    Exemplar, FamilyHeader, HistogramValue, Kind, Native, Series, Timestamp, Value,
+};
 
 /// Writes one message per family. The message of the current family is buffered, since its length
 /// comes first.
@@ -64,7 +66,7 @@ impl Protobuf {
 
     pub(super) fn family(
         &mut self,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         relation: Relation,
         checked: &FamilyCheck,
         out: &mut Vec<u8>,
@@ -100,7 +102,7 @@ impl Protobuf {
         }
     }
 
-    pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    pub(super) fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         self.is_begun = true;
         let escaping = self.escaping;
         let message = &mut self.family;
@@ -195,7 +197,7 @@ pub(super) fn spans(buckets: &[(i32, u64)]) -> impl Iterator<Item = (i32, u32)> 
 }
 
 fn put_histogram(
-    histogram: &Histogram<'_>,
+    histogram: &HistogramValue<'_>,
     series: &Series<'_>,
     escaping: Escaping,
     out: &mut Vec<u8>,
@@ -257,7 +259,12 @@ fn put_native(native: &Native<'_>, escaping: Escaping, out: &mut Vec<u8>) {
     }
 }
 
-fn put_labels(family: &Family<'_>, series: &Series<'_>, escaping: Escaping, out: &mut Vec<u8>) {
+fn put_labels(
+    family: &FamilyHeader<'_>,
+    series: &Series<'_>,
+    escaping: Escaping,
+    out: &mut Vec<u8>,
+) {
     if series.overflow {
         return put_label("quipu_overflow", series.overflow_value(), Escaping::AllowUtf8, out);
     }

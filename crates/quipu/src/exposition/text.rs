@@ -10,7 +10,7 @@ use super::page::{FamilyCheck, Relation, is_exemplar};
 use super::parts::{Parts, close_head};
 use super::style::{Dialect, Style};
 use crate::snapshot::{
-    Exemplar, Family, Histogram, Kind, Native, Number, Series, Timestamp, Value,
+    Exemplar, FamilyHeader, HistogramValue, Kind, Native, Number, Series, Timestamp, Value,
 };
 
 /// The suffix of a sample's name.
@@ -86,7 +86,7 @@ impl Text {
     pub(super) fn start(
         &mut self,
         style: Style,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         relation: Relation,
         checked: &FamilyCheck,
     ) {
@@ -130,7 +130,12 @@ impl Text {
     }
 
     #[inline]
-    pub(super) fn series(&mut self, family: &Family<'_>, series: &Series<'_>, out: &mut Vec<u8>) {
+    pub(super) fn series(
+        &mut self,
+        family: &FamilyHeader<'_>,
+        series: &Series<'_>,
+        out: &mut Vec<u8>,
+    ) {
         self.header(family, out);
         self.is_ready = self.is_plain_total;
         self.parts.render_group(family, series.group);
@@ -177,7 +182,7 @@ impl Text {
 
     /// Writes the header of the family, unless it has been written.
     #[inline]
-    pub(super) fn header(&mut self, family: &Family<'_>, out: &mut Vec<u8>) {
+    pub(super) fn header(&mut self, family: &FamilyHeader<'_>, out: &mut Vec<u8>) {
         if !self.is_begun {
             self.is_begun = true;
             self.parts.put_header(family, out);
@@ -188,7 +193,7 @@ impl Text {
     fn put_line_head(
         &self,
         suffix: Suffix,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         series: &Series<'_>,
         out: &mut Vec<u8>,
     ) {
@@ -203,7 +208,7 @@ impl Text {
 
     /// Renders the labels of a series, without braces and with a trailing comma, to be written
     /// several times.
-    fn render_labels(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn render_labels(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         self.labels.clear();
         if series.overflow || self.parts.has_labels {
             self.parts.put_labels(family, series, &mut self.labels);
@@ -257,7 +262,7 @@ impl Text {
     fn put_states(
         &mut self,
         states: &[(&str, bool)],
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         series: &Series<'_>,
         out: &mut Vec<u8>,
     ) {
@@ -274,8 +279,8 @@ impl Text {
 
     fn put_histogram(
         &mut self,
-        histogram: &Histogram<'_>,
-        family: &Family<'_>,
+        histogram: &HistogramValue<'_>,
+        family: &FamilyHeader<'_>,
         series: &Series<'_>,
         out: &mut Vec<u8>,
     ) {
@@ -307,7 +312,7 @@ impl Text {
         quantiles: &[(f64, f64)],
         count: u64,
         sum: f64,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         series: &Series<'_>,
         out: &mut Vec<u8>,
     ) {
@@ -346,8 +351,8 @@ impl Text {
     /// Writes a histogram as one composite value (OpenMetrics 2.0, draft).
     fn put_composite(
         &mut self,
-        histogram: &Histogram<'_>,
-        family: &Family<'_>,
+        histogram: &HistogramValue<'_>,
+        family: &FamilyHeader<'_>,
         series: &Series<'_>,
         out: &mut Vec<u8>,
     ) {

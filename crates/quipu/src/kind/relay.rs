@@ -614,7 +614,7 @@ impl MetricKind for RelayHistogram {
                 None => sum = value,
             });
             let count = buckets.iter().fold(0_u64, |sum, bucket| sum.saturating_add(bucket.count));
-            let histogram = snapshot::Histogram { count, sum, buckets, native: None };
+            let histogram = snapshot::HistogramValue { count, sum, buckets, native: None };
             emit(Value::Histogram(histogram));
         });
     }

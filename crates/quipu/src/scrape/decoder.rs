@@ -20,7 +20,7 @@ use crate::kind::{
     AnyKind, HistogramLayout, MetricKind, ProcessGaugeLayout, RelayCounter, RelayHistogram,
     RelaySummary, Scratch, process_of,
 };
-use crate::snapshot::{Family, Kind, Label, Series, Sink, Texts, Timestamp, Value};
+use crate::snapshot::{FamilyHeader, Kind, Label, Series, Sink, Texts, Timestamp, Value};
 
 /// The meaning of a family's cells.
 pub struct Decoder {
@@ -69,7 +69,7 @@ impl Decoder {
     }
 
     /// The family with these labels, as a snapshot shows it.
-    pub fn family<'a>(&'a self, labels: &'a [Label<'a>]) -> Family<'a> {
+    pub fn family<'a>(&'a self, labels: &'a [Label<'a>]) -> FamilyHeader<'a> {
         head(&self.schema, labels)
     }
 
@@ -201,10 +201,10 @@ impl Cells {
     }
 }
 
-fn head<'a>(schema: &'a Schema, labels: &'a [Label<'a>]) -> Family<'a> {
+fn head<'a>(schema: &'a Schema, labels: &'a [Label<'a>]) -> FamilyHeader<'a> {
     let (name, bare) = shown_name(schema);
     let kind = AnyKind::known(schema.kind).map_or(Kind::Unknown, |(kind, _)| kind);
-    Family { name, help: &schema.help, unit: &schema.unit, kind, labels, groups: 1, bare }
+    FamilyHeader { name, help: &schema.help, unit: &schema.unit, kind, labels, groups: 1, bare }
 }
 
 /// Passes on the families and series of a file that scrapes show, as far as they can be read.

@@ -15,7 +15,7 @@ use crate::exposition::counter_stem;
 use crate::intake::class::{self, Class, Role};
 use crate::kind::{Aggregation, AnyKind, MetricKind, Scratch};
 use crate::snapshot::{
-    Exemplar, Family, FamilyKey, Kind, Label, Series, Sink, Texts, Timestamp, Value,
+    Exemplar, FamilyHeader, FamilyKey, Kind, Label, Series, Sink, Texts, Timestamp, Value,
 };
 
 /// The readers of a segment's families, cached until the segment gets a new family.
@@ -347,9 +347,9 @@ impl Reader {
     }
 
     /// The family as a snapshot shows it.
-    pub(crate) fn family(&self) -> Family<'_> {
+    pub(crate) fn family(&self) -> FamilyHeader<'_> {
         let schema = self.family.schema();
-        Family {
+        FamilyHeader {
             name: self.name(),
             help: self.help(),
             unit: &schema.unit,
@@ -367,7 +367,7 @@ impl Reader {
         cursor: &mut Cursor,
         texts: &mut Vec<u8>,
         scratch: &mut Scratch,
-        (family, sink): (&Family<'_>, &mut S),
+        (family, sink): (&FamilyHeader<'_>, &mut S),
         is_full: impl Fn(&S) -> bool,
     ) -> ControlFlow<()> {
         macro_rules! walk {
@@ -398,7 +398,7 @@ impl Reader {
         cursor: &mut Cursor,
         texts: &mut Vec<u8>,
         scratch: &mut Scratch,
-        (family, sink): (&Family<'_>, &mut S),
+        (family, sink): (&FamilyHeader<'_>, &mut S),
         is_full: impl Fn(&S) -> bool,
     ) -> ControlFlow<()> {
         self.family.walk(cursor, texts, |view| {
@@ -417,7 +417,7 @@ impl Reader {
     #[inline(always)]
     fn pass<S: Sink>(
         &self,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         view: &View<'_>,
         value: Value<'_>,
         exemplar: Option<Exemplar<'_>>,
@@ -454,7 +454,7 @@ fn is_whole(family: &series::Family, view: &View<'_>, readings: u64) -> bool {
 /// registers.
 #[cold]
 #[inline(never)]
-fn pass_overflow<S: Sink>(sink: &mut S, family: &Family<'_>, series: &Series<'_>) {
+fn pass_overflow<S: Sink>(sink: &mut S, family: &FamilyHeader<'_>, series: &Series<'_>) {
     sink.series(family, series);
 }
 

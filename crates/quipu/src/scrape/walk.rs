@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::exposition::ShownNames;
 use crate::kind::{Processes, Scratch};
 use crate::registry::Registry;
-use crate::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
+use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Timestamp, Value};
 
 /// A walk over what a registry shows, in steps, for programs that show more beside it. It sees the
 /// families that the registry had when it began.
@@ -202,7 +202,7 @@ impl Walk {
     fn combined<S: Sink>(
         &mut self,
         reader: &Reader,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         sink: &mut S,
         is_full: impl Fn(&S) -> bool,
     ) -> ControlFlow<()> {
@@ -242,7 +242,7 @@ impl Walk {
     fn by_name(
         &mut self,
         readers: &ReaderList,
-        shown: &Family<'_>,
+        shown: &FamilyHeader<'_>,
         number: impl Fn(&[Arc<Reader>], &[Arc<Reader>]) -> u64,
         sink: &mut impl Sink,
     ) {
@@ -287,12 +287,12 @@ impl fmt::Debug for Walk {
 
 /// Whether a family has one of the wanted names, or samples with one of them.
 #[inline]
-fn is_wanted(wanted: &Option<Arc<[String]>>, family: &Family<'_>) -> bool {
+fn is_wanted(wanted: &Option<Arc<[String]>>, family: &FamilyHeader<'_>) -> bool {
     wanted.as_ref().is_none_or(|wanted| is_among(wanted, family))
 }
 
 #[inline(never)]
-fn is_among(wanted: &[String], family: &Family<'_>) -> bool {
+fn is_among(wanted: &[String], family: &FamilyHeader<'_>) -> bool {
     let has = |name: &str| wanted.iter().any(|other| other == name);
     has(family.name) || ShownNames::for_family(family.name, family.kind).any(|name| has(&name))
 }
@@ -305,14 +305,14 @@ struct Only<'a, S: Sink> {
 }
 
 impl<S: Sink> Sink for Only<'_, S> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.is_shown = is_wanted(self.wanted, family);
         if self.is_shown {
             self.sink.family(family);
         }
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         if self.is_shown {
             self.sink.series(family, series);
         }
@@ -329,7 +329,7 @@ fn is_hidden(hidden: &[Arc<str>], name: &str) -> bool {
     hidden.binary_search_by(|other| (**other).cmp(name)).is_ok()
 }
 
-const OVERFLOWED: Family<'static> = Family {
+const OVERFLOWED: FamilyHeader<'static> = FamilyHeader {
     name: "quipu_series_overflowed",
     help: "Updates that were counted in an overflow series, by family.",
     unit: "",
@@ -339,7 +339,7 @@ const OVERFLOWED: Family<'static> = Family {
     bare: false,
 };
 
-const UNREADABLE: Family<'static> = Family {
+const UNREADABLE: FamilyHeader<'static> = FamilyHeader {
     name: "quipu_families_unreadable",
     help: "Families that are not shown, because their settings are damaged or their kind is unknown.",
     unit: "",
@@ -349,7 +349,7 @@ const UNREADABLE: Family<'static> = Family {
     bare: false,
 };
 
-const NOT_SHOWN: Family<'static> = Family {
+const NOT_SHOWN: FamilyHeader<'static> = FamilyHeader {
     name: "quipu_variants_not_shown",
     help: "Variants of a name that are not shown, because their type or labels contradict others.",
     unit: "",

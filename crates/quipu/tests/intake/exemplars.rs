@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quipu::Registry;
 use quipu::intake::{Given, GivenExemplar, Metric, Mode};
-use quipu::snapshot::{Exemplar, Family, Series, Sink, Timestamp, Value};
+use quipu::snapshot::{Exemplar, FamilyHeader, Series, Sink, Timestamp, Value};
 
 use super::{intake, metric, open_metrics};
 
@@ -18,9 +18,9 @@ static BEGIN: LazyLock<u64> =
 struct Seen(Vec<String>);
 
 impl Sink for Seen {
-    fn family(&mut self, _: &Family<'_>) {}
+    fn family(&mut self, _: &FamilyHeader<'_>) {}
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let Some(Exemplar { labels, value, time }) = series.exemplar else { return };
         assert!(matches!(series.value, Value::Gauge(_) | Value::Unknown(_)));
         let (name, time) = (family.name, time.unwrap().0 / 1_000_000_000 - *BEGIN);

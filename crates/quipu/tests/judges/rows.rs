@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use quipu::exposition::{Escaping, Format, escape_name};
-use quipu::snapshot::{self, Exemplar, Family, Kind, Native, Number, Series, Sink, Texts};
+use quipu::snapshot::{self, Exemplar, FamilyHeader, Kind, Native, Number, Series, Sink, Texts};
 use serde_json::Value;
 
 /// A sample with the metadata of its family.
@@ -78,7 +78,7 @@ impl Rows {
         rows
     }
 
-    fn name(&self, family: &Family<'_>, suffix: &str) -> String {
+    fn name(&self, family: &FamilyHeader<'_>, suffix: &str) -> String {
         let mut name = String::new();
         // The parser splits a composite value into samples, and adds these suffixes itself.
         let is_whole = matches!(self.format, Format::OpenMetrics2 | Format::Protobuf);
@@ -135,7 +135,12 @@ impl Rows {
         all
     }
 
-    fn histogram(&mut self, row: &Row, family: &Family<'_>, histogram: &snapshot::Histogram<'_>) {
+    fn histogram(
+        &mut self,
+        row: &Row,
+        family: &FamilyHeader<'_>,
+        histogram: &snapshot::HistogramValue<'_>,
+    ) {
         let has_native = matches!(self.format, Format::OpenMetrics2 | Format::Protobuf);
         if let (true, Some(native)) = (has_native, &histogram.native) {
             let Native { schema, zero_count, positive, negative, .. } = *native;
@@ -183,7 +188,7 @@ impl Rows {
         }
     }
 
-    fn sum_and_count(&mut self, row: &Row, family: &Family<'_>, sum: f64, count: u64) {
+    fn sum_and_count(&mut self, row: &Row, family: &FamilyHeader<'_>, sum: f64, count: u64) {
         for (suffix, value) in [("_sum", sum), ("_count", count as f64)] {
             let (name, value) = (self.name(family, suffix), format!("{value:?}"));
             self.rows.push(Row { name, value, ..row.clone() });
@@ -192,9 +197,9 @@ impl Rows {
 }
 
 impl Sink for Rows {
-    fn family(&mut self, _: &Family<'_>) {}
+    fn family(&mut self, _: &FamilyHeader<'_>) {}
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         let is_open_metrics = matches!(self.format, Format::OpenMetrics | Format::OpenMetrics2);
         let has_start = matches!(self.format, Format::OpenMetrics2 | Format::Protobuf);
         let counts = matches!(family.kind, Kind::Counter | Kind::Histogram | Kind::Summary);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use quipu::exposition::{Escaping, Format};
-use quipu::snapshot::{Exemplar, Family, Histogram, Kind, Number, Series, Value};
+use quipu::snapshot::{Exemplar, FamilyHeader, HistogramValue, Kind, Number, Series, Value};
 
 /// A page without the end.
 pub(crate) struct Page {
@@ -52,7 +52,7 @@ impl Page {
         format!("{name}=\"{}\"", quoted(value))
     }
 
-    fn header(&mut self, family: &Family<'_>) {
+    fn header(&mut self, family: &FamilyHeader<'_>) {
         let is_open = self.is_open();
         let suffix = match family.kind {
             _ if self.format == Format::OpenMetrics => "",
@@ -96,7 +96,7 @@ impl Page {
     }
 
     /// The labels of a series.
-    fn labels(&self, family: &Family<'_>, series: &Series<'_>) -> Vec<String> {
+    fn labels(&self, family: &FamilyHeader<'_>, series: &Series<'_>) -> Vec<String> {
         if series.overflow {
             return vec![format!("quipu_overflow=\"{}\"", series.overflow_value())];
         }
@@ -113,7 +113,7 @@ impl Page {
     }
 
     /// Writes the start of a line up to the value.
-    fn start(&mut self, family: &Family<'_>, suffix: &str, mut labels: Vec<String>) {
+    fn start(&mut self, family: &FamilyHeader<'_>, suffix: &str, mut labels: Vec<String>) {
         let (name, is_quoted) = self.name(family.name, suffix);
         if is_quoted {
             labels.insert(0, format!("\"{name}\""));
@@ -128,7 +128,7 @@ impl Page {
 
     fn line(
         &mut self,
-        family: &Family<'_>,
+        family: &FamilyHeader<'_>,
         suffix: &str,
         labels: &[String],
         (value, exemplar): (String, Option<Exemplar<'_>>),
@@ -141,7 +141,7 @@ impl Page {
         self.out.push('\n');
     }
 
-    pub(crate) fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    pub(crate) fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         if matches!(&series.value, Value::Histogram(histogram) if !is_sound(histogram)) {
             return;
         }
@@ -247,7 +247,7 @@ impl Page {
 const EXEMPLAR: &str = " # {id=\"7\"} 0.5 2.000000001";
 
 /// Whether a page can have the histogram.
-fn is_sound(histogram: &Histogram<'_>) -> bool {
+fn is_sound(histogram: &HistogramValue<'_>) -> bool {
     histogram.buckets.last().is_none_or(|last| last.bound == f64::INFINITY)
 }
 

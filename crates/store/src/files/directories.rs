@@ -15,7 +15,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use quipu::collector::Collector;
-use quipu::snapshot::{Family, Kind, Label, Number, Series, Sink, Texts, Value};
+use quipu::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
 use quipu_arena::Scope;
 use quipu_segment::printable;
 use rustix::fs::{Dir, FlockOperation, OFlags, flock};
@@ -500,7 +500,7 @@ fn emit_own(found: &[FoundFile], state: &ScrapeState, sink: &mut dyn Sink) {
     sink.series(&ENTRIES, &series(texts, value));
 }
 
-fn labelled(family: &Family<'_>, label: &str, value: Value<'_>, sink: &mut dyn Sink) {
+fn labelled(family: &FamilyHeader<'_>, label: &str, value: Value<'_>, sink: &mut dyn Sink) {
     let mut texts = Vec::new();
     Texts::push(&mut texts, label);
     let texts = Texts::new(&texts);
@@ -521,7 +521,7 @@ const OWN: [&str; 5] = [
     "quipu_scrape_entries_skipped_total",
 ];
 
-const FILES: Family<'static> = Family {
+const FILES: FamilyHeader<'static> = FamilyHeader {
     name: "quipu_scrape_files",
     help: "Files of processes in the directories, by the client that writes such files.",
     unit: "",
@@ -531,7 +531,7 @@ const FILES: Family<'static> = Family {
     bare: false,
 };
 
-const SKIPPED: Family<'static> = Family {
+const SKIPPED: FamilyHeader<'static> = FamilyHeader {
     name: "quipu_scrape_files_skipped",
     help: "How often a scrape left out a file, in whole or from where it is damaged.",
     unit: "",
@@ -541,7 +541,7 @@ const SKIPPED: Family<'static> = Family {
     bare: false,
 };
 
-const ENTRIES: Family<'static> = Family {
+const ENTRIES: FamilyHeader<'static> = FamilyHeader {
     name: "quipu_scrape_entries_skipped",
     help: "How often a scrape left out a series because its key is damaged or contradicts \
            another file.",

@@ -1,7 +1,7 @@
 //! Emits the families that were read from files to a sink, which encodes them.
 
 use quipu::snapshot::{
-    Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
+    Bucket, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
 };
 
 use super::families::{self, Families, Value};
@@ -19,7 +19,8 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
     let names: Vec<String> = family.labels().into_iter().map(str::to_owned).collect();
     let labels: Vec<Label<'_>> = names.iter().map(|name| Label { name, values: None }).collect();
     let (help, kind) = (&*family.help, family.kind);
-    let shown = Family { name, help, unit: "", kind, labels: &labels, groups: 1, bare: false };
+    let shown =
+        FamilyHeader { name, help, unit: "", kind, labels: &labels, groups: 1, bare: false };
     sink.family(&shown);
     let mut out = Out { family: &shown, names: &names, texts: Vec::new(), sink };
     for series in &mut family.series {
@@ -48,7 +49,7 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
                     })
                     .collect();
                 let count = buckets.iter().fold(0_u64, |sum, b| sum.saturating_add(b.count));
-                let histogram = Histogram { count, sum, buckets: &buckets, native: None };
+                let histogram = HistogramValue { count, sum, buckets: &buckets, native: None };
                 out.series(labels, None, Shown::Histogram(histogram));
             }
         }
@@ -56,7 +57,7 @@ fn one(name: &str, family: &mut families::Family, sink: &mut dyn Sink) {
 }
 
 struct Out<'a> {
-    family: &'a Family<'a>,
+    family: &'a FamilyHeader<'a>,
     names: &'a [String],
     texts: Vec<u8>,
     sink: &'a mut dyn Sink,

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use quipu::Aggregation;
-use quipu::snapshot::{Family, Kind};
+use quipu::snapshot::{FamilyHeader, Kind};
 
 /// The name prefix of the store's own metrics, which are not written to the server.
 pub(super) const OWN: &str = "quipu_redis_";
@@ -82,7 +82,7 @@ impl How {
 
 impl Meta {
     /// The description of a family of the registry.
-    pub(super) fn from_family(family: &Family<'_>, spec: Option<How>) -> Self {
+    pub(super) fn from_family(family: &FamilyHeader<'_>, spec: Option<How>) -> Self {
         let (kind, how) = match (family.kind, spec) {
             (_, Some(How::Parts)) => (Kind::Unknown, How::Parts),
             (Kind::Gauge | Kind::Unknown, Some(how)) => (family.kind, how),

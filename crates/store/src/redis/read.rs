@@ -7,7 +7,7 @@ use ::redis::Value;
 use quipu::Aggregation;
 use quipu::collector::Collector;
 use quipu::snapshot::{
-    Bucket, Family, Histogram, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
+    Bucket, FamilyHeader, HistogramValue, Kind, Label, Number, Series, Sink, Texts, Value as Shown,
 };
 
 use super::key::{MetricKeys, NamespaceKeys, is_note, read_field};
@@ -227,7 +227,7 @@ impl Total {
         }
         let labels: Vec<Label<'_>> =
             names.iter().map(|name| Label { name, values: None }).collect();
-        let family = Family {
+        let family = FamilyHeader {
             name: &self.name,
             help: &self.help,
             unit: &self.unit,
@@ -263,7 +263,7 @@ impl Total {
                     buckets.sort_by(|a, b| a.bound.total_cmp(&b.bound));
                     let count = buckets.iter().fold(count, |all, b| all.wrapping_add(b.count));
                     let (buckets, native) = (&buckets[..], None);
-                    emit(Shown::Histogram(Histogram { count, sum, buckets, native }));
+                    emit(Shown::Histogram(HistogramValue { count, sum, buckets, native }));
                 }
                 Kind::Summary => emit(Shown::Summary { quantiles: &[], count, sum }),
                 Kind::Counter => {

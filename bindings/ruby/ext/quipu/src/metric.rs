@@ -282,14 +282,14 @@ impl Rows {
 }
 
 impl Sink for Rows {
-    fn family(&mut self, family: &snapshot::Family<'_>) {
+    fn family(&mut self, family: &snapshot::FamilyHeader<'_>) {
         self.families += 1;
         if self.families == 1 {
             self.names = family.dynamic().map(str::to_owned).collect();
         }
     }
 
-    fn series(&mut self, _: &snapshot::Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, _: &snapshot::FamilyHeader<'_>, series: &Series<'_>) {
         if self.families > 1 {
             return;
         }

@@ -260,12 +260,12 @@ unsafe extern "C" fn render(this: VALUE, accept: VALUE) -> VALUE {
 struct Page(Encoder);
 
 impl Sink for Page {
-    fn family(&mut self, family: &snapshot::Family<'_>) {
+    fn family(&mut self, family: &snapshot::FamilyHeader<'_>) {
         self.0.family(family);
         self.0.header(family);
     }
 
-    fn series(&mut self, family: &snapshot::Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &snapshot::FamilyHeader<'_>, series: &Series<'_>) {
         self.0.series(family, series);
     }
 }

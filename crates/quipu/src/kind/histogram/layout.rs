@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::kind::exemplar::{self, ReadExemplar};
 use crate::kind::metric_kind::{MetricKind, Scratch, add_count, are_bounds, damaged};
 use crate::kind::native::{self, NativeGrowth, Sides};
-use crate::snapshot::{self, Bucket, Histogram, Value};
+use crate::snapshot::{self, Bucket, HistogramValue, Value};
 
 /// The layout of a histogram's cells: the sum; the classic buckets with `+Inf` last; if it has
 /// native buckets, the zero bucket and the offset of their newest table; the exemplar cell, if it
@@ -527,7 +527,7 @@ impl MetricKind for HistogramLayout {
                 fit(buckets, count);
             }
             let buckets: &[Bucket<'_>] = if is_classic { buckets } else { &[] };
-            emit(Value::Histogram(Histogram { count, sum, buckets, native }));
+            emit(Value::Histogram(HistogramValue { count, sum, buckets, native }));
         });
     }
 

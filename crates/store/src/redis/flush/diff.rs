@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::{Index, IndexMut};
 
-use quipu::snapshot::{Family, Histogram, Kind, Number, Series, Sink, Value};
+use quipu::snapshot::{FamilyHeader, HistogramValue, Kind, Number, Series, Sink, Value};
 
 use super::calls::{Calls, Resets};
 use crate::redis::key::{MetricKeys, write_field};
@@ -277,7 +277,13 @@ impl<'f> Walk<'f> {
         Ok(self.series)
     }
 
-    fn value(&mut self, family: &Family<'_>, series: &Series<'_>, part: SeriesPart, value: Number) {
+    fn value(
+        &mut self,
+        family: &FamilyHeader<'_>,
+        series: &Series<'_>,
+        part: SeriesPart,
+        value: Number,
+    ) {
         let Some(handle) = self.metric else { return };
         let round = self.state.round;
         let metric = &mut self.state[handle];
@@ -305,7 +311,12 @@ impl<'f> Walk<'f> {
         }
     }
 
-    fn histogram(&mut self, family: &Family<'_>, series: &Series<'_>, histogram: &Histogram<'_>) {
+    fn histogram(
+        &mut self,
+        family: &FamilyHeader<'_>,
+        series: &Series<'_>,
+        histogram: &HistogramValue<'_>,
+    ) {
         for (i, bucket) in histogram.buckets.iter().enumerate() {
             let part = SeriesPart::bucket(i, bucket.bound);
             self.value(family, series, part, Number::Unsigned(bucket.count));
@@ -328,7 +339,7 @@ impl<'f> Walk<'f> {
 }
 
 impl Sink for Walk<'_> {
-    fn family(&mut self, family: &Family<'_>) {
+    fn family(&mut self, family: &FamilyHeader<'_>) {
         self.end_family();
         if !is_written(family) || self.calls.has_failed() {
             return;
@@ -344,7 +355,7 @@ impl Sink for Walk<'_> {
         self.metric = Some(handle);
     }
 
-    fn series(&mut self, family: &Family<'_>, series: &Series<'_>) {
+    fn series(&mut self, family: &FamilyHeader<'_>, series: &Series<'_>) {
         if family.name == METRICS {
             // This family comes before all others.
             let mut texts = series.texts;
@@ -369,7 +380,7 @@ impl Sink for Walk<'_> {
 }
 
 /// Whether a family is written to the server: it has numbers, and is not one of the store's own.
-fn is_written(family: &Family<'_>) -> bool {
+fn is_written(family: &FamilyHeader<'_>) -> bool {
     let is_own = family.name.starts_with(OWN) || family.name == "quipu_series_overflowed";
     let is_number = matches!(
         family.kind,
@@ -393,7 +404,7 @@ fn write_key(key: &mut Vec<u8>, series: &Series<'_>, part: SeriesPart, start: Op
 /// Appends the name of the field that holds a part of a series.
 fn push_field(
     out: &mut String,
-    family: &Family<'_>,
+    family: &FamilyHeader<'_>,
     series: &Series<'_>,
     part: SeriesPart,
     start: Option<u64>,
