@@ -32,7 +32,7 @@ pub mod write;
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Refused};
+use quipu::intake::{InputExemplar, InputValue, Intake, Metric, Mode, Rejection};
 use quipu::snapshot::Timestamp;
 
 use gate::Gate;
@@ -134,10 +134,10 @@ impl Shared {
         intake: &mut Intake,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        given: &Given<'_>,
+        given: &InputValue<'_>,
         mode: Mode,
         start: Option<Timestamp>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         match &self.rules {
             None => intake.take(metric, labels, given, mode, start),
             Some(rules) => rules.take(intake, metric, labels, given, mode, start),
@@ -151,7 +151,7 @@ impl Shared {
         intake: &mut Intake,
         name: &str,
         labels: &[(&str, &str)],
-        exemplar: &GivenExemplar<'_>,
+        exemplar: &InputExemplar<'_>,
     ) -> bool {
         let kept =
             self.relabelled(name, labels, |name, labels| intake.exemplify(name, labels, exemplar));
@@ -169,7 +169,7 @@ impl Shared {
         name: &str,
         labels: &[(&str, &str)],
         time: Option<Timestamp>,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, Rejection> {
         let ended = self.relabelled(name, labels, |name, labels| intake.end(name, labels, time));
         ended.unwrap_or(Ok(0))
     }

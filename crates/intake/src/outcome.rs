@@ -9,7 +9,7 @@
 use std::fmt::{self, Write};
 
 use hyper::StatusCode;
-use quipu::intake::Refused;
+use quipu::intake::Rejection;
 
 use super::Inputs;
 use super::list::Input;
@@ -131,7 +131,7 @@ impl RequestOutcome {
     pub fn refuse(&mut self, reason: &'static str, detail: fmt::Arguments<'_>) {
         self.omit(reason, detail);
         self.refused += 1;
-        self.is_full |= reason == Refused::Full.reason();
+        self.is_full |= reason == Rejection::Full.reason();
         if self.listed < LISTED {
             self.listed += 1;
             let is_all = push_truncated(&mut self.lines, &detail, LISTED_BYTES);

@@ -109,7 +109,7 @@ impl Refusals {
         detail: &dyn fmt::Display,
     ) {
         self.refused.inc(&[input.name(), reason]);
-        if reason == intake::Refused::Full.reason() && self.full.is_due(Instant::now()) {
+        if reason == intake::Rejection::Full.reason() && self.full.is_due(Instant::now()) {
             warn!(
                 input = input.name(),
                 "metrics are refused because the state has no room: free some space on its disk, \

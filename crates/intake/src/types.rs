@@ -1,6 +1,6 @@
 //! The type of a single sample, from its name and the type of its family, if that is known.
 
-use quipu::intake::{Given, Intake, Mode};
+use quipu::intake::{InputValue, Intake, Mode};
 use quipu::snapshot::{Kind, Timestamp};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition;
@@ -60,11 +60,11 @@ pub fn lasting_type(
 /// A single value of a type, and its mode: totals are followed, and other values replace the
 /// current value.
 #[inline]
-pub fn given(sample_type: SampleType, value: f64) -> (Given<'static>, Mode) {
+pub fn given(sample_type: SampleType, value: f64) -> (InputValue<'static>, Mode) {
     match sample_type {
-        SampleType::Counter => (Given::Counter(value), Mode::Follow),
-        SampleType::Gauge => (Given::Gauge(value), Mode::Set),
-        _ => (Given::Unknown(value), Mode::Set),
+        SampleType::Counter => (InputValue::Counter(value), Mode::Follow),
+        SampleType::Gauge => (InputValue::Gauge(value), Mode::Set),
+        _ => (InputValue::Unknown(value), Mode::Set),
     }
 }
 

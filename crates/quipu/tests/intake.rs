@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use quipu::Registry;
 use quipu::exposition::{Escaping, Format};
-use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused, Shape};
+use quipu::intake::{InputValue, Intake, Limits, Metric, Mode, Rejection, Shape};
 use quipu::snapshot::{Native, Timestamp};
 
 fn intake(registry: &Registry) -> Intake {
@@ -33,8 +33,8 @@ fn observed<'a>(name: &'a str, shape: &'a Shape) -> Metric<'a> {
     Metric { shape: Some(shape), ..metric(name) }
 }
 
-fn observation(value: f64, weight: f64) -> Given<'static> {
-    Given::Observation { value, weight }
+fn observation(value: f64, weight: f64) -> InputValue<'static> {
+    InputValue::Observation { value, weight }
 }
 
 fn has(registry: &Registry, lines: &[&str]) {
@@ -74,15 +74,19 @@ fn increments_add_up_whatever_the_order_of_labels() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let hits = metric("hits");
-    intake.take(hits, &[("b", "2"), ("a", "1")], &Given::Counter(1.5), Mode::Add, None).unwrap();
-    intake.take(hits, &[("a", "1"), ("b", "2")], &Given::Counter(1.0), Mode::Add, None).unwrap();
-    let missing = [("a", "1"), ("b", "")];
-    intake.take(hits, &missing, &Given::Counter(4.0), Mode::Add, None).unwrap();
-    intake.take(metric("done_total"), &[], &Given::Counter(2.0), Mode::Add, None).unwrap();
-    intake.take(metric("level"), &[], &Given::Gauge(2.0), Mode::Set, None).unwrap();
-    intake.take(metric("level"), &[], &Given::Gauge(-0.5), Mode::Add, None).unwrap();
     intake
-        .take(metric("what"), &[("x", "é\"")], &Given::Unknown(f64::NAN), Mode::Set, None)
+        .take(hits, &[("b", "2"), ("a", "1")], &InputValue::Counter(1.5), Mode::Add, None)
+        .unwrap();
+    intake
+        .take(hits, &[("a", "1"), ("b", "2")], &InputValue::Counter(1.0), Mode::Add, None)
+        .unwrap();
+    let missing = [("a", "1"), ("b", "")];
+    intake.take(hits, &missing, &InputValue::Counter(4.0), Mode::Add, None).unwrap();
+    intake.take(metric("done_total"), &[], &InputValue::Counter(2.0), Mode::Add, None).unwrap();
+    intake.take(metric("level"), &[], &InputValue::Gauge(2.0), Mode::Set, None).unwrap();
+    intake.take(metric("level"), &[], &InputValue::Gauge(-0.5), Mode::Add, None).unwrap();
+    intake
+        .take(metric("what"), &[("x", "é\"")], &InputValue::Unknown(f64::NAN), Mode::Set, None)
         .unwrap();
     let lines = [
         "# TYPE hits counter",
@@ -112,7 +116,7 @@ fn ready_histograms_and_summaries_are_added_followed_and_set() {
     let mut take = |name: &str, counts: [f64; 3], sum: f64, mode: Mode| {
         let buckets = buckets(counts);
         intake
-            .take(metric(name), &[], &Given::Histogram { buckets: &buckets, sum }, mode, None)
+            .take(metric(name), &[], &InputValue::Histogram { buckets: &buckets, sum }, mode, None)
             .unwrap();
     };
     take("added", [1.0, 2.0, 3.0], 10.0, Mode::Add);
@@ -124,7 +128,8 @@ fn ready_histograms_and_summaries_are_added_followed_and_set() {
     take("replaced", [1.0, 2.0, 3.0], 10.0, Mode::Set);
     take("replaced", [0.0, 1.0, 0.0], 0.75, Mode::Set);
     let quantiles = [(0.5, 1.25), (0.9, 2.5)];
-    let summary = |count: f64| Given::Summary { quantiles: &quantiles, count, sum: 2.0 * count };
+    let summary =
+        |count: f64| InputValue::Summary { quantiles: &quantiles, count, sum: 2.0 * count };
     for count in [3.0, 4.0, 1.0] {
         intake.take(metric("s"), &[("a", "b")], &summary(count), Mode::Follow, None).unwrap();
     }
@@ -160,7 +165,9 @@ fn native_histograms_are_added_and_followed() {
             negative: &[],
             exemplars: &[],
         };
-        intake.take(metric(name), &[], &Given::Native { buckets, sum: 1.0 }, mode, None).unwrap();
+        intake
+            .take(metric(name), &[], &InputValue::Native { buckets, sum: 1.0 }, mode, None)
+            .unwrap();
     };
     take("added", &[(1, 2), (5, 1)], 1, Mode::Add);
     take("added", &[(5, 1)], 0, Mode::Add);
@@ -183,8 +190,8 @@ fn observations_have_weights() {
     let mut intake = intake(&registry);
     for (name, shape) in &shapes() {
         for (value, weight) in [(0.25, 1.0), (0.75, 10.0), (2.0, 1.0)] {
-            let given = observation(value, weight);
-            intake.take(observed(name, shape), &[("l", "v")], &given, Mode::Add, None).unwrap();
+            let input = observation(value, weight);
+            intake.take(observed(name, shape), &[("l", "v")], &input, Mode::Add, None).unwrap();
         }
         has(
             &registry,
@@ -194,8 +201,8 @@ fn observations_have_weights() {
     has(&registry, &["classic_bucket{l=\"v\",le=\"1\"} 11"]);
     let shape = Shape::Classic(vec![1.0]);
     for _ in 0..10_000 {
-        let given = observation(1.0, 1.0 / 3.0);
-        intake.take(observed("thirds", &shape), &[], &given, Mode::Add, None).unwrap();
+        let input = observation(1.0, 1.0 / 3.0);
+        intake.take(observed("thirds", &shape), &[], &input, Mode::Add, None).unwrap();
     }
     let text = registry.text();
     let line = text.lines().find_map(|line| line.strip_prefix("thirds_count ")).unwrap();
@@ -211,31 +218,33 @@ fn all_of_it_is_there_again_after_the_file_is_opened_again() {
     {
         let registry = Registry::open(&path).unwrap();
         let mut intake = intake(&registry);
-        intake.take(metric("a"), &[("l", "1")], &Given::Counter(2.0), Mode::Add, None).unwrap();
-        intake.take(metric("f"), &[], &Given::Counter(9.0), Mode::Follow, start).unwrap();
+        intake
+            .take(metric("a"), &[("l", "1")], &InputValue::Counter(2.0), Mode::Add, None)
+            .unwrap();
+        intake.take(metric("f"), &[], &InputValue::Counter(9.0), Mode::Follow, start).unwrap();
         let grouped = Metric { grouped: true, ..metric("g") };
         intake
-            .take(grouped, &[("job", "x"), ("a", "")], &Given::Gauge(1.0), Mode::Set, None)
+            .take(grouped, &[("job", "x"), ("a", "")], &InputValue::Gauge(1.0), Mode::Set, None)
             .unwrap();
-        intake.take(grouped, &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+        intake.take(grouped, &[], &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
     }
     let registry = Registry::open(&path).unwrap();
     let mut first = intake(&registry);
     assert_eq!(first.usage().series, 4);
     let mut second = first.clone();
-    first.take(metric("a"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
-    second.take(metric("a"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+    first.take(metric("a"), &[("l", "1")], &InputValue::Counter(1.0), Mode::Add, None).unwrap();
+    second.take(metric("a"), &[("l", "1")], &InputValue::Counter(1.0), Mode::Add, None).unwrap();
     // One makes a family that the other then finds.
-    first.take(metric("n"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
-    second.take(metric("n"), &[("l", "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+    first.take(metric("n"), &[("l", "1")], &InputValue::Counter(1.0), Mode::Add, None).unwrap();
+    second.take(metric("n"), &[("l", "1")], &InputValue::Counter(1.0), Mode::Add, None).unwrap();
     // The same source goes on.
-    first.take(metric("f"), &[], &Given::Counter(10.0), Mode::Follow, start).unwrap();
+    first.take(metric("f"), &[], &InputValue::Counter(10.0), Mode::Follow, start).unwrap();
     has(&registry, &["a{l=\"1\"} 4", "n{l=\"1\"} 2", "f 10", "g{a=\"\",job=\"x\"} 1", "g 1"]);
     assert_eq!((second.usage().series, second.usage().families), (5, 5));
     let mut seen = Vec::new();
     first.visit_grouped(|taken| seen.push((taken.name.to_owned(), taken.labels.len()))).unwrap();
     assert_eq!(seen, [("g".to_owned(), 2), ("g".to_owned(), 0)]);
-    first.take(metric("g"), &[], &Given::Unknown(1.0), Mode::Set, None).unwrap();
+    first.take(metric("g"), &[], &InputValue::Unknown(1.0), Mode::Set, None).unwrap();
     assert_eq!(first.remove_grouped("g", &[]).unwrap(), 1);
     assert_eq!(first.remove("g", &[("job", "x"), ("a", "")]).unwrap(), 0);
     assert_eq!(first.remove_grouped("g", &[("job", "x"), ("a", "")]).unwrap(), 1);
@@ -255,7 +264,7 @@ fn set_until_another_expires(expiry: Duration) -> bool {
     let mut intake = intake(&registry);
     let longest = expiry;
     let expiry = Some(expiry);
-    let one = Given::Gauge(1.0);
+    let one = InputValue::Gauge(1.0);
     let quick = Metric { expiry, ..metric("quick") };
     let mut set = |name| {
         let brief = Metric { expiry, ..metric(name) };
@@ -265,7 +274,13 @@ fn set_until_another_expires(expiry: Duration) -> bool {
             intake.take(quick, &[], &one, Mode::Set, None).unwrap();
         }
         intake
-            .take(Metric { expiry, ..metric("c") }, &[], &Given::Counter(1.0), Mode::Follow, None)
+            .take(
+                Metric { expiry, ..metric("c") },
+                &[],
+                &InputValue::Counter(1.0),
+                Mode::Follow,
+                None,
+            )
             .unwrap();
         intake.sweep().unwrap();
     };
@@ -290,23 +305,23 @@ fn a_group_is_replaced_hidden_and_shown_again() {
     let mut intake = intake(&registry);
     let grouped = |name| Metric { grouped: true, ..metric(name) };
     let labels = [("job", "x")];
-    intake.take(grouped("c"), &labels, &Given::Counter(5.0), Mode::Set, None).unwrap();
-    intake.take(grouped("c"), &labels, &Given::Counter(2.0), Mode::Set, None).unwrap();
-    intake.take(grouped("c"), &labels, &Given::Counter(1.5), Mode::Add, None).unwrap();
+    intake.take(grouped("c"), &labels, &InputValue::Counter(5.0), Mode::Set, None).unwrap();
+    intake.take(grouped("c"), &labels, &InputValue::Counter(2.0), Mode::Set, None).unwrap();
+    intake.take(grouped("c"), &labels, &InputValue::Counter(1.5), Mode::Add, None).unwrap();
     has(&registry, &["c{job=\"x\"} 3.5"]);
     assert_eq!(intake.hide_grouped("c", &labels).unwrap(), 1);
     assert_eq!(registry.text(), "");
     let mut read = Vec::new();
     let count = intake.read("c", &labels, |taken| read.push(format!("{:?}", taken.value))).unwrap();
     assert!(count == 1 && read[0].contains("3.5"), "{read:?}");
-    intake.take(grouped("c"), &labels, &Given::Counter(1.0), Mode::Add, None).unwrap();
+    intake.take(grouped("c"), &labels, &InputValue::Counter(1.0), Mode::Add, None).unwrap();
     has(&registry, &["c{job=\"x\"} 4.5"]);
     // Other buckets replace the old ones, and another group may have the old ones.
     let narrow = [(1.0, 1.0), (f64::INFINITY, 0.0)];
     let wide = [(2.0, 1.0), (f64::INFINITY, 0.0)];
     let mut take = |job: &str, buckets: &[(f64, f64)]| {
-        let given = Given::Histogram { buckets, sum: 1.0 };
-        intake.take(grouped("h"), &[("job", job)], &given, Mode::Set, None).unwrap();
+        let input = InputValue::Histogram { buckets, sum: 1.0 };
+        intake.take(grouped("h"), &[("job", job)], &input, Mode::Set, None).unwrap();
     };
     take("x", &narrow);
     take("y", &narrow);
@@ -322,43 +337,47 @@ fn no_two_metrics_have_samples_of_one_name() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let mut set =
-        |name: &str, given: &Given<'_>| intake.take(metric(name), &[], given, Mode::Set, None);
-    let histogram = Given::Histogram { buckets: &[(f64::INFINITY, 1.0)], sum: 1.0 };
-    set("a_sum", &Given::Gauge(1.0)).unwrap();
-    assert_eq!(set("a", &histogram), Err(Refused::Collision));
+        |name: &str, input: &InputValue<'_>| intake.take(metric(name), &[], input, Mode::Set, None);
+    let histogram = InputValue::Histogram { buckets: &[(f64::INFINITY, 1.0)], sum: 1.0 };
+    set("a_sum", &InputValue::Gauge(1.0)).unwrap();
+    assert_eq!(set("a", &histogram), Err(Rejection::Collision));
     set("b", &histogram).unwrap();
-    assert_eq!(set("b_bucket", &Given::Counter(1.0)), Err(Refused::Collision));
-    set("c_total", &Given::Counter(1.0)).unwrap();
-    assert_eq!(set("c_total", &Given::Unknown(1.0)), Err(Refused::Collision));
-    set("c_created", &Given::Gauge(1.0)).unwrap();
+    assert_eq!(set("b_bucket", &InputValue::Counter(1.0)), Err(Rejection::Collision));
+    set("c_total", &InputValue::Counter(1.0)).unwrap();
+    assert_eq!(set("c_total", &InputValue::Unknown(1.0)), Err(Rejection::Collision));
+    set("c_created", &InputValue::Gauge(1.0)).unwrap();
     assert_eq!(registry.text().matches("# TYPE").count(), 4);
     // The other metric is named, and is that of the last refusal.
-    let why = |intake: &Intake, refused| intake.explain(refused).to_string();
-    for (name, given, other) in [
+    let why = |intake: &Intake, rejection| intake.explain(rejection).to_string();
+    for (name, input, other) in [
         ("a", &histogram, "\"a_sum\" (gauge), has samples named \"a_sum\""),
-        ("b_bucket", &Given::Counter(1.0), "\"b\" (histogram), has samples named \"b_bucket\""),
-        ("c_total", &Given::Unknown(1.0), "(counter), has samples named \"c_total\""),
+        (
+            "b_bucket",
+            &InputValue::Counter(1.0),
+            "\"b\" (histogram), has samples named \"b_bucket\"",
+        ),
+        ("c_total", &InputValue::Unknown(1.0), "(counter), has samples named \"c_total\""),
     ] {
-        let refused = intake.take(metric(name), &[], given, Mode::Set, None).unwrap_err();
-        let why = why(&intake, refused);
+        let rejection = intake.take(metric(name), &[], input, Mode::Set, None).unwrap_err();
+        let why = why(&intake, rejection);
         assert!(why.contains(other) && why.contains("rename one of the two"), "{why}");
     }
-    assert_eq!(why(&intake, Refused::Labels), Refused::Labels.to_string());
+    assert_eq!(why(&intake, Rejection::Labels), Rejection::Labels.to_string());
 }
 
 #[test]
 fn a_metric_changes_its_type_when_its_last_series_is_gone() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let mut push = |given: &Given<'_>| {
+    let mut push = |input: &InputValue<'_>| {
         let grouped = Metric { grouped: true, ..metric("x") };
-        intake.take(grouped, &[("job", "a")], given, Mode::Set, None).unwrap();
+        intake.take(grouped, &[("job", "a")], input, Mode::Set, None).unwrap();
     };
     // Each replaces the one before, which is in another family.
     for _ in 0..2 {
-        push(&Given::Gauge(1.0));
+        push(&InputValue::Gauge(1.0));
         has(&registry, &["# TYPE x gauge", "x{job=\"a\"} 1"]);
-        push(&Given::Counter(2.0));
+        push(&InputValue::Counter(2.0));
         has(&registry, &["# TYPE x counter", "x{job=\"a\"} 2"]);
     }
 }
@@ -369,7 +388,7 @@ fn a_help_that_comes_later_is_shown_and_kept() {
     let path = directory.path().join("state.quipu");
     let take = |intake: &mut Intake, name: &str, label: &str, help: &str| {
         let metric = Metric { help, ..metric(name) };
-        intake.take(metric, &[(label, "1")], &Given::Counter(1.0), Mode::Add, None).unwrap();
+        intake.take(metric, &[(label, "1")], &InputValue::Counter(1.0), Mode::Add, None).unwrap();
     };
     {
         let registry = Registry::open(&path).unwrap();
@@ -403,12 +422,12 @@ fn a_help_that_comes_later_is_shown_and_kept() {
 fn a_counter_may_be_called_like_the_suffix() {
     let registry = Registry::new();
     let (mut one, mut other) = (intake(&registry), intake(&registry));
-    let counter = Given::Counter(1.0);
+    let counter = InputValue::Counter(1.0);
     one.take(metric("_total"), &[], &counter, Mode::Add, None).unwrap();
     other.take(metric("_total"), &[], &counter, Mode::Add, None).unwrap();
     assert_eq!(registry.text(), "# TYPE _total counter\n_total 2\n");
     assert_eq!(open_metrics(&registry), "# TYPE _total unknown\n_total 2\n# EOF\n");
-    other.take(metric("_total"), &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+    other.take(metric("_total"), &[], &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
     let text = registry.text();
     assert!(text.starts_with("# TYPE _total counter\n_total 2\n"), "{text}");
     assert!(text.contains("quipu_variants_not_shown{family=\"_total\"} 1\n"), "{text}");
@@ -421,7 +440,7 @@ fn a_counter_and_one_with_the_suffix_are_both_shown() {
     let mut intake = intake(&registry);
     let mut take = |name: &str, help: &str, labels: &[(&str, &str)], n: f64| {
         let metric = Metric { help, ..metric(name) };
-        intake.take(metric, labels, &Given::Counter(n), Mode::Follow, None).unwrap();
+        intake.take(metric, labels, &InputValue::Counter(n), Mode::Follow, None).unwrap();
     };
     take("x", "Plain.", &[("a", "1")], 1.0);
     take("x_total", "With suffix.", &[("a", "1")], 2.0);
@@ -453,8 +472,8 @@ fn counts_do_not_wrap_around() {
     const HUGE: f64 = 9_223_372_036_854_775_808.0; // 2^63
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let mut add = |name: &str, given: &Given<'_>| {
-        intake.take(metric(name), &[], given, Mode::Add, None).unwrap();
+    let mut add = |name: &str, input: &InputValue<'_>| {
+        intake.take(metric(name), &[], input, Mode::Add, None).unwrap();
     };
     let buckets = |count: f64| [(1.0, count), (f64::INFINITY, count)];
     let native = |count: u64| Native {
@@ -466,14 +485,14 @@ fn counts_do_not_wrap_around() {
         exemplars: &[],
     };
     for count in [5.0, HUGE, HUGE, HUGE - 20_000.0] {
-        add("classic", &Given::Histogram { buckets: &buckets(count), sum: 1.0 });
-        add("native", &Given::Native { buckets: native(count as u64), sum: 1.0 });
+        add("classic", &InputValue::Histogram { buckets: &buckets(count), sum: 1.0 });
+        add("native", &InputValue::Native { buckets: native(count as u64), sum: 1.0 });
         let positive = [(1, count as u64), (2, count as u64)];
         let buckets = Native { positive: &positive, ..native(0) };
-        add("sides", &Given::Native { buckets, sum: 1.0 });
-        add("summary", &Given::Summary { quantiles: &[], count, sum: 1.0 });
-        add("counter_total", &Given::Counter(count));
-        add("gaps_total", &Given::Counter(9_007_199_254_740_992.0));
+        add("sides", &InputValue::Native { buckets, sum: 1.0 });
+        add("summary", &InputValue::Summary { quantiles: &[], count, sum: 1.0 });
+        add("counter_total", &InputValue::Counter(count));
+        add("gaps_total", &InputValue::Counter(9_007_199_254_740_992.0));
     }
     for name in ["classic_count", "native_count", "sides_count", "summary_count", "counter_total"] {
         let count = sample(&registry, name);
@@ -481,7 +500,7 @@ fn counts_do_not_wrap_around() {
     }
     assert_eq!(sample(&registry, "gaps_total"), 4.0 * 9_007_199_254_740_992.0);
     for _ in 0..2 {
-        add("classic", &Given::Histogram { buckets: &buckets(1.0), sum: 1.0 });
+        add("classic", &InputValue::Histogram { buckets: &buckets(1.0), sum: 1.0 });
     }
     assert!(sample(&registry, "classic_count") >= HUGE);
     // Observations of a weight count in the same way.
@@ -489,8 +508,8 @@ fn counts_do_not_wrap_around() {
     let mut intake = Intake::new(&registry, Limits::default()).unwrap();
     for (name, shape) in shapes() {
         let mut observe = |weight| {
-            let given = observation(0.75, weight);
-            intake.take(observed(name, &shape), &[], &given, Mode::Add, None).unwrap();
+            let input = observation(0.75, weight);
+            intake.take(observed(name, &shape), &[], &input, Mode::Add, None).unwrap();
         };
         (0..20_000).for_each(|_| observe(1e15));
         let count = sample(&registry, &format!("{name}_count"));

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use quipu::exposition::{Escaping, Format};
-use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+use quipu::intake::{InputValue, Intake, Limits, Metric, Mode};
 use quipu::label::Values;
 use quipu::snapshot::Timestamp;
 use quipu::{
@@ -224,9 +224,9 @@ fn follow_totals(registry: &Registry) {
     for (count, time) in [(5.0, 7), (2.0, 8)] {
         let buckets = [(0.5, count), (f64::INFINITY, 3.0 * count)];
         let all = [
-            ("sent_total", Given::Counter(count)),
-            ("waited", Given::Histogram { buckets: &buckets, sum: 1.5 * count }),
-            ("slept", Given::Summary { quantiles: &[(0.5, 1.0)], count, sum: 2.5 * count }),
+            ("sent_total", InputValue::Counter(count)),
+            ("waited", InputValue::Histogram { buckets: &buckets, sum: 1.5 * count }),
+            ("slept", InputValue::Summary { quantiles: &[(0.5, 1.0)], count, sum: 2.5 * count }),
         ];
         for (name, given) in all {
             let metric =

@@ -2,7 +2,7 @@
 //! setting, so that tests show how much an input needs: this folder, a row in the list of inputs,
 //! and a row in their settings.
 
-use quipu::intake::{Given, Mode};
+use quipu::intake::{InputValue, Mode};
 use quipu_wire::remote::{Cut, LineBuffer};
 
 use super::requests::{BodyInput, Context, Input, Inputs, Pieces, Result};
@@ -61,7 +61,7 @@ fn take(context: &mut Context<'_>, cut: Cut<'_>) {
             continue;
         };
         let (shared, metric) = (context.inputs.shared(), context.inputs.metric(name));
-        match shared.take(&mut intake, metric, &[], &Given::Gauge(value), Mode::Set, None) {
+        match shared.take(&mut intake, metric, &[], &InputValue::Gauge(value), Mode::Set, None) {
             Ok(()) => context.outcome.count_taken(1),
             Err(refused) => {
                 context.outcome.refuse(refused.reason(), format_args!("{name}: {refused}"))

@@ -7,7 +7,7 @@ mod settings;
 
 use std::mem;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
+use quipu::intake::{InputValue, Intake, Metric, Mode, Order, Rejection};
 use quipu::{Counter, Metrics as Group, Registry, Scope};
 use quipu_wire::remote::graphite::{GraphiteLines, GraphiteSample};
 use quipu_wire::remote::statsd::Name;
@@ -124,10 +124,10 @@ impl GraphiteReader {
         let metric = Metric { time, order: Order::Latest, ..metric };
         let taken = match tags.are_cut {
             // The mapping may remove some labels, but no labels that were not read.
-            true => Err(Refused::Labels),
+            true => Err(Rejection::Labels),
             false => {
                 let (shared, intake) = (common.shared, &mut common.intake);
-                shared.take(intake, metric, &labels, &Given::Gauge(value), Mode::Set, None)
+                shared.take(intake, metric, &labels, &InputValue::Gauge(value), Mode::Set, None)
             }
         };
         match taken {

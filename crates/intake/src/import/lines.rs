@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::cell::RefMut;
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment, Order};
+use quipu::intake::{InputExemplar, InputValue, Intake, Metric, Mode, Moment, Order};
 use quipu_wire::remote::SeriesType;
 use quipu_wire::remote::exposition::text::{
     Item, Text, TextFormat, TextLineError, TextSample, Visitor, value_and_time,
@@ -85,7 +85,7 @@ struct Taker<'t> {
 
 /// A value of a series, with its time and its start.
 struct SeriesSample<'v> {
-    given: Given<'v>,
+    given: InputValue<'v>,
     mode: Mode,
     timestamp_ms: Option<i64>,
     start_ms: Option<i64>,
@@ -466,8 +466,10 @@ impl Taker<'_> {
             Err((reason, ref detail)) => {
                 let line = self.state.line;
                 let display = SeriesDisplay { name: metric.name, labels };
-                let is_whole =
-                    matches!(series_sample.given, Given::Histogram { .. } | Given::Summary { .. });
+                let is_whole = matches!(
+                    series_sample.given,
+                    InputValue::Histogram { .. } | InputValue::Summary { .. }
+                );
                 let place = if is_whole { "up to line" } else { "line" };
                 self.outcome
                     .refuse(reason, format_args!("text: {place} {line}: {display}: {detail}"));
@@ -482,7 +484,7 @@ impl Taker<'_> {
             let own = exemplar.labels.iter().map(|(name, value)| (&**name, &**value));
             let own: Vec<(&str, &str)> = own.collect();
             let time = exemplar.timestamp_ms.and_then(types::timestamp);
-            let exemplar = GivenExemplar { labels: &own, value: exemplar.value, time };
+            let exemplar = InputExemplar { labels: &own, value: exemplar.value, time };
             self.inputs.shared().exemplify(&mut self.intake, name, labels, &exemplar);
         }
     }
@@ -522,7 +524,7 @@ const FEW_LABELS: usize = 16;
 fn convert_value<'b>(
     value: MetricValue<'_>,
     buckets: &'b mut Vec<(f64, f64)>,
-) -> Result<Given<'b>, &'static str> {
+) -> Result<InputValue<'b>, &'static str> {
     buckets.clear();
     match value {
         MetricValue::Histogram(histogram) => {
@@ -540,12 +542,12 @@ fn convert_value<'b>(
                 let count = count.ok_or("it needs the bucket le=\"+Inf\", or a count")?;
                 buckets.push((f64::INFINITY, count - below));
             }
-            Ok(Given::Histogram { buckets, sum: histogram.sum.unwrap_or_default() })
+            Ok(InputValue::Histogram { buckets, sum: histogram.sum.unwrap_or_default() })
         }
         MetricValue::Summary(summary) => {
             buckets.extend(summary.quantiles());
             let (count, sum) = (summary.count.unwrap_or_default(), summary.sum.unwrap_or_default());
-            Ok(Given::Summary { quantiles: buckets, count, sum })
+            Ok(InputValue::Summary { quantiles: buckets, count, sum })
         }
         _ => Err("it is neither a histogram nor a summary"),
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefMut;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
+use quipu::intake::{InputValue, Intake, Metric, Mode, Order, Rejection};
 use quipu_wire::remote::Cut;
 use quipu_wire::remote::influx::{FieldValue, InfluxLines, InfluxPoint};
 
@@ -87,8 +87,8 @@ impl InfluxStep<'_> {
         // them would read all labels.
         let limits = self.intake.limits();
         let refused = match () {
-            () if labels.len() > limits.labels => Some(Refused::Labels),
-            () if measurement.len() > limits.name_bytes => Some(Refused::Name),
+            () if labels.len() > limits.labels => Some(Rejection::Labels),
+            () if measurement.len() > limits.name_bytes => Some(Rejection::Name),
             () => None,
         };
         if let Some(refused) = refused {
@@ -131,7 +131,8 @@ impl InfluxStep<'_> {
         };
         let (time, order) = (Some(types::sample_time(time_ms)), Order::Latest);
         let metric = Metric { time, order, ..inputs.metric(name) };
-        let taken = shared.take(intake, metric, labels, &Given::Unknown(number), Mode::Set, None);
+        let taken =
+            shared.take(intake, metric, labels, &InputValue::Unknown(number), Mode::Set, None);
         match taken {
             Ok(()) => outcome.count_taken(1),
             Err(refused) => {

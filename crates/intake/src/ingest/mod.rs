@@ -8,7 +8,7 @@ mod id;
 mod options;
 mod timer;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Shape};
+use quipu::intake::{InputValue, Intake, Metric, Mode, Shape};
 use quipu_arena::Arena;
 use quipu_wire::{AnyDecoder, Message};
 
@@ -178,10 +178,10 @@ fn take(
         let shared = inputs.shared();
         let mut take = |given, mode| shared.take(intake, metric, labels, &given, mode, None);
         match message {
-            Message::Counter(counter) => take(Given::Counter(counter.value as f64), Mode::Add),
-            Message::Gauge(gauge) => take(Given::Gauge(gauge.value), Mode::Set),
+            Message::Counter(counter) => take(InputValue::Counter(counter.value as f64), Mode::Add),
+            Message::Gauge(gauge) => take(InputValue::Gauge(gauge.value), Mode::Set),
             Message::BatchTimer(timer) => timer.values.iter().try_for_each(|value| {
-                take(Given::Observation { value: *value, weight: 1.0 }, Mode::Add)
+                take(InputValue::Observation { value: *value, weight: 1.0 }, Mode::Add)
             }),
             Message::MetricUnion(_) => Ok(()),
         }

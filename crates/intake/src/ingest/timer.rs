@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
+use quipu::intake::{InputValue, Intake, Metric, Mode, Rejection, Shape};
 use quipu_wire::BatchTimer;
 
 use super::{Fault, id};
@@ -45,7 +45,7 @@ impl PendingTimer {
             let metric = Metric { shape: Some(timers), ..inputs.metric(name) };
             for values in values[*taken..].chunks(VALUES_PER_LOOK) {
                 for value in values {
-                    let given = Given::Observation { value: *value, weight: 1.0 };
+                    let given = InputValue::Observation { value: *value, weight: 1.0 };
                     inputs.shared().take(intake, metric, labels, &given, Mode::Add, None)?;
                 }
                 *taken += values.len();
@@ -56,6 +56,6 @@ impl PendingTimer {
             Ok(*taken == values.len())
         });
         let taken = taken.map_err(|detail| super::wrong_id(id, detail))?;
-        taken.map_err(|refused: Refused| (refused.reason(), intake.explain(refused).to_string()))
+        taken.map_err(|refused: Rejection| (refused.reason(), intake.explain(refused).to_string()))
     }
 }

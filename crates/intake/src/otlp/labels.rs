@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use quipu::intake::{Limits, Refused};
+use quipu::intake::{Limits, Rejection};
 use quipu_wire::remote::{Attribute, AttributeValue, Instrumentation};
 
 use super::points::PointError;
@@ -57,14 +57,14 @@ impl Labels {
     ///
     /// # Errors
     /// If both are too long together.
-    fn join(&mut self, name: &str, value: &str, limits: &Limits) -> Result<(), Refused> {
+    fn join(&mut self, name: &str, value: &str, limits: &Limits) -> Result<(), Rejection> {
         let Some(index) = self.find(name).filter(|index| !self.pairs[*index].1.is_empty()) else {
             self.set(name, value);
             return Ok(());
         };
         let before = self.pairs[index].1.clone();
         if before.len() + 1 + value.len() > limits.value_bytes {
-            return Err(Refused::LabelValue);
+            return Err(Rejection::LabelValue);
         }
         let start = self.texts.len();
         self.texts.extend_from_within(before);
@@ -103,7 +103,7 @@ impl Labels {
         let mut collided = false;
         let wanted = attributes.iter().filter(|(key, _)| *key != "__name__" && is_wanted(key));
         if wanted.clone().count() > rules.limits.labels {
-            return Err(PointError::Intake(Refused::Labels));
+            return Err(PointError::Intake(Rejection::Labels));
         }
         for attribute in wanted.clone() {
             let (name, value) = rules.translate(*attribute)?;
@@ -140,12 +140,12 @@ impl LabelRules<'_> {
     ) -> Result<(Cow<'a, str>, Cow<'a, str>), PointError> {
         let name = self.translation.label(key).ok_or_else(|| PointError::key(key))?;
         if name.len() > self.limits.name_bytes {
-            return Err(PointError::Intake(Refused::LabelName));
+            return Err(PointError::Intake(Rejection::LabelName));
         }
         Ok((name, self.text(&value)?))
     }
 
-    fn text<'a>(self, value: &AttributeValue<'a>) -> Result<Cow<'a, str>, Refused> {
+    fn text<'a>(self, value: &AttributeValue<'a>) -> Result<Cow<'a, str>, Rejection> {
         values::text(value, self.limits.value_bytes)
     }
 }
@@ -199,7 +199,7 @@ impl Target {
         &mut self,
         attributes: &[Attribute<'_>],
         rules: LabelRules<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let get =
             |wanted| attributes.iter().find(|(key, _)| *key == wanted).map(|(_, value)| value);
         let namespace = get(NAMESPACE).map(|value| rules.text(value)).transpose()?;
@@ -208,7 +208,7 @@ impl Target {
             let name = rules.text(name)?;
             let job = namespace.map_or(name.clone(), |space| format!("{space}/{name}").into());
             if job.len() > rules.limits.value_bytes {
-                return Err(Refused::LabelValue);
+                return Err(Rejection::LabelValue);
             }
             self.job.push_str(&job);
         }
@@ -253,7 +253,7 @@ pub(super) fn set_scope_labels(
         return Ok(());
     }
     if scope.attributes.len() > rules.limits.labels {
-        return Err(PointError::Intake(Refused::Labels));
+        return Err(PointError::Intake(Rejection::Labels));
     }
     for (key, value) in scope.attributes {
         let key = format!("otel_scope_{key}");
@@ -348,13 +348,13 @@ mod tests {
             assert!(labels.texts.len() < 100);
             added
         };
-        assert_eq!(add(&[("a", "1"); 6]), refused(Refused::Labels));
+        assert_eq!(add(&[("a", "1"); 6]), refused(Rejection::Labels));
         assert_eq!(add(&[("a", "1"), ("a", "2"), ("a", "3"), ("a", "4"), ("no", "")]), Ok(()));
         assert_eq!(add(&[("a", "1234"), ("a", "12345")]), Ok(()));
-        assert_eq!(add(&[("a", "1234"), ("a", "123456")]), refused(Refused::LabelValue));
-        assert_eq!(add(&[("a", "12345678901")]), refused(Refused::LabelValue));
+        assert_eq!(add(&[("a", "1234"), ("a", "123456")]), refused(Rejection::LabelValue));
+        assert_eq!(add(&[("a", "12345678901")]), refused(Rejection::LabelValue));
         let long = "n".repeat(41).leak();
-        assert_eq!(add(&[(long, "1")]), refused(Refused::LabelName));
+        assert_eq!(add(&[(long, "1")]), refused(Rejection::LabelName));
 
         let mut set_scope_labels = |scope: &str| {
             let json = format!(
@@ -371,13 +371,13 @@ mod tests {
         };
         let six = [r#"{"key": "a"}"#; 6].join(",");
         let scope = format!(r#"{{"name": "s", "attributes": [{six}]}}"#);
-        assert_eq!(set_scope_labels(&scope), refused(Refused::Labels));
+        assert_eq!(set_scope_labels(&scope), refused(Rejection::Labels));
         let long = r#"{"name": "s", "version": "12345678901"}"#;
-        assert_eq!(set_scope_labels(long), refused(Refused::LabelValue));
+        assert_eq!(set_scope_labels(long), refused(Rejection::LabelValue));
 
         let mut target = Target::default();
         let long_job = text(&[(NAMESPACE, "12345"), (NAME, "12345")]);
-        assert_eq!(target.read(&long_job, ESCAPED, &[]), refused(Refused::LabelValue));
+        assert_eq!(target.read(&long_job, ESCAPED, &[]), refused(Rejection::LabelValue));
         let mut many = text(&[("a", "1"); 6]);
         many.extend(text(&[(NAME, "cart")]));
         assert_eq!(target.read(&many, ESCAPED, &[]), Ok(()));

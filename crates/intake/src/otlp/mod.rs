@@ -17,7 +17,7 @@ use std::fmt::Write as _;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
-use quipu::intake::Refused;
+use quipu::intake::Rejection;
 use quipu_wire::remote::{self, MetricsReader, Progress};
 use self_cell::self_cell;
 
@@ -207,7 +207,7 @@ impl OtlpRequest {
 
 /// Whether the same point may be taken later.
 fn is_temporary(error: &PointError) -> bool {
-    use Refused::{Families, Full, Series, SourceSeries};
+    use Rejection::{Families, Full, Series, SourceSeries};
     matches!(error, PointError::Intake(Families | Full | Series | SourceSeries))
 }
 
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_request_is_repeated_only_if_all_points_may_be_taken() {
-        let full = PointError::Intake(Refused::Full);
+        let full = PointError::Intake(Rejection::Full);
         let mut rejected = RejectedPoints::default();
         assert!(!rejected.may_be_repeated(0));
         rejected.refuse("a", &full);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quipu::intake::{Given, GivenExemplar, Intake, Limits, Metric, Mode, Refused};
+use quipu::intake::{InputExemplar, InputValue, Intake, Limits, Metric, Mode, Rejection};
 use quipu::snapshot::{Native, Timestamp};
 use quipu_wire::remote::{
     ExponentialBuckets, ExponentialPoint, HistogramPoint, MetricsExemplar, Number, Point,
@@ -19,9 +19,9 @@ use quipu_translate::otlp::Kind;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PointError {
     /// The intake refused the point.
-    Intake(Refused),
+    Intake(Rejection),
     /// The intake refused the point, with its explanation.
-    Explained(Refused, String),
+    Explained(Rejection, String),
     /// The name of the metric is empty after translation.
     Name,
     /// The key of an attribute is empty after translation.
@@ -36,8 +36,8 @@ pub(super) enum PointError {
     Buckets,
 }
 
-impl From<Refused> for PointError {
-    fn from(refused: Refused) -> Self {
+impl From<Rejection> for PointError {
+    fn from(refused: Rejection) -> Self {
         Self::Intake(refused)
     }
 }
@@ -46,7 +46,7 @@ impl PointError {
     /// Adds the explanation of the intake that refused the point.
     pub(super) fn explained(self, intake: &Intake) -> Self {
         match self {
-            Self::Intake(refused @ (Refused::Collision | Refused::Reserved)) => {
+            Self::Intake(refused @ (Rejection::Collision | Rejection::Reserved)) => {
                 Self::Explained(refused, intake.explain(refused).to_string())
             }
             other => other,
@@ -60,19 +60,19 @@ impl PointError {
 
     /// Whether the point was taken before.
     pub(super) fn is_duplicate(&self) -> bool {
-        *self == Self::Intake(Refused::Duplicate)
+        *self == Self::Intake(Rejection::Duplicate)
     }
 
     /// A word for the error, as the value of a label.
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Self::Intake(refused) | Self::Explained(refused, _) => refused.reason(),
-            Self::Name => Refused::Name.reason(),
-            Self::Key(_) => Refused::LabelName.reason(),
-            Self::Empty => Refused::Value.reason(),
+            Self::Name => Rejection::Name.reason(),
+            Self::Key(_) => Rejection::LabelName.reason(),
+            Self::Empty => Rejection::Value.reason(),
             Self::Temporality => "temporality",
             Self::Scale(_) => "scale",
-            Self::Buckets => Refused::Buckets.reason(),
+            Self::Buckets => Rejection::Buckets.reason(),
         }
     }
 }
@@ -80,7 +80,7 @@ impl PointError {
 impl fmt::Display for PointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Intake(Refused::Senders) => f.write_str(
+            Self::Intake(Rejection::Senders) => f.write_str(
                 "too many processes send this series at once: set service.instance.id for each \
                  process",
             ),
@@ -148,7 +148,7 @@ impl Translator {
     }
 
     /// Puts a point into the intake. A point that was taken before is a
-    /// [`Refused::Duplicate`].
+    /// [`Rejection::Duplicate`].
     pub(super) fn take(
         &mut self,
         intake: &mut Intake,
@@ -194,7 +194,7 @@ impl Translator {
             describe_exemplar(&mut self.exemplar, point, exemplar, rules);
             let labels: Vec<(&str, &str)> = self.exemplar.iter().collect();
             let time = (exemplar.time_ns != 0).then_some(Timestamp(exemplar.time_ns));
-            let exemplar = GivenExemplar { labels: &labels, value: value.as_f64(), time };
+            let exemplar = InputExemplar { labels: &labels, value: value.as_f64(), time };
             self.shared.exemplify(intake, name, &pairs, &exemplar);
         }
         Ok(())
@@ -218,7 +218,8 @@ impl Translator {
                 let metric = Metric { help, expiry, ..Metric::new("target_info") };
                 // This series only describes the others. The intake refuses them for the same
                 // reason.
-                let _ = shared.take(intake, metric, &pairs, &Given::Gauge(1.0), Mode::Set, None);
+                let _ =
+                    shared.take(intake, metric, &pairs, &InputValue::Gauge(1.0), Mode::Set, None);
             }
         }
         if self.numbers[1] != numbers[1] {
@@ -240,7 +241,7 @@ impl Translator {
         let (name, unit) = (point.metric.name, point.metric.unit);
         // The translation takes many times their memory.
         if name.len() > limits.name_bytes || unit.len() > limits.name_bytes {
-            return Err(PointError::Intake(Refused::Name));
+            return Err(PointError::Intake(Rejection::Name));
         }
         let kind = match point.value {
             PointValue::Sum { monotonic: true, .. } => Kind::Counter,
@@ -302,19 +303,22 @@ fn end(
 
 impl Buckets {
     /// The value of a point, and how it changes its series.
-    fn given<'b>(&'b mut self, value: &PointValue<'_>) -> Result<(Given<'b>, Mode), PointError> {
+    fn given<'b>(
+        &'b mut self,
+        value: &PointValue<'_>,
+    ) -> Result<(InputValue<'b>, Mode), PointError> {
         let number = |value: Option<Number>| value.map(Number::as_f64).ok_or(PointError::Empty);
         match *value {
-            PointValue::Gauge(value) => Ok((Given::Gauge(number(value)?), Mode::Set)),
+            PointValue::Gauge(value) => Ok((InputValue::Gauge(number(value)?), Mode::Set)),
             PointValue::Sum { value, monotonic: true, temporality } => {
-                Ok((Given::Counter(number(value)?), mode(temporality)?))
+                Ok((InputValue::Counter(number(value)?), mode(temporality)?))
             }
             PointValue::Sum { value, monotonic: false, temporality } => {
                 let mode = match mode(temporality)? {
                     Mode::Follow => Mode::Set,
                     other => other,
                 };
-                Ok((Given::Gauge(number(value)?), mode))
+                Ok((InputValue::Gauge(number(value)?), mode))
             }
             PointValue::Histogram { point, temporality } => {
                 Ok((self.classic(&point)?, mode(temporality)?))
@@ -327,7 +331,7 @@ impl Buckets {
         }
     }
 
-    fn classic(&mut self, point: &HistogramPoint<'_>) -> Result<Given<'_>, PointError> {
+    fn classic(&mut self, point: &HistogramPoint<'_>) -> Result<InputValue<'_>, PointError> {
         let HistogramPoint { buckets, bounds, .. } = *point;
         // Without buckets, all values are in one.
         let counts = if buckets.is_empty() { std::slice::from_ref(&point.count) } else { buckets };
@@ -344,10 +348,10 @@ impl Buckets {
                 _ => self.classic.push((bound, *count as f64)),
             }
         }
-        Ok(Given::Histogram { buckets: &self.classic, sum: point.sum.unwrap_or(0.0) })
+        Ok(InputValue::Histogram { buckets: &self.classic, sum: point.sum.unwrap_or(0.0) })
     }
 
-    fn native(&mut self, point: &ExponentialPoint<'_>) -> Result<Given<'_>, PointError> {
+    fn native(&mut self, point: &ExponentialPoint<'_>) -> Result<InputValue<'_>, PointError> {
         const COARSEST: i32 = -4;
         const FINEST: i32 = 8;
         if point.scale < COARSEST {
@@ -371,14 +375,18 @@ impl Buckets {
             negative: &self.negative,
             exemplars: &[],
         };
-        Ok(Given::Native { buckets, sum: point.sum.unwrap_or(0.0) })
+        Ok(InputValue::Native { buckets, sum: point.sum.unwrap_or(0.0) })
     }
 
-    fn summary(&mut self, point: &SummaryPoint<'_>) -> Given<'_> {
+    fn summary(&mut self, point: &SummaryPoint<'_>) -> InputValue<'_> {
         self.quantiles.clear();
         self.quantiles.extend_from_slice(point.quantiles);
         self.quantiles.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Given::Summary { quantiles: &self.quantiles, count: point.count as f64, sum: point.sum }
+        InputValue::Summary {
+            quantiles: &self.quantiles,
+            count: point.count as f64,
+            sum: point.sum,
+        }
     }
 }
 
@@ -431,7 +439,7 @@ mod tests {
         (point.positive.offset, point.positive.counts) = (offset, counts);
         let mut scratch = Buckets::default();
         match scratch.native(&point)? {
-            Given::Native { buckets, .. } => Ok((buckets.schema, buckets.positive.to_vec())),
+            InputValue::Native { buckets, .. } => Ok((buckets.schema, buckets.positive.to_vec())),
             other => panic!("{other:?}"),
         }
     }
@@ -455,7 +463,7 @@ mod tests {
             let mut point = HistogramPoint::default();
             (point.count, point.buckets, point.bounds) = (count, buckets, bounds);
             match scratch.classic(&point) {
-                Ok(Given::Histogram { buckets, .. }) => Ok(buckets.to_vec()),
+                Ok(InputValue::Histogram { buckets, .. }) => Ok(buckets.to_vec()),
                 Ok(other) => panic!("{other:?}"),
                 Err(error) => Err(error),
             }

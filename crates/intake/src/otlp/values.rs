@@ -6,12 +6,15 @@ use std::fmt::Write as _;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quipu::intake::Refused;
+use quipu::intake::Rejection;
 use quipu_wire::remote::AttributeValue;
 
 /// The value as text, if it has at most `limit` bytes. A list or a map is JSON, with the keys of a
 /// map in order.
-pub(super) fn text<'a>(value: &AttributeValue<'a>, limit: usize) -> Result<Cow<'a, str>, Refused> {
+pub(super) fn text<'a>(
+    value: &AttributeValue<'a>,
+    limit: usize,
+) -> Result<Cow<'a, str>, Rejection> {
     // Values are looked at before they are written: a nested value takes many times its size.
     let is_long = match *value {
         AttributeValue::Bytes(bytes) => bytes.len() > limit,
@@ -19,10 +22,10 @@ pub(super) fn text<'a>(value: &AttributeValue<'a>, limit: usize) -> Result<Cow<'
         _ => false,
     };
     if is_long {
-        return Err(Refused::LabelValue);
+        return Err(Rejection::LabelValue);
     }
     let text = to_text(value);
-    if text.len() > limit { Err(Refused::LabelValue) } else { Ok(text) }
+    if text.len() > limit { Err(Rejection::LabelValue) } else { Ok(text) }
 }
 
 fn to_text<'a>(value: &AttributeValue<'a>) -> Cow<'a, str> {
@@ -159,16 +162,16 @@ mod tests {
             [list, items].concat()
         };
         assert_eq!(text(&AttributeValue::Nested(&list(3)), 16).as_deref(), Ok("[null,null,null]"));
-        assert_eq!(text(&AttributeValue::Nested(&list(3)), 15), Err(Refused::LabelValue));
+        assert_eq!(text(&AttributeValue::Nested(&list(3)), 15), Err(Rejection::LabelValue));
         let (text_of_4, bytes) = (AttributeValue::Text("abcd"), AttributeValue::Bytes(&[0; 3]));
         for value in [text_of_4, bytes] {
             assert!(text(&value, 4).is_ok());
-            assert_eq!(text(&value, 3), Err(Refused::LabelValue));
+            assert_eq!(text(&value, 3), Err(Rejection::LabelValue));
         }
         // To write these would take many seconds.
         let many = list(16 << 20);
         for _ in 0..10_000 {
-            assert_eq!(text(&AttributeValue::Nested(&many), 4096), Err(Refused::LabelValue));
+            assert_eq!(text(&AttributeValue::Nested(&many), 4096), Err(Rejection::LabelValue));
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use quipu::intake::Given;
+use quipu::intake::InputValue;
 use quipu::snapshot::{Native, Timestamp};
 use quipu_segment::hash::Seeded;
 
@@ -181,15 +181,15 @@ impl Values {
         &self,
         kind: Kind,
         value: &SeriesValue,
-        act: impl FnOnce(&Given<'_>) -> R,
+        act: impl FnOnce(&InputValue<'_>) -> R,
     ) -> R {
         let SeriesValue { value: number, sum, .. } = *value;
         let points = &self.points[value.points.clone()];
         match (kind, value.native) {
-            (Kind::Counter, _) => act(&Given::Counter(number)),
-            (Kind::Gauge, _) => act(&Given::Gauge(number)),
-            (Kind::Untyped, _) => act(&Given::Unknown(number)),
-            (Kind::Histogram, None) => act(&Given::Histogram { buckets: points, sum }),
+            (Kind::Counter, _) => act(&InputValue::Counter(number)),
+            (Kind::Gauge, _) => act(&InputValue::Gauge(number)),
+            (Kind::Untyped, _) => act(&InputValue::Unknown(number)),
+            (Kind::Histogram, None) => act(&InputValue::Histogram { buckets: points, sum }),
             (Kind::Histogram, Some(at)) => {
                 let native = &self.natives[at];
                 let buckets = Native {
@@ -200,9 +200,11 @@ impl Values {
                     negative: &native.negative,
                     exemplars: &[],
                 };
-                act(&Given::Native { buckets, sum })
+                act(&InputValue::Native { buckets, sum })
             }
-            (Kind::Summary, _) => act(&Given::Summary { quantiles: points, count: number, sum }),
+            (Kind::Summary, _) => {
+                act(&InputValue::Summary { quantiles: points, count: number, sum })
+            }
         }
     }
 

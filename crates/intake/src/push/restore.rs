@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use quipu::intake::{Intake, Taken};
+use quipu::intake::{Intake, StoredSeries};
 use quipu::snapshot::{self, Value};
 
 use super::builder::{EXPIRY, FAILURE_TIME, Kind, OWN, PUSH_TIME};
@@ -88,7 +88,7 @@ struct StoredGroups {
 }
 
 impl StoredGroups {
-    fn add(&mut self, taken: &Taken<'_>) {
+    fn add(&mut self, taken: &StoredSeries<'_>) {
         let kind = match taken.kind {
             snapshot::Kind::Counter => Kind::Counter,
             snapshot::Kind::Histogram => Kind::Histogram,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use quipu::intake::{Given, Intake, Metric, Mode, Refused};
+use quipu::intake::{InputValue, Intake, Metric, Mode, Rejection};
 
 use super::builder::{
     EXPIRY, EXPIRY_HELP, FAILURE_HELP, FAILURE_TIME, Kind, OWN, PUSH_HELP, PUSH_TIME,
@@ -413,7 +413,7 @@ impl PendingValues {
         let family = self.content.families.at(series.position.family)?;
         let value = self.content.values.series.get(self.number)?;
         let (mode, spot) = (self.mode(family, value)?, spots.get(self.number));
-        let take = |given: &Given<'_>| intake.take_at(handle, spot, given, mode);
+        let take = |given: &InputValue<'_>| intake.take_at(handle, spot, given, mode);
         Some(self.content.values.with_given(family.kind, value, take))
     }
 
@@ -493,7 +493,7 @@ impl PendingValues {
         family: &PushFamily,
         labels: &[(&str, &str)],
         value: &SeriesValue,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let metric = metric_of(family);
         let Some(mode) = self.mode(family, value) else {
             return self.bounded(intake, (metric, labels), (family.kind, value));
@@ -509,7 +509,7 @@ impl PendingValues {
         intake: &mut Intake,
         (metric, labels): (Metric<'_>, &[(&str, &str)]),
         (kind, value): (Kind, &SeriesValue),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let is_max = self.options.gauges == Gauges::Max;
         let current = values::number(intake, metric.name, labels);
         self.content.values.with_given(kind, value, |given| {
@@ -519,8 +519,8 @@ impl PendingValues {
                 None => number,
             };
             let given = match *given {
-                Given::Gauge(value) => Given::Gauge(merged(value)),
-                Given::Unknown(value) => Given::Unknown(merged(value)),
+                InputValue::Gauge(value) => InputValue::Gauge(merged(value)),
+                InputValue::Unknown(value) => InputValue::Unknown(merged(value)),
                 other => other,
             };
             intake.take(metric, labels, &given, Mode::Set, value.start)
@@ -556,7 +556,7 @@ impl GroupTimes {
         ] {
             let Some(value) = value else { continue };
             let metric = Metric { help, grouped: true, ..Metric::new(name) };
-            let given = Given::Gauge(value);
+            let given = InputValue::Gauge(value);
             if let Err(refused) = intake.take(metric, &labels, &given, Mode::Set, None) {
                 outcome.refuse(&name.into(), refused, &intake.explain(refused));
             }
@@ -606,9 +606,9 @@ impl UpdateOutcome {
         ))
     }
 
-    fn refuse(&mut self, name: &Arc<str>, refused: Refused, explanation: &dyn fmt::Display) {
+    fn refuse(&mut self, name: &Arc<str>, refused: Rejection, explanation: &dyn fmt::Display) {
         self.refused += 1;
-        self.is_full |= refused == Refused::Full;
+        self.is_full |= refused == Rejection::Full;
         self.first.get_or_insert_with(|| (name.clone(), explanation.to_string()));
     }
 }

@@ -1,6 +1,6 @@
 //! Reads single values back from the segment.
 
-use quipu::intake::{Intake, Taken};
+use quipu::intake::{Intake, StoredSeries};
 use quipu::snapshot::Value;
 
 /// Calls `act` with a series of a group, if it is there.
@@ -8,7 +8,7 @@ pub(super) fn read(
     intake: &mut Intake,
     name: &str,
     labels: &[(&str, &str)],
-    mut act: impl FnMut(&Taken<'_>),
+    mut act: impl FnMut(&StoredSeries<'_>),
 ) {
     // An inconsistent segment is refused when it is opened.
     let _ = intake.read(name, labels, |taken| {

@@ -186,7 +186,7 @@ impl LabelSource {
 #[cfg(test)]
 mod tests {
     use quipu::Registry;
-    use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    use quipu::intake::{InputValue, Intake, Limits, Metric, Mode};
     use quipu_wire::remote::statsd::{StatsdLine, StatsdLines, Tags};
 
     use super::*;
@@ -202,7 +202,7 @@ mod tests {
     fn the_number_and_the_length_of_forms_are_bounded() {
         let registry = Registry::new();
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
-        let (metric, increment) = (Metric::new("m"), Given::Counter(1.0));
+        let (metric, increment) = (Metric::new("m"), InputValue::Counter(1.0));
         intake.take(metric, &[], &increment, Mode::Add, None).unwrap();
         let handle = intake.handle(metric, &[], &increment, Mode::Add).unwrap();
         let mut forms = LineFormCache::default();

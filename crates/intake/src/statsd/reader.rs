@@ -7,7 +7,7 @@
 
 use std::mem;
 
-use quipu::intake::{Given, Intake, Mode, Refused};
+use quipu::intake::{InputValue, Intake, Mode, Rejection};
 use quipu_wire::remote::statsd::{
     StatsdLine, StatsdLines, StatsdSample, StatsdType, StatsdValue, Tags,
 };
@@ -138,7 +138,7 @@ impl StatsdReader {
         for value in sample.values().skip(done) {
             let taken = match value {
                 // The mapping or a rule may remove some labels, but no labels that were not read.
-                Ok(_) if tags.are_cut => Err(ValueError::Refused(Refused::Labels)),
+                Ok(_) if tags.are_cut => Err(ValueError::Refused(Rejection::Labels)),
                 Ok(value) => given(sample, value, treatment.scale).and_then(|(given, mode)| {
                     let taken = shared.take(intake, metric, &labels, &given, mode, None);
                     taken.map_err(ValueError::Refused).map(|()| (given, mode))
@@ -186,7 +186,7 @@ enum ValueError {
     /// The `scale` of the mapping makes the value infinite.
     Scale,
     /// The intake refused the value.
-    Refused(Refused),
+    Refused(Rejection),
 }
 
 /// The value of a line as its series takes it, multiplied by `scale`.
@@ -195,7 +195,7 @@ fn given(
     sample: &StatsdSample<'_>,
     value: StatsdValue,
     scale: Option<f64>,
-) -> Result<(Given<'static>, Mode), ValueError> {
+) -> Result<(InputValue<'static>, Mode), ValueError> {
     let to_scale = |number: f64| scaled(number, scale).ok_or(ValueError::Scale);
     Ok(match sample.kind {
         StatsdType::Counter | StatsdType::Meter => {
@@ -206,11 +206,11 @@ fn given(
             if !amount.is_finite() {
                 return Err(ValueError::Rate);
             }
-            (Given::Counter(amount), Mode::Add)
+            (InputValue::Counter(amount), Mode::Add)
         }
         StatsdType::Gauge => {
             let mode = if value.is_signed { Mode::Add } else { Mode::Set };
-            (Given::Gauge(to_scale(value.number)?), mode)
+            (InputValue::Gauge(to_scale(value.number)?), mode)
         }
         kind => {
             // StatsD has durations in milliseconds, Prometheus in seconds.
@@ -219,7 +219,7 @@ fn given(
             if weight > MAX_WEIGHT {
                 return Err(ValueError::Rate);
             }
-            (Given::Observation { value: to_scale(value.number / unit)?, weight }, Mode::Add)
+            (InputValue::Observation { value: to_scale(value.number / unit)?, weight }, Mode::Add)
         }
     })
 }

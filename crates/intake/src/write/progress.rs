@@ -3,7 +3,7 @@
 use std::cell::RefMut;
 use std::sync::Arc;
 
-use quipu::intake::{Given, GivenExemplar, Intake, Metric, Mode, Moment, Order, Refused};
+use quipu::intake::{InputExemplar, InputValue, Intake, Metric, Mode, Moment, Order, Rejection};
 use quipu::snapshot::Native;
 use quipu_wire::remote::{
     FamilyMetadata, HistogramSample, Metadata, ResetHint, Sample, Series, SeriesType, WriteVersion,
@@ -261,7 +261,7 @@ impl WriteStep<'_> {
         let (shared, intake) = (self.inputs.shared(), &mut *self.intake);
         let mut kept = 0;
         for exemplar in series.exemplars() {
-            let exemplar = GivenExemplar {
+            let exemplar = InputExemplar {
                 labels: exemplar.labels,
                 value: exemplar.value,
                 time: types::timestamp(exemplar.timestamp_ms),
@@ -350,7 +350,7 @@ impl WriteStep<'_> {
     fn take(
         &mut self,
         named: &NamedSeries<'_>,
-        given: &Given<'_>,
+        given: &InputValue<'_>,
         mode: Mode,
         (timestamp_ms, start_ms): (i64, Option<i64>),
     ) -> Result<(), Fault> {
@@ -367,7 +367,7 @@ impl WriteStep<'_> {
         ended.map(drop).map_err(|refused| self.fault(refused))
     }
 
-    fn fault(&self, refused: Refused) -> Fault {
+    fn fault(&self, refused: Rejection) -> Fault {
         (refused.reason(), self.intake.explain(refused).to_string())
     }
 }
@@ -383,7 +383,7 @@ impl OwnedMetadata {
 
 impl Buckets {
     /// Converts a histogram to the form that the intake takes. Fractions of counts are rounded.
-    fn given(&mut self, histogram: &HistogramSample<'_>) -> Given<'_> {
+    fn given(&mut self, histogram: &HistogramSample<'_>) -> InputValue<'_> {
         let whole = |side: &[(i32, f64)], out: &mut Vec<(i32, u64)>| {
             out.clear();
             let counts = side.iter().map(|(index, count)| (*index, count.round() as u64));
@@ -399,11 +399,11 @@ impl Buckets {
                     bucket.1 = *count;
                 }
             }
-            return Given::Histogram { buckets: &self.classic, sum: histogram.sum };
+            return InputValue::Histogram { buckets: &self.classic, sum: histogram.sum };
         }
         whole(histogram.negative, &mut self.negative);
         whole(histogram.positive, &mut self.positive);
-        Given::Native {
+        InputValue::Native {
             buckets: Native {
                 // The reader checked that it is -4 to 8.
                 schema: histogram.schema as i8,

@@ -1,4 +1,4 @@
-//! Exemplars of what was taken, in the cells of their series.
+//! Exemplars from outside, in the cells of their series.
 
 use std::sync::atomic::Ordering;
 
@@ -18,39 +18,45 @@ use crate::snapshot::Timestamp;
 /// An exemplar from outside.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "to be made by literals")]
-pub struct GivenExemplar<'a> {
+pub struct InputExemplar<'a> {
     /// Pairs of names and values, of at most 128 characters in all.
     pub labels: &'a [(&'a str, &'a str)],
     /// The value of the event.
     pub value: f64,
-    /// When it happened, if that is known.
+    /// The time of the event, if it is known.
     pub time: Option<Timestamp>,
 }
 
 impl Intake {
-    /// Keeps an exemplar of the series with these labels; of a histogram, in the bucket of its
-    /// value. It replaces the one before it, unless that one is later: then nothing changes, as if
-    /// this one had come in time. Returns false if it was not kept: there is no such series outside
-    /// of groups, its family keeps no exemplars, it is a summary, the value is NaN and the series
-    /// is a counter or a histogram, or its labels are too long, named twice, or with names that are
-    /// not letters, digits and underscores; or another thread or process is writing one in its
-    /// place, or died of late while it was. Nor is the first one of a series or a bucket kept if
-    /// less of the segment is left than
-    /// [`Limits::bytes_for_series`](super::Limits::bytes_for_series):
-    /// [`Usage::exemplars`](super::Usage::exemplars) counts these.
+    /// Keeps an exemplar of the series with these labels; in a histogram, in the bucket of the
+    /// exemplar's value. The exemplar replaces the earlier exemplar. If the existing exemplar is
+    /// later, nothing changes, because this exemplar would have been replaced by now.
     ///
-    /// Scrapers see those of counters and of buckets: their formats have no place for others, which
-    /// are in [`Series::exemplar`](crate::snapshot::Series::exemplar).
+    /// Returns false if the exemplar was not kept, because
+    ///
+    /// - there is no such series outside of groups, its family keeps no exemplars, or it is a
+    ///   summary;
+    /// - the value is NaN, and the series is a counter or a histogram;
+    /// - the labels of the exemplar are too long, a name is used twice, or a name has characters
+    ///   other than letters, digits and underscores;
+    /// - another thread or process is writing an exemplar in the same place, or has recently died
+    ///   while it did;
+    /// - the exemplar would be the first of its series or bucket, and less of the segment is left
+    ///   than [`Limits::bytes_for_series`](super::Limits::bytes_for_series):
+    ///   [`Usage::exemplars`](super::Usage::exemplars) counts these.
+    ///
+    /// Scrapers see the exemplars of counters and of buckets. Their formats have no place for other
+    /// exemplars, which are in [`Series::exemplar`](crate::snapshot::Series::exemplar).
     ///
     /// ```
     /// use quipu::Registry;
-    /// use quipu::intake::{Given, GivenExemplar, Intake, Limits, Metric, Mode};
+    /// use quipu::intake::{InputExemplar, InputValue, Intake, Limits, Metric, Mode};
     ///
     /// let registry = Registry::new();
     /// let mut intake = Intake::new(&registry, Limits::default())?;
     /// let hits = Metric { exemplars: true, ..Metric::new("hits_total") };
-    /// intake.take(hits, &[], &Given::Counter(5.0), Mode::Follow, None)?;
-    /// let exemplar = GivenExemplar { labels: &[("trace_id", "4bf9")], value: 1.0, time: None };
+    /// intake.take(hits, &[], &InputValue::Counter(5.0), Mode::Follow, None)?;
+    /// let exemplar = InputExemplar { labels: &[("trace_id", "4bf9")], value: 1.0, time: None };
     /// assert!(intake.exemplify("hits_total", &[], &exemplar)?);
     /// assert!(!intake.exemplify("misses_total", &[], &exemplar)?);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -62,7 +68,7 @@ impl Intake {
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
-        exemplar: &GivenExemplar<'_>,
+        exemplar: &InputExemplar<'_>,
     ) -> Result<bool, Error> {
         self.table.refresh(self.registry.segment())?;
         let Ok(labels) = SortedLabels::new(labels, MAX_LABELS, false) else { return Ok(false) };
@@ -100,10 +106,10 @@ fn are_distinct(labels: &[(&str, &str)]) -> bool {
 fn keep(
     entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
-    exemplar: &GivenExemplar<'_>,
+    exemplar: &InputExemplar<'_>,
     reserve: u64,
 ) -> Option<bool> {
-    let GivenExemplar { labels, value, time } = *exemplar;
+    let InputExemplar { labels, value, time } = *exemplar;
     let place = match &entry.kind {
         AnyKind::Gauge(_) | AnyKind::Unknown(_) => (GAUGE_EXEMPLAR, 0),
         // In no bucket, and not what a counter was raised by.
@@ -134,15 +140,15 @@ mod tests {
 
     use super::*;
     use crate::Registry;
-    use crate::intake::{Given, Limits, Metric, Mode};
+    use crate::intake::{InputValue, Limits, Metric, Mode};
 
     #[test]
     fn one_that_another_writer_leaves_no_place_for_is_not_kept() {
         let registry = Registry::new();
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
         let metric = Metric { exemplars: true, ..Metric::new("level") };
-        intake.take(metric, &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
-        let of = |value| GivenExemplar { labels: &[("id", "7")], value, time: None };
+        intake.take(metric, &[], &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
+        let of = |value| InputExemplar { labels: &[("id", "7")], value, time: None };
         assert!(intake.exemplify("level", &[], &of(1.0)).unwrap());
         // Another writer has begun, or has gone on.
         let advance = |intake: &Intake| {

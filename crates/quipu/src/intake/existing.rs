@@ -13,10 +13,10 @@ use std::sync::atomic::Ordering;
 use quipu_segment::series::{KeyWriter, Schema, SeriesCells};
 
 use super::class::{Class, Role};
-use super::given::{Change, Metric, Mode, Shape};
+use super::input::{Change, Metric, Mode, Shape};
 use super::put::put_gauge;
 use super::table::{FamilyEntry, FamilyNeeds, SortedLabels};
-use super::{Given, Intake, Refused};
+use super::{InputValue, Intake, Rejection};
 use crate::error::Error;
 use crate::kind::{AnyKind, MetricKind, MixedCounter, RelayCounter, Total};
 
@@ -52,9 +52,9 @@ impl Intake {
         let name = metric.name;
         self.table.refresh(self.registry.segment())?;
         let sorted = SortedLabels::new(labels, self.limits.labels, false);
-        let sorted = sorted.map_err(|refused| self.invalid(name, refused))?;
+        let sorted = sorted.map_err(|rejection| self.invalid(name, rejection))?;
         let checked = self.check_names(name, &sorted, Role::Shown);
-        checked.map_err(|refused| self.invalid(name, refused))?;
+        checked.map_err(|rejection| self.invalid(name, rejection))?;
         if let Some(entry) = self.table.registered_as(name) {
             return change_in(&entry, name, labels, change);
         }
@@ -66,8 +66,8 @@ impl Intake {
                 let values = values_of(entry.family.schema(), name, &labels)?;
                 let key = |key: &mut KeyWriter<'_>| values.iter().for_each(|value| key.text(value));
                 // Without room for the series, the change goes to the overflow series.
-                if let Err(refused @ Refused::Collision) = self.make_in(entry, key) {
-                    return Err(self.invalid(name, refused));
+                if let Err(rejection @ Rejection::Collision) = self.make_in(entry, key) {
+                    return Err(self.invalid(name, rejection));
                 }
             }
             return change_in(entry, name, &labels, change);
@@ -77,16 +77,18 @@ impl Intake {
             None => {
                 let made = match *change {
                     Change::Add(n) => {
-                        self.take(metric, labels, &Given::Counter(n), Mode::Add, None)
+                        self.take(metric, labels, &InputValue::Counter(n), Mode::Add, None)
                     }
-                    Change::Set(n) => self.take(metric, labels, &Given::Gauge(n), Mode::Set, None),
+                    Change::Set(n) => {
+                        self.take(metric, labels, &InputValue::Gauge(n), Mode::Set, None)
+                    }
                     Change::Observe(value, shape) => {
                         let metric = Metric { shape: Some(shape.any()), ..metric };
-                        let given = Given::Observation { value, weight: 1.0 };
-                        self.take(metric, labels, &given, Mode::Add, None)
+                        let input = InputValue::Observation { value, weight: 1.0 };
+                        self.take(metric, labels, &input, Mode::Add, None)
                     }
                 };
-                made.map_err(|refused| self.invalid(name, refused)).map(|()| true)
+                made.map_err(|rejection| self.invalid(name, rejection)).map(|()| true)
             }
         }
     }
@@ -123,11 +125,11 @@ impl Intake {
         };
         let act = |entry: &FamilyEntry, cells: &SeriesCells<'_>| apply(entry, cells, change);
         let made = self.update(&metric, &wanted, labels, act);
-        made.map_err(|refused| self.invalid(metric.name, refused)).map(|()| true)
+        made.map_err(|rejection| self.invalid(metric.name, rejection)).map(|()| true)
     }
 
-    fn invalid(&self, name: &str, refused: Refused) -> Error {
-        Error::invalid(name, self.explain(refused).to_string())
+    fn invalid(&self, name: &str, rejection: Rejection) -> Error {
+        Error::invalid(name, self.explain(rejection).to_string())
     }
 }
 
@@ -355,7 +357,7 @@ fn apply(entry: &FamilyEntry, cells: &SeriesCells<'_>, change: &Change<'_>) {
     }
 }
 
-impl super::given::Buckets<'_> {
+impl super::input::Buckets<'_> {
     /// The shape of a new metric.
     fn any(&self) -> &Shape {
         match self {

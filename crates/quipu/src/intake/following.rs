@@ -13,10 +13,10 @@ use std::time::Duration;
 use quipu_segment::series::SeriesCells;
 
 use super::class::Role;
-use super::given::{Given, Metric, Mode, Order};
+use super::input::{InputValue, Metric, Mode, Order};
 use super::moment::Moment;
 use super::put::{PutResult, put, relay, sample_time, value};
-use super::refused::Refused;
+use super::rejection::Rejection;
 use super::table::{FamilyEntry, MAX_LABELS, SortedLabels};
 use super::{Intake, change, settings};
 use crate::kind::{AnyKind, GAUGE_VALUE, RelayCounter, Times};
@@ -35,12 +35,12 @@ impl Intake {
         &mut self,
         metric: &Metric<'_>,
         labels: &SortedLabels<'_>,
-        (given, mode): (&Given<'_>, Mode),
+        (input, mode): (&InputValue<'_>, Mode),
         times: Times,
-    ) -> Result<bool, Refused> {
-        let sample = times.sample.ok_or(Refused::TooNew)?;
+    ) -> Result<bool, Rejection> {
+        let sample = times.sample.ok_or(Rejection::TooNew)?;
         let mut settings = std::mem::take(&mut self.settings);
-        let wanted = settings::of_given(metric, given, mode, &mut settings);
+        let wanted = settings::family_needs(metric, input, mode, &mut settings);
         let mut id = None;
         let taken = wanted.map(|wanted| {
             let entry = self.table.find(&wanted, labels)?;
@@ -48,7 +48,7 @@ impl Intake {
             let mut taken = None;
             if !entry.is_dormant() && (metric.help.is_empty() || entry.has_help()) {
                 change(entry, labels, &mut |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
-                    taken = put_next(entry, cells, (given, mode), times, metric.order);
+                    taken = put_next(entry, cells, (input, mode), times, metric.order);
                 });
             }
             taken
@@ -70,14 +70,14 @@ impl Intake {
         id: Option<u64>,
         sample: u64,
         latest: u64,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, Rejection> {
         let (last, others) = self.last_sample(metric.name, labels, latest, id)?;
         if last >= sample && last > 0 {
             return late(last - sample).map(|()| true);
         }
         if metric.replaces && others {
             let labels: Vec<(&str, &str)> = labels.iter().collect();
-            self.remove(metric.name, &labels).map_err(|_| Refused::Full)?;
+            self.remove(metric.name, &labels).map_err(|_| Rejection::Full)?;
         }
         Ok(false)
     }
@@ -90,8 +90,8 @@ impl Intake {
         labels: &SortedLabels<'_>,
         latest: u64,
         own: Option<u64>,
-    ) -> Result<(u64, bool), Refused> {
-        self.table.refresh(self.registry.segment()).map_err(|_| Refused::Full)?;
+    ) -> Result<(u64, bool), Rejection> {
+        self.table.refresh(self.registry.segment()).map_err(|_| Rejection::Full)?;
         let (mut last, mut others) = (0, false);
         for role in [Role::Shown, Role::Beside] {
             let entries = self.table.of_labels(role, name, labels);
@@ -106,28 +106,28 @@ impl Intake {
         Ok((last, others))
     }
 
-    /// Removes the series of these labels as [`Intake::remove`] does, unless one of them has a
-    /// sample of this time or a later one: for a source that says that its series ended.
+    /// Removes the series of these labels like [`Intake::remove`], unless one of them has a sample
+    /// of this time or a later time: for a source that states that its series ended.
     ///
     /// # Errors
-    /// [`Refused::TooNew`], [`Refused::OutOfOrder`], and [`Refused::Full`] if the segment cannot be
-    /// locked in time.
+    /// [`Rejection::TooNew`], [`Rejection::OutOfOrder`], and [`Rejection::Full`] if the segment
+    /// cannot be locked in time.
     pub fn end(
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
         time: Option<Timestamp>,
-    ) -> Result<u64, Refused> {
+    ) -> Result<u64, Rejection> {
         if let Some(time) = time {
             let Times { sample, latest, .. } = Moment::now().times(None, Some(time));
-            let sample = sample.ok_or(Refused::TooNew)?;
+            let sample = sample.ok_or(Rejection::TooNew)?;
             let sorted = SortedLabels::new(labels, MAX_LABELS, false)?;
             let (last, _) = self.last_sample(name, &sorted, latest, None)?;
             if last >= sample {
                 return late(last - sample).map(|()| 0);
             }
         }
-        self.remove(name, labels).map_err(|_| Refused::Full)
+        self.remove(name, labels).map_err(|_| Rejection::Full)
     }
 }
 
@@ -137,10 +137,10 @@ impl Intake {
 pub(super) fn put_next(
     entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
-    (given, mode): (&Given<'_>, Mode),
+    (input, mode): (&InputValue<'_>, Mode),
     times: Times,
     order: Order,
-) -> Option<Result<(), Refused>> {
+) -> Option<Result<(), Rejection>> {
     let (sample, last) = (times.sample?, last_sample(entry, cells, times.latest));
     if last == 0 {
         return None;
@@ -149,16 +149,16 @@ pub(super) fn put_next(
         return Some(late(last - sample));
     }
     if sample == last {
-        if is_last(entry, cells, given) {
+        if is_last(entry, cells, input) {
             return Some(Ok(()));
         }
         if order == Order::Strict {
-            return Some(Err(Refused::Duplicate));
+            return Some(Err(Rejection::Duplicate));
         }
     }
-    match put(entry, cells, given, mode, times) {
+    match put(entry, cells, input, mode, times) {
         PutResult::Done => Some(Ok(())),
-        PutResult::Locked => Some(Err(Refused::Full)),
+        PutResult::Locked => Some(Err(Rejection::Full)),
         // Only `Intake::take` knows what to do.
         _ => None,
     }
@@ -180,19 +180,19 @@ fn last_sample(entry: &FamilyEntry, cells: &SeriesCells<'_>, latest: u64) -> u64
 }
 
 /// Whether a value is the last one of its series.
-fn is_last(entry: &FamilyEntry, cells: &SeriesCells<'_>, given: &Given<'_>) -> bool {
-    match (&entry.kind, given) {
-        (_, Given::Gauge(n) | Given::Unknown(n)) => {
+fn is_last(entry: &FamilyEntry, cells: &SeriesCells<'_>, input: &InputValue<'_>) -> bool {
+    match (&entry.kind, input) {
+        (_, InputValue::Gauge(n) | InputValue::Unknown(n)) => {
             cells.plain(GAUGE_VALUE).load(Ordering::Relaxed) == n.to_bits()
         }
-        (AnyKind::Histogram(layout), Given::Native { buckets, .. }) => {
+        (AnyKind::Histogram(layout), InputValue::Native { buckets, .. }) => {
             layout.count(&entry.family, cells) == buckets.count()
         }
-        _ => relay(entry, cells, given).is_some_and(|relay| relay.is_last(|i| value(given, i))),
+        _ => relay(entry, cells, input).is_some_and(|relay| relay.is_last(|i| value(input, i))),
     }
 }
 
 /// The result for a sample that is older than the last one by this many nanoseconds.
-fn late(by: u64) -> Result<(), Refused> {
-    if Duration::from_nanos(by) > LATE { Err(Refused::OutOfOrder) } else { Ok(()) }
+fn late(by: u64) -> Result<(), Rejection> {
+    if Duration::from_nanos(by) > LATE { Err(Rejection::OutOfOrder) } else { Ok(()) }
 }

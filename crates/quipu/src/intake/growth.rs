@@ -11,16 +11,16 @@
 use std::sync::Arc;
 
 use super::class::Role;
-use super::given::{Given, Metric, Mode};
+use super::input::{InputValue, Metric, Mode};
 use super::put::{self, PutResult};
 use super::senders::SentTotal;
 use super::table::SortedLabels;
-use super::{Intake, Refused};
+use super::{Intake, Rejection};
 use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{Growth, RelaySummary, Times};
 use crate::snapshot::{Native, Timestamp};
 
-impl Given<'_> {
+impl InputValue<'_> {
     /// Whether it has counts that [`Intake::follow_into`] can follow: a counter, a histogram or a
     /// summary.
     pub fn has_growth(&self) -> bool {
@@ -40,13 +40,13 @@ impl Intake {
     ///
     /// ```
     /// use quipu::Registry;
-    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    /// use quipu::intake::{InputValue, Intake, Limits, Metric, Mode};
     ///
     /// let registry = Registry::new();
     /// let mut intake = Intake::new(&registry, Limits::default())?;
     /// let jobs = Metric::new("jobs_total");
     /// for (host, total) in [("a", 2.0), ("b", 5.0), ("a", 3.0), ("b", 1.0)] {
-    ///     let total = Given::Counter(total);
+    ///     let total = InputValue::Counter(total);
     ///     intake.follow_into(jobs, &[("host", host)], &total, None, |intake, grown| {
     ///         intake.take(jobs, &[], grown, Mode::Add, None)
     ///     })?;
@@ -57,28 +57,28 @@ impl Intake {
     /// ```
     ///
     /// # Errors
-    /// [`Refused::Value`] for a value without counts ([`Given::has_growth`]), the errors of
+    /// [`Rejection::Value`] for a value without counts ([`InputValue::has_growth`]), the errors of
     /// [`Intake::take`], and that of `give`, after which the source may send the same total again.
     pub fn follow_into(
         &mut self,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         start: Option<Timestamp>,
-        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
-        super::settings::check(given, Mode::Follow)?;
-        if !given.has_growth() {
-            return Err(Refused::Value);
+        give: impl FnOnce(&mut Self, &InputValue<'_>) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
+        super::settings::check(input, Mode::Follow)?;
+        if !input.has_growth() {
+            return Err(Rejection::Value);
         }
         let metric = Metric { grouped: false, ..metric };
         let labels = SortedLabels::new(labels, self.limits.labels, false)?;
         let times = self.times(&metric, start, Mode::Follow);
-        match given {
-            Given::Native { buckets, sum } => {
+        match input {
+            InputValue::Native { buckets, sum } => {
                 self.follow_native(&metric, &labels, (buckets, *sum), times, give)
             }
-            given => self.follow_apart(&metric, Role::Apart, &labels, given, times, give),
+            input => self.follow_apart(&metric, Role::Apart, &labels, input, times, give),
         }
     }
 
@@ -93,29 +93,29 @@ impl Intake {
         labels: &[(&str, &str)],
         value: f64,
         weight: f64,
-    ) -> Result<(), Refused> {
-        let given = Given::Summary { quantiles: &[], count: weight, sum: value * weight };
-        super::settings::check(&given, Mode::Add)?;
+    ) -> Result<(), Rejection> {
+        let input = InputValue::Summary { quantiles: &[], count: weight, sum: value * weight };
+        super::settings::check(&input, Mode::Add)?;
         if !value.is_finite() {
-            return Err(Refused::Value);
+            return Err(Rejection::Value);
         }
         let metric = Metric { grouped: false, ..metric };
         let sorted = SortedLabels::new(labels, self.limits.labels, false)?;
         self.in_step(|intake| {
             let hidden = Metric { help: "", ..metric };
             let (mut done, mut mean) = (PutResult::Done, None);
-            let value = (&given, Mode::Add);
+            let value = (&input, Mode::Add);
             intake.with_cells(&hidden, Role::Apart, &sorted, value, |entry, cells| {
-                done = put::put(entry, cells, &given, Mode::Add, Times::UNKNOWN);
+                done = put::put(entry, cells, &input, Mode::Add, Times::UNKNOWN);
                 mean = RelaySummary::mean(cells);
             })?;
             match (done, mean) {
                 (PutResult::Done, Some(mean)) => {
-                    intake.take(metric, labels, &Given::Gauge(mean), Mode::Set, None)
+                    intake.take(metric, labels, &InputValue::Gauge(mean), Mode::Set, None)
                 }
                 // All weights are zero.
                 (PutResult::Done, None) => Ok(()),
-                _ => Err(Refused::Full),
+                _ => Err(Rejection::Full),
             }
         })
     }
@@ -125,10 +125,10 @@ impl Intake {
         &mut self,
         metric: &Metric<'_>,
         labels: &SortedLabels<'_>,
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         times: Times,
-    ) -> Result<(), Refused> {
-        self.follow_apart(metric, Role::Beside, labels, given, times, |intake, grown| {
+    ) -> Result<(), Rejection> {
+        self.follow_apart(metric, Role::Beside, labels, input, times, |intake, grown| {
             intake.add_beside(metric, labels, grown)
         })
     }
@@ -138,10 +138,10 @@ impl Intake {
         &mut self,
         metric: &Metric<'_>,
         labels: &SortedLabels<'_>,
-        grown: &Given<'_>,
-    ) -> Result<(), Refused> {
+        grown: &InputValue<'_>,
+    ) -> Result<(), Rejection> {
         let put = self.put(metric, Role::Shown, labels, grown, Mode::Add, Times::UNKNOWN)?;
-        if matches!(put, PutResult::Done) { Ok(()) } else { Err(Refused::Full) }
+        if matches!(put, PutResult::Done) { Ok(()) } else { Err(Rejection::Full) }
     }
 
     /// Follows a native histogram. Its count and its sum are followed as those of a summary, whose
@@ -154,14 +154,14 @@ impl Intake {
         labels: &SortedLabels<'_>,
         (buckets, sum): (&Native<'_>, f64),
         times: Times,
-        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        give: impl FnOnce(&mut Self, &InputValue<'_>) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
         let count = buckets.count();
-        let summary = Given::Summary { quantiles: &[], count: count as f64, sum };
+        let summary = InputValue::Summary { quantiles: &[], count: count as f64, sum };
         // In one family, also if the source changes its threshold.
         let zero_threshold = DEFAULT_ZERO_THRESHOLD;
         let total = Native { zero_threshold, exemplars: &[], ..*buckets };
-        let total = Given::Native { buckets: total, sum };
+        let total = InputValue::Native { buckets: total, sum };
         let hidden = Metric { help: "", ..*metric };
         // Its last buckets are kept for one sender only.
         let times = Times { by_start: false, ..times };
@@ -174,13 +174,15 @@ impl Intake {
                 &summary,
                 times,
                 |intake, grown| {
-                    let Given::Summary { count: most, sum, .. } = *grown else { return Ok(()) };
+                    let InputValue::Summary { count: most, sum, .. } = *grown else {
+                        return Ok(());
+                    };
                     let (most, mut by) = (most as u64, None);
                     let value = (&total, Mode::Follow);
                     intake.with_cells(&hidden, Role::Apart, labels, value, |entry, cells| {
                         by = put::native_growth(entry, cells, buckets, most, most >= count);
                     })?;
-                    let Some(by) = by else { return Err(Refused::Buckets) };
+                    let Some(by) = by else { return Err(Rejection::Buckets) };
                     is_given = true;
                     let grown = Native {
                         schema: by.schema,
@@ -190,7 +192,7 @@ impl Intake {
                         zero_threshold: buckets.zero_threshold,
                         exemplars: &[],
                     };
-                    give(intake, &Given::Native { buckets: grown, sum })
+                    give(intake, &InputValue::Native { buckets: grown, sum })
                 },
             )?;
             if !is_given {
@@ -198,7 +200,7 @@ impl Intake {
             }
             match intake.put(&hidden, Role::Apart, labels, &total, Mode::Follow, times)? {
                 PutResult::Done => Ok(()),
-                _ => Err(Refused::Full),
+                _ => Err(Rejection::Full),
             }
         })
     }
@@ -208,29 +210,29 @@ impl Intake {
         metric: &Metric<'_>,
         role: Role,
         labels: &SortedLabels<'_>,
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         times: Times,
-        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        give: impl FnOnce(&mut Self, &InputValue<'_>) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
         let hidden = Metric { help: "", ..*metric };
         self.in_step(|intake| {
             let mut growth = (Growth::Late, Vec::new());
-            intake.with_cells(&hidden, role, labels, (given, Mode::Follow), |entry, cells| {
-                growth = put::growth(entry, cells, given, times);
+            intake.with_cells(&hidden, role, labels, (input, Mode::Follow), |entry, cells| {
+                growth = put::growth(entry, cells, input, times);
             })?;
             match growth.0 {
                 Growth::Known => {}
                 Growth::Late => return Ok(()),
-                Growth::Locked => return Err(Refused::Full),
+                Growth::Locked => return Err(Rejection::Full),
                 Growth::Other(known) => {
-                    let sent = SentTotal { metric, role, labels, given, times };
+                    let sent = SentTotal { metric, role, labels, input, times };
                     return intake.take_of_other(&sent, known, give);
                 }
             }
-            put::with_increment(given, &growth.1, |grown| give(intake, grown))?;
-            match intake.put(&hidden, role, labels, given, Mode::Follow, times)? {
+            put::with_increment(input, &growth.1, |grown| give(intake, grown))?;
+            match intake.put(&hidden, role, labels, input, Mode::Follow, times)? {
                 PutResult::Done => Ok(()),
-                _ => Err(Refused::Full),
+                _ => Err(Rejection::Full),
             }
         })
     }

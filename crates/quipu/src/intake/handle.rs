@@ -17,10 +17,10 @@ pub use quipu_segment::series::Spot;
 use quipu_segment::series::{KeyWriter, SeriesCells};
 
 use super::following::put_next;
-use super::given::{Given, Metric, Mode, Order};
+use super::input::{InputValue, Metric, Mode, Order};
 use super::moment::Moment;
 use super::put::{PutResult, put};
-use super::refused::Refused;
+use super::rejection::Rejection;
 use super::table::{FamilyEntry, SortedLabels};
 use super::{Intake, settings};
 use crate::kind::{AnyKind, Times};
@@ -40,11 +40,11 @@ impl Intake {
     ///
     /// ```
     /// use quipu::Registry;
-    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    /// use quipu::intake::{InputValue, Intake, Limits, Metric, Mode};
     ///
     /// let registry = Registry::new();
     /// let mut intake = Intake::new(&registry, Limits::default())?;
-    /// let (hits, one, add) = (Metric::new("hits"), Given::Counter(1.0), Mode::Add);
+    /// let (hits, one, add) = (Metric::new("hits"), InputValue::Counter(1.0), Mode::Add);
     /// let labels = [("code", "200"), ("path", "/")];
     /// intake.take(hits, &labels, &one, add, None)?;
     /// let handle = intake.handle(hits, &labels, &one, add).expect("the family exists by now");
@@ -58,11 +58,11 @@ impl Intake {
         &mut self,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         mode: Mode,
     ) -> Option<FamilyHandle> {
         let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped).ok()?;
-        self.handle_of(&metric, &labels, given, mode)
+        self.handle_of(&metric, &labels, input, mode)
     }
 
     /// The family that takes values such as this one, and the spot of the series with these labels,
@@ -71,32 +71,32 @@ impl Intake {
     ///
     /// ```
     /// use quipu::Registry;
-    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    /// use quipu::intake::{InputValue, Intake, Limits, Metric, Mode};
     ///
     /// let registry = Registry::new();
     /// let mut intake = Intake::new(&registry, Limits::default())?;
     /// let (level, labels) = (Metric::new("level"), [("room", "a")]);
     /// let set = Mode::Set;
-    /// intake.take(level, &labels, &Given::Gauge(1.0), set, None)?;
-    /// let located = intake.locate(level, &labels, &Given::Gauge(1.0), set);
+    /// intake.take(level, &labels, &InputValue::Gauge(1.0), set, None)?;
+    /// let located = intake.locate(level, &labels, &InputValue::Gauge(1.0), set);
     /// let (handle, spot) = located.expect("the series is there");
-    /// assert!(intake.take_at(&handle, spot, &Given::Gauge(2.0), set));
+    /// assert!(intake.take_at(&handle, spot, &InputValue::Gauge(2.0), set));
     /// assert!(registry.text().contains("level{room=\"a\"} 2\n"));
     /// // It may come back, but not to this spot.
     /// intake.remove("level", &labels)?;
-    /// intake.take(level, &labels, &Given::Gauge(3.0), set, None)?;
-    /// assert!(!intake.take_at(&handle, spot, &Given::Gauge(4.0), set));
+    /// intake.take(level, &labels, &InputValue::Gauge(3.0), set, None)?;
+    /// assert!(!intake.take_at(&handle, spot, &InputValue::Gauge(4.0), set));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn locate(
         &mut self,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         mode: Mode,
     ) -> Option<(FamilyHandle, Spot)> {
         let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped).ok()?;
-        let handle = self.handle_of(&metric, &labels, given, mode)?;
+        let handle = self.handle_of(&metric, &labels, input, mode)?;
         let spot = handle.0.family.spot(|key| labels.write(key))?;
         Some((handle, spot))
     }
@@ -105,14 +105,14 @@ impl Intake {
         &mut self,
         metric: &Metric<'_>,
         labels: &SortedLabels<'_>,
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         mode: Mode,
     ) -> Option<FamilyHandle> {
         let mut settings = std::mem::take(&mut self.settings);
-        let wanted = settings::of_given(metric, given, mode, &mut settings).ok();
+        let wanted = settings::family_needs(metric, input, mode, &mut settings).ok();
         let entry = wanted.and_then(|wanted| self.table.find(&wanted, labels).map(Arc::clone));
         self.settings = settings;
-        entry.filter(|entry| is_plain(entry, given, mode)).map(FamilyHandle)
+        entry.filter(|entry| is_plain(entry, input, mode)).map(FamilyHandle)
     }
 
     /// Takes a value as [`Intake::take`] does, if its series is there; returns false, and changes
@@ -128,29 +128,29 @@ impl Intake {
         &mut self,
         handle: &FamilyHandle,
         values: &[&str],
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         mode: Mode,
-    ) -> Result<bool, Refused> {
+    ) -> Result<bool, Rejection> {
         let entry = &*handle.0;
         // What is taken shows a series of a group again, which takes a lock.
         let may_be_hidden =
             entry.family.hidden() > 0 && (entry.class.grouped || entry.is_dormant());
-        if may_be_hidden || !is_plain(entry, given, mode) {
+        if may_be_hidden || !is_plain(entry, input, mode) {
             return Ok(false);
         }
-        settings::check(given, mode)?;
-        let rounded = self.rounded(given);
-        let given = rounded.as_ref().unwrap_or(given);
+        settings::check(input, mode)?;
+        let rounded = self.rounded(input);
+        let input = rounded.as_ref().unwrap_or(input);
         let done = Cell::new(PutResult::Done);
         let is_there = handle.takes(values)
             && entry.family.change(
                 |key| write(key, values),
-                |cells| done.set(put(entry, &cells, given, mode, Times::UNKNOWN)),
+                |cells| done.set(put(entry, &cells, input, mode, Times::UNKNOWN)),
             );
         match done.get() {
             PutResult::Done => Ok(is_there),
             // It was not changed. The value has no times, so it is none of the others.
-            _ => Err(Refused::Full),
+            _ => Err(Rejection::Full),
         }
     }
 
@@ -163,11 +163,11 @@ impl Intake {
         &self,
         handle: &FamilyHandle,
         spot: Spot,
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         mode: Mode,
     ) -> bool {
-        handle.put_at(spot, given, mode, |entry, cells| {
-            put(entry, cells, given, mode, Times::UNKNOWN) == PutResult::Done
+        handle.put_at(spot, input, mode, |entry, cells| {
+            put(entry, cells, input, mode, Times::UNKNOWN) == PutResult::Done
         })
     }
 
@@ -180,14 +180,14 @@ impl Intake {
         &self,
         handle: &FamilyHandle,
         spot: Spot,
-        (given, mode): (&Given<'_>, Mode),
+        (input, mode): (&InputValue<'_>, Mode),
         (start, time): (Option<Timestamp>, Timestamp),
         moment: &Moment,
     ) -> bool {
         let times = moment.times(start, Some(time));
         !handle.0.class.grouped
-            && handle.put_at(spot, given, mode, |entry, cells| {
-                put_next(entry, cells, (given, mode), times, Order::Strict) == Some(Ok(()))
+            && handle.put_at(spot, input, mode, |entry, cells| {
+                put_next(entry, cells, (input, mode), times, Order::Strict) == Some(Ok(()))
             })
     }
 }
@@ -216,13 +216,13 @@ impl FamilyHandle {
     fn put_at(
         &self,
         spot: Spot,
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         mode: Mode,
         act: impl FnOnce(&FamilyEntry, &SeriesCells<'_>) -> bool,
     ) -> bool {
         let entry = &*self.0;
-        let is_observation = matches!(given, Given::Observation { .. });
-        if is_observation || !is_plain(entry, given, mode) || settings::check(given, mode).is_err()
+        let is_observation = matches!(input, InputValue::Observation { .. });
+        if is_observation || !is_plain(entry, input, mode) || settings::check(input, mode).is_err()
         {
             return false;
         }
@@ -243,16 +243,16 @@ impl FamilyHandle {
 /// Whether values of that sort are put into the cells of this family by a few additions or stores,
 /// and need nothing else.
 #[inline]
-fn is_plain(entry: &FamilyEntry, given: &Given<'_>, mode: Mode) -> bool {
-    match (given, &entry.kind) {
-        (Given::Counter(_), AnyKind::MixedCounter(_)) => mode == Mode::Add,
+fn is_plain(entry: &FamilyEntry, input: &InputValue<'_>, mode: Mode) -> bool {
+    match (input, &entry.kind) {
+        (InputValue::Counter(_), AnyKind::MixedCounter(_)) => mode == Mode::Add,
         // A group has its series for itself.
-        (Given::Counter(_), AnyKind::RelayCounter(_)) => {
+        (InputValue::Counter(_), AnyKind::RelayCounter(_)) => {
             entry.class.grouped || mode == Mode::Follow
         }
-        (Given::Gauge(_), AnyKind::Gauge(_))
-        | (Given::Unknown(_), AnyKind::Unknown(_))
-        | (Given::Observation { .. }, AnyKind::Histogram(_) | AnyKind::Summary(_)) => true,
+        (InputValue::Gauge(_), AnyKind::Gauge(_))
+        | (InputValue::Unknown(_), AnyKind::Unknown(_))
+        | (InputValue::Observation { .. }, AnyKind::Histogram(_) | AnyKind::Summary(_)) => true,
         _ => false,
     }
 }

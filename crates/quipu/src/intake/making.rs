@@ -12,10 +12,10 @@ use std::sync::atomic::Ordering;
 use quipu_segment::series::{Family, KeyWriter};
 
 use super::class::Role;
-use super::given::Metric;
+use super::input::Metric;
 use super::senders::{PLACE, TIME};
 use super::table::{FamilyEntry, FamilyNeeds, SortedLabels, label_names};
-use super::{Intake, Refused};
+use super::{Intake, Rejection};
 use crate::exposition::{is_legacy_label, underscored_label, underscored_name};
 use crate::names;
 
@@ -26,21 +26,21 @@ impl Intake {
         name: &str,
         labels: &SortedLabels<'_>,
         role: Role,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let limits = &self.limits;
         if name.len() > limits.name_bytes || !names::is_metric(name) {
-            return Err(Refused::Name);
+            return Err(Rejection::Name);
         }
         if limits.reserved.is_some_and(|prefix| underscored_name(name).starts_with(prefix)) {
-            return Err(Refused::Reserved);
+            return Err(Rejection::Reserved);
         }
         for (name, value) in labels.iter() {
             let is_own = [PLACE, TIME].contains(&name) && role == Role::Apart;
             if name.len() > limits.name_bytes || !(is_own || names::is_label(name)) {
-                return Err(Refused::LabelName);
+                return Err(Rejection::LabelName);
             }
             if value.len() > limits.value_bytes {
-                return Err(Refused::LabelValue);
+                return Err(Rejection::LabelValue);
             }
         }
         // Series that are apart are not shown.
@@ -61,11 +61,11 @@ impl Intake {
         &mut self,
         wanted: &FamilyNeeds<'_>,
         labels: &SortedLabels<'_>,
-    ) -> Result<Option<Arc<FamilyEntry>>, Refused> {
+    ) -> Result<Option<Arc<FamilyEntry>>, Rejection> {
         if let Some(entry) = self.table.find(wanted, labels) {
             return Ok(Some(Arc::clone(entry)));
         }
-        self.table.refresh(self.registry.segment()).map_err(|_| Refused::Full)?;
+        self.table.refresh(self.registry.segment()).map_err(|_| Rejection::Full)?;
         Ok(self.table.find(wanted, labels).map(Arc::clone))
     }
 
@@ -77,7 +77,7 @@ impl Intake {
         metric: &Metric<'_>,
         wanted: &FamilyNeeds<'_>,
         labels: &SortedLabels<'_>,
-    ) -> Result<(Arc<FamilyEntry>, bool), Refused> {
+    ) -> Result<(Arc<FamilyEntry>, bool), Rejection> {
         let key = |key: &mut KeyWriter<'_>| labels.write(key);
         if known.is_none() {
             self.check_family_room()?;
@@ -101,12 +101,12 @@ impl Intake {
         metric: &Metric<'_>,
         wanted: &FamilyNeeds<'_>,
         labels: &SortedLabels<'_>,
-    ) -> Result<(Arc<FamilyEntry>, bool), Refused> {
+    ) -> Result<(Arc<FamilyEntry>, bool), Rejection> {
         let registry = self.registry.clone();
         let segment = registry.segment();
         step::reach(step::Step::BeforeLock);
-        let registration = segment.lock_registration().map_err(|_| Refused::Full)?;
-        self.table.refresh(segment).map_err(|_| Refused::Full)?;
+        let registration = segment.lock_registration().map_err(|_| Rejection::Full)?;
+        self.table.refresh(segment).map_err(|_| Rejection::Full)?;
         step::reach(step::Step::Locked);
         let mut entry = self.table.find(wanted, labels).map(Arc::clone);
         let is_shown = wanted.class.role == Role::Shown;
@@ -122,7 +122,7 @@ impl Intake {
             }
             entry = self.table.find(wanted, labels).map(Arc::clone);
         }
-        let entry = entry.ok_or(Refused::Full)?;
+        let entry = entry.ok_or(Rejection::Full)?;
         let key = |key: &mut KeyWriter<'_>| labels.write(key);
         let is_new = make_series(&entry.family, key)?;
         if is_shown {
@@ -137,10 +137,10 @@ impl Intake {
         &mut self,
         entry: &FamilyEntry,
         key: impl Fn(&mut KeyWriter<'_>) + Copy,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let registry = self.registry.clone();
-        let _registration = registry.segment().lock_registration().map_err(|_| Refused::Full)?;
-        self.table.refresh(registry.segment()).map_err(|_| Refused::Full)?;
+        let _registration = registry.segment().lock_registration().map_err(|_| Rejection::Full)?;
+        self.table.refresh(registry.segment()).map_err(|_| Rejection::Full)?;
         let schema = entry.family.schema();
         let kind = entry.kind.snapshot_kind();
         self.table.check_shown(&schema.name, kind, label_names(schema))?;
@@ -149,25 +149,25 @@ impl Intake {
     }
 
     /// Checks that a family may be made.
-    fn check_family_room(&self) -> Result<(), Refused> {
+    fn check_family_room(&self) -> Result<(), Rejection> {
         if self.table.len() as u64 >= self.limits.families {
-            return Err(Refused::Families);
+            return Err(Rejection::Families);
         }
         let families = self.used.sources.families();
         if families.is_some_and(|families| !families.has_room(self.source)) {
-            return Err(Refused::SourceFamilies);
+            return Err(Rejection::SourceFamilies);
         }
         Ok(())
     }
 
     /// Checks that a series may be made. At the limit, hidden series make room for it.
-    fn check_room(&mut self) -> Result<(), Refused> {
+    fn check_room(&mut self) -> Result<(), Rejection> {
         if self.is_full() && !self.make_room() {
-            return Err(Refused::Series);
+            return Err(Rejection::Series);
         }
         let series = self.used.sources.series();
         if series.is_some_and(|series| !series.has_room(self.source)) {
-            return Err(Refused::SourceSeries);
+            return Err(Rejection::SourceSeries);
         }
         Ok(())
     }
@@ -227,18 +227,21 @@ fn is_there(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> bool {
 }
 
 /// Makes a series, unless there is one. Returns whether it is new.
-fn make_series(family: &Family, key: impl Fn(&mut KeyWriter<'_>) + Copy) -> Result<bool, Refused> {
+fn make_series(
+    family: &Family,
+    key: impl Fn(&mut KeyWriter<'_>) + Copy,
+) -> Result<bool, Rejection> {
     let is_new = !is_there(family, key);
     if is_new && !family.make_series(key) {
-        return Err(Refused::Full);
+        return Err(Rejection::Full);
     }
     Ok(is_new)
 }
 
 /// Shows a series, if it was hidden.
-fn show_again(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> Result<(), Refused> {
+fn show_again(family: &Family, key: impl Fn(&mut KeyWriter<'_>)) -> Result<(), Rejection> {
     if family.hidden() > 0 {
-        family.set_shown(key, true).map_err(|_| Refused::Full)?;
+        family.set_shown(key, true).map_err(|_| Rejection::Full)?;
     }
     Ok(())
 }
@@ -300,20 +303,25 @@ mod tests {
     use super::step::{Step, when};
     use super::*;
     use crate::Registry;
-    use crate::intake::{Change, Given, Limits, Mode};
+    use crate::intake::{Change, InputValue, Limits, Mode};
 
-    type Taken = Result<(), Refused>;
+    type TakeResult = Result<(), Rejection>;
 
-    fn take(intake: &mut Intake, name: &str, labels: &[(&str, &str)], given: Given<'_>) -> Taken {
-        intake.take(Metric::new(name), labels, &given, Mode::Set, None)
+    fn take(
+        intake: &mut Intake,
+        name: &str,
+        labels: &[(&str, &str)],
+        input: InputValue<'_>,
+    ) -> TakeResult {
+        intake.take(Metric::new(name), labels, &input, Mode::Set, None)
     }
 
     /// Lets another intake take a value when `one` reaches a step. Returns both results.
     fn interrupt(
         step: Step,
-        one: impl FnOnce(&mut Intake) -> Taken,
-        other: impl FnOnce(&mut Intake) -> Taken + 'static,
-    ) -> (Registry, Taken, Taken) {
+        one: impl FnOnce(&mut Intake) -> TakeResult,
+        other: impl FnOnce(&mut Intake) -> TakeResult + 'static,
+    ) -> (Registry, TakeResult, TakeResult) {
         let registry = Registry::new();
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
         let mut clone = intake.clone();
@@ -325,8 +333,8 @@ mod tests {
         (registry, taken, other)
     }
 
-    const GAUGE: Given<'_> = Given::Gauge(1.0);
-    const COUNTER: Given<'_> = Given::Counter(1.0);
+    const GAUGE: InputValue<'_> = InputValue::Gauge(1.0);
+    const COUNTER: InputValue<'_> = InputValue::Counter(1.0);
 
     #[test]
     fn a_metric_that_another_thread_makes_after_the_search_is_noticed() {
@@ -335,7 +343,7 @@ mod tests {
             |intake| take(intake, "n_total", &[], GAUGE),
             |intake| take(intake, "n_total", &[], COUNTER),
         );
-        assert_eq!((one, other), (Err(Refused::Collision), Ok(())));
+        assert_eq!((one, other), (Err(Rejection::Collision), Ok(())));
         assert_eq!(registry.text().matches("# TYPE").count(), 1);
     }
 
@@ -347,10 +355,10 @@ mod tests {
             |intake| take(intake, "n_total", &[], COUNTER),
         );
         // The lock is held by this very thread, so it is not waited for.
-        assert_eq!((one, other), (Ok(()), Err(Refused::Full)));
+        assert_eq!((one, other), (Ok(()), Err(Rejection::Full)));
         assert_eq!(registry.text().matches("# TYPE").count(), 1);
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
-        assert_eq!(take(&mut intake, "n_total", &[], COUNTER), Err(Refused::Collision));
+        assert_eq!(take(&mut intake, "n_total", &[], COUNTER), Err(Rejection::Collision));
     }
 
     #[test]
@@ -358,18 +366,18 @@ mod tests {
         let registry = Registry::new();
         let intake = Intake::new(&registry, Limits::default()).unwrap();
         let (rounds, barrier) = (if cfg!(miri) { 3 } else { 300 }, Barrier::new(2));
-        let run = |given: Given<'static>| {
+        let run = |input: InputValue<'static>| {
             let (mut intake, barrier) = (intake.clone(), &barrier);
-            move || -> Vec<Taken> {
+            move || -> Vec<TakeResult> {
                 let take = |round| {
                     barrier.wait();
-                    take(&mut intake, &format!("n{round}_total"), &[], given)
+                    take(&mut intake, &format!("n{round}_total"), &[], input)
                 };
                 (0..rounds).map(take).collect()
             }
         };
         let (gauges, counters) = std::thread::scope(|scope| {
-            let [one, other] = [GAUGE, COUNTER].map(|given| scope.spawn(run(given)));
+            let [one, other] = [GAUGE, COUNTER].map(|input| scope.spawn(run(input)));
             (one.join().unwrap(), other.join().unwrap())
         });
         for (gauge, counter) in gauges.iter().zip(&counters) {
@@ -399,16 +407,16 @@ mod tests {
         let mut intake = Intake::new(&registry, Limits::default()).unwrap();
         let grouped = |name| Metric { grouped: true, ..Metric::new(name) };
         let labels = [("job", "a")];
-        let mut set = |name, given| intake.take(grouped(name), &labels, &given, Mode::Set, None);
+        let mut set = |name, input| intake.take(grouped(name), &labels, &input, Mode::Set, None);
         set("n_total", GAUGE).unwrap();
         let mut other = Intake::new(&registry, Limits::default()).unwrap();
         assert_eq!(other.hide_grouped("n_total", &labels).unwrap(), 1);
         take(&mut other, "n_total", &[], COUNTER).unwrap();
-        assert_eq!(set("n_total", GAUGE), Err(Refused::Collision));
+        assert_eq!(set("n_total", GAUGE), Err(Rejection::Collision));
         assert_eq!(registry.text().matches("# TYPE").count(), 1);
         assert_eq!(other.remove("n_total", &[]).unwrap(), 1);
         set("n_total", GAUGE).unwrap();
-        assert_eq!(take(&mut other, "n_total", &[], COUNTER), Err(Refused::Collision));
+        assert_eq!(take(&mut other, "n_total", &[], COUNTER), Err(Rejection::Collision));
         assert_eq!(registry.text().matches("# TYPE n_total gauge").count(), 1);
     }
 

@@ -1,9 +1,10 @@
 //! Metrics from outside: names and labels that are known at run time only.
 //!
-//! An [`Intake`] puts what other programs send into families of a registry: increments
+//! An [`Intake`] puts values from other programs into families of a registry: increments
 //! ([`Intake::take`] with [`Mode::Add`]), totals of sources that restart ([`Mode::Follow`]), values
-//! that replace others ([`Mode::Set`]), and single observations ([`Given::Observation`]). It makes
-//! families and series as they come, within [`Limits`], and refuses the rest with a reason.
+//! that replace others ([`Mode::Set`]), and single observations ([`InputValue::Observation`]). It
+//! makes families and series when they are first needed, within [`Limits`], and rejects the other
+//! values with a reason.
 //!
 //! Each set of label names under a name is a family of its own (see
 //! [`Description::variant`](crate::Description::variant)), found in a table of the intake, so an
@@ -13,16 +14,16 @@
 //!
 //! ```
 //! use quipu::Registry;
-//! use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+//! use quipu::intake::{InputValue, Intake, Limits, Metric, Mode};
 //!
 //! let registry = Registry::new();
 //! let mut intake = Intake::new(&registry, Limits::default())?;
 //! let jobs = Metric::new("jobs_total");
-//! intake.take(jobs, &[("queue", "mail")], &Given::Counter(2.0), Mode::Add, None)?;
+//! intake.take(jobs, &[("queue", "mail")], &InputValue::Counter(2.0), Mode::Add, None)?;
 //! // The source counted 5, restarted, and counted 3.
 //! let seen = Metric::new("seen");
 //! for total in [4.0, 5.0, 0.0, 3.0] {
-//!     intake.take(seen, &[], &Given::Counter(total), Mode::Follow, None)?;
+//!     intake.take(seen, &[], &InputValue::Counter(total), Mode::Follow, None)?;
 //! }
 //! let text = registry.text();
 //! assert!(text.contains("jobs_total{queue=\"mail\"} 2\n") && text.contains("seen 8\n"));
@@ -33,14 +34,14 @@ pub(crate) mod class;
 mod exemplars;
 mod existing;
 mod following;
-mod given;
 mod growth;
 mod handle;
+mod input;
 mod limits;
 mod making;
 mod moment;
 mod put;
-mod refused;
+mod rejection;
 mod senders;
 mod settings;
 mod sources;
@@ -54,12 +55,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use quipu_segment::ForkSafeCell;
 use quipu_segment::series::SeriesCells;
 
-pub use exemplars::GivenExemplar;
-pub use given::{Buckets, Change, Given, Metric, Mode, Order, Shape, Taken};
+pub use exemplars::InputExemplar;
 pub use handle::{FamilyHandle, Spot};
+pub use input::{Buckets, Change, InputValue, Metric, Mode, Order, Shape, StoredSeries};
 pub use limits::{Limits, Usage};
 pub use moment::Moment;
-pub use refused::{Explained, Refused};
+pub use rejection::{Explanation, Rejection};
 
 use crate::error::Error;
 use crate::kind::{AnyKind, Scratch, Times};
@@ -72,8 +73,8 @@ use senders::SentTotal;
 use sources::{SourceHash, Sources};
 use table::{FamilyEntry, FamilyNeeds, SortedLabels, Table};
 
-/// Takes in metrics from outside. Each thread has its own; clones share the registry, the limits,
-/// and what was used of them.
+/// Puts metrics from outside into a registry. Each thread has its own intake; clones share the
+/// registry, the limits and their usage.
 #[derive(Clone)]
 pub struct Intake {
     registry: Registry,
@@ -85,13 +86,13 @@ pub struct Intake {
     settings: Vec<u8>,
     /// The state of the numbers by which fractions of a weight are rounded.
     random: u64,
-    /// Whether it is adding what a source has grown by.
+    /// Whether the intake is adding the growth of a source.
     is_in_step: bool,
     /// The values of senders that were alive at the same time as another one.
     overlaps: u64,
 }
 
-/// What all intakes of a registry have made.
+/// The families and series that all intakes of a registry have made.
 #[derive(Debug, Default)]
 struct IntakeUsage {
     series: AtomicU64,
@@ -100,10 +101,10 @@ struct IntakeUsage {
     unused: AtomicU64,
     /// How often a series was wanted at the limit since there was room.
     without_room: AtomicU64,
-    /// Exemplars that were left out.
+    /// Exemplars that were omitted.
     exemplars: AtomicU64,
     sources: Sources,
-    /// Locked while what a source has grown by is added and its total stored.
+    /// Locked while the growth of a source is added and its total stored.
     step: ForkSafeCell<()>,
 }
 
@@ -135,29 +136,29 @@ impl Intake {
         Ok(intake)
     }
 
-    /// Why the intake has just refused a value, as [`Refused`] says it, with the names that matter:
-    /// the metric that it collides with, or the prefix that is reserved.
-    pub fn explain(&self, refused: Refused) -> Explained<'_> {
-        Explained { intake: self, refused }
+    /// Explains why the intake has just rejected a value: the text of the [`Rejection`] with the
+    /// names that matter, such as the metric that it collides with or the reserved prefix.
+    pub fn explain(&self, rejection: Rejection) -> Explanation<'_> {
+        Explanation { intake: self, rejection }
     }
 
-    /// The registry.
+    /// Returns the registry.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The limits.
+    /// Returns the limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// What has been used of the limits.
+    /// Returns the used part of the limits.
     pub fn usage(&self) -> Usage {
         Usage { families: self.table.len() as u64, ..self.swept_usage() }
     }
 
-    /// What had been used when this intake was made, or when any of its clones [swept](Self::sweep)
-    /// last; its series as of now.
+    /// Returns the usage at the time when this intake was created, or when any of its clones
+    /// [swept](Self::sweep) last. Only the number of series is current.
     pub fn swept_usage(&self) -> Usage {
         let used = &*self.used;
         let [series, families, unused, exemplars] =
@@ -166,8 +167,9 @@ impl Intake {
         Usage { series, families, unused, exemplars }
     }
 
-    /// Names the source of what is taken from now on, such as an address or a job: what it makes
-    /// counts toward the limits on a source, in all clones of the intake together.
+    /// Names the source of the values from now on, such as an address or a job. The families and
+    /// series of the source count toward the limits on a source, in all clones of the intake
+    /// together.
     #[inline]
     pub fn set_source(&mut self, source: &(impl Hash + ?Sized)) {
         self.source = self.used.sources.find(source);
@@ -216,40 +218,41 @@ impl Intake {
     /// zero again.
     ///
     /// # Errors
-    /// [`Refused`]: the value was not taken, and nothing has changed.
+    /// [`Rejection`]: the value was rejected, and nothing has changed.
     pub fn take(
         &mut self,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         mode: Mode,
         start: Option<Timestamp>,
-    ) -> Result<(), Refused> {
-        settings::check(given, mode)?;
-        let rounded = self.rounded(given);
-        let given = rounded.as_ref().unwrap_or(given);
+    ) -> Result<(), Rejection> {
+        settings::check(input, mode)?;
+        let rounded = self.rounded(input);
+        let input = rounded.as_ref().unwrap_or(input);
         let labels = SortedLabels::new(labels, self.limits.labels, metric.grouped)?;
         let times = self.times(&metric, start, mode);
         let has_order =
             metric.order != Order::Arrival && metric.time.is_some() && mode != Mode::Add;
-        if has_order && self.take_in_order(&metric, &labels, (given, mode), times)? {
+        if has_order && self.take_in_order(&metric, &labels, (input, mode), times)? {
             return Ok(());
         }
-        match self.put(&metric, Role::Shown, &labels, given, mode, times)? {
+        match self.put(&metric, Role::Shown, &labels, input, mode, times)? {
             PutResult::Done => Ok(()),
-            PutResult::Locked => Err(Refused::Full),
-            PutResult::Added => self.follow_beside(&metric, &labels, given, times),
-            PutResult::Again => Err(Refused::Duplicate),
-            PutResult::Untimed => self.add_untimed(&metric, &labels, given, times),
+            PutResult::Locked => Err(Rejection::Full),
+            PutResult::Added => self.follow_beside(&metric, &labels, input, times),
+            PutResult::Again => Err(Rejection::Duplicate),
+            PutResult::Untimed => self.add_untimed(&metric, &labels, input, times),
             PutResult::Other(known) => {
                 let (metric, labels, role) = (&metric, &labels, Role::Shown);
-                let sent = SentTotal { metric, role, labels, given, times };
+                let sent = SentTotal { metric, role, labels, input, times };
                 self.take_of_other(&sent, known, |intake, grown| {
                     // Quantiles of several senders cannot be added, so the last ones are shown.
-                    let grown = match (given, grown) {
-                        (Given::Summary { quantiles, .. }, Given::Summary { count, sum, .. }) => {
-                            Given::Summary { quantiles, count: *count, sum: *sum }
-                        }
+                    let grown = match (input, grown) {
+                        (
+                            InputValue::Summary { quantiles, .. },
+                            InputValue::Summary { count, sum, .. },
+                        ) => InputValue::Summary { quantiles, count: *count, sum: *sum },
                         _ => *grown,
                     };
                     intake.add_beside(metric, labels, &grown)
@@ -267,7 +270,8 @@ impl Intake {
         self.remove_from(name, labels, false)
     }
 
-    /// As [`Intake::remove`], but only series that were taken with [`Metric::grouped`].
+    /// Removes only series that were taken with [`Metric::grouped`]; otherwise like
+    /// [`Intake::remove`].
     ///
     /// # Errors
     /// Those of a segment in a file.
@@ -280,7 +284,7 @@ impl Intake {
     ///
     /// # Errors
     /// If the families of the segment are inconsistent.
-    pub fn visit_grouped(&mut self, mut visit: impl FnMut(&Taken<'_>)) -> Result<(), Error> {
+    pub fn visit_grouped(&mut self, mut visit: impl FnMut(&StoredSeries<'_>)) -> Result<(), Error> {
         self.table.refresh(self.registry.segment())?;
         let mut scratch = Scratch::default();
         for entry in self.table.entries() {
@@ -296,7 +300,7 @@ impl Intake {
                 let labels = if class.alone { &[][..] } else { &pairs[..] };
                 if !view.overflow {
                     entry.kind.read(&entry.family, &view.cells, &mut scratch, |value| {
-                        visit(&Taken::new(entry, labels, &value));
+                        visit(&StoredSeries::new(entry, labels, &value));
                     });
                 }
                 true
@@ -315,7 +319,7 @@ impl Intake {
         &mut self,
         name: &str,
         labels: &[(&str, &str)],
-        mut read: impl FnMut(&Taken<'_>),
+        mut read: impl FnMut(&StoredSeries<'_>),
     ) -> Result<u64, Error> {
         self.table.refresh(self.registry.segment())?;
         let mut scratch = Scratch::default();
@@ -330,7 +334,7 @@ impl Intake {
                 }
                 let mut act = |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
                     entry.kind.read(&entry.family, cells, &mut scratch, |value| {
-                        read(&Taken::new(entry, labels, &value));
+                        read(&StoredSeries::new(entry, labels, &value));
                     });
                 };
                 count += u64::from(change(&entry, &sorted, &mut act));
@@ -420,7 +424,7 @@ impl Intake {
         let _ = self.used.series.fetch_update(Ordering::Relaxed, Ordering::Relaxed, subtract);
     }
 
-    /// What the source says of times.
+    /// Returns the times of the source and the sample, as far as the mode uses them.
     fn times(&self, metric: &Metric<'_>, start: Option<Timestamp>, mode: Mode) -> Times {
         let by_start = metric.streams && !metric.grouped;
         let is_used = match mode {
@@ -440,13 +444,13 @@ impl Intake {
         metric: &Metric<'_>,
         role: Role,
         labels: &SortedLabels<'_>,
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         mode: Mode,
         times: Times,
-    ) -> Result<PutResult, Refused> {
+    ) -> Result<PutResult, Rejection> {
         let mut done = PutResult::Done;
-        self.with_cells(metric, role, labels, (given, mode), |entry, cells| {
-            done = put::put(entry, cells, given, mode, times);
+        self.with_cells(metric, role, labels, (input, mode), |entry, cells| {
+            done = put::put(entry, cells, input, mode, times);
         })?;
         Ok(done)
     }
@@ -457,14 +461,15 @@ impl Intake {
         metric: &Metric<'_>,
         role: Role,
         labels: &SortedLabels<'_>,
-        (given, mode): (&Given<'_>, Mode),
+        (input, mode): (&InputValue<'_>, Mode),
         act: impl FnMut(&FamilyEntry, &SeriesCells<'_>),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let mut settings = std::mem::take(&mut self.settings);
-        let updated = settings::of_given(metric, given, mode, &mut settings).and_then(|wanted| {
-            let wanted = FamilyNeeds { class: Class { role, ..wanted.class }, ..wanted };
-            self.update(metric, &wanted, labels, act)
-        });
+        let updated =
+            settings::family_needs(metric, input, mode, &mut settings).and_then(|wanted| {
+                let wanted = FamilyNeeds { class: Class { role, ..wanted.class }, ..wanted };
+                self.update(metric, &wanted, labels, act)
+            });
         self.settings = settings;
         updated
     }
@@ -476,7 +481,7 @@ impl Intake {
         wanted: &FamilyNeeds<'_>,
         labels: &SortedLabels<'_>,
         mut act: impl FnMut(&FamilyEntry, &SeriesCells<'_>),
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         if let Some(entry) = self.table.find(wanted, labels)
             && !entry.is_dormant()
             && change(entry, labels, &mut act)
@@ -492,7 +497,7 @@ impl Intake {
         if let Some(own) = names::label_of_samples(wanted.shown)
             && labels.iter().any(|(name, _)| name == own)
         {
-            return Err(Refused::LabelName);
+            return Err(Rejection::LabelName);
         }
         let known = self.family(wanted, labels)?;
         if let Some(entry) = &known {
@@ -505,7 +510,7 @@ impl Intake {
         }
         let (entry, is_new) = self.make(known, metric, wanted, labels)?;
         if !change(&entry, labels, &mut act) {
-            return Err(Refused::Full);
+            return Err(Rejection::Full);
         }
         if !is_new {
             return Ok(());
@@ -576,11 +581,11 @@ impl Intake {
         self.used.unused.store(unused, Ordering::Relaxed);
     }
 
-    /// An observation whose weight is a whole number. `None` for other values.
+    /// Returns an observation with its weight rounded to a whole number; `None` for other values.
     #[inline]
-    fn rounded(&mut self, given: &Given<'_>) -> Option<Given<'static>> {
-        let Given::Observation { value, weight } = *given else { return None };
-        Some(Given::Observation { value, weight: self.whole(weight) as f64 })
+    fn rounded(&mut self, input: &InputValue<'_>) -> Option<InputValue<'static>> {
+        let InputValue::Observation { value, weight } = *input else { return None };
+        Some(InputValue::Observation { value, weight: self.whole(weight) as f64 })
     }
 
     /// Rounds a weight to a whole number, up as often as its fraction says.
@@ -622,10 +627,10 @@ fn change(
 
 /// Shows a series of a group again, if it was hidden.
 #[inline]
-fn show(entry: &FamilyEntry, labels: &SortedLabels<'_>) -> Result<(), Refused> {
+fn show(entry: &FamilyEntry, labels: &SortedLabels<'_>) -> Result<(), Rejection> {
     if entry.family.hidden() == 0 || !Class::from_schema(entry.family.schema()).grouped {
         return Ok(());
     }
     let shown = entry.family.set_shown(|key| labels.write(key), true);
-    shown.map_or(Err(Refused::Full), |_| Ok(()))
+    shown.map_or(Err(Rejection::Full), |_| Ok(()))
 }

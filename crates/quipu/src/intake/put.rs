@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use quipu_segment::series::SeriesCells;
 
-use super::given::{Given, Mode};
+use super::input::{InputValue, Mode};
 use super::table::FamilyEntry;
 use crate::kind::{
     AnyKind, FollowResult, GAUGE_VALUE, Growth, MixedCounter, NativeGrowth, Relay, RelayCounter,
@@ -33,7 +33,7 @@ pub(super) enum PutResult {
 pub(super) fn put(
     entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
-    given: &Given<'_>,
+    input: &InputValue<'_>,
     mode: Mode,
     times: Times,
 ) -> PutResult {
@@ -44,11 +44,11 @@ pub(super) fn put(
             return PutResult::Again;
         }
     }
-    if let Some(relay) = relay(entry, cells, given) {
-        if let Given::Summary { quantiles, .. } = given {
+    if let Some(relay) = relay(entry, cells, input) {
+        if let InputValue::Summary { quantiles, .. } = input {
             RelaySummary::put_quantiles(cells, quantiles);
         }
-        let value = |i| value(given, i);
+        let value = |i| value(input, i);
         return done(match mode {
             Mode::Follow => match relay.follow(segment, times, value) {
                 FollowResult::Done => true,
@@ -61,21 +61,24 @@ pub(super) fn put(
             Mode::Add => relay.add_beside(segment, value),
         });
     }
-    match (&entry.kind, given) {
-        (AnyKind::MixedCounter(_), Given::Counter(_))
-        | (AnyKind::Histogram(_), Given::Histogram { .. })
+    match (&entry.kind, input) {
+        (AnyKind::MixedCounter(_), InputValue::Counter(_))
+        | (AnyKind::Histogram(_), InputValue::Histogram { .. })
             if mode != Mode::Add =>
         {
             return PutResult::Added;
         }
-        (AnyKind::MixedCounter(_), Given::Counter(n)) => MixedCounter::add_to(*cells, *n),
-        (AnyKind::Gauge(_) | AnyKind::Unknown(_), Given::Gauge(n) | Given::Unknown(n)) => {
+        (AnyKind::MixedCounter(_), InputValue::Counter(n)) => MixedCounter::add_to(*cells, *n),
+        (
+            AnyKind::Gauge(_) | AnyKind::Unknown(_),
+            InputValue::Gauge(n) | InputValue::Unknown(n),
+        ) => {
             put_gauge(entry, cells, *n, mode, times.sample);
         }
-        (AnyKind::Histogram(layout), Given::Histogram { buckets, sum }) => {
+        (AnyKind::Histogram(layout), InputValue::Histogram { buckets, sum }) => {
             layout.add_classic(cells, buckets, *sum);
         }
-        (AnyKind::Histogram(layout), Given::Native { buckets, sum }) => match mode {
+        (AnyKind::Histogram(layout), InputValue::Native { buckets, sum }) => match mode {
             Mode::Add => layout.add_native(&entry.family, cells, buckets, *sum),
             mode => {
                 // Two threads that follow one source would both add what is missing.
@@ -93,14 +96,14 @@ pub(super) fn put(
             }
         },
         // The weight is a whole number: see `Intake::rounded`.
-        (AnyKind::Histogram(layout), Given::Observation { value, weight }) => {
+        (AnyKind::Histogram(layout), InputValue::Observation { value, weight }) => {
             layout.observe_many(&entry.family, cells, *value, *weight as u64);
         }
-        (AnyKind::Summary(layout), Given::Observation { value, weight }) => {
+        (AnyKind::Summary(layout), InputValue::Observation { value, weight }) => {
             layout.observe_many(&entry.family, cells, *value, *weight as u64);
         }
         // Others send totals of the same buckets.
-        (AnyKind::RelayHistogram(kind), Given::Observation { value, weight }) => {
+        (AnyKind::RelayHistogram(kind), InputValue::Observation { value, weight }) => {
             return done(kind.observe_many(segment, cells, *value, *weight as u64));
         }
         // `settings` chose the kind for the value.
@@ -147,12 +150,12 @@ pub(super) fn sample_time<'c>(
 pub(super) fn growth(
     entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
-    given: &Given<'_>,
+    input: &InputValue<'_>,
     times: Times,
 ) -> (Growth, Vec<f64>) {
-    let Some(relay) = relay(entry, cells, given) else { return (Growth::Late, Vec::new()) };
+    let Some(relay) = relay(entry, cells, input) else { return (Growth::Late, Vec::new()) };
     let mut by = Vec::new();
-    let known = relay.growth(entry.family.segment(), times, |i| value(given, i), |n| by.push(n));
+    let known = relay.growth(entry.family.segment(), times, |i| value(input, i), |n| by.push(n));
     (known, by)
 }
 
@@ -161,32 +164,32 @@ pub(super) fn growth(
 pub(super) fn native_growth(
     entry: &FamilyEntry,
     cells: &SeriesCells<'_>,
-    given: &Native<'_>,
+    input: &Native<'_>,
     most: u64,
     is_restarted: bool,
 ) -> Option<NativeGrowth> {
     let AnyKind::Histogram(layout) = &entry.kind else { return None };
-    layout.native_growth(&entry.family, cells, given, most, is_restarted)
+    layout.native_growth(&entry.family, cells, input, most, is_restarted)
 }
 
-/// Calls `act` with the increment that has these values, and the bounds of `given`.
+/// Calls `act` with the increment that has these values, and the bounds of `input`.
 pub(super) fn with_increment<R>(
-    given: &Given<'_>,
+    input: &InputValue<'_>,
     by: &[f64],
-    act: impl FnOnce(&Given<'_>) -> R,
+    act: impl FnOnce(&InputValue<'_>) -> R,
 ) -> R {
     let value = |i: usize| by.get(i).copied().unwrap_or(0.0);
-    match given {
-        Given::Histogram { buckets, .. } => {
+    match input {
+        InputValue::Histogram { buckets, .. } => {
             let counts = buckets.iter().enumerate().map(|(i, (bound, _))| (*bound, value(i)));
             let counts: Vec<(f64, f64)> = counts.collect();
-            act(&Given::Histogram { buckets: &counts, sum: value(buckets.len()) })
+            act(&InputValue::Histogram { buckets: &counts, sum: value(buckets.len()) })
         }
-        Given::Summary { .. } => {
+        InputValue::Summary { .. } => {
             // Quantiles of several sources have no sum.
-            act(&Given::Summary { quantiles: &[], count: value(0), sum: value(1) })
+            act(&InputValue::Summary { quantiles: &[], count: value(0), sum: value(1) })
         }
-        _ => act(&Given::Counter(value(0))),
+        _ => act(&InputValue::Counter(value(0))),
     }
 }
 
@@ -194,24 +197,24 @@ pub(super) fn with_increment<R>(
 pub(super) fn relay<'c>(
     entry: &FamilyEntry,
     cells: &SeriesCells<'c>,
-    given: &Given<'_>,
+    input: &InputValue<'_>,
 ) -> Option<Relay<'c>> {
-    match (&entry.kind, given) {
-        (AnyKind::RelayCounter(_), Given::Counter(_)) => Some(RelayCounter::relay(*cells)),
-        (AnyKind::RelayHistogram(_), Given::Histogram { buckets, .. }) => {
+    match (&entry.kind, input) {
+        (AnyKind::RelayCounter(_), InputValue::Counter(_)) => Some(RelayCounter::relay(*cells)),
+        (AnyKind::RelayHistogram(_), InputValue::Histogram { buckets, .. }) => {
             Some(RelayHistogram::relay(*cells, buckets.len().saturating_sub(1)))
         }
-        (AnyKind::RelaySummary(_), Given::Summary { .. }) => Some(RelaySummary::relay(*cells)),
+        (AnyKind::RelaySummary(_), InputValue::Summary { .. }) => Some(RelaySummary::relay(*cells)),
         _ => None,
     }
 }
 
 /// A value of a relayed series, by its number.
-pub(super) fn value(given: &Given<'_>, i: usize) -> f64 {
-    match given {
-        Given::Counter(total) => *total,
-        Given::Histogram { buckets, sum } => buckets.get(i).map_or(*sum, |(_, count)| *count),
-        Given::Summary { count, sum, .. } => {
+pub(super) fn value(input: &InputValue<'_>, i: usize) -> f64 {
+    match input {
+        InputValue::Counter(total) => *total,
+        InputValue::Histogram { buckets, sum } => buckets.get(i).map_or(*sum, |(_, count)| *count),
+        InputValue::Summary { count, sum, .. } => {
             if i == 0 {
                 *count
             } else {

@@ -24,10 +24,10 @@ use std::time::Duration;
 use quipu_segment::series::SeriesCells;
 
 use super::class::Role;
-use super::given::{Given, Metric, Mode};
+use super::input::{InputValue, Metric, Mode};
 use super::put::{self, PutResult, relay};
 use super::table::{FamilyEntry, FamilyNeeds, SortedLabels};
-use super::{Intake, Refused, change, settings};
+use super::{Intake, Rejection, change, settings};
 use crate::kind::{LastTotal, Times};
 
 /// The label that tells places apart.
@@ -53,7 +53,7 @@ pub(super) struct SentTotal<'a> {
     /// The role of the series that is followed.
     pub(super) role: Role,
     pub(super) labels: &'a SortedLabels<'a>,
-    pub(super) given: &'a Given<'a>,
+    pub(super) input: &'a InputValue<'a>,
     pub(super) times: Times,
 }
 
@@ -81,7 +81,7 @@ impl Intake {
     ///
     /// ```
     /// use quipu::Registry;
-    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+    /// use quipu::intake::{InputValue, Intake, Limits, Metric, Mode, Rejection};
     /// use quipu::snapshot::Timestamp;
     ///
     /// let registry = Registry::new();
@@ -89,23 +89,23 @@ impl Intake {
     /// let hits = Metric { time: Some(Timestamp(1000)), ..Metric::new("hits") };
     /// let mut add = || {
     ///     intake.add_once(hits, &[("host", "a")], |intake| {
-    ///         intake.take(Metric::new("hits"), &[], &Given::Counter(5.0), Mode::Add, None)
+    ///         intake.take(Metric::new("hits"), &[], &InputValue::Counter(5.0), Mode::Add, None)
     ///     })
     /// };
-    /// assert_eq!((add(), add()), (Ok(()), Err(Refused::Duplicate)));
+    /// assert_eq!((add(), add()), (Ok(()), Err(Rejection::Duplicate)));
     /// assert!(registry.text().contains("hits 5\n"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Refused::Duplicate`], and the error of `give`, after which the increment may be sent
+    /// [`Rejection::Duplicate`], and the error of `give`, after which the increment may be sent
     /// again.
     pub fn add_once(
         &mut self,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        give: impl FnOnce(&mut Self) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        give: impl FnOnce(&mut Self) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
         let metric = Metric { streams: true, ..metric };
         let times = self.times(&metric, None, Mode::Add);
         // The labels that are too many may be dropped where it is added.
@@ -120,13 +120,13 @@ impl Intake {
         &mut self,
         metric: &Metric<'_>,
         labels: &SortedLabels<'_>,
-        given: &Given<'_>,
+        input: &InputValue<'_>,
         times: Times,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         self.give_once(metric, labels, times, |intake| {
-            match intake.put(metric, Role::Shown, labels, given, Mode::Add, Times::UNKNOWN)? {
+            match intake.put(metric, Role::Shown, labels, input, Mode::Add, Times::UNKNOWN)? {
                 PutResult::Done => Ok(()),
-                _ => Err(Refused::Full),
+                _ => Err(Rejection::Full),
             }
         })
     }
@@ -136,13 +136,13 @@ impl Intake {
         metric: &Metric<'_>,
         labels: &SortedLabels<'_>,
         times: Times,
-        give: impl FnOnce(&mut Self) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        give: impl FnOnce(&mut Self) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
         if times.sample.is_none() {
             return give(self);
         }
         // A total that never grows has the time of its last sample.
-        let zero = Given::Counter(0.0);
+        let zero = InputValue::Counter(0.0);
         let times = Times { start: 0, by_start: false, ..times };
         let hidden = Metric { expiry: Some(KEPT_TIME), ..of_place(metric) };
         let mut give = Some(give);
@@ -152,8 +152,8 @@ impl Intake {
             })
         });
         match (give, kept) {
-            (None, given) => given,
-            (Some(_), Ok(())) => Err(Refused::Duplicate),
+            (None, input) => input,
+            (Some(_), Ok(())) => Err(Rejection::Duplicate),
             // It is better to count an increment twice than to lose it.
             (Some(give), Err(_)) => give(self),
         }
@@ -165,16 +165,16 @@ impl Intake {
         &mut self,
         sent: &SentTotal<'_>,
         known: u64,
-        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
+        give: impl FnOnce(&mut Self, &InputValue<'_>) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
         self.in_step(|intake| {
             let known = if sent.role == Role::Shown {
                 // Another thread may have begun to follow this sender before the step.
-                let SentTotal { metric, role, labels, given, times } = *sent;
-                match intake.put(metric, role, labels, given, Mode::Follow, times)? {
+                let SentTotal { metric, role, labels, input, times } = *sent;
+                match intake.put(metric, role, labels, input, Mode::Follow, times)? {
                     PutResult::Done => return Ok(()),
                     PutResult::Other(known) => known,
-                    _ => return Err(Refused::Full),
+                    _ => return Err(Rejection::Full),
                 }
             } else {
                 known
@@ -192,13 +192,13 @@ impl Intake {
         &mut self,
         sent: &SentTotal<'_>,
         known: u64,
-        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
-        let SentTotal { metric, role, labels, given, times } = *sent;
+        give: impl FnOnce(&mut Self, &InputValue<'_>) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
+        let SentTotal { metric, role, labels, input, times } = *sent;
         let (place, is_new) = match self.place_of(sent, times.start) {
             Place::Own(place) => (place, false),
             Place::Free(place) => (place, true),
-            Place::None => return Err(Refused::Senders),
+            Place::None => return Err(Rejection::Senders),
         };
         let alone = Times { by_start: false, ..times };
         in_place(labels, (PLACE, &place_name(role, place)), |labels| {
@@ -207,7 +207,7 @@ impl Intake {
                 let none = LastTotal { start: times.start, time: 0, values: Vec::new() };
                 self.store_in_place(sent, labels, &none)?;
             }
-            self.follow_apart(&of_place(metric), Role::Apart, labels, given, alone, give)
+            self.follow_apart(&of_place(metric), Role::Apart, labels, input, alone, give)
         })?;
         // A sample from before the start of the followed sender arrives late: its sender may be
         // gone.
@@ -219,23 +219,23 @@ impl Intake {
     fn change_sender(
         &mut self,
         sent: &SentTotal<'_>,
-        give: impl FnOnce(&mut Self, &Given<'_>) -> Result<(), Refused>,
-    ) -> Result<(), Refused> {
-        let SentTotal { metric, role, labels, given, times } = *sent;
+        give: impl FnOnce(&mut Self, &InputValue<'_>) -> Result<(), Rejection>,
+    ) -> Result<(), Rejection> {
+        let SentTotal { metric, role, labels, input, times } = *sent;
         let hidden = Metric { help: "", ..*metric };
         let metric = if role == Role::Shown { metric } else { &hidden };
-        let value = (given, Mode::Follow);
+        let value = (input, Mode::Follow);
         let mut before = None;
         self.with_cells(metric, role, labels, value, |entry, cells| {
-            before = relay(entry, cells, given).map(|relay| relay.last_total());
+            before = relay(entry, cells, input).map(|relay| relay.last_total());
         })?;
-        let before = before.ok_or(Refused::Full)?;
+        let before = before.ok_or(Rejection::Full)?;
         // Then the sender will hardly come back.
         let has_ended = before.time <= times.start;
         let place = match self.place_of(sent, before.start) {
             Place::Own(place) | Place::Free(place) => Some(place),
             Place::None if has_ended => None,
-            Place::None => return Err(Refused::Senders),
+            Place::None => return Err(Rejection::Senders),
         };
         // Before the turn ends, because the sender stays followed if this fails, and because its
         // next total would count in full if this process died with the total in no place.
@@ -246,15 +246,15 @@ impl Intake {
             }
         }
         if role != Role::Shown {
-            let values: Vec<f64> = (0..before.values.len()).map(|i| put::value(given, i)).collect();
-            put::with_increment(given, &values, |grown| give(self, grown))?;
+            let values: Vec<f64> = (0..before.values.len()).map(|i| put::value(input, i)).collect();
+            put::with_increment(input, &values, |grown| give(self, grown))?;
         }
         let mut last = None;
         self.with_cells(metric, role, labels, value, |entry, cells| {
             let segment = entry.family.segment();
-            last = relay(entry, cells, given).and_then(|relay| relay.end_turn(segment));
+            last = relay(entry, cells, input).and_then(|relay| relay.end_turn(segment));
         })?;
-        let last = last.ok_or(Refused::Full)?;
+        let last = last.ok_or(Rejection::Full)?;
         // Another thread may have stored a later total in the meantime.
         if let Some(place) = place
             && last != before
@@ -266,11 +266,11 @@ impl Intake {
         }
         let mut is_begun = false;
         self.with_cells(metric, role, labels, value, |entry, cells| {
-            let Some(relay) = relay(entry, cells, given) else { return };
-            let value = |i| put::value(given, i);
+            let Some(relay) = relay(entry, cells, input) else { return };
+            let value = |i| put::value(input, i);
             is_begun = relay.begin_turn(entry.family.segment(), &last, times, value);
         })?;
-        if is_begun { Ok(()) } else { Err(Refused::Full) }
+        if is_begun { Ok(()) } else { Err(Rejection::Full) }
     }
 
     /// The place of the sender with that start.
@@ -295,7 +295,7 @@ impl Intake {
     /// The start of the sender that has a place, and the time of its last sample. `None` if no
     /// sender ever had the place.
     fn in_that_place(&mut self, sent: &SentTotal<'_>, place: usize) -> Option<[u64; 2]> {
-        let SentTotal { metric, role, labels, given, .. } = *sent;
+        let SentTotal { metric, role, labels, input, .. } = *sent;
         let registry = self.registry.clone();
         // Another thread may have made the first place of this series.
         self.table.refresh(registry.segment()).ok()?;
@@ -303,11 +303,11 @@ impl Intake {
         let metric = of_place(metric);
         let mut found = None;
         let _ = in_place(labels, (PLACE, &place_name(role, place)), |labels| {
-            let wanted = settings::of_given(&metric, given, Mode::Follow, &mut settings)?;
+            let wanted = settings::family_needs(&metric, input, Mode::Follow, &mut settings)?;
             let class = super::class::Class { role: Role::Apart, ..wanted.class };
             if let Some(entry) = self.table.find(&FamilyNeeds { class, ..wanted }, labels) {
                 change(entry, labels, &mut |entry: &FamilyEntry, cells: &SeriesCells<'_>| {
-                    found = relay(entry, cells, given).map(|relay| relay.turn());
+                    found = relay(entry, cells, input).map(|relay| relay.turn());
                 });
             }
             Ok(())
@@ -322,7 +322,7 @@ impl Intake {
         sent: &SentTotal<'_>,
         place: usize,
         last: &LastTotal,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         in_place(sent.labels, (PLACE, &place_name(sent.role, place)), |labels| {
             self.store_in_place(sent, labels, last)
         })
@@ -334,10 +334,10 @@ impl Intake {
         sent: &SentTotal<'_>,
         labels: &SortedLabels<'_>,
         total: &LastTotal,
-    ) -> Result<(), Refused> {
-        let value = (sent.given, Mode::Follow);
+    ) -> Result<(), Rejection> {
+        let value = (sent.input, Mode::Follow);
         self.with_cells(&of_place(sent.metric), Role::Apart, labels, value, |entry, cells| {
-            if let Some(relay) = relay(entry, cells, sent.given) {
+            if let Some(relay) = relay(entry, cells, sent.input) {
                 relay.replace(total);
             }
         })
@@ -387,8 +387,8 @@ fn place_name(role: Role, place: usize) -> String {
 fn in_place<R>(
     labels: &SortedLabels<'_>,
     place: (&str, &str),
-    act: impl FnOnce(&SortedLabels<'_>) -> Result<R, Refused>,
-) -> Result<R, Refused> {
+    act: impl FnOnce(&SortedLabels<'_>) -> Result<R, Rejection>,
+) -> Result<R, Rejection> {
     let labels: Vec<(&str, &str)> = labels.iter().chain([place]).collect();
     act(&SortedLabels::new(&labels, super::table::MAX_LABELS, false)?)
 }
@@ -411,15 +411,15 @@ mod tests {
         let metric =
             |time| Metric { streams: true, time: Some(Timestamp(time)), ..Metric::new("c_total") };
         for (total, start, time) in [(5.0, 100, 150), (2.0, 200, 250)] {
-            let given = Given::Counter(total);
+            let input = InputValue::Counter(total);
             let start = Some(Timestamp(start));
-            intake.take(metric(time), &[], &given, Mode::Follow, start).unwrap();
+            intake.take(metric(time), &[], &input, Mode::Follow, start).unwrap();
         }
-        let (metric, given) = (metric(260), Given::Counter(3.0));
+        let (metric, input) = (metric(260), InputValue::Counter(3.0));
         let times = intake.times(&metric, Some(Timestamp(200)), Mode::Follow);
-        let (metric, role, labels, given) = (&metric, Role::Shown, &labels, &given);
-        let sent = SentTotal { metric, role, labels, given, times };
-        intake.take_of_other(&sent, 100, |_, _| Err(Refused::Value)).unwrap();
+        let (metric, role, labels, input) = (&metric, Role::Shown, &labels, &input);
+        let sent = SentTotal { metric, role, labels, input, times };
+        intake.take_of_other(&sent, 100, |_, _| Err(Rejection::Value)).unwrap();
         assert!(registry.text().contains("c_total 8\n"), "{}", registry.text());
     }
 
@@ -433,8 +433,8 @@ mod tests {
             |time| Metric { streams: true, time: Some(Timestamp(time)), ..Metric::new("c_total") };
         intake.add_once(metric(100), &[], |_| Ok(())).unwrap();
         for (total, start) in [(5.0, 100), (2.0, 200)] {
-            let (given, start) = (Given::Counter(total), Some(Timestamp(start)));
-            intake.take(metric(300), &[], &given, Mode::Follow, start).unwrap();
+            let (input, start) = (InputValue::Counter(total), Some(Timestamp(start)));
+            intake.take(metric(300), &[], &input, Mode::Follow, start).unwrap();
         }
         let entries = intake.table.entries().iter().filter(|entry| entry.has_places());
         let kept: Vec<_> = entries.map(|entry| entry.family.schema().idle).collect();

@@ -1,8 +1,8 @@
 //! What the family of a value must be: its kind, its cells, and the settings that its record has.
 
 use super::class::Class;
-use super::given::{Given, Metric, Mode, Shape};
-use super::refused::Refused;
+use super::input::{InputValue, Metric, Mode, Shape};
+use super::rejection::Rejection;
 use super::table::FamilyNeeds;
 use crate::description::DEFAULT_ZERO_THRESHOLD;
 use crate::kind::{
@@ -15,7 +15,7 @@ use crate::snapshot::{Kind, Native};
 /// The most buckets of a native histogram from outside: that of the library.
 const NATIVE_BUCKETS: u16 = 384;
 /// The most exponential buckets that one value may bring.
-const GIVEN_BUCKETS: usize = 4096;
+const INPUT_BUCKETS: usize = 4096;
 /// The most cells of a series.
 const MAX_CELLS: usize = quipu_segment::series::MAX_CELLS as usize;
 const GAUGE_CELLS: u16 = GAUGE_TIME as u16 + 1;
@@ -23,25 +23,25 @@ const GAUGE_FLOATS: u64 = 1 << GAUGE_VALUE;
 /// A relayed series has no sums that lanes could hold, so none of its cells counts as a float.
 const RELAY_FLOATS: u64 = 0;
 
-/// Finds out what the family of a complete value must be. Writes the settings into `settings`.
-pub(super) fn of_given<'a>(
+/// Returns the needs of the family of a complete value. Writes the settings into `settings`.
+pub(super) fn family_needs<'a>(
     metric: &Metric<'a>,
-    given: &Given<'_>,
+    input: &InputValue<'_>,
     mode: Mode,
     settings: &'a mut Vec<u8>,
-) -> Result<FamilyNeeds<'a>, Refused> {
+) -> Result<FamilyNeeds<'a>, Rejection> {
     settings.clear();
     // In groups, one series is added to and another of the same family is replaced.
     let adds = mode == Mode::Add && !metric.grouped;
-    let (kind, cells, floats) = match given {
-        Given::Observation { .. } => return of_shape(metric, settings),
-        Given::Counter(_) if adds => {
+    let (kind, cells, floats) = match input {
+        InputValue::Observation { .. } => return of_shape(metric, settings),
+        InputValue::Counter(_) if adds => {
             (MixedCounter::NUMBER, MixedCounter::EXEMPLAR, MixedCounter::FLOATS)
         }
-        Given::Counter(_) => (RelayCounter::NUMBER, RelayCounter::EXEMPLAR, RELAY_FLOATS),
-        Given::Gauge(_) => (GaugeKind::NUMBER, GAUGE_CELLS.into(), GAUGE_FLOATS),
-        Given::Unknown(_) => (UnknownKind::NUMBER, GAUGE_CELLS.into(), GAUGE_FLOATS),
-        Given::Histogram { buckets, .. } => {
+        InputValue::Counter(_) => (RelayCounter::NUMBER, RelayCounter::EXEMPLAR, RELAY_FLOATS),
+        InputValue::Gauge(_) => (GaugeKind::NUMBER, GAUGE_CELLS.into(), GAUGE_FLOATS),
+        InputValue::Unknown(_) => (UnknownKind::NUMBER, GAUGE_CELLS.into(), GAUGE_FLOATS),
+        InputValue::Histogram { buckets, .. } => {
             let bounds = buckets.split_last().map_or(&[][..], |(_, bounds)| bounds);
             let bounds = bounds.iter().map(|(bound, _)| *bound);
             let count = buckets.len().saturating_sub(1);
@@ -53,13 +53,13 @@ pub(super) fn of_given<'a>(
                 (RelayHistogram::NUMBER, RelayHistogram::exemplars(count), RELAY_FLOATS)
             }
         }
-        Given::Native { buckets, .. } => {
+        InputValue::Native { buckets, .. } => {
             // Sources change their schemas: the tables of one series may be of several.
             let shape = (FINEST, NATIVE_BUCKETS, buckets.zero_threshold);
             put_histogram(Some(shape), [].into_iter(), settings);
             (HistogramLayout::NUMBER, NATIVE_CELLS, HistogramLayout::FLOATS)
         }
-        Given::Summary { quantiles, .. } => {
+        InputValue::Summary { quantiles, .. } => {
             put_numbers(quantiles.iter().map(|(quantile, _)| *quantile), settings);
             let cells = Relay::cells(RelaySummary::VALUES) + quantiles.len();
             (RelaySummary::NUMBER, cells, RELAY_FLOATS)
@@ -68,12 +68,12 @@ pub(super) fn of_given<'a>(
     wanted(metric, kind, cells, floats, (adds, settings))
 }
 
-/// As [`of_given`], for single observations.
+/// As [`family_needs`], for single observations.
 fn of_shape<'a>(
     metric: &Metric<'a>,
     settings: &'a mut Vec<u8>,
-) -> Result<FamilyNeeds<'a>, Refused> {
-    let (kind, cells, floats) = match metric.shape.ok_or(Refused::Buckets)? {
+) -> Result<FamilyNeeds<'a>, Rejection> {
+    let (kind, cells, floats) = match metric.shape.ok_or(Rejection::Buckets)? {
         Shape::Classic(bounds) => {
             check_ascending(bounds.iter().copied(), MAX_BOUNDS)?;
             // The library adds the last one.
@@ -84,7 +84,7 @@ fn of_shape<'a>(
         }
         Shape::Native(schema, most) => {
             if !SCHEMAS.contains(schema) || !(8..=NATIVE_BUCKETS).contains(most) {
-                return Err(Refused::Buckets);
+                return Err(Rejection::Buckets);
             }
             let shape = (*schema, *most, DEFAULT_ZERO_THRESHOLD);
             put_histogram(Some(shape), [].into_iter(), settings);
@@ -108,7 +108,7 @@ fn wanted<'a>(
     cells: usize,
     floats: u64,
     (adds, settings): (bool, &'a mut Vec<u8>),
-) -> Result<FamilyNeeds<'a>, Refused> {
+) -> Result<FamilyNeeds<'a>, Rejection> {
     let has_no_exemplars = [SummaryLayout::NUMBER, RelaySummary::NUMBER].contains(&kind);
     let keeps_exemplars = metric.exemplars && !has_no_exemplars;
     // A native histogram may be followed; the others keep the time of the last increment.
@@ -123,7 +123,7 @@ fn wanted<'a>(
     }
     let cells = cells + usize::from(keeps_exemplars) + usize::from(keeps_time);
     if cells > MAX_CELLS {
-        return Err(Refused::Buckets);
+        return Err(Rejection::Buckets);
     }
     let is_counter = kind == MixedCounter::NUMBER || kind == RelayCounter::NUMBER;
     let class = Class { bare: is_counter, grouped: metric.grouped, ..Class::default() };
@@ -217,40 +217,42 @@ fn put_numbers(numbers: impl Iterator<Item = f64>, settings: &mut Vec<u8>) {
 }
 
 /// Checks a value before anything is changed for it.
-pub(super) fn check(given: &Given<'_>, mode: Mode) -> Result<(), Refused> {
+pub(super) fn check(input: &InputValue<'_>, mode: Mode) -> Result<(), Rejection> {
     let is_count = |count: f64| count >= 0.0 && count.is_finite();
     let adds_nan = |sum: f64| mode == Mode::Add && sum.is_nan();
-    match given {
-        Given::Counter(total) if !is_count(*total) => Err(Refused::Value),
-        Given::Gauge(change) | Given::Unknown(change) if mode == Mode::Add && change.is_nan() => {
-            Err(Refused::Value)
+    match input {
+        InputValue::Counter(total) if !is_count(*total) => Err(Rejection::Value),
+        InputValue::Gauge(change) | InputValue::Unknown(change)
+            if mode == Mode::Add && change.is_nan() =>
+        {
+            Err(Rejection::Value)
         }
-        Given::Counter(_) | Given::Gauge(_) | Given::Unknown(_) => Ok(()),
-        Given::Histogram { buckets, sum } => {
+        InputValue::Counter(_) | InputValue::Gauge(_) | InputValue::Unknown(_) => Ok(()),
+        InputValue::Histogram { buckets, sum } => {
             if !buckets.iter().all(|(_, count)| is_count(*count)) || adds_nan(*sum) {
-                return Err(Refused::Value);
+                return Err(Rejection::Value);
             }
             if buckets.last().is_none_or(|(bound, _)| *bound != f64::INFINITY) {
-                return Err(Refused::Buckets);
+                return Err(Rejection::Buckets);
             }
             check_ascending(buckets.iter().map(|(bound, _)| *bound), MAX_BOUNDS + 1)
         }
-        Given::Observation { value, weight } => {
+        InputValue::Observation { value, weight } => {
             let is_good = !value.is_nan() && (0.0..=MAX_WEIGHT).contains(weight);
-            if is_good { Ok(()) } else { Err(Refused::Value) }
+            if is_good { Ok(()) } else { Err(Rejection::Value) }
         }
-        Given::Native { sum, .. } if adds_nan(*sum) => Err(Refused::Value),
-        Given::Native { buckets, .. } => check_native(buckets),
-        Given::Summary { quantiles, count, sum } => {
+        InputValue::Native { sum, .. } if adds_nan(*sum) => Err(Rejection::Value),
+        InputValue::Native { buckets, .. } => check_native(buckets),
+        InputValue::Summary { quantiles, count, sum } => {
             if !is_count(*count) || adds_nan(*sum) {
-                return Err(Refused::Value);
+                return Err(Rejection::Value);
             }
             check_quantiles(quantiles.iter().map(|(quantile, _)| *quantile))
         }
     }
 }
 
-fn check_native(buckets: &Native<'_>) -> Result<(), Refused> {
+fn check_native(buckets: &Native<'_>) -> Result<(), Rejection> {
     let sides = [buckets.positive, buckets.negative];
     let is_threshold = buckets.zero_threshold >= 0.0 && buckets.zero_threshold.is_finite();
     let is_ascending = |side: &[(i32, u64)]| side.windows(2).all(|two| two[0].0 < two[1].0);
@@ -258,26 +260,26 @@ fn check_native(buckets: &Native<'_>) -> Result<(), Refused> {
     let is_good = is_threshold
         && SCHEMAS.contains(&buckets.schema)
         && sides.iter().all(|side| is_ascending(side) && side.iter().all(is_index))
-        && sides.iter().map(|side| side.len()).sum::<usize>() <= GIVEN_BUCKETS;
-    if is_good { Ok(()) } else { Err(Refused::Buckets) }
+        && sides.iter().map(|side| side.len()).sum::<usize>() <= INPUT_BUCKETS;
+    if is_good { Ok(()) } else { Err(Rejection::Buckets) }
 }
 
-fn check_ascending(numbers: impl Iterator<Item = f64>, most: usize) -> Result<(), Refused> {
+fn check_ascending(numbers: impl Iterator<Item = f64>, most: usize) -> Result<(), Rejection> {
     let (mut last, mut count) = (f64::NEG_INFINITY, 0);
     for number in numbers {
         // NaN is not greater than any number. The first may be -Inf.
         if !(number > last || (count == 0 && number == last)) || count == most {
-            return Err(Refused::Buckets);
+            return Err(Rejection::Buckets);
         }
         (last, count) = (number, count + 1);
     }
     Ok(())
 }
 
-fn check_quantiles(mut quantiles: impl Iterator<Item = f64> + Clone) -> Result<(), Refused> {
+fn check_quantiles(mut quantiles: impl Iterator<Item = f64> + Clone) -> Result<(), Rejection> {
     check_ascending(quantiles.clone(), MAX_QUANTILES)?;
     let is_good = quantiles.all(|quantile| (0.0..=1.0).contains(&quantile));
-    if is_good { Ok(()) } else { Err(Refused::Buckets) }
+    if is_good { Ok(()) } else { Err(Rejection::Buckets) }
 }
 
 /// The greatest weight of an observation.

@@ -19,7 +19,7 @@ use quipu_segment::{RegistrationGuard, Segment};
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_seeded};
 
 use super::class::{ALONE, Class, Role};
-use super::refused::Refused;
+use super::rejection::Rejection;
 use super::senders::{PLACE, TIME};
 use super::settings;
 use crate::error::Error;
@@ -218,16 +218,16 @@ impl<'a> SortedLabels<'a> {
         labels: &'a [(&'a str, &'a str)],
         most: usize,
         keeps_empty: bool,
-    ) -> Result<Self, Refused> {
+    ) -> Result<Self, Rejection> {
         let mut sorted = Self { labels, order: [0; MAX_LABELS], count: 0 };
         let mut is_sorted = true;
         for (i, (name, value)) in labels.iter().enumerate() {
             if value.is_empty() && !keeps_empty {
                 continue;
             }
-            let i = u8::try_from(i).map_err(|_| Refused::Labels)?;
+            let i = u8::try_from(i).map_err(|_| Rejection::Labels)?;
             if sorted.count >= most.min(MAX_LABELS) {
-                return Err(Refused::Labels);
+                return Err(Rejection::Labels);
             }
             let last = sorted.count.checked_sub(1).map(|last| sorted.label(last).0);
             is_sorted &= last.is_none_or(|last| last < *name);
@@ -241,7 +241,7 @@ impl<'a> SortedLabels<'a> {
                 .windows(2)
                 .any(|two| labels[usize::from(two[0])].0 == labels[usize::from(two[1])].0)
             {
-                return Err(Refused::LabelName);
+                return Err(Rejection::LabelName);
             }
         }
         Ok(sorted)
@@ -367,7 +367,7 @@ impl Table {
         name: &str,
         kind: Kind,
         labels: impl Iterator<Item = &'n str>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let base = base_of(name, kind);
         let is_other = |entry: &Arc<FamilyEntry>| {
             let schema = entry.family.schema();
@@ -387,7 +387,7 @@ impl Table {
             None => Ok(()),
             collision => {
                 self.collision = collision;
-                Err(Refused::Collision)
+                Err(Rejection::Collision)
             }
         }
     }
@@ -412,9 +412,9 @@ impl Table {
     }
 
     /// Notes that two labels of a series are alike.
-    pub(super) fn refuse_alike(&mut self, labels: [&str; 2]) -> Refused {
+    pub(super) fn refuse_alike(&mut self, labels: [&str; 2]) -> Rejection {
         self.collision = Some(Collision::Alike(labels.map(str::to_owned)));
-        Refused::LabelsAlike
+        Rejection::LabelsAlike
     }
 
     /// Makes the family that is wanted.
@@ -424,7 +424,7 @@ impl Table {
         wanted: &FamilyNeeds<'_>,
         labels: &SortedLabels<'_>,
         about: &super::Metric<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let named = |name: &str| Label { name: name.to_owned(), values: None };
         let class = Class { alone: labels.is_empty(), ..wanted.class };
         let schema = Schema {
@@ -447,8 +447,8 @@ impl Table {
             class: class.number(),
             limit: None,
         };
-        let family = registration.family(&schema).map_err(|_| Refused::Full)?;
-        self.put(family).then_some(()).ok_or(Refused::Full)
+        let family = registration.family(&schema).map_err(|_| Rejection::Full)?;
+        self.put(family).then_some(()).ok_or(Rejection::Full)
     }
 
     /// Why the last series that cannot be shown was refused.

@@ -26,12 +26,12 @@ impl Intake {
     /// ```
     /// use std::time::Duration;
     /// use quipu::Registry;
-    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode};
+    /// use quipu::intake::{InputValue, Intake, Limits, Metric, Mode};
     ///
     /// let registry = Registry::new();
     /// let mut intake = Intake::new(&registry, Limits::default())?;
     /// let level = Metric::new("level");
-    /// intake.take(level, &[("room", "a")], &Given::Gauge(1.0), Mode::Set, None)?;
+    /// intake.take(level, &[("room", "a")], &InputValue::Gauge(1.0), Mode::Set, None)?;
     /// intake.remove("level", &[("room", "a")])?;
     /// assert_eq!(intake.usage().families, 1);
     /// drop(intake);

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use quipu::Registry;
-use quipu::intake::{Given, GivenExemplar, Metric, Mode};
+use quipu::intake::{InputExemplar, InputValue, Metric, Mode};
 use quipu::snapshot::{Exemplar, FamilyHeader, Series, Sink, Timestamp, Value};
 
 use super::{intake, metric, open_metrics};
@@ -36,9 +36,9 @@ fn seen(registry: &Registry) -> Vec<String> {
     seen.0
 }
 
-fn exemplar<'a>(labels: &'a [(&'a str, &'a str)], value: f64, second: u64) -> GivenExemplar<'a> {
+fn exemplar<'a>(labels: &'a [(&'a str, &'a str)], value: f64, second: u64) -> InputExemplar<'a> {
     let time = Some(Timestamp((*BEGIN + second) * 1_000_000_000));
-    GivenExemplar { labels, value, time }
+    InputExemplar { labels, value, time }
 }
 
 #[test]
@@ -50,10 +50,10 @@ fn those_of_gauges_and_of_values_without_a_type_are_kept() {
     let mut kept = intake(&registry);
     let with = |name| Metric { exemplars: true, ..metric(name) };
     let room = [("room", "a")];
-    kept.take(with("level"), &room, &Given::Gauge(1.0), Mode::Set, None).unwrap();
-    kept.take(with("odd"), &[], &Given::Unknown(2.0), Mode::Set, None).unwrap();
-    kept.take(metric("plain"), &[], &Given::Gauge(3.0), Mode::Set, None).unwrap();
-    let summary = Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 };
+    kept.take(with("level"), &room, &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
+    kept.take(with("odd"), &[], &InputValue::Unknown(2.0), Mode::Set, None).unwrap();
+    kept.take(metric("plain"), &[], &InputValue::Gauge(3.0), Mode::Set, None).unwrap();
+    let summary = InputValue::Summary { quantiles: &[], count: 1.0, sum: 1.0 };
     kept.take(with("took"), &[], &summary, Mode::Follow, None).unwrap();
     let ada = [("user", "ada")];
     for (name, labels, exemplar, is_kept) in [
@@ -91,7 +91,7 @@ fn what_a_removed_series_had_is_not_that_of_the_next_one() {
     for round in 0..1000 {
         let value = format!("{round:04}");
         let pair = [("room", value.as_str())];
-        intake.take(level, &pair, &Given::Gauge(1.0), Mode::Set, None).unwrap();
+        intake.take(level, &pair, &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
         assert_eq!(seen(&registry), [""; 0]);
         assert!(intake.exemplify("level", &pair, &exemplar(&pair, 1.0, 9)).unwrap());
         assert_eq!(seen(&registry), [format!("level {value},room,{value} 1 9")]);
@@ -109,7 +109,7 @@ fn those_of_counters_may_have_no_labels_and_are_numbers() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let hits = Metric { exemplars: true, ..metric("hits_total") };
-    intake.take(hits, &[], &Given::Counter(3.0), Mode::Follow, None).unwrap();
+    intake.take(hits, &[], &InputValue::Counter(3.0), Mode::Follow, None).unwrap();
     assert!(!intake.exemplify("hits_total", &[], &exemplar(&[], f64::NAN, 9)).unwrap());
     assert!(intake.exemplify("hits_total", &[], &exemplar(&[], 2.0, 9)).unwrap());
     let text = open_metrics(&registry);

@@ -1,7 +1,7 @@
 //! Totals of sources that restart, send again, and come beside increments.
 
 use quipu::Registry;
-use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused, Shape};
+use quipu::intake::{InputValue, Intake, Metric, Mode, Order, Rejection, Shape};
 use quipu::snapshot::{Native, Timestamp};
 
 use super::{has, intake, metric, observation, observed};
@@ -17,9 +17,9 @@ fn totals_of_sources_that_restart_only_grow() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let mut follow = |total: f64, start: Option<u64>, shown: &str| {
-        let given = Given::Counter(total);
+        let input = InputValue::Counter(total);
         let start = start.map(Timestamp);
-        intake.take(metric("c_total"), &[("i", "1")], &given, Mode::Follow, start).unwrap();
+        intake.take(metric("c_total"), &[("i", "1")], &input, Mode::Follow, start).unwrap();
         has(&registry, &[&format!("c_total{{i=\"1\"}} {shown}")]);
     };
     follow(5.0, None, "5");
@@ -45,7 +45,7 @@ fn what_is_sent_again_counts_once_though_the_source_says_no_start() {
     let time = times();
     let mut follow = |total: f64, time, start| {
         let sample = Metric { time, ..metric("c_total") };
-        intake.take(sample, &[], &Given::Counter(total), Mode::Follow, start).unwrap();
+        intake.take(sample, &[], &InputValue::Counter(total), Mode::Follow, start).unwrap();
     };
     // A batch of two samples, twice.
     for (total, at) in [(90.0, 1), (100.0, 2), (90.0, 1), (100.0, 2)] {
@@ -61,7 +61,7 @@ fn what_is_sent_again_counts_once_though_the_source_says_no_start() {
     // Others add beside what the source counts.
     let grouped = Metric { grouped: true, ..metric("g") };
     for (n, mode) in [(1000.0, Mode::Set), (1.0, Mode::Add), (2.0, Mode::Add)] {
-        intake.take(grouped, &[], &Given::Counter(n), mode, None).unwrap();
+        intake.take(grouped, &[], &InputValue::Counter(n), mode, None).unwrap();
     }
     has(&registry, &["g 1003"]);
 }
@@ -74,8 +74,8 @@ fn a_source_may_change_its_buckets() {
         let (zero_threshold, zero_count, exemplars) = (0.0, 0, &[][..]);
         let buckets =
             Native { schema, zero_threshold, zero_count, positive, negative: &[], exemplars };
-        let given = Given::Native { buckets, sum: 1.0 };
-        intake.take(metric("n"), &[], &given, Mode::Follow, None)
+        let input = InputValue::Native { buckets, sum: 1.0 };
+        intake.take(metric("n"), &[], &input, Mode::Follow, None)
     };
     native(8, &[(1, 1), (2, 1)]).unwrap();
     native(5, &[(1, 5)]).unwrap();
@@ -83,11 +83,11 @@ fn a_source_may_change_its_buckets() {
     native(8, &[(1, 4), (2, 3)]).unwrap();
     has(&registry, &["n_count 7"]);
     // No float falls into such a bucket.
-    assert_eq!(native(-4, &[(100, 1)]), Err(Refused::Buckets));
+    assert_eq!(native(-4, &[(100, 1)]), Err(Rejection::Buckets));
     let mut classic = |pod: &str, bound: f64| {
         let buckets = [(bound, 1.0), (f64::INFINITY, 1.0)];
-        let given = Given::Histogram { buckets: &buckets, sum: 1.0 };
-        intake.take(metric("h"), &[("pod", pod)], &given, Mode::Follow, None).unwrap();
+        let input = InputValue::Histogram { buckets: &buckets, sum: 1.0 };
+        intake.take(metric("h"), &[("pod", pod)], &input, Mode::Follow, None).unwrap();
     };
     classic("a", 1.0);
     classic("b", 1.0);
@@ -95,8 +95,8 @@ fn a_source_may_change_its_buckets() {
     has(&registry, &["h_bucket{pod=\"a\",le=\"2\"} 1", "h_bucket{pod=\"b\",le=\"1\"} 1"]);
     assert!(!registry.text().contains("h_bucket{pod=\"a\",le=\"1\"}"));
     // What is known of the type precedes what was not.
-    intake.take(metric("u"), &[], &Given::Unknown(1.0), Mode::Set, None).unwrap();
-    intake.take(metric("u"), &[], &Given::Gauge(2.0), Mode::Set, None).unwrap();
+    intake.take(metric("u"), &[], &InputValue::Unknown(1.0), Mode::Set, None).unwrap();
+    intake.take(metric("u"), &[], &InputValue::Gauge(2.0), Mode::Set, None).unwrap();
     has(&registry, &["# TYPE u gauge", "u 2"]);
 }
 
@@ -104,12 +104,12 @@ fn a_source_may_change_its_buckets() {
 fn take_at(
     intake: &mut Intake,
     (time, order): (Option<Timestamp>, Order),
-    given: &Given<'_>,
-) -> Result<(), Refused> {
+    input: &InputValue<'_>,
+) -> Result<(), Rejection> {
     let metric = Metric { time, order, replaces: true, ..metric("c") };
-    let is_total = matches!(given, Given::Counter(_) | Given::Native { .. });
+    let is_total = matches!(input, InputValue::Counter(_) | InputValue::Native { .. });
     let mode = if is_total { Mode::Follow } else { Mode::Set };
-    intake.take(metric, &[("a", "b")], given, mode, None)
+    intake.take(metric, &[("a", "b")], input, mode, None)
 }
 
 #[test]
@@ -124,33 +124,33 @@ fn a_series_keeps_the_order_of_its_samples_over_the_end_of_a_process() {
         negative: &[],
         exemplars: &[],
     };
-    let kinds: [(&str, &dyn Fn(f64) -> Given<'static>); 4] = [
-        ("c{a=\"b\"}", &Given::Counter),
-        ("c{a=\"b\"}", &Given::Gauge),
-        ("c{a=\"b\"}", &Given::Unknown),
-        ("c_count{a=\"b\"}", &|n| Given::Native { buckets: native(n as u64), sum: n / 3.0 }),
+    let kinds: [(&str, &dyn Fn(f64) -> InputValue<'static>); 4] = [
+        ("c{a=\"b\"}", &InputValue::Counter),
+        ("c{a=\"b\"}", &InputValue::Gauge),
+        ("c{a=\"b\"}", &InputValue::Unknown),
+        ("c_count{a=\"b\"}", &|n| InputValue::Native { buckets: native(n as u64), sum: n / 3.0 }),
     ];
-    for (number, (shown, given)) in kinds.into_iter().enumerate() {
+    for (number, (shown, input)) in kinds.into_iter().enumerate() {
         let path = directory.path().join(number.to_string());
         let mut last = (0, 0.0);
         for round in 0..3 {
             let registry = Registry::open(&path).unwrap();
             let mut intake = intake(&registry);
             let mut take = |value: f64, time: u64| {
-                take_at(&mut intake, (Some(Timestamp(time)), Order::Strict), &given(value))
+                take_at(&mut intake, (Some(Timestamp(time)), Order::Strict), &input(value))
             };
             if round > 0 {
                 assert_eq!(take(last.1, last.0), Ok(()));
-                assert_eq!(take(last.1 + 1.0, last.0), Err(Refused::Duplicate));
+                assert_eq!(take(last.1 + 1.0, last.0), Err(Rejection::Duplicate));
                 assert_eq!(take(1.0, last.0 - 1), Ok(()));
-                assert_eq!(take(1.0, last.0 - 3 * HOUR), Err(Refused::OutOfOrder));
-                assert_eq!(take(1.0, 0), Err(Refused::OutOfOrder));
+                assert_eq!(take(1.0, last.0 - 3 * HOUR), Err(Rejection::OutOfOrder));
+                assert_eq!(take(1.0, 0), Err(Rejection::OutOfOrder));
             }
             for n in 1..3 {
                 last = (now + 10 * round + n, (10 * round + n) as f64);
                 assert_eq!(take(last.1, last.0), Ok(()));
             }
-            assert_eq!(take(1.0, now + HOUR), Err(Refused::TooNew));
+            assert_eq!(take(1.0, now + HOUR), Err(Rejection::TooNew));
             has(&registry, &[&format!("{shown} {}", last.1)]);
         }
     }
@@ -162,27 +162,27 @@ fn the_latest_value_counts_and_a_later_type_replaces_another() {
     let (mut intake, time) = (intake(&registry), times());
     let time = |n: u64| time(10 * n);
     for (value, n, shown) in [(1.0, 1, 1.0), (2.0, 1, 2.0), (3.0, 0, 2.0), (1.0, 2, 1.0)] {
-        take_at(&mut intake, (time(n), Order::Latest), &Given::Gauge(value)).unwrap();
+        take_at(&mut intake, (time(n), Order::Latest), &InputValue::Gauge(value)).unwrap();
         has(&registry, &[&format!("c{{a=\"b\"}} {shown}")]);
     }
     // An update without a time leaves the order.
-    take_at(&mut intake, (None, Order::Latest), &Given::Gauge(7.0)).unwrap();
-    for (given, n, shown) in [
-        (Given::Gauge(4.0), 1, 7.0),
-        (Given::Counter(5.0), 2, 7.0),
-        (Given::Counter(5.0), 3, 5.0),
-        (Given::Counter(1.0), 4, 6.0),
-        (Given::Gauge(8.0), 4, 6.0),
-        (Given::Gauge(8.0), 5, 8.0),
+    take_at(&mut intake, (None, Order::Latest), &InputValue::Gauge(7.0)).unwrap();
+    for (input, n, shown) in [
+        (InputValue::Gauge(4.0), 1, 7.0),
+        (InputValue::Counter(5.0), 2, 7.0),
+        (InputValue::Counter(5.0), 3, 5.0),
+        (InputValue::Counter(1.0), 4, 6.0),
+        (InputValue::Gauge(8.0), 4, 6.0),
+        (InputValue::Gauge(8.0), 5, 8.0),
     ] {
-        take_at(&mut intake, (time(n), Order::Strict), &given).unwrap();
+        take_at(&mut intake, (time(n), Order::Strict), &input).unwrap();
         has(&registry, &[&format!("c{{a=\"b\"}} {shown}")]);
         assert_eq!(registry.text().matches("c{").count(), 1);
     }
     // The end of the series.
     let labels = [("a", "b")];
     assert_eq!(intake.end("c", &labels, time(5)), Ok(0));
-    assert_eq!(intake.end("c", &labels, Some(Timestamp(u64::MAX))), Err(Refused::TooNew));
+    assert_eq!(intake.end("c", &labels, Some(Timestamp(u64::MAX))), Err(Rejection::TooNew));
     assert_eq!(intake.end("c", &labels, time(6)), Ok(1));
     assert_eq!(intake.end("c", &labels, None), Ok(0));
 }
@@ -194,9 +194,9 @@ fn a_total_beside_increments_has_a_time_and_ends_with_them() {
     let time = times()(1);
     let labels = [("a", "b")];
     for _ in 0..2 {
-        intake.take(metric("c"), &labels, &Given::Counter(2.0), Mode::Add, None).unwrap();
+        intake.take(metric("c"), &labels, &InputValue::Counter(2.0), Mode::Add, None).unwrap();
         for total in [5.0, 6.0] {
-            take_at(&mut intake, (time, Order::Latest), &Given::Counter(total)).unwrap();
+            take_at(&mut intake, (time, Order::Latest), &InputValue::Counter(total)).unwrap();
             has(&registry, &["c{a=\"b\"} 7"]);
         }
         assert_eq!(intake.usage().series, 2);
@@ -215,11 +215,11 @@ fn increments_and_totals_of_one_name_add_up() {
         let path = directory.path().join(name);
         let take = |intake: &mut Intake, (number, mode): (f64, Mode)| {
             let labels = [("a", "b")];
-            let given = Given::Counter(number);
-            intake.take(metric("hits_total"), &labels, &given, mode, None).unwrap();
+            let input = InputValue::Counter(number);
+            intake.take(metric("hits_total"), &labels, &input, mode, None).unwrap();
             let buckets = [(1.0, number), (f64::INFINITY, 0.0)];
-            let given = Given::Histogram { buckets: &buckets, sum: number };
-            intake.take(metric("took"), &labels, &given, mode, None).unwrap();
+            let input = InputValue::Histogram { buckets: &buckets, sum: number };
+            intake.take(metric("took"), &labels, &input, mode, None).unwrap();
         };
         let shown = |registry: &Registry, total: f64| {
             let lines =
@@ -248,13 +248,13 @@ fn increments_and_totals_of_one_name_add_up() {
         take(&mut one, (3.0, Mode::Follow));
         shown(&registry, 12.0);
         let shape = Shape::Classic(vec![1.0]);
-        for given in [observation(2.0, 3.0), observation(1.0, 1.0)] {
-            one.take(observed("took", &shape), &[("a", "b")], &given, Mode::Add, None).unwrap();
+        for input in [observation(2.0, 3.0), observation(1.0, 1.0)] {
+            one.take(observed("took", &shape), &[("a", "b")], &input, Mode::Add, None).unwrap();
         }
         has(&registry, &["took_bucket{a=\"b\",le=\"1\"} 13", "took_sum{a=\"b\"} 19"]);
         has(&registry, &["took_count{a=\"b\"} 16"]);
         // A source with other labels has series that differ from all of these.
-        one.take(metric("hits_total"), &[], &Given::Counter(4.0), Mode::Follow, None).unwrap();
+        one.take(metric("hits_total"), &[], &InputValue::Counter(4.0), Mode::Follow, None).unwrap();
         has(&registry, &["hits_total 4", "hits_total{a=\"b\"} 12"]);
     }
 }
@@ -265,10 +265,10 @@ fn threads_that_add_and_follow_lose_nothing() {
         let registry = Registry::new();
         let mut intake = intake(&registry);
         let mode = if is_added_first { Mode::Add } else { Mode::Follow };
-        intake.take(metric("c"), &[], &Given::Counter(0.0), mode, None).unwrap();
+        intake.take(metric("c"), &[], &InputValue::Counter(0.0), mode, None).unwrap();
         let take = |intake: &mut Intake, number: u32, mode: Mode| {
-            let given = Given::Counter(number.into());
-            intake.take(metric("c"), &[], &given, mode, None).unwrap();
+            let input = InputValue::Counter(number.into());
+            intake.take(metric("c"), &[], &input, mode, None).unwrap();
         };
         let (mut adds, mut follows) = (intake.clone(), intake.clone());
         std::thread::scope(|scope| {

@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use quipu::Registry;
-use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused, Spot};
+use quipu::intake::{InputValue, Intake, Limits, Metric, Mode, Rejection, Spot};
 
 use super::{has, intake, metric, observation, observed, shapes, wait_until};
 
 /// Names, and the values that groups may have.
-const GROUPED: [(&str, Given<'static>); 3] =
-    [("c", Given::Counter(5.0)), ("g", Given::Gauge(5.0)), ("u", Given::Unknown(5.0))];
+const GROUPED: [(&str, InputValue<'static>); 3] = [
+    ("c", InputValue::Counter(5.0)),
+    ("g", InputValue::Gauge(5.0)),
+    ("u", InputValue::Unknown(5.0)),
+];
 
 #[test]
 fn a_handle_follows_what_happens_to_its_series() {
@@ -17,7 +20,7 @@ fn a_handle_follows_what_happens_to_its_series() {
     let limits = Limits { series: 2, ..Limits::default() };
     let mut intake = Intake::new(&registry, limits).unwrap();
     let mut other = intake.clone();
-    let (hits, one, add) = (metric("hits"), Given::Counter(1.0), Mode::Add);
+    let (hits, one, add) = (metric("hits"), InputValue::Counter(1.0), Mode::Add);
     let labels = [("b", "2"), ("a", "1")];
     assert!(intake.handle(hits, &labels, &one, add).is_none());
     intake.take(hits, &labels, &one, add, None).unwrap();
@@ -39,16 +42,17 @@ fn a_handle_follows_what_happens_to_its_series() {
     // There is no room for a third one.
     assert_eq!(take(&mut intake, &["3", "3"]), Ok(false));
     let third = intake.take(hits, &[("a", "3"), ("b", "3")], &one, add, None);
-    assert_eq!(third, Err(Refused::Series));
+    assert_eq!(third, Err(Rejection::Series));
     let lines = ["hits{a=\"1\",b=\"2\"} 2", "hits{a=\"x\",b=\"y\"} 1"];
     has(&registry, &lines);
     // Values that are not increments of counters are none of this family.
-    let mut given = |given: Given<'_>, mode| intake.take_in(&handle, &["1", "2"], &given, mode);
-    assert_eq!(given(Given::Counter(-1.0), add), Err(Refused::Value));
-    assert_eq!(given(Given::Counter(9.0), Mode::Follow), Ok(false));
-    assert_eq!(given(Given::Gauge(9.0), Mode::Set), Ok(false));
-    assert_eq!(given(Given::Unknown(9.0), Mode::Set), Ok(false));
-    assert_eq!(given(observation(9.0, 1.0), add), Ok(false));
+    let mut take_in =
+        |input: InputValue<'_>, mode| intake.take_in(&handle, &["1", "2"], &input, mode);
+    assert_eq!(take_in(InputValue::Counter(-1.0), add), Err(Rejection::Value));
+    assert_eq!(take_in(InputValue::Counter(9.0), Mode::Follow), Ok(false));
+    assert_eq!(take_in(InputValue::Gauge(9.0), Mode::Set), Ok(false));
+    assert_eq!(take_in(InputValue::Unknown(9.0), Mode::Set), Ok(false));
+    assert_eq!(take_in(observation(9.0, 1.0), add), Ok(false));
     has(&registry, &lines);
 }
 
@@ -70,7 +74,7 @@ fn a_value_counts_through_a_handle_as_without_one() {
                 assert_eq!(take(value, weight), Ok(true));
             }
             for (value, weight) in [(f64::NAN, 1.0), (1.0, -1.0), (1.0, f64::NAN)] {
-                assert_eq!(take(value, weight), Err(Refused::Value));
+                assert_eq!(take(value, weight), Err(Rejection::Value));
             }
             let shown = if labels.is_empty() { "" } else { "{l=\"v\"}" };
             let lines = [format!("{name}_count{shown} 12"), format!("{name}_sum{shown} 9.75")];
@@ -78,10 +82,10 @@ fn a_value_counts_through_a_handle_as_without_one() {
         }
     }
     let mut gauge = |n: f64, mode| {
-        let (given, level) = (Given::Gauge(n), metric("level"));
-        match intake.handle(level, &[], &given, mode) {
-            Some(handle) => assert!(intake.take_in(&handle, &[], &given, mode).unwrap()),
-            None => intake.take(level, &[], &given, mode, None).unwrap(),
+        let (input, level) = (InputValue::Gauge(n), metric("level"));
+        match intake.handle(level, &[], &input, mode) {
+            Some(handle) => assert!(intake.take_in(&handle, &[], &input, mode).unwrap()),
+            None => intake.take(level, &[], &input, mode, None).unwrap(),
         }
     };
     gauge(5.0, Mode::Set);
@@ -90,12 +94,12 @@ fn a_value_counts_through_a_handle_as_without_one() {
     gauge(1.0, Mode::Set);
     has(&registry, &["level 1"]);
     // Some values need more than additions to cells.
-    for (metric, given, mode) in [
-        (metric("c"), Given::Counter(1.0), Mode::Set),
-        (metric("d"), Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Add),
+    for (metric, input, mode) in [
+        (metric("c"), InputValue::Counter(1.0), Mode::Set),
+        (metric("d"), InputValue::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Add),
     ] {
-        intake.take(metric, &[], &given, mode, None).unwrap();
-        assert!(intake.handle(metric, &[], &given, mode).is_none());
+        intake.take(metric, &[], &input, mode, None).unwrap();
+        assert!(intake.handle(metric, &[], &input, mode).is_none());
     }
 }
 
@@ -105,12 +109,12 @@ fn a_handle_of_groups_takes_what_its_groups_hold() {
     let mut intake = intake(&registry);
     let labels = [("job", "j"), ("instance", "")];
     let grouped = |name| Metric { grouped: true, help: "Help.", ..metric(name) };
-    for (name, given) in GROUPED {
-        assert!(intake.handle(grouped(name), &labels, &given, Mode::Set).is_none());
-        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
-        let handle = intake.handle(grouped(name), &labels, &given, Mode::Set).unwrap();
+    for (name, input) in GROUPED {
+        assert!(intake.handle(grouped(name), &labels, &input, Mode::Set).is_none());
+        intake.take(grouped(name), &labels, &input, Mode::Set, None).unwrap();
+        let handle = intake.handle(grouped(name), &labels, &input, Mode::Set).unwrap();
         let take = |intake: &mut Intake, values: &[&str], mode| {
-            intake.take_in(&handle, values, &given, mode).unwrap()
+            intake.take_in(&handle, values, &input, mode).unwrap()
         };
         let shown = |n| format!("{name}{{instance=\"\",job=\"j\"}} {n}");
         assert!(take(&mut intake, &["", "j"], Mode::Set));
@@ -121,7 +125,7 @@ fn a_handle_of_groups_takes_what_its_groups_hold() {
         // What is hidden is shown in the usual way, which takes a lock.
         intake.hide_grouped(name, &labels).unwrap();
         assert!(!take(&mut intake, &["", "j"], Mode::Set));
-        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        intake.take(grouped(name), &labels, &input, Mode::Set, None).unwrap();
         has(&registry, &[&shown(5)]);
         intake.remove_grouped(name, &labels).unwrap();
         assert!(!take(&mut intake, &["", "j"], Mode::Set));
@@ -136,10 +140,10 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
     let grouped = |name| Metric { grouped: true, ..metric(name) };
     let shown = |name: &str, n: f64| format!("{name}{{instance=\"\",job=\"j\"}} {n}");
     let labels = [("job", "j"), ("instance", "")];
-    for (name, given) in GROUPED {
-        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+    for (name, input) in GROUPED {
+        intake.take(grouped(name), &labels, &input, Mode::Set, None).unwrap();
         let locate = |intake: &mut Intake, labels: &[(&str, &str)]| {
-            intake.locate(grouped(name), labels, &given, Mode::Set)
+            intake.locate(grouped(name), labels, &input, Mode::Set)
         };
         let (handle, spot) = locate(&mut intake, &labels).unwrap();
         for labels in [&[("job", "k"), ("instance", "")][..], &[("job", "j")], &[]] {
@@ -147,14 +151,14 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
         }
         let take = |intake: &Intake, spot, mode| {
             handle.prefetch(spot);
-            intake.take_at(&handle, spot, &given, mode)
+            intake.take_at(&handle, spot, &input, mode)
         };
         assert!(take(&intake, spot, Mode::Set) && take(&intake, spot, Mode::Add));
         has(&registry, &[&shown(name, 10.0)]);
         // What is hidden is shown in the usual way; then it is there again.
         intake.hide_grouped(name, &labels).unwrap();
         assert!(!take(&intake, spot, Mode::Set) && locate(&mut intake, &labels).is_none());
-        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        intake.take(grouped(name), &labels, &input, Mode::Set, None).unwrap();
         assert!(take(&intake, spot, Mode::Add));
         has(&registry, &[&shown(name, 10.0)]);
         // Another series gets the record, sooner or later, and then the same one again.
@@ -163,18 +167,18 @@ fn the_spot_of_a_series_of_a_group_leads_to_it_or_nowhere() {
             assert!(!take(&intake, spot, Mode::Set), "{round}");
             let other = [("job", "k"), ("instance", "")];
             let of = if round % 2 == 0 { &other } else { &labels };
-            intake.take(grouped(name), of, &given, Mode::Set, None).unwrap();
+            intake.take(grouped(name), of, &input, Mode::Set, None).unwrap();
             assert!(!take(&intake, spot, Mode::Set), "{round}");
             intake.remove_grouped(name, &other).unwrap();
         }
         // Values that are not of this family, or that are refused.
-        intake.take(grouped(name), &labels, &given, Mode::Set, None).unwrap();
+        intake.take(grouped(name), &labels, &input, Mode::Set, None).unwrap();
         let (handle, spot) = locate(&mut intake, &labels).unwrap();
-        for (given, mode) in [
-            (Given::Counter(-1.0), Mode::Set),
-            (Given::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Set),
+        for (input, mode) in [
+            (InputValue::Counter(-1.0), Mode::Set),
+            (InputValue::Summary { quantiles: &[], count: 1.0, sum: 1.0 }, Mode::Set),
         ] {
-            assert!(!intake.take_at(&handle, spot, &given, mode));
+            assert!(!intake.take_at(&handle, spot, &input, mode));
         }
         assert!(!take(&intake, Spot::NOWHERE, Mode::Set));
         has(&registry, &[&shown(name, 5.0)]);
@@ -187,11 +191,11 @@ fn a_handle_leaves_series_that_expired_to_the_intake() {
     let mut intake = intake(&registry);
     // Long enough that a busy machine looks at a series before it expires.
     let expiry = Some(Duration::from_secs(3));
-    let counter = (Metric { expiry, ..metric("c") }, Given::Counter(1.0), Mode::Add);
-    let gauge = (Metric { expiry, ..metric("g") }, Given::Gauge(1.0), Mode::Add);
-    let handle = [counter, gauge].map(|(metric, given, mode)| {
-        intake.take(metric, &[], &given, mode, None).unwrap();
-        intake.handle(metric, &[], &given, mode).unwrap()
+    let counter = (Metric { expiry, ..metric("c") }, InputValue::Counter(1.0), Mode::Add);
+    let gauge = (Metric { expiry, ..metric("g") }, InputValue::Gauge(1.0), Mode::Add);
+    let handle = [counter, gauge].map(|(metric, input, mode)| {
+        intake.take(metric, &[], &input, mode, None).unwrap();
+        intake.handle(metric, &[], &input, mode).unwrap()
     });
     let is_own = |line: &str| line.starts_with("c ") || line.starts_with("g ");
     wait_until(|| !registry.text().lines().any(is_own));
@@ -199,8 +203,8 @@ fn a_handle_leaves_series_that_expired_to_the_intake() {
     // The name of the hidden one may be another metric's by now.
     assert_eq!(intake.take_in(hidden, &[], &counter.1, counter.2), Ok(false));
     assert_eq!(intake.take_in(gone, &[], &gauge.1, gauge.2), Ok(false));
-    for (metric, given, mode) in [counter, gauge] {
-        intake.take(metric, &[], &given, mode, None).unwrap();
+    for (metric, input, mode) in [counter, gauge] {
+        intake.take(metric, &[], &input, mode, None).unwrap();
     }
     has(&registry, &["c 2", "g 1"]);
     assert_eq!(intake.take_in(hidden, &[], &counter.1, counter.2), Ok(true));

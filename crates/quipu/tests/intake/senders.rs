@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use quipu::Registry;
-use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+use quipu::intake::{InputValue, Intake, Limits, Metric, Mode, Rejection};
 use quipu::snapshot::{Native, Timestamp};
 
 use super::{has, intake, metric};
@@ -14,33 +14,44 @@ fn stream(name: &str, time: u64) -> Metric<'_> {
 }
 
 /// Takes the total of the sender that began at `start`, as of `time`.
-fn follow(intake: &mut Intake, total: f64, start: u64, time: u64) -> Result<(), Refused> {
+fn follow(intake: &mut Intake, total: f64, start: u64, time: u64) -> Result<(), Rejection> {
     let start = Some(Timestamp(start));
-    intake.take(stream("c_total", time), &[("i", "1")], &Given::Counter(total), Mode::Follow, start)
+    intake.take(
+        stream("c_total", time),
+        &[("i", "1")],
+        &InputValue::Counter(total),
+        Mode::Follow,
+        start,
+    )
 }
 
 /// Adds an increment with that time.
-fn add(intake: &mut Intake, name: &str, given: &Given<'_>, time: u64) -> Result<(), Refused> {
-    intake.take(stream(name, time), &[("i", "1")], given, Mode::Add, None)
+fn add(
+    intake: &mut Intake,
+    name: &str,
+    input: &InputValue<'_>,
+    time: u64,
+) -> Result<(), Rejection> {
+    intake.take(stream(name, time), &[("i", "1")], input, Mode::Add, None)
 }
 
 #[test]
 fn an_increment_that_is_sent_again_counts_once() {
-    let (registry, duplicate) = (Registry::new(), Err(Refused::Duplicate));
+    let (registry, duplicate) = (Registry::new(), Err(Rejection::Duplicate));
     let mut intake = intake(&registry);
     let (zero_threshold, zero_count, exemplars) = (0.0, 1, &[][..]);
     let (positive, negative) = (&[(1, 2)][..], &[][..]);
     let native = Native { schema: 0, zero_threshold, zero_count, positive, negative, exemplars };
     let buckets = &[(1.0, 2.0), (f64::INFINITY, 1.0)];
     let values = [
-        ("c_total", Given::Counter(2.0)),
-        ("level", Given::Gauge(2.0)),
-        ("took", Given::Histogram { buckets, sum: 2.0 }),
-        ("size", Given::Native { buckets: native, sum: 2.0 }),
-        ("old", Given::Summary { quantiles: &[], count: 3.0, sum: 2.0 }),
+        ("c_total", InputValue::Counter(2.0)),
+        ("level", InputValue::Gauge(2.0)),
+        ("took", InputValue::Histogram { buckets, sum: 2.0 }),
+        ("size", InputValue::Native { buckets: native, sum: 2.0 }),
+        ("old", InputValue::Summary { quantiles: &[], count: 3.0, sum: 2.0 }),
     ];
-    for (name, given) in &values {
-        let mut add = |time| add(&mut intake, name, given, time);
+    for (name, input) in &values {
+        let mut add = |time| add(&mut intake, name, input, time);
         assert_eq!((add(100), add(100)), (Ok(()), duplicate), "{name}");
         assert_eq!((add(200), add(100), add(200)), (Ok(()), duplicate, duplicate), "{name}");
         assert_eq!(add(201), Ok(()), "{name}");
@@ -58,7 +69,7 @@ fn an_increment_that_is_sent_again_counts_once() {
     );
     // Other series, and increments without a time, have nothing to do with it.
     let other = [("i", "2")];
-    let one = Given::Counter(1.0);
+    let one = InputValue::Counter(1.0);
     for time in [Some(Timestamp(100)), None, None] {
         let hits = Metric { time, ..stream("c_total", 0) };
         intake.take(hits, &other, &one, Mode::Add, None).unwrap();
@@ -70,7 +81,7 @@ fn an_increment_that_is_sent_again_counts_once() {
 fn the_time_of_an_increment_costs_no_series_and_only_where_it_is_kept() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
-    let one = Given::Counter(1.0);
+    let one = InputValue::Counter(1.0);
     for time in [100, 200, 200, 300] {
         let _ = add(&mut intake, "c_total", &one, time);
     }
@@ -80,8 +91,8 @@ fn the_time_of_an_increment_costs_no_series_and_only_where_it_is_kept() {
     intake.take(metric("d_total"), &[("i", "1")], &one, Mode::Add, None).unwrap();
     for (time, taken) in [
         (100, Ok(())),
-        (100, Err(Refused::Duplicate)),
-        (50, Err(Refused::Duplicate)),
+        (100, Err(Rejection::Duplicate)),
+        (50, Err(Rejection::Duplicate)),
         (200, Ok(())),
     ] {
         assert_eq!(add(&mut intake, "d_total", &one, time), taken);
@@ -102,11 +113,11 @@ fn the_time_of_an_increment_costs_no_series_and_only_where_it_is_kept() {
 fn last_increments_and_senders_are_there_when_the_file_is_opened_again() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("state");
-    let one = Given::Counter(1.0);
+    let one = InputValue::Counter(1.0);
     for round in 0..3 {
         let registry = Registry::open(&path).unwrap();
         let mut intake = intake(&registry);
-        let taken = if round == 0 { Ok(()) } else { Err(Refused::Duplicate) };
+        let taken = if round == 0 { Ok(()) } else { Err(Rejection::Duplicate) };
         assert_eq!(add(&mut intake, "d_total", &one, 100), taken);
         // Two senders are alive, and send what they sent before, too.
         for time in [500, 510 + round] {
@@ -146,7 +157,7 @@ fn the_totals_of_senders_that_are_alive_add_up() {
     // Without streams, an earlier start is late.
     let late = Metric { streams: false, ..stream("c_total", 400) };
     let start = Some(Timestamp(50));
-    intake.take(late, &[("i", "1")], &Given::Counter(90.0), Mode::Follow, start).unwrap();
+    intake.take(late, &[("i", "1")], &InputValue::Counter(90.0), Mode::Follow, start).unwrap();
     has(&registry, &["c_total{i=\"1\"} 209"]);
 }
 
@@ -157,11 +168,11 @@ fn histograms_and_summaries_of_senders_add_up() {
     for (count, start, time) in [(1.0, 100, 210), (2.0, 200, 220), (4.0, 100, 230), (5.0, 200, 240)]
     {
         let buckets = &[(1.0, count), (f64::INFINITY, 1.0)];
-        let took = Given::Histogram { buckets, sum: count };
-        let old = Given::Summary { quantiles: &[(0.5, 1.0)], count, sum: count };
-        for (name, given) in [("took", took), ("old", old)] {
+        let took = InputValue::Histogram { buckets, sum: count };
+        let old = InputValue::Summary { quantiles: &[(0.5, 1.0)], count, sum: count };
+        for (name, input) in [("took", took), ("old", old)] {
             let start = Some(Timestamp(start));
-            intake.take(stream(name, time), &[], &given, Mode::Follow, start).unwrap();
+            intake.take(stream(name, time), &[], &input, Mode::Follow, start).unwrap();
         }
     }
     has(&registry, &["took_bucket{le=\"1\"} 9", "took_count 11", "took_sum 9", "old_count 9"]);
@@ -172,16 +183,16 @@ fn totals_of_senders_add_up_beside_increments_and_into_sums() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     intake
-        .take(metric("c_total"), &[("i", "1")], &Given::Counter(1000.0), Mode::Add, None)
+        .take(metric("c_total"), &[("i", "1")], &InputValue::Counter(1000.0), Mode::Add, None)
         .unwrap();
     let sent = [(10.0, 100, 210), (5.0, 200, 220), (12.0, 100, 230), (6.0, 200, 240)];
     for (total, start, time) in sent {
         follow(&mut intake, total, start, time).unwrap();
-        let (given, start) = (Given::Counter(total), Some(Timestamp(start)));
-        let give = |intake: &mut Intake, grown: &Given<'_>| {
+        let (input, start) = (InputValue::Counter(total), Some(Timestamp(start)));
+        let give = |intake: &mut Intake, grown: &InputValue<'_>| {
             intake.take(metric("sum"), &[], grown, Mode::Add, None)
         };
-        intake.follow_into(stream("c_total", time), &[("i", "1")], &given, start, give).unwrap();
+        intake.follow_into(stream("c_total", time), &[("i", "1")], &input, start, give).unwrap();
     }
     has(&registry, &["c_total{i=\"1\"} 1018", "sum 18"]);
 }
@@ -202,7 +213,7 @@ fn senders_that_may_have_been_forgotten_are_refused() {
     let mut tenth = |start, time| follow(&mut intake, 5.0, start, time);
     let earlier = tenth(0, 3 * MINUTE);
     assert_eq!(earlier, Ok(()), "without a start, it has no identity");
-    assert_eq!(tenth(MINUTE + 5, 3 * MINUTE), Err(Refused::Senders));
+    assert_eq!(tenth(MINUTE + 5, 3 * MINUTE), Err(Rejection::Senders));
     // A sender that is silent gives up its place.
     assert_eq!(tenth(3 * MINUTE, 30 * MINUTE), Ok(()));
     assert_eq!(intake.usage().series, 9);
@@ -275,7 +286,7 @@ fn a_source_without_room_for_places_still_restarts() {
     follow(&mut intake, 3.0, 200, 250).unwrap();
     has(&registry, &["c_total{i=\"1\"} 8"]);
     // It cannot be known by how much this one has grown.
-    assert_eq!(follow(&mut intake, 6.0, 100, 260), Err(Refused::Series));
+    assert_eq!(follow(&mut intake, 6.0, 100, 260), Err(Rejection::Series));
 }
 
 #[test]
@@ -283,10 +294,10 @@ fn a_sender_stays_followed_if_there_is_no_room_for_its_place() {
     let registry = Registry::new();
     let limits = Limits { series: 2, ..Limits::default() };
     let mut intake = Intake::new(&registry, limits).unwrap();
-    intake.take(metric("other"), &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+    intake.take(metric("other"), &[], &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
     follow(&mut intake, 5.0, 100, 210).unwrap();
     for time in [220, 230] {
-        assert_eq!(follow(&mut intake, 2.0, 200, time), Err(Refused::Series));
+        assert_eq!(follow(&mut intake, 2.0, 200, time), Err(Rejection::Series));
     }
     follow(&mut intake, 6.0, 100, 240).unwrap();
     has(&registry, &["c_total{i=\"1\"} 6"]);
@@ -303,16 +314,16 @@ fn a_sender_whose_first_total_cannot_be_added_takes_no_place() {
     let registry = Registry::new();
     let mut intake = intake(&registry);
     let mut follow = |total, start, time, refused| {
-        let (given, start) = (Given::Counter(total), Some(Timestamp(start)));
-        intake.follow_into(stream("c_total", time), &[], &given, start, |intake, grown| {
-            let refused: Option<Refused> = refused;
+        let (input, start) = (InputValue::Counter(total), Some(Timestamp(start)));
+        intake.follow_into(stream("c_total", time), &[], &input, start, |intake, grown| {
+            let refused: Option<Rejection> = refused;
             refused.map_or(Ok(()), Err)?;
             intake.take(metric("sum"), &[], grown, Mode::Add, None)
         })
     };
     follow(5.0, 100, 300, None).unwrap();
     for time in 0..20 {
-        let refused = Refused::Series;
+        let refused = Rejection::Series;
         assert_eq!(follow(2.0, 200, 310 + time, Some(refused)), Err(refused));
     }
     for (total, start, time) in [(6.0, 100, 400), (2.0, 200, 410), (7.0, 100, 420)] {
@@ -328,14 +339,14 @@ fn increments_whose_times_cannot_be_kept_are_added() {
     let mut intake = Intake::new(&registry, limits).unwrap();
     let mut add = |pod: &str| {
         intake.add_once(stream("c_total", 100), &[("pod", pod)], |intake| {
-            intake.take(metric("sum"), &[], &Given::Counter(1.0), Mode::Add, None)
+            intake.take(metric("sum"), &[], &InputValue::Counter(1.0), Mode::Add, None)
         })
     };
     for pod in 0..100 {
         assert_eq!(add(&pod.to_string()), Ok(()));
     }
     // A time that is kept is known.
-    assert_eq!(add("0"), Err(Refused::Duplicate));
+    assert_eq!(add("0"), Err(Rejection::Duplicate));
     assert_eq!(add("a long value"), Ok(()));
     has(&registry, &["sum 101"]);
 }

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use quipu::exposition::counter_stem;
-use quipu::intake::{Given, Intake, Metric, Mode, Refused, Shape};
+use quipu::intake::{InputValue, Intake, Metric, Mode, Rejection, Shape};
 use quipu::snapshot::{Timestamp, Value};
 use regex::Regex;
 
@@ -58,9 +58,9 @@ pub(super) struct Sample<'a> {
 #[derive(Clone, Copy)]
 pub(super) enum Input<'a> {
     /// A complete value, with the start of its source.
-    Given(&'a Given<'a>, Mode, Option<Timestamp>),
+    Value(&'a InputValue<'a>, Mode, Option<Timestamp>),
     /// What a total has grown by.
-    Grown(&'a Given<'a>),
+    Growth(&'a InputValue<'a>),
 }
 
 /// What became of a sample in some aggregations.
@@ -71,7 +71,7 @@ pub(super) struct AggregateResult {
     /// Whether an output cannot be made of such a sample.
     pub(super) is_partial: bool,
     /// Why an output could not be made of this one.
-    pub(super) fault: Option<Refused>,
+    pub(super) fault: Option<Rejection>,
 }
 
 /// The time that quantiles cover.
@@ -153,18 +153,18 @@ impl Aggregation {
 
 impl OutputState {
     /// Makes the output of a sample. Returns false if there is none of such a sample.
-    fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Refused> {
+    fn give(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
         let Sample { metric, labels, input } = *sample;
         match self.output {
             Output::Sum => return sum(intake, sample),
             Output::Count => {
                 let weight = match input {
-                    Input::Given(&Given::Observation { weight, .. }, ..) => weight,
+                    Input::Value(&InputValue::Observation { weight, .. }, ..) => weight,
                     _ => 1.0,
                 };
                 let name = format!("{}_samples_total", counter_stem(metric.name));
                 let metric = Metric { expiry: metric.expiry, ..Metric::new(&name) };
-                intake.take(metric, labels, &Given::Counter(weight), Mode::Add, None)?;
+                intake.take(metric, labels, &InputValue::Counter(weight), Mode::Add, None)?;
                 return Ok(true);
             }
             _ => {}
@@ -182,7 +182,7 @@ impl OutputState {
             }
             (_, shape @ Some(_)) if !value.is_nan() => {
                 let metric = Metric { shape: shape.as_ref(), ..metric };
-                let given = Given::Observation { value, weight };
+                let given = InputValue::Observation { value, weight };
                 intake.take(metric, labels, &given, Mode::Add, None)?;
             }
             _ => {}
@@ -194,10 +194,12 @@ impl OutputState {
 /// The value of a sample that has one, and its weight.
 fn value(input: Input<'_>) -> Option<(f64, f64)> {
     match input {
-        Input::Given(Given::Gauge(value) | Given::Unknown(value), Mode::Set | Mode::Follow, _) => {
-            Some((*value, 1.0))
-        }
-        Input::Given(&Given::Observation { value, weight }, ..) => Some((value, weight)),
+        Input::Value(
+            InputValue::Gauge(value) | InputValue::Unknown(value),
+            Mode::Set | Mode::Follow,
+            _,
+        ) => Some((*value, 1.0)),
+        Input::Value(&InputValue::Observation { value, weight }, ..) => Some((value, weight)),
         _ => None,
     }
 }
@@ -205,23 +207,23 @@ fn value(input: Input<'_>) -> Option<(f64, f64)> {
 /// The width of the zero bucket of sums: the default of Prometheus' libraries, 2^-128.
 const ZERO_THRESHOLD: f64 = 2.938_735_877_055_719e-39;
 
-fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Refused> {
+fn sum(intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
     let Sample { metric, labels, input } = *sample;
     match input {
-        Input::Given(&Given::Summary { count, sum, .. }, Mode::Add, _) => {
+        Input::Value(&InputValue::Summary { count, sum, .. }, Mode::Add, _) => {
             // Quantiles of several sources have no sum.
-            let given = Given::Summary { quantiles: &[], count, sum };
+            let given = InputValue::Summary { quantiles: &[], count, sum };
             intake.take(metric, labels, &given, Mode::Add, None)?;
         }
-        Input::Given(given, Mode::Add, _) | Input::Grown(given) => {
+        Input::Value(given, Mode::Add, _) | Input::Growth(given) => {
             let mut given = *given;
-            if let Given::Native { buckets, .. } = &mut given {
+            if let InputValue::Native { buckets, .. } = &mut given {
                 // Sources that differ in it have one sum.
                 buckets.zero_threshold = ZERO_THRESHOLD;
             }
             intake.take(metric, labels, &given, Mode::Add, None)?;
         }
-        Input::Given(..) => return Ok(false),
+        Input::Value(..) => return Ok(false),
     }
     Ok(true)
 }
@@ -233,7 +235,7 @@ fn level(
     labels: &[(&str, &str)],
     new: f64,
     combine: fn(f64, f64) -> f64,
-) -> Result<(), Refused> {
+) -> Result<(), Rejection> {
     /// Reading and setting is one step: no other thread sets the gauge in between.
     static STEP: Mutex<()> = Mutex::new(());
     let _step = STEP.lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,5 +247,5 @@ fn level(
         }
     });
     let value = before.map_or(new, |before| combine(before, new));
-    intake.take(metric, labels, &Given::Gauge(value), Mode::Set, None)
+    intake.take(metric, labels, &InputValue::Gauge(value), Mode::Set, None)
 }

@@ -15,7 +15,7 @@ mod relabelling;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use quipu::intake::{Given, Intake, Metric, Mode, Order, Refused};
+use quipu::intake::{InputValue, Intake, Metric, Mode, Order, Rejection};
 use quipu::snapshot::Timestamp;
 use quipu::{Counter, CounterFamily, Description, Registry};
 use quipu_segment::printable;
@@ -101,10 +101,10 @@ impl Rules {
         intake: &mut Intake,
         metric: Metric<'_>,
         labels: &[(&str, &str)],
-        given: &Given<'_>,
+        given: &InputValue<'_>,
         mode: Mode,
         start: Option<Timestamp>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejection> {
         let Some(relabelled) = self.relabelled(metric.name, labels) else { return Ok(()) };
         let is_once = metric.streams && metric.time.is_some() && mode == Mode::Add;
         let own = (metric, labels);
@@ -114,7 +114,7 @@ impl Rules {
         let metric = Metric { name: relabelled.get(NAME), streams, order, ..metric };
         let labels = &*relabelled.pairs();
         let take = |intake: &mut Intake| {
-            let input = Input::Given(given, mode, start);
+            let input = Input::Value(given, mode, start);
             if self.aggregate(intake, &Sample { metric, labels, input })? {
                 intake.take(metric, labels, given, mode, start)?;
             }
@@ -146,7 +146,7 @@ impl Rules {
     }
 
     /// Makes the outputs of the aggregations that match. Returns whether the sample itself is kept.
-    fn aggregate(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Refused> {
+    fn aggregate(&self, intake: &mut Intake, sample: &Sample<'_>) -> Result<bool, Rejection> {
         let Sample { metric, labels, input } = *sample;
         let matching = self.aggregations.iter().filter(|(one, _)| one.matches(metric.name));
         let matching: Vec<_> = matching.collect();
@@ -156,7 +156,7 @@ impl Rules {
         // Of a sample that arrives late, or again, no output is made.
         let mut is_kept = Ok(matching.iter().any(|(one, _)| one.keep_input));
         let (given, start) = match input {
-            Input::Given(given, Mode::Follow, start)
+            Input::Value(given, Mode::Follow, start)
                 if given.has_growth() && matching.iter().any(|(one, _)| one.sums()) =>
             {
                 (given, start)
@@ -167,12 +167,12 @@ impl Rules {
                     is_kept = give(&matching, intake, sample).1;
                     is_kept.map(drop)
                 });
-                return if once == Err(Refused::Duplicate) { is_kept } else { once.and(is_kept) };
+                return if once == Err(Rejection::Duplicate) { is_kept } else { once.and(is_kept) };
             }
         };
         intake.follow_into(metric, labels, given, start, |intake, grown| {
             let any;
-            let grown = Sample { input: Input::Grown(grown), ..*sample };
+            let grown = Sample { input: Input::Growth(grown), ..*sample };
             (any, is_kept) = give(&matching, intake, &grown);
             // Once it is in one sum, it must not come again with the next total of its source.
             match is_kept {
@@ -212,7 +212,7 @@ fn give(
     aggregations: &[&(Aggregation, Counts)],
     intake: &mut Intake,
     sample: &Sample<'_>,
-) -> (bool, Result<bool, Refused>) {
+) -> (bool, Result<bool, Rejection>) {
     let (mut any, mut is_kept, mut fault) = (false, false, None);
     for (aggregation, counts) in aggregations {
         let made = aggregation.give(intake, sample);

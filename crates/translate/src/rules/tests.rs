@@ -33,7 +33,7 @@ impl Bench {
         Self { rules, intake: Intake::new(&registry, Limits::default()).unwrap() }
     }
 
-    fn take(&mut self, name: &str, labels: &[(&str, &str)], given: Given<'_>, mode: Mode) {
+    fn take(&mut self, name: &str, labels: &[(&str, &str)], given: InputValue<'_>, mode: Mode) {
         let metric = Metric::new(name);
         self.rules.take(&mut self.intake, metric, labels, &given, mode, None).unwrap();
     }
@@ -49,9 +49,9 @@ impl Bench {
 #[test]
 fn samples_are_relabelled_and_counted() {
     let mut bench = Bench::new(RULES);
-    bench.take("go_gc", &[], Given::Gauge(1.0), Mode::Set);
-    bench.take("old_size", &[("pod", "a"), ("x", "y")], Given::Gauge(2.0), Mode::Set);
-    bench.take("plain", &[("x", "y")], Given::Counter(3.0), Mode::Follow);
+    bench.take("go_gc", &[], InputValue::Gauge(1.0), Mode::Set);
+    bench.take("old_size", &[("pod", "a"), ("x", "y")], InputValue::Gauge(2.0), Mode::Set);
+    bench.take("plain", &[("x", "y")], InputValue::Counter(3.0), Mode::Follow);
     assert_eq!(bench.shown(false), ["new_size{x=\"y\"} 2", "plain{x=\"y\"} 3"]);
     let own = bench.shown(true);
     for line in [
@@ -73,11 +73,11 @@ fn increments_and_growing_totals_are_summed() {
     let mut bench = Bench::new(RULES);
     for instance in ["a", "b", "b"] {
         let labels = [("instance", instance), ("job", "j")];
-        bench.take("requests_total", &labels, Given::Counter(2.0), Mode::Add);
+        bench.take("requests_total", &labels, InputValue::Counter(2.0), Mode::Add);
     }
     let mut follow = |instance: &str, total: f64, sum: &str| {
         let labels = [("instance", instance), ("job", "j")];
-        bench.take("requests_total", &labels, Given::Counter(total), Mode::Follow);
+        bench.take("requests_total", &labels, InputValue::Counter(total), Mode::Follow);
         let shown = bench.shown(false);
         assert!(shown.contains(&format!("requests_total{{job=\"j\"}} {sum}")), "{shown:#?}");
         assert_eq!(shown.len(), 2, "{shown:#?}");
@@ -101,10 +101,10 @@ fn histograms_and_summaries_that_are_followed_are_summed() {
     {
         let labels = [("pod", pod)];
         let buckets = [(1.0, low), (f64::INFINITY, high)];
-        let given = Given::Histogram { buckets: &buckets, sum };
+        let given = InputValue::Histogram { buckets: &buckets, sum };
         bench.take("took", &labels, given, Mode::Follow);
         let quantiles = &[(0.5, 1.0)];
-        let given = Given::Summary { quantiles, count: low + high, sum };
+        let given = InputValue::Summary { quantiles, count: low + high, sum };
         bench.take("size", &labels, given, Mode::Follow);
     }
     let expected = [
@@ -133,7 +133,7 @@ fn native_histograms_that_are_followed_are_summed() {
         let zero_threshold = if pod == "a" { 0.0 } else { 1e-9 };
         let (negative, exemplars) = (&[][..], &[][..]);
         let buckets = Native { schema, zero_threshold, zero_count, positive, negative, exemplars };
-        bench.take("size", &[("pod", pod)], Given::Native { buckets, sum }, Mode::Follow);
+        bench.take("size", &[("pod", pod)], InputValue::Native { buckets, sum }, Mode::Follow);
         let [count, sum] = expected;
         let shown = bench.shown(false);
         for line in [format!("size_count {count}"), format!("size_sum {sum}")] {
@@ -161,17 +161,17 @@ fn what_a_total_has_grown_by_waits_for_room() {
     // The source, and a series of another name: the sum would be the third.
     let limits = Limits { series: 2, ..Limits::default() };
     let mut intake = Intake::new(&registry, limits).unwrap();
-    intake.take(Metric::new("other"), &[], &Given::Gauge(1.0), Mode::Set, None).unwrap();
+    intake.take(Metric::new("other"), &[], &InputValue::Gauge(1.0), Mode::Set, None).unwrap();
     let follow = |intake: &mut Intake, total: f64| {
-        let given = Given::Counter(total);
+        let given = InputValue::Counter(total);
         let labels = [("job", "a"), ("pod", "b")];
         rules.take(intake, Metric::new("x_total"), &labels, &given, Mode::Follow, None)
     };
-    assert_eq!(follow(&mut intake, 5.0), Err(Refused::Series));
+    assert_eq!(follow(&mut intake, 5.0), Err(Rejection::Series));
     assert_eq!(intake.remove("other", &[]).unwrap(), 1);
     // The sum has room, the counter of samples has none: what was added is not added again.
-    assert_eq!(follow(&mut intake, 6.0), Err(Refused::Series));
-    assert_eq!(follow(&mut intake, 8.0), Err(Refused::Series));
+    assert_eq!(follow(&mut intake, 6.0), Err(Rejection::Series));
+    assert_eq!(follow(&mut intake, 8.0), Err(Rejection::Series));
     assert!(registry.text().contains("x_total{job=\"a\"} 8\n"), "{}", registry.text());
 }
 
@@ -180,10 +180,10 @@ fn gauges_and_observations_are_aggregated() {
     let mut bench = Bench::new(RULES);
     for (instance, value) in [("a", 5.0), ("b", -1.0), ("c", 3.0)] {
         let labels = [("instance", instance), ("job", "j")];
-        bench.take("level", &labels, Given::Gauge(value), Mode::Set);
+        bench.take("level", &labels, InputValue::Gauge(value), Mode::Set);
         let shape = Shape::Classic(vec![1.0]);
         let metric = Metric { shape: Some(&shape), ..Metric::new("took") };
-        let given = Given::Observation { value, weight: 1.0 };
+        let given = InputValue::Observation { value, weight: 1.0 };
         bench.rules.take(&mut bench.intake, metric, &labels, &given, Mode::Add, None).unwrap();
     }
     let shown = bench.shown(false);
@@ -211,7 +211,7 @@ fn gauges_and_observations_are_aggregated() {
         assert!((avg.parse::<f64>().unwrap() - 7.0 / 3.0).abs() < 1e-12, "{name}{avg}");
     }
     // A value that is not a number changes no mean and no bucket.
-    bench.take("level", &[], Given::Gauge(f64::NAN), Mode::Set);
+    bench.take("level", &[], InputValue::Gauge(f64::NAN), Mode::Set);
     assert!(bench.shown(false).contains(&"level_histogram_count 3".into()));
 }
 
@@ -221,7 +221,7 @@ fn a_value_that_is_sent_again_is_aggregated_once() {
     let mut take = |pod, value, time| {
         let metric =
             Metric { time: Some(Timestamp(time)), order: Order::Strict, ..Metric::new("level") };
-        let (labels, given) = ([("instance", "a"), ("pod", pod)], Given::Gauge(value));
+        let (labels, given) = ([("instance", "a"), ("pod", pod)], InputValue::Gauge(value));
         bench.rules.take(&mut bench.intake, metric, &labels, &given, Mode::Set, None).unwrap();
     };
     // A rule leads two pods into one series, whose last value counts.

@@ -1,10 +1,10 @@
-//! What an intake is given: a metric, and a value of one of its series.
+//! The input of an intake: a metric, and a value of one of its series.
 
 use std::time::Duration;
 
 use super::class::Class;
 #[cfg(doc)]
-use super::refused::Refused;
+use super::rejection::Rejection;
 use super::table::FamilyEntry;
 use crate::snapshot::{Kind, Native, Timestamp, Value};
 
@@ -19,12 +19,12 @@ pub struct Metric<'a> {
     /// see [`unit_of`](crate::exposition::unit_of).
     pub unit: &'a str,
     /// Whether the series belongs to a group that is replaced as a whole. Such series are in other
-    /// families than those that do not, and keep labels without a value.
+    /// families than series without a group, and keep labels without a value.
     pub grouped: bool,
-    /// The time of the sample, if the source says it. With [`Mode::Follow`], a sample of a counter,
-    /// a classic histogram or a summary that is not later than the last one is left out: what is
-    /// sent again counts once. [`Timestamp`] 0 is a time that is not after 1970: such a sample is
-    /// earlier than any other.
+    /// The time of the sample, if the source states one. With [`Mode::Follow`], a sample of a
+    /// counter, a classic histogram or a summary that is not later than the last one is omitted, so
+    /// a sample that is sent twice counts once. [`Timestamp`] 0 is a time that is not after 1970:
+    /// such a sample is earlier than any other.
     pub time: Option<Timestamp>,
     /// The meaning of the time for other values, and of the last sample of the series.
     pub order: Order,
@@ -35,22 +35,22 @@ pub struct Metric<'a> {
     /// The time after which a series that did not change is hidden, if any. It counts when the
     /// family is made.
     pub expiry: Option<Duration>,
-    /// The form in which [observations](Given::Observation) are counted.
+    /// The form in which [observations](InputValue::Observation) are counted.
     pub shape: Option<&'a Shape>,
     /// Whether its series keep exemplars: see [`Intake::exemplify`](super::Intake::exemplify). It
     /// counts when the family is made, and costs 8 bytes for each series. Summaries keep none.
     pub exemplars: bool,
     /// Whether its values are points of streams, as in OpenTelemetry's data model. Then an
-    /// increment whose [time](Metric::time) repeats or precedes that of the last one is a
-    /// [duplicate](Refused::Duplicate), because a client sends an increment again if it did not get
-    /// the response. Totals with different start times are from different senders, and the series
-    /// has the sum of all of them, except for native histograms. To keep the time of an increment
-    /// of a counter or a classic histogram costs 8 bytes for each series, in families that keep
-    /// exemplars, and a hidden series for each series of other families.
+    /// increment whose [time](Metric::time) repeats or precedes the time of the last increment is a
+    /// [duplicate](Rejection::Duplicate), because a client sends an increment again if it did not
+    /// get the response. Totals with different start times are from different senders, and the
+    /// series is the sum of these totals, except for native histograms. To keep the time of an
+    /// increment of a counter or a classic histogram costs 8 bytes for each series, in families
+    /// that keep exemplars, and a hidden series for each series of other families.
     ///
     /// ```
     /// use quipu::Registry;
-    /// use quipu::intake::{Given, Intake, Limits, Metric, Mode, Refused};
+    /// use quipu::intake::{InputValue, Intake, Limits, Metric, Mode, Rejection};
     /// use quipu::snapshot::Timestamp;
     ///
     /// let registry = Registry::new();
@@ -58,7 +58,7 @@ pub struct Metric<'a> {
     /// let mut take = |total: f64, start: u64, time: u64| {
     ///     let time = Some(Timestamp(time));
     ///     let jobs = Metric { streams: true, time, ..Metric::new("jobs_total") };
-    ///     intake.take(jobs, &[], &Given::Counter(total), Mode::Follow, Some(Timestamp(start)))
+    ///     intake.take(jobs, &[], &InputValue::Counter(total), Mode::Follow, Some(Timestamp(start)))
     /// };
     /// // Two senders, which started at 100 and at 200.
     /// for (total, start, time) in [(5.0, 100, 210), (3.0, 200, 220), (7.0, 100, 230)] {
@@ -71,16 +71,16 @@ pub struct Metric<'a> {
 }
 
 impl<'a> Metric<'a> {
-    /// A metric of that name.
+    /// Creates a metric with this name.
     pub fn new(name: &'a str) -> Self {
         Self { name, ..Self::default() }
     }
 }
 
-/// A value of a series, which is complete in itself.
+/// A value for a series, which is complete in itself.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub enum Given<'a> {
+pub enum InputValue<'a> {
     /// The total of a counter, or with [`Mode::Add`] an increment.
     Counter(f64),
     /// The value of a gauge, or with [`Mode::Add`] a change.
@@ -125,8 +125,8 @@ pub enum Given<'a> {
 /// A series that an intake holds.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Taken<'a> {
-    /// The name of the metric, as it was given.
+pub struct StoredSeries<'a> {
+    /// The name of the metric, with the spelling of its source.
     pub name: &'a str,
     /// The help.
     pub help: &'a str,
@@ -142,7 +142,7 @@ pub struct Taken<'a> {
     pub value: &'a Value<'a>,
 }
 
-impl<'a> Taken<'a> {
+impl<'a> StoredSeries<'a> {
     pub(super) fn new(
         entry: &'a FamilyEntry,
         labels: &'a [(&'a str, &'a str)],
@@ -168,7 +168,7 @@ impl<'a> Taken<'a> {
 ///
 /// ```
 /// use quipu::Registry;
-/// use quipu::intake::{Given, Intake, Limits, Metric, Mode, Order, Refused};
+/// use quipu::intake::{InputValue, Intake, Limits, Metric, Mode, Order, Rejection};
 /// use quipu::snapshot::Timestamp;
 ///
 /// let registry = Registry::new();
@@ -176,10 +176,10 @@ impl<'a> Taken<'a> {
 /// let mut take = |value: f64, time: u64| {
 ///     let metric = Metric::new("level");
 ///     let metric = Metric { time: Some(Timestamp(time)), order: Order::Strict, ..metric };
-///     intake.take(metric, &[], &Given::Gauge(value), Mode::Set, None)
+///     intake.take(metric, &[], &InputValue::Gauge(value), Mode::Set, None)
 /// };
 /// assert_eq!([take(1.0, 100), take(2.0, 200), take(3.0, 100)], [Ok(()); 3]);
-/// assert_eq!(take(3.0, 200), Err(Refused::Duplicate));
+/// assert_eq!(take(3.0, 200), Err(Rejection::Duplicate));
 /// assert!(registry.text().contains("level 2\n"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -190,24 +190,24 @@ pub enum Order {
     Arrival,
     /// Of several values with one time, the last one to arrive counts.
     Latest,
-    /// Another value with the time of the last one is a [duplicate](Refused::Duplicate).
+    /// Another value with the time of the last one is a [duplicate](Rejection::Duplicate).
     Strict,
 }
 
 /// How a value changes its series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// It is added to what is there; quantiles replace those that are there.
+    /// The value is added to the series; its quantiles replace the quantiles of the series.
     Add,
-    /// It is the current total of a source that may restart. What the source counted before a
-    /// restart is kept: the series only grows. A gauge is set.
+    /// The value is the current total of a source that may restart. The series keeps the counts
+    /// from before a restart, so it only grows. A gauge is set.
     Follow,
-    /// It replaces what is there. A counter or a classic histogram that others add to cannot be
-    /// replaced: it follows the value.
+    /// The value replaces the series' value. A counter or a classic histogram that other sources
+    /// add to cannot be replaced: it follows the value.
     Set,
 }
 
-/// What single observations are counted in.
+/// The form in which single observations are counted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Shape {
@@ -234,8 +234,8 @@ pub enum Change<'a> {
 /// The buckets that a value is observed in.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Buckets<'a> {
-    /// Those of the metric; a new one gets these.
+    /// The buckets of the metric; a new metric gets these.
     OrElse(&'a Shape),
-    /// These: a metric with others is an error.
+    /// These buckets: a metric with other buckets is an error.
     Only(&'a Shape),
 }

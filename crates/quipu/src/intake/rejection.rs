@@ -1,21 +1,21 @@
-//! Why an intake refuses a value.
+//! The reasons for which an intake rejects a value.
 
 use std::fmt;
 
 use super::Intake;
 
-/// Why a value was not taken.
+/// The reason for which an intake rejected a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Refused {
+pub enum Rejection {
     /// The name is empty, too long, or has a character that no name has.
     Name,
     /// The name is reserved.
     Reserved,
     /// A sample would have the name of another metric's sample, such as `x_sum` of a histogram `x`,
-    /// or the labels of the series would be the same as other ones once escaped.
+    /// or the labels of the series would be equal to other labels once escaped.
     Collision,
-    /// The name of a label is empty, too long, reserved, or there twice. `le` is reserved in
+    /// The name of a label is empty, too long, reserved, or used twice. `le` is reserved in
     /// histograms, and `quantile` in summaries.
     LabelName,
     /// Two labels would have one name in formats without UTF-8 names, such as `a.b` and `a_b`.
@@ -28,11 +28,11 @@ pub enum Refused {
     Value,
     /// The buckets or the quantiles are out of order, or too many.
     Buckets,
-    /// A sample has the time of the last one of its series and another value (see
-    /// [`Order`](super::Order)), or an increment is not later than the last one (see
+    /// A sample has the same time as the last sample of its series and another value (see
+    /// [`Order`](super::Order)), or an increment is not later than the last increment (see
     /// [`Metric::streams`](super::Metric::streams)).
     Duplicate,
-    /// A sample is older than the last one of its series by more than two hours: see
+    /// A sample is more than two hours older than the last sample of its series: see
     /// [`Order`](super::Order).
     OutOfOrder,
     /// A sample is more than ten minutes in the future: see [`Order`](super::Order).
@@ -52,8 +52,8 @@ pub enum Refused {
     Full,
 }
 
-impl Refused {
-    /// All of them.
+impl Rejection {
+    /// All reasons.
     pub const ALL: [Self; 18] = [
         Self::Name,
         Self::Reserved,
@@ -75,7 +75,7 @@ impl Refused {
         Self::Full,
     ];
 
-    /// A word for it, as the value of a label.
+    /// Returns the reason as one word, for the value of a label.
     pub fn reason(self) -> &'static str {
         match self {
             Self::Name => "name",
@@ -100,7 +100,7 @@ impl Refused {
     }
 }
 
-impl fmt::Display for Refused {
+impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Name => "the name of the metric is empty, too long, or has a NUL",
@@ -153,31 +153,31 @@ impl fmt::Display for Refused {
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for Rejection {}
 
-/// Why a value was not taken, with the names that matter: see [`Intake::explain`].
+/// The text of a [`Rejection`] with the names that matter: see [`Intake::explain`].
 #[derive(Clone, Copy)]
-pub struct Explained<'i> {
+pub struct Explanation<'i> {
     pub(super) intake: &'i Intake,
-    pub(super) refused: Refused,
+    pub(super) rejection: Rejection,
 }
 
-impl fmt::Display for Explained<'_> {
+impl fmt::Display for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { intake, refused } = self;
-        match (refused, intake.limits.reserved, intake.table.collision()) {
-            (Refused::Reserved, Some(prefix), _) => write!(
+        let Self { intake, rejection } = self;
+        match (rejection, intake.limits.reserved, intake.table.collision()) {
+            (Rejection::Reserved, Some(prefix), _) => write!(
                 f,
                 "the name begins with {prefix:?}, a prefix that is reserved: choose another name, \
                  which does not begin with it once escaped either"
             ),
-            (Refused::Collision | Refused::LabelsAlike, _, Some(collision)) => collision.fmt(f),
-            (refused, ..) => refused.fmt(f),
+            (Rejection::Collision | Rejection::LabelsAlike, _, Some(collision)) => collision.fmt(f),
+            (rejection, ..) => rejection.fmt(f),
         }
     }
 }
 
-impl fmt::Debug for Explained<'_> {
+impl fmt::Debug for Explanation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
     }
