@@ -1,11 +1,11 @@
-//! Statistics of a tokio runtime: those that tokio has without `--cfg tokio_unstable`.
+//! Statistics of a tokio runtime that are available without `--cfg tokio_unstable`.
 
 use tokio::runtime::Handle;
 
 use super::Collector;
 use crate::snapshot::{FamilyHeader, Kind, Label, Number, Series, Sink, Texts, Value};
 
-/// Collects `tokio_*` of one runtime.
+/// Collects the metrics `tokio_*` of one runtime.
 #[derive(Debug)]
 pub struct Tokio {
     runtime: Handle,
@@ -17,11 +17,11 @@ impl Tokio {
     /// # Panics
     /// If called outside of a runtime.
     pub fn current() -> Self {
-        Self::of(Handle::current())
+        Self::new(Handle::current())
     }
 
     /// Creates a collector for a runtime.
-    pub fn of(runtime: Handle) -> Self {
+    pub fn new(runtime: Handle) -> Self {
         Self { runtime }
     }
 }
