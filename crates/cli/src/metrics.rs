@@ -12,7 +12,7 @@ use quipu_segment::Segment;
 use quipu_window::Window;
 
 use crate::state::State;
-use quipu_http::{Closed, Event, Refusal};
+use quipu_http::{CloseReason, Event, Refusal};
 use quipu_process::memory::take_room;
 
 /// The daemon's own metrics.
@@ -128,7 +128,7 @@ impl Metrics {
             }
             Event::Closed(why) => {
                 events.http_connections_open.dec();
-                if why == Closed::GaveWay {
+                if why == CloseReason::GaveWay {
                     events.http_connections_gave_way.inc();
                 }
             }

@@ -366,7 +366,7 @@ fn log(event: Event) {
 /// Reads the filter of a scrape. Other parameters are ignored, because a scraper may add its own.
 fn filter(request: &Request) -> Result<Filter> {
     let mut filter = Filter::default();
-    for (name, value) in Query::of(request).map_err(Refusal::bad)?.iter() {
+    for (name, value) in Query::from_request(request).map_err(Refusal::bad)?.iter() {
         match name {
             "segment" => filter.source = Some(value.to_owned()),
             "directory" => {

@@ -184,12 +184,12 @@ fn own_names() -> Vec<String> {
 }
 
 /// Closes the state, also after an error of the server.
-fn close(state: &State, served: Result<http::Stopped, http::Error>) -> Result<(), Error> {
+fn close(state: &State, served: Result<http::ShutdownReport, http::Error>) -> Result<(), Error> {
     let closed = state.segment.check_file().and_then(|()| state.segment.close());
-    if let Ok(stopped) = &served
-        && stopped.cut > 0
+    if let Ok(report) = &served
+        && report.cut > 0
     {
-        warn!(connections = stopped.cut, "cut connections that did not end in time");
+        warn!(connections = report.cut, "cut connections that did not end in time");
     }
     served.map_err(Error::Http)?;
     closed.map_err(Error::Sync)

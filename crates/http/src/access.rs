@@ -3,7 +3,7 @@
 //! The server does not authenticate clients: a program that reaches it can use it. A browser
 //! reaches it for every page that its user opens, so two checks keep pages of others out:
 //!
-//! * **Origin.** A page can send requests to any address without asking first. A request that may
+//! * **Origin.** A page can send requests to any address without permission. A request that may
 //!   change something is therefore refused if the browser marks it as foreign: by `Sec-Fetch-Site`,
 //!   or by an `Origin` that differs from `Host`. This rule is the one of `CrossOriginProtection` in
 //!   Go's `net/http`. Programs send neither field.
@@ -30,7 +30,7 @@ use quipu_segment::printable;
 
 use super::refusal::Refusal;
 
-/// The hosts and the origins that are served besides those that always are.
+/// The hosts and the origins that are served in addition to the ones that are always served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Names of the server without a port: `name`, `*.domain` for all names in a domain, or `*`.
@@ -51,8 +51,8 @@ pub(super) enum Reach {
 }
 
 impl Reach {
-    /// The reach of a client with this address.
-    pub(super) fn of(address: Option<IpAddr>) -> Reach {
+    /// Returns the reach of a client with this address.
+    pub(super) fn from_address(address: Option<IpAddr>) -> Reach {
         match address.map(|address| address.to_canonical().is_loopback()) {
             None => Reach::Socket,
             Some(true) => Reach::Loopback,
@@ -61,18 +61,18 @@ impl Reach {
     }
 }
 
-/// The reason why a request is not served.
+/// The reason for which a request is not served.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Denied<'r> {
-    /// Its host is not known.
+pub(super) enum Denial<'r> {
+    /// The host of the request is not known.
     Host(&'r str),
-    /// It may change something, and a page of this origin sent it.
+    /// The request may change something, and a page of this origin sent it.
     Origin(Option<&'r HeaderValue>),
 }
 
 impl Access {
     /// Checks a request whose `Host` is valid.
-    pub(super) fn check<'r>(&self, head: &'r Parts, reach: Reach) -> Result<(), Denied<'r>> {
+    pub(super) fn check<'r>(&self, head: &'r Parts, reach: Reach) -> Result<(), Denial<'r>> {
         // The host of the target precedes the field (RFC 9112, 3.2.2).
         let field = head.headers.get(HOST).and_then(|host| host.to_str().ok());
         let host = name(head.uri.host().or(field).unwrap_or_default());
@@ -82,12 +82,12 @@ impl Access {
             Reach::Network => is_of_browser(&head.headers),
         };
         if may_be_of_page && !is_own(host) && !self.has_host(host) {
-            return Err(Denied::Host(host));
+            return Err(Denial::Host(host));
         }
         if head.method.is_safe() { Ok(()) } else { self.check_origin(&head.headers) }
     }
 
-    fn check_origin<'r>(&self, headers: &'r HeaderMap) -> Result<(), Denied<'r>> {
+    fn check_origin<'r>(&self, headers: &'r HeaderMap) -> Result<(), Denial<'r>> {
         let origin = headers.get(ORIGIN);
         let is_foreign = match (headers.get(SITE).map(HeaderValue::as_bytes), origin) {
             (Some(b"same-origin" | b"none"), _) | (None, None) => false,
@@ -95,7 +95,7 @@ impl Access {
             (None, Some(origin)) => !is_of_host(origin, headers.get(HOST)),
         };
         if is_foreign && !origin.is_some_and(|origin| self.has_origin(origin)) {
-            return Err(Denied::Origin(origin));
+            return Err(Denial::Origin(origin));
         }
         Ok(())
     }
@@ -119,38 +119,38 @@ impl Access {
     }
 }
 
-impl Denied<'_> {
-    /// The refusal that the request gets.
+impl Denial<'_> {
+    /// Returns the refusal for the request.
     pub(super) fn refusal(&self) -> Refusal {
         match self {
-            Denied::Host(_) => Refusal::Host,
-            Denied::Origin(_) => Refusal::Origin,
+            Denial::Host(_) => Refusal::Host,
+            Denial::Origin(_) => Refusal::Origin,
         }
     }
 
-    /// The name that the settings need to contain.
+    /// Returns the name that the settings need to contain.
     pub(super) fn name(&self) -> String {
         let name = match self {
-            Denied::Host(host) => (*host).to_owned(),
-            Denied::Origin(Some(origin)) => String::from_utf8_lossy(origin.as_bytes()).into_owned(),
-            Denied::Origin(None) => "another origin".to_owned(),
+            Denial::Host(host) => (*host).to_owned(),
+            Denial::Origin(Some(origin)) => String::from_utf8_lossy(origin.as_bytes()).into_owned(),
+            Denial::Origin(None) => "another origin".to_owned(),
         };
         printable(&name.chars().take(MAX_SHOWN).collect::<String>()).to_string()
     }
 
-    /// The body of the response.
+    /// Returns the body of the response.
     pub(super) fn text(&self) -> String {
         let name = self.name();
         match self {
-            Denied::Host(_) => format!(
+            Denial::Host(_) => format!(
                 "the host {name} is not known here, and a web page may have sent the request: use \
                  an IP address of the daemon, or start it with --allow-host {name}\n"
             ),
-            Denied::Origin(Some(_)) => format!(
+            Denial::Origin(Some(_)) => format!(
                 "a web page of {name} sent this request, which may change something: to allow it, \
                  start the daemon with --allow-origin {name}\n"
             ),
-            Denied::Origin(None) => "a web page of another origin sent this request, which may \
+            Denial::Origin(None) => "a web page of another origin sent this request, which may \
                                      change something: send it from a program instead\n"
                 .to_owned(),
         }
@@ -231,7 +231,7 @@ mod tests {
         let request =
             fields.iter().fold(request, |request, (name, value)| request.header(*name, *value));
         let (head, ()) = request.body(()).unwrap().into_parts();
-        access.check(&head, reach).err().map(|denied| denied.refusal())
+        access.check(&head, reach).err().map(|denial| denial.refusal())
     }
 
     #[test]
@@ -303,8 +303,8 @@ mod tests {
     fn the_host_of_the_target_precedes_the_field() {
         let request = Request::get("http://evil.example:1/").header("host", "localhost");
         let (head, ()) = request.body(()).unwrap().into_parts();
-        let denied = access().check(&head, Reach::Loopback).unwrap_err();
-        assert_eq!(denied, Denied::Host("evil.example"));
+        let denial = access().check(&head, Reach::Loopback).unwrap_err();
+        assert_eq!(denial, Denial::Host("evil.example"));
     }
 
     #[test]
@@ -348,11 +348,11 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_way_out_and_repeats_no_more_than_it_needs() {
-        let text = Denied::Host("evil.example").text();
+        let text = Denial::Host("evil.example").text();
         assert!(text.contains("--allow-host evil.example\n"), "{text}");
         let origin = HeaderValue::from_bytes(b"http://a\xff\"").unwrap();
-        let text = Denied::Origin(Some(&origin)).text();
+        let text = Denial::Origin(Some(&origin)).text();
         assert!(text.contains("--allow-origin http://a\u{fffd}"), "{text}");
-        assert!(Denied::Host(&"a.".repeat(8000)).text().len() < 1000);
+        assert!(Denial::Host(&"a.".repeat(8000)).text().len() < 1000);
     }
 }

@@ -24,13 +24,13 @@ pub(super) struct Pieces {
     more: Option<More>,
 }
 
-/// The wire that waits for more pieces as long as this is there: until hyper takes the last one, or
-/// drops the body of a response to `HEAD`.
+/// Marks the wire as waiting for more pieces, until hyper takes the last one or drops the body of a
+/// response to `HEAD`.
 struct More(Rc<Wire>);
 
 impl Pieces {
-    /// The pieces of the response that comes next on this wire.
-    pub(super) fn of(body: Bytes, wire: &Rc<Wire>) -> Pieces {
+    /// Creates the pieces of the next response on this wire.
+    pub(super) fn new(body: Bytes, wire: &Rc<Wire>) -> Pieces {
         let more = (body.len() > PIECE).then(|| {
             wire.more_follows.set(true);
             More(wire.clone())

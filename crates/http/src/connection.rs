@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use hyper::server::conn::http1;
 
-use super::handler::{Closed, Event, Handler};
+use super::handler::{CloseReason, Event, Handler};
 use super::refusal::Refusal;
 use super::service::Service;
 use super::wire::{Overdue, Phase, Plug, Wire};
@@ -20,7 +20,7 @@ pub(super) struct Connection<H: Handler> {
     builder: Rc<http1::Builder>,
     wire: Rc<Wire>,
     handler: Rc<H>,
-    closed: Closed,
+    reason: CloseReason,
     linger: bool,
 }
 
@@ -35,7 +35,7 @@ impl<H: Handler> Connection<H> {
             builder: builder.clone(),
             wire,
             handler: handler.clone(),
-            closed: Closed::Shutdown,
+            reason: CloseReason::Shutdown,
             linger: false,
         };
         connection.begin();
@@ -54,7 +54,7 @@ impl<H: Handler> Connection<H> {
     /// Runs when hyper waits: sends its output and checks for a reason to end.
     fn poll_between(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let sent = match self.wire.poll_uncork(cx) {
-            Poll::Ready(Err(_)) => return self.end(Closed::Broken),
+            Poll::Ready(Err(_)) => return self.end(CloseReason::Broken),
             other => other.is_ready(),
         };
         if sent {
@@ -65,7 +65,7 @@ impl<H: Handler> Connection<H> {
         }
         if sent && self.wire.phase() == Phase::Idle {
             if self.wire.connections().draining() {
-                return self.end(Closed::Shutdown);
+                return self.end(CloseReason::Shutdown);
             }
             if self.wire.is_tired() {
                 return self.rest(cx);
@@ -73,11 +73,11 @@ impl<H: Handler> Connection<H> {
         }
         match self.wire.overdue() {
             None => Poll::Pending,
-            Some(Overdue::Idle) => self.end(Closed::Idle),
+            Some(Overdue::Idle) => self.end(CloseReason::Idle),
             Some(Overdue::Request) => self.refuse(Refusal::Timeout),
             Some(Overdue::Response) => {
                 self.wire.give_up();
-                self.end(Closed::Stalled)
+                self.end(CloseReason::Stalled)
             }
         }
     }
@@ -109,9 +109,9 @@ impl<H: Handler> Connection<H> {
                 self.begin();
                 Poll::Ready(())
             }
-            Poll::Ready(Err(_)) => self.end(Closed::Broken),
-            Poll::Pending if self.wire.connections().draining() => self.end(Closed::Shutdown),
-            Poll::Pending if self.wire.overdue().is_some() => self.end(Closed::Idle),
+            Poll::Ready(Err(_)) => self.end(CloseReason::Broken),
+            Poll::Pending if self.wire.connections().draining() => self.end(CloseReason::Shutdown),
+            Poll::Pending if self.wire.overdue().is_some() => self.end(CloseReason::Idle),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -138,14 +138,14 @@ impl<H: Handler> Connection<H> {
                 self.refuse_http2()
             }
             Err(error) if error.is_parse() => self.refuse(Refusal::Malformed),
-            Err(_) => self.end(Closed::Broken),
+            Err(_) => self.end(CloseReason::Broken),
             Ok(()) if self.wire.refused() => {
                 self.linger = true;
-                self.end(Closed::Refused)
+                self.end(CloseReason::Refused)
             }
             Ok(()) => {
                 self.linger = !unread.is_empty() || self.wire.may_have_unread();
-                self.end(Closed::Finished)
+                self.end(CloseReason::Finished)
             }
         }
     }
@@ -160,7 +160,7 @@ impl<H: Handler> Connection<H> {
         self.handler.event(Event::Refused(refusal));
         self.wire.append(&refusal.response_with(text));
         self.linger = true;
-        self.end(Closed::Refused)
+        self.end(CloseReason::Refused)
     }
 
     /// Ends the connection of a client that speaks HTTP/2 in its own protocol.
@@ -170,12 +170,12 @@ impl<H: Handler> Connection<H> {
         self.handler.event(Event::Refused(Refusal::Http2));
         self.wire.append(&Refusal::http2_frames());
         self.linger = true;
-        self.end(Closed::Refused)
+        self.end(CloseReason::Refused)
     }
 
-    fn end(&mut self, closed: Closed) -> Poll<()> {
+    fn end(&mut self, reason: CloseReason) -> Poll<()> {
         self.http = None;
-        self.closed = closed;
+        self.reason = reason;
         Poll::Ready(())
     }
 }
@@ -186,7 +186,7 @@ impl<H: Handler> Future for Connection<H> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         if this.wire.dismissed.get() {
-            return this.end(Closed::GaveWay);
+            return this.end(CloseReason::GaveWay);
         }
         this.wire.watch(cx.waker());
         this.wire.begin_turn();
@@ -205,8 +205,8 @@ impl<H: Handler> Future for Connection<H> {
                     this.wire.connections().linger(this.wire.clone());
                 }
             }
-            Poll::Ready(Err(_)) => this.closed = Closed::Broken,
-            Poll::Pending if this.wire.overdue().is_some() => this.closed = Closed::Stalled,
+            Poll::Ready(Err(_)) => this.reason = CloseReason::Broken,
+            Poll::Pending if this.wire.overdue().is_some() => this.reason = CloseReason::Stalled,
             Poll::Pending => return Poll::Pending,
         }
         Poll::Ready(())
@@ -221,7 +221,7 @@ impl<H: Handler> Drop for Connection<H> {
             self.wire.connections().remove_placeless(&self.wire);
         } else {
             drop(self.wire.place.take());
-            self.handler.event(Event::Closed(self.closed));
+            self.handler.event(Event::Closed(self.reason));
         }
     }
 }

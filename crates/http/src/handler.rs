@@ -157,10 +157,10 @@ pub enum Event {
     /// A connection was accepted and counts as open.
     Accepted,
     /// A connection ended and no longer counts as open.
-    Closed(Closed),
+    Closed(CloseReason),
     /// A handler returned a response.
     Answered {
-        /// Its status.
+        /// The status of the response.
         status: StatusCode,
         /// When the head of the request was parsed.
         started: Instant,
@@ -172,16 +172,16 @@ pub enum Event {
     AcceptPaused,
 }
 
-/// Why a connection ended.
+/// The reason for which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Closed {
+pub enum CloseReason {
     /// One side asked to close after the last response, or the client left between requests.
     Finished,
     /// No request within the idle timeout.
     Idle,
     /// The client did not read its response within the write timeout.
     Stalled,
-    /// A refusal ended it.
+    /// The transport refused a request.
     Refused,
     /// The client left in the middle of a request or response.
     Broken,

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_those_of_the_rfc() {
+    fn hosts_have_the_form_of_the_rfc() {
         for host in [
             "",
             ":",

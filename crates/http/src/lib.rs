@@ -34,10 +34,10 @@ mod worker;
 
 pub use access::Access;
 pub use error::Error;
-pub use handler::{Closed, Event, Handler, Reply, Request, Response, Steps, text};
+pub use handler::{CloseReason, Event, Handler, Reply, Request, Response, Steps, text};
 pub use limits::Limits;
 pub use listener::Options;
 pub use query::Query;
 pub use refusal::Refusal;
-pub use server::{Server, Stopped};
+pub use server::{Server, ShutdownReport};
 pub use settings::HttpFlags;

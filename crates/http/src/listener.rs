@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn resolves_texts() {
+    fn texts_of_addresses_are_resolved() {
         assert_eq!(resolve("127.0.0.1:80").unwrap(), "127.0.0.1:80".parse::<SocketAddr>().unwrap());
         assert_eq!(resolve(":8081").unwrap(), "[::]:8081".parse::<SocketAddr>().unwrap());
         assert_eq!(resolve("[::1]:0").unwrap(), "[::1]:0".parse::<SocketAddr>().unwrap());

@@ -16,7 +16,7 @@ impl Query {
     ///
     /// # Errors
     /// A text about a parameter that is not UTF-8.
-    pub fn of(request: &Request) -> Result<Self, String> {
+    pub fn from_request(request: &Request) -> Result<Self, String> {
         Self::parse(request.query().unwrap_or_default())
     }
 
@@ -25,7 +25,7 @@ impl Query {
     /// # Errors
     /// A text about a parameter that is not known, or is not UTF-8.
     pub fn only(request: &Request, known: &[&str]) -> Result<Self, String> {
-        let query = Self::of(request)?;
+        let query = Self::from_request(request)?;
         match query.0.iter().find(|(name, _)| !known.contains(&&**name)) {
             Some((name, _)) => {
                 let known = known.join(", ");
@@ -35,12 +35,12 @@ impl Query {
         }
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub fn one(&self, name: &str) -> Option<&str> {
         self.iter().find(|(other, _)| *other == name).map(|(_, value)| value)
     }
 
-    /// The names and values.
+    /// Returns the names and values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }

@@ -32,9 +32,9 @@ pub struct Server {
     places: Places,
 }
 
-/// How a server ended.
+/// The result of a server that has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stopped {
+pub struct ShutdownReport {
     /// Connections that were cut at the end of the drain timeout.
     pub cut: usize,
 }
@@ -96,7 +96,12 @@ impl Server {
     /// The calling thread is the first server thread and runs `shutdown` in its runtime. Each
     /// thread calls `handler` once, with its number. If a thread cannot start, the others end, and
     /// `ready` is never called.
-    pub fn serve<H, F, R, S>(self, handler: F, ready: R, shutdown: S) -> Result<Stopped, Error>
+    pub fn serve<H, F, R, S>(
+        self,
+        handler: F,
+        ready: R,
+        shutdown: S,
+    ) -> Result<ShutdownReport, Error>
     where
         H: Handler,
         F: Fn(usize) -> H + Sync,
@@ -151,7 +156,7 @@ impl Server {
             for thread in others {
                 cut += thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
             }
-            Ok(Stopped { cut })
+            Ok(ShutdownReport { cut })
         })
     }
 }

@@ -31,7 +31,7 @@ pub(super) struct Service<H> {
 
 impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H> {
     type Response = hyper::Response<Pieces>;
-    type Error = Abandoned;
+    type Error = IncompleteRequest;
     type Future = ResponseFuture<H>;
 
     fn call(&self, request: hyper::Request<Incoming>) -> ResponseFuture<H> {
@@ -40,11 +40,11 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
         if !names_its_host(&head) {
             return self.refusal(Refusal::Malformed);
         }
-        if let Err(denied) = self.wire.connections().access.check(&head, self.wire.reach()) {
+        if let Err(denial) = self.wire.connections().access.check(&head, self.wire.reach()) {
             self.wire.enter(Phase::Response);
-            let (refusal, name) = (denied.refusal(), denied.name());
+            let (refusal, name) = (denial.refusal(), denial.name());
             self.handler.denied(refusal, &name);
-            return self.now(self.refuse_with(refusal, denied.text()));
+            return self.now(self.refuse_with(refusal, denial.text()));
         }
         if self.wire.placeless.get() && !self.handler.is_vital(&head.method, head.uri.path()) {
             return self.refusal(Refusal::Busy);
@@ -78,7 +78,7 @@ impl<H: Handler> hyper::service::Service<hyper::Request<Incoming>> for Service<H
         let collecting = Collecting {
             head: Some(head),
             incoming,
-            body: if keeps { Collected::Nothing } else { Collected::Dropped(0) },
+            body: if keeps { BodyBuffer::Nothing } else { BodyBuffer::Dropped(0) },
             limit,
             too_large,
             client: self.wire.client(),
@@ -149,7 +149,7 @@ impl<H: Handler> Service<H> {
     }
 
     fn in_pieces(&self, response: Response) -> hyper::Response<Pieces> {
-        response.map(|body| Pieces::of(body, &self.wire))
+        response.map(|body| Pieces::new(body, &self.wire))
     }
 
     fn later(&self, stage: Stage) -> ResponseFuture<H> {
@@ -165,11 +165,13 @@ pub(super) enum ResponseFuture<H> {
 }
 
 impl<H: Handler> Future for ResponseFuture<H> {
-    type Output = Result<hyper::Response<Pieces>, Abandoned>;
+    type Output = Result<hyper::Response<Pieces>, IncompleteRequest>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            ResponseFuture::Ready(response) => Poll::Ready(response.take().ok_or(Abandoned)),
+            ResponseFuture::Ready(response) => {
+                Poll::Ready(response.take().ok_or(IncompleteRequest))
+            }
             ResponseFuture::Later(later) => {
                 later.poll_response(cx).map_ok(|response| later.service.in_pieces(response))
             }
@@ -193,7 +195,7 @@ enum Stage {
 }
 
 impl<H: Handler> Later<H> {
-    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, Abandoned>> {
+    fn poll_response(&mut self, cx: &mut Context<'_>) -> Poll<Result<Response, IncompleteRequest>> {
         let service = &self.service;
         loop {
             self.stage = match &mut self.stage {
@@ -208,7 +210,7 @@ impl<H: Handler> Later<H> {
                         service.wire.enter(Phase::Response);
                         return Poll::Ready(Ok(service.refuse(refusal)));
                     }
-                    Err(None) => return Poll::Ready(Err(Abandoned)),
+                    Err(None) => return Poll::Ready(Err(IncompleteRequest)),
                 },
                 _ if !service.wire.takes_turn(Instant::now()) => {
                     service.wire.wait_for_turn();
@@ -216,7 +218,7 @@ impl<H: Handler> Later<H> {
                 }
                 Stage::Queued(request) => {
                     let Some(request) = request.take() else {
-                        return Poll::Ready(Err(Abandoned));
+                        return Poll::Ready(Err(IncompleteRequest));
                     };
                     match service.handle(&request) {
                         Ok(response) => return Poll::Ready(Ok(response)),
@@ -252,7 +254,7 @@ struct Collecting {
     /// `None` once the body is complete.
     head: Option<Parts>,
     incoming: Incoming,
-    body: Collected,
+    body: BodyBuffer,
     /// The most bytes of the body.
     limit: usize,
     /// The refusal of a larger one.
@@ -304,10 +306,10 @@ impl Collecting {
     }
 }
 
-/// The parts of a body. A body of one part is not copied. Memory grows with the bytes that have
-/// arrived, never with the announced length.
+/// The parts of a body that have arrived. A body of one part is not copied. Memory grows with these
+/// bytes, never with the announced length.
 #[derive(Default)]
-enum Collected {
+enum BodyBuffer {
     #[default]
     Nothing,
     /// The body is not kept: only its bytes are counted.
@@ -316,27 +318,27 @@ enum Collected {
     Many(Vec<u8>),
 }
 
-impl Collected {
+impl BodyBuffer {
     fn len(&self) -> usize {
         match self {
-            Collected::Nothing => 0,
-            Collected::Dropped(bytes) => *bytes,
-            Collected::One(bytes) => bytes.len(),
-            Collected::Many(bytes) => bytes.len(),
+            BodyBuffer::Nothing => 0,
+            BodyBuffer::Dropped(bytes) => *bytes,
+            BodyBuffer::One(bytes) => bytes.len(),
+            BodyBuffer::Many(bytes) => bytes.len(),
         }
     }
 
     fn is_dropped(&self) -> bool {
-        matches!(self, Collected::Dropped(_))
+        matches!(self, BodyBuffer::Dropped(_))
     }
 
     /// Appends bytes. Returns false if there is no memory.
     fn push(&mut self, data: Bytes) -> bool {
         match self {
-            Collected::Nothing => *self = Collected::One(data),
-            Collected::Dropped(bytes) => *bytes += data.len(),
-            Collected::One(first) => *self = Collected::Many([&first[..], &data[..]].concat()),
-            Collected::Many(bytes) => {
+            BodyBuffer::Nothing => *self = BodyBuffer::One(data),
+            BodyBuffer::Dropped(bytes) => *bytes += data.len(),
+            BodyBuffer::One(first) => *self = BodyBuffer::Many([&first[..], &data[..]].concat()),
+            BodyBuffer::Many(bytes) => {
                 if !memory::reserve(bytes, data.len()) {
                     return false;
                 }
@@ -348,24 +350,24 @@ impl Collected {
 
     fn into_bytes(self) -> Bytes {
         match self {
-            Collected::Nothing | Collected::Dropped(_) => Bytes::new(),
-            Collected::One(bytes) => bytes,
-            Collected::Many(bytes) => bytes.into(),
+            BodyBuffer::Nothing | BodyBuffer::Dropped(_) => Bytes::new(),
+            BodyBuffer::One(bytes) => bytes,
+            BodyBuffer::Many(bytes) => bytes.into(),
         }
     }
 }
 
-/// The client left before its request was complete.
+/// The error of a client that left before its request was complete.
 #[derive(Debug)]
-pub(super) struct Abandoned;
+pub(super) struct IncompleteRequest;
 
-impl std::fmt::Display for Abandoned {
+impl std::fmt::Display for IncompleteRequest {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("the client left before its request was complete")
     }
 }
 
-impl std::error::Error for Abandoned {}
+impl std::error::Error for IncompleteRequest {}
 
 /// RFC 9112, 3.2: an HTTP/1.1 request has a `Host`; any request has at most one, and a valid one.
 fn names_its_host(head: &Parts) -> bool {
@@ -417,9 +419,9 @@ mod tests {
     use super::*;
     use crate::{Limits, Options, Server};
 
-    /// What a handler has seen.
+    /// A handler that counts its requests, steps and events.
     #[derive(Clone, Default)]
-    struct Seen {
+    struct CountingHandler {
         held: Arc<AtomicUsize>,
         ended: Arc<AtomicUsize>,
         steps: Arc<AtomicUsize>,
@@ -429,7 +431,7 @@ mod tests {
     }
 
     /// Steps that end when another request has.
-    impl Steps for Seen {
+    impl Steps for CountingHandler {
         fn step(&mut self) -> Option<Response> {
             self.steps.fetch_add(1, SeqCst);
             (self.ended.load(SeqCst) > 0).then(|| text(StatusCode::OK, "held"))
@@ -445,7 +447,7 @@ mod tests {
         }
     }
 
-    impl Handler for Seen {
+    impl Handler for CountingHandler {
         fn handle(&self, request: &Request) -> Reply {
             if request.path() == "/held" {
                 self.held.fetch_add(1, SeqCst);
@@ -481,7 +483,7 @@ mod tests {
     }
 
     /// Serves while the client runs.
-    fn serve(seen: &Seen, limits: Limits, client: impl FnOnce(SocketAddr)) {
+    fn serve(seen: &CountingHandler, limits: Limits, client: impl FnOnce(SocketAddr)) {
         let options = Options { limits, ..Options::default() };
         let server = Server::bind(&["127.0.0.1:0"], &options).unwrap();
         let address = server.local_addresses()[0];
@@ -503,7 +505,7 @@ mod tests {
 
     #[test]
     fn a_body_counts_until_its_steps_end() {
-        let seen = Seen::default();
+        let seen = CountingHandler::default();
         serve(&seen, Limits { kept_bytes: 1500, ..Limits::default() }, |address| {
             let held = post(address, "/held");
             wait_until(|| seen.held.load(SeqCst) > 0);
@@ -515,7 +517,7 @@ mod tests {
 
     #[test]
     fn steps_that_wait_are_not_taken_until_they_are_woken() {
-        let seen = Seen { is_asleep: true, ..Seen::default() };
+        let seen = CountingHandler { is_asleep: true, ..CountingHandler::default() };
         serve(&seen, Limits::default(), |address| {
             let held = post(address, "/held");
             wait_until(|| seen.waker.lock().unwrap().is_some());

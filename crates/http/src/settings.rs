@@ -139,11 +139,11 @@ fn checked_host(host: &str) -> Result<String, Unusable> {
     if host == "*" || !name.is_empty() && name.chars().all(is_part) {
         return Ok(host.strip_suffix('.').unwrap_or(host).to_owned());
     }
-    let what = format!(
+    let reason = format!(
         "{host:?} is not a name: give one without a scheme and a port, such as metrics.example.com \
          or *.example.com, or * for all"
     );
-    Err(Unusable::new("allow-host", what))
+    Err(Unusable::new("allow-host", reason))
 }
 
 fn checked_origin(origin: &str) -> Result<String, Unusable> {
@@ -151,11 +151,11 @@ fn checked_origin(origin: &str) -> Result<String, Unusable> {
     if origin == "*" || host.is_some_and(|host| !host.is_empty() && !host.contains(['/', ' '])) {
         return Ok(origin.to_owned());
     }
-    let what = format!(
+    let reason = format!(
         "{origin:?} is not an origin: give the scheme, the host and the port if the page has one, \
          such as https://console.example.com, or * for all"
     );
-    Err(Unusable::new("allow-origin", what))
+    Err(Unusable::new("allow-origin", reason))
 }
 
 #[cfg(test)]

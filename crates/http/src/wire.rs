@@ -74,7 +74,7 @@ pub(super) struct Wire {
     room: RefCell<Share>,
     sending: Cell<usize>,
     computing: Cell<usize>,
-    corked: RefCell<Corked>,
+    corked: RefCell<CorkBuffer>,
     /// The beginning of a request that was read by an earlier part of hyper, and is read again.
     unread: RefCell<Vec<u8>>,
     waker: RefCell<Option<Waker>>,
@@ -148,7 +148,7 @@ impl Wire {
             slot: Cell::new(usize::MAX),
             number,
             client,
-            reach: Reach::of(address),
+            reach: Reach::from_address(address),
         }
     }
 
@@ -392,7 +392,7 @@ impl Wire {
 
     /// Frees the cork buffer.
     pub(super) fn shrink(&self) {
-        *self.corked.borrow_mut() = Corked::default();
+        *self.corked.borrow_mut() = CorkBuffer::default();
     }
 
     /// Waits for bytes or the end of the stream, without reading.
@@ -590,14 +590,14 @@ impl Write for Plug {
     }
 }
 
-/// Bytes that wait to be sent together.
+/// The bytes that wait to be sent together.
 #[derive(Default)]
-struct Corked {
+struct CorkBuffer {
     bytes: Vec<u8>,
     sent: usize,
 }
 
-impl Corked {
+impl CorkBuffer {
     fn clear(&mut self) {
         self.bytes.clear();
         self.sent = 0;

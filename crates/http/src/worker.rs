@@ -86,7 +86,7 @@ impl<H: Handler> Worker<H> {
         // Queued clients see an open connection already, so they get their responses too.
         for listener in &listeners {
             for _ in 0..MAX_LAST_ACCEPTS {
-                if !matches!(self.accept(listener.get_ref()), Accepted::Connection) {
+                if !matches!(self.accept(listener.get_ref()), AcceptOutcome::Connection) {
                     break;
                 }
             }
@@ -127,9 +127,9 @@ impl<H: Handler> Worker<H> {
                     return false;
                 }
                 match self.accept(listener.get_ref()) {
-                    Accepted::Connection => accepted += 1,
-                    Accepted::Nothing => break,
-                    Accepted::Exhausted => return true,
+                    AcceptOutcome::Connection => accepted += 1,
+                    AcceptOutcome::Nothing => break,
+                    AcceptOutcome::Exhausted => return true,
                 }
             }
             ready.clear_ready();
@@ -137,14 +137,14 @@ impl<H: Handler> Worker<H> {
         false
     }
 
-    fn accept(&self, listener: &OwnedFd) -> Accepted {
+    fn accept(&self, listener: &OwnedFd) -> AcceptOutcome {
         match acceptfrom_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok((socket, address)) => {
                 let address = address.and_then(|address| SocketAddr::try_from(address).ok());
                 self.admit(socket, address.map(|address| address.ip()));
-                Accepted::Connection
+                AcceptOutcome::Connection
             }
-            Err(Errno::AGAIN) => Accepted::Nothing,
+            Err(Errno::AGAIN) => AcceptOutcome::Nothing,
             // These errors concern a single connection that failed before it was accepted, see
             // accept(2).
             Err(
@@ -159,9 +159,9 @@ impl<H: Handler> Worker<H> {
                 | Errno::HOSTDOWN
                 | Errno::HOSTUNREACH
                 | Errno::NONET,
-            ) => Accepted::Connection,
+            ) => AcceptOutcome::Connection,
             // EMFILE, ENFILE, ENOBUFS, ENOMEM, and anything else that may last.
-            Err(_) => Accepted::Exhausted,
+            Err(_) => AcceptOutcome::Exhausted,
         }
     }
 
@@ -204,8 +204,8 @@ impl<H: Handler> Worker<H> {
     }
 }
 
-/// The result of one `accept4`.
-enum Accepted {
+/// The outcome of one `accept4`.
+enum AcceptOutcome {
     Connection,
     Nothing,
     /// No descriptors or no memory: an immediate retry would fail again.

@@ -19,24 +19,24 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu_http::{Closed, Error, Limits, Options, Refusal, Server};
+use quipu_http::{CloseReason, Error, Limits, Options, Refusal, Server};
 
 use support::{Client, LARGE, Recorder, Running};
 
 // Requests and their responses.
 
 #[test]
-fn a_plain_request() {
+fn a_plain_request_gets_a_complete_response() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!(answer.line, "HTTP/1.1 200 OK");
-    assert_eq!(answer.body, b"00000000000000000001");
-    assert_eq!(answer.fields["content-type"], "text/plain");
-    assert_eq!(answer.fields["content-length"], "20");
-    assert!(answer.fields["date"].ends_with(" GMT"), "{answer:?}");
-    assert_eq!(answer.fields.len(), 3, "{answer:?}");
+    let response = client.response();
+    assert_eq!(response.line, "HTTP/1.1 200 OK");
+    assert_eq!(response.body, b"00000000000000000001");
+    assert_eq!(response.fields["content-type"], "text/plain");
+    assert_eq!(response.fields["content-length"], "20");
+    assert!(response.fields["date"].ends_with(" GMT"), "{response:?}");
+    assert_eq!(response.fields.len(), 3, "{response:?}");
 }
 
 #[test]
@@ -45,10 +45,10 @@ fn connections_are_kept() {
     let mut client = server.connect();
     for count in 1..=50 {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(client.answer().body, format!("{count:020}").as_bytes());
+        assert_eq!(client.response().body, format!("{count:020}").as_bytes());
     }
     drop(client);
-    server.wait_until(|seen| seen.closed(Closed::Finished) == 1);
+    server.wait_until(|seen| seen.closed(CloseReason::Finished) == 1);
     assert_eq!(server.seen().accepted, 1);
     assert_eq!(server.seen().answered[&200], 50);
 }
@@ -59,27 +59,27 @@ fn requests_may_be_pipelined() {
     let mut client = server.connect();
     client.send(&"GET / HTTP/1.1\r\nHost: x\r\n\r\n".repeat(100));
     for count in 1..=100 {
-        assert_eq!(client.answer().body, format!("{count:020}").as_bytes());
+        assert_eq!(client.response().body, format!("{count:020}").as_bytes());
     }
     // A response does not wait for the next request to be complete.
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\nGET / HT");
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
     client.send("TP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
 }
 
 #[test]
-fn http_1_0_closes_unless_asked_to_keep() {
+fn a_connection_of_http_1_0_closes_unless_asked_to_keep() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!(answer.line, "HTTP/1.0 200 OK");
-    assert_eq!(answer.fields["connection"], "keep-alive");
+    let response = client.response();
+    assert_eq!(response.line, "HTTP/1.0 200 OK");
+    assert_eq!(response.fields["connection"], "keep-alive");
     client.send("GET / HTTP/1.0\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!(answer.line, "HTTP/1.0 200 OK");
-    assert_eq!(answer.fields.get("connection"), None);
+    let response = client.response();
+    assert_eq!(response.line, "HTTP/1.0 200 OK");
+    assert_eq!(response.fields.get("connection"), None);
     client.expect_end();
 }
 
@@ -88,47 +88,47 @@ fn close_is_echoed() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    assert_eq!(client.answer().fields["connection"], "close");
+    assert_eq!(client.response().fields["connection"], "close");
     client.expect_end();
 }
 
 #[test]
-fn a_half_closed_client_gets_its_answer() {
+fn a_half_closed_client_gets_its_response() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     client.stream.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
     client.expect_end();
 }
 
 #[test]
-fn head_has_no_body() {
+fn a_response_to_head_has_no_body() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("HEAD / HTTP/1.1\r\nHost: x\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    let head = client.answer_without_body();
+    let head = client.response_without_body();
     assert_eq!(head.fields["content-length"], "20");
-    assert_eq!(client.answer().body, b"00000000000000000002");
+    assert_eq!(client.response().body, b"00000000000000000002");
 }
 
 #[test]
-fn bodies_by_length_and_by_chunks() {
+fn bodies_with_a_length_and_in_chunks_are_read() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello");
-    assert_eq!(client.answer().body, b"hello");
+    assert_eq!(client.response().body, b"hello");
     client.send(
         "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
          5\r\nhello\r\n6;ext=1\r\n world\r\n0\r\n\r\n",
     );
-    assert_eq!(client.answer().body, b"hello world");
+    assert_eq!(client.response().body, b"hello world");
     // A body sent in pieces, larger than any buffer on its way.
     let body = "0123456789abcdef".repeat(60_000);
     client
         .send(&format!("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len()));
     client.send(&body);
-    assert_eq!(client.answer().body, body.as_bytes());
+    assert_eq!(client.response().body, body.as_bytes());
 }
 
 /// After a bare LF in the trailers, hyper takes the next request for more of them.
@@ -140,24 +140,24 @@ fn a_request_with_trailers_is_the_last_of_its_connection() {
     for trailers in ["Trailer: dropped\r\n\r\n", "A: b\n\r\n", "\n\r\n"] {
         let mut client = server.connect();
         client.send(&[body, trailers, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"].concat());
-        let answer = client.answer();
-        assert_eq!(answer.body, b"hi", "{trailers:?}");
-        assert_eq!(answer.fields["connection"], "close", "{trailers:?}");
+        let response = client.response();
+        assert_eq!(response.body, b"hi", "{trailers:?}");
+        assert_eq!(response.fields["connection"], "close", "{trailers:?}");
         client.expect_end();
     }
     assert_eq!(server.seen().requests, 0);
 }
 
 #[test]
-fn expect_100_continue() {
+fn a_client_that_expects_100_continue_gets_it() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send(
         "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n",
     );
-    assert_eq!(client.answer_without_body().line, "HTTP/1.1 100 Continue");
+    assert_eq!(client.response_without_body().line, "HTTP/1.1 100 Continue");
     client.send("hello");
-    assert_eq!(client.answer().body, b"hello");
+    assert_eq!(client.response().body, b"hello");
 }
 
 #[test]
@@ -165,10 +165,10 @@ fn routes_are_the_handlers_decision() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("GET /nowhere?a=b HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(client.answer().status(), 404);
+    assert_eq!(client.response().status(), 404);
     client.send("DELETE / HTTP/1.1\r\nHost: x\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.status(), answer.fields["allow"].as_str()), (405, "GET, HEAD"));
+    let response = client.response();
+    assert_eq!((response.status(), response.fields["allow"].as_str()), (405, "GET, HEAD"));
 }
 
 // Turns.
@@ -185,14 +185,14 @@ fn a_turn_is_bounded_in_time() {
         let mut client = server.connect();
         let before = server.seen().slow;
         client.send("GET /slow HTTP/1.1\r\nHost: x\r\n\r\n");
-        let at: usize = String::from_utf8(client.answer().body).unwrap().parse().unwrap();
+        let at: usize = String::from_utf8(client.response().body).unwrap().parse().unwrap();
         waited += at - before;
     }
     assert!(waited < 1500, "8 requests waited for {waited} others");
 }
 
 #[test]
-fn an_answer_in_steps_lets_others_have_their_turn() {
+fn a_response_in_steps_lets_others_have_their_turn() {
     let server = Running::start(Options::default());
     // These requests take longer than the test.
     let mut busy = server.connect();
@@ -200,7 +200,7 @@ fn an_answer_in_steps_lets_others_have_their_turn() {
     for _ in 0..10 {
         server.expect_service();
     }
-    assert_eq!(busy.answer().body, b"done\n");
+    assert_eq!(busy.response().body, b"done\n");
     assert!(server.seen().answered[&200] < 1000);
     // The response being computed is still sent, and none after it.
     server.stop();
@@ -216,14 +216,14 @@ fn a_step_that_waits_ends_the_turn() {
     }
     server.wait_until(|seen| seen.changes > 100);
     server.expect_service();
-    assert_eq!(one.answer().body, b"done\n");
-    assert_eq!(other.answer().body, b"done\n");
+    assert_eq!(one.response().body, b"done\n");
+    assert_eq!(other.response().body, b"done\n");
     let seen = server.seen();
     assert!(seen.most_alone < 10, "{seen:?}");
 }
 
 #[test]
-fn no_request_is_taken_while_the_answers_before_it_are_not() {
+fn no_request_is_read_while_earlier_responses_wait() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
@@ -233,9 +233,9 @@ fn no_request_is_taken_while_the_answers_before_it_are_not() {
         server.expect_service();
     }
     assert_eq!(server.seen().requests, 20);
-    assert_eq!(client.answer().body.len(), LARGE);
+    assert_eq!(client.response().body.len(), LARGE);
     for count in 21..=1020 {
-        assert_eq!(client.answer().body, format!("{count:020}").as_bytes());
+        assert_eq!(client.response().body, format!("{count:020}").as_bytes());
     }
 }
 
@@ -249,11 +249,11 @@ fn a_connection_without_its_buffers_goes_on() {
         // Longer and shorter than a connection keeps its buffers.
         thread::sleep(Duration::from_millis(5 * count));
         first.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(first.answer().status(), 200);
+        assert_eq!(first.response().status(), 200);
         second.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhe");
         thread::sleep(Duration::from_millis(2 * count));
         second.send("llo");
-        assert_eq!(second.answer().body, b"hello");
+        assert_eq!(second.response().body, b"hello");
     }
     first.stream.shutdown(Shutdown::Write).unwrap();
     first.expect_end();
@@ -277,12 +277,12 @@ fn the_beginning_of_a_request_outlives_the_buffers() {
     for cut in [1, 10, outer.len() - length - 1, outer.len() - length, outer.len() - 1] {
         let mut client = server.connect();
         client.send(&format!("{request}{}", &outer[..cut]));
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
         thread::sleep(Duration::from_millis(50));
         client.send(&outer[cut..]);
-        assert_eq!(client.answer().body, inner.as_bytes(), "cut after {cut} bytes");
+        assert_eq!(client.response().body, inner.as_bytes(), "cut after {cut} bytes");
         client.send(request);
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
     }
 }
 
@@ -293,15 +293,15 @@ fn the_beginning_of_a_request_has_a_deadline() {
     let server = Running::start_with(Limits { read_timeout: Duration::from_millis(50), ..limits });
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\nGET /");
-    assert_eq!(client.answer().status(), 200);
-    assert_eq!(client.answer().status(), 408);
+    assert_eq!(client.response().status(), 200);
+    assert_eq!(client.response().status(), 408);
     client.expect_end();
 }
 
 // Invalid requests.
 
 #[test]
-fn a_head_over_the_limit() {
+fn a_head_over_the_limit_is_refused() {
     let limits = Limits { header_bytes: 1000, ..Limits::default() };
     let server = Running::start_with(limits);
     let long = "x".repeat(2000);
@@ -317,7 +317,7 @@ fn a_head_over_the_limit() {
 }
 
 #[test]
-fn a_target_longer_than_any() {
+fn a_target_beyond_the_limit_of_hyper_is_refused() {
     let limits = Limits { header_bytes: 1 << 20, ..Limits::default() };
     let server = Running::start_with(limits);
     let request = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "x".repeat(70_000));
@@ -326,7 +326,7 @@ fn a_target_longer_than_any() {
 
 /// Hyper drops the head, so that only a part of the body is left.
 #[test]
-fn a_length_that_no_number_holds() {
+fn a_length_that_no_number_holds_is_refused_with_the_limits() {
     let server = Running::start(Options::default());
     let head = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 18446744073709551615\r\n\r\n";
     for body in ["", "x 1\n", "{\n", &"x".repeat(20_000)] {
@@ -334,7 +334,7 @@ fn a_length_that_no_number_holds() {
     }
     let mut client = server.connect();
     client.send(head);
-    let told = String::from_utf8(client.answer().body).unwrap();
+    let told = String::from_utf8(client.response().body).unwrap();
     assert!(told.contains(": 1048576 bytes, or 33554432 if it brings metrics"), "{told}");
 }
 
@@ -343,29 +343,29 @@ fn the_number_of_fields_is_a_setting() {
     let server = Running::start_with(Limits { headers: 3, ..Limits::default() });
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\nA: b\r\nC: d\r\n\r\n");
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
     let four = "GET / HTTP/1.1\r\nHost: x\r\nA: b\r\nC: d\r\nE: f\r\n\r\n";
     server.expect_refusal(four, Refusal::HeadTooLarge, 431);
 }
 
 #[test]
-fn a_body_over_the_limit() {
+fn a_body_over_the_limit_is_refused() {
     let limits = Limits { kept_body_bytes: 10, kept_bytes: 15, ..Limits::default() };
     let server = Running::start_with(limits);
     let mut client = server.connect();
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789");
-    assert_eq!(client.answer().body, b"0123456789");
+    assert_eq!(client.response().body, b"0123456789");
     // Its body is kept until it is complete, and another one finds no room.
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n012345678");
     let beside = || {
         let mut other = server.connect();
         other.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789");
-        other.answer().status()
+        other.response().status()
     };
     // The server may read it before the first one.
     assert!((0..1000).any(|_| beside() == 503));
     client.send("9");
-    assert_eq!(client.answer().body, b"0123456789");
+    assert_eq!(client.response().body, b"0123456789");
     // Refused by the announced length: no byte of the body was sent or requested.
     let announced = "POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\
                      Content-Length: 11\r\n\r\n";
@@ -382,7 +382,7 @@ fn a_body_over_the_limit() {
 }
 
 #[test]
-fn a_content_length_beyond_all_numbers() {
+fn a_length_beyond_all_numbers_is_refused_whatever_follows() {
     let server = Running::start(Options::default());
     let lines = "a line\n".repeat(200);
     for body in ["", "x", "\n", "a\nb", "GET ", &lines, &lines.repeat(5)] {
@@ -394,7 +394,7 @@ fn a_content_length_beyond_all_numbers() {
 }
 
 #[test]
-fn malformed_requests() {
+fn malformed_requests_are_refused() {
     let server = Running::start(Options::default());
     for request in [
         "\0\0\0\0\r\n\r\n",
@@ -421,7 +421,7 @@ fn malformed_requests() {
 }
 
 #[test]
-fn codings_that_are_not_understood() {
+fn unknown_codings_are_refused() {
     let server = Running::start(Options::default());
     for codings in ["gzip, chunked", "gzip,chunked", "x;q=1 , chunked"] {
         let head = format!("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: {codings}\r\n");
@@ -431,26 +431,26 @@ fn codings_that_are_not_understood() {
     client.send(
         "POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: , Chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
     );
-    assert_eq!(client.answer().body, b"hi");
+    assert_eq!(client.response().body, b"hi");
 }
 
 #[test]
-fn garbage_after_a_request() {
+fn garbage_after_a_request_is_refused() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n\x01\x02garbage\r\n\r\n");
-    assert_eq!(client.answer().status(), 200);
-    let refusal = client.answer();
+    assert_eq!(client.response().status(), 200);
+    let refusal = client.response();
     assert_eq!((refusal.status(), refusal.fields["connection"].as_str()), (400, "close"));
     client.expect_end();
     let mut client = server.connect();
     client.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\ngarbage");
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
     client.expect_end();
 }
 
 #[test]
-fn a_handler_that_panics() {
+fn a_handler_that_panics_gets_a_500() {
     let server = Running::start(Options::default());
     server.expect_refusal("GET /panic HTTP/1.1\r\nHost: x\r\n\r\n", Refusal::Panicked, 500);
     server.expect_service();
@@ -475,8 +475,8 @@ fn a_request_has_to_be_complete_in_time() {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        let answer = client.answer();
-        assert_eq!((answer.status(), answer.fields["connection"].as_str()), (408, "close"));
+        let response = client.response();
+        assert_eq!((response.status(), response.fields["connection"].as_str()), (408, "close"));
         // On a machine however slow, the request was refused while bytes still arrived.
         let took = begin.elapsed();
         assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(15), "{took:?}");
@@ -494,31 +494,31 @@ fn an_idle_connection_is_closed_silently() {
     let mut used = server.connect();
     let mut fresh = server.connect();
     used.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(used.answer().status(), 200);
+    assert_eq!(used.response().status(), 200);
     used.expect_end();
     fresh.expect_end();
-    server.wait_until(|seen| seen.closed(Closed::Idle) == 2);
+    server.wait_until(|seen| seen.closed(CloseReason::Idle) == 2);
 }
 
 #[test]
-fn a_client_that_does_not_read() {
+fn a_client_that_does_not_read_is_disconnected() {
     let limits = Limits { write_timeout: Duration::from_millis(200), ..Limits::default() };
     let server = Running::start_with(limits);
     let mut client = server.connect();
     client.send(&"GET /large HTTP/1.1\r\nHost: x\r\n\r\n".repeat(10));
     server.expect_service();
-    server.wait_until(|seen| seen.closed(Closed::Stalled) == 1);
+    server.wait_until(|seen| seen.closed(CloseReason::Stalled) == 1);
     // A client that reads slowly, but within the timeout, gets everything.
     let limits = Limits { write_timeout: Duration::from_secs(20), ..Limits::default() };
     let server = Running::start_with(limits);
     let mut client = server.connect();
     client.send("GET /large HTTP/1.1\r\nHost: x\r\n\r\n");
     thread::sleep(Duration::from_millis(300));
-    assert_eq!(client.answer().body.len(), LARGE);
+    assert_eq!(client.response().body.len(), LARGE);
 }
 
 #[test]
-fn a_client_that_leaves_half_way() {
+fn a_client_that_leaves_half_way_disturbs_no_other() {
     let server = Running::start(Options::default());
     for request in [
         "GET / HT",
@@ -527,7 +527,7 @@ fn a_client_that_leaves_half_way() {
     ] {
         server.connect().send(request);
     }
-    server.wait_until(|seen| seen.closed(Closed::Broken) == 3);
+    server.wait_until(|seen| seen.closed(CloseReason::Broken) == 3);
     server.expect_service();
 }
 
@@ -542,7 +542,7 @@ fn threads_share_a_port() {
             client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         }
         for client in &mut clients {
-            assert_eq!(client.answer().status(), 200);
+            assert_eq!(client.response().status(), 200);
         }
     }
     assert_eq!(server.seen().answered[&200], 3 * 64);
@@ -555,7 +555,7 @@ fn threads_share_a_port() {
 
 /// Runs a server in a separate process that has few descriptors left.
 #[test]
-fn running_out_of_descriptors() {
+fn a_server_without_descriptors_recovers() {
     const CHILD: &str = "QUIPU_TEST_FEW_DESCRIPTORS";
     if std::env::var_os(CHILD).is_some() {
         use rustix::process::{Resource, Rlimit, setrlimit};
@@ -568,7 +568,7 @@ fn running_out_of_descriptors() {
         return;
     }
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "running_out_of_descriptors", "--nocapture"])
+        .args(["--exact", "a_server_without_descriptors_recovers", "--nocapture"])
         .env(CHILD, "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -586,7 +586,7 @@ fn running_out_of_descriptors() {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     }
     // Accepted connections are served, and the others cost next to nothing while they wait.
-    assert_eq!(clients[0].answer().status(), 200);
+    assert_eq!(clients[0].response().status(), 200);
     let processor_time = |id: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap();
         let (_, fields) = stat.rsplit_once(')').unwrap();
@@ -598,9 +598,9 @@ fn running_out_of_descriptors() {
     let ticks = processor_time(child.id()) - before;
     assert!(ticks <= 10, "{ticks} ticks of 10 ms while waiting for descriptors");
     clients[0].send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(clients[0].answer().status(), 200);
+    assert_eq!(clients[0].response().status(), 200);
     for mut client in clients.into_iter().skip(1) {
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
     }
     child.kill().unwrap();
     child.wait().unwrap();
@@ -609,12 +609,12 @@ fn running_out_of_descriptors() {
 // Shutdown.
 
 #[test]
-fn stopping_closes_idle_connections_and_finishes_requests() {
+fn a_server_that_stops_closes_idle_connections_and_finishes_requests() {
     let server = Running::start(Options { defer_accept: false, ..Options::default() });
     let mut fresh = server.connect();
     let mut idle = server.connect();
     idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(idle.answer().status(), 200);
+    assert_eq!(idle.response().status(), 200);
     let mut head = server.connect();
     head.send("GET / HTTP/1.1\r\n");
     let mut body = server.connect();
@@ -623,29 +623,32 @@ fn stopping_closes_idle_connections_and_finishes_requests() {
     server.stop();
     idle.expect_end();
     fresh.expect_end();
-    server.wait_until(|seen| seen.closed(Closed::Shutdown) == 2);
+    server.wait_until(|seen| seen.closed(CloseReason::Shutdown) == 2);
     assert_eq!(
         TcpStream::connect(server.address).unwrap_err().kind(),
         ErrorKind::ConnectionRefused
     );
     body.send("llo");
-    let answer = body.answer();
-    assert_eq!((&answer.body[..], answer.fields["connection"].as_str()), (&b"hello"[..], "close"));
+    let response = body.response();
+    assert_eq!(
+        (&response.body[..], response.fields["connection"].as_str()),
+        (&b"hello"[..], "close")
+    );
     body.expect_end();
     head.send("Host: x\r\n\r\n");
-    assert_eq!(head.answer().fields["connection"], "close");
+    assert_eq!(head.response().fields["connection"], "close");
     head.expect_end();
     assert_eq!(server.stopped().cut, 0);
 }
 
 #[test]
-fn stopping_answers_what_has_arrived() {
+fn a_server_that_stops_responds_to_requests_that_have_arrived() {
     for defer_accept in [true, false] {
         let server = Running::start(Options { defer_accept, ..Options::default() });
         let mut clients: Vec<Client> = (0..10).map(|_| server.connect()).collect();
         for client in &mut clients {
             client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-            assert_eq!(client.answer().status(), 200);
+            assert_eq!(client.response().status(), 200);
         }
         // While the server sleeps, requests arrive on open connections, and on more new ones than
         // it accepts in one burst.
@@ -659,16 +662,16 @@ fn stopping_answers_what_has_arrived() {
         }
         server.stop();
         for client in &mut clients {
-            assert_eq!(client.answer().status(), 200);
+            assert_eq!(client.response().status(), 200);
             client.expect_end();
         }
-        assert_eq!(sleeper.answer().status(), 200);
+        assert_eq!(sleeper.response().status(), 200);
         assert_eq!(server.stopped().cut, 0);
     }
 }
 
 #[test]
-fn stopping_cuts_what_does_not_end() {
+fn a_server_that_stops_cuts_connections_that_do_not_end() {
     let limits = Limits { drain_timeout: Duration::from_millis(100), ..Limits::default() };
     let server = Running::start_with(limits);
     let mut client = server.connect();
@@ -710,12 +713,12 @@ fn errors_name_the_address_and_the_way_out() {
 }
 
 #[test]
-fn several_addresses() {
+fn a_server_listens_on_several_addresses() {
     let server = Running::start_on(&["127.0.0.1:0", "127.0.0.2:0"], Options::default());
     for address in server.addresses.clone() {
         let mut client = Client::connect(address);
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
     }
 }
 

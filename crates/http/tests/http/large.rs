@@ -6,7 +6,7 @@ use std::net::Shutdown;
 use std::thread;
 use std::time::Duration;
 
-use quipu_http::{Closed, Limits, Options};
+use quipu_http::{CloseReason, Limits, Options};
 
 use crate::support::{Client, LARGE, Running, large};
 
@@ -29,21 +29,21 @@ fn lengths() -> impl Iterator<Item = usize> {
 }
 
 #[test]
-fn bodies_of_all_lengths_one_after_the_other_and_pipelined() {
+fn bodies_of_all_lengths_are_sent_whole_also_if_pipelined() {
     let server = Running::start(Options::default());
     let mut client = server.connect();
     for length in lengths() {
         client.send(&get(length));
-        expect_first(&client.answer().body, length);
+        expect_first(&client.response().body, length);
     }
     let head = |length| get(length).replace("GET", "HEAD");
     let requests = lengths().map(|length| [get(length), head(length), SMALL.to_owned()].concat());
     client.send(&requests.collect::<String>());
     for (count, length) in (1..).zip(lengths()) {
-        expect_first(&client.answer().body, length);
-        let head = client.answer_without_body();
+        expect_first(&client.response().body, length);
+        let head = client.response_without_body();
         assert_eq!(head.fields["content-length"], length.to_string());
-        assert_eq!(client.answer().body, format!("{count:020}").as_bytes());
+        assert_eq!(client.response().body, format!("{count:020}").as_bytes());
     }
 }
 
@@ -69,7 +69,7 @@ fn a_slow_client_gets_all_bytes() {
         }
     }
     client.send(SMALL);
-    assert_eq!(client.answer().status(), 200);
+    assert_eq!(client.response().status(), 200);
 }
 
 /// The client reads while the server writes, so that the server has to wait for it at any moment.
@@ -80,11 +80,11 @@ fn requests_behind_a_large_body_are_taken() {
     for round in 0..20 {
         let length = LARGE / 4 + 1000 * round;
         client.send(&[get(length), SMALL.repeat(50), get(length)].concat());
-        expect_first(&client.answer().body, length);
+        expect_first(&client.response().body, length);
         for count in 1..=50 {
-            assert_eq!(client.answer().body, format!("{:020}", 50 * round + count).as_bytes());
+            assert_eq!(client.response().body, format!("{:020}", 50 * round + count).as_bytes());
         }
-        expect_first(&client.answer().body, length);
+        expect_first(&client.response().body, length);
     }
 }
 
@@ -97,14 +97,14 @@ fn a_connection_that_ends_after_a_large_body_has_sent_all_of_it() {
         let mut client = Client::connect_narrow(server.address);
         client.send(request);
         if request == kept {
-            expect_first(&client.answer().body, LARGE);
+            expect_first(&client.response().body, LARGE);
             client.send("GET / HTTP/1.0\r\n\r\n");
-            assert_eq!(client.answer().line, "HTTP/1.0 200 OK");
+            assert_eq!(client.response().line, "HTTP/1.0 200 OK");
         } else {
             client.stream.shutdown(Shutdown::Write).unwrap();
             // The server waits for the client.
             thread::sleep(Duration::from_millis(50));
-            expect_first(&client.answer().body, LARGE);
+            expect_first(&client.response().body, LARGE);
         }
         client.expect_end();
     }
@@ -117,7 +117,7 @@ fn a_server_that_stops_sends_the_rest_of_a_large_body() {
     client.send(&get(LARGE));
     server.wait_until(|seen| seen.answered.get(&200) == Some(&1));
     server.stop();
-    expect_first(&client.answer().body, LARGE);
+    expect_first(&client.response().body, LARGE);
     client.expect_end();
     assert_eq!(server.stopped().cut, 0);
 }
@@ -129,7 +129,7 @@ fn a_client_that_stops_half_way_is_closed() {
     let mut client = Client::connect_narrow(server.address);
     client.send(&[get(LARGE), SMALL.repeat(10)].concat());
     client.stream.read_exact(&mut vec![0; 1 << 20]).unwrap();
-    server.wait_until(|seen| seen.closed(Closed::Stalled) == 1);
+    server.wait_until(|seen| seen.closed(CloseReason::Stalled) == 1);
     assert_eq!(server.seen().requests, 0);
 }
 
@@ -148,17 +148,17 @@ fn a_client_that_reads_a_bit_at_a_time_is_closed() {
         thread::sleep(Duration::from_millis(1));
     }
     assert!(read < LARGE, "the client got all");
-    server.wait_until(|seen| seen.closed(Closed::Stalled) == 1);
+    server.wait_until(|seen| seen.closed(CloseReason::Stalled) == 1);
 }
 
 #[test]
-fn a_client_that_leaves_in_a_large_body() {
+fn a_client_that_leaves_in_a_large_body_disturbs_no_other() {
     let server = Running::start(Options::default());
     for _ in 0..5 {
         let mut client = Client::connect_narrow(server.address);
         client.send(&get(LARGE));
         client.stream.read_exact(&mut [0; 1000]).unwrap();
     }
-    server.wait_until(|seen| seen.closed(Closed::Broken) == 5);
+    server.wait_until(|seen| seen.closed(CloseReason::Broken) == 5);
     server.expect_service();
 }

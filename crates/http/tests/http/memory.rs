@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quipu_http::{Closed, Limits, Refusal};
+use quipu_http::{CloseReason, Limits, Refusal};
 
 use crate::support::{Client, LARGE, Running, large};
 
@@ -14,15 +14,15 @@ fn ask(server: &Running, host: &str, length: usize) -> Client {
 }
 
 fn expect_first(client: &mut Client, length: usize) {
-    let answer = client.answer();
-    assert_eq!(answer.status(), 200);
-    assert!(answer.body == large()[..length], "a body of {length} bytes has other bytes");
+    let response = client.response();
+    assert_eq!(response.status(), 200);
+    assert!(response.body == large()[..length], "a body of {length} bytes has other bytes");
 }
 
 fn expect_unread(client: &mut Client) {
-    let answer = client.answer();
-    assert_eq!((answer.status(), &answer.fields["retry-after"][..]), (503, "1"));
-    assert!(String::from_utf8(answer.body).unwrap().contains("have not read yet"));
+    let response = client.response();
+    assert_eq!((response.status(), &response.fields["retry-after"][..]), (503, "1"));
+    assert!(String::from_utf8(response.body).unwrap().contains("have not read yet"));
     client.expect_end();
 }
 
@@ -44,7 +44,7 @@ fn a_client_with_unfinished_bodies_leaves_room_for_others() {
     server.wait_until(|seen| seen.refused(Refusal::NoRoom) == 5);
     let mut other = connect("127.0.0.8");
     other.send(&half);
-    assert_eq!(other.answer().body.len(), 20_000);
+    assert_eq!(other.response().body.len(), 20_000);
     drop(greedy);
 }
 
@@ -56,7 +56,7 @@ fn a_body_that_is_alone_can_be_larger_than_the_room() {
     let body = "x".repeat(20_000);
     client.send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 20000\r\n\r\n");
     client.send(&body);
-    assert_eq!(client.answer().body, body.as_bytes());
+    assert_eq!(client.response().body, body.as_bytes());
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_slow_reader_of_the_client_with_the_most_gives_way() {
     server.wait_until(|seen| seen.answered.get(&200) == Some(&2));
     let mut newcomer = ask(&server, "127.0.0.7", LARGE);
     expect_first(&mut newcomer, LARGE);
-    server.wait_until(|seen| seen.closed(Closed::GaveWay) == 1);
+    server.wait_until(|seen| seen.closed(CloseReason::GaveWay) == 1);
     expect_first(&mut less, LARGE - LARGE / 8);
     assert_eq!(server.seen().refused(Refusal::Unread), 0);
     drop(most);
@@ -106,10 +106,10 @@ fn a_response_in_steps_ends_when_there_is_no_room() {
         client
     };
     // The only response is not limited by the room.
-    assert_eq!(grow().answer().body, b"grown\n");
+    assert_eq!(grow().response().body, b"grown\n");
     let mut slow = ask(&server, "127.0.0.9", LARGE);
     server.wait_until(|seen| seen.answered.get(&200) == Some(&2));
     expect_unread(&mut grow());
     expect_first(&mut slow, LARGE);
-    assert_eq!(grow().answer().body, b"grown\n");
+    assert_eq!(grow().response().body, b"grown\n");
 }

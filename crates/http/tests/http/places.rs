@@ -4,35 +4,35 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use quipu_http::{Closed, Limits, Options, Refusal};
+use quipu_http::{CloseReason, Limits, Options, Refusal};
 
 use super::support::{Client, Running};
 
 #[test]
-fn more_connections_than_allowed() {
+fn connections_beyond_the_limit_are_refused() {
     let give_way = Duration::from_secs(3600);
     let server = Running::start_with(Limits { connections: 3, give_way, ..Limits::default() });
     let mut open: Vec<Client> = (0..3).map(|_| server.connect()).collect();
     for client in &mut open {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
     }
     for _ in 0..20 {
         let mut extra = server.connect();
         extra.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        let answer = extra.answer();
-        assert_eq!((answer.status(), answer.fields["retry-after"].as_str()), (503, "1"));
-        assert_eq!(answer.fields["connection"], "close");
+        let response = extra.response();
+        assert_eq!((response.status(), response.fields["retry-after"].as_str()), (503, "1"));
+        assert_eq!(response.fields["connection"], "close");
         extra.expect_end();
         for client in &mut open {
             client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-            assert_eq!(client.answer().status(), 200);
+            assert_eq!(client.response().status(), 200);
         }
     }
     assert_eq!(server.seen().refused(Refusal::Busy), 20);
     assert_eq!(server.seen().accepted, 3);
     open.pop();
-    server.wait_until(|seen| seen.closed(Closed::Finished) == 1);
+    server.wait_until(|seen| seen.closed(CloseReason::Finished) == 1);
     server.expect_service();
 }
 
@@ -49,19 +49,19 @@ fn silent_connections_give_way() {
         let mut client = server.connect();
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         silent.remove(0).expect_end();
-        assert_eq!(client.answer().status(), 200);
-        server.wait_until(|seen| seen.closed(Closed::GaveWay) == n);
+        assert_eq!(client.response().status(), 200);
+        server.wait_until(|seen| seen.closed(CloseReason::GaveWay) == n);
         client.send("GET / HTTP/1.1\r\nHost: x\r\n");
         silent.push(client);
     }
     let mut extra = server.connect();
     extra.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(extra.answer().status(), 503);
+    assert_eq!(extra.response().status(), 503);
     for client in &mut silent {
         client.send("\r\n");
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
     }
-    assert_eq!(server.seen().closed(Closed::GaveWay), 3);
+    assert_eq!(server.seen().closed(CloseReason::GaveWay), 3);
 }
 
 /// However many silent connections a client opens, another one keeps its few.
@@ -82,12 +82,12 @@ fn silent_connections_of_the_client_with_the_most_give_way() {
         if n % 50 == 0 {
             let mut other = Client::connect_from("127.0.0.7", server.address);
             other.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-            assert_eq!(other.answer().status(), 200, "after {n} silent connections");
+            assert_eq!(other.response().status(), 200, "after {n} silent connections");
         }
     }
     for client in &mut few {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
     }
     assert_eq!(server.seen().refused(Refusal::Busy), 0);
 }
@@ -98,7 +98,7 @@ fn idle_connections_of_the_client_with_the_most_give_way() {
     let server = Running::start_with(Limits { connections: 6, give_way, ..Limits::default() });
     let ask = |client: &mut Client| {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        client.answer().status()
+        client.response().status()
     };
     let [mut one, many @ ..] = [8, 9, 9, 9, 9, 9].map(|host| {
         let mut client = Client::connect_from(&format!("127.0.0.{host}"), server.address);
@@ -115,7 +115,7 @@ fn idle_connections_of_the_client_with_the_most_give_way() {
             _ => thread::sleep(Duration::from_millis(20)),
         }
     }
-    server.wait_until(|seen| seen.closed(Closed::GaveWay) == 2);
+    server.wait_until(|seen| seen.closed(CloseReason::GaveWay) == 2);
     // The oldest connection is the only one of its client.
     assert_eq!(ask(&mut one), 200);
     drop(many);
@@ -127,17 +127,17 @@ fn idle_connections_give_way() {
     let server = Running::start_with(Limits { connections: 1, give_way, ..Limits::default() });
     let mut idle = server.connect();
     idle.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(idle.answer().status(), 200);
+    assert_eq!(idle.response().status(), 200);
     let begin = Instant::now();
     let status = |client: &mut Client| {
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        client.answer().status()
+        client.response().status()
     };
     while status(&mut server.connect()) == 503 {
         assert!(begin.elapsed() < Duration::from_secs(120));
         thread::sleep(Duration::from_millis(20));
     }
-    server.wait_until(|seen| seen.closed(Closed::GaveWay) == 1);
+    server.wait_until(|seen| seen.closed(CloseReason::GaveWay) == 1);
     idle.expect_end();
 }
 
@@ -152,16 +152,16 @@ fn an_address_with_most_of_the_places_gives_way_to_others() {
     server.wait_until(|seen| seen.accepted == 3);
     let mut same = Client::connect_from("127.0.0.9", server.address);
     same.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(same.answer().status(), 503);
+    assert_eq!(same.response().status(), 503);
     let mut other = Client::connect_from("127.0.0.8", server.address);
     other.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!(other.answer().status(), 200);
-    server.wait_until(|seen| seen.closed(Closed::GaveWay) == 1);
+    assert_eq!(other.response().status(), 200);
+    server.wait_until(|seen| seen.closed(CloseReason::GaveWay) == 1);
     half.remove(0).expect_end();
 }
 
 #[test]
-fn vital_requests_are_answered_when_all_places_are_taken() {
+fn vital_requests_are_served_when_all_places_are_taken() {
     let limits = Limits { connections: 1, ..Limits::default() };
     let server = Running::start(Options { limits, defer_accept: false, ..Options::default() });
     let mut first = server.connect();
@@ -171,13 +171,13 @@ fn vital_requests_are_answered_when_all_places_are_taken() {
     let mut silent: Vec<Client> = (0..40).map(|_| server.connect()).collect();
     let mut vital = server.connect();
     vital.send("GET /vital HTTP/1.1\r\nHost: x\r\n\r\n");
-    let answer = vital.answer();
-    assert_eq!((answer.status(), &answer.fields["connection"][..]), (200, "close"));
+    let response = vital.response();
+    assert_eq!((response.status(), &response.fields["connection"][..]), (200, "close"));
     vital.expect_end();
     let mut other = server.connect();
     other.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_eq!((other.answer().status(), other.expect_end()), (503, ()));
-    assert_eq!(silent.remove(0).answer().status(), 503);
+    assert_eq!((other.response().status(), other.expect_end()), (503, ()));
+    assert_eq!(silent.remove(0).response().status(), 503);
     first.send("\r\n");
-    assert_eq!(first.answer().status(), 200);
+    assert_eq!(first.response().status(), 200);
 }

@@ -12,8 +12,8 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
 use quipu_http::{
-    Closed, Error, Event, Handler, Limits, Options, Refusal, Reply, Request, Response, Server,
-    Steps, Stopped, text,
+    CloseReason, Error, Event, Handler, Limits, Options, Refusal, Reply, Request, Response, Server,
+    ShutdownReport, Steps, text,
 };
 use tokio::sync::oneshot;
 
@@ -24,10 +24,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Running {
     pub(crate) address: SocketAddr,
     pub(crate) addresses: Vec<SocketAddr>,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RecordedEvents>>,
     pub(crate) handlers: Arc<AtomicUsize>,
     stop: Mutex<Option<oneshot::Sender<()>>>,
-    thread: Mutex<Option<JoinHandle<Result<Stopped, Error>>>>,
+    thread: Mutex<Option<JoinHandle<Result<ShutdownReport, Error>>>>,
 }
 
 impl Running {
@@ -42,7 +42,7 @@ impl Running {
     pub(crate) fn start_on(addresses: &[&str], options: Options) -> Running {
         let server = Server::bind(addresses, &options).unwrap();
         let addresses = server.local_addresses().to_vec();
-        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let seen: Arc<Mutex<RecordedEvents>> = Arc::default();
         let handlers: Arc<AtomicUsize> = Arc::default();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::spawn({
@@ -69,11 +69,11 @@ impl Running {
         Client::connect(self.address)
     }
 
-    pub(crate) fn seen(&self) -> Seen {
+    pub(crate) fn seen(&self) -> RecordedEvents {
         self.seen.lock().unwrap().clone()
     }
 
-    pub(crate) fn wait_until(&self, condition: impl Fn(&Seen) -> bool) {
+    pub(crate) fn wait_until(&self, condition: impl Fn(&RecordedEvents) -> bool) {
         let begin = Instant::now();
         while !condition(&self.seen()) {
             assert!(begin.elapsed() < PATIENCE, "{:?}", self.seen());
@@ -86,11 +86,11 @@ impl Running {
         let before = self.seen().refused(refusal);
         let mut client = self.connect();
         client.send(request);
-        let answer = client.answer();
+        let response = client.response();
         let shown = &request[..request.len().min(60)];
-        assert_eq!(answer.status(), status, "{shown:?}");
-        assert_eq!(answer.fields["connection"], "close", "{shown:?}");
-        assert!(answer.fields.contains_key("date") && !answer.body.is_empty(), "{answer:?}");
+        assert_eq!(response.status(), status, "{shown:?}");
+        assert_eq!(response.fields["connection"], "close", "{shown:?}");
+        assert!(response.fields.contains_key("date") && !response.body.is_empty(), "{response:?}");
         client.expect_end();
         self.wait_until(|seen| seen.refused(refusal) == before + 1);
     }
@@ -98,14 +98,14 @@ impl Running {
     pub(crate) fn expect_service(&self) {
         let mut client = self.connect();
         client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(client.answer().status(), 200);
+        assert_eq!(client.response().status(), 200);
     }
 
     pub(crate) fn stop(&self) {
         drop(self.stop.lock().unwrap().take());
     }
 
-    pub(crate) fn stopped(&self) -> Stopped {
+    pub(crate) fn stopped(&self) -> ShutdownReport {
         self.thread.lock().unwrap().take().unwrap().join().unwrap().unwrap()
     }
 }
@@ -124,9 +124,9 @@ impl Drop for Running {
     }
 }
 
-/// The recorded events.
+/// The requests and events of a server.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedEvents {
     pub(crate) requests: u64,
     pub(crate) slow: usize,
     /// The steps of each response that waits, the last of them, and its steps while no other had
@@ -138,13 +138,13 @@ pub(crate) struct Seen {
     pub(crate) changes: usize,
     pub(crate) asleep: bool,
     pub(crate) accepted: usize,
-    pub(crate) closed: HashMap<Closed, usize>,
+    pub(crate) closed: HashMap<CloseReason, usize>,
     pub(crate) answered: HashMap<u16, usize>,
     pub(crate) refused: HashMap<Refusal, usize>,
 }
 
-impl Seen {
-    pub(crate) fn closed(&self, closed: Closed) -> usize {
+impl RecordedEvents {
+    pub(crate) fn closed(&self, closed: CloseReason) -> usize {
         self.closed.get(&closed).copied().unwrap_or_default()
     }
 
@@ -153,10 +153,10 @@ impl Seen {
     }
 }
 
-pub(crate) struct Recorder(Arc<Mutex<Seen>>);
+pub(crate) struct Recorder(Arc<Mutex<RecordedEvents>>);
 
 impl Recorder {
-    pub(crate) fn new(seen: &Arc<Mutex<Seen>>) -> Recorder {
+    pub(crate) fn new(seen: &Arc<Mutex<RecordedEvents>>) -> Recorder {
         Recorder(seen.clone())
     }
 }
@@ -182,7 +182,7 @@ impl Handler for Recorder {
             self.0.lock().unwrap().waits.push(0);
             return Reply::Steps(Box::new(Waits { seen: self.0.clone(), number }));
         }
-        self.answer(request).into()
+        self.respond(request).into()
     }
 
     fn event(&self, event: Event) {
@@ -227,7 +227,7 @@ impl Steps for Grows {
 
 /// A response that waits for another request. It records how often it steps while no other does.
 struct Waits {
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<RecordedEvents>>,
     number: usize,
 }
 
@@ -256,7 +256,7 @@ impl Steps for Waits {
 pub(crate) const STEPS: usize = 500;
 
 impl Recorder {
-    fn answer(&self, request: &Request) -> Response {
+    fn respond(&self, request: &Request) -> Response {
         assert!(request.started().elapsed() < Duration::from_secs(60));
         match (request.method().as_str(), request.path()) {
             ("GET" | "HEAD", "/") => {
@@ -314,13 +314,13 @@ pub(crate) struct Client {
 }
 
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ClientResponse {
     pub(crate) line: String,
     pub(crate) fields: HashMap<String, String>,
     pub(crate) body: Vec<u8>,
 }
 
-impl Answer {
+impl ClientResponse {
     pub(crate) fn status(&self) -> u16 {
         self.line.split(' ').nth(1).unwrap().parse().unwrap()
     }
@@ -333,11 +333,11 @@ impl Client {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         sockopt::set_socket_recv_buffer_size(&socket, 32 << 10).unwrap();
         connect(&socket, &address).unwrap();
-        Client::of(socket.into())
+        Client::new(socket.into())
     }
 
     pub(crate) fn connect(address: SocketAddr) -> Client {
-        Client::of(TcpStream::connect(address).unwrap())
+        Client::new(TcpStream::connect(address).unwrap())
     }
 
     /// Connects from a local address that the caller chooses.
@@ -347,10 +347,10 @@ impl Client {
         let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
         bind(&socket, &from).unwrap();
         connect(&socket, &address).unwrap();
-        Client::of(socket.into())
+        Client::new(socket.into())
     }
 
-    fn of(stream: TcpStream) -> Client {
+    fn new(stream: TcpStream) -> Client {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
         Client { stream, unread: Vec::new() }
@@ -360,17 +360,17 @@ impl Client {
         self.stream.write_all(bytes.as_bytes()).unwrap();
     }
 
-    pub(crate) fn answer(&mut self) -> Answer {
-        let mut answer = self.answer_without_body();
-        let length: usize = answer.fields["content-length"].parse().unwrap();
+    pub(crate) fn response(&mut self) -> ClientResponse {
+        let mut response = self.response_without_body();
+        let length: usize = response.fields["content-length"].parse().unwrap();
         while self.unread.len() < length {
             assert_ne!(self.receive(), 0, "the connection ended in a body");
         }
-        answer.body = self.unread.drain(..length).collect();
-        answer
+        response.body = self.unread.drain(..length).collect();
+        response
     }
 
-    pub(crate) fn answer_without_body(&mut self) -> Answer {
+    pub(crate) fn response_without_body(&mut self) -> ClientResponse {
         let end = loop {
             if let Some(end) = self.unread.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 break end;
@@ -385,7 +385,7 @@ impl Client {
             .map(|line| line.split_once(": ").unwrap())
             .map(|(name, value)| (name.to_lowercase(), value.to_owned()))
             .collect();
-        Answer { line, fields, body: Vec::new() }
+        ClientResponse { line, fields, body: Vec::new() }
     }
 
     /// Expects the server to close cleanly: no more bytes, and no reset.

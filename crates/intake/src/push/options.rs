@@ -80,7 +80,7 @@ impl Options {
         grouping: &Grouping,
         request: &Request,
     ) -> Result<Self, String> {
-        let query = Query::of(request)?;
+        let query = Query::from_request(request)?;
         let mode = match query.one("mode").map(|mode| choice("mode", mode)).transpose()? {
             Some(mode) => mode,
             None if settings.add_jobs.iter().any(|pattern| matches(pattern, grouping.job())) => {
