@@ -45,7 +45,7 @@ use notice::{Heard, Notice};
 pub use own::Own;
 use pace::Pace;
 use quipu_sources::places::Names;
-use quipu_sources::recorded::Seen;
+use quipu_sources::recorded::SourceSnapshot;
 use table::Table;
 
 pub use merged::{About, Conflict, Filter, LeftOut, Merged};
@@ -78,7 +78,7 @@ pub struct Options {
 
 /// Returns the last reading of each other source. They are shown after the daemon's families and
 /// before the families of files.
-pub type Others = Box<dyn Fn() -> Vec<Arc<Seen>> + Send>;
+pub type Others = Box<dyn Fn() -> Vec<Arc<SourceSnapshot>> + Send>;
 
 /// The running agent. Dropping it stops its thread, without waiting for it.
 #[derive(Debug)]

@@ -28,13 +28,13 @@ use quipu_segment::printable;
 use tracing::warn;
 
 use quipu_sources::labels::{escaped_metric, suffix};
-use quipu_sources::recorded::{Origin, Recorded, Recorder, Seen, Shown};
+use quipu_sources::recorded::{Origin, RecordedFamily, Recorder, ShownMetadata, SourceSnapshot};
 
 /// The families of all sources at one moment.
 #[derive(Debug, Default)]
 pub struct Merged {
     /// The daemon is the first one.
-    pub(super) sources: Vec<Arc<Seen>>,
+    pub(super) sources: Vec<Arc<SourceSnapshot>>,
     /// Sorted by their escaped forms.
     pub(super) names: Vec<Named>,
     /// The families of the daemon that sources may have, too, by name: one for each kind of name,
@@ -203,32 +203,32 @@ impl Filter {
         self.source.is_some() || self.directory.is_some()
     }
 
-    pub(super) fn has_source(&self, seen: &Seen) -> bool {
+    pub(super) fn has_source(&self, snapshot: &SourceSnapshot) -> bool {
         let is_inside = |rest: &str| rest.is_empty() || rest.starts_with('/');
         let has_name = |wanted: &String| {
-            seen.name.strip_prefix(wanted.trim_end_matches('/')).is_some_and(is_inside)
+            snapshot.name.strip_prefix(wanted.trim_end_matches('/')).is_some_and(is_inside)
         };
-        let is_below = |wanted: &PathBuf| seen.path.starts_with(wanted);
+        let is_below = |wanted: &PathBuf| snapshot.path.starts_with(wanted);
         let is_one = self.source.as_ref().is_none_or(has_name)
             && self.directory.as_ref().is_none_or(is_below);
-        is_one && (!self.is_part() || seen.origin == Origin::File)
+        is_one && (!self.is_part() || snapshot.origin == Origin::File)
     }
 
-    pub(super) fn has_family(&self, family: &Recorded) -> bool {
+    pub(super) fn has_family(&self, family: &RecordedFamily) -> bool {
         self.names.is_empty() || family.is_one_of(&self.names)
     }
 }
 
 impl Merged {
     /// Merges sources, in the order in which they were seen first, with what a registry shows.
-    pub fn of(registry: &Registry, sources: Vec<Arc<Seen>>) -> Self {
+    pub fn of(registry: &Registry, sources: Vec<Arc<SourceSnapshot>>) -> Self {
         let stems = stems(&sources);
         // Read first: a family that is made in the meantime counts as newer.
         let newest = registry.segment().newest();
         let families = Heads::of(registry, &stems);
         let (origin, name) = (Origin::Daemon, "the daemon".to_owned());
-        let own = Arc::new(Seen { origin, name, families, ..Seen::default() });
-        let sources: Vec<Arc<Seen>> = std::iter::once(own).chain(sources).collect();
+        let own = Arc::new(SourceSnapshot { origin, name, families, ..SourceSnapshot::default() });
+        let sources: Vec<Arc<SourceSnapshot>> = std::iter::once(own).chain(sources).collect();
         let mut conflicts = Vec::new();
         let mut names = by_name(&sources, &mut conflicts);
         hide_samples(&mut names, &sources, &mut conflicts);
@@ -275,7 +275,7 @@ impl Merged {
     pub fn has(&self, filter: &Filter) -> bool {
         let is_watched = |wanted: &PathBuf| self.directories.contains(wanted);
         !filter.is_part()
-            || self.sources.iter().any(|seen| filter.has_source(seen))
+            || self.sources.iter().any(|snapshot| filter.has_source(snapshot))
             || filter.source.is_none() && filter.directory.as_ref().is_some_and(is_watched)
     }
 
@@ -304,15 +304,15 @@ impl Merged {
 
 impl Named {
     /// As what a family of a group is shown.
-    pub(super) fn shown<'a>(&'a self, group: &'a Group, part: Part) -> Shown<'a> {
+    pub(super) fn shown<'a>(&'a self, group: &'a Group, part: Part) -> ShownMetadata<'a> {
         let bare = part.bare && group.kind == Kind::Counter;
-        Shown { name: &self.name, help: &group.help, kind: group.kind, bare }
+        ShownMetadata { name: &self.name, help: &group.help, kind: group.kind, bare }
     }
 }
 
 impl Group {
     /// Whether a family of another type is shown with this one.
-    fn takes(&self, kind: Kind, part: Part, sources: &[Arc<Seen>]) -> bool {
+    fn takes(&self, kind: Kind, part: Part, sources: &[Arc<SourceSnapshot>]) -> bool {
         let is_of_file = |part: &Part| sources[part.source].origin == Origin::File;
         is_plain(self.kind)
             && is_plain(kind)
@@ -328,7 +328,7 @@ fn is_plain(kind: Kind) -> bool {
 }
 
 /// The families of all sources by name, and then by type.
-fn by_name(sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) -> Vec<Named> {
+fn by_name(sources: &[Arc<SourceSnapshot>], conflicts: &mut Vec<Conflict>) -> Vec<Named> {
     let spelled_out = spelled_out(sources);
     let mut by_name: BTreeMap<String, Named> = BTreeMap::new();
     for (number, source) in sources.iter().enumerate() {
@@ -388,7 +388,7 @@ impl Named {
         kind: Kind,
         help: &str,
         part: Part,
-        sources: &[Arc<Seen>],
+        sources: &[Arc<SourceSnapshot>],
         mut conflict: impl FnMut(About, usize, bool),
     ) {
         let groups = &mut self.groups;
@@ -421,7 +421,7 @@ impl Named {
 /// The names, escaped, and suffixes of counters and infos that are shown with their suffix, since
 /// another family has the name without it, or the name with it; and not both are of files, or both
 /// of the daemon.
-fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<(Cow<'_, str>, &'static str)> {
+fn spelled_out(sources: &[Arc<SourceSnapshot>]) -> HashSet<(Cow<'_, str>, &'static str)> {
     #[derive(Debug, Clone, Copy, Default)]
     struct Of {
         daemon: bool,
@@ -429,7 +429,9 @@ fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<(Cow<'_, str>, &'static str)> {
         file: bool,
     }
     let mut spelled_out = HashSet::new();
-    let is_alone = |seen: &Arc<Seen>| seen.origin == Origin::File || seen.families.is_empty();
+    let is_alone = |snapshot: &Arc<SourceSnapshot>| {
+        snapshot.origin == Origin::File || snapshot.families.is_empty()
+    };
     if sources.iter().all(is_alone) {
         return spelled_out;
     }
@@ -463,7 +465,11 @@ fn spelled_out(sources: &[Arc<Seen>]) -> HashSet<(Cow<'_, str>, &'static str)> {
 
 /// Keeps a family apart whose samples have names that those of another one have: a reader would
 /// refuse the whole exposition.
-fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<Conflict>) {
+fn hide_samples(
+    names: &mut [Named],
+    sources: &[Arc<SourceSnapshot>],
+    conflicts: &mut Vec<Conflict>,
+) {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_by_key(|&at| (names[at].groups[0].parts[0].source, at));
     // The first source that has the name.
@@ -491,7 +497,7 @@ fn hide_samples(names: &mut [Named], sources: &[Arc<Seen>], conflicts: &mut Vec<
 
 /// What the names of families may be, escaped, that have a name in common with those of sources,
 /// whatever their kinds: all names that are shown, with and without the suffixes of samples.
-fn stems(sources: &[Arc<Seen>]) -> HashSet<String> {
+fn stems(sources: &[Arc<SourceSnapshot>]) -> HashSet<String> {
     const SUFFIXES: [&str; 5] = ["_total", "_bucket", "_sum", "_count", "_info"];
     let families = sources.iter().flat_map(|source| &source.families);
     let shown: HashSet<(&str, Kind)> = families.map(|one| (&*one.name, one.kind)).collect();
@@ -511,7 +517,7 @@ struct Heads<'s> {
 }
 
 impl<'s> Heads<'s> {
-    fn of(registry: &Registry, stems: &'s HashSet<String>) -> Vec<Recorded> {
+    fn of(registry: &Registry, stems: &'s HashSet<String>) -> Vec<RecordedFamily> {
         let mut heads = Self { stems, recorder: Recorder::unchecked() };
         // Inconsistent segments are rejected when they are opened.
         if let (false, Ok(walk)) = (stems.is_empty(), registry.walk()) {
@@ -544,13 +550,20 @@ mod tests {
     use super::super::walk::Walk;
     use super::*;
 
-    fn seen(name: &str, registry: &Registry) -> Arc<Seen> {
+    fn snapshot(name: &str, registry: &Registry) -> Arc<SourceSnapshot> {
         let mut recorder = Recorder::default();
         registry.visit(&mut recorder).unwrap();
         let (families, series) = recorder.finish();
         let labels = vec![("segment".to_owned(), name.to_owned())];
         let path = PathBuf::from("/run").join(name);
-        Arc::new(Seen { origin: Origin::File, name: name.into(), path, labels, families, series })
+        Arc::new(SourceSnapshot {
+            origin: Origin::File,
+            name: name.into(),
+            path,
+            labels,
+            families,
+            series,
+        })
     }
 
     fn text(merged: &Arc<Merged>, filter: Filter) -> String {
@@ -572,7 +585,8 @@ mod tests {
         registries[2].gauge("size", "Lines.").unwrap().set(4.0);
         registries[2].gauge("jobs.total", "").unwrap().set(5.0);
         let names = ["web/1", "web/2", "mail"];
-        let sources = names.iter().zip(&registries).map(|(name, registry)| seen(name, registry));
+        let sources =
+            names.iter().zip(&registries).map(|(name, registry)| snapshot(name, registry));
         let merged = Arc::new(Merged::of(&Registry::new(), sources.collect()));
         let all = "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
                    jobs_total{segment=\"web/1\"} 1\njobs_total{segment=\"web/2\"} 1\n\
@@ -611,7 +625,8 @@ mod tests {
         registries[0].gauge("a.total", "").unwrap().set(1.0);
         registries[1].counter("a", "").unwrap().inc();
         let names = ["first", "my.app"];
-        let sources = names.iter().zip(&registries).map(|(name, registry)| seen(name, registry));
+        let sources =
+            names.iter().zip(&registries).map(|(name, registry)| snapshot(name, registry));
         let merged = Merged::of(&Registry::new(), sources.collect());
         let sources = names.map(str::to_owned);
         let (name, about, origin) = ("a_total".to_owned(), About::Samples, Origin::File);
@@ -644,12 +659,12 @@ mod tests {
         let total = Value::Counter { total: Number::Unsigned(1), exemplar: None };
         let counter = of(Kind::Counter, total);
         let gauge = of(Kind::Gauge, Value::Gauge(Number::Unsigned(2)));
-        let merge = |of_target: usize, families: [Vec<Recorded>; 2]| {
+        let merge = |of_target: usize, families: [Vec<RecordedFamily>; 2]| {
             let sources = families.into_iter().enumerate().map(|(number, families)| {
                 let origin = if number == of_target { Origin::Target } else { Origin::File };
                 let labels = vec![("segment".to_owned(), number.to_string())];
                 let (name, path) = (number.to_string(), PathBuf::new());
-                Arc::new(Seen { origin, name, path, labels, families, series: 1 })
+                Arc::new(SourceSnapshot { origin, name, path, labels, families, series: 1 })
             });
             let merged = Arc::new(Merged::of(&Registry::new(), sources.collect()));
             let lines = text(&merged, Filter::default());

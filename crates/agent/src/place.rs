@@ -18,8 +18,8 @@ use super::notice::Notice;
 use super::own::Shown;
 use super::source::{Budget, Keep, Source, Taken};
 use quipu_sources::apart::{Apart, STALE};
-use quipu_sources::places::{self, Found, Kind, Look};
-use quipu_sources::recorded::Seen;
+use quipu_sources::places::{self, Kind, Look, SourceEntry};
+use quipu_sources::recorded::SourceSnapshot;
 use quipu_sources::segment_file::SegmentFile;
 use quipu_sources::watcher::Watcher;
 
@@ -76,7 +76,7 @@ pub(super) struct Known {
     /// What the last reading took of the budget.
     pub(super) taken: Taken,
     /// What is to be shown.
-    pub(super) shown: Option<Arc<Seen>>,
+    pub(super) shown: Option<Arc<SourceSnapshot>>,
     /// What the daemon's own metrics say; `None` before it was read.
     pub(super) row: Option<Shown>,
 }
@@ -179,15 +179,15 @@ impl Files {
     /// Finds out which of the new files are no segments, if there may be more files than are
     /// watched.
     fn examine(&self, look: &mut Look) {
-        if look.found.len() <= self.share {
+        if look.sources.len() <= self.share {
             return;
         }
         let known: HashSet<&PathBuf> =
-            self.sources.iter().map(|source| &source.found.path).collect();
-        let new = look.found.iter_mut().filter(|found| !known.contains(&found.path));
-        for found in new.filter(|found| found.kind == Kind::Segment) {
-            let file = SegmentFile::open_below(&found.root, &found.path);
-            found.is_junk = !file.and_then(|file| file.is_segment()).unwrap_or(false);
+            self.sources.iter().map(|source| &source.entry.path).collect();
+        let new = look.sources.iter_mut().filter(|entry| !known.contains(&entry.path));
+        for entry in new.filter(|entry| entry.kind == Kind::Segment) {
+            let file = SegmentFile::open_below(&entry.root, &entry.path);
+            entry.is_junk = !file.and_then(|file| file.is_segment()).unwrap_or(false);
         }
     }
 
@@ -195,19 +195,19 @@ impl Files {
         let keep = self.options.keep;
         // Of all files that are gone: each is read once more.
         let mut budget = Budget::new(self.options.bytes);
-        let found: HashMap<&PathBuf, &Found> =
-            look.found.iter().map(|found| (&found.path, found)).collect();
+        let entries: HashMap<&PathBuf, &SourceEntry> =
+            look.sources.iter().map(|entry| (&entry.path, entry)).collect();
         self.sources.retain_mut(|source| {
-            let found = found.get(&source.found.path);
-            if found.is_some_and(|found| source.note_found(found)) {
-                info!(path = %printable(&source.found.path), "a watched file was replaced");
+            let entry = entries.get(&source.entry.path);
+            if entry.is_some_and(|entry| source.note_entry(entry)) {
+                info!(path = %printable(&source.entry.path), "a watched file was replaced");
                 return false;
             }
             let was_gone = source.is_gone();
-            let is_gone = found.is_none() && (was_gone || source.is_absent(look.is_incomplete));
+            let is_gone = entry.is_none() && (was_gone || source.is_absent(look.is_incomplete));
             let is_kept = source.note_gone(is_gone, keep, &mut budget);
             if !is_kept || is_gone && !was_gone {
-                let path = printable(&source.found.path);
+                let path = printable(&source.entry.path);
                 info!(%path, kept = is_kept, "a watched file is gone");
             }
             is_kept

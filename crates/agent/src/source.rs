@@ -16,9 +16,9 @@ use super::own::Shown;
 use super::place::Known;
 use super::retry::{Retry, Stamp};
 use super::selection::Rank;
-use quipu_sources::places::{Found, Kind, explained, is_absent};
-use quipu_sources::recorded::{Labels, Recorded, Recorder};
-use quipu_sources::recorded::{Origin, Seen};
+use quipu_sources::places::{Kind, SourceEntry, explained, is_absent};
+use quipu_sources::recorded::{Labels, RecordedFamily, Recorder};
+use quipu_sources::recorded::{Origin, SourceSnapshot};
 use quipu_sources::segment_file::{Header, SegmentFile};
 
 /// A source that is watched.
@@ -26,12 +26,12 @@ use quipu_sources::segment_file::{Header, SegmentFile};
 pub(super) struct Source {
     /// Sources that were seen earlier have smaller numbers.
     pub(super) number: u64,
-    pub(super) found: Found,
+    pub(super) entry: SourceEntry,
     /// All labels of its series: those of its path.
     labels: Labels,
     reader: Reader,
     /// What was read of it last; nothing if that failed.
-    pub(super) seen: Arc<Seen>,
+    pub(super) snapshot: Arc<SourceSnapshot>,
     /// Why it could not be read, the last time.
     pub(super) fault: Option<String>,
     /// When it is read again, if its contents are at fault.
@@ -114,27 +114,32 @@ enum Fault {
 }
 
 impl Source {
-    pub(super) fn new(found: Found, labels: Labels, number: u64) -> Self {
-        let reader = match found.kind {
+    pub(super) fn new(entry: SourceEntry, labels: Labels, number: u64) -> Self {
+        let reader = match entry.kind {
             Kind::Segment => Reader::Segment(None),
             Kind::Directory => {
                 let warned = |warning: &Warning| {
                     warn!(%warning, "a watched file is left out, in whole or in part");
                 };
-                let directories = Directories::new([&found.path]).below(&found.root);
+                let directories = Directories::new([&entry.path]).below(&entry.root);
                 let directories = directories.on_warning(warned);
                 Reader::Directory(Box::new(directories))
             }
         };
-        let path = std::path::absolute(&found.path).unwrap_or_default();
-        let name = found.name.clone();
-        let seen = Arc::new(Seen { name, path, labels: labels.clone(), ..Seen::default() });
+        let path = std::path::absolute(&entry.path).unwrap_or_default();
+        let name = entry.name.clone();
+        let snapshot = Arc::new(SourceSnapshot {
+            name,
+            path,
+            labels: labels.clone(),
+            ..SourceSnapshot::default()
+        });
         Self {
             number,
-            found,
+            entry,
             labels,
             reader,
-            seen,
+            snapshot,
             fault: None,
             retry: None,
             failures: 0,
@@ -155,7 +160,7 @@ impl Source {
     pub(super) fn open(&mut self) {
         if let Reader::Segment(file @ None) = &mut self.reader {
             // What is wrong shows when it is read.
-            *file = open(&self.found).ok();
+            *file = open(&self.entry).ok();
         }
     }
 
@@ -172,9 +177,9 @@ impl Source {
     pub(super) fn known(&self, keep: Keep) -> Known {
         let shown = self.shown(keep);
         let row = self.is_read.then(|| Shown {
-            name: self.found.name.clone(),
-            path: printable(&self.found.path).to_string(),
-            kind: match self.found.kind {
+            name: self.entry.name.clone(),
+            path: printable(&self.entry.path).to_string(),
+            kind: match self.entry.kind {
                 Kind::Segment => "segment",
                 Kind::Directory => "directory",
             },
@@ -184,12 +189,12 @@ impl Source {
             is_shown: shown.is_some(),
             is_old: false,
             read: self.read,
-            series: self.seen.series,
+            series: self.snapshot.series,
         });
         Known {
             number: self.number,
-            path: self.found.path.clone(),
-            name: self.found.name.clone(),
+            path: self.entry.path.clone(),
+            name: self.entry.name.clone(),
             taken: self.taken,
             shown: shown.cloned(),
             row,
@@ -197,23 +202,23 @@ impl Source {
     }
 
     /// Notes what a look has found under its path. Returns whether that is another file.
-    pub(super) fn note_found(&mut self, found: &Found) -> bool {
+    pub(super) fn note_entry(&mut self, entry: &SourceEntry) -> bool {
         let is_other = match &self.reader {
-            Reader::Segment(Some(file)) => found.id != file.id(),
+            Reader::Segment(Some(file)) => entry.id != file.id(),
             // It was closed when its name was gone.
             Reader::Segment(None) => self.gone.is_some(),
             Reader::Directory(_) => false,
         };
-        let is_other = is_other || found.kind != self.found.kind;
+        let is_other = is_other || entry.kind != self.entry.kind;
         if !is_other {
-            (self.found.id, self.found.modified) = (found.id, found.modified);
+            (self.entry.id, self.entry.modified) = (entry.id, entry.modified);
         }
         is_other
     }
 
     /// Whether nothing is at its path any more, if a look has not found it.
     pub(super) fn is_absent(&self, is_incomplete: bool) -> bool {
-        match std::fs::symlink_metadata(&self.found.path) {
+        match std::fs::symlink_metadata(&self.entry.path) {
             Err(error) => is_absent(&error),
             // A directory has no more values, a file is a link now; or the look did not come this
             // far.
@@ -243,7 +248,7 @@ impl Source {
         match (self.gone, keep) {
             (None, _) => true,
             // Nothing is known of it that could be kept.
-            (Some(_), _) if self.fault.is_some() || self.seen.families.is_empty() => false,
+            (Some(_), _) if self.fault.is_some() || self.snapshot.families.is_empty() => false,
             (Some(_), None) => false,
             (Some(since), Some(keep)) => since.elapsed() < keep,
         }
@@ -289,9 +294,9 @@ impl Source {
     }
 
     /// What to show of it.
-    pub(super) fn shown(&self, keep: Keep) -> Option<&Arc<Seen>> {
+    pub(super) fn shown(&self, keep: Keep) -> Option<&Arc<SourceSnapshot>> {
         let is_shown = self.is_read && self.fault.is_none() && !self.is_expired(keep);
-        is_shown.then_some(&self.seen)
+        is_shown.then_some(&self.snapshot)
     }
 
     fn is_expired(&self, keep: Keep) -> bool {
@@ -323,15 +328,15 @@ impl Source {
         match recorded {
             Ok(recorder) => {
                 if let (Some(what), false) = (recorder.flaw(), self.has_flaw) {
-                    let (path, what) = (printable(&self.found.path), printable(what));
+                    let (path, what) = (printable(&self.entry.path), printable(what));
                     warn!(%path, %what, "a part of a watched file is left out");
                     self.has_flaw = true;
                 }
                 let (families, series) = recorder.finish();
-                self.seen = self.seen(families, series);
+                self.snapshot = self.snapshot(families, series);
                 (self.read, self.retry) = (Some(begun), None);
                 if self.fault.take().is_some() {
-                    info!(path = %printable(&self.found.path), "a watched file can be read again");
+                    info!(path = %printable(&self.entry.path), "a watched file can be read again");
                 }
             }
             Err(fault) => {
@@ -342,7 +347,7 @@ impl Source {
                 self.retry = is_own.then(|| Retry::after(self.retry, Instant::now(), stamp));
                 let (Fault::Contents(what) | Fault::Other(what)) = fault;
                 if self.fault.as_ref() != Some(&what) {
-                    let path = printable(&self.found.path);
+                    let path = printable(&self.entry.path);
                     warn!(%path, %what, "a watched file is left out");
                 }
                 self.fault = Some(what);
@@ -351,20 +356,20 @@ impl Source {
     }
 
     fn forget(&mut self) {
-        if !self.seen.families.is_empty() {
-            self.seen = self.seen(Vec::new(), 0);
+        if !self.snapshot.families.is_empty() {
+            self.snapshot = self.snapshot(Vec::new(), 0);
         }
     }
 
-    fn seen(&self, families: Vec<Recorded>, series: usize) -> Arc<Seen> {
-        let (name, path) = (self.found.name.clone(), self.seen.path.clone());
+    fn snapshot(&self, families: Vec<RecordedFamily>, series: usize) -> Arc<SourceSnapshot> {
+        let (name, path) = (self.entry.name.clone(), self.snapshot.path.clone());
         let (origin, labels) = (Origin::File, self.labels.clone());
-        Arc::new(Seen { origin, name, path, labels, families, series })
+        Arc::new(SourceSnapshot { origin, name, path, labels, families, series })
     }
 
     fn record(&mut self, budget: &mut Budget) -> Result<Recorder, Fault> {
         let most = budget.most_text.min(budget.text);
-        let mut recorder = Recorder::of_file(&self.labels, most).after(&self.seen);
+        let mut recorder = Recorder::of_file(&self.labels, most).after(&self.snapshot);
         let slot = match &mut self.reader {
             Reader::Directory(directories) => {
                 directories.collect(&mut recorder);
@@ -374,7 +379,7 @@ impl Source {
         };
         let file = match slot {
             Some(file) => file,
-            None => slot.insert(open(&self.found).map_err(Fault::Other)?),
+            None => slot.insert(open(&self.entry).map_err(Fault::Other)?),
         };
         if file.is_empty() {
             // Its process has just created it, if nothing was read of it yet.
@@ -440,10 +445,10 @@ const NO_ROOM_FOR_TEXT: &str =
 const NO_ROOM: &str = "no room for it is left in --segments-bytes; smaller files take it first";
 
 /// Opens what a look has found, and nothing else that was put there since.
-fn open(found: &Found) -> Result<SegmentFile, String> {
-    let file = SegmentFile::open_below(&found.root, &found.path);
+fn open(entry: &SourceEntry) -> Result<SegmentFile, String> {
+    let file = SegmentFile::open_below(&entry.root, &entry.path);
     let file = file.map_err(|error| explained(&error))?;
-    if file.id() != found.id {
+    if file.id() != entry.id {
         return Err("another file took its place at this moment".to_owned());
     }
     Ok(file)
@@ -456,13 +461,13 @@ pub fn read_segment(
     name: String,
     shown_path: std::path::PathBuf,
     labels: Labels,
-) -> Option<Arc<Seen>> {
+) -> Option<Arc<SourceSnapshot>> {
     let file = SegmentFile::open(path).ok()?;
     let mut recorder = Recorder::of_file(&labels, LEAST_TEXT);
     file.visit(LEAST_TEXT, &mut recorder).ok()?;
     let (families, series) = recorder.finish();
     let (origin, path) = (Origin::File, shown_path);
-    Some(Arc::new(Seen { origin, name, path, labels, families, series }))
+    Some(Arc::new(SourceSnapshot { origin, name, path, labels, families, series }))
 }
 
 /// How long ago that was; nothing if the clock was set back.
@@ -484,7 +489,7 @@ mod tests {
         let registry = quipu::Registry::open(home.path().join("a.quipu")).unwrap();
         registry.counter("jobs", "").unwrap().inc();
         let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
-        (Source::new(look.found[0].clone(), Labels::new(), 0), look, (home, registry))
+        (Source::new(look.sources[0].clone(), Labels::new(), 0), look, (home, registry))
     }
 
     #[test]
@@ -497,7 +502,7 @@ mod tests {
         budget.text = 5;
         source.read(&mut budget);
         assert!(source.fault.as_ref().unwrap().contains("all series together"));
-        assert!(source.retry.is_none() && source.seen.families.is_empty());
+        assert!(source.retry.is_none() && source.snapshot.families.is_empty());
         let mut budget = Budget { most_text: 5, ..Budget::new(1 << 30) };
         source.read(&mut budget);
         assert!(source.fault.as_ref().unwrap().contains("its series are longer"));
@@ -511,7 +516,7 @@ mod tests {
     #[test]
     fn an_empty_file_is_new_or_was_cut() {
         let (mut source, _, _files) = source();
-        let path = source.found.path.clone();
+        let path = source.entry.path.clone();
         let bytes = fs::read(&path).unwrap();
         let mut fault = |bytes: &[u8]| {
             fs::write(&path, bytes).unwrap();
@@ -531,13 +536,13 @@ mod tests {
     fn a_file_that_is_gone_is_read_once_more_and_closed() {
         let (mut source, look, _files) = source();
         source.open();
-        fs::remove_file(&source.found.path).unwrap();
+        fs::remove_file(&source.entry.path).unwrap();
         let keep = Some(Duration::from_secs(3600));
         assert!(source.note_gone(true, keep, &mut Budget::new(1 << 30)));
         assert!(matches!(source.reader, Reader::Segment(None)));
         assert!(source.shown(keep).is_some() && source.is_open().is_some());
         // Another file may have its number now.
-        assert!(source.note_found(&look.found[0]));
+        assert!(source.note_entry(&look.sources[0]));
     }
 
     #[test]
@@ -547,7 +552,7 @@ mod tests {
         fs::write(path("a.quipu"), "not a segment").unwrap();
         let look = places::look(&[home.path().to_str().unwrap().to_owned()]);
         let fault = || {
-            let mut source = Source::new(look.found[0].clone(), Labels::new(), 0);
+            let mut source = Source::new(look.sources[0].clone(), Labels::new(), 0);
             source.open();
             source.read(&mut Budget::new(1 << 20));
             source.fault.unwrap()

@@ -23,9 +23,9 @@ use super::place::{self, Files, Place};
 use super::selection::{self, Candidate, Rank};
 use super::source::Source;
 use super::turns;
-use quipu_sources::places::{Found, Names};
+use quipu_sources::places::{Names, SourceEntry};
 use quipu_sources::recorded::Labels;
-use quipu_sources::recorded::{Origin, Seen};
+use quipu_sources::recorded::{Origin, SourceSnapshot};
 
 /// The sources.
 #[derive(Debug)]
@@ -122,17 +122,17 @@ impl Table {
         self.places.iter_mut().for_each(Place::take_back);
         let is_complete = self.each(Files::look, Instant::now() + PATIENCE);
         self.note();
-        let (mut found, mut is_cut, mut is_incomplete) = (Vec::new(), false, !is_complete);
+        let (mut entries, mut is_cut, mut is_incomplete) = (Vec::new(), false, !is_complete);
         for (at, place) in self.places.iter_mut().enumerate() {
             let Some(look) = place.files.here_mut().and_then(|files| files.looked.take()) else {
                 continue;
             };
             is_cut |= look.is_cut;
             is_incomplete |= look.is_incomplete;
-            found.extend(look.found.into_iter().map(|found| (at, found)));
+            entries.extend(look.sources.into_iter().map(|entry| (at, entry)));
         }
         self.note_look(is_incomplete);
-        self.add(found);
+        self.add(entries);
         self.prepare(Instant::now() + PATIENCE);
         is_cut |= self.left_out > 0;
         if is_cut && !self.was_cut {
@@ -156,29 +156,29 @@ impl Table {
     }
 
     /// Watches what was found and is not watched yet.
-    fn add(&mut self, found: Vec<(usize, Found)>) {
+    fn add(&mut self, entries: Vec<(usize, SourceEntry)>) {
         let known = || self.places.iter().flat_map(|place| &place.known);
         let mut paths: HashSet<PathBuf> = known().map(|one| one.path.clone()).collect();
         let mut names: HashSet<String> = known().map(|one| one.name.clone()).collect();
         // Two places may lead to one file.
-        let new = found.into_iter().filter(|(_, found)| paths.insert(found.path.clone()));
-        let mut new: Vec<(usize, Found)> = new.collect();
+        let new = entries.into_iter().filter(|(_, entry)| paths.insert(entry.path.clone()));
+        let mut new: Vec<(usize, SourceEntry)> = new.collect();
         self.left_out = self.select(&mut new);
         let mut numbers: HashMap<String, u64> = HashMap::new();
-        for (at, mut found) in new {
-            if !names.insert(found.name.clone()) {
-                let path = found.path.to_string_lossy();
-                found.name = path.clone().into_owned();
+        for (at, mut entry) in new {
+            if !names.insert(entry.name.clone()) {
+                let path = entry.path.to_string_lossy();
+                entry.name = path.clone().into_owned();
                 // Paths that are not UTF-8 may look alike.
-                while !names.insert(found.name.clone()) {
+                while !names.insert(entry.name.clone()) {
                     let number = numbers.entry(path.clone().into_owned()).or_insert(1_u64);
                     *number += 1;
-                    found.name = format!("{path}#{number}");
+                    entry.name = format!("{path}#{number}");
                 }
             }
-            info!(path = %printable(&found.path), name = %printable(&found.name), "watching a file");
-            let labels = self.labels(&found);
-            let source = Source::new(found, labels, self.next);
+            info!(path = %printable(&entry.path), name = %printable(&entry.name), "watching a file");
+            let labels = self.labels(&entry);
+            let source = Source::new(entry, labels, self.next);
             self.next += 1;
             let known = source.known(self.options.keep);
             let place = &mut self.places[at];
@@ -192,7 +192,7 @@ impl Table {
 
     /// Keeps the new sources for which there is room, and forgets watched ones that give way to
     /// them. Returns how many files are there and are not watched.
-    fn select(&mut self, new: &mut Vec<(usize, Found)>) -> usize {
+    fn select(&mut self, new: &mut Vec<(usize, SourceEntry)>) -> usize {
         // Sources of a thread that is away keep their room.
         let away = self.places.iter().filter(|place| place.files.here().is_none());
         let most = self.options.most.saturating_sub(away.map(|place| place.known.len()).sum());
@@ -205,9 +205,9 @@ impl Table {
             .map(|source| (source.rank(keep), source))
             .collect();
         watched.sort_by_key(|((rank, since), source)| (*rank, Reverse(*since), source.number));
-        let of_new = |found: &Found| {
-            let age = found.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
-            if found.is_junk || self.refused.contains_key(&fingerprint(found)) {
+        let of_new = |entry: &SourceEntry| {
+            let age = entry.modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+            if entry.is_junk || self.refused.contains_key(&fingerprint(entry)) {
                 Rank::Unreadable
             } else if keep.zip(age).is_some_and(|(keep, age)| age >= keep) {
                 Rank::Stale
@@ -215,13 +215,13 @@ impl Table {
                 Rank::Shown
             }
         };
-        let candidate = |found, rank| {
-            let Found { root, branch, .. }: &Found = found;
+        let candidate = |entry, rank| {
+            let SourceEntry { root, branch, .. }: &SourceEntry = entry;
             Candidate { place: root, branch, rank }
         };
         let watched_ones =
-            watched.iter().map(|((rank, _), source)| candidate(&source.found, *rank));
-        let new_ones = new.iter().map(|(_, found)| candidate(found, of_new(found)));
+            watched.iter().map(|((rank, _), source)| candidate(&source.entry, *rank));
+        let new_ones = new.iter().map(|(_, entry)| candidate(entry, of_new(entry)));
         let candidates: Vec<Candidate<'_>> = watched_ones.chain(new_ones).collect();
         let is_chosen = selection::choose(&candidates, most);
 
@@ -233,7 +233,7 @@ impl Table {
             leaving.insert(source.number);
             left_out += usize::from(*rank != Rank::Gone);
             if *rank == Rank::Unreadable {
-                refused.push(fingerprint(&source.found));
+                refused.push(fingerprint(&source.entry));
             }
         }
         let mut of_new = is_chosen[watched.len()..].iter();
@@ -268,16 +268,16 @@ impl Table {
         }
     }
 
-    fn labels(&self, found: &Found) -> Labels {
-        let mut labels = vec![(SEGMENT.to_owned(), found.name.clone())];
-        let more = self.patterns.iter().find_map(|pattern| pattern.labels(&found.path));
+    fn labels(&self, entry: &SourceEntry) -> Labels {
+        let mut labels = vec![(SEGMENT.to_owned(), entry.name.clone())];
+        let more = self.patterns.iter().find_map(|pattern| pattern.labels(&entry.path));
         labels.extend(more.unwrap_or_default());
         labels
     }
 
     /// Reads all sources whose file systems respond. Returns what is to be shown, and whether
     /// sources are missing because what is known of them is too old.
-    pub(super) fn read(&mut self) -> (Vec<Arc<Seen>>, bool) {
+    pub(super) fn read(&mut self) -> (Vec<Arc<SourceSnapshot>>, bool) {
         self.places.iter_mut().for_each(Place::take_back);
         let start = Instant::now();
         self.prepare(start + TURNS);
@@ -291,11 +291,11 @@ impl Table {
         let now = Instant::now();
         let places = self.places.iter().filter(|place| place.is_shown(now));
         let known = places.flat_map(|place| &place.known);
-        let mut seen: Vec<(u64, Arc<Seen>)> =
+        let mut snapshots: Vec<(u64, Arc<SourceSnapshot>)> =
             known.filter_map(|one| Some((one.number, one.shown.clone()?))).collect();
-        seen.sort_by_key(|(number, _)| *number);
+        snapshots.sort_by_key(|(number, _)| *number);
         let is_part = self.places.iter().any(|place| !place.is_shown(now));
-        (seen.into_iter().map(|(_, seen)| seen).collect(), is_part)
+        (snapshots.into_iter().map(|(_, snapshot)| snapshot).collect(), is_part)
     }
 
     #[cfg(test)]
@@ -351,9 +351,9 @@ impl Table {
 
 /// A hash that tells a file, as it is now, from others. Two files may have the same hash by chance:
 /// then one of them may be watched later.
-fn fingerprint(found: &Found) -> u64 {
+fn fingerprint(entry: &SourceEntry) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (&found.path, found.id, found.modified).hash(&mut hasher);
+    (&entry.path, entry.id, entry.modified).hash(&mut hasher);
     hasher.finish()
 }
 

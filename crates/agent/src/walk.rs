@@ -21,7 +21,7 @@ use quipu_segment::hash::Seeded;
 use super::merged::{Filter, Merged, Part, Shared};
 use quipu_sources::labels::escaped;
 use quipu_sources::recorded::Origin;
-use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown, info};
+use quipu_sources::recorded::{Labels, RecordedFamily, Recorder, ShownMetadata, info};
 
 /// A walk over the families of sources.
 #[derive(Debug)]
@@ -99,8 +99,8 @@ impl Walk {
         let Self { merged, filter, place: Place { part, series, known }, .. } = self;
         let Some(named) = merged.names.get(name) else { return false };
         let has = |part: &Part| {
-            let seen = &merged.sources[part.source];
-            filter.has_source(seen) && filter.has_family(&seen.families[part.family])
+            let snapshot = &merged.sources[part.source];
+            filter.has_source(snapshot) && filter.has_family(&snapshot.families[part.family])
         };
         // With a source of its own, a family that is apart is shown.
         let mut groups = named.groups.iter().filter(|group| group.is_shown || filter.is_part());
@@ -108,14 +108,14 @@ impl Walk {
         let is_mixed = group.may_repeat || named.is_mixed && !filter.is_part();
         while let Some(one) = group.parts.get(*part) {
             if has(one) {
-                let seen = &merged.sources[one.source];
+                let snapshot = &merged.sources[one.source];
                 let shown = named.shown(group, *one);
-                let known = is_mixed.then_some((&mut *known, seen.origin, &*seen.name));
+                let known = is_mixed.then_some((&mut *known, snapshot.origin, &*snapshot.name));
                 let mut distinct = Distinct { sink: &mut *sink, known };
                 let is_full = |distinct: &Distinct<'_, S>| is_full(distinct.sink);
-                let family = &seen.families[one.family];
+                let family = &snapshot.families[one.family];
                 if let Some(next) =
-                    family.pass(&seen.labels, shown, *series, &mut distinct, is_full)
+                    family.pass(&snapshot.labels, shown, *series, &mut distinct, is_full)
                 {
                     *series = next;
                     return true;
@@ -207,7 +207,7 @@ enum Own {
     /// Those of its segment.
     InSegment(Box<snapshot::Walk>),
     /// Those that were collected: the number of the current one, and of its next series.
-    Collected(Vec<Recorded>, usize, usize),
+    Collected(Vec<RecordedFamily>, usize, usize),
     Nothing,
 }
 
@@ -282,8 +282,8 @@ impl All {
                         return false;
                     };
                     let mut beside = Beside { sink, current, walk };
-                    let Recorded { name, help, kind, bare, .. } = family;
-                    let shown = Shown { name, help, kind: *kind, bare: *bare };
+                    let RecordedFamily { name, help, kind, bare, .. } = family;
+                    let shown = ShownMetadata { name, help, kind: *kind, bare: *bare };
                     let is_full = |beside: &Beside<'_, S>| is_full(beside.sink);
                     let next = family.pass(&Labels::new(), shown, *series, &mut beside, is_full);
                     if let Some(next) = next {
@@ -291,7 +291,7 @@ impl All {
                         return true;
                     }
                     (*at, *series) = (*at + 1, 0);
-                    let is_same = |next: &Recorded| next.name == *name && next.bare == *bare;
+                    let is_same = |next: &RecordedFamily| next.name == *name && next.bare == *bare;
                     *is_joining = !families.get(*at).is_some_and(is_same) && beside.is_shared();
                 }
                 Own::Nothing => return false,
@@ -385,10 +385,10 @@ mod tests {
 
     use super::super::merged::About;
     use super::*;
-    use quipu_sources::recorded::Seen;
+    use quipu_sources::recorded::SourceSnapshot;
 
     /// What is in a file, or at a target with this number.
-    fn seen(origin: Origin, number: u64, registry: &Registry) -> Arc<Seen> {
+    fn snapshot(origin: Origin, number: u64, registry: &Registry) -> Arc<SourceSnapshot> {
         let mut recorder = Recorder::default();
         registry.visit(&mut recorder).unwrap();
         let (families, series) = recorder.finish();
@@ -399,7 +399,7 @@ mod tests {
             _ => vec![label("job"), label("instance")],
         };
         let path = Default::default();
-        Arc::new(Seen { origin, name, path, labels, families, series })
+        Arc::new(SourceSnapshot { origin, name, path, labels, families, series })
     }
 
     fn shown(own: &Registry, merged: &Arc<Merged>, names: &[&str], escaping: Escaping) -> String {
@@ -437,7 +437,7 @@ mod tests {
         let expected = "# TYPE x_y gauge\nx_y{segment=\"1\",a=\"1\"} 1\n\
                         x_y{segment=\"1\",a=\"2\"} 3\n\
                         # TYPE z gauge\nz{segment=\"1\",a=\"\"} 4\n";
-        let merged = Arc::new(Merged::of(&own, vec![seen(Origin::File, 1, &file)]));
+        let merged = Arc::new(Merged::of(&own, vec![snapshot(Origin::File, 1, &file)]));
         assert_eq!(text(&own, &merged), expected);
         assert_eq!(merged.left_out.of(Origin::File), 2);
         let filter = Filter { source: Some("1".to_owned()), ..Filter::default() };
@@ -465,13 +465,13 @@ mod tests {
         let same: GaugeFamily<[&str; 3]> = other.register(same).unwrap();
         same.set(&["", "7", "7"], 9.0);
         let mut sources = vec![
-            seen(Origin::Target, 7, &target),
-            seen(Origin::Target, 8, &target),
-            seen(Origin::File, 1, &file),
+            snapshot(Origin::Target, 7, &target),
+            snapshot(Origin::Target, 8, &target),
+            snapshot(Origin::File, 1, &file),
         ];
-        let without_labels = seen(Origin::File, 2, &other);
+        let without_labels = snapshot(Origin::File, 2, &other);
         let without_labels = Arc::into_inner(without_labels).unwrap();
-        sources.push(Arc::new(Seen { labels: Vec::new(), ..without_labels }));
+        sources.push(Arc::new(SourceSnapshot { labels: Vec::new(), ..without_labels }));
         let merged = Arc::new(Merged::of(&own, sources));
         let jobs = "# HELP jobs_total Jobs.\n# TYPE jobs_total counter\n\
                     jobs_total{job=\"7\",instance=\"7\"} 1\njobs_total{job=\"\",instance=\"8\"} 2\n\
@@ -506,7 +506,7 @@ mod tests {
         target.histogram("left", "").unwrap().observe(1.0);
         file.gauge("size", "").unwrap().set(5.0);
         file.gauge("took", "").unwrap().set(6.0);
-        let sources = vec![seen(Origin::Target, 1, &target), seen(Origin::File, 1, &file)];
+        let sources = vec![snapshot(Origin::Target, 1, &target), snapshot(Origin::File, 1, &file)];
         let merged = Arc::new(Merged::of(&own, sources));
         let all = text(&own, &merged);
         let target = "{job=\"1\",instance=\"1\"}";
@@ -533,7 +533,7 @@ mod tests {
         let [own, target] = [(); 2].map(|()| Registry::new());
         target.counter("jobs", "").unwrap().inc();
         target.gauge("free", "").unwrap().set(1.0);
-        let merge = || Arc::new(Merged::of(&own, vec![seen(Origin::Target, 1, &target)]));
+        let merge = || Arc::new(Merged::of(&own, vec![snapshot(Origin::Target, 1, &target)]));
         // One without series hides nothing.
         let none = Description::new("free", "").labels(["a"]);
         let _: GaugeFamily<[&str; 1]> = own.register(none).unwrap();

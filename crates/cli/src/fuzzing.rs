@@ -26,7 +26,7 @@ use quipu_http::{Handler, Reply, Request, Response, Steps};
 use quipu_intake::push::PushGateway;
 use quipu_intake::refusals::Refusals;
 use quipu_intake::{Inputs, Shared, graphite, statsd};
-use quipu_sources::recorded::{Labels, Seen};
+use quipu_sources::recorded::{Labels, SourceSnapshot};
 use quipu_translate::otlp::Translation;
 
 /// A function that handles packets of lines.
@@ -44,8 +44,8 @@ struct Parts {
     graphite: Lines,
     routes: Routes,
     inputs: Inputs,
-    files: Vec<Arc<Seen>>,
-    targets: Vec<Arc<Seen>>,
+    files: Vec<Arc<SourceSnapshot>>,
+    targets: Vec<Arc<SourceSnapshot>>,
     merged: Option<Arc<Merged>>,
 }
 

@@ -7,7 +7,8 @@
 //! place names them: in a pattern, before its first part with a special character. They are not
 //! followed inside of directories, which other users may write to, nor in what a pattern led to.
 //!
-//! A look that could not see all says so: what it did not find may still be there.
+//! The result of a look tells whether the look was complete: otherwise, other sources may still be
+//! there.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -23,28 +24,28 @@ use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat};
 
 use crate::segment_file::{FileId, file_id};
 
-/// A source that was found.
+/// A source at one of the places: a segment, or a directory with files of several processes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Its path.
+pub struct SourceEntry {
+    /// The path.
     pub path: PathBuf,
     /// The beginning of the path, up to which symbolic links are followed.
     pub root: PathBuf,
-    /// Its path inside of the place, without the end `.quipu`.
+    /// The path inside of the place, without the end `.quipu`.
     pub name: String,
-    /// The directory that it is or lies in, below the place; empty for the place itself.
+    /// The directory of the source below the place; empty for the place itself.
     pub branch: String,
-    /// Whether it is a segment or a directory.
+    /// The kind of the source.
     pub kind: Kind,
-    /// What was there.
+    /// The identity of the file or directory at the time of the look.
     pub id: FileId,
-    /// When it was changed last.
+    /// The time of the last change.
     pub modified: Option<SystemTime>,
-    /// Whether its beginning was looked at, and is not that of a segment.
+    /// Whether its beginning was read, and is not the beginning of a segment.
     pub is_junk: bool,
 }
 
-/// What is at a path.
+/// The kind of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A segment file.
@@ -53,18 +54,18 @@ pub enum Kind {
     Directory,
 }
 
-/// What a look at all places found.
+/// The result of a look at all places.
 #[derive(Debug)]
 pub struct Look {
-    /// In the order of the places, and of the names.
-    pub found: Vec<Found>,
+    /// The sources in the order of the places, and of their names.
+    pub sources: Vec<SourceEntry>,
     /// The directories in which more may appear.
     pub directories: BTreeSet<PathBuf>,
-    /// What could not be looked at, and why.
+    /// The paths that could not be read, each with the reason.
     pub faults: Vec<(PathBuf, String)>,
-    /// Whether there was more than a look takes.
+    /// Whether the limit of a look was reached.
     pub is_cut: bool,
-    /// Whether something may be there that was not seen.
+    /// Whether there may be sources that this look did not find.
     pub is_incomplete: bool,
     /// The entries of directories that may still be looked at.
     entries: usize,
@@ -76,7 +77,7 @@ struct Place<'a> {
     path: &'a Path,
     /// The beginning of the path that is not part of names.
     base: &'a Path,
-    /// See [`Found::root`].
+    /// See [`SourceEntry::root`].
     root: &'a Path,
 }
 
@@ -185,7 +186,7 @@ impl Names {
 impl Look {
     fn at_most(entries: usize) -> Self {
         Self {
-            found: Vec::new(),
+            sources: Vec::new(),
             directories: BTreeSet::new(),
             faults: Vec::new(),
             is_cut: false,
@@ -398,7 +399,16 @@ impl Look {
         };
         let (path, root) = (path.to_owned(), root.to_owned());
         let (name, branch) = (name.to_owned(), branch.to_owned());
-        self.found.push(Found { path, root, name, branch, kind, id, modified, is_junk: false });
+        self.sources.push(SourceEntry {
+            path,
+            root,
+            name,
+            branch,
+            kind,
+            id,
+            modified,
+            is_junk: false,
+        });
     }
 
     fn watch(&mut self, path: &Path) {
@@ -432,7 +442,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_inside_of_a_place() {
+    fn names_are_paths_inside_of_their_place() {
         let home = tempfile::tempdir().unwrap();
         let root = home.path();
         for name in ["web/1.quipu", "web/a/b/c.quipu", "web/a/b/c/d.quipu", "mail.quipu", "x.txt"] {
@@ -445,7 +455,7 @@ mod tests {
         let names = |place: &str| {
             let place = root.join(place).to_str().unwrap().trim_end_matches('/').to_owned();
             let look = look(&[place]);
-            let names = look.found.into_iter().map(|one| format!("{:?} {}", one.kind, one.name));
+            let names = look.sources.into_iter().map(|one| format!("{:?} {}", one.kind, one.name));
             (names.collect::<Vec<_>>(), look.faults.len())
         };
         let all = ["Segment mail", "Segment web/1", "Directory web"];
@@ -480,42 +490,42 @@ mod tests {
         let place = |rest: &str| [root.join("link").join(rest).to_str().unwrap().to_owned()];
         for rest in ["*/run/*.quipu", "u/*/a.quipu", "u/r?n/*"] {
             let look = look_at_most(&place(rest), 30);
-            let names = look.found.iter().map(|one| (one.path.clone(), one.root.clone()));
+            let names = look.sources.iter().map(|one| (one.path.clone(), one.root.clone()));
             let base = base_of(&place(rest)[0]).to_owned();
             let path = root.join("link/u/run/a.quipu");
             assert_eq!(names.collect::<Vec<_>>(), [(path, base)], "{rest}");
             assert!(!look.is_incomplete);
         }
         let look = look_at_most(&place("*/*/*/*/*/*/*/*.quipu"), 30);
-        assert_eq!((look.found.len(), look.is_incomplete), (0, false));
+        assert_eq!((look.sources.len(), look.is_incomplete), (0, false));
         assert_eq!(look.faults.len(), 20);
         // All entries count, also those that do not match.
         assert!(look_at_most(&place("u/x*/*"), 20).is_cut);
     }
 
     #[test]
-    fn a_look_that_was_cut_says_so() {
+    fn a_look_that_was_cut_reports_it() {
         let home = tempfile::tempdir().unwrap();
         for number in 0..10 {
             fs::write(home.path().join(format!("{number}.quipu")), "").unwrap();
         }
         let places = [home.path().to_str().unwrap().to_owned()];
         let whole = look_at_most(&places, 10);
-        assert_eq!((whole.found.len(), whole.is_cut, whole.is_incomplete), (10, false, false));
+        assert_eq!((whole.sources.len(), whole.is_cut, whole.is_incomplete), (10, false, false));
         let cut = look_at_most(&places, 9);
-        assert_eq!((cut.found.len(), cut.is_cut, cut.is_incomplete), (9, true, true));
+        assert_eq!((cut.sources.len(), cut.is_cut, cut.is_incomplete), (9, true, true));
         // Another place is looked at nevertheless.
         let other = tempfile::tempdir().unwrap();
         fs::write(other.path().join("a.quipu"), "").unwrap();
         let both = [places[0].clone(), other.path().to_str().unwrap().to_owned()];
         let cut = look_at_most(&both, 9);
-        assert_eq!((cut.found.len(), cut.is_cut, cut.is_incomplete), (10, true, true));
+        assert_eq!((cut.sources.len(), cut.is_cut, cut.is_incomplete), (10, true, true));
         // Nothing is missed where nothing is.
         assert!(!look(&["/nowhere/at/all".to_owned()]).is_incomplete);
     }
 
     #[test]
-    fn names_that_a_look_may_find() {
+    fn a_look_finds_the_names_of_its_places() {
         let places = ["/run/quipu", "/srv/*/metrics.x", "web[0-9]"].map(String::from);
         let names = Names::from_places(&places);
         for name in ["a.quipu", "counter_1.db", "x.bin", "quipu", "anything", "metrics.x"] {

@@ -1,8 +1,8 @@
 //! Families and series that were recorded once, to be passed on in steps, under further labels.
 //!
-//! What is recorded was read from files that nothing vouches for: texts are UTF-8 from here on, and
-//! what is said of them is found out here. A reader refuses the whole exposition if a single series
-//! has two labels of one name, so families with such labels are left out.
+//! The recorded families were read from files that nothing vouches for: texts are UTF-8 from here
+//! on, and their properties are checked here. A reader refuses the whole exposition if a single
+//! series has two labels of one name, so families with such labels are omitted.
 
 mod numbers;
 
@@ -19,16 +19,17 @@ use quipu::snapshot::{
 
 use super::labels::{OVERFLOW, escaped, flaw};
 
-/// As what a family is shown. Its name, its type and its help may be those of other sources.
+/// The metadata under which a family is shown. The name, the type and the help may come from other
+/// sources.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown<'a> {
+pub struct ShownMetadata<'a> {
     /// The name, without a suffix that formats add.
     pub name: &'a str,
     /// The help.
     pub help: &'a str,
     /// The kind. A counter, a gauge and a value of unknown kind may take each other's place.
     pub kind: Kind,
-    /// Whether the name of a counter is shown as it is.
+    /// Whether the name of a counter is shown without `_total`.
     pub bare: bool,
 }
 
@@ -41,42 +42,42 @@ pub enum Origin {
     /// A segment file, or a directory with files of several processes.
     #[default]
     File,
-    /// A target that is scraped, or what is known of all targets.
+    /// A target that is scraped, or the reports of all targets.
     Target,
     /// The daemon itself.
     Daemon,
 }
 
-/// The last reading of a source.
+/// The families of a source at its last reading.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct SourceSnapshot {
     /// The kind of the source.
     pub origin: Origin,
-    /// Its name: of a file, the label `segment` of all its series.
+    /// The name of the source. For a file, it is the label `segment` of all series.
     pub name: String,
-    /// Its absolute path; empty if it is not in a file.
+    /// The absolute path; empty if the source is not a file.
     pub path: PathBuf,
-    /// The labels of all its series.
+    /// The labels that all series get.
     pub labels: Labels,
-    /// Its families, with at least one series each; those of the daemon have none here.
-    pub families: Vec<Recorded>,
+    /// The families, with at least one series each; the families of the daemon have no series here.
+    pub families: Vec<RecordedFamily>,
     /// The number of all series.
     pub series: usize,
 }
 
-/// A sink that keeps what it gets.
+/// A sink that keeps the families and series that it receives.
 #[derive(Debug)]
 pub struct Recorder {
-    families: Vec<Recorded>,
+    families: Vec<RecordedFamily>,
     series: usize,
-    /// The labels of the source, for what is read from files: its families are checked.
+    /// The labels of the source. They are set for files, whose families are checked.
     beside: Option<Labels>,
-    /// Whether the series of the current family are left out.
+    /// Whether the series of the current family are omitted.
     is_skipping: bool,
-    /// What the last recording of the same source has, whose sizes are those to expect, and the
-    /// number of its next family.
-    before: Option<(Arc<Seen>, usize)>,
-    /// What is wrong with the first family that was left out.
+    /// The last recording of the same source, from which the sizes are predicted, and the number of
+    /// its next family.
+    before: Option<(Arc<SourceSnapshot>, usize)>,
+    /// The flaw of the first family that was omitted.
     flaw: Option<String>,
     /// The bytes of the names and values of labels in the current family's lines.
     head: u64,
@@ -87,22 +88,22 @@ pub struct Recorder {
 
 /// A family with its series.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct RecordedFamily {
     /// The name, without a suffix that formats add.
     pub name: String,
     /// The help; may be empty.
     pub help: String,
-    /// The kind of its values.
+    /// The kind of the values.
     pub kind: Kind,
-    /// Whether the name of a counter is shown as it is.
+    /// Whether the name of a counter is shown without `_total`.
     pub bare: bool,
     unit: String,
     /// Names, and the values of a label of fixed cardinality.
     labels: Vec<(String, Option<Vec<String>>)>,
     groups: u32,
-    /// Those of the overflow series are at the end.
+    /// The overflow series are at the end.
     series: Vec<OneSeries>,
-    /// How many of them are of the overflow series.
+    /// The number of overflow series.
     overflows: usize,
     /// Encoded as [`Texts`].
     texts: Vec<u8>,
@@ -206,7 +207,7 @@ impl Recorder {
     }
 
     /// Makes room for the number of series that the last recording of the same source has.
-    pub fn after(self, before: &Arc<Seen>) -> Self {
+    pub fn after(self, before: &Arc<SourceSnapshot>) -> Self {
         Self { before: Some((Arc::clone(before), 0)), ..self }
     }
 
@@ -230,13 +231,13 @@ impl Recorder {
         self.text > self.most
     }
 
-    /// What is wrong with the first family that was left out.
+    /// Returns the flaw of the first family that was omitted.
     pub fn flaw(&self) -> Option<&str> {
         self.flaw.as_deref()
     }
 
-    /// What was recorded: the families that have a series, and the number of all series.
-    pub fn finish(mut self) -> (Vec<Recorded>, usize) {
+    /// Returns the recorded families that have a series, and the number of all series.
+    pub fn finish(mut self) -> (Vec<RecordedFamily>, usize) {
         self.families.retain(|family| !family.series.is_empty());
         if self.beside.is_some() {
             self.remove_copies();
@@ -248,13 +249,13 @@ impl Recorder {
         (self.families, self.series)
     }
 
-    /// What was recorded so far, also families without series.
-    pub fn families(&self) -> &[Recorded] {
+    /// Returns the families so far, also families without series.
+    pub fn families(&self) -> &[RecordedFamily] {
         &self.families
     }
 
-    /// All families that were recorded, also those without series.
-    pub fn heads(self) -> Vec<Recorded> {
+    /// Returns all recorded families, also families without series.
+    pub fn heads(self) -> Vec<RecordedFamily> {
         self.families
     }
 
@@ -275,7 +276,7 @@ impl Recorder {
         });
     }
 
-    /// Notes what the current family's lines have in common, and whether it is left out.
+    /// Notes the common bytes of the current family's lines, and whether the family is omitted.
     fn begin(&mut self, family: &FamilyHeader<'_>) {
         let Some(beside) = &self.beside else { return };
         let names = family.labels.iter().map(|label| label.name.len());
@@ -283,8 +284,8 @@ impl Recorder {
         self.head = family.name.len() as u64 + names.chain(more).sum::<usize>() as u64 + LINE;
         let reason = flaw(family, beside);
         self.is_skipping = reason.is_some();
-        if let (Some(what), None) = (reason, &self.flaw) {
-            self.flaw = Some(format!("the metric {:?} is left out: {what}", family.name));
+        if let (Some(reason), None) = (reason, &self.flaw) {
+            self.flaw = Some(format!("the metric {:?} is left out: {reason}", family.name));
         }
     }
 
@@ -332,7 +333,7 @@ impl Sink for Recorder {
         };
         let labels = family.labels.iter().map(|label| (label.name.to_owned(), values(label)));
         let (series, texts) = self.sizes_before(family.name);
-        self.families.push(Recorded {
+        self.families.push(RecordedFamily {
             name: family.name.to_owned(),
             help: family.help.to_owned(),
             kind: family.kind,
@@ -356,7 +357,7 @@ impl Sink for Recorder {
         };
         // Positions in the texts are of 32 bits.
         let Ok(begin) = u32::try_from(recorded.texts.len()) else { return };
-        // What files say of it is not believed.
+        // A flag from a file is not trusted.
         let is_checked = self.beside.is_none();
         let mut escape_free = !is_checked || series.escape_free;
         let mut push = |text: &str, texts: &mut Vec<u8>| {
@@ -401,7 +402,7 @@ impl Sink for Recorder {
     }
 }
 
-impl Recorded {
+impl RecordedFamily {
     /// Whether it may have a series with the name and labels of another family. Both are of one
     /// source, and their names are shown alike.
     pub fn may_repeat(&self, other: &Self) -> bool {
@@ -420,7 +421,7 @@ impl Recorded {
     pub fn pass<S: Sink + ?Sized>(
         &self,
         more: &Labels,
-        shown: Shown<'_>,
+        shown: ShownMetadata<'_>,
         from: usize,
         sink: &mut S,
         is_full: impl Fn(&S) -> bool,
@@ -454,7 +455,7 @@ impl Recorded {
     fn with_family(
         &self,
         more: &Labels,
-        shown: Shown<'_>,
+        shown: ShownMetadata<'_>,
         is_overflow: bool,
         pass: impl FnOnce(&FamilyHeader<'_>),
     ) {
@@ -665,30 +666,30 @@ mod tests {
 
     use super::*;
 
-    /// What an encoder makes of the families under these labels.
-    fn text(families: &[Recorded], more: &[(&str, &str)]) -> String {
+    /// Encodes the families under these labels.
+    fn text(families: &[RecordedFamily], more: &[(&str, &str)]) -> String {
         let more = more.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
         let mut encoder = Encoder::new(Format::Text, Escaping::default());
         for family in families {
             let mut from = Some(0);
             while let Some(next) = from {
                 // One series at a time.
-                let Recorded { name, help, kind, bare, .. } = family;
-                let shown = Shown { name, help, kind: *kind, bare: *bare };
+                let RecordedFamily { name, help, kind, bare, .. } = family;
+                let shown = ShownMetadata { name, help, kind: *kind, bare: *bare };
                 from = family.pass(&more, shown, next, &mut encoder, |_| true);
             }
         }
         String::from_utf8(encoder.buffer().to_vec()).unwrap()
     }
 
-    fn recorded(registry: &Registry) -> Vec<Recorded> {
+    fn recorded(registry: &Registry) -> Vec<RecordedFamily> {
         let mut recorder = Recorder::default();
         registry.visit(&mut recorder).unwrap();
         recorder.finish().0
     }
 
     #[test]
-    fn what_is_recorded_is_shown_as_it_was() {
+    fn recorded_families_are_shown_unchanged() {
         let registry = Registry::new();
         registry.counter("jobs", "Jobs.").unwrap().inc();
         registry.gauge("free", "").unwrap().set(0.5);
@@ -711,7 +712,7 @@ mod tests {
         }
     }
 
-    /// What a file is shown as that has a family of that kind with these labels.
+    /// Encodes a file that contains a family of this kind with these labels.
     fn of_labels(kind: Kind, labels: &[&str], value: Value<'_>) -> (String, Option<String>) {
         let labels = labels.iter().map(|name| Label { name, values: None }).collect::<Vec<_>>();
         let (name, help, unit) = ("mode", "", "");
@@ -736,7 +737,7 @@ mod tests {
     }
 
     #[test]
-    fn families_whose_labels_a_reader_refuses_are_left_out() {
+    fn families_whose_labels_a_reader_refuses_are_omitted() {
         let one = Value::Gauge(Number::Unsigned(1));
         let summary = Value::Summary { quantiles: &[], count: 1, sum: 1.0 };
         let histogram = HistogramValue { count: 0, sum: 0.0, buckets: &[], native: None };

@@ -40,7 +40,7 @@ impl Watcher {
     pub fn look(&self) -> Look {
         let mut look = look(&self.places);
         if let Ok(data) = fs::metadata(&self.except) {
-            look.found.retain(|found| found.id != file_id(&data));
+            look.sources.retain(|entry| entry.id != file_id(&data));
         }
         look
     }
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_new_once_and_the_callers_file_is_left_out() {
+    fn a_fault_is_new_once_and_the_callers_file_is_omitted() {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         fs::write(path("a.quipu"), "").unwrap();
@@ -78,7 +78,7 @@ mod tests {
         let mut watcher = Watcher::by_thread(&places, &path("own.quipu")).remove(0);
         watcher.places = places.into();
         let look = watcher.look();
-        assert_eq!((look.found.len(), &*look.found[0].name), (1, "a"));
+        assert_eq!((look.sources.len(), &*look.sources[0].name), (1, "a"));
         assert_eq!(watcher.new_faults(&look).len(), 1);
         assert_eq!(watcher.new_faults(&look).len(), 0);
         fs::write(path("none"), "").unwrap();
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn faults_beyond_those_that_are_remembered_are_not_reported_at_each_look() {
         let mut watcher = Watcher::by_thread(&["none".to_owned()], Path::new("")).remove(0);
-        let fault = |n: usize, what: &str| (PathBuf::from(n.to_string()), what.to_owned());
+        let fault = |n: usize, text: &str| (PathBuf::from(n.to_string()), text.to_owned());
         let mut look = watcher.look();
         // A path may have two faults.
         look.faults = vec![fault(0, "a link"), fault(0, "not there")];

@@ -26,12 +26,12 @@ use super::report;
 use super::turns::{Late, Turn};
 use quipu_client::Text;
 use quipu_sources::labels::escaped;
-use quipu_sources::recorded::{Recorded, Recorder, is_escape_free};
+use quipu_sources::recorded::{RecordedFamily, Recorder, is_escape_free};
 
 /// What an exposition has.
 #[derive(Debug)]
 pub(super) struct Body {
-    pub(super) families: Vec<Recorded>,
+    pub(super) families: Vec<RecordedFamily>,
     pub(super) series: usize,
     /// All samples.
     pub(super) samples: usize,

@@ -25,8 +25,8 @@ use quipu_wire::remote::exposition::{self as wire, Families, Limits};
 use super::families::{Body, Reading, number};
 use super::turns::Turn;
 use quipu_client::Text;
-use quipu_sources::recorded::Recorded;
-use quipu_sources::recorded::Seen;
+use quipu_sources::recorded::RecordedFamily;
+use quipu_sources::recorded::SourceSnapshot;
 
 /// What a text has in common with the next one.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Form {
     /// How many samples it has.
     samples: usize,
     /// What was read of it.
-    seen: Arc<Seen>,
+    snapshot: Arc<SourceSnapshot>,
 }
 
 /// What decides whether a form is kept.
@@ -142,7 +142,7 @@ impl Draft {
 
     /// Notes that the line begins another family than the one before, which has this many metrics.
     /// These families were recorded so far.
-    pub(super) fn family(&mut self, metrics: usize, recorded: &[Recorded]) {
+    pub(super) fn family(&mut self, metrics: usize, recorded: &[RecordedFamily]) {
         let before = self.blocks.last().map_or(0, |block| block.families);
         let is_plain = match recorded.get(before..) {
             Some([one]) => {
@@ -159,7 +159,7 @@ impl Draft {
     pub(super) fn shape(
         &mut self,
         text: &Text,
-        recorded: &[Recorded],
+        recorded: &[RecordedFamily],
         kinds: &HashMap<String, wire::FamilyType>,
         hash: &Seeded,
     ) -> Option<Shape> {
@@ -217,22 +217,22 @@ impl Draft {
             blocks: self.blocks,
             kinds,
             samples,
-            seen: Arc::default(),
+            snapshot: Arc::default(),
         })
     }
 }
 
 impl Form {
     /// The same, with what was read of a text of it.
-    pub(super) fn of(self, seen: &Arc<Seen>) -> Self {
-        Self { seen: Arc::clone(seen), ..self }
+    pub(super) fn of(self, snapshot: &Arc<SourceSnapshot>) -> Self {
+        Self { snapshot: Arc::clone(snapshot), ..self }
     }
 
     /// Reads a text of this form, in this turn. `None` if it is another one, or the time for the
     /// scrape is over.
     pub(super) fn read(mut self, text: &Text, hash: &Seeded, turn: &Turn<'_>) -> Option<Body> {
         let (families, dropped) = self.families(text, hash, turn)?;
-        let (series, samples) = (self.seen.series, self.samples);
+        let (series, samples) = (self.snapshot.series, self.samples);
         let kept = samples.saturating_sub(dropped);
         let form = Some(self);
         Some(Body { families, series, samples, kept, identities: None, shape: None, form })
@@ -244,7 +244,7 @@ impl Form {
         text: &Text,
         hash: &Seeded,
         turn: &Turn<'_>,
-    ) -> Option<(Vec<Recorded>, usize)> {
+    ) -> Option<(Vec<RecordedFamily>, usize)> {
         if text.format != self.format || text.bytes.len() < self.text.len() {
             return None;
         }
@@ -253,12 +253,12 @@ impl Form {
         let limits = Limits { samples: usize::MAX, bytes: usize::MAX };
         let mut assembly = Families::new(self.format, limits);
         let mut scan = Scan { known: &self.text, rest: &text.bytes, format: self.format, turn };
-        let mut families = Vec::with_capacity(self.seen.families.len());
+        let mut families = Vec::with_capacity(self.snapshot.families.len());
         let mut lines = self.lines.iter();
         let (mut line, mut family) = (0, 0);
         for block in &self.blocks {
             let mut own = lines.by_ref().take(block.lines - line);
-            let known = self.seen.families.get(family..block.families)?;
+            let known = self.snapshot.families.get(family..block.families)?;
             if block.is_plain {
                 let one = known.first()?.with_numbers(|| scan.number(&mut own));
                 families.push(Some(one?));
@@ -272,7 +272,7 @@ impl Form {
                 let is_end = |error: &TextLineError| error.reason() == TextReason::MissingEnd;
                 again.take(part, &mut assembly, usize::MAX, is_end).ok()?;
                 let read = &again.recorder.families()[begun..];
-                let is_same = |(one, known): (&Recorded, _)| one.has_series_of(known);
+                let is_same = |(one, known): (&RecordedFamily, _)| one.has_series_of(known);
                 if read.len() != known.len() || !read.iter().zip(known).all(is_same) {
                     return None;
                 }

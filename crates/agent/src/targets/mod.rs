@@ -33,7 +33,7 @@ use quipu_client::credentials::Credentials;
 use quipu_client::fetch::{Fault, FaultKind, Fetcher};
 use quipu_client::tls;
 use quipu_client::via::Via;
-use quipu_sources::recorded::{Origin, Recorded, Seen};
+use quipu_sources::recorded::{Origin, RecordedFamily, SourceSnapshot};
 use report::Report;
 use schedule::Schedule;
 use turns::{Late, Turns};
@@ -83,7 +83,7 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Slot {
     report: Option<Report>,
-    seen: Option<Arc<Seen>>,
+    snapshot: Option<Arc<SourceSnapshot>>,
 }
 
 impl Targets {
@@ -130,7 +130,7 @@ impl Targets {
     /// last.
     pub fn others(&self) -> Others {
         let shared = Arc::clone(&self.0);
-        Box::new(move || shared.seen())
+        Box::new(move || shared.snapshots())
     }
 }
 
@@ -145,17 +145,17 @@ impl Drop for Targets {
 }
 
 impl Shared {
-    fn seen(&self) -> Vec<Arc<Seen>> {
+    fn snapshots(&self) -> Vec<Arc<SourceSnapshot>> {
         let Self { options, slots, .. } = self;
         let (mut reports, mut targets) = (Vec::new(), Vec::new());
         for (target, slot) in options.targets.iter().zip(slots) {
             let slot = locked(slot);
             reports.extend(slot.report.map(|report| (target, report)));
-            targets.extend(slot.seen.clone());
+            targets.extend(slot.snapshot.clone());
         }
         if !reports.is_empty() {
             // First: nothing of a target takes the names of these.
-            targets.insert(0, report::seen(&reports, options));
+            targets.insert(0, report::snapshot(&reports, options));
         }
         targets
     }
@@ -260,9 +260,9 @@ impl Scraper {
         self.shape = shape.or(self.shape);
         let report = Report { up: true, seconds, samples, kept, added, bytes: bytes as f64 };
         let name = [target.job(), target.instance()].join("/");
-        let seen = exposed(name, target.job(), target.instance(), (families, series));
-        self.form = form.map(|form| form.of(&seen));
-        Slot { report: Some(report), seen: Some(seen) }
+        let snapshot = exposed(name, target.job(), target.instance(), (families, series));
+        self.form = form.map(|form| form.of(&snapshot));
+        Slot { report: Some(report), snapshot: Some(snapshot) }
     }
 
     fn failed(&mut self, fault: Fault, seconds: f64) -> Slot {
@@ -277,7 +277,7 @@ impl Scraper {
         self.form = None;
         let bytes = if fault.kind == FaultKind::TooLarge { -1.0 } else { 0.0 };
         let report = Report { up: false, seconds, samples: 0, kept: 0, added: 0, bytes };
-        Slot { report: Some(report), seen: None }
+        Slot { report: Some(report), snapshot: None }
     }
 }
 
@@ -286,12 +286,12 @@ fn exposed(
     name: String,
     job: &str,
     instance: &str,
-    (families, series): (Vec<Recorded>, usize),
-) -> Arc<Seen> {
+    (families, series): (Vec<RecordedFamily>, usize),
+) -> Arc<SourceSnapshot> {
     let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let labels = vec![label("job", job), label("instance", instance)];
     let origin = Origin::Target;
-    Arc::new(Seen { origin, name, labels, families, series, ..Seen::default() })
+    Arc::new(SourceSnapshot { origin, name, labels, families, series, ..SourceSnapshot::default() })
 }
 
 fn too_late(timeout: Duration) -> Fault {
@@ -306,7 +306,11 @@ fn too_late(timeout: Duration) -> Fault {
 /// Reads an exposition like a scrape of the target with this number. Returns `None` if the scrape
 /// fails.
 #[doc(hidden)]
-pub fn read_exposition(number: usize, body: &[u8], content_type: &str) -> Option<Arc<Seen>> {
+pub fn read_exposition(
+    number: usize,
+    body: &[u8],
+    content_type: &str,
+) -> Option<Arc<SourceSnapshot>> {
     let text = quipu_client::Text::of_type(body.to_vec(), content_type.to_owned());
     let turns = Turns::default();
     let turn = turns.take(body.len(), Instant::now() + Duration::from_secs(60)).ok()?;
@@ -318,13 +322,13 @@ pub fn read_exposition(number: usize, body: &[u8], content_type: &str) -> Option
 
 /// The sources of targets, with the report of their scrapes.
 #[doc(hidden)]
-pub fn with_reports(targets: &[Arc<Seen>]) -> Vec<Arc<Seen>> {
+pub fn with_reports(targets: &[Arc<SourceSnapshot>]) -> Vec<Arc<SourceSnapshot>> {
     let Some(first) = targets.first() else { return Vec::new() };
     let url = format!("http://{}/metrics", first.name);
     let options = Options { targets: url.parse().into_iter().collect(), ..Options::default() };
     let report = Report { up: true, seconds: 0.5, samples: 1, kept: 1, added: 1, bytes: 1.0 };
     let reports: Vec<_> = options.targets.iter().map(|target| (target, report)).collect();
-    let mut sources = vec![report::seen(&reports, &options)];
+    let mut sources = vec![report::snapshot(&reports, &options)];
     sources.extend(targets.iter().cloned());
     sources
 }

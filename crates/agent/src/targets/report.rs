@@ -6,7 +6,7 @@ use quipu::snapshot::{Kind, Number};
 
 use super::super::own::show;
 use super::{Options, Target};
-use quipu_sources::recorded::{Origin, Recorder, Seen};
+use quipu_sources::recorded::{Origin, Recorder, SourceSnapshot};
 
 /// What came of the last scrape of a target.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +59,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
 }
 
 /// What is shown of all targets that were scraped.
-pub(super) fn seen(reports: &[(&Target, Report)], options: &Options) -> Arc<Seen> {
+pub(super) fn snapshot(reports: &[(&Target, Report)], options: &Options) -> Arc<SourceSnapshot> {
     let mut recorder = Recorder::default();
     for (name, help, value) in SHOWN {
         show(&mut recorder, Kind::Gauge, name, help, &["job", "instance"], |put| {
@@ -70,5 +70,5 @@ pub(super) fn seen(reports: &[(&Target, Report)], options: &Options) -> Arc<Seen
     }
     let (families, series) = recorder.finish();
     let (origin, name) = (Origin::Target, "scrape".to_owned());
-    Arc::new(Seen { origin, name, families, series, ..Seen::default() })
+    Arc::new(SourceSnapshot { origin, name, families, series, ..SourceSnapshot::default() })
 }

@@ -50,9 +50,9 @@ fn scraper(responses: Vec<String>) -> Scraper {
 }
 
 /// What is shown of a target.
-fn shown(seen: Arc<Seen>) -> String {
+fn shown(snapshot: Arc<SourceSnapshot>) -> String {
     let own = Registry::new();
-    let merged = Arc::new(Merged::of(&own, vec![seen]));
+    let merged = Arc::new(Merged::of(&own, vec![snapshot]));
     let mut all = All::over(&own, &merged, &[]).unwrap();
     let mut encoder = Encoder::new(Format::Text, Escaping::default());
     while all.step_own(&mut encoder, |_| true) {}
@@ -117,19 +117,19 @@ fn a_form_is_used_again_and_not_after_a_failure() {
             Ok((bytes, body)) => (body.identities.is_none(), scraper.taken(bytes, body, 0.0)),
             Err(fault) => (false, scraper.failed(fault, 0.0)),
         };
-        let Slot { report: Some(report), seen } = slot else { panic!("no report of {n}") };
+        let Slot { report: Some(report), snapshot } = slot else { panic!("no report of {n}") };
         let (up, added) = match expected {
             Whole(added) => (true, added),
             Known => (true, 0),
             Failed => (false, 0),
         };
-        let found = (report.up, report.added, is_known, seen.is_some());
+        let found = (report.up, report.added, is_known, snapshot.is_some());
         assert_eq!(found, (up, added, expected == Known, up), "{n}");
-        let Some(seen) = seen else {
+        let Some(snapshot) = snapshot else {
             assert!(scraper.form.is_none(), "{n}");
             continue;
         };
-        let shown = shown(seen);
+        let shown = shown(snapshot);
         for (start, end) in
             [("level{", format!(",a=\"1\"}} {n}")), ("hits_total{", format!(" {n}.5"))]
         {

@@ -13,7 +13,7 @@ use super::client_files::ClientFiles;
 use super::{Look, exposition, processes, segment};
 use quipu_client::Text;
 use quipu_client::fetch::{fetch, fetch_protobuf, with_path};
-use quipu_sources::places::{self, Found, Kind};
+use quipu_sources::places::{self, Kind, SourceEntry};
 use quipu_sources::segment_file::{SegmentFile, begins_like_one};
 
 /// A target that an argument of the command line names.
@@ -160,7 +160,7 @@ fn read_directory(
     files: &mut HashMap<PathBuf, ClientFiles>,
     look: &mut Look,
 ) -> Result<(), String> {
-    let places::Look { mut found, faults, is_cut, .. } = places::look_at(path);
+    let places::Look { sources: mut found, faults, is_cut, .. } = places::look_at(path);
     if found.is_empty() {
         return Err(faults.into_iter().next().map_or_else(
             || {
@@ -183,7 +183,7 @@ fn read_directory(
         found.truncate(MAX_SOURCES);
     }
     let mut names = HashSet::new();
-    for Found { path, root, name, kind, .. } in found {
+    for SourceEntry { path, root, name, kind, .. } in found {
         // A segment and a directory may have the same name.
         let name = match names.insert(name.clone()) {
             true => name,

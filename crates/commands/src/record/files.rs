@@ -20,7 +20,7 @@ use super::report::{State, StateChange};
 use super::rounds::{Event, RecordedSegment};
 use super::{LEAST_BYTES, Record};
 use crate::output::warn;
-use quipu_sources::places::{self, Found, Kind as PlaceKind};
+use quipu_sources::places::{self, Kind as PlaceKind, SourceEntry};
 use quipu_sources::segment_file::{FileId, file_id};
 use quipu_sources::watcher::Watcher;
 
@@ -103,11 +103,11 @@ impl Table {
     }
 
     /// Returns whether a file should be looked at again.
-    fn is_due(&self, found: &Found, now: Instant) -> bool {
-        let Some(status) = self.files.get(&found.path) else { return true };
+    fn is_due(&self, entry: &SourceEntry, now: Instant) -> bool {
+        let Some(status) = self.files.get(&entry.path) else { return true };
         match status.state {
             State::Recorded => false,
-            _ if status.id != found.id => true,
+            _ if status.id != entry.id => true,
             state => now.saturating_duration_since(status.since) >= state.patience(),
         }
     }
@@ -172,7 +172,7 @@ impl Finder {
         loop {
             let began = Instant::now();
             let look = self.watcher.look();
-            let is_empty = is_first && look.found.is_empty();
+            let is_empty = is_first && look.sources.is_empty();
             let is_last = is_empty && self.empty.fetch_sub(1, Ordering::Relaxed) == 1;
             if is_last && !self.arguments.child {
                 warn(&"no segment is there yet: this waits for one");
@@ -184,9 +184,9 @@ impl Finder {
                     warn(&format_args!("{}: {reason}", printable(path)));
                 }
             }
-            let is_segment = |found: &Found| found.kind == PlaceKind::Segment;
-            let found: Vec<Found> = look.found.into_iter().filter(is_segment).collect();
-            if !self.look_at(&found, look.is_incomplete) {
+            let is_segment = |entry: &SourceEntry| entry.kind == PlaceKind::Segment;
+            let entries: Vec<SourceEntry> = look.sources.into_iter().filter(is_segment).collect();
+            if !self.look_at(&entries, look.is_incomplete) {
                 return;
             }
             thread::sleep(pause(began.elapsed()));
@@ -194,22 +194,22 @@ impl Finder {
     }
 
     /// Joins the programs of new files. Returns false if the thread that records has ended.
-    fn look_at(&mut self, found: &[Found], is_incomplete: bool) -> bool {
-        self.forget(found, is_incomplete);
-        let ids: HashSet<FileId> = found.iter().map(|found| found.id).collect();
+    fn look_at(&mut self, entries: &[SourceEntry], is_incomplete: bool) -> bool {
+        self.forget(entries, is_incomplete);
+        let ids: HashSet<FileId> = entries.iter().map(|entry| entry.id).collect();
         self.opened.retain(|id, _| ids.contains(id));
-        for found in found {
+        for entry in entries {
             let recorded = {
                 let table = self.files.table();
-                if !table.is_due(found, Instant::now()) {
+                if !table.is_due(entry, Instant::now()) {
                     continue;
                 }
                 table.recorded()
             };
             // The file was written by others: a flaw of a reader must not end the looks.
-            let outcome = catch_unwind(AssertUnwindSafe(|| self.join(found, recorded)));
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.join(entry, recorded)));
             let outcome = outcome.unwrap_or_else(|_| Err((State::Unusable, FLAW.to_owned())));
-            if !self.note(found, outcome) {
+            if !self.note(entry, outcome) {
                 return false;
             }
         }
@@ -218,8 +218,8 @@ impl Finder {
     }
 
     /// Forgets files of this thread that are gone.
-    fn forget(&self, found: &[Found], is_incomplete: bool) {
-        let paths: HashSet<&PathBuf> = found.iter().map(|found| &found.path).collect();
+    fn forget(&self, entries: &[SourceEntry], is_incomplete: bool) {
+        let paths: HashSet<&PathBuf> = entries.iter().map(|entry| &entry.path).collect();
         let is_gone = |path: &PathBuf, status: &FileStatus| {
             status.thread == self.number && status.state != State::Recorded && !paths.contains(path)
         };
@@ -240,17 +240,17 @@ impl Finder {
 
     /// Notes the outcome of a join, and sends the segment to the thread that records. Returns false
     /// if that thread has ended.
-    fn note(&self, found: &Found, outcome: Result<Option<RecordedSegment>, Refusal>) -> bool {
+    fn note(&self, entry: &SourceEntry, outcome: Result<Option<RecordedSegment>, Refusal>) -> bool {
         let mut table = self.files.table();
         // Another thread, whose place has the same file, may have been faster.
         let is_recorded =
-            table.files.get(&found.path).is_some_and(|status| status.state == State::Recorded);
+            table.files.get(&entry.path).is_some_and(|status| status.state == State::Recorded);
         let refusal = match outcome {
             Ok(None) => return true,
             Err(_) if is_recorded => return true,
             Err(refusal) => refusal,
             Ok(Some(segment)) if table.recorded() < self.arguments.count.into() => {
-                table.note(&found.path, found.id, self.number, (State::Recorded, String::new()));
+                table.note(&entry.path, entry.id, self.number, (State::Recorded, String::new()));
                 drop(table);
                 return self.sender.send(Event::Joined(Box::new(segment))).is_ok();
             }
@@ -262,14 +262,18 @@ impl Finder {
                 too_many_files()
             }
         };
-        table.note(&found.path, found.id, self.number, refusal);
+        table.note(&entry.path, entry.id, self.number, refusal);
         true
     }
 
     /// Joins the program of a file, unless the program has opened the file just now. `recorded` is
     /// the number of files that are recorded.
-    fn join(&mut self, found: &Found, recorded: usize) -> Result<Option<RecordedSegment>, Refusal> {
-        let file = open_below(&found.root, &found.path, OFlags::RDWR | OFlags::NONBLOCK);
+    fn join(
+        &mut self,
+        entry: &SourceEntry,
+        recorded: usize,
+    ) -> Result<Option<RecordedSegment>, Refusal> {
+        let file = open_below(&entry.root, &entry.path, OFlags::RDWR | OFlags::NONBLOCK);
         let file = File::from(file.map_err(|error| match error.kind() {
             std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
                 (State::NotWritable, places::explained(&error))
@@ -278,13 +282,13 @@ impl Finder {
         })?);
         let unusable = |reason: &str| (State::Unusable, reason.to_owned());
         let data = file.metadata().map_err(|error| unusable(&error.to_string()))?;
-        if !data.is_file() || file_id(&data) != found.id {
+        if !data.is_file() || file_id(&data) != entry.id {
             return Err(unusable("another file took its place at this moment"));
         }
         match inspect::is_open(&file) {
             Some(true) => {}
             Some(false) => {
-                self.opened.remove(&found.id);
+                self.opened.remove(&entry.id);
                 return Err((State::Closed, CLOSED.to_owned()));
             }
             None => {
@@ -292,7 +296,7 @@ impl Finder {
             }
         }
         let now = Instant::now();
-        let since = *self.opened.entry(found.id).or_insert(now);
+        let since = *self.opened.entry(entry.id).or_insert(now);
         if now.saturating_duration_since(since) < LEAST_OPEN {
             return Ok(None);
         }
@@ -303,14 +307,14 @@ impl Finder {
             return Err(too_many_files());
         }
         let free = free_on_disk(&file);
-        let segment = Options::new().join(&found.path, file).map_err(|error| refusal(&error))?;
+        let segment = Options::new().join(&entry.path, file).map_err(|error| refusal(&error))?;
         let bytes = self.room(&segment, free)?;
         let options = RecordingOptions::new().bytes(bytes).series(self.arguments.series.into());
         let recorder = Registry::on(segment.clone()).recorder(&options.give_way());
         let recorder = recorder.map_err(|error| refusal(&error))?;
         // The first tick is made here, so that a slow file, or a file system that hangs, does not
         // delay the thread that records.
-        let mut segment = RecordedSegment::new(found.path.clone(), segment, recorder);
+        let mut segment = RecordedSegment::new(entry.path.clone(), segment, recorder);
         segment.tick()?;
         Ok(Some(segment))
     }

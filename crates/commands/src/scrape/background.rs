@@ -12,7 +12,7 @@ use quipu::snapshot::Sink;
 use super::sources::Sources;
 use crate::output::{Error, warn};
 use quipu_sources::apart::{Apart, STALE};
-use quipu_sources::recorded::{Labels, Recorded, Recorder, Shown};
+use quipu_sources::recorded::{Labels, RecordedFamily, Recorder, ShownMetadata};
 
 /// Sources that a separate thread reads.
 #[derive(Debug)]
@@ -22,14 +22,14 @@ pub(super) struct BackgroundSources(Mutex<State>);
 struct State {
     reader: Apart<Reader>,
     /// The families that were read last, and the time when the reading began.
-    last: Option<(Instant, Vec<Recorded>)>,
+    last: Option<(Instant, Vec<RecordedFamily>)>,
 }
 
 /// The part that the thread works on.
 struct Reader {
     sources: Sources,
     /// The result of the last reading.
-    read: Option<(Instant, Vec<Recorded>)>,
+    read: Option<(Instant, Vec<RecordedFamily>)>,
 }
 
 /// How long a scrape waits for the thread: less than Prometheus waits for a scrape.
@@ -101,8 +101,8 @@ impl State {
             return;
         }
         for family in families {
-            let Recorded { name, help, kind, bare, .. } = family;
-            let shown = Shown { name, help, kind: *kind, bare: *bare };
+            let RecordedFamily { name, help, kind, bare, .. } = family;
+            let shown = ShownMetadata { name, help, kind: *kind, bare: *bare };
             family.pass(&Labels::new(), shown, 0, sink, |_| false);
         }
     }

@@ -2,9 +2,9 @@
 
 use quipu::snapshot::Number;
 
-use super::{OneSeries, OneValue, Recorded};
+use super::{OneSeries, OneValue, RecordedFamily};
 
-impl Recorded {
+impl RecordedFamily {
     /// The number of series.
     pub fn series_count(&self) -> usize {
         self.series.len()

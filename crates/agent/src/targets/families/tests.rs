@@ -13,7 +13,7 @@ use super::super::super::merged::Merged;
 use super::super::super::walk::All;
 use super::super::turns;
 use super::*;
-use quipu_sources::recorded::{Origin, Seen};
+use quipu_sources::recorded::{Origin, SourceSnapshot};
 
 fn body(text: &str, content_type: &str) -> Result<Body, String> {
     let text = Text::of_type(text.as_bytes().into(), content_type.into());
@@ -34,7 +34,7 @@ fn shown(own: &Registry, bodies: Vec<Body>, format: Shown) -> Vec<u8> {
         let label = |name: &str| (name.to_owned(), number.to_string());
         let labels = vec![label("job"), label("instance")];
         let Body { families, series, .. } = body;
-        Arc::new(Seen {
+        Arc::new(SourceSnapshot {
             origin: Origin::Target,
             name,
             path: PathBuf::new(),
@@ -270,9 +270,9 @@ fn damaged_texts_are_refused_or_read() {
 }
 
 /// What was read of a body.
-fn seen(body: &mut Body) -> Arc<Seen> {
+fn snapshot(body: &mut Body) -> Arc<SourceSnapshot> {
     let families = std::mem::take(&mut body.families);
-    Arc::new(Seen { families, series: body.series, ..Seen::default() })
+    Arc::new(SourceSnapshot { families, series: body.series, ..SourceSnapshot::default() })
 }
 
 /// Changes the values of some samples, and now and then something else.
@@ -316,7 +316,7 @@ fn texts_of_a_known_form_are_read_as_any() {
         for _ in 0..4 {
             let Some(form) = before.form.take() else { break };
             let identities = before.identities.take();
-            let form = form.of(&seen(&mut before));
+            let form = form.of(&snapshot(&mut before));
             let text = changed(&first, &mut choices);
             let of_form = form.read(
                 &Text::of_type(text.as_bytes().into(), content_type.into()),
@@ -357,7 +357,7 @@ fn values_alone_make_no_other_form() {
         };
         let mut body = super::read(&read(1), 1000, &hash, &turns::free(), |_| true).unwrap();
         for n in 2..5 {
-            let form = body.form.take().unwrap().of(&seen(&mut body));
+            let form = body.form.take().unwrap().of(&snapshot(&mut body));
             body = form.read(&read(n), &hash, &turns::free()).unwrap();
             let whole = super::read(&read(n), 1000, &hash, &turns::free(), |_| true).unwrap();
             assert_eq!(format!("{:?}", body.families), format!("{:?}", whole.families));
